@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 STARTED_AT = "BENCHMARK_STARTED_AT_S"
-"""Environment variable that tells a child at which reading of the monotonic clock it was started."""
+"""Environment variable with the reading of the monotonic clock at which the child was started."""
 
 
 class CommandFailed(RuntimeError):
@@ -24,7 +24,7 @@ class Finished:
     standard_output: str
 
     def last_json(self) -> dict[str, object]:
-        """The JSON object that the command printed as its whole output or as its last line.
+        """The JSON object that is the command's whole output or its last line.
 
         Raises:
             CommandFailed: there is none.
@@ -46,7 +46,7 @@ def run_command(
     """Run ``arguments`` with ``cores`` threads for TVM's kernels.
 
     Raises:
-        CommandFailed: it exits with another status than 0, or does not end within ``timeout_s``.
+        CommandFailed: the exit status is not 0, or the command exceeds ``timeout_s``.
     """
     started_s = time.monotonic()
     child = subprocess.Popen(

@@ -1,7 +1,7 @@
 """Tunes a matrix product and a fused convolution on a GPU of this host, and records the results.
 
 ``python -m benchmarks.cuda_check --trials 256 --output results`` needs NVIDIA's driver and either cuda-bindings or the
-toolkit's nvcc. Where PyTorch is installed, its own product of the same size is timed beside.
+toolkit's nvcc. If PyTorch is installed, its own product of the same size is timed as well.
 """
 
 import argparse
@@ -28,7 +28,7 @@ _MATMUL_EXTENT = 1024
 
 
 class CheckedWorkload(Frozen):
-    """Latencies in seconds; None where there is none. ``failures`` counts trials by the reason they failed for."""
+    """Latencies in seconds, None if unknown. ``failures`` counts failed trials by reason."""
 
     name: str
     operations: float
@@ -43,7 +43,7 @@ class CheckedWorkload(Frozen):
 
 
 class CudaCheck(Frozen):
-    """What was measured, and on what."""
+    """The results and the device."""
 
     device: str
     code_generator: str
@@ -56,19 +56,19 @@ def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description="Tune two functions on a GPU of this host.")
     parser.add_argument("--trials", type=int, default=256)
-    parser.add_argument("--extent", type=int, default=_MATMUL_EXTENT, help="of the matrix product, in each direction")
+    parser.add_argument("--extent", type=int, default=_MATMUL_EXTENT, help="of the matrix product, in each dimension")
     parser.add_argument("--output", type=Path, help="a folder for cuda-check.json")
-    given = parser.parse_args()
+    options = parser.parse_args()
     try:
-        check = run(CudaSettings(), given.trials, given.extent)
+        check = run(CudaSettings(), options.trials, options.extent)
     except BadInput as error:
         print(f"error: {error.field}: {error.problem} {error.fix}", file=sys.stderr)
         return 2
     text = check.model_dump_json(indent=2)
     print(text)
-    if given.output is not None:
-        given.output.mkdir(parents=True, exist_ok=True)
-        (given.output / "cuda-check.json").write_text(text)
+    if options.output is not None:
+        options.output.mkdir(parents=True, exist_ok=True)
+        (options.output / "cuda-check.json").write_text(text)
     return 0 if all(workload.tuned_s is not None for workload in check.workloads) else 3
 
 
@@ -135,7 +135,7 @@ def _matmul(extent: int) -> Any:
 
 
 def _library_product_s(extent: int) -> float | None:
-    """PyTorch's product in float32 without reduced precision, in a process of its own; None where it is missing."""
+    """PyTorch's product in float32 without reduced precision, in a separate process; None without PyTorch."""
     from benchmarks.child_process import CommandFailed, run_command
 
     program = (

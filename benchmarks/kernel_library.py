@@ -1,4 +1,4 @@
-"""A kernel's library that does nothing, for simulated devices and for tests that store, send or load one."""
+"""A kernel library that does nothing, for simulated devices and for tests that store, send or load one."""
 
 import tempfile
 from functools import cache
@@ -13,7 +13,7 @@ int __tvm_ffi_main(void *handle, const void *arguments, int count, void *result)
 
 @cache
 def kernel_library(source: str = SOURCE) -> bytes:
-    """``source``, in C, compiled and linked as kernels are."""
+    """Compile and link ``source``, in C, as kernels are."""
     with tempfile.TemporaryDirectory(prefix="kernel-") as name:
         folder = Path(name)
         (folder / "kernel.c").write_text(source)

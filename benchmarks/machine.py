@@ -25,7 +25,7 @@ class Machine(Frozen):
 
 
 def this_machine() -> Machine:
-    """Describe the machine that runs this process."""
+    """Describe the machine of this process."""
     facts = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     names = [line.partition(":")[2].strip() for line in facts.splitlines() if line.startswith("model name")]
     governor = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")

@@ -1,11 +1,11 @@
-"""Whether a record's latency is what its artifact takes in the hands of whoever loads it.
+"""Compares a record's latency with that of its artifact in fresh processes.
 
-``python -m benchmarks.trust --workloads te:GMM builtin:dense:1x4096x4096 --processes 20`` tunes each workload over an
-empty store, writes its artifact, and times that artifact in fresh processes: TVM's runtime and its own time evaluator,
-the threads of the target, each on a core of its own and near to each other, the fastest of six rounds, as in the
-protocol of the record. A record is trusted when the median of the processes is within the tolerance of it, or inside
-its interval where that is at most 10% wide. What a round before all that says, in whatever state the host is, stands
-beside it. A table goes to standard error, JSON to standard output. The exit status is 1 when a record is not trusted.
+``python -m benchmarks.trust --workloads te:GMM builtin:dense:1x4096x4096 --processes 20`` tunes each workload with an
+empty store, writes its artifact, and times it in fresh processes as the record's protocol does: TVM's runtime and its
+time evaluator, the target's threads on separate, close cores, and the fastest of six rounds. A record is trusted if the
+median of the processes is within the tolerance of it, or inside its interval if that is at most 10% wide. The median of
+a preceding round, in whatever state the host is, is reported as well. A table goes to standard error, JSON to standard
+output. The exit status is 1 if a record is not trusted.
 """
 
 import argparse
@@ -38,11 +38,11 @@ WORKLOADS: Final = (
     "builtin:matmul:1024x1024x1024",
     "builtin:dense:128x4096x4096",
 )
-"""TVM's own suite, one function of a few microseconds, one whose weight of 64 MiB fits no cache, and three of 1 to 100
-ms, of which a process makes only some calls."""
+"""TVM's own suite, a function of a few microseconds, one with 64 MiB of weights, which fits no cache, and three of 1 to
+100 ms, which a process calls only a few times."""
 
 TOLERANCE: Final = 0.05
-WIDEST_INTERVAL: Final = 0.10
+MAX_INTERVAL_WIDTH: Final = 0.10
 SAMPLE_S: Final = 0.01
 SAMPLES: Final = 9
 TUNING_TIMEOUT_S: Final = 3600.0
@@ -51,7 +51,7 @@ ARTIFACT_RUNS: Final = 3
 
 
 class Trust(Frozen):
-    """One record beside what fresh processes say. Latencies are in seconds; ``ratio`` is theirs over the record's."""
+    """A record and its timings in fresh processes. Latencies are in seconds; ``ratio`` is theirs over the record's."""
 
     workload: str
     trials: int
@@ -67,7 +67,7 @@ class Trust(Frozen):
 
 
 class TrustReport(Frozen):
-    """All of them, and what they ran on."""
+    """All records, and the machine."""
 
     machine: Machine
     processes: int
@@ -79,43 +79,41 @@ def measure_trust(workload: str, *, trials: int, processes: int, tolerance: floa
     """Tune ``workload`` with a store in ``folder`` and time its artifact in ``processes`` fresh processes.
 
     Raises:
-        CommandFailed: tuning or one of the processes fails.
+        CommandFailed: tuning or a process fails.
     """
     artifact, home = folder / "artifact", folder / "home"
-    words = ["tune", workload, "--trials", str(trials), "--output", str(artifact)]
-    task = _told_by_tunefarm(words, home, TUNING_TIMEOUT_S)["tasks"][0]
+    arguments = ["tune", workload, "--trials", str(trials), "--output", str(artifact)]
+    task = _run_tunefarm(arguments, home, TUNING_TIMEOUT_S)["tasks"][0]
     rounds_s = [time_in_a_fresh_process(artifact) for _ in range(processes)]
-    runs = [
-        _told_by_tunefarm(["artifact", "run", str(artifact)], home, PROCESS_TIMEOUT_S) for _ in range(ARTIFACT_RUNS)
-    ]
-    return judged(workload, task, rounds_s, [run["latency_s"] for run in runs], tolerance)
+    runs = [_run_tunefarm(["artifact", "run", str(artifact)], home, PROCESS_TIMEOUT_S) for _ in range(ARTIFACT_RUNS)]
+    return verdict_on(workload, task, rounds_s, [run["latency_s"] for run in runs], tolerance)
 
 
-def _told_by_tunefarm(words: Sequence[str], home: Path, timeout_s: float) -> dict[str, Any]:
+def _run_tunefarm(arguments: Sequence[str], home: Path, timeout_s: float) -> dict[str, Any]:
     command = str(Path(sys.executable).with_name("tunefarm"))
     program = [command] if Path(command).exists() else [sys.executable, "-m", "tunefarm.cli.command_line"]
     cores = len(os.sched_getaffinity(0))
     environment = {"TUNEFARM_HOME": str(home)}
-    told: dict[str, Any] = run_command(
-        [*program, *words, "--json"], cores=cores, environment=environment, timeout_s=timeout_s
+    result: dict[str, Any] = run_command(
+        [*program, *arguments, "--json"], cores=cores, environment=environment, timeout_s=timeout_s
     ).last_json()
-    return told
+    return result
 
 
-def judged(
+def verdict_on(
     workload: str,
     task: dict[str, Any],
     rounds_s: Sequence[Sequence[float]],
     artifact_runs_s: Sequence[float],
     tolerance: float,
 ) -> Trust:
-    """The verdict on a summary's ``task`` by the rounds of each fresh process, of which the first is in any state."""
+    """Judge a summary's ``task`` by the rounds of each process, whose first may be in any state of the host."""
     interval_s = task["interval_s"]
     latencies_s = tuple(min(rounds[1:]) for rounds in rounds_s)
     fresh_s = statistics.median(latencies_s)
     ratio = fresh_s / task["best_latency_s"]
     within = interval_s is not None and interval_s[0] <= fresh_s <= interval_s[1]
-    narrow = interval_s is not None and interval_s[1] / interval_s[0] - 1 <= WIDEST_INTERVAL
+    narrow = interval_s is not None and interval_s[1] / interval_s[0] - 1 <= MAX_INTERVAL_WIDTH
     return Trust(
         workload=workload,
         trials=task["trials"],
@@ -132,10 +130,10 @@ def judged(
 
 
 def time_in_a_fresh_process(artifact: Path) -> tuple[float, ...]:
-    """Seconds per call of the artifact in ``artifact`` in each round of a process of its own.
+    """Seconds per call of ``artifact`` in each round of a new process.
 
     Raises:
-        CommandFailed: it does not load or run.
+        CommandFailed: the artifact does not load or run.
     """
     manifest = json.loads((artifact / "manifest.json").read_text(encoding="utf-8"))
     finished = run_command(
@@ -148,7 +146,7 @@ def time_in_a_fresh_process(artifact: Path) -> tuple[float, ...]:
 
 
 def time_artifact(folder: Path) -> list[float]:
-    """Median seconds per call of the artifact in ``folder`` by rounds, in this process. Loads TVM's runtime only."""
+    """Median seconds per call of the artifact in ``folder``, by round, in this process. Loads TVM's runtime only."""
     import numpy
     import tvm
 
@@ -204,15 +202,15 @@ def table(report: TrustReport) -> str:
     return "\n".join(lines)
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--workloads", nargs="+", default=list(WORKLOADS), help="what tunefarm tune takes")
+    parser.add_argument("--workloads", nargs="+", default=list(WORKLOADS), help="arguments of tunefarm tune")
     parser.add_argument("--processes", type=int, default=20, help="fresh processes for each artifact")
     parser.add_argument("--trials", type=int, default=64, help="trials for each workload")
     parser.add_argument("--tolerance", type=float, default=TOLERANCE, help="largest relative difference")
     parser.add_argument("--time", type=Path, help=argparse.SUPPRESS)
-    chosen = parser.parse_args(words)
+    chosen = parser.parse_args(arguments)
     if chosen.time is not None:
         print(json.dumps(time_artifact(chosen.time)))
         return 0

@@ -7,6 +7,6 @@ from tvm.s_tir.meta_schedule.testing.te_workload import create_te_workload
 
 
 def workload_module(name: str) -> IRModule:
-    """The module, with one function called ``main``, of a workload that TVM's tests tune, such as ``GMM``."""
+    """The module of a workload in TVM's test suite, such as ``GMM``, with one function called ``main``."""
     function: Any = create_te_workload(name, 0)
     return IRModule({"main": function.with_attr("global_symbol", "main").with_attr("tirx.noalias", True)})

@@ -1,4 +1,4 @@
-"""What is so for every test."""
+"""Ordering of tests over processes, and checks after every test."""
 
 import gc
 import os
@@ -13,33 +13,33 @@ gc.disable()
 CORES = os.sched_getaffinity(0)
 HERE: Final = Path(__file__).parent
 TOGETHER: Final = frozenset({"client_remote", "compiling", "cuda", "gateway"})
-"""Folders whose tests share what takes seconds to start: where several processes share the tests, one has them all."""
+"""Folders whose tests share a slow fixture: one xdist process runs all tests of such a folder."""
 FIRST: Final = ("client_remote", "service", "acceptance", "faults", "client", "workers")
-"""What takes longest begins first, so that no process is left with it in the end."""
+"""The slowest folders start first, so that no process is left with them at the end."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where several processes share the tests, each takes a file at a time, or a folder."""
+    """Distribute whole files, or whole folders, over the xdist processes."""
     for item in items:
         path = item.path.relative_to(HERE).with_suffix("")
         item.add_marker(pytest.mark.xdist_group(path.parts[0] if path.parts[0] in TOGETHER else str(path)))
-    items.sort(key=_turn)
+    items.sort(key=_rank)
 
 
-def _turn(item: pytest.Item) -> int:
+def _rank(item: pytest.Item) -> int:
     folder = item.path.relative_to(HERE).parts[0]
     return FIRST.index(folder) if folder in FIRST else len(FIRST)
 
 
 def pytest_collection_finish() -> None:
-    """What was loaded stays: the garbage collector, which was not there, need never look through it."""
+    """Exempt loaded modules from garbage collection, which was disabled during the collection of tests."""
     gc.freeze()
     gc.enable()
 
 
 @pytest.fixture(autouse=True)
-def cores_stay() -> Iterator[None]:
-    """Every child inherits the cores of this process: a test that leaves it fewer breaks those after it, elsewhere."""
+def cores_are_unchanged() -> Iterator[None]:
+    """Fail a test that leaves this process fewer cores: its children inherit them, which breaks later tests."""
     yield
     cores = os.sched_getaffinity(os.getpid())
     if cores != CORES:

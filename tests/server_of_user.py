@@ -1,4 +1,4 @@
-"""Fork servers that belong to root or to an ordinary user, whose children are confined by other means."""
+"""Fork servers that run as root or as an ordinary user, whose children are confined in different ways."""
 
 import os
 import subprocess
@@ -20,24 +20,24 @@ ROOT: Final = "root"
 ROOT_FOLDER: Final = Path(__file__).parents[1]
 ORDINARY: Final = "an ordinary user"
 USERS: Final = (ROOT, ORDINARY) if os.geteuid() == 0 else (ORDINARY,)
-"""Whom a server can belong to in these tests."""
+"""The users that a server can run as in these tests."""
 EACH_USER: Final = [pytest.param(user, marks=pytest.mark.faults if user == ROOT else ()) for user in USERS]
-"""The same as parameters. A child of root's server is nobody besides all that holds the other's: it has less to try."""
+"""The same as parameters. Children of root's server also run as nobody, so fewer attacks are possible."""
 ORDINARY_ID: Final = 12345 if os.geteuid() == 0 else os.geteuid()
 
-# The interpreter of these tests may lie below a folder that only root can enter: reading it is the capability kept.
+# The interpreter of these tests may lie below a folder that only root can enter, so the capability to read it is kept.
 BECOME_ORDINARY: Final = f"""
 import os, sys
 from tunefarm_sandbox.confinement.process_user import CAP_DAC_READ_SEARCH, give_up_root
 if os.geteuid() == 0:
     give_up_root({ORDINARY_ID}, kept_capabilities=(CAP_DAC_READ_SEARCH,), across_exec=True)
 """
-"""Python that lets the process that runs it go on as an ordinary user, and the programs that it starts."""
+"""Python code that makes its process, and the programs that it starts, run as an ordinary user."""
 _AND_RUN: Final = "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
 
 
 def start_server(preload: Sequence[str], user: str, environment: Mapping[str, str]) -> ForkServer:
-    """A fork server of one of ``USERS``; this process stays who it is."""
+    """Start a fork server as one of ``USERS``; this process keeps its user."""
     if LIMIT in os.environ:
         preload = ["tests.sandbox.older_kernel:arm", *preload]
         paths = [path for path in (environment.get("PYTHONPATH"), str(ROOT_FOLDER)) if path]
@@ -62,7 +62,7 @@ def start_server(preload: Sequence[str], user: str, environment: Mapping[str, st
 
 
 def give_to(user: str, *paths: Path) -> None:
-    """Make ``paths`` belong to one of ``USERS``, as the folders of a worker belong to the user that it runs as."""
+    """Make one of ``USERS`` own ``paths``, as a worker's user owns its folders."""
     if user != ROOT and os.geteuid() == 0:
         for path in paths:
             os.chown(path, ORDINARY_ID, ORDINARY_ID)

@@ -1,9 +1,9 @@
-"""Any other tuner, given as a command.
+"""An external tuner, run as a command.
 
 ``BASELINE_COMMAND='python tune.py {workload} {trials} --seed {seed} --cores {cores}'`` adds a column to the comparison.
-The command ends with one line of JSON: ``points``, a list of [seconds, trials, microseconds] at each new best, and
-``best_us``. If it also says ``seconds``, its own total, then what the wall time has beyond that is added to each point.
-Points with a fourth element, the schedule's trace as TVM's JSON in a text, are timed again beside everybody else's.
+The last line of the command's output is JSON: ``points``, a list of [seconds, trials, microseconds] at each new best,
+and ``best_us``. If it contains ``seconds``, the command's own total, the rest of the wall time is added to each point.
+A point may have a fourth element, the schedule's trace as TVM's JSON in a string; these are timed with all others.
 """
 
 import shlex
@@ -16,7 +16,7 @@ VARIABLE = "BASELINE_COMMAND"
 
 
 def run_baseline(template: str, order: TunerOrder, *, timeout_s: float) -> TunerRun:
-    """Run the command that ``template`` describes; it is split into words and given to no shell.
+    """Run the command of ``template``, split into words, without a shell.
 
     Raises:
         CommandFailed: the command fails or prints no JSON.
@@ -29,7 +29,7 @@ def run_baseline(template: str, order: TunerOrder, *, timeout_s: float) -> Tuner
 
 
 def baseline_run(order: TunerOrder, finished: Finished) -> TunerRun:
-    """Read what the command printed. Its latencies are its own words."""
+    """Parse the output of the command. Its latencies are the command's own."""
     answer: dict[str, Any] = finished.last_json()
     outside_s = max(0.0, finished.wall_s - float(answer.get("seconds", finished.wall_s)))
     points = [

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from benchmarks.child_process import CommandFailed
@@ -62,19 +63,19 @@ def main() -> int:
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--form", choices=sorted(FORMS), default="quick", help="which workloads and seeds by default")
+    parser.add_argument("--form", choices=sorted(FORMS), default="quick", help="default workloads and seeds")
     parser.add_argument("--workloads", nargs="+", help="names of TVM's te_workload suite")
     parser.add_argument("--seeds", nargs="+", type=int)
     parser.add_argument("--trials", type=int, default=128)
     parser.add_argument("--longer-trials", type=int, default=1024, help="budget where stock's result is not reached")
     parser.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)), help="threads of every kernel")
     parser.add_argument("--output", type=Path, default=Path("bench-output"))
-    parser.add_argument("--only-report", action="store_true", help="run nothing; draw what is there")
+    parser.add_argument("--only-report", action="store_true", help="run nothing; report existing results")
     return parser.parse_args()
 
 
 def run_plan(plan: Plan, results: RawResults) -> int:
-    """Run every pairing that has no result yet; returns how many failed. Which tuner goes first alternates."""
+    """Run every pairing without a result; return how many failed. The order of the tuners alternates."""
     _warm_page_cache()
     failed = 0
     pairs = [(workload, seed) for seed in plan.seeds for workload in plan.workloads]
@@ -83,24 +84,21 @@ def run_plan(plan: Plan, results: RawResults) -> int:
         print(f"[{number + 1}/{len(pairs)}] {workload}, seed {seed}", flush=True)
         name = pairing_name(workload, seed, plan.trials, plan.cores)
         try:
-            pairing = results.once(name, Pairing, _maker(plan, order, number, results, name))
+            make = partial(make_pairing, plan, order, number, results, name.removesuffix("pairing"))
+            pairing = results.once(name, Pairing, make)
         except CommandFailed as error:
             failed += 1
             print(f"  failed: {error}", file=sys.stderr, flush=True)
             continue
-        _say(pairing)
+        _print_pairing(pairing)
     return failed
 
 
-def _maker(plan: Plan, order: TunerOrder, number: int, results: RawResults, name: str) -> Callable[[], Pairing]:
-    return lambda: make_pairing(plan, order, number, results, name.removesuffix("pairing"))
-
-
 def make_pairing(plan: Plan, order: TunerOrder, number: int, results: RawResults, folder: str) -> Pairing:
-    """Run the tuners one after the other, then time their schedules beside each other.
+    """Run the tuners one after the other, then time their schedules in turn.
 
     Raises:
-        CommandFailed: a tuner failed, or found nothing to time.
+        CommandFailed: a tuner failed, or found no valid schedule.
     """
     runs = _run_tuners(plan, order, number, results, folder)
     stock, ours = runs["stock"], runs["tunefarm"]
@@ -108,8 +106,10 @@ def make_pairing(plan: Plan, order: TunerOrder, number: int, results: RawResults
     retimed = _retime(stock, ours, baseline)
     longer, longer_retimed = None, None
     if first_as_fast(ours, retimed) is None and plan.longer_trials > order.trials:
-        asked = order.model_copy(update={"trials": plan.longer_trials})
-        longer = results.once(f"{folder}longer", TunerRun, lambda: run_ours(asked, timeout_s=TIMEOUT_S, repeat=False))
+        longer_order = order.model_copy(update={"trials": plan.longer_trials})
+        longer = results.once(
+            f"{folder}longer", TunerRun, lambda: run_ours(longer_order, timeout_s=TIMEOUT_S, repeat=False)
+        )
         longer_retimed = _retime(stock, longer, None)
     return Pairing(
         workload=order.workload,
@@ -134,7 +134,7 @@ def _run_tuners(plan: Plan, order: TunerOrder, number: int, results: RawResults,
         template = plan.baseline
         tuners["baseline"] = lambda: run_baseline(template, order, timeout_s=TIMEOUT_S)
     names = list(tuners)
-    # Each workload's order changes from seed to seed too, though there may be as many workloads as turns.
+    # Vary each workload's order between seeds too, although there may be as many workloads as orders.
     turn = (number + number // len(plan.workloads)) % len(names)
     return {name: results.once(folder + name, TunerRun, tuners[name]) for name in names[turn:] + names[:turn]}
 
@@ -147,7 +147,7 @@ def _retime(stock: TunerRun, ours: TunerRun, baseline: TunerRun | None) -> Retim
     answer = retime(order, timeout_s=TIMEOUT_S)
     wrong = [name for name in final_names(ours, baseline) if not answer.named(name).agrees]
     if wrong:
-        raise CommandFailed(f"wrong results from what would ship: {', '.join(wrong)}")
+        raise CommandFailed(f"wrong results of shipped schedules: {', '.join(wrong)}")
     return answer
 
 
@@ -157,9 +157,9 @@ def _warm_page_cache() -> None:
     subprocess.run([sys.executable, "-c", modules], check=True, capture_output=True)
 
 
-def _say(pairing: Pairing) -> None:
+def _print_pairing(pairing: Pairing) -> None:
     point = pairing.first_as_fast
-    reached = f"as fast as that after {point.elapsed_s:.1f} s" if point else "never as fast"
+    reached = f"as fast after {point.elapsed_s:.1f} s" if point else "never as fast"
     print(
         f"  stock {pairing.stock.wall_s:.0f} s, {pairing.stock_latency_s * 1e6:.1f} us; "
         f"ours {pairing.ours.wall_s:.1f} s, {pairing.our_latency_s * 1e6:.1f} us, {reached}",
@@ -168,7 +168,7 @@ def _say(pairing: Pairing) -> None:
 
 
 def write_report(plan: Plan, results: RawResults, folder: Path) -> bool:
-    """Write ``comparison.md``, ``figures.json`` and the plots from existing results; returns False without results."""
+    """Write ``comparison.md``, ``figures.json`` and the plots from existing results; False if there are none."""
     pairings = results.pairings(plan.workloads, plan.seeds, plan.trials, plan.cores)
     if not pairings:
         print("nothing to report: no comparison has finished", file=sys.stderr)

@@ -11,13 +11,13 @@ STAGES = ("start", "search", "build", "wait", "run", "verify")
 
 
 class WorkloadFigures(Frozen):
-    """One row of the table: means over seeds are geometric.
+    """One row of the table; means over seeds are geometric.
 
-    ``time_ratio`` is stock's wall time over the time at which ours first held a kernel as fast as stock's result;
-    ``not_reached`` counts the seeds in which it never did. ``quality_ratio`` is stock's latency over ours after the
-    same number of trials, above 1 where ours is faster. ``baseline_time_ratio`` is the baseline's own to stock's
-    result, reached in ``baseline_reached`` seeds, and ``baseline_quality_ratio`` its latency over ours; both are None
-    where its schedules were not timed again. Its latency is then its own word.
+    ``time_ratio`` is stock's wall time over the time at which our tuner first found a kernel as fast as stock's result;
+    ``not_reached`` counts the seeds in which it found none. ``quality_ratio`` is stock's latency over ours after the
+    same number of trials, above 1 where ours is faster. ``baseline_time_ratio`` is the baseline's time ratio, reached
+    in ``baseline_reached`` seeds, and ``baseline_quality_ratio`` its latency over ours; both are None if its schedules
+    were not timed again. Its latency is then the one it reports.
     """
 
     workload: str
@@ -59,7 +59,7 @@ class Figures(Frozen):
 
 
 def figures(pairings: Sequence[Pairing]) -> Figures:
-    """All figures of at least one pairing; workloads stay in the order in which they first appear."""
+    """All figures of at least one pairing; workloads stay in their order of first appearance."""
     names = list(dict.fromkeys(pairing.workload for pairing in pairings))
     groups = [[pairing for pairing in pairings if pairing.workload == name] for name in names]
     return Figures(
@@ -110,7 +110,7 @@ def _baseline_latency_s(group: Sequence[Pairing]) -> float | None:
 
 
 def _ratio_of(groups: Sequence[list[list[float]]]) -> Ratio | None:
-    """The ratio over the workloads that have samples; None when none has."""
+    """The ratio over the workloads that have samples, or None."""
     filled = [group for group in groups if group]
     return ratio_over(filled) if filled else None
 

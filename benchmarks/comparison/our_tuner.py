@@ -1,4 +1,4 @@
-"""``tunefarm tune`` on one workload, over an empty store and then once more over the store it left."""
+"""``tunefarm tune`` on one workload, with an empty store and then again with the resulting one."""
 
 import sys
 import tempfile
@@ -31,8 +31,8 @@ def _tune(order: TunerOrder, home: str, timeout_s: float) -> Finished:
 def tuner_run(order: TunerOrder, first: Finished, again: Finished | None) -> TunerRun:
     """Parse the output of the command.
 
-    The command's clock starts inside it. What lies between its total and the wall time outside, interpreter start and
-    exit, is added to every point, so that no point is earlier than it was.
+    The difference between the command's own total and its wall time, which is the start and exit of the interpreter, is
+    added to every point, so that no point is too early.
     """
     summary: dict[str, Any] = first.last_json()
     task = summary["tasks"][0]

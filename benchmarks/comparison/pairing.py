@@ -13,8 +13,8 @@ STOCK = "stock"
 class Pairing(Frozen):
     """One (workload, seed) of the comparison.
 
-    ``ours`` ran for as many trials as ``stock``. ``longer`` is a second run with a larger budget, made only where
-    ``ours`` did not reach stock's result. ``retimed`` and ``longer_retimed`` each come from the same few processes.
+    ``ours`` has as many trials as ``stock``. ``longer`` is a second run with a larger budget, only present if ``ours``
+    did not reach stock's result. The schedules of ``retimed``, and of ``longer_retimed``, share their processes.
     """
 
     workload: str
@@ -35,29 +35,29 @@ class Pairing(Frozen):
 
     @property
     def our_latency_s(self) -> float:
-        """The latency of our last incumbent, timed again in turn with it."""
+        """The latency of our last incumbent, timed in turn with stock's schedule."""
         return _last(self.ours, self.retimed).latency_s
 
     @property
     def baseline_latency_s(self) -> float | None:
-        """What the baseline's last schedule takes, timed again beside it; None where it did not say which it was."""
+        """The latency of the baseline's last schedule, timed in turn with the others; None without its trace."""
         named = self._named_baseline
         return None if named is None else _last(named, self.retimed).latency_s
 
     @property
     def quality_samples(self) -> tuple[float, ...]:
-        """How many times faster our final kernel is than stock's, in each round of the side-by-side timing."""
+        """The speed of our final kernel relative to stock's, in each round of the interleaved timing."""
         return _over(self.retimed.named(STOCK), _last(self.ours, self.retimed))
 
     @property
     def baseline_quality_samples(self) -> tuple[float, ...]:
-        """The same against the baseline's final kernel; nothing where that was not timed again."""
+        """The speed of our final kernel relative to the baseline's; empty if that was not timed again."""
         named = self._named_baseline
         return () if named is None else _over(_last(named, self.retimed), _last(self.ours, self.retimed))
 
     @property
     def first_as_fast(self) -> Point | None:
-        """Our first incumbent that is as fast as stock's result, from the longer run if the equal one had none."""
+        """Our first incumbent as fast as stock's result, from the longer run if the equal one has none."""
         found = first_as_fast(self.ours, self.retimed)
         if found is None and self.longer is not None and self.longer_retimed is not None:
             return first_as_fast(self.longer, self.longer_retimed)
@@ -65,14 +65,14 @@ class Pairing(Frozen):
 
     @property
     def time_ratio(self) -> float:
-        """Stock's wall time over ours to its result; where that was never reached, over all of ours (a bound)."""
+        """Stock's wall time over our time to its result; if never reached, over our total time (a bound)."""
         found = self.first_as_fast
         ours_s = found.elapsed_s if found is not None else (self.longer or self.ours).wall_s
         return self.stock.wall_s / ours_s
 
     @property
     def baseline_time_ratio(self) -> float | None:
-        """The same for the baseline, within its equal budget; None where its schedules were not timed again."""
+        """The same for the baseline, within its equal budget; None if its schedules were not timed again."""
         named = self._named_baseline
         if named is None:
             return None
@@ -81,27 +81,27 @@ class Pairing(Frozen):
 
     @property
     def baseline_reached(self) -> bool:
-        """Whether the baseline held a kernel as fast as stock's result within its equal budget."""
+        """Whether the baseline found a kernel as fast as stock's result within its equal budget."""
         return self.baseline is not None and first_as_fast(self.baseline, self.retimed) is not None
 
     @property
     def _named_baseline(self) -> TunerRun | None:
-        """The baseline, if it says which schedule it would ship."""
+        """The baseline, if its final trace is known."""
         return self.baseline if self.baseline is not None and self.baseline.final_trace is not None else None
 
 
 def incumbent_name(run: TunerRun, index: int) -> str:
-    """What the ``index``-th incumbent of a run is called in the side-by-side timing."""
+    """The name of the ``index``-th incumbent of a run in the interleaved timing."""
     return f"{run.tuner} {index}"
 
 
 def final_names(*runs: TunerRun | None) -> tuple[str, ...]:
-    """What is called so that its tuner would ship: stock's schedule, and the last incumbent of each run."""
+    """Names of the schedules to ship: stock's, and the last incumbent of each run."""
     return (STOCK, *(incumbent_name(run, len(run.points) - 1) for run in runs if run is not None and run.final_trace))
 
 
 def schedules_to_retime(stock: TunerRun, *others: TunerRun | None) -> tuple[NamedSchedule, ...]:
-    """Stock's final schedule and each incumbent of the others, as far as they say which it was."""
+    """Stock's final schedule, and each incumbent of the others whose trace is known."""
     assert stock.final_trace is not None
     incumbents = (schedule for run in others if run is not None for schedule in _incumbents(run))
     return (NamedSchedule(name=STOCK, trace=stock.final_trace), *incumbents)
@@ -122,13 +122,13 @@ def _over(theirs: Retimed, ours: Retimed) -> tuple[float, ...]:
 
 
 def first_as_fast(run: TunerRun, answer: RetimeAnswer) -> Point | None:
-    """The first point of ``run`` whose schedule, timed again, is correct and surely takes no longer than stock's."""
+    """The first point of ``run`` whose schedule, timed again, is correct and no slower than stock's."""
     stock = answer.named(STOCK)
     return next((point for point, timed in incumbents_retimed(run, answer) if _as_fast(timed, stock)), None)
 
 
 def _as_fast(timed: Retimed, stock: Retimed) -> bool:
-    """No slower in either half of the rounds: among many that are nearly as fast, one is always lucky overall."""
+    """Whether neither half of the rounds is slower: among many similar kernels, some are lucky overall."""
     halves = [(timed.samples_s[half::2], stock.samples_s[half::2]) for half in (0, 1)]
     return timed.agrees and all(median(ours_s) <= median(stocks_s) for ours_s, stocks_s in halves)
 

@@ -19,10 +19,10 @@ class RawResults:
     """A folder of raw results from one machine."""
 
     def __init__(self, folder: Path, machine: Machine) -> None:
-        """Open ``folder``, or create it.
+        """Open or create ``folder``.
 
         Raises:
-            OtherMachine: it holds results that cannot be compared with those of ``machine``.
+            OtherMachine: its results cannot be compared with those of ``machine``.
         """
         self.folder = folder
         kept = self.once("machine", Machine, lambda: machine)
@@ -30,7 +30,7 @@ class RawResults:
             raise OtherMachine(f"{folder} holds results of {kept}; this is {machine}. Choose another --output.")
 
     def once(self, name: str, noun: type[Noun], make: Callable[[], Noun]) -> Noun:
-        """The value stored as ``name``; if there is none, store and return the result of ``make``."""
+        """Return the value stored as ``name``; if there is none, store and return the result of ``make``."""
         path = self.folder / f"{name}.json"
         if path.exists():
             return noun.model_validate_json(path.read_text(encoding="utf-8"))
@@ -42,11 +42,11 @@ class RawResults:
         return value
 
     def pairings(self, workloads: list[str], seeds: list[int], trials: int, cores: int) -> list[Pairing]:
-        """The finished pairings among those asked for, in the order asked."""
+        """The finished pairings among the given ones, in the given order."""
         paths = [self.folder / f"{pairing_name(w, seed, trials, cores)}.json" for w in workloads for seed in seeds]
         return [Pairing.model_validate_json(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
 
 
 def pairing_name(workload: str, seed: int, trials: int, cores: int) -> str:
-    """What the results of one (workload, seed) are called."""
+    """The name of the results of one (workload, seed)."""
     return f"raw/{workload}-{trials}-trials-{cores}-cores-seed-{seed}/pairing"

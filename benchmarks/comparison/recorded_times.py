@@ -1,4 +1,4 @@
-"""How long candidates held a device when they were measured once."""
+"""Recorded times for which candidates occupied a device."""
 
 import json
 from pathlib import Path
@@ -10,9 +10,9 @@ MAX_RUN_S: Final = 0.1
 
 
 def recorded_seconds(stretch: float = 1.0) -> list[float]:
-    """For each point of the table its build time and a hundred of its calls, a tenth of a second at most.
+    """The build time of each point of the table plus a hundred of its calls, at most a tenth of a second.
 
-    ``stretch`` makes devices of that many times the time.
+    ``stretch`` multiplies the times, for slower devices.
     """
     trials = json.loads(TABLE.read_text(encoding="utf-8"))["trials"]
     return [

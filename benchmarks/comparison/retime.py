@@ -1,4 +1,4 @@
-"""Builds several schedules of one workload and times them interleaved, in this one process.
+"""Builds several schedules of one workload and times them in turn, in this process.
 
 Reads a ``RetimeOrder`` from standard input and prints a ``RetimeAnswer``, both as JSON.
 """
@@ -22,15 +22,15 @@ from tunefarm_workers.threads.spread_kernels import smt_detection
 from tunefarm_workers.threads.thread_placement import place_threads
 
 PAGE_BYTES, ALIGNMENT_BYTES = 4096, 64
-PLACES = 7
-"""Some kernels take a third longer where their tensors' addresses collide in the caches, and a process by itself has
-them always at the same places."""
-LARGEST_RELATIVE_ERROR = 1e-3
-"""Of the largest value of an output: another order of summation in float32 stays far below."""
+OFFSETS = 7
+"""Offsets of tensors in their pages. Some kernels take a third longer where their tensors' addresses collide in the
+caches, and within one process the addresses never change."""
+MAX_RELATIVE_ERROR = 1e-3
+"""Relative to the largest value of an output. Float32 sums in another order differ by much less."""
 
 
 def build_schedule(module: IRModule, trace: str | None, target: Target) -> Any:
-    """What ``tvm.build`` ships for a trace, or for the function as it is."""
+    """What ``tvm.build`` ships for a trace, or for the unscheduled function."""
     if trace is None:
         return tvm.build(module, target=target)
     schedule = Schedule(module)
@@ -39,9 +39,9 @@ def build_schedule(module: IRModule, trace: str | None, target: Target) -> Any:
 
 
 def make_arguments(module: IRModule, number: int = 0) -> list[Any]:
-    """One tensor per parameter, filled with normal numbers, the same in every process.
+    """One tensor per parameter, with normally distributed numbers that are the same in every process.
 
-    Where in its page each begins is drawn anew for each ``number``.
+    ``number`` selects their random offsets within a page.
     """
     generator, place = numpy.random.default_rng(0), numpy.random.default_rng((1, number))
     arrays = [
@@ -52,7 +52,7 @@ def make_arguments(module: IRModule, number: int = 0) -> list[Any]:
 
 
 def _placed(array: Any, offset_bytes: int) -> Any:
-    """``array`` in memory that begins so far into a page."""
+    """A copy of ``array`` at the given offset within a page."""
     memory = numpy.empty(array.nbytes + 2 * PAGE_BYTES, numpy.uint8)
     begin = -memory.ctypes.data % PAGE_BYTES + offset_bytes
     inside = memory[begin : begin + array.nbytes].view(array.dtype).reshape(array.shape)
@@ -61,16 +61,16 @@ def _placed(array: Any, offset_bytes: int) -> Any:
 
 
 def outputs_of(library: Any, module: IRModule) -> list[Any]:
-    """Every argument after one call. They are made anew, so that an output that is not written does not look right."""
+    """Every argument after one call. They are new tensors, so an output that is not written does not look right."""
     arguments = make_arguments(module)
     library["main"](*arguments)
     return [numpy.from_dlpack(argument) for argument in arguments]
 
 
 def agree(outputs: list[Any], reference: list[Any]) -> bool:
-    """Whether two sets of arguments are the same up to rounding."""
+    """Whether two sets of arguments are equal up to rounding."""
     return all(
-        bool(numpy.max(numpy.abs(output - expected)) <= LARGEST_RELATIVE_ERROR * numpy.max(numpy.abs(expected)))
+        bool(numpy.max(numpy.abs(output - expected)) <= MAX_RELATIVE_ERROR * numpy.max(numpy.abs(expected)))
         for output, expected in zip(outputs, reference, strict=True)
     )
 
@@ -78,9 +78,9 @@ def agree(outputs: list[Any], reference: list[Any]) -> bool:
 def time_in_turn(
     libraries: list[Any], placed: list[list[Any]], rounds: int, sample_s: float, sharing: SmtDetection | None
 ) -> list[list[float]]:
-    """``rounds`` samples, in seconds per call, of each library; each round begins with another one.
+    """``rounds`` samples, in seconds per call, of each library; each round begins with a different one.
 
-    The rounds take the sets of arguments in ``placed`` by turns, and begin once no two threads share a physical core.
+    Successive rounds use the sets of arguments in ``placed``. Timing begins once no two threads share a physical core.
     """
     device = tvm.cpu(0)
     calls = []
@@ -108,7 +108,7 @@ def retime(order: RetimeOrder) -> RetimeAnswer:
     libraries = [build_schedule(module, schedule.trace, target) for schedule in order.schedules]
     reference = outputs_of(build_schedule(module, None, target), module)
     agreements = [agree(outputs_of(library, module), reference) for library in libraries]
-    placed = [make_arguments(module, number) for number in range(PLACES)]
+    placed = [make_arguments(module, number) for number in range(OFFSETS)]
     samples = time_in_turn(libraries, placed, order.rounds, order.sample_s, sharing)
     return RetimeAnswer(
         schedules=tuple(

@@ -1,4 +1,4 @@
-"""Schedules of one workload, timed again beside each other in a few processes."""
+"""Interleaved timings of several schedules of one workload, in a few processes."""
 
 import sys
 from collections.abc import Sequence
@@ -8,8 +8,8 @@ from benchmarks.child_process import run_command
 from tunefarm_schemas.frozen import Frozen
 
 PROCESSES = 3
-"""Where a process has its machine code and its temporary buffers decides by up to a factor of two how fast some kernels
-are, for as long as it lives."""
+"""The placement of machine code and temporary buffers, constant in a process, changes the speed of some kernels by up
+to a factor of two."""
 
 
 class NamedSchedule(Frozen):
@@ -20,7 +20,7 @@ class NamedSchedule(Frozen):
 
 
 class RetimeOrder(Frozen):
-    """Build each schedule as it would be shipped, and time them in turn, ``rounds`` times."""
+    """Build each schedule as shipped, and time them in turn for ``rounds`` rounds."""
 
     workload: str
     cores: int
@@ -30,7 +30,7 @@ class RetimeOrder(Frozen):
 
 
 class Retimed(Frozen):
-    """One schedule's times: the i-th sample of every schedule was taken in the same round.
+    """Times of one schedule. The i-th samples of all schedules are from the same round.
 
     ``latency_s`` is the median and ``deviation_s`` the median absolute deviation of ``samples_s``, seconds per call.
     ``agrees`` says whether the output equals the unscheduled function's up to rounding.
@@ -44,17 +44,17 @@ class Retimed(Frozen):
 
 
 class RetimeAnswer(Frozen):
-    """One result per schedule, in the order asked."""
+    """One result per schedule, in the order of the request."""
 
     schedules: tuple[Retimed, ...]
 
     def named(self, name: str) -> Retimed:
-        """The result of the schedule called ``name``."""
+        """The result of the schedule ``name``."""
         return next(schedule for schedule in self.schedules if schedule.name == name)
 
 
 def retime(order: RetimeOrder, *, timeout_s: float) -> RetimeAnswer:
-    """Time the schedules in processes made for it, with no other work of ours on the machine.
+    """Time the schedules in new processes, with nothing else of the benchmark running.
 
     Raises:
         CommandFailed: a process fails, for example because a schedule crashes.
@@ -63,7 +63,7 @@ def retime(order: RetimeOrder, *, timeout_s: float) -> RetimeAnswer:
 
 
 def of_samples(name: str, samples_s: Sequence[float], *, agrees: bool) -> Retimed:
-    """What the times of one schedule say."""
+    """Statistics of the samples of one schedule."""
     latency_s = median(samples_s)
     deviation_s = median(abs(sample_s - latency_s) for sample_s in samples_s)
     return Retimed(name=name, latency_s=latency_s, deviation_s=deviation_s, samples_s=tuple(samples_s), agrees=agrees)
@@ -81,7 +81,7 @@ def _in_process(order: RetimeOrder, timeout_s: float) -> RetimeAnswer:
 
 
 def _together(answers: Sequence[RetimeAnswer]) -> RetimeAnswer:
-    """The samples of all processes; right is what is right in each of them."""
+    """The samples of all processes. A schedule agrees if it agrees in each of them."""
     schedules = []
     for same in zip(*(answer.schedules for answer in answers), strict=True):
         samples_s = [sample_s for retimed in same for sample_s in retimed.samples_s]

@@ -1,4 +1,4 @@
-"""TVM's own tuner in a process of its own."""
+"""TVM's own tuner in a separate process."""
 
 import sys
 from typing import Any

@@ -1,9 +1,9 @@
-"""TVM's own tuner on one workload, with its defaults written out. Prints one line of JSON.
+"""TVM's own tuner on one workload, with explicit defaults. Prints one line of JSON.
 
 ``python -m benchmarks.comparison.stock_tuner GMM --trials 128 --seed 0 --cores 2``
 
-The builder and the runner are TVM's real ones, always: TVM's default callbacks delete the folder of whatever path a
-builder returns, and the real builder returns a folder made for that one artifact.
+The builder and the runner must always be TVM's real ones: TVM's default callbacks delete the parent folder of any path
+that a builder returns, and only the real builder returns a folder made for that one artifact.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from benchmarks.workload_module import workload_module
 
 @derived_object
 class BestSoFar(PyMeasureCallback):  # type: ignore[misc]  # TVM ships no types
-    """Notes when a batch of measurements brought a new best. TVM reports a batch when all of it has run."""
+    """Records each batch of measurements that has a new best. TVM reports a batch when all of it has run."""
 
     def __init__(self, started_s: float) -> None:
         super().__init__()
@@ -54,9 +54,9 @@ class BestSoFar(PyMeasureCallback):  # type: ignore[misc]  # TVM ships no types
 
 
 def tune(module: IRModule, target: Target, *, trials: int, seed: int, cores: int, callback: Any) -> Any:
-    """Tune ``module`` the way TVM's documentation does; the values are the defaults of apache-tvm 0.27.
+    """Tune ``module`` as TVM's documentation does; the values are the defaults of apache-tvm 0.27.
 
-    The returned database lives in memory that outlasts the folder it was written to.
+    The returned database is in memory and outlives its work folder.
     """
     with tempfile.TemporaryDirectory(prefix="stock-tuner-") as work_directory:
         return tune_tir(
@@ -89,13 +89,13 @@ def tune(module: IRModule, target: Target, *, trials: int, seed: int, cores: int
 
 
 def shipped_trace(database: Any, module: IRModule, target: Target) -> str | None:
-    """The trace, as JSON text, of the schedule that ``compile_tir`` ships; None when nothing valid was found."""
+    """The trace, as JSON text, of the schedule that ``compile_tir`` ships; None without a valid one."""
     record = database.query_tuning_record(module, target, workload_name="main")
     return None if record is None else json.dumps(record.trace.as_json(), default=_plain)
 
 
 def _plain(value: Any) -> object:
-    """JSON form of what TVM puts into a trace: its own containers and numbers."""
+    """JSON form of the containers and numbers in a trace."""
     if hasattr(value, "items"):
         return dict(value.items())
     if hasattr(value, "value"):
@@ -106,7 +106,7 @@ def _plain(value: Any) -> object:
 
 
 def stages(profile: dict[str, float], before_s: float) -> dict[str, float]:
-    """TVM's own account of where the seconds went, in the words of this project; ``start`` is what it names nowhere."""
+    """TVM's profile in the stages of this project; ``start`` is the time it does not attribute."""
     search_s = sum(seconds for name, seconds in profile.items() if _is_outermost(name, "EvoSearch/", profile))
     learn_s = sum(seconds for name, seconds in profile.items() if _is_outermost(name, "MeasureCallback/", profile))
     build_s, run_s = profile.get("SendToBuilder", 0.0), profile.get("SendToRunner", 0.0)
@@ -131,7 +131,7 @@ def main() -> None:
     module = workload_module(arguments.workload)
     target = Target(host_target(arguments.cores))
     callback = BestSoFar(started_s)
-    numpy.random.seed(arguments.seed)  # the stock cost model draws from this generator
+    numpy.random.seed(arguments.seed)  # the stock cost model uses this generator
     before_s = time.monotonic() - started_s
     with meta_schedule.Profiler() as profiler:
         database = tune(

@@ -4,9 +4,9 @@ from tunefarm_schemas.frozen import Frozen
 
 
 class Point(Frozen):
-    """A new best: wall seconds since the process started, trials until then, seconds per call, and the schedule.
+    """A new best: wall seconds since the process started, trials so far, seconds per call, and the schedule.
 
-    ``trace`` is None where the tuner does not say which schedule it was.
+    ``trace`` is None if the tuner does not report the schedule.
     """
 
     elapsed_s: float
@@ -16,7 +16,7 @@ class Point(Frozen):
 
 
 class Repeat(Frozen):
-    """The same command again over the same store."""
+    """The same command again with the same store."""
 
     wall_s: float
     trials: int
@@ -25,8 +25,8 @@ class Repeat(Frozen):
 class TunerRun(Frozen):
     """One tuner on one workload with one seed.
 
-    ``wall_s`` runs from before the process is started until it has exited. ``final_trace`` is the schedule that the
-    tuner would ship. ``seconds`` splits the time as far as the tuner tells: start, search, build, wait, run, verify.
+    ``wall_s`` is from before the start of the process to its exit. ``final_trace`` is the schedule that the tuner would
+    ship. ``seconds`` are the stages that the tuner reports: start, search, build, wait, run, verify.
     """
 
     tuner: str

@@ -1,8 +1,8 @@
 """The same job on this host twice: with the tuner's own local farm, and through a broker with one worker.
 
-``python -m benchmarks.farm.farm_against_local`` tunes GMM with 128 trials, one way and the other in turn, and shows the
-ratio of the times from the job's lease to its end. Processes are started and the device is known before the clock
-begins, in both.
+``python -m benchmarks.farm.farm_against_local`` tunes GMM with 128 trials, alternating between both, and reports the
+ratio of the times from the job's lease to its end. In both cases the processes are started and the device is probed in
+advance.
 """
 
 import argparse
@@ -46,7 +46,7 @@ READY_S: Final = 60.0
 
 
 class Run(Frozen):
-    """One job: its wall time and what its parts took, in seconds."""
+    """One job: its wall time and its stages, in seconds."""
 
     through: str
     wall_s: float
@@ -57,7 +57,7 @@ class Run(Frozen):
 
 
 class Bench:
-    """What both ways have in common."""
+    """The common parts of both runs."""
 
     def __init__(self, workload: Workload, target: Target, zygote: ForkServer, trials: int, seed: int) -> None:
         self._workload = workload
@@ -69,7 +69,7 @@ class Bench:
         self._search: list[Child] = []
 
     def local(self) -> Run:
-        """With a farm in this process."""
+        """Tune with a farm in this process."""
         with tempfile.TemporaryDirectory(prefix="tunefarm-local-") as scratch:
             farm = LocalFarm(self.zygote, scratch=Path(scratch), known=self._device, bystanders=lambda: self._search)
             self._device = farm.device
@@ -79,7 +79,7 @@ class Bench:
                 farm.close()
 
     def celery(self) -> Run:
-        """Through a broker, with one worker process."""
+        """Tune through a broker, with one worker process."""
         with ExitStack() as parts:
             home = Path(parts.enter_context(tempfile.TemporaryDirectory(prefix="tunefarm-celery-")))
             farm = parts.enter_context(_farm_of_one_worker(home))
@@ -136,7 +136,7 @@ def _farm_of_one_worker(home: Path) -> Iterator[CeleryFarm]:
             parts.callback(worker.terminate)
             deadline_s = time.monotonic() + READY_S
             while not (ready := [lane for lane in store.lanes.find() if lane.state.takes_work]):
-                assert worker.poll() is None, "the worker ended"
+                assert worker.poll() is None, "the worker exited"
                 assert time.monotonic() < deadline_s, "the worker did not become ready"
                 time.sleep(0.05)
             pool = LanePool.of_store(store, ready[0].device, ready[0].code_generator)
@@ -149,7 +149,7 @@ def _farm_of_one_worker(home: Path) -> Iterator[CeleryFarm]:
 
 
 def ratios(runs: list[Run]) -> list[float]:
-    """Of each round: the wall time through Celery over that of the local farm."""
+    """For each round, the wall time through Celery over that of the local farm."""
     walls = {through: [run.wall_s for run in runs if run.through == through] for through in ("LocalFarm", "Celery")}
     return [celery_s / local_s for celery_s, local_s in zip(walls["Celery"], walls["LocalFarm"], strict=True)]
 
@@ -173,7 +173,7 @@ def table(runs: list[Run]) -> str:
 
 
 def main() -> None:
-    """Run both in turn and show the ratio."""
+    """Run both alternately and print the ratio."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workload", default="GMM")
     parser.add_argument("--trials", type=int, default=128)
@@ -193,9 +193,8 @@ def main() -> None:
     try:
         runs = []
         for number in range(options.rounds):
-            ways = (bench.local, bench.celery) if number % 2 == 0 else (bench.celery, bench.local)
-            for way in ways:
-                runs.append(way())
+            for tune in (bench.local, bench.celery) if number % 2 == 0 else (bench.celery, bench.local):
+                runs.append(tune())
                 print(runs[-1].model_dump_json(), flush=True)
     finally:
         zygote.close()

@@ -1,4 +1,4 @@
-"""A job with one exploration, as a tuner holds them while it searches."""
+"""A job with one exploration, as held by a searching tuner."""
 
 from typing import Final
 from uuid import uuid4
@@ -13,11 +13,11 @@ from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.tuner.search.exploration_run import ExplorationRun
 
 MODULE_BYTES: Final = 20_000
-"""Of a usual module of one function as JSON."""
+"""A typical module of one function, as JSON."""
 
 
 def opened(store: Store) -> tuple[Lease, ExplorationRun]:
-    """A job with one exploration, both held."""
+    """Create and hold a job with one exploration."""
     workload = _workload()
     target = Target(canonical='{"kind":"llvm","num-cores":1}', kind="llvm", num_cores=1)
     store.workloads.put(LOCAL_TENANT, workload)

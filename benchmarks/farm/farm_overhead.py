@@ -1,7 +1,7 @@
 """Overhead of a candidate in the broker and the store.
 
 ``python -m benchmarks.farm.farm_overhead`` measures processor time per candidate of the tuner's code, the store, the
-worker's code and Redis, with one worker process of its own and a device that answers at once.
+worker's code and Redis, with one worker process whose device answers immediately.
 """
 
 import argparse
@@ -50,7 +50,7 @@ sys.exit(start_worker({}, keep_trying=False))
 
 @contextmanager
 def worker(broker_url: str, home: Path, room: int) -> Iterator[psutil.Popen]:
-    """A worker process whose device answers at once."""
+    """Run a worker process whose device answers immediately."""
     own = {
         "TUNEFARM_HOME": str(home),
         "TUNEFARM_BROKER_URL": broker_url,
@@ -67,7 +67,7 @@ def worker(broker_url: str, home: Path, room: int) -> Iterator[psutil.Popen]:
 
 
 def dispatches(amount: int, size_bytes: int, exploration_id: str, lease: Lease, first: int = 0) -> list[Dispatch]:
-    """Attempts at as many candidates with traces of a usual alphabet."""
+    """Attempts at ``amount`` candidates with traces of typical text."""
     return [
         dispatch_of(
             Candidate(
@@ -83,12 +83,12 @@ def dispatches(amount: int, size_bytes: int, exploration_id: str, lease: Lease, 
     ]
 
 
-def pass_through(farm: CeleryFarm, store: Store, lease: Lease, wanted: Sequence[Dispatch], in_flight: int) -> None:
-    """Store, measure and store the results of all candidates, with a limit in flight, like a search session."""
-    waiting = iter(wanted)
-    under_way = done = 0
-    while done < len(wanted):
-        batch = list(islice(waiting, in_flight - under_way))
+def pass_through(farm: CeleryFarm, store: Store, lease: Lease, dispatches: Sequence[Dispatch], in_flight: int) -> None:
+    """Store and measure all candidates and store their results, with a limit in flight, like a search session."""
+    unsent = iter(dispatches)
+    pending = done = 0
+    while done < len(dispatches):
+        batch = list(islice(unsent, in_flight - pending))
         if batch:
             store.trials.put(lease, [dispatch.candidate for dispatch in batch], batch)
         for dispatch in batch:
@@ -96,14 +96,14 @@ def pass_through(farm: CeleryFarm, store: Store, lease: Lease, wanted: Sequence[
         time.sleep(COMMITS_APART_S)
         found = farm.collect(5.0)
         fresh = store.measurements.commit(lease, found)
-        assert len(fresh) == len(found), "each result counts once"
+        assert len(fresh) == len(found), "a result was counted twice"
         farm.acknowledge(found)
-        under_way += len(batch) - len(found)
+        pending += len(batch) - len(found)
         done += len(found)
 
 
 def measure(options: argparse.Namespace) -> dict[str, float]:
-    """One run; figures by name, processor time in milliseconds a candidate."""
+    """Run once; figures by name, processor time in milliseconds per candidate."""
     with ExitStack() as parts:
         folder = Path(tempfile.mkdtemp(prefix="tunefarm-overhead-"))
         parts.callback(lambda: shutil.rmtree(folder, ignore_errors=True))
@@ -124,10 +124,10 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
         farm.open_task(run.measure_task())
         warm_up = dispatches(WARM_UP, options.trace_bytes, run.exploration_id, lease)
         pass_through(farm, known, lease, warm_up, options.room)
-        wanted = dispatches(options.candidates, options.trace_bytes, run.exploration_id, lease, first=WARM_UP)
+        timed_dispatches = dispatches(options.candidates, options.trace_bytes, run.exploration_id, lease, first=WARM_UP)
         client = redis.Redis.from_url(url)
         before = Meter([process], client, timed, server)
-        pass_through(farm, known, lease, wanted, options.room)
+        pass_through(farm, known, lease, timed_dispatches, options.room)
         after = Meter([process], client, timed, server)
         return _figures(before, after, options.candidates)
 
@@ -157,10 +157,10 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--candidates", type=int, default=5000)
-    parser.add_argument("--room", type=int, default=32, help="how many the worker takes at once")
+    parser.add_argument("--room", type=int, default=32, help="orders that the worker holds at the same time")
     parser.add_argument("--trace-bytes", type=int, default=3000)
     parser.add_argument("--database", choices=["sqlite", "postgresql"], default="sqlite")
-    parser.add_argument("--output", type=Path, default=None, help="write the figures there as JSON")
+    parser.add_argument("--output", type=Path, default=None, help="JSON file for the figures")
     options = parser.parse_args()
     figures = measure(options)
     print("| figure | value |\n|---|---|")

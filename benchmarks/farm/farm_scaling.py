@@ -1,9 +1,9 @@
-"""How many devices one tuner keeps busy, and what each candidate costs on the way.
+"""How many devices one tuner keeps busy, and the cost of each candidate.
 
-``python -m benchmarks.farm.farm_scaling --output FOLDER`` runs more and more simulated devices, whose build and run
-times were recorded, on a Redis and a database that it starts itself. It writes the figures as JSON, a plot and a table,
-beside those of other amounts that are there already, and fails where a candidate was lost or counted twice, or a queue
-held more than the devices take.
+``python -m benchmarks.farm.farm_scaling --output FOLDER`` runs increasing numbers of simulated devices, with recorded
+build and run times, on a Redis and a database that it starts. It writes the figures as JSON, a plot and a table, merged
+with existing ones for other numbers of devices. It fails if a candidate was lost or counted twice, or if a queue held
+more than the devices accept.
 """
 
 import argparse
@@ -25,10 +25,10 @@ def main() -> None:
     """Run all points and write the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--devices", type=int, nargs="*", default=DEVICES)
-    parser.add_argument("--window-s", type=float, default=10.0, help="how long each point is measured")
-    parser.add_argument("--room", type=int, default=3, help="candidates that a device takes at once")
+    parser.add_argument("--window-s", type=float, default=10.0, help="duration of each measurement")
+    parser.add_argument("--room", type=int, default=3, help="candidates that a device holds at the same time")
     parser.add_argument("--database", choices=["sqlite", "postgresql"], default="sqlite")
-    parser.add_argument("--stretch", type=float, default=1.0, help="how many times slower devices are")
+    parser.add_argument("--stretch", type=float, default=1.0, help="factor by which devices are slower")
     parser.add_argument("--output", type=Path, default=None, help="folder for JSON, plot and table")
     options = parser.parse_args()
     structlog.configure(
@@ -42,7 +42,7 @@ def main() -> None:
         points = _write(points, options.output, options.database)
     print(markdown(points))
     if wrong := [point for point in points if not point.is_right(options.room)]:
-        sys.exit(f"Not every candidate counted once, or a queue grew too long: {wrong}")
+        sys.exit(f"A candidate was lost or counted twice, or a queue was too long: {wrong}")
 
 
 def _run(devices: int, options: argparse.Namespace) -> ScalingPoint:
@@ -53,7 +53,7 @@ def _run(devices: int, options: argparse.Namespace) -> ScalingPoint:
 
 
 def _write(points: Sequence[ScalingPoint], folder: Path, database: str) -> list[ScalingPoint]:
-    """Merge the points with existing ones, and return all."""
+    """Merge the points with existing ones and return all."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"farm-scaling-{database}.json"
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []

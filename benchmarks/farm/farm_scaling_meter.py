@@ -1,4 +1,4 @@
-"""Processor time by who used it, queue lengths, and the stretch of a run in which they are taken."""
+"""Processor time by component, queue lengths, and the measured window of a run."""
 
 import threading
 import time
@@ -16,7 +16,7 @@ SAMPLE_S: Final = 0.25
 
 
 class TimedStore:
-    """The store, with the processor time that calls of its repositories take."""
+    """The store, with the processor time of calls to its repositories."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -48,7 +48,7 @@ class _TimedRepository:
 
 
 class Meter:
-    """Processor seconds so far, by who used them."""
+    """Processor seconds so far, by component."""
 
     def __init__(self, workers: list[psutil.Popen], client: redis.Redis, store: TimedStore, server: int | None) -> None:
         used = cast("Mapping[str, float]", client.info("cpu"))
@@ -65,7 +65,7 @@ class Meter:
 
 
 class Queues:
-    """Looks at the broker's queues now and then."""
+    """Samples the lengths of the broker's queues."""
 
     def __init__(self, client: redis.Redis, keys: Mapping[str, str]) -> None:
         self._client = client
@@ -73,7 +73,7 @@ class Queues:
         self.longest = dict.fromkeys(keys, 0)
 
     def run(self, stop: threading.Event) -> None:
-        """Look until ``stop`` is set."""
+        """Sample until ``stop`` is set."""
         while not stop.wait(SAMPLE_S):
             for name, key in self._keys.items():
                 length = self._client.xlen(key) if name == "replies" else self._client.llen(key)
@@ -81,7 +81,7 @@ class Queues:
 
 
 class Window:
-    """The stretch of a run that is measured: from the warm-up's end on, for some seconds."""
+    """The measured part of a run: a number of seconds after the warm-up."""
 
     def __init__(self, window_s: float, warm_up_s: float, read: Callable[[], Meter], search: SimulatedSearch) -> None:
         self.window_s = window_s
@@ -94,7 +94,7 @@ class Window:
         self.after: Meter | None = None
 
     def tick(self) -> bool:
-        """Begin or end the window when it is time; never ends the session."""
+        """Begin or end the window at its time; never ends the session."""
         now_s = time.monotonic()
         if self._first_s is None or self.after is not None:
             return True
@@ -107,7 +107,7 @@ class Window:
         return True
 
     def measured(self, measurement: Measurement) -> None:
-        """Count a result that was stored."""
+        """Count a stored result."""
         self._first_s = self._first_s or time.monotonic()
         if self.before is not None and self.after is None and not isinstance(measurement.result, Failed):
             self.numbers.append(measurement.candidate_number)
@@ -119,7 +119,7 @@ def _cpu_s(process: psutil.Process) -> float:
 
 
 def _family_cpu_s(server: int) -> float:
-    """Of a PostgreSQL server; what connections that ended used is counted with the postmaster's children."""
+    """Of a PostgreSQL server; the postmaster's children times include ended connections."""
     process = psutil.Process(server)
     gone = process.cpu_times()
     return sum(_cpu_s(each) for each in (process, *process.children())) + float(

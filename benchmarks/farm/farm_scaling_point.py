@@ -1,4 +1,4 @@
-"""One amount of simulated devices on the real broker, worked by the tuner's own code over a real store."""
+"""One number of simulated devices on a real broker, served by the tuner's own code with a real store."""
 
 import os
 import subprocess
@@ -33,61 +33,61 @@ from tunefarm_services.tuner.farm.lane_registrar import LaneRegistrar
 from tunefarm_services.tuner.search.search_session import SearchSession
 
 ROOT: Final = Path(__file__).parents[2]
-LANES_A_PROCESS: Final = 32
+LANES_PER_PROCESS: Final = 32
 ADMISSION_S: Final = 120.0
 IDLE_S: Final = 3.0
 MAX_WARM_UP_S: Final = 15.0
 
 
 class ScalingPoint(Frozen):
-    """What one amount of devices gave. Processor times are in milliseconds a candidate, of the measured window."""
+    """Results for one number of devices. Processor times are in milliseconds per candidate of the measured window."""
 
     devices: int
     database: str
     stretch: float
-    """How many times slower devices are than the recorded one."""
+    """Factor by which devices are slower than the recorded one."""
     window_s: float
     candidates: int
     candidates_per_s: float
     ideal_per_s: float
     efficiency: float
-    """Share of the window in which devices were busy, on average."""
+    """Mean share of the window in which devices were busy."""
     tuner_cpu_ms: float
-    """The tuner's process without its calls of the store."""
+    """The tuner's process without its store calls."""
     store_cpu_ms: float
-    """The tuner's calls of the store; with SQLite that is the whole database."""
+    """The tuner's store calls; with SQLite this includes the database."""
     worker_cpu_ms: float
     redis_cpu_ms: float
     database_cpu_ms: float
     """PostgreSQL's processes; 0 with SQLite."""
     processor_share: float
-    """Of all processors of the machine, used by anybody."""
+    """Share of all processors of the machine, used by any process."""
     idle_share: float
-    """The same while all devices were connected and had nothing to do."""
+    """The same with all devices connected and idle."""
     tuner_share: float
-    """Of one processor, used by the tuner's process, whose threads take turns."""
+    """Share of one processor used by the tuner's process, whose threads share the interpreter."""
     redis_share: float
     lanes_lost: int
-    """How often a lane was taken for silent."""
+    """How often a lane was considered silent."""
     admission_s: float
-    """From the start of the lanes' processes until the registry knew all of them as ready."""
+    """From the start of the lanes' processes until the registry had admitted all of them."""
     longest_queue: int
     longest_heartbeats: int
     longest_replies: int
     dispatched: int
-    """Over the whole run, warming up and running empty included."""
+    """In the whole run, including the warm-up and the end."""
     measured: int
     second_attempts: int
     lost: int
     doubled: int
 
     def is_right(self, room: int) -> bool:
-        """Whether each candidate counted once, and no queue held more than devices with ``room`` each take."""
+        """Whether each candidate counted once, and no queue exceeded ``room`` for each device."""
         return self.lost == self.doubled == 0 and self.longest_queue <= room * self.devices
 
     @property
     def cpu_ms(self) -> float:
-        """All together."""
+        """The total of all components."""
         parts = (self.tuner_cpu_ms, self.store_cpu_ms, self.worker_cpu_ms, self.redis_cpu_ms, self.database_cpu_ms)
         return sum(parts)
 
@@ -101,9 +101,9 @@ def run_point(
     stretch: float = 1.0,
     server: int | None = None,
 ) -> ScalingPoint:
-    """Keep ``devices`` busy for ``window_s`` seconds after warming up.
+    """Keep ``devices`` busy for ``window_s`` seconds after a warm-up.
 
-    ``database_url`` is an empty PostgreSQL database, whose server's process is ``server``; None is SQLite.
+    ``database_url`` is an empty PostgreSQL database, with the server's process ``server``; None means SQLite.
     """
     with ExitStack() as parts:
         folder = Path(parts.enter_context(tempfile.TemporaryDirectory(prefix="tunefarm-scaling-")))
@@ -139,7 +139,7 @@ def run_point(
             on_tick=window.tick,
             on_measured=window.measured,
         )
-        assert session.run(), "the session was ended"
+        assert session.run(), "the session ended early"
         once = {"admission_s": admission_s, "idle_share": idle_share, "lanes_lost": timed.lanes_lost}
         return _point(devices, database_url, stretch, window, queues, store, run.exploration_id, once)
 
@@ -190,7 +190,7 @@ def _point(
 
 
 def _machine_share(seconds: float) -> float:
-    """Share of all processors that is used now."""
+    """Share of all processors in use now."""
     psutil.cpu_percent()
     time.sleep(seconds)
     return float(psutil.cpu_percent()) / 100
@@ -224,7 +224,7 @@ def _lanes(amount: int, url: str, home: Path, room: int, stretch: float) -> Iter
     del environment["TUNEFARM_BLOB_URL"]
     command = [sys.executable, "-m", "benchmarks.farm.many_lanes", "--room", str(room), "--stretch", str(stretch)]
     processes = []
-    share = max(LANES_A_PROCESS, -(-amount // 8))
+    share = max(LANES_PER_PROCESS, -(-amount // 8))
     try:
         for first in range(0, amount, share):
             own = ["--first", str(first), "--lanes", str(min(share, amount - first))]

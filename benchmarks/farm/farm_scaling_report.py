@@ -1,4 +1,4 @@
-"""The scaling run as a table and a picture."""
+"""Table and plot of the scaling run."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ _HEAD: Final = (
 
 
 def markdown(points: Sequence[ScalingPoint]) -> str:
-    """One row for each amount of devices."""
+    """One row for each number of devices."""
     rows = [_HEAD, ("---",) * len(_HEAD), *(_row(point) for point in points)]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in rows)
 
@@ -45,7 +45,7 @@ def _row(point: ScalingPoint) -> tuple[str, ...]:
 
 
 def plot(points: Sequence[ScalingPoint], path: Path) -> None:
-    """Throughput beside the ideal, and the share of time in which devices were busy."""
+    """Plot the throughput against the ideal, and the share of time in which devices were busy."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -56,7 +56,7 @@ def plot(points: Sequence[ScalingPoint], path: Path) -> None:
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 3.6), layout="constrained")
     left.plot(devices, [point.ideal_per_s for point in shown], "--", color="#888888", label="ideal")
     left.plot(devices, [point.candidates_per_s for point in shown], "o-", color="#1f6f8b", label="measured")
-    left.set(xscale="log", yscale="log", xlabel="devices", ylabel="candidates a second")
+    left.set(xscale="log", yscale="log", xlabel="devices", ylabel="candidates/s")
     left.legend()
     right.axhline(GOAL, color="#888888", linestyle="--", linewidth=1)
     right.plot(devices, [point.efficiency for point in shown], "o-", color="#1f6f8b", label="devices busy")

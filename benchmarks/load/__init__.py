@@ -1,1 +1,1 @@
-"""The service under load: a filled store, clients, streams of events."""
+"""Load tests of the service: a filled store, clients, event streams."""

@@ -2,8 +2,8 @@
 
     python -m benchmarks.load --clients 200 --seconds 60
 
-starts ``tunefarm serve --no-tuner`` on loopback over a store that it fills with records and jobs, lets that many
-clients read and submit, and shows quantiles for each route. Leave the machine alone meanwhile.
+starts ``tunefarm serve --no-tuner`` on loopback with a store filled with records and jobs, runs clients that read and
+submit, and prints quantiles for each route. Run it on an otherwise idle machine.
 """
 
 import argparse
@@ -27,9 +27,9 @@ from benchmarks.service.service_process import ServiceProcess
 from tunefarm_services.settings import Settings
 
 RAMP_S: Final = 5.0
-"""How long clients take to arrive; what they saw until then, and a while after, does not count."""
+"""The time in which all clients start; samples until shortly after it do not count."""
 _SETTLE_S: Final = 3.0
-_ASKED_IN_A_ROW: Final = 40
+_CONSECUTIVE_CHECKS: Final = 40
 _CLIENTS: Final = Path(__file__).with_name("clients.py")
 
 
@@ -40,15 +40,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         home = options.home or Path(folder) / "home"
         home.mkdir(parents=True, exist_ok=True)
         given = {} if options.database is None else {"TUNEFARM_DATABASE_URL": options.database}
-        filling = _filling(home, options)
+        filling = _fill_once(home, options)
         if options.seconds == 0:
             return 0
         allowed = {"TUNEFARM_OPEN_JOBS_PER_TENANT": "1000000", "TUNEFARM_METRICS_ON_LOOPBACK": "true"}
-        words = ["--no-tuner"] if options.processes is None else ["--no-tuner", "--processes", str(options.processes)]
-        service = ServiceProcess(home, words, {**given, **allowed})
+        flags = ["--no-tuner"] if options.processes is None else ["--no-tuner", "--processes", str(options.processes)]
+        service = ServiceProcess(home, flags, {**given, **allowed})
         try:
             service.start()
-            figures = _measured(service, filling, options, Path(folder))
+            figures = _measure(service, filling, options, Path(folder))
         finally:
             service.stop()
     print(table(figures))
@@ -61,33 +61,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--clients", type=int, default=200, help="how many ask at the same time")
-    parser.add_argument("--seconds", type=float, default=60.0, help="how long they do; 0 only fills")
+    parser.add_argument("--clients", type=int, default=200, help="concurrent clients")
+    parser.add_argument("--seconds", type=float, default=60.0, help="duration of the measurement; 0 only fills")
     parser.add_argument("--records", type=int, default=100_000, help="tuning records in the store")
     parser.add_argument("--jobs", type=int, default=500, help="finished jobs in the store")
     parser.add_argument(
-        "--database", default=None, help="URL of an empty PostgreSQL; SQLite in a new folder when absent"
+        "--database", default=None, help="URL of an empty PostgreSQL database (default: SQLite in a new folder)"
     )
     parser.add_argument("--home", type=Path, default=None, help="folder that keeps the filled store for the next run")
-    parser.add_argument("--processes", type=int, default=None, help="API processes; the service's default when absent")
+    parser.add_argument("--processes", type=int, default=None, help="API processes (default: the service's)")
     parser.add_argument("--output", type=Path, default=None, help="folder for load.json, load.svg and load.png")
-    parser.add_argument("--profile", type=Path, default=None, help="file for a profile of the API that py-spy takes")
+    parser.add_argument("--profile", type=Path, default=None, help="file for a py-spy profile of the API")
     return parser.parse_args(arguments)
 
 
-def _filling(home: Path, options: argparse.Namespace) -> Filling:
-    """Fill the store unless an earlier run has filled it; returns its contents."""
-    kept = home / "filling.json"
-    if kept.exists():
-        return Filling.model_validate_json(kept.read_text(encoding="utf-8"))
+def _fill_once(home: Path, options: argparse.Namespace) -> Filling:
+    """Fill the store unless an earlier run has; return its contents."""
+    path = home / "filling.json"
+    if path.exists():
+        return Filling.model_validate_json(path.read_text(encoding="utf-8"))
     url = None if options.database is None else SecretStr(options.database)
     settings = Settings(home=home, database_url=url)
     filling = filled(settings, records=options.records, jobs=options.jobs, clients=options.clients)
-    kept.write_text(filling.model_dump_json(), encoding="utf-8")
+    path.write_text(filling.model_dump_json(), encoding="utf-8")
     return filling
 
 
-def _measured(service: ServiceProcess, filling: Filling, options: argparse.Namespace, folder: Path) -> LoadFigures:
+def _measure(service: ServiceProcess, filling: Filling, options: argparse.Namespace, folder: Path) -> LoadFigures:
     _await_intake(service)
     state, samples_path = folder / "filling.json", folder / "samples.jsonl"
     state.write_text(filling.model_dump_json(), encoding="utf-8")
@@ -136,18 +136,18 @@ def _measured(service: ServiceProcess, filling: Filling, options: argparse.Names
 
 
 def _await_intake(service: ServiceProcess) -> None:
-    """Wait until every process reads modules at once, so that the first submissions are like the later ones."""
+    """Wait until every process is ready to read modules, so that the first submissions are not slower."""
     states: list[str] = []
-    while states != ["ready"] * _ASKED_IN_A_ROW:
-        with service.client() as client:  # a connection of its own, which any of the processes may take
-            states = [*states, client.get("/readyz").json()["intake"]][-_ASKED_IN_A_ROW:]
+    while states != ["ready"] * _CONSECUTIVE_CHECKS:
+        with service.client() as client:  # a new connection, which any of the processes may accept
+            states = [*states, client.get("/readyz").json()["intake"]][-_CONSECUTIVE_CHECKS:]
             if states[-1] == "asleep":
                 client.post("/v1/targets:validate", json={"target": "host"}).raise_for_status()
         time.sleep(0.02)
 
 
 def _await_first_request(service: ServiceProcess, clients: psutil.Popen) -> None:
-    """Wait until clients ask; also until they have ended, which is found out soon enough."""
+    """Wait until the clients send requests or have exited."""
     with service.client() as client:
         while b'route="/v1/jobs/{job_id}"' not in client.get("/metrics").content and clients.poll() is None:
             time.sleep(0.1)
@@ -157,8 +157,8 @@ def _profiler(service: ServiceProcess, path: Path | None, seconds: float) -> "su
     if path is None:
         return None
     program = Path(sys.executable).with_name("py-spy")
-    words = ["record", "--pid", str(service.process.pid), "--duration", str(int(seconds)), "--rate", "200"]
-    return subprocess.Popen([str(program), *words, "--format", "raw", "--output", str(path), "--gil"])
+    record = ["record", "--pid", str(service.process.pid), "--duration", str(int(seconds)), "--rate", "200"]
+    return subprocess.Popen([str(program), *record, "--format", "raw", "--output", str(path), "--gil"])
 
 
 if __name__ == "__main__":

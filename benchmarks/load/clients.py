@@ -1,7 +1,7 @@
-"""What locust lets each client do. ``LOAD_FILLING`` names the file that says what there is to ask for.
+"""The locust clients. ``LOAD_FILLING`` is a file with the contents of the store.
 
-Each client has a token of its own and waits a second, give or take a half, between requests. Times are kept one by
-one and written to the file that ``LOAD_SAMPLES`` names: locust's own statistics round them.
+Each client has its own token and waits 0.5 to 1.5 s between requests. Each request's time is written to the file
+``LOAD_SAMPLES``, because locust's own statistics are rounded.
 """
 
 import itertools
@@ -42,22 +42,22 @@ class Client(FastHttpUser):
     network_timeout = 30.0
 
     def on_start(self) -> None:
-        """Take a token and a job to follow."""
+        """Choose a token and a job."""
         self._number = next(_numbers)
         tokens = FILLING["tokens"]
         self._headers = {"Authorization": f"Bearer {tokens[self._number % len(tokens)]}"}
         self._job_id = FILLING["job_ids"][self._number % len(FILLING["job_ids"])]
         self._etag = ""
-        self._places = itertools.count(self._number)
+        self._indices = itertools.count(self._number)
 
     @task(30)
     def poll_job(self) -> None:
-        """Ask how a job is, as ``--wait`` does where a stream cannot pass."""
+        """Poll the job, as ``--wait`` does without an event stream."""
         self._read(f"/v1/jobs/{self._job_id}", "GET job")
 
     @task(5)
     def poll_unchanged_job(self) -> None:
-        """The same with the tag of the last answer."""
+        """Poll the job with the last ETag."""
         with self.client.get(
             f"/v1/jobs/{self._job_id}",
             headers={**self._headers, "If-None-Match": self._etag} if self._etag else self._headers,
@@ -91,7 +91,7 @@ class Client(FastHttpUser):
 
     @task(3)
     def best_record_for_named_target(self) -> None:
-        """The same for a target that only TVM understands."""
+        """The same for a target that only TVM can parse."""
         query = {**self._one("best_queries"), "target": json.dumps(TARGET)}
         self._best(query, "GET records:best (target as JSON)")
 
@@ -117,13 +117,13 @@ class Client(FastHttpUser):
 
     @task(1)
     def submit(self) -> None:
-        """A small job, sent twice with one key now and then, as after a lost answer."""
+        """Submit a small job, sometimes twice with the same key, as after a lost response."""
         body = {"module": FILLING["module_json"], "target": TARGET, "effort": {"trials": 8}}
         headers = {**self._headers, "Idempotency-Key": str(uuid.uuid4())}
         job_id = self._submitted(body, headers, "POST jobs")
         if job_id is not None:
             self._job_id = job_id
-            if next(self._places) % 4 == 0 and self._submitted(body, headers, "POST jobs (repeated)") != job_id:
+            if next(self._indices) % 4 == 0 and self._submitted(body, headers, "POST jobs (repeated)") != job_id:
                 events.request.fire(
                     request_type="POST",
                     name="POST jobs (repeated)",
@@ -145,6 +145,6 @@ class Client(FastHttpUser):
         self._read(f"/v1/records:best?{urlencode(query)}", name)
 
     def _one(self, kind: str) -> Any:
-        """The next of the things of a kind; clients begin at different places."""
-        things = FILLING[kind]
-        return things[next(self._places) * 7 % len(things)]
+        """The next object of a kind; each client begins at a different one."""
+        objects = FILLING[kind]
+        return objects[next(self._indices) * 7 % len(objects)]

@@ -2,7 +2,7 @@
 
     python -m benchmarks.load.event_stream --watchers 50 --events 600 --kills 2
 
-Watchers know nothing but the protocol: an event's ``id`` is sent back as ``Last-Event-ID`` on the next connection.
+Watchers use only the protocol: on reconnection they send the last event's ``id`` as ``Last-Event-ID``.
 """
 
 import argparse
@@ -19,23 +19,23 @@ from typing import Final
 
 import httpx
 
-from benchmarks.load.made_jobs import MadeJobs
+from benchmarks.load.synthetic_jobs import SyntheticJobs
 from benchmarks.service.service_process import ServiceProcess
-from benchmarks.store.made_records import TENANT, MadeRecords
+from benchmarks.store.synthetic_records import TENANT, SyntheticRecords
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.token import Scope
 from tunefarm_schemas.tuning.job import JobOutcome, JobState
 from tunefarm_services.settings import Settings
 from tunefarm_services.store import Lease, Store
 
-_AGAIN_AFTER_S: Final = 0.1
+_RECONNECT_AFTER_S: Final = 0.1
 _FOLLOW_WITHIN_S: Final = 120.0
-_READ_BEFORE_KILL: Final = 10
-"""Events that everybody reads between two kills."""
+_EVENTS_BEFORE_KILL: Final = 10
+"""Events that every watcher receives between two kills."""
 
 
 class StreamFigures(Frozen):
-    """The result. A lag is from the writing of an event to its arrival; those of a restart are left out."""
+    """The result. A lag is the time from writing an event to its arrival; those of a restart are excluded."""
 
     watchers: int
     events: int
@@ -49,12 +49,12 @@ class StreamFigures(Frozen):
 
 @dataclass
 class Watcher:
-    """One reader of a job's events, over however many connections.
+    """One reader of a job's events, over any number of connections.
 
     Attributes:
-        seen: numbers of events in the order of their arrival.
-        lags_s: of events that were not waited for because the API was away.
-        connections: how many it took.
+        seen: numbers of events in order of arrival.
+        lags_s: of events written while connected.
+        connections: how many were opened.
     """
 
     url: str
@@ -71,17 +71,17 @@ class Watcher:
                 try:
                     await self._read(client)
                 except httpx.TransportError:
-                    await asyncio.sleep(_AGAIN_AFTER_S)
+                    await asyncio.sleep(_RECONNECT_AFTER_S)
 
     async def _read(self, client: httpx.AsyncClient) -> None:
         resumed = {"Last-Event-ID": str(self.seen[-1])} if self.seen else {}
-        async with client.stream("GET", self.url, headers={**self.headers, **resumed}) as answer:
-            if answer.status_code != 200:
-                raise httpx.ReadError(f"status {answer.status_code}")
+        async with client.stream("GET", self.url, headers={**self.headers, **resumed}) as response:
+            if response.status_code != 200:
+                raise httpx.ReadError(f"status {response.status_code}")
             self.connections += 1
             opened_at = datetime.now(UTC)
             fields: dict[str, str] = {}
-            async for line in answer.aiter_lines():
+            async for line in response.aiter_lines():
                 if line:
                     name, _, value = line.partition(":")
                     fields[name] = value.removeprefix(" ")
@@ -98,7 +98,7 @@ class Watcher:
 
 
 def watched(folder: Path, *, watchers: int, events: int, kills: int, pause_s: float = 0.01) -> StreamFigures:
-    """Write ``events`` events to a job while ``watchers`` follow it and the API over ``folder`` is killed."""
+    """Write ``events`` events to a job while ``watchers`` follow it and the API with home ``folder`` is killed."""
     settings = Settings(home=folder)
     store = Store.open(settings.database(), settings.blobs())
     service = ServiceProcess(folder, ["--no-tuner"])
@@ -123,13 +123,13 @@ def watched(folder: Path, *, watchers: int, events: int, kills: int, pause_s: fl
         service.stop()
         store.close()
     lags_s = sorted(lag_s for watcher in following for lag_s in watcher.lags_s) or [0.0]
-    whole = list(range(1, last + 1))
+    all_numbers = list(range(1, last + 1))
     return StreamFigures(
         watchers=watchers,
         events=last,
         kills=kills,
         connections=sum(watcher.connections for watcher in following),
-        watchers_with_all_events_in_order=sum(watcher.seen == whole for watcher in following),
+        watchers_with_all_events_in_order=sum(watcher.seen == all_numbers for watcher in following),
         lag_p50_s=lags_s[len(lags_s) // 2],
         lag_p99_s=lags_s[int(0.99 * len(lags_s))],
         ready_again_s=tuple(ready_again_s),
@@ -137,14 +137,14 @@ def watched(folder: Path, *, watchers: int, events: int, kills: int, pause_s: fl
 
 
 def _job(store: Store) -> tuple[str, Lease]:
-    job = MadeJobs(store, MadeRecords(10, seed=0)).queue(0)
+    job = SyntheticJobs(store, SyntheticRecords(10, seed=0)).queue(0)
     lease = store.leases.acquire(TENANT, job.job_id, "writer", 600.0)
     assert lease is not None
     return job.job_id, lease
 
 
 def _write(store: Store, lease: Lease, events: int, pause_s: float, killer: threading.Thread) -> None:
-    """At least so many events, and on until the last kill was survived."""
+    """Write at least ``events`` events, and continue until after the last kill."""
     written = 0
     while written < events or killer.is_alive():
         store.events.append(lease, "progress", {"trials_done": written})
@@ -155,12 +155,12 @@ def _write(store: Store, lease: Lease, events: int, pause_s: float, killer: thre
 
 
 def _kill(service: ServiceProcess, kills: int, watchers: Sequence[Watcher], ready_again_s: list[float]) -> None:
-    """Kill the API whenever everybody has read something of it, and once more after the last start wait for that."""
-    gives_up_s = time.monotonic() + _FOLLOW_WITHIN_S
+    """Kill the API whenever every watcher has received events from it; then wait for that once more."""
+    deadline_s = time.monotonic() + _FOLLOW_WITHIN_S
     for number in range(kills + 1):
         before = [len(watcher.seen) for watcher in watchers]
-        while time.monotonic() < gives_up_s and not all(
-            len(watcher.seen) >= count + _READ_BEFORE_KILL for watcher, count in zip(watchers, before, strict=True)
+        while time.monotonic() < deadline_s and not all(
+            len(watcher.seen) >= count + _EVENTS_BEFORE_KILL for watcher, count in zip(watchers, before, strict=True)
         ):
             time.sleep(0.02)
         if number < kills:

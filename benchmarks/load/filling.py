@@ -1,11 +1,11 @@
-"""A store as a farm has it after a while: records, finished jobs with trials and events, a token for each client."""
+"""A typical store: records, finished jobs with trials and events, and a token for each client."""
 
 import random
 from typing import Final
 
-from benchmarks.load.made_jobs import MadeJobs
-from benchmarks.store.made_records import TENANT, MadeRecords
+from benchmarks.load.synthetic_jobs import SyntheticJobs
 from benchmarks.store.record_fill import RecordFill
+from benchmarks.store.synthetic_records import TENANT, SyntheticRecords
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.token import Scope
 from tunefarm_schemas.tuning.record import RecordKey
@@ -13,14 +13,14 @@ from tunefarm_schemas.tuning.target import Target
 from tunefarm_services.settings import Settings
 from tunefarm_services.store import Store
 
-_KEYS_ASKED: Final = 500
+_QUERY_KEYS: Final = 500
 _TRIALS: Final = 256
 _JOBS_WITH_TRIALS: Final = 20
-_RECORDS_KNOWN: Final = 200
+_RECORD_IDS: Final = 200
 
 
 class Filling(Frozen):
-    """What a filled store holds that clients ask for."""
+    """The contents of a filled store that clients request."""
 
     tokens: tuple[str, ...]
     job_ids: tuple[str, ...]
@@ -33,18 +33,18 @@ class Filling(Frozen):
 
 def filled(settings: Settings, *, records: int, jobs: int, clients: int) -> Filling:
     """Fill the empty store of ``settings``."""
-    made = MadeRecords(records, seed=0)
+    made = SyntheticRecords(records, seed=0)
     store = Store.open(settings.database(), settings.blobs())
     fill = RecordFill(settings.database(), made)
     chance = random.Random(0)
     try:
         _put_targets(store, made)
         fill.run(lambda _chunks: None)
-        making = MadeJobs(store, made)
+        making = SyntheticJobs(store, made)
         ids = [making.put(number, _TRIALS if number < _JOBS_WITH_TRIALS else 0) for number in range(jobs)]
-        fill.settle()
-        keys = made.asked(_KEYS_ASKED)
-        known = store.records.page(TENANT, limit=_RECORDS_KNOWN)
+        fill.update_statistics()
+        keys = made.queries(_QUERY_KEYS)
+        known = store.records.page(TENANT, limit=_RECORD_IDS)
         return Filling(
             tokens=tuple(_token(store, number) for number in range(clients)),
             job_ids=tuple(job_id for job_id, _ in ids),
@@ -74,8 +74,8 @@ def _token(store: Store, number: int) -> str:
     return store.tokens.create(TENANT, f"client {number}", scopes)[1]
 
 
-def _put_targets(store: Store, made: MadeRecords) -> None:
-    """Rows for the targets that the made records name."""
+def _put_targets(store: Store, made: SyntheticRecords) -> None:
+    """Rows for the targets that the synthetic records name."""
     for number, target_id in enumerate(made.targets):
         target = Target(canonical=f"target {number}", kind="llvm", num_cores=2)
         assert target.target_id == target_id
@@ -83,8 +83,8 @@ def _put_targets(store: Store, made: MadeRecords) -> None:
 
 
 def _query(key: RecordKey, chance: random.Random) -> dict[str, str]:
-    """A question for the best record: of a client that knows its device, or leaves that to the service."""
-    asked = {"workload_id": key.workload_id, "target": key.target_id, "protocol_id": key.protocol_id}
+    """A query for the best record, with a known device or without one."""
+    query = {"workload_id": key.workload_id, "target": key.target_id, "protocol_id": key.protocol_id}
     if chance.random() < 0.7:
-        asked |= {"device_class_id": key.device_class_id, "code_generator": key.code_generator}
-    return asked
+        query |= {"device_class_id": key.device_class_id, "code_generator": key.code_generator}
+    return query

@@ -11,7 +11,7 @@ READ_GOAL_S: Final = 0.05
 
 
 class Sample(NamedTuple):
-    """One request: when it ended, in seconds since the epoch, how long it took, and what came of it."""
+    """One request: its end in seconds since the epoch, its route, duration, status and error."""
 
     at_s: float
     route: str
@@ -21,7 +21,7 @@ class Sample(NamedTuple):
 
 
 class RouteFigures(Frozen):
-    """Latencies of one route, as its clients saw them."""
+    """Latencies of one route, measured by its clients."""
 
     route: str
     requests: int
@@ -33,9 +33,9 @@ class RouteFigures(Frozen):
 
 
 class LoadFigures(Frozen):
-    """A whole run. Processor time is in cores: 1.0 is one core all the time.
+    """A whole run. Processor time is in cores: 1.0 is one fully used core.
 
-    ``api_rss_bytes`` is of the largest API process, ``api_unshared_bytes`` of all together, what they share once.
+    ``api_rss_bytes`` is of the largest API process, ``api_unshared_bytes`` of all, with shared memory counted once.
     """
 
     clients: int
@@ -59,14 +59,14 @@ class LoadFigures(Frozen):
 
 
 def samples_in(path: Path, after_s: float) -> list[Sample]:
-    """Samples of a file, one JSON array a line, but for those that ended before ``after_s``."""
+    """Samples of a file with one JSON array per line, without those that ended before ``after_s``."""
     with path.open(encoding="utf-8") as lines:
         found = [Sample(*json.loads(line)) for line in lines]
     return [sample for sample in found if sample.at_s >= after_s]
 
 
 def route_figures(route: str, samples: Sequence[Sample]) -> RouteFigures:
-    """Quantiles of some samples; there is at least one."""
+    """Quantiles of at least one sample."""
     ordered = sorted(sample.latency_s for sample in samples)
     return RouteFigures(
         route=route,
@@ -95,7 +95,7 @@ def table(figures: LoadFigures) -> str:
             f"Cores: API {figures.api_cores:.2f} ({figures.api_cpu_s_per_request * 1e3:.2f} ms a request), its intake "
             f"{figures.children_cores:.2f}, clients {figures.clients_cores:.2f}. "
             f"{figures.api_processes} API processes, each up to {figures.api_rss_bytes / 1e6:.0f} MB, together "
-            f"{figures.api_unshared_bytes / 1e6:.0f} MB. By their own clock "
+            f"{figures.api_unshared_bytes / 1e6:.0f} MB. By the API's clock "
             f"{figures.server_reads_within_goal:.2%} of reads took up to {READ_GOAL_S * 1e3:.0f} ms.",
             "",
             "| route | requests | errors | p50 ms | p95 ms | p99 ms | longest ms |",

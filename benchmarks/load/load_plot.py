@@ -14,7 +14,7 @@ READ_COLOUR, WRITE_COLOUR, GOAL_COLOUR = "#1f6f8b", "#b0522d", "#666666"
 
 
 def plot_load(samples: Sequence[Sample], path: Path) -> None:
-    """Every request over time, and the share of requests that took at most so long; an SVG and a PNG."""
+    """Plot each request over time and the distribution of latencies, as SVG and PNG."""
     figure, (over_time, distribution) = pyplot.subplots(1, 2, figsize=(11, 3.8), layout="constrained")
     began_s = min(sample.at_s for sample in samples)
     for label, colour, is_read in (("reads", READ_COLOUR, True), ("submissions", WRITE_COLOUR, False)):

@@ -17,7 +17,7 @@ _BUCKET: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """Between two readings. Processor time is in cores."""
+    """Differences between two readings. Processor time is in cores."""
 
     api_cores: float
     children_cores: float
@@ -27,7 +27,7 @@ class Used:
 
 @dataclass(frozen=True, slots=True)
 class ServerClock:
-    """One reading. Seconds of processor time, and numbers of reads."""
+    """One reading: seconds of processor time, and numbers of reads."""
 
     at_s: float
     api_s: float
@@ -38,7 +38,7 @@ class ServerClock:
 
     @classmethod
     def read(cls, service: ServiceProcess, clients: psutil.Process) -> Self:
-        """Now."""
+        """Read the current values."""
         api = [process.cpu_times() for process in service.api_processes]
         children_s = sum(own.children_user + own.children_system for own in api)
         for child in (child for process in service.api_processes for child in process.children(recursive=True)):
@@ -63,7 +63,7 @@ class ServerClock:
         )
 
     def since(self, before: "ServerClock") -> Used:
-        """What was used after ``before``."""
+        """The difference to ``before``."""
         seconds = self.at_s - before.at_s
         return Used(
             api_cores=(self.api_s - before.api_s) / seconds,

@@ -2,9 +2,9 @@
 
     python -m benchmarks.load.under_attack --seconds 20
 
-starts ``tunefarm serve --no-tuner`` on loopback, and for each attack shows how long ``/healthz`` and another tenant's
-requests took, each on a connection of its own, beside what they took with nobody else there. Attackers run on this
-machine as well, behind everything else, as if they had a processor of their own.
+starts ``tunefarm serve --no-tuner`` on loopback and prints, without an attack and during each, the latencies of
+``/healthz`` and of another tenant's requests, each on a new connection. The attackers run on this machine at the lowest
+priority, as if on a separate processor.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from tunefarm_services.settings import Settings
 from tunefarm_services.store import Store
 
 PAUSE_S: Final = 0.05
-"""Between two requests of the one who is watched."""
+"""Between two measured requests."""
 _TARGET: Final = {"kind": "llvm", "mcpu": "x86-64", "num-cores": 2}
 _STAGES: Final = 1500
 _ATTACKERS: Final = 4
@@ -40,15 +40,15 @@ _GET: Final = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
 
 
 class Attacked(NamedTuple):
-    """Where the service is, what the attacker may present there, and a module that takes long to read."""
+    """The service's port, the attacker's secret, and a module that is slow to read."""
 
     port: int
     secret: str
     slow_module: str
 
 
-def heads_without_end(attacked: Attacked) -> None:
-    """Header fields for as long as the service reads them."""
+def endless_headers(attacked: Attacked) -> None:
+    """Send header fields for as long as the service reads them."""
     for piece in itertools.cycle((b"X-Long: " + b"a" * 65536, b"X: y\r\n" * 8192, b"a" * 65536)):
         with suppress(OSError), _connected(attacked.port) as connection:
             connection.sendall(_GET)
@@ -57,20 +57,20 @@ def heads_without_end(attacked: Attacked) -> None:
 
 
 def slow_modules(attacked: Attacked) -> None:
-    """Five requests at a time for each attacker, whose module takes the intake seconds."""
+    """Submit modules that are slow to read, with five concurrent requests for each attacker."""
     body = json.dumps({"module": attacked.slow_module, "target": _TARGET})
-    _by_threads(5, lambda: _problem_of(attacked.port, attacked.secret, "POST", "/v1/jobs", body))
+    _run_in_threads(5, lambda: _problem_of(attacked.port, attacked.secret, "POST", "/v1/jobs", body))
 
 
 def deep_bodies(attacked: Attacked) -> None:
-    """Bodies of nested and of long JSON."""
+    """Send deeply nested and long JSON bodies."""
     texts = ("[" * 4_000_000, '{"module":[' + "0," * 4_000_000 + "0]}", '{"a":' * 1_000_000)
     for text in itertools.cycle(texts):
         _problem_of(attacked.port, attacked.secret, "POST", "/v1/jobs", text)
 
 
 def idle_connections(attacked: Attacked) -> None:
-    """Idle connections, kept open and reopened."""
+    """Open idle connections, and replace them every second."""
     with ExitStack() as kept:
         while True:
             for _ in range(_IDLE // _ATTACKERS):
@@ -81,7 +81,7 @@ def idle_connections(attacked: Attacked) -> None:
 
 
 ATTACKS: Final[dict[str, Callable[[Attacked], None]]] = {
-    "heads without end": heads_without_end,
+    "endless headers": endless_headers,
     "slow modules": slow_modules,
     "deep and long bodies": deep_bodies,
     "idle connections": idle_connections,
@@ -89,7 +89,7 @@ ATTACKS: Final[dict[str, Callable[[Attacked], None]]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure without load, then under each attack. Returns 0 if every request was answered."""
+    """Measure without an attack, then during each. Returns 0 if every request succeeded."""
     options = _options(arguments)
     slow_module = slow_module_json()
     with tempfile.TemporaryDirectory(prefix="tunefarm-attack-") as folder:
@@ -99,11 +99,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             attacked = Attacked(int(service.url.rpartition(":")[2]), secrets["mallory"], slow_module)
             print(f"{'':24}{'':16}{'requests':>9}{'failed':>8}{'p50 ms':>8}{'p99 ms':>8}{'longest':>9}")
-            failed = _watched("nobody else", attacked.port, secrets["alice"], options.seconds)
+            failed = _measure("no attack", attacked.port, secrets["alice"], options.seconds)
             for name in options.attacks:
                 with _attack(name, attacked):
                     time.sleep(2.0)
-                    failed += _watched(name, attacked.port, secrets["alice"], options.seconds)
+                    failed += _measure(name, attacked.port, secrets["alice"], options.seconds)
                 time.sleep(3.0)
         finally:
             service.stop()
@@ -113,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 @contextmanager
 def _attack(name: str, attacked: Attacked) -> Iterator[None]:
     attackers = [
-        multiprocessing.Process(target=_attack_behind_others, args=(name, attacked), daemon=True)
+        multiprocessing.Process(target=_attack_at_low_priority, args=(name, attacked), daemon=True)
         for _ in range(_ATTACKERS)
     ]
     for attacker in attackers:
@@ -126,13 +126,13 @@ def _attack(name: str, attacked: Attacked) -> Iterator[None]:
             attacker.join()
 
 
-def _attack_behind_others(name: str, attacked: Attacked) -> None:
+def _attack_at_low_priority(name: str, attacked: Attacked) -> None:
     os.nice(19)
     ATTACKS[name](attacked)
 
 
 def slow_module_json() -> str:
-    """A function of so many stages that reading it takes long."""
+    """A function with so many stages that it is slow to read."""
     import tvm
     from tvm import te
 
@@ -144,8 +144,8 @@ def slow_module_json() -> str:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=20.0, help="how long each attack is watched")
-    parser.add_argument("--attacks", nargs="*", choices=sorted(ATTACKS), default=list(ATTACKS), help="which of them")
+    parser.add_argument("--seconds", type=float, default=20.0, help="duration of each measurement")
+    parser.add_argument("--attacks", nargs="*", choices=sorted(ATTACKS), default=list(ATTACKS), help="attacks to run")
     return parser.parse_args(arguments)
 
 
@@ -158,28 +158,28 @@ def _tokens(home: Path) -> dict[str, str]:
         store.close()
 
 
-def _watched(name: str, port: int, secret: str, seconds: float) -> int:
-    """Ask in turn for so long, print what came of it, and return how many requests failed."""
+def _measure(name: str, port: int, secret: str, seconds: float) -> int:
+    """Send requests for ``seconds``, print their latencies, and return how many failed."""
     job = {"module": small_module_json(), "target": _TARGET, "effort": {"trials": 1}}
-    asked = {
+    requests = {
         "/healthz": ("GET", "/healthz", None),
         "list jobs": ("GET", "/v1/jobs", None),
-        "read a target": ("POST", "/v1/targets:validate", json.dumps({"target": _TARGET})),
+        "parse a target": ("POST", "/v1/targets:validate", json.dumps({"target": _TARGET})),
         "submit a job": ("POST", "/v1/jobs", json.dumps(job)),
     }
-    took_s: dict[str, list[float]] = {route: [] for route in asked}
-    failed = dict.fromkeys(asked, 0)
+    latencies_s: dict[str, list[float]] = {route: [] for route in requests}
+    failed = dict.fromkeys(requests, 0)
     until_s = time.monotonic() + seconds
     while time.monotonic() < until_s:
-        for route, request in asked.items():
+        for route, request in requests.items():
             began_s = time.monotonic()
             problem = _problem_of(port, secret, *request)
-            took_s[route].append(time.monotonic() - began_s)
+            latencies_s[route].append(time.monotonic() - began_s)
             if problem:
                 failed[route] += 1
                 print(f"{name}: {route}: {problem}", file=sys.stderr)
             time.sleep(PAUSE_S)
-    for route, times_s in took_s.items():
+    for route, times_s in latencies_s.items():
         quantiles = statistics.quantiles(times_s, n=100, method="inclusive")
         figures = f"{quantiles[49] * 1e3:8.1f}{quantiles[98] * 1e3:8.1f}{max(times_s) * 1e3:9.1f}"
         print(f"{name:24}{route:16}{len(times_s):9}{failed[route]:8}{figures}", flush=True)
@@ -187,13 +187,13 @@ def _watched(name: str, port: int, secret: str, seconds: float) -> int:
 
 
 def _problem_of(port: int, secret: str, method: str, path: str, body: str | None) -> str:
-    """Ask on a connection of its own; what was wrong with the answer, if anything."""
+    """Send a request on a new connection; return the error, or an empty string."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30.0)
     try:
         connection.request(method, path, body, _headers(secret))
-        answer = connection.getresponse()
-        said = answer.read()
-        return "" if answer.status < 300 else f"{answer.status} {said[:300]!r}"
+        response = connection.getresponse()
+        content = response.read()
+        return "" if response.status < 300 else f"{response.status} {content[:300]!r}"
     except (OSError, http.client.HTTPException) as error:
         return repr(error)
     finally:
@@ -208,7 +208,7 @@ def _headers(secret: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {secret}", "Content-Type": "application/json"}
 
 
-def _by_threads(amount: int, attack: Callable[[], object]) -> None:
+def _run_in_threads(amount: int, attack: Callable[[], object]) -> None:
     def forever() -> None:
         while True:
             attack()

@@ -9,13 +9,13 @@ from benchmarks.report.ratio import Ratio
 
 
 def markdown_page(result: Figures, pairings: Sequence[Pairing], machine: Machine) -> str:
-    """The page: headline figures, one row per workload, where the seconds went, and what it ran on."""
+    """The page: headline figures, one row per workload, seconds per stage, and the machine."""
     first = pairings[0]
     lines = [
         "# Comparison with TVM's own tuner",
         "",
         f"{first.trials} trials, {first.stock.cores} threads, seeds {', '.join(map(str, _seeds(pairings)))}. "
-        "How each figure is taken stands in [the README](../README.md).",
+        "See [the README](../README.md) for the method.",
         "",
         f"- Time to stock's result: **{_ratio(result.time_ratio)} less** (geometric mean, 95% interval).",
         f"- Kernels at equal trials: **{_ratio(result.quality_ratio)} faster**; "
@@ -27,7 +27,7 @@ def markdown_page(result: Figures, pairings: Sequence[Pairing], machine: Machine
         _footnote(result, pairings),
         "## Seconds per trial",
         "",
-        "Stages of ours are summed over processes that run side by side, so they can add up to more than the wall.",
+        "Our stages are summed over concurrent processes, so their total can exceed the wall time.",
         "",
         *_table(
             ("workload", "stock, wall", "ours, wall", *STAGES),
@@ -103,9 +103,7 @@ def _footnote(result: Figures, pairings: Sequence[Pairing]) -> str:
             "the ratio is that of the whole run.\n"
         )
     if any(row.baseline_time_ratio is not None and row.baseline_reached < row.seeds for row in result.workloads):
-        notes += (
-            "‡n: in n seeds the baseline never held a kernel as fast; the ratio is that of its whole run, a bound.\n"
-        )
+        notes += "‡n: in n seeds the baseline found no kernel as fast; the ratio is that of its whole run, a bound.\n"
     return notes
 
 

@@ -1,4 +1,4 @@
-"""The comparison as pictures."""
+"""Plots of the comparison."""
 
 import math
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ STOCK_COLOUR, OUR_COLOUR = "#b0522d", "#1f6f8b"
 
 
 def plot_latency_over_time(pairings: Sequence[Pairing], path: Path) -> None:
-    """Small multiples: best latency, timed again where its schedule is known, over wall time, one per workload."""
+    """Best latency over wall time, one plot per workload; timed again where the schedule is known."""
     names = list(dict.fromkeys(pairing.workload for pairing in pairings))
     columns = min(4, len(names))
     rows = math.ceil(len(names) / columns)

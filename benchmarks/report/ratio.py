@@ -1,4 +1,4 @@
-"""Ratios and how sure they are."""
+"""Ratios with confidence intervals."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ LEVEL = 0.95
 
 
 class Ratio(Frozen):
-    """A geometric mean of ratios with its bootstrap interval, of 95%."""
+    """A geometric mean of ratios with its 95% bootstrap interval."""
 
     mean: float
     low: float
@@ -21,10 +21,10 @@ class Ratio(Frozen):
 def ratio_over(workloads: Sequence[Sequence[Sequence[float]]], *, seed: int = 0) -> Ratio:
     """Geometric mean over workloads of the geometric mean over seeds of each seed's median sample.
 
-    ``workloads[w][s]`` holds the sampled ratios of workload w with seed s: one for a wall time, one per round for
-    latencies that were taken in turn. The interval is a percentile bootstrap (Efron and Tibshirani 1993, chapter 13)
-    that draws seeds within each workload and rounds within each seed. The workloads are a fixed suite and are not
-    drawn. One seed with one sample leaves nothing to draw: then the interval is the mean itself.
+    ``workloads[w][s]`` contains the sampled ratios of workload w with seed s: one for a wall time, one per round for
+    interleaved latencies. The interval is a percentile bootstrap (Efron and Tibshirani 1993, chapter 13) that resamples
+    seeds within each workload and rounds within each seed. Workloads are a fixed suite and are not resampled. With a
+    single seed and sample, the interval is the mean itself.
     """
     generator = numpy.random.default_rng(seed)
     drawn = numpy.mean([_resampled_logarithms(seeds, generator) for seeds in workloads], axis=0)
@@ -34,7 +34,7 @@ def ratio_over(workloads: Sequence[Sequence[Sequence[float]]], *, seed: int = 0)
 
 
 def _resampled_logarithms(seeds: Sequence[Sequence[float]], generator: numpy.random.Generator) -> numpy.ndarray:
-    """Shape [RESAMPLES]: the mean logarithm over as many seeds as there are, drawn with replacement."""
+    """Shape [RESAMPLES]: the mean logarithm over seeds drawn with replacement."""
     by_seed = []
     for samples in seeds:
         values = numpy.asarray(samples)

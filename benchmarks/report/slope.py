@@ -1,4 +1,4 @@
-"""Whether a figure that is sampled over time grows."""
+"""Growth of a figure that is sampled over time."""
 
 import math
 from collections.abc import Sequence
@@ -10,11 +10,11 @@ from scipy import stats
 from tunefarm_schemas.frozen import Frozen
 
 CONFIDENCE: Final = 0.95
-_FEWEST_SAMPLES: Final = 8
+_MIN_SAMPLES: Final = 8
 
 
 class Slope(Frozen):
-    """A straight line through samples. Growth is a hour's, in the unit of the samples, with its interval."""
+    """A line fitted to samples. Growth is per hour, in the unit of the samples, with its interval."""
 
     samples: int
     mean: float
@@ -24,18 +24,18 @@ class Slope(Frozen):
 
     @property
     def is_within_noise(self) -> bool:
-        """Whether the interval holds zero, or all of it lies below."""
+        """Whether the interval contains zero or lies below it."""
         return self.low <= 0.0
 
 
 def slope_of(times_s: Sequence[float], values: Sequence[float]) -> Slope | None:
-    """The least-squares line with a 95% interval; None for too few samples to tell anything.
+    """The least-squares line with a 95% interval; None for too few samples.
 
-    Neighbouring samples of a process resemble each other, which makes the textbook's interval too narrow: it is widened
-    by the autocorrelation of the residuals at lag one (a first-order process; Santer et al., 2000, JGR 105, eq. 6).
+    Successive samples of a process are correlated, which makes the textbook interval too narrow. It is widened by the
+    autocorrelation of the residuals at lag one (a first-order process; Santer et al., 2000, JGR 105, eq. 6).
     """
     count = len(values)
-    if count < _FEWEST_SAMPLES:
+    if count < _MIN_SAMPLES:
         return None
     times, found = np.asarray(times_s, dtype=float), np.asarray(values, dtype=float)
     fit = stats.linregress(times, found)

@@ -1,4 +1,4 @@
-"""How long parts of the service take to be ready, what memory they hold, and what each role takes on the disk.
+"""Start-up time, memory and installed size of the service's parts.
 
 python -m benchmarks.service.footprint
 """
@@ -29,11 +29,11 @@ _READS: Final = ("/v1/jobs", "/v1/records", "/v1/devices", "/v1/targets", "/v1/u
 _AT_ONCE: Final = 8
 _INTAKE_WITHIN_S: Final = 60.0
 _NO_RATE_LIMIT: Final = {"TUNEFARM_RATE_LIMIT": "1000000/second"}
-"""All asks come with one token, as fast as they are answered."""
+"""Requests use one token and follow each other without a pause."""
 
 
 class ApiFootprint(Frozen):
-    """One start of ``tunefarm serve --no-tuner``. The intake's process is apart: it has TVM loaded."""
+    """One start of ``tunefarm serve --no-tuner``. The intake's process is separate: it has TVM loaded."""
 
     ready_s: float
     intake_ready_s: float
@@ -43,7 +43,7 @@ class ApiFootprint(Frozen):
 
 
 class WorkerFootprint(Frozen):
-    """One start of ``tunefarm worker start``, until the farm may send it work."""
+    """One start of ``tunefarm worker start``, until its lane accepts work."""
 
     ready_s: float
     rss_bytes: int
@@ -51,7 +51,7 @@ class WorkerFootprint(Frozen):
 
 
 class Footprint(Frozen):
-    """Everything. ``installed_bytes`` is by role, ``missing`` names what is required and not installed here."""
+    """All figures. ``installed_bytes`` is by role; ``missing`` are required packages that are not installed here."""
 
     api: tuple[ApiFootprint, ...]
     requests: int
@@ -61,7 +61,7 @@ class Footprint(Frozen):
 
 
 def api_footprint(home: Path, requests: int) -> ApiFootprint:
-    """Start the API over ``home``, look at it, ask it a thousand things, look again."""
+    """Start the API with ``home``, and measure it before and after ``requests`` requests."""
     service = ServiceProcess(home, ["--no-tuner", "--processes", "1"], _NO_RATE_LIMIT)
     began_s = time.monotonic()
     try:
@@ -70,12 +70,12 @@ def api_footprint(home: Path, requests: int) -> ApiFootprint:
         with service.client() as client:
             while client.get("/readyz").json()["intake"] != "ready":
                 if time.monotonic() - began_s > _INTAKE_WITHIN_S:
-                    raise TimeoutError("the intake does not get ready")
+                    raise TimeoutError("the intake is not ready in time")
                 time.sleep(0.02)
         intake_ready_s = time.monotonic() - began_s
         with ThreadPoolExecutor(_AT_ONCE) as clients:
-            for asked in [clients.submit(_ask, service, requests // _AT_ONCE) for _ in range(_AT_ONCE)]:
-                asked.result()
+            for requested in [clients.submit(_ask, service, requests // _AT_ONCE) for _ in range(_AT_ONCE)]:
+                requested.result()
         return ApiFootprint(
             ready_s=service.ready_s,
             intake_ready_s=intake_ready_s,
@@ -94,7 +94,7 @@ def _ask(service: ServiceProcess, requests: int) -> None:
 
 
 def worker_footprint(home: Path) -> WorkerFootprint:
-    """Start a worker of this host's processor beside a Redis, and wait for its lane."""
+    """Start a worker of this host's processor with a Redis, and wait for its lane."""
     with ExitStack() as parts:
         url = parts.enter_context(running_redis(home))
         settings = Settings(home=home)
@@ -147,9 +147,9 @@ def _median(values: Sequence[float]) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and tell."""
+    """Measure and report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3, help="how often each part is started; medians are shown")
+    parser.add_argument("--rounds", type=int, default=3, help="starts of each part; medians are printed")
     parser.add_argument("--requests", type=int, default=1000)
     parser.add_argument("--output", type=Path, default=None, help="folder for footprint.json")
     options = parser.parse_args(arguments)
@@ -167,7 +167,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     print(table(found))
     if found.missing:
-        print(f"not installed here, so not counted: {', '.join(found.missing)}", file=sys.stderr)
+        print(f"not installed here and not counted: {', '.join(found.missing)}", file=sys.stderr)
     if options.output is not None:
         options.output.mkdir(parents=True, exist_ok=True)
         (options.output / "footprint.json").write_text(found.model_dump_json(indent=2) + "\n", encoding="utf-8")

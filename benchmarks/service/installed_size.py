@@ -1,4 +1,4 @@
-"""How much a role takes on the disk once it is installed."""
+"""Installed size of each role."""
 
 import tomllib
 from collections.abc import Sequence
@@ -20,19 +20,19 @@ MISSING: Final = -1
 
 
 def installed_bytes(name: str, extras: Sequence[str]) -> dict[str, int]:
-    """Size of each distribution that ``name`` with ``extras`` brings along, in bytes; MISSING for one not here.
+    """Size in bytes of each distribution that ``name`` with ``extras`` requires; MISSING if it is not installed.
 
-    Our own are taken from their source folders, for they may be installed in place.
+    Our own are measured in their source folders, because they may be installed in place.
     """
     sizes: dict[str, int] = {}
     done: set[tuple[str, str]] = set()
     waiting = [(name, extra) for extra in ("", *extras)]
     while waiting:
-        wanted = waiting.pop()
-        if wanted in done:
+        pending = waiting.pop()
+        if pending in done:
             continue
-        done.add(wanted)
-        distribution_name, extra = wanted
+        done.add(pending)
+        distribution_name, extra = pending
         try:
             requirements = _requirements(distribution_name, extra)
             sizes.setdefault(distribution_name, _size_bytes(distribution_name))
@@ -46,7 +46,7 @@ def installed_bytes(name: str, extras: Sequence[str]) -> dict[str, int]:
 
 
 def _requirements(name: str, extra: str) -> list[Requirement]:
-    """What a distribution asks for here: always, or because of one of its extras."""
+    """The requirements of a distribution that apply here, always or because of one of its extras."""
     if _is_ours(name):
         project: dict[str, Any] = tomllib.loads((_folder(name) / "pyproject.toml").read_text(encoding="utf-8"))[
             "project"

@@ -18,7 +18,7 @@ _ROLES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ProcessSample:
-    """One process at one time. Memory is what is resident, shared pages included."""
+    """One process at one time. Memory is resident, including shared pages."""
 
     at_s: float
     pid: int
@@ -29,7 +29,7 @@ class ProcessSample:
 
 
 def family_of(root: psutil.Process) -> list[ProcessSample]:
-    """A sample of ``root`` and everything below it. Children forked for one task have the role ``child``."""
+    """A sample of ``root`` and each descendant. Children forked for one task have the role ``child``."""
     now_s = time.time()
     found = []
     for process in [root, *root.children(recursive=True)]:
@@ -46,12 +46,12 @@ def family_of(root: psutil.Process) -> list[ProcessSample]:
                     )
                 )
         except (psutil.NoSuchProcess, psutil.AccessDenied):
-            continue  # a child that was made for one task, and is done
+            continue  # a child forked for one task has exited
     return found
 
 
 def role_of(process: psutil.Process) -> str:
-    """The part that a process plays, by its command line."""
+    """The role of a process, by its command line."""
     words = " ".join(process.cmdline())
     parent = process.parent()
     if parent is not None and " ".join(parent.cmdline()) == words:

@@ -1,4 +1,4 @@
-"""``tunefarm serve`` as a process of its own, as a user starts it."""
+"""``tunefarm serve`` as a separate process, as a user starts it."""
 
 import json
 import os
@@ -18,16 +18,16 @@ _END_WITHIN_S: Final = 20.0
 
 
 class ServiceProcess:
-    """One service over one TUNEFARM_HOME, which may be started again after its end.
+    """One service with one TUNEFARM_HOME, which can be restarted.
 
-    It stays in the session and the process group of whoever measures, so that a signal to all ends it too.
+    It stays in the caller's session and process group, so that a signal to the group ends it too.
 
     Attributes:
-        ready_s: seconds from its start until it answered that it is ready.
+        ready_s: seconds from its start until it was ready.
     """
 
     def __init__(self, home: Path, words: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> None:
-        """``words`` follow ``tunefarm serve --port 0``, or the port that it had before; nothing is started yet."""
+        """``words`` follow ``tunefarm serve --port 0``; a restart uses the previous port. Nothing is started yet."""
         self._home = home
         self._words = tuple(words)
         kept = {name: value for name, value in os.environ.items() if not name.startswith("TUNEFARM_")}
@@ -38,7 +38,7 @@ class ServiceProcess:
 
     @property
     def url(self) -> str:
-        """Where it answers."""
+        """The base URL."""
         return f"http://127.0.0.1:{self._port}"
 
     @property
@@ -48,19 +48,19 @@ class ServiceProcess:
 
     @property
     def process(self) -> psutil.Process:
-        """The process that was started."""
+        """The started process."""
         assert self._process is not None
         return psutil.Process(self._process.pid)
 
     @property
     def api_processes(self) -> list[psutil.Process]:
-        """Those that answer requests: its forks, which are called like it, or else itself."""
+        """The processes that serve requests: its forks of the same name, or else itself."""
         own = self.process
         return [child for child in own.children() if child.cmdline() == own.cmdline()] or [own]
 
     @property
     def log_path(self) -> Path:
-        """The log, over all starts."""
+        """The log of all starts."""
         return self._home / "service.log"
 
     def client(self) -> httpx.Client:
@@ -68,7 +68,7 @@ class ServiceProcess:
         return httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {self.token}"}, timeout=30.0)
 
     def start(self) -> None:
-        """Start it and wait until it is ready. Raises RuntimeError with what it said if it ends, TimeoutError."""
+        """Start it and wait until it is ready. Raises RuntimeError with its output if it exits, TimeoutError."""
         began_s = time.monotonic()
         (self._home / "api.json").unlink(missing_ok=True)
         command = [sys.executable, "-m", "tunefarm.cli.command_line", "serve", "--port", str(self._port), *self._words]
@@ -89,13 +89,13 @@ class ServiceProcess:
         self.ready_s = time.monotonic() - began_s
 
     def kill(self) -> None:
-        """Kill the service, as in a power failure."""
+        """Kill the service abruptly, as a power failure would."""
         assert self._process is not None
         self._process.kill()
         self._process.wait(_END_WITHIN_S)
 
     def stop(self) -> None:
-        """End it in order; killed where that takes too long. Harmless when it has ended."""
+        """Stop it with SIGTERM, and kill it after a timeout. No effect if it has exited."""
         if self._process is None or self._process.poll() is not None:
             return
         self._process.send_signal(signal.SIGTERM)

@@ -2,11 +2,10 @@
 
     python -m benchmarks.service.soak --minutes 60
 
-starts ``tunefarm serve`` with its tuner, has clients read, follow and submit, has small jobs tuned one after the
-other, and samples resident memory and open descriptors of each process. A straight line through the samples has a 95%
-interval; where the interval of a line lies above zero the process grows, and the command fails. Store and processes are
-as they are after a while: the store is filled, and the first quarter, which is left out of the lines, goes ten times as
-fast, for caches and heaps grow until they are full and hold their holes.
+starts ``tunefarm serve`` with its tuner, runs clients that read, follow and submit, tunes small jobs one after the
+other, and samples the resident memory and open descriptors of each process. It fits a line with a 95% interval to the
+samples and fails if an interval lies above zero, which means growth. The store is filled at the start. In the first
+quarter, excluded from the lines, clients are ten times as fast, so that caches and heaps reach their final size.
 """
 
 import argparse
@@ -41,19 +40,19 @@ _READS: Final = (
 )
 _OF_JOB: Final = ("", "/tasks", "/trials?page_size=20", "/records")
 _JOB_WITHIN_S: Final = 300.0
-_LONGEST_PROCESS_END_S: Final = 3.0
-_HURRY: Final = 10
-"""So many times as fast the clients go before the processes are held to be settled."""
+_PROCESS_END_WITHIN_S: Final = 3.0
+_SETTLING_SPEEDUP: Final = 10
+"""Factor by which clients are faster until the processes have settled."""
 
 
 class Users:
-    """Clients in threads: some read, one has jobs tuned and follows their events, until told to stop."""
+    """Client threads: some read, one tunes jobs and follows their events, until they are stopped."""
 
     def __init__(self, service: ServiceProcess, token: str, readers: int, pause_s: float, module_json: str) -> None:
         self._service = service
         self._token = token
-        self._calm_pause_s = pause_s
-        self._pause_s = pause_s / _HURRY
+        self._settled_pause_s = pause_s
+        self._pause_s = pause_s / _SETTLING_SPEEDUP
         self._module_json = module_json
         self._stop = threading.Event()
         self._lock = threading.Lock()
@@ -61,25 +60,25 @@ class Users:
         self.requests = 0
         self.errors: list[str] = []
         self.outcomes: list[str] = []
-        self._threads = [threading.Thread(target=self._guarded, args=(self._read,)) for _ in range(readers)]
-        self._threads.append(threading.Thread(target=self._guarded, args=(self._tune,)))
+        self._threads = [threading.Thread(target=self._repeat, args=(self._read,)) for _ in range(readers)]
+        self._threads.append(threading.Thread(target=self._repeat, args=(self._tune,)))
 
     def start(self) -> None:
-        """Begin."""
+        """Start the threads."""
         for thread in self._threads:
             thread.start()
 
-    def calm_down(self) -> None:
-        """From now on, wait between requests for as long as was asked."""
-        self._pause_s = self._calm_pause_s
+    def slow_down(self) -> None:
+        """Use the requested pause between requests from now on."""
+        self._pause_s = self._settled_pause_s
 
     def end(self) -> None:
-        """Stop, and wait until everybody has."""
+        """Stop the threads and wait for them."""
         self._stop.set()
         for thread in self._threads:
             thread.join()
 
-    def _guarded(self, work: Callable[[httpx.Client], None]) -> None:
+    def _repeat(self, work: Callable[[httpx.Client], None]) -> None:
         with self._service.client() as client:
             while not self._stop.wait(self._pause_s):
                 try:
@@ -99,11 +98,11 @@ class Users:
     def _tune(self, client: httpx.Client) -> None:
         body = {"module": self._module_json, "effort": {"trials": 6}, "fresh": True, "seed": len(self.outcomes)}
         headers = {"Idempotency-Key": str(uuid.uuid4())}
-        for _ in range(2):  # as after an answer that was lost
-            answer = client.post("/v1/jobs", json=body, headers=headers)
-            answer.raise_for_status()
+        for _ in range(2):  # as after a lost response
+            response = client.post("/v1/jobs", json=body, headers=headers)
+            response.raise_for_status()
             self._count()
-        self._job_id = answer.json()["job_id"]
+        self._job_id = response.json()["job_id"]
         deadline_s = time.monotonic() + _JOB_WITHIN_S
         with client.stream("GET", f"/v1/jobs/{self._job_id}/events", timeout=60.0) as stream:
             for line in stream.iter_lines():
@@ -125,12 +124,12 @@ class Users:
             self.requests += 1
 
 
-def soaked(options: argparse.Namespace, home: Path) -> tuple[SoakFigures, list[ProcessSample]]:
-    """Run it all; figures, and what they were made from."""
-    given = {} if options.database is None else {"TUNEFARM_DATABASE_URL": options.database}
+def run_soak(options: argparse.Namespace, home: Path) -> tuple[SoakFigures, list[ProcessSample]]:
+    """Run the soak; return its figures and samples."""
+    environment = {} if options.database is None else {"TUNEFARM_DATABASE_URL": options.database}
     url = None if options.database is None else SecretStr(options.database)
     filling = filled(Settings(home=home, database_url=url), records=options.records, jobs=options.jobs, clients=1)
-    service = ServiceProcess(home, environment=given)
+    service = ServiceProcess(home, environment=environment)
     samples: list[ProcessSample] = []
     try:
         service.start()
@@ -143,14 +142,14 @@ def soaked(options: argparse.Namespace, home: Path) -> tuple[SoakFigures, list[P
                 time.sleep(min(options.interval_s, max(ends_s - time.monotonic(), 0.0)))
                 samples += family_of(service.process)
                 if time.monotonic() >= settled_s:
-                    users.calm_down()
+                    users.slow_down()
                 _show(options, ends_s, users)
         finally:
             users.end()
         family = service.process.children(recursive=True)
     finally:
         service.stop()
-    _, left = psutil.wait_procs(family, timeout=_LONGEST_PROCESS_END_S)
+    _, left = psutil.wait_procs(family, timeout=_PROCESS_END_WITHIN_S)
     print(file=sys.stderr)
     figures = SoakFigures(
         minutes=options.minutes,
@@ -175,23 +174,23 @@ def _show(options: argparse.Namespace, ends_s: float, users: Users) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Soak and tell. 0 when nothing grew and nothing failed."""
+    """Run the soak and report. Returns 0 if nothing grew and nothing failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=60.0)
-    parser.add_argument("--readers", type=int, default=8, help="clients that read")
+    parser.add_argument("--readers", type=int, default=8, help="reading clients")
     parser.add_argument(
-        "--pause-s", type=float, default=0.25, help="how long each waits between requests, once settled"
+        "--pause-s", type=float, default=0.25, help="pause of each client between requests, once settled"
     )
     parser.add_argument("--interval-s", type=float, default=10.0, help="time between samples")
     parser.add_argument(
-        "--database", default=None, help="URL of an empty PostgreSQL; SQLite in a new folder when absent"
+        "--database", default=None, help="URL of an empty PostgreSQL database (default: SQLite in a new folder)"
     )
-    parser.add_argument("--jobs", type=int, default=1000, help="finished jobs that the store holds at the beginning")
-    parser.add_argument("--records", type=int, default=20_000, help="records that it holds")
+    parser.add_argument("--jobs", type=int, default=1000, help="finished jobs in the store at the start")
+    parser.add_argument("--records", type=int, default=20_000, help="records in the store at the start")
     parser.add_argument("--output", type=Path, default=None, help="folder for soak.json, its samples and a plot")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="tunefarm-soak-") as folder:
-        figures, samples = soaked(options, Path(folder))
+        figures, samples = run_soak(options, Path(folder))
     print(table(figures))
     for error in figures.first_errors:
         print(f"error: {error}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""What a soak came to: a line through memory and descriptors of each process, and a verdict."""
+"""Figures of a soak: lines through the memory and descriptors of each process, and a verdict."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -14,11 +14,11 @@ mpl.use("Agg")
 from matplotlib import pyplot  # the backend is chosen before pyplot is loaded
 
 SETTLED_AFTER: Final = 0.25
-"""The share of a soak that is left out of the lines: caches fill and pools grow to their size."""
+"""The share of a soak excluded from the lines, in which caches and pools reach their size."""
 
 
 class RoleFigures(Frozen):
-    """One long-lived process. ``starts`` counts how many processes played its part."""
+    """One long-lived process. ``starts`` counts the processes that had its role."""
 
     role: str
     starts: int
@@ -29,9 +29,9 @@ class RoleFigures(Frozen):
 
     @property
     def verdict(self) -> str:
-        """In words."""
+        """The verdict in words."""
         if self.starts > 1:
-            return "was started again"
+            return "was restarted"
         if self.rss is None or self.descriptors is None:
             return "too few samples"
         grows = [
@@ -43,7 +43,7 @@ class RoleFigures(Frozen):
 
 
 class SoakFigures(Frozen):
-    """A whole soak."""
+    """The figures of a whole soak."""
 
     minutes: float
     database: str
@@ -57,13 +57,13 @@ class SoakFigures(Frozen):
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing failed, nothing stayed behind, and no line rises beyond its noise."""
-        whole = self.errors == self.jobs_failed == self.processes_left == 0
-        return whole and all(role.verdict == "slope within noise" for role in self.roles)
+        """Whether nothing failed, no process was left, and no line grows beyond its noise."""
+        is_clean = self.errors == self.jobs_failed == self.processes_left == 0
+        return is_clean and all(role.verdict == "slope within noise" for role in self.roles)
 
 
 def role_figures(samples: Iterable[ProcessSample], *, interval_s: float) -> tuple[RoleFigures, ...]:
-    """Figures of each part whose process lived long enough to be sampled many times."""
+    """Figures of each long-lived process."""
     of_role: dict[str, list[ProcessSample]] = {}
     for sample in samples:
         if sample.role not in {"child", "other"}:
@@ -78,12 +78,12 @@ def table(figures: SoakFigures) -> str:
         f"{figures.jobs_succeeded} jobs tuned, {figures.jobs_failed} failed, {figures.processes_left} processes left."
     )
     rows = [_row(role) for role in figures.roles]
-    columns = "| process | MB at first | MB at last | MB an hour (95%) | descriptors | an hour (95%) | verdict |"
+    columns = "| process | first MB | last MB | MB/hour (95%) | descriptors | per hour (95%) | verdict |"
     return "\n".join((head, "", columns, "|---|---|---|---|---|---|---|", *rows))
 
 
 def plot_soak(samples: Sequence[ProcessSample], path: Path) -> None:
-    """Memory and descriptors over time, a line for each long-lived process; an SVG and a PNG."""
+    """Plot memory and descriptors over time for each long-lived process, as SVG and PNG."""
     figure, (memory, descriptors) = pyplot.subplots(1, 2, figsize=(11, 3.8), layout="constrained")
     began_s = samples[0].at_s
     for role in sorted({sample.role for sample in samples} - {"child", "other"}):

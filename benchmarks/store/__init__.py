@@ -1,1 +1,1 @@
-"""The store with many records, and recorded measurements to try strategies on."""
+"""Benchmarks of the store with many records, and recorded measurements for comparing search strategies."""

@@ -1,4 +1,4 @@
-"""Filling a store with made records fast, and going on where a fill was stopped."""
+"""Fast, resumable filling of a store with synthetic records."""
 
 import sqlite3
 from collections.abc import Callable, Iterable
@@ -7,15 +7,15 @@ from typing import Final
 
 from sqlalchemy import Connection, create_engine, insert, text
 
-from benchmarks.store.made_records import RECORD_COLUMNS, TENANT, MadeRecords, Row
+from benchmarks.store.synthetic_records import RECORD_COLUMNS, TENANT, Row, SyntheticRecords
 from tunefarm_services.store.database.database import Database
 from tunefarm_services.store.tables import BestRecordTable, RecordTable, WorkloadTable
 
 _COLUMNS: Final = ", ".join(RECORD_COLUMNS)
 _KEY: Final = "tenant, workload_id, target_id, device_class_id, code_generator, protocol_id, abi"
 _PROGRESS: Final = "CREATE TABLE IF NOT EXISTS store_scale_progress (chunks INTEGER NOT NULL)"
-_TAKE_OVER: Final = f"INSERT INTO tuning_records ({_COLUMNS}) SELECT {_COLUMNS} FROM made_records"
-# The same that storing each record by itself would leave.
+_INSERT_RECORDS: Final = f"INSERT INTO tuning_records ({_COLUMNS}) SELECT {_COLUMNS} FROM made_records"
+# The result must equal that of storing each record separately.
 _BEST: Final = f"""
 INSERT INTO best_records ({_KEY}, record_id, latency_s)
 SELECT {_KEY}, record_id, latency_s FROM (
@@ -29,26 +29,26 @@ WHERE excluded.latency_s < best_records.latency_s
 
 
 class RecordFill:
-    """Puts the records of ``made`` into the database at ``url``, which has its tables already."""
+    """Inserts the records of ``made`` into the database at ``url``, whose tables exist."""
 
-    def __init__(self, url: str, made: MadeRecords) -> None:
+    def __init__(self, url: str, made: SyntheticRecords) -> None:
         self._database = Database(url, busy_timeout_s=60.0)
         self._made = made
 
     def run(self, on_chunk: Callable[[int], None]) -> int:
-        """Fill what is missing, calling ``on_chunk`` with the chunks done; return how many were there before."""
+        """Insert missing records, calling ``on_chunk`` with the number of chunks; return how many existed before."""
         done = first = self._prepare()
         while done < self._made.chunks:
             with self._database.writing() as connection:
-                self._database.let_take_long(connection)
+                self._database.lift_time_limits(connection)
                 self._put(connection, self._made.chunk(done))
                 done += 1
                 connection.execute(text("UPDATE store_scale_progress SET chunks = :done"), {"done": done})
             on_chunk(done)
         return first
 
-    def settle(self) -> None:
-        """Let the database learn what it holds, as it does by itself in time."""
+    def update_statistics(self) -> None:
+        """Update the database's statistics, as its background processes would."""
         if self._database.path is not None:
             with closing(sqlite3.connect(self._database.path, isolation_level=None)) as file:
                 file.execute("ANALYZE")
@@ -62,7 +62,7 @@ class RecordFill:
         engine.dispose()
 
     def size_bytes(self) -> dict[str, int]:
-        """What the database takes on the disk: each table with its indices, or the file."""
+        """Disk space of the database: each table with its indices, or the file."""
         if self._database.path is not None:
             return {"file": self._database.path.stat().st_size}
         tables = [table.__tablename__ for table in (RecordTable, BestRecordTable, WorkloadTable)]
@@ -75,9 +75,9 @@ class RecordFill:
         self._database.close()
 
     def _prepare(self) -> int:
-        """Make the workloads and the note of progress, and return the chunks that are there."""
+        """Create the workloads and the progress table; return the number of stored chunks."""
         with self._database.writing() as connection:
-            self._database.let_take_long(connection)
+            self._database.lift_time_limits(connection)
             connection.execute(text(_PROGRESS))
             done = connection.execute(text("SELECT chunks FROM store_scale_progress")).scalar()
             if done is not None:
@@ -88,7 +88,7 @@ class RecordFill:
 
     def _put(self, connection: Connection, rows: Iterable[Row]) -> None:
         if self._database.is_sqlite:
-            # Pages of indices that change with every chunk are written back once for many.
+            # Writes back index pages, which change with every chunk, once for many chunks.
             connection.exec_driver_sql("PRAGMA cache_size = -500000")
             connection.exec_driver_sql("PRAGMA wal_autocheckpoint = 200000")
             connection.execute(
@@ -104,13 +104,13 @@ class RecordFill:
                 for row in rows:
                     copy.write_row(row)
             cursor.close()
-        connection.execute(text(_TAKE_OVER))
+        connection.execute(text(_INSERT_RECORDS))
         connection.execute(text(_BEST))
         if self._database.is_sqlite:
             connection.execute(text("DROP TABLE made_records"))
 
 
-def _workload_rows(made: MadeRecords) -> Iterable[dict[str, object]]:
+def _workload_rows(made: SyntheticRecords) -> Iterable[dict[str, object]]:
     for workload in made.workloads:
         yield {
             "tenant": TENANT,

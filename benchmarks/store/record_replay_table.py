@@ -1,10 +1,10 @@
-"""Measure a space once and write it down, so that search strategies can be compared without measuring again.
+"""Measures a space once and records it, so that search strategies can be compared without measuring.
 
     python benchmarks/store/record_replay_table.py small tests/search/data/matmul_64_small.json
     python benchmarks/store/record_replay_table.py te:GMM pool.json --points 1000
 
-``small`` measures every point of a matmul's space that a person wrote; ``te:NAME`` draws a pool from the automatic
-space of one of TVM's workloads. Each point is built and timed in a forked child on one thread.
+``small`` measures every point of a hand-written matmul space; ``te:NAME`` draws a pool from the automatic space of one
+of TVM's workloads. Each point is built and timed in a forked child on one thread.
 """
 
 import argparse
@@ -35,11 +35,11 @@ from tunefarm_search.tvm.target import host_target, tvm_target
 from tunefarm_search.tvm.trace import steps_of
 from tunefarm_search.tvm.workload import workload_of
 
-LONGEST_CHILD_S = 8.0
+MAX_CHILD_S = 8.0
 
 
 def schedule_small(schedule: Any) -> None:
-    """Two tiles a loop, and the choice of how far to unroll."""
+    """Two tiles per loop, and a choice of unrolling."""
     block = schedule.get_sblock("C")
     row, column, inner = schedule.get_loops(block)
     row_tiles = schedule.split(row, schedule.sample_perfect_tile(row, n=2, max_innermost_factor=16))
@@ -53,7 +53,7 @@ def schedule_small(schedule: Any) -> None:
 
 
 def small_matmul(extent: int) -> Any:
-    """A function of two square matrices."""
+    """The product of two square matrices."""
     first = te.placeholder((extent, extent), name="A", dtype="float32")
     second = te.placeholder((extent, extent), name="B", dtype="float32")
     k = te.reduce_axis((0, extent), name="k")
@@ -67,9 +67,9 @@ def every_point(space: SearchSpace) -> list[Point]:
 
 
 def drawn_points(space: SearchSpace, count: int, seed: int) -> list[Point]:
-    """Half of the points at random, half the most promising eighth of many more by the analytical estimate.
+    """Half random points, half the most promising eighth of many more by the analytical estimate.
 
-    Fast schedules are rare: without the second half hardly one would be in a pool.
+    Fast schedules are rare: without the second half, a pool would contain almost none.
     """
     breeder = Breeder(space.sketches, np.random.default_rng(seed))
     random, many = breeder.sample(count - count // 2), breeder.sample(count // 2 * 8)
@@ -81,7 +81,7 @@ def drawn_points(space: SearchSpace, count: int, seed: int) -> list[Point]:
 
 
 def measure(space: SearchSpace, trace: Trace, for_tvm: Any) -> tuple[float | None, float]:
-    """Latency in seconds (None where it fails or takes too long) and build time, from a forked child."""
+    """Latency in seconds (None for a failure or timeout) and build time, from a forked child."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -89,12 +89,12 @@ def measure(space: SearchSpace, trace: Trace, for_tvm: Any) -> tuple[float | Non
         os.write(writer, json.dumps(_timed(space, trace, for_tvm)).encode())
         os._exit(0)
     os.close(writer)
-    ready, _, _ = select.select([reader], [], [], LONGEST_CHILD_S)
+    ready, _, _ = select.select([reader], [], [], MAX_CHILD_S)
     text = os.read(reader, 200) if ready else b""
     os.close(reader)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    latency_s, build_s = json.loads(text) if text else (None, LONGEST_CHILD_S)
+    latency_s, build_s = json.loads(text) if text else (None, MAX_CHILD_S)
     return latency_s, build_s
 
 
@@ -119,7 +119,7 @@ def _timed(space: SearchSpace, trace: Trace, for_tvm: Any) -> tuple[float, float
             spent += time.perf_counter() - begun
             number += 1
         repeats.append(spent / number)
-    # The least disturbed of the repeats: a recording may share the machine with other work.
+    # The least disturbed repeat: a recording may share the machine with other work.
     return min(repeats), build_s
 
 
@@ -143,24 +143,24 @@ def record(name: str, module_json: str, target: Target, space: SearchSpace, poin
 
 
 def main() -> None:
-    """Read the command line and record."""
+    """Record the table that the command line selects."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("workload", help="small, or te:NAME")
     parser.add_argument("output", type=Path)
     parser.add_argument("--points", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
+    options = parser.parse_args()
     target = host_target(1)
-    if given.workload == "small":
+    if options.workload == "small":
         workload = workload_of(small_matmul(64), name="matmul_64_small")
         module = tvm.ir.load_json(workload.module_json)
-        asked = Space(automatic=False, sketches=sketches_of(schedule_small, module, target))
+        requested = Space(automatic=False, sketches=sketches_of(schedule_small, module, target))
     else:
-        workload = workload_of(create_te_workload(given.workload.removeprefix("te:"), 0), name=given.workload)
-        module, asked = tvm.ir.load_json(workload.module_json), Space()
-    space = search_space(module, target, "stable", asked)
-    points = every_point(space) if given.workload == "small" else drawn_points(space, given.points, given.seed)
-    given.output.write_text(record(workload.name, workload.module_json, target, space, points).to_json())
+        workload = workload_of(create_te_workload(options.workload.removeprefix("te:"), 0), name=options.workload)
+        module, requested = tvm.ir.load_json(workload.module_json), Space()
+    space = search_space(module, target, "stable", requested)
+    points = every_point(space) if options.workload == "small" else drawn_points(space, options.points, options.seed)
+    options.output.write_text(record(workload.name, workload.module_json, target, space, points).to_json())
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""How long the store takes to name the best record when it holds millions.
+"""Latency of best-record queries in a store with millions of records.
 
     python -m benchmarks.store.store_scale --database postgresql://... --records 10000000
 
-fills the database, which has to be empty or one that was being filled by this command, shows how fast that goes and how
-long it will take, and then asks for the best record again and again. A fill that was stopped goes on where it was.
+fills the database, which must be empty or partially filled by this command, prints the rate and the time left, and then
+queries the best record repeatedly. A stopped fill can be resumed.
 """
 
 import argparse
@@ -17,8 +17,8 @@ from pathlib import Path
 
 from pydantic import Field
 
-from benchmarks.store.made_records import CHUNK_RECORDS, TENANT, MadeRecords
 from benchmarks.store.record_fill import RecordFill
+from benchmarks.store.synthetic_records import CHUNK_RECORDS, TENANT, SyntheticRecords
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.record import RecordKey
 from tunefarm_services.store import Store
@@ -27,7 +27,7 @@ _WARM_UP_QUERIES = 100
 
 
 class StoreScale(Frozen):
-    """Latencies of one question, asked by one caller through the store's port. ``answers`` is by kind of match."""
+    """Latencies of sequential queries through the store's port. ``answers`` counts them by kind of match."""
 
     engine: str
     records: int
@@ -37,20 +37,20 @@ class StoreScale(Frozen):
     p99_9_ms: float
     longest_ms: float
     answers_per_query: dict[str, float]
-    fill_records_per_s: float | None = Field(description="None where nothing had to be filled.")
+    fill_records_per_s: float | None = Field(description="None if nothing had to be filled.")
     size_bytes: dict[str, int]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Fill, ask, tell."""
+    """Fill, query, report."""
     options = _options(arguments)
-    made = MadeRecords(options.records, options.seed)
+    made = SyntheticRecords(options.records, options.seed)
     with tempfile.TemporaryDirectory(prefix="tunefarm-scale-") as blobs:
         store = Store.open(options.database, Path(blobs), busy_timeout_s=60.0)
         fill = RecordFill(options.database, made)
         try:
-            records_per_s = _filled(fill, made)
-            result = _measured(store, made, options.queries, records_per_s, fill.size_bytes())
+            records_per_s = _fill(fill, made)
+            result = _measure(store, made, options.queries, records_per_s, fill.size_bytes())
         finally:
             fill.close()
             store.close()
@@ -65,15 +65,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--database", required=True, help="sqlite:////path/file.db or postgresql://...")
-    parser.add_argument("--records", type=int, required=True, help="how many records the store shall hold")
-    parser.add_argument("--queries", type=int, default=2000, help="how often to ask")
-    parser.add_argument("--seed", type=int, default=0, help="which records and queries are made")
-    parser.add_argument("--json", type=Path, default=None, help="file for the result; standard output when absent")
+    parser.add_argument("--records", type=int, required=True, help="number of records in the store")
+    parser.add_argument("--queries", type=int, default=2000, help="number of queries")
+    parser.add_argument("--seed", type=int, default=0, help="selects records and queries")
+    parser.add_argument("--json", type=Path, default=None, help="file for the result (default: standard output)")
     return parser.parse_args(arguments)
 
 
-def _filled(fill: RecordFill, made: MadeRecords) -> float | None:
-    """Fill what is missing and return the records a second, None when nothing was."""
+def _fill(fill: RecordFill, made: SyntheticRecords) -> float | None:
+    """Insert missing records; return the records per second, or None if there were none."""
     started_s = time.perf_counter()
     chunks_now = 0
 
@@ -82,8 +82,8 @@ def _filled(fill: RecordFill, made: MadeRecords) -> float | None:
         chunks_now += 1
         rate = chunks_now * CHUNK_RECORDS / (time.perf_counter() - started_s)
         left_s = (made.chunks - chunks) * CHUNK_RECORDS / rate
-        there = min(chunks * CHUNK_RECORDS, made.records)
-        line = f"\r{there:,} of {made.records:,} records, {rate:,.0f} a second, {left_s / 60:.1f} min left   "
+        stored = min(chunks * CHUNK_RECORDS, made.records)
+        line = f"\r{stored:,} of {made.records:,} records, {rate:,.0f} records/s, {left_s / 60:.1f} min left   "
         print(line, end="", file=sys.stderr, flush=True)
 
     fill.run(show)
@@ -91,16 +91,16 @@ def _filled(fill: RecordFill, made: MadeRecords) -> float | None:
         return None
     records_per_s = chunks_now * CHUNK_RECORDS / (time.perf_counter() - started_s)
     print(file=sys.stderr)
-    fill.settle()
+    fill.update_statistics()
     return records_per_s
 
 
-def _measured(
-    store: Store, made: MadeRecords, queries: int, records_per_s: float | None, size_bytes: dict[str, int]
+def _measure(
+    store: Store, made: SyntheticRecords, queries: int, records_per_s: float | None, size_bytes: dict[str, int]
 ) -> StoreScale:
-    keys = made.asked(queries + _WARM_UP_QUERIES)
-    _asked(store, keys[:_WARM_UP_QUERIES])
-    latencies_s, answers = _asked(store, keys[_WARM_UP_QUERIES:])
+    keys = made.queries(queries + _WARM_UP_QUERIES)
+    _run_queries(store, keys[:_WARM_UP_QUERIES])
+    latencies_s, answers = _run_queries(store, keys[_WARM_UP_QUERIES:])
     ordered = sorted(latencies_s)
     return StoreScale(
         engine="sqlite" if "file" in size_bytes else "postgresql",
@@ -116,7 +116,7 @@ def _measured(
     )
 
 
-def _asked(store: Store, keys: Sequence[RecordKey]) -> tuple[list[float], Counter[str]]:
+def _run_queries(store: Store, keys: Sequence[RecordKey]) -> tuple[list[float], Counter[str]]:
     latencies_s: list[float] = []
     answers: Counter[str] = Counter()
     for key in keys:

@@ -37,7 +37,7 @@ class Tunefarm:
     def __call__(self, *words: str, timeout_s: float = HANG_S) -> Ended:
         return run_command(*words, environment=self.environment, folder=self.folder, timeout_s=timeout_s)
 
-    def begun(self, *words: str) -> "subprocess.Popen[str]":
+    def start(self, *words: str) -> "subprocess.Popen[str]":
         """Start the installed program without waiting. In its own session, so that signals of tests do not reach it."""
         return subprocess.Popen(
             [*COMMAND, *words],

@@ -36,7 +36,7 @@ TVM_WITH_A_SPACE = ["--strategy", "tvm", "--space", "{programs}/notes.py:stochas
         (
             ["{programs}/notes.py:Matmul", "--target", '{"kind": "llvm"}', *TVM_WITH_A_SPACE],
             "--strategy",
-            ["TVM's own rules", "num-cores"],  # what was filled in is said before what is refused
+            ["TVM's own rules", "num-cores"],  # notes on added values come before the error
         ),
     ],
 )
@@ -52,7 +52,7 @@ def test_bad_input_names_field_and_fix(
         assert database.execute("SELECT count(*) FROM tuning_records").fetchone() == (0,)
 
 
-def test_a_newer_database_is_left_alone(tunefarm: Tunefarm) -> None:
+def test_newer_database_is_left_unchanged(tunefarm: Tunefarm) -> None:
     assert tunefarm("db", "stats").code == 0
     with closing(sqlite3.connect(tunefarm.database)) as database:
         database.execute("UPDATE alembic_version SET version_num = '9999'")

@@ -27,9 +27,9 @@ from tests.house.test_dangers import DELETES_WHAT_A_BUILDER_NAMES
 GUIDE, README = "docs/guide.md", "README.md"
 SERVED: Final = "Serve a team"
 QUICK: Final = frozenset({"Tune a function", "Results"})
-"""Sections of the guide for which there is time in every run of the tests; they need no others."""
+"""Sections of the guide that every test run has time for; they do not depend on other sections."""
 TUNES_MORE: Final = re.compile(r"tunefarm tune (?!net\.py:main )")
-"""Of these sections there is time for the first function only."""
+"""Of these sections only the first function is tuned, to save time."""
 
 NOT_RUN: Final[Mapping[str, str]] = {
     r"make .*": "builds, or runs the tests themselves; .ci/run types them",
@@ -50,7 +50,7 @@ SUBSTITUTIONS: Final = (
 """Replacements that shorten commands. Placeholders for ids are filled from the output of earlier commands."""
 
 FINISHED_JOB: Final = re.compile(r"tunefarm (watch|logs) ")
-"""Verbs for a job that has ended, because they wait for its end. The others are for a job that waits for a device."""
+"""Verbs that wait for the end of a job need a finished one. The others need a job that waits for a device."""
 
 
 def reason_not_to_run(example: Example) -> str | None:
@@ -68,7 +68,7 @@ class Reader:
     ids: dict[str, str] = field(default_factory=dict)
     """What the document calls RECORD, and JOB."""
     cores: frozenset[int] = frozenset(os.sched_getaffinity(0))
-    """Those of the reader's host: threads that wait for each other on several are what takes longest."""
+    """The cores of the reader's host: threads that wait for each other on several cores take longest."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -182,7 +182,7 @@ def test_guide_from_program_to_library(tmp_path: Path) -> None:
 
 
 @pytest.mark.faults
-def test_all_of_the_guide_that_needs_no_service(tmp_path: Path) -> None:
+def test_guide_examples_without_service(tmp_path: Path) -> None:
     reader = reader_in(tmp_path)
     for example in examples_of(GUIDE):
         if example.section != SERVED:

@@ -10,7 +10,7 @@ from tests.quiet_records import as_on_a_quiet_host
 WORDS = ("builtin:matmul:16x16x16", "--target", "host:1")
 
 
-def test_the_same_again_costs_nothing_more_costs_the_difference_and_fresh_costs_all(tunefarm: Tunefarm) -> None:
+def test_tune_measures_only_missing_trials(tunefarm: Tunefarm) -> None:
     first = tunefarm.tune(*WORDS, "--trials", "3")["tasks"][0]
     assert first["trials"] == 3
     assert not first["answered_from_store"]
@@ -37,7 +37,7 @@ def test_the_same_again_costs_nothing_more_costs_the_difference_and_fresh_costs_
 
 def test_concurrent_tunes_share_trials(tunefarm: Tunefarm) -> None:
     assert tunefarm("db", "stats").code == 0
-    both = [tunefarm.begun("tune", *WORDS, "--trials", "6", "--json") for _ in range(2)]
+    both = [tunefarm.start("tune", *WORDS, "--trials", "6", "--json") for _ in range(2)]
     tasks = [tunefarm.ended(each).json()["tasks"][0] for each in both]
     assert sum(task["trials"] for task in tasks) == 6
     assert {task["trials_in_store"] for task in tasks} == {6}

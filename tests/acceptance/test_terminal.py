@@ -14,7 +14,7 @@ from tests.quiet_records import as_on_a_quiet_host
 
 PROMPT = "ready> "
 TRIALS = 100_000
-"""So many that it is still at work when this process, held up for however long, interrupts it."""
+"""Enough trials that the search still runs when it is interrupted, even on a host that delays this process."""
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import create_engine
 
-from tests.api.people import Person, person_of, somebody
+from tests.api.people import Person, caller_of, person_of
 from tunefarm_services.api.application.app import create_app
 from tunefarm_services.api.intake.intake import ZygoteIntake
 from tunefarm_services.api.settings import ApiSettings
@@ -29,7 +29,7 @@ def shared_store(home: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def store(home: Path, shared_store: Store) -> Iterator[Store]:
-    """An empty store, emptied after each test, because an app over a new one takes a quarter of a second."""
+    """An empty store, emptied after each test: a new one with its app takes a quarter of a second."""
     yield shared_store
     engine = create_engine(f"sqlite:///{home}/tunefarm.db")
     with engine.begin() as connection:
@@ -59,7 +59,7 @@ def app(shared_store: Store, settings: ApiSettings, intake: ZygoteIntake) -> Fas
 @pytest.fixture
 def stranger(app: FastAPI) -> Person:
     """A caller without a token."""
-    return somebody(app)
+    return caller_of(app)
 
 
 @pytest.fixture

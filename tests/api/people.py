@@ -11,7 +11,7 @@ from tunefarm_services.store import Store
 
 
 class InProcess(httpx.BaseTransport):
-    """Calls an app directly. Each request gets an event loop of its own, so that threads may send at once."""
+    """Calls an app directly. Each request has its own event loop, so that threads may send concurrently."""
 
     def __init__(self, app: FastAPI, address: str = "127.0.0.1") -> None:
         self._asgi = httpx.ASGITransport(app, raise_app_exceptions=False, client=(address, 1))
@@ -34,13 +34,13 @@ class Person(httpx.Client):
     secret: str
 
 
-def somebody(app: FastAPI, authorization: str | None = None, *, address: str = "127.0.0.1") -> Person:
+def caller_of(app: FastAPI, authorization: str | None = None, *, address: str = "127.0.0.1") -> Person:
     headers = {} if authorization is None else {"Authorization": authorization}
     return Person(transport=InProcess(app, address), base_url="http://tunefarm", headers=headers)
 
 
 def person_of(app: FastAPI, store: Store, tenant: str, scopes: Sequence[Scope] = tuple(Scope)) -> Person:
     token, text = store.tokens.create(tenant, f"token of {tenant}", tuple(scopes))
-    person = somebody(app, f"Bearer {text}")
+    person = caller_of(app, f"Bearer {text}")
     person.token, person.secret = token, text
     return person

@@ -1,4 +1,4 @@
-"""The API as a process of its own: python -m tests.api.service HOME SOCKET_DESCRIPTOR."""
+"""The API as a separate process: python -m tests.api.service HOME SOCKET_DESCRIPTOR."""
 
 import socket
 import sys

@@ -1,4 +1,4 @@
-"""Several processes behind one port act as one service: they share counts and revocations, and replace each other."""
+"""Several processes behind one port act as one service: they share counts and revocations, and are replaced."""
 
 import signal
 import time
@@ -49,14 +49,14 @@ def api_processes(farm: Service) -> list[psutil.Process]:
     own = psutil.Process(farm.process.pid)
     found = []
     for child in own.children():
-        with suppress(psutil.Error):  # one may end meanwhile
+        with suppress(psutil.Error):  # it may have ended
             if runs(child) and child.cmdline() == own.cmdline():
                 found.append(child)
     return found
 
 
 def statuses(farm: Service, text: str, number: int = 24) -> list[int]:
-    """The answers to that many connections, each accepted by any of the processes."""
+    """The status codes of ``number`` new connections, each accepted by any of the processes."""
     with farm.client() as address:
         url = f"{address.base_url}/v1/jobs?page_size=1"
     headers = {"Authorization": f"Bearer {text}"}
@@ -64,7 +64,7 @@ def statuses(farm: Service, text: str, number: int = 24) -> list[int]:
 
 
 def counted(farm: Service) -> Counter[str]:
-    """The metrics; what was never counted is 0."""
+    """The metrics, which default to 0."""
     with farm.client() as client:
         answer = client.get("/metrics")
     assert answer.is_success, answer.text
@@ -73,7 +73,7 @@ def counted(farm: Service) -> Counter[str]:
 
 
 def settled(farm: Service) -> Counter[str]:
-    """The metrics without other requests in progress: a request is counted after it is answered."""
+    """The metrics while no request is in progress: a request is counted after its answer."""
     found = counted(farm)
 
     def is_settled() -> bool:
@@ -88,7 +88,7 @@ def settled(farm: Service) -> Counter[str]:
 LISTED = "tunefarm_http_requests_total[('method', 'GET'), ('route', '/v1/jobs'), ('status', '200')]"
 
 
-def test_one_that_is_killed_is_replaced_while_the_others_answer(farm: Service, store: Store):
+def test_killed_process_is_replaced(farm: Service, store: Store):
     _, text = store.tokens.create(LOCAL_TENANT, "killed", (Scope.JOBS_READ,))
     assert statuses(farm, text) == [200] * 24
     before = settled(farm)
@@ -96,7 +96,7 @@ def test_one_that_is_killed_is_replaced_while_the_others_answer(farm: Service, s
     victim, survivor = api_processes(farm)
     of_victim = victim.children(recursive=True)
     victim.kill()
-    # A connection that it accepts in its last moment is lost.
+    # A connection that it accepts as it is killed is lost.
     assert_gone([victim], "the victim itself")
     assert statuses(farm, text) == [200] * 24
     farm.wait(lambda: len(api_processes(farm)) == 2)
@@ -107,7 +107,7 @@ def test_one_that_is_killed_is_replaced_while_the_others_answer(farm: Service, s
     assert settled(farm)[LISTED] == before[LISTED] + 24
 
 
-def test_figures_are_of_all_processes_together(farm: Service, store: Store):
+def test_metrics_add_up_over_processes(farm: Service, store: Store):
     _, text = store.tokens.create(LOCAL_TENANT, "figures", (Scope.JOBS_READ,))
     before = settled(farm)
     statuses(farm, text, 40)
@@ -119,14 +119,14 @@ def test_figures_are_of_all_processes_together(farm: Service, store: Store):
     assert all(each[build] == 1 for each in after)
 
 
-def test_a_token_that_one_process_revokes_works_in_none(farm: Service, store: Store):
+def test_token_revoked_by_one_process_is_invalid_in_all(farm: Service, store: Store):
     token, text = store.tokens.create(LOCAL_TENANT, "revoked", (Scope.JOBS_READ,))
     assert statuses(farm, text) == [200] * 24
     farm.post(f"/v1/tokens/{token.token_id}:revoke")
     assert statuses(farm, text) == [401] * 24
 
 
-def test_a_token_that_is_revoked_elsewhere_works_for_a_second_at_most(farm: Service, store: Store):
+def test_token_revoked_in_store_is_invalid_after_a_second(farm: Service, store: Store):
     token, text = store.tokens.create(LOCAL_TENANT, "revoked", (Scope.JOBS_READ,))
     assert statuses(farm, text) == [200] * 24
     store.tokens.revoke(LOCAL_TENANT, token.token_id)
@@ -134,7 +134,7 @@ def test_a_token_that_is_revoked_elsewhere_works_for_a_second_at_most(farm: Serv
     assert statuses(farm, text) == [401] * 24
 
 
-def test_a_rate_holds_for_all_processes_together(farm: Service, store: Store):
+def test_rate_limit_applies_to_all_processes_together(farm: Service, store: Store):
     _, text = store.tokens.create(LOCAL_TENANT, "greedy", (Scope.JOBS_READ,))
     answered = []
     with farm.client() as one, farm.client() as other, farm.client() as third:
@@ -146,7 +146,7 @@ def test_a_rate_holds_for_all_processes_together(farm: Service, store: Store):
     assert int(answered[-1].headers["Retry-After"]) > 0
 
 
-def test_ended_in_order_nothing_is_left(farm: Service):
+def test_terminated_service_leaves_nothing(farm: Service):
     family = [*api_processes(farm), *(child for each in api_processes(farm) for child in each.children())]
     farm.end(signal.SIGTERM)
     assert farm.process is not None
@@ -156,7 +156,7 @@ def test_ended_in_order_nothing_is_left(farm: Service):
     assert not list((farm.home / "scratch").iterdir())
 
 
-def test_killed_it_leaves_nothing_running(farm: Service):
+def test_killed_service_leaves_no_process(farm: Service):
     if farm.process is not None and farm.process.poll() is None:
         farm.end(signal.SIGTERM)
     farm.start()

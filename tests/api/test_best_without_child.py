@@ -15,13 +15,13 @@ TARGET = '{"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2}'
 
 
 class Childless(ZygoteIntake):
-    """A host that can start no process."""
+    """An intake on a host that cannot start processes."""
 
     def _ask(self, *_question: object, **_limits: object) -> None:
         raise ForkFailed("refused", "no more processes")
 
 
-def test_a_known_workload_and_a_stored_target_need_no_child(store: Store, settings: ApiSettings) -> None:
+def test_stored_workload_and_target_need_no_child(store: Store, settings: ApiSettings) -> None:
     app: FastAPI = create_app(store, settings, intake=Childless(settings))
     alice = person_of(app, store, "alice")
     of_alice = furnished(store, "alice")

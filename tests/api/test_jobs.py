@@ -14,7 +14,7 @@ from tunefarm_schemas.farm.processor import Processor
 TARGET = {"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2}
 
 
-def test_a_job_is_made_from_a_module(alice, store):
+def test_job_is_created_from_a_module(alice, store):
     answer = alice.post(
         "/v1/jobs",
         json={"module": matmul_json(), "target": TARGET, "effort": {"trials": 7}, "labels": {"a": "b"}, "name": "mm"},
@@ -40,14 +40,14 @@ def test_a_job_is_made_from_a_module(alice, store):
 
 
 @pytest.mark.parametrize("which", [{"all_functions": True}, {"function": "matmul"}, {}])
-def test_a_job_takes_the_tir_functions_of_a_module_and_names_the_others(alice, which):
+def test_job_tunes_tir_functions_and_lists_others(alice, which):
     answer = alice.post("/v1/jobs", json={"modules": [{"module": mixed_json(), **which}], "target": TARGET})
     assert answer.status_code == 202, answer.text
     spec = answer.json()["spec"]
     assert ([task["name"] for task in spec["tasks"]], spec["untuned_functions"]) == (["matmul"], ["main"])
 
 
-def test_a_relax_function_that_is_asked_for_is_refused_by_its_kind(alice):
+def test_relax_function_is_rejected(alice):
     body = {"modules": [{"module": mixed_json(), "function": "main"}], "target": TARGET}
     problem = alice.post("/v1/jobs", json=body)
     assert problem.status_code == 422
@@ -55,7 +55,7 @@ def test_a_relax_function_that_is_asked_for_is_refused_by_its_kind(alice):
     assert "main is a Relax function" in problem.json()["detail"]
 
 
-def test_a_job_is_made_from_an_upload_and_from_a_stored_workload(alice):
+def test_job_is_created_from_upload_or_stored_workload(alice):
     content = two_functions_json().encode()
     upload = alice.post("/v1/uploads", json={"size_bytes": len(content)}).json()
     early = alice.post("/v1/jobs", json={"upload_id": upload["upload_id"], "target": TARGET})
@@ -82,7 +82,7 @@ def test_a_job_is_made_from_an_upload_and_from_a_stored_workload(alice):
     assert again.json()["spec"]["tasks"][0] == {**stored, "weight": 1.0}
 
 
-def test_a_measure_job_has_a_task_for_each_module_in_order(alice):
+def test_measure_job_has_a_task_per_module(alice):
     modules = [{"module": json.loads(matmul_json(extent))} for extent in (16, 32, 16)]
     job = alice.post("/v1/jobs", json={"kind": "measure", "modules": modules, "target": TARGET}).json()
     ids = [task["workload_id"] for task in job["spec"]["tasks"]]
@@ -90,14 +90,14 @@ def test_a_measure_job_has_a_task_for_each_module_in_order(alice):
     assert (ids[0], len(set(ids)), ids[0]) == (ids[2], 2, ids[2])
 
 
-def test_several_functions_need_a_choice(alice):
+def test_several_functions_require_a_choice(alice):
     answer = alice.post("/v1/jobs", json={"module": two_functions_json(), "target": TARGET})
     assert answer.status_code == 422
     assert answer.json()["field"] == "function"
     assert "first, second" in answer.json()["detail"]
 
 
-def test_sketches_and_seed_traces_must_fit_the_function(alice):
+def test_sketches_and_seed_traces_must_fit(alice):
     trace = tiled_trace()
     sketch = [trace[0], []]
     job = alice.post(
@@ -113,7 +113,7 @@ def test_sketches_and_seed_traces_must_fit_the_function(alice):
         assert (answer.status_code, answer.json()["field"]) == (422, field)
 
 
-def test_a_sketch_that_fits_by_its_decisions_alone_is_refused(alice):
+def test_sketch_with_wrong_number_of_factors_is_rejected(alice):
     block = [["GetSBlock", [], ["C", "main"], ["b0"]], ["GetLoops", ["b0"], [], ["l1", "l2", "l3"]]]
     tile = ["SamplePerfectTile", ["l1"], [3, 16], ["v4", "v5"]]  # three factors, named as two
     body = {"module": matmul_json(), "target": TARGET, "space": {"sketches": [[[*block, tile], [[2, [2, 16]]]]]}}
@@ -142,14 +142,14 @@ def test_untunable_input_is_rejected_by_field_name(alice, body, field):
     assert alice.get("/v1/jobs").json()["items"] == []
 
 
-def test_a_module_comes_from_one_place(alice):
+def test_module_must_have_one_source(alice):
     both = alice.post("/v1/jobs", json={"module": matmul_json(), "workload_id": "x"})
     none = alice.post("/v1/jobs", json={"target": "host"})
     assert both.status_code == none.status_code == 422
     assert "exactly one" in both.json()["detail"]
 
 
-def test_a_tenant_has_so_many_open_jobs(app_with, store):
+def test_open_jobs_are_limited_per_tenant(app_with, store):
     alice = person_of(app_with(open_jobs_per_tenant=2), store, "alice")
     jobs = [put_job(store, "alice", text) for text in "ab"]
     body = {"workload_id": jobs[0].spec.tasks[0].workload_id, "target": jobs[0].spec.tasks[0].target_id}
@@ -158,7 +158,7 @@ def test_a_tenant_has_so_many_open_jobs(app_with, store):
     assert refused.headers["retry-after"]
 
 
-def test_jobs_are_found_by_state_kind_and_label(alice, store):
+def test_jobs_are_filtered_by_state_kind_and_label(alice, store):
     job = put_job(store, "alice")
     assert len(alice.get("/v1/jobs?state=queued&kind=tune&label=owner%3Dlabel%20of%20alice").json()["items"]) == 1
     assert alice.get("/v1/jobs?label=owner%3Dnobody").json()["items"] == []
@@ -181,13 +181,13 @@ def test_jobs_are_found_by_state_kind_and_label(alice, store):
     assert alice.get(f"/v1/jobs/{job.job_id}").status_code == 404
 
 
-def test_a_job_that_is_worked_on_is_not_deleted(alice, store):
+def test_leased_job_cannot_be_deleted(alice, store):
     job = furnished(store, "alice")
     answer = alice.delete(f"/v1/jobs/{job.job_id}")
     assert (answer.status_code, answer.json()["type"]) == (409, "urn:tunefarm:problem:conflict")
 
 
-def test_trials_are_listed_with_their_reasons(alice, store):
+def test_trials_are_listed_with_failure_reasons(alice, store):
     of_alice = furnished(store, "alice")
     trials = alice.get(f"/v1/jobs/{of_alice.job_id}/trials?page_size=1").json()
     assert trials["items"][0]["latency_s"] == 2e-3
@@ -206,7 +206,7 @@ def test_trials_are_listed_with_their_reasons(alice, store):
     ]
 
 
-def test_targets_are_checked_and_named(alice):
+def test_target_presets_are_listed_and_valid(alice):
     presets = alice.get("/v1/targets:presets").json()["presets"]
     for preset in presets:
         answer = alice.post("/v1/targets:validate", json={"target": preset["name"]})
@@ -236,7 +236,7 @@ CUDA = {
         ({"device_class_id": "elsewhere"}, "device_class_id", "no worker"),
     ],
 )
-def test_a_job_that_no_lane_could_take_is_refused_unless_it_has_a_deadline(alice, store, changes, field, said):
+def test_job_without_matching_lane_requires_deadline(alice, store, changes, field, said):
     body = {"module": matmul_json(), "target": TARGET} | changes
     store.lanes.put(lane())
     refused = alice.post("/v1/jobs", json=body)
@@ -253,7 +253,7 @@ def test_a_job_that_no_lane_could_take_is_refused_unless_it_has_a_deadline(alice
         ({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a72", "num-cores": 2}, "aarch64"),
     ],
 )
-def test_a_job_for_more_cores_or_another_processor_than_any_worker_has_is_refused(alice, store, target, said):
+def test_job_beyond_all_workers_is_rejected(alice, store, target, said):
     store.lanes.put(lane().model_copy(update={"processor": Processor(architecture="x86_64")}))
     body = {"module": matmul_json(), "target": target}
     refused = alice.post("/v1/jobs", json=body)
@@ -266,7 +266,7 @@ def test_a_job_for_more_cores_or_another_processor_than_any_worker_has_is_refuse
     assert re.search(r"the job waits for one until 20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00$", note)
 
 
-def test_more_threads_than_cores_are_noted_in_the_answer(app_with, store):
+def test_oversubscribed_target_is_noted(app_with, store):
     alice = person_of(app_with(host_cores=2), store, "alice")
     note = "64 threads share"
     assert note in alice.post("/v1/targets:validate", json={"target": "host:64"}).json()["notes"][0]
@@ -274,12 +274,12 @@ def test_more_threads_than_cores_are_noted_in_the_answer(app_with, store):
     assert [note in each for each in made.json()["notes"]] == [True]
     assert made.headers["etag"] == alice.get(made.headers["location"]).headers["etag"]
     assert alice.post("/v1/jobs", json={"module": matmul_json(), "target": "host:2"}).json()["notes"] == []
-    # A lane of the tuner's own host takes what it is given.
+    # A lane of the tuner's own host accepts any number of threads.
     store.lanes.put(lane().model_copy(update={"worker_name": LOCAL_WORKER}))
     for target in ("host:64", {**TARGET, "num-cores": 64}):
         made = alice.post("/v1/jobs", json={"module": matmul_json(), "target": target})
         assert [note in each for each in made.json()["notes"]] == [True], made.text
 
 
-def test_a_service_whose_workers_are_still_to_come_takes_jobs_for_any_device(alice):
+def test_service_without_workers_accepts_jobs_for_any_device(alice):
     assert alice.post("/v1/jobs", json={"module": matmul_json(), "target": CUDA}).status_code == 202

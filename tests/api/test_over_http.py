@@ -1,4 +1,4 @@
-"""The API as a real process on loopback: streams, restarts, slow and greedy callers, memory."""
+"""The API as a real process on loopback: streams, restarts, slow and excessive callers, memory."""
 
 import json
 import os
@@ -30,7 +30,7 @@ class Service:
     """An API process, and its successor after a restart, on one listening socket."""
 
     def __init__(self, home: Path, **changes: str) -> None:
-        """``changes`` are settings, named as variables of the environment without the prefix."""
+        """``changes`` are settings, named as environment variables without the prefix."""
         self.home = home
         self._environment = {**os.environ, **{f"TUNEFARM_{name}": value for name, value in changes.items()}}
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -61,7 +61,7 @@ class Service:
 
     @contextmanager
     def running(self) -> Iterator[Self]:
-        """Itself when it is ready, ended afterwards."""
+        """Wait until the process is ready, and end it afterwards."""
         try:
             self.wait_until_ready()
             yield self
@@ -124,7 +124,7 @@ def read_events(client: httpx.Client, job_id: str, after: int = 0, most: int | N
     return found
 
 
-def test_a_stream_tells_all_events_in_order_and_ends_with_the_job(caller, service_store):
+def test_event_stream_is_ordered_and_ends_with_the_job(caller, service_store):
     of_tenant = furnished(service_store, caller.headers["X-Tenant"])
     lease = of_tenant.lease
 
@@ -147,7 +147,7 @@ def test_a_stream_tells_all_events_in_order_and_ends_with_the_job(caller, servic
     assert [event["kind"] for event in later] == ["summary"]
 
 
-def test_event_stream_continues_after_the_api_was_killed(caller, service, service_store):
+def test_event_stream_continues_after_api_was_killed(caller, service, service_store):
     of_tenant = furnished(service_store, caller.headers["X-Tenant"])
     stop = threading.Event()
 
@@ -169,7 +169,7 @@ def test_event_stream_continues_after_the_api_was_killed(caller, service, servic
     print(f"ready again after {took_s:.2f} s")
 
 
-def test_the_process_is_small_and_loads_no_compiler(service):
+def test_api_process_is_small_and_loads_no_tvm(service):
     process = psutil.Process(service.process.pid)
     resident_bytes = process.memory_info().rss
     print(f"{resident_bytes / 1e6:.0f} MB resident")
@@ -203,7 +203,7 @@ def test_oversized_body_is_rejected_early(caller, service):
     assert caller.get("/v1/jobs").status_code == 200
 
 
-def test_a_declared_gigabyte_is_refused_before_it_is_sent(caller, service):
+def test_declared_gigabyte_is_rejected_before_sending(caller, service):
     with socket.create_connection(("127.0.0.1", service.port), timeout=60) as connection:
         authorization = caller.headers["Authorization"]
         head = (
@@ -227,7 +227,7 @@ def test_slow_sender_is_disconnected(caller, service):
             assert expected in received
 
 
-def test_a_terminated_process_leaves_no_child(service_home, service_store):
+def test_terminated_api_leaves_no_child(service_home, service_store):
     running = Service(service_home)
     running.wait_until_ready()
     children = psutil.Process(running.process.pid).children(recursive=True)
@@ -237,7 +237,7 @@ def test_a_terminated_process_leaves_no_child(service_home, service_store):
     assert_gone(children, "the API")
 
 
-def test_a_stream_ends_with_the_token_that_opened_it(caller, service_store):
+def test_event_stream_ends_when_its_token_is_revoked(caller, service_store):
     (token,) = service_store.tokens.of_tenant(caller.headers["X-Tenant"])
     of_tenant = furnished(service_store, caller.headers["X-Tenant"])
     threading.Timer(1.0, lambda: service_store.tokens.revoke(token.tenant, token.token_id)).start()

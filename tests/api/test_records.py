@@ -1,4 +1,4 @@
-"""Records: found, published, retracted, imported from and exported to TVM."""
+"""Records are found, published, retracted, imported and exported."""
 
 from tests.api.modules import matmul_json, renamed_matmul_json, tiled_trace
 from tests.api.stored import LIBRARY, furnished, lane
@@ -12,7 +12,7 @@ def claim(**changes: object) -> dict[str, object]:
     return {"module": matmul_json(), "target": TARGET, "latency_s": 1e-4, "trace": tiled_trace(), **changes}
 
 
-def test_a_published_record_is_a_claim_and_never_exact(alice):
+def test_published_record_is_claimed_and_never_exact(alice):
     made = alice.post("/v1/records", json=claim())
     assert made.status_code == 201, made.text
     published = made.json()
@@ -30,7 +30,7 @@ def test_a_published_record_is_a_claim_and_never_exact(alice):
     assert by_id.json()["items"] == best
 
 
-def test_a_function_whose_loops_are_renamed_is_the_one_that_its_tenant_has_stored(alice, bob):
+def test_function_with_renamed_loops_matches_stored_workload(alice, bob):
     assert matmul_json() != renamed_matmul_json()
     published = alice.post("/v1/records", json=claim()).json()
     again = alice.post("/v1/records", json=claim(module=renamed_matmul_json()))
@@ -46,12 +46,12 @@ def test_a_function_whose_loops_are_renamed_is_the_one_that_its_tenant_has_store
     assert (report["record_ids"], report["already_there"]) == ([], 1)
 
 
-def test_a_trace_that_does_not_apply_is_not_published(alice):
+def test_trace_that_does_not_apply_is_rejected(alice):
     answer = alice.post("/v1/records", json=claim(trace=[[["GetSBlock", [], ["nowhere", "main"], ["b0"]]], []]))
     assert (answer.status_code, answer.json()["field"]) == (422, "seed_traces")
 
 
-def test_an_exact_match_is_for_the_device_that_was_asked_for(alice, store):
+def test_exact_match_requires_the_requested_device_class(alice, store):
     of_alice = furnished(store, "alice")
     query = {"workload_id": of_alice.workload_id, "target": of_alice.target_id}
     exact = alice.get("/v1/records:best", params=query).json()["items"]
@@ -62,7 +62,7 @@ def test_an_exact_match_is_for_the_device_that_was_asked_for(alice, store):
     assert [m["match"] for m in alice.get("/v1/records:best", params=query).json()["items"]] == ["exact"]
 
 
-def test_where_records_are_of_several_device_classes_none_is_exact_unless_one_is_named(alice, store):
+def test_exact_match_requires_a_choice_of_device_class(alice, store):
     of_alice = furnished(store, "alice")
     key = record_key("module of alice", device_class_id="another class")
     key = RecordKey.model_validate({**key.model_dump(), "workload_id": of_alice.workload_id})
@@ -74,7 +74,7 @@ def test_where_records_are_of_several_device_classes_none_is_exact_unless_one_is
     assert (named[0]["match"], named[0]["record"]["record_id"]) == ("exact", "second")
 
 
-def test_a_retracted_record_answers_no_query(alice, store):
+def test_retracted_record_is_not_found(alice, store):
     of_alice = furnished(store, "alice")
     taken = alice.post(f"/v1/records/{of_alice.record_id}:retract", json={"reason": "wrong"}).json()
     assert (taken["status"], taken["status_reason"]) == ("retracted", "wrong")
@@ -85,7 +85,7 @@ def test_a_retracted_record_answers_no_query(alice, store):
     assert alice.get("/v1/records?status=retracted").json()["items"][0]["record_id"] == of_alice.record_id
 
 
-def test_records_go_to_tvm_and_come_back(alice, bob):
+def test_exported_records_can_be_imported(alice, bob):
     published = alice.post("/v1/records", json=claim()).json()
     text = alice.post("/v1/records:export", json={"record_ids": [published["record_id"]]}).json()
     assert text["exported"] == 1
@@ -99,7 +99,7 @@ def test_records_go_to_tvm_and_come_back(alice, bob):
     assert (taken["status"], taken["source"], taken["trace"]) == ("claimed", "imported", published["trace"])
 
 
-def test_a_library_is_downloaded_whole_in_part_and_not_twice(alice, store):
+def test_library_download_supports_ranges_and_etags(alice, store):
     of_alice = furnished(store, "alice")
     path = f"/v1/artifacts/{of_alice.artifact_id}/library"
     whole = alice.get(path)
@@ -130,7 +130,7 @@ def test_lanes_are_drained_and_resumed(alice, store):
     assert alice.post("/v1/workers/none:drain").status_code == 404
 
 
-def test_an_export_says_how_many_records_it_leaves_out_and_why(alice, store):
+def test_export_counts_omitted_records_by_reason(alice, store):
     published = alice.post("/v1/records", json=claim()).json()
     stable = RecordKey.model_validate(published["key"])
     for record_id, abi in (("kept", "stable"), ("packed", "packed")):

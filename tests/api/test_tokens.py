@@ -2,13 +2,13 @@ import re
 
 import pytest
 
-from tests.api.people import person_of, somebody
+from tests.api.people import caller_of, person_of
 from tunefarm_schemas.token import Scope
 
 CODE = re.compile(r"^tfk_[0-9a-f]{16}_[A-Za-z0-9_-]{43}$")
 
 
-def test_a_request_without_a_valid_token_learns_nothing(app, alice):
+def test_request_without_valid_token_reveals_nothing(app, alice):
     job_id = "any"
     for authorization in (
         "",
@@ -17,7 +17,7 @@ def test_a_request_without_a_valid_token_learns_nothing(app, alice):
         "Bearer tfk_0000000000000000_" + "A" * 43,
         "Bearer " + "x" * 9000,
     ):
-        someone = somebody(app, authorization)
+        someone = caller_of(app, authorization)
         for path in ("/v1/jobs", f"/v1/jobs/{job_id}", "/nowhere", "/openapi.json", "/docs", "/metrics"):
             answer = someone.get(path)
             assert answer.status_code == 401
@@ -32,19 +32,19 @@ def test_health_is_public_and_without_detail(stranger, intake):
     ready = stranger.get("/readyz")
     states.add(intake.state())
     assert ready.status_code == 200
-    told = ready.json()
-    assert told.pop("intake") in states, "it may become ready meanwhile"
-    assert told == {"ready": True, "store": "ready"}
+    state = ready.json()
+    assert state.pop("intake") in states, "it may become ready meanwhile"
+    assert state == {"ready": True, "store": "ready"}
 
 
-def test_only_health_answers_without_a_token(app, stranger):
+def test_only_health_is_public(app, stranger):
     for path, operations in app.openapi()["paths"].items():
         for method in operations:
             answer = stranger.request(method, path.replace("{", "").replace("}", ""))
             assert answer.status_code == (200 if path in {"/healthz", "/readyz"} else 401), (method, path)
 
 
-def test_every_operation_needs_its_scope(app, store):
+def test_operations_require_their_scope(app, store):
     powerless = person_of(app, store, "alice", [Scope.ARTIFACTS_PUBLISH])
     free = {"/healthz", "/readyz", "/v1/tokens:own", "/v1/targets", "/v1/targets:presets", "/openapi.json"}
     for path, operations in app.openapi()["paths"].items():
@@ -67,29 +67,29 @@ def test_token_is_shown_once_and_can_be_revoked(app, alice):
     listed = alice.get("/v1/tokens").json()["items"]
     assert {token["name"] for token in listed} == {"ci", "token of alice"}
     assert text.split("_", 2)[2] not in alice.get("/v1/tokens").text
-    machine = somebody(app, f"Bearer {text}")
+    machine = caller_of(app, f"Bearer {text}")
     assert machine.get("/v1/jobs").status_code == 200
     assert machine.get("/v1/tokens:own").json()["scopes"] == ["jobs:read"]
     assert alice.post(f"/v1/tokens/{token_id}:revoke").json()["revoked_at"]
     assert machine.get("/v1/jobs").status_code == 401
 
 
-def test_a_rotated_token_works_with_its_new_text_only(app, alice):
+def test_rotation_replaces_the_token(app, alice):
     made = alice.post("/v1/tokens", json={"name": "ci", "scopes": ["jobs:read"]}).json()
     rotated = alice.post(f"/v1/tokens/{made['token']['token_id']}:rotate").json()
     assert rotated["token"]["token_id"] == made["token"]["token_id"]
     for text, status in ((made["text"], 401), (rotated["text"], 200)):
-        assert somebody(app, f"Bearer {text}").get("/v1/jobs").status_code == status
+        assert caller_of(app, f"Bearer {text}").get("/v1/jobs").status_code == status
 
 
-def test_an_expired_token_does_not_work(app, alice):
+def test_expired_token_is_rejected(app, alice):
     made = alice.post(
         "/v1/tokens", json={"name": "old", "scopes": ["jobs:read"], "expires_at": "2020-01-01T00:00:00Z"}
     ).json()
-    assert somebody(app, f"Bearer {made['text']}").get("/v1/jobs").status_code == 401
+    assert caller_of(app, f"Bearer {made['text']}").get("/v1/jobs").status_code == 401
 
 
-def test_a_token_cannot_make_one_that_may_do_more(app, store):
+def test_token_cannot_create_a_more_powerful_one(app, store):
     clerk = person_of(app, store, "alice", [Scope.TOKENS_ADMIN, Scope.JOBS_READ])
     refused = clerk.post("/v1/tokens", json={"name": "more", "scopes": ["devices:admin"]})
     assert refused.status_code == 403
@@ -97,7 +97,7 @@ def test_a_token_cannot_make_one_that_may_do_more(app, store):
     assert clerk.post("/v1/tokens", json={"name": "less", "scopes": ["jobs:read"]}).status_code == 201
 
 
-def test_a_repeated_creation_does_not_tell_the_secret_again(alice):
+def test_repeated_creation_hides_the_secret(alice):
     body = {"name": "ci", "scopes": ["jobs:read"]}
     first = alice.post("/v1/tokens", json=body, headers={"Idempotency-Key": "k1"})
     again = alice.post("/v1/tokens", json=body, headers={"Idempotency-Key": "k1"})
@@ -105,7 +105,7 @@ def test_a_repeated_creation_does_not_tell_the_secret_again(alice):
     assert again.json() == {**first.json(), "text": None}
 
 
-def test_too_many_requests_get_a_retry_time(app_with, store):
+def test_rate_limit_gives_retry_after(app_with, store):
     hasty = person_of(app_with(rate_limit="3/day"), store, "alice")
     answers = [hasty.get("/v1/jobs") for _ in range(5)]
     assert [answer.status_code for answer in answers] == [200, 200, 200, 429, 429]
@@ -113,13 +113,13 @@ def test_too_many_requests_get_a_retry_time(app_with, store):
     assert answers[-1].json()["type"] == "urn:tunefarm:problem:rate-limited"
 
 
-def test_guessing_tokens_is_slowed_down(app_with, store):
+def test_token_guessing_is_rate_limited(app_with, store):
     app = app_with(refused_rate_limit="3/day")
-    guesser = somebody(app, "Bearer tfk_0000000000000000_" + "A" * 43)
+    guesser = caller_of(app, "Bearer tfk_0000000000000000_" + "A" * 43)
     assert [guesser.get("/v1/jobs").status_code for _ in range(5)] == [401, 401, 401, 429, 429]
 
 
-def test_metrics_are_for_the_operator(app, app_with, alice, store):
+def test_metrics_require_the_operator(app, app_with, alice, store):
     assert alice.get("/metrics").status_code == 403
     operator = person_of(app, store, "operator", [Scope.USAGE_READ])
     operator.get("/v1/jobs")
@@ -128,16 +128,16 @@ def test_metrics_are_for_the_operator(app, app_with, alice, store):
     assert 'tunefarm_http_requests_total{method="GET",route="/v1/jobs"' in shown.text
 
 
-def test_loopback_may_read_metrics_where_the_setting_says_so(app_with):
-    near = somebody(app_with(metrics_on_loopback=True))
-    far = somebody(app_with(metrics_on_loopback=True), address="10.0.0.1")
+def test_loopback_reads_metrics_if_enabled(app_with):
+    near = caller_of(app_with(metrics_on_loopback=True))
+    far = caller_of(app_with(metrics_on_loopback=True), address="10.0.0.1")
     assert near.get("/metrics").status_code == 200
     assert far.get("/metrics").status_code == 401
 
 
 @pytest.mark.parametrize("is_public", [False, True])
-def test_the_documents_are_public_where_the_setting_says_so(app_with, is_public):
-    answer = somebody(app_with(public_docs=is_public)).get("/openapi.json")
+def test_documents_are_public_if_enabled(app_with, is_public):
+    answer = caller_of(app_with(public_docs=is_public)).get("/openapi.json")
     assert answer.status_code == (200 if is_public else 401)
 
 
@@ -154,11 +154,11 @@ def test_connection_with_an_unread_body_is_closed(stranger):
     assert "connection" not in stranger.get("/v1/jobs").headers
 
 
-def test_invalid_tokens_do_not_lock_out_clients_of_the_same_address(app_with, store):
+def test_invalid_tokens_lock_out_no_valid_client(app_with, store):
     app = app_with(refused_rate_limit="3/hour", token_trust_s=0.0)
     alice, newcomer = person_of(app, store, "alice"), person_of(app, store, "alice")
     assert alice.get("/v1/jobs").status_code == 200
-    stranger = somebody(app, "Bearer tfk_0000000000000000_" + "A" * 43)
+    stranger = caller_of(app, "Bearer tfk_0000000000000000_" + "A" * 43)
     assert [stranger.get("/v1/jobs").status_code for _ in range(5)] == [401, 401, 401, 429, 429]
     assert alice.get("/v1/jobs").status_code == 200
     assert newcomer.get("/v1/jobs").status_code == 429, "it was never seen to be valid"

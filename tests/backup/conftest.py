@@ -1,4 +1,4 @@
-"""A store with something in it, in SQLite or in PostgreSQL, as the environment's settings name it."""
+"""A store with data, in SQLite or PostgreSQL, selected by environment settings."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ def postgresql_server() -> Iterator[str]:
 
 @pytest.fixture
 def new_database(postgresql_server: str) -> Iterator[Callable[[], str]]:
-    """Make another empty database of the server and give its URL."""
+    """Create another empty database on the server, and return its URL."""
     engine = create_engine(
         make_url(postgresql_server).set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT"
     )
@@ -43,7 +43,7 @@ def new_database(postgresql_server: str) -> Iterator[Callable[[], str]]:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def new_settings(request, tmp_path: Path) -> Callable[[], Settings]:
-    """Settings of a store of its own, with nothing in it yet."""
+    """Settings of a new, empty store."""
     number = 0
 
     def make() -> Settings:

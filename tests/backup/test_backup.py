@@ -1,4 +1,4 @@
-"""What was backed up comes back as it was, or nothing is changed."""
+"""A restore returns the store that was backed up, or changes nothing."""
 
 import contextlib
 import io
@@ -23,7 +23,7 @@ from tunefarm_services.store import Store
 
 @contextlib.contextmanager
 def opened(settings: Settings, *, create: bool = True) -> Iterator[Store]:
-    """The store; afterwards nobody is connected any more, which a server notices a little later than who left it."""
+    """Open the store, and wait for all connections to close: a server notices a closed connection late."""
     with contextlib.closing(open_store(settings, create=create)) as store:
         yield store
     if settings.database_url is None:
@@ -52,7 +52,7 @@ def job_ids(settings: Settings) -> list[str]:
         return sorted(job.job_id for job in store.jobs.page(TENANT))
 
 
-def test_a_restored_store_is_the_one_that_was_backed_up(new_settings, tmp_path):
+def test_restored_store_equals_backed_up_store(new_settings, tmp_path):
     ours, elsewhere = new_settings(), new_settings()
     jobs = fill(ours, "one", "two")
     report = back_up(ours, str(tmp_path / "backup.tar"))
@@ -61,7 +61,7 @@ def test_a_restored_store_is_the_one_that_was_backed_up(new_settings, tmp_path):
     assert job_ids(elsewhere) == sorted(jobs)
 
 
-def test_a_store_with_something_in_it_is_replaced_only_when_told(new_settings, tmp_path):
+def test_restore_replaces_data_only_on_request(new_settings, tmp_path):
     settings = new_settings()
     before = fill(settings, "one")
     back_up(settings, str(tmp_path / "backup.tar"))
@@ -73,7 +73,7 @@ def test_a_store_with_something_in_it_is_replaced_only_when_told(new_settings, t
     assert job_ids(settings) == before
 
 
-def test_a_backup_taken_beside_a_writer_is_sound(new_settings, tmp_path):
+def test_backup_during_writes_is_consistent(new_settings, tmp_path):
     ours, elsewhere = new_settings(), new_settings()
     fill(ours, "first")
     stop = threading.Event()
@@ -96,7 +96,7 @@ def test_a_backup_taken_beside_a_writer_is_sound(new_settings, tmp_path):
     assert len(job_ids(elsewhere)) >= 1
 
 
-def test_a_backup_is_readable_by_its_owner_only_and_replaces_no_file(new_sqlite_settings, tmp_path):
+def test_backup_is_private_and_overwrites_no_file(new_sqlite_settings, tmp_path):
     settings = new_sqlite_settings("ours")
     fill(settings, "one")
     path = tmp_path / "backup.tar"
@@ -108,7 +108,7 @@ def test_a_backup_is_readable_by_its_owner_only_and_replaces_no_file(new_sqlite_
     assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
 
 
-def test_a_damaged_blob_is_named_and_the_rest_is_kept(new_sqlite_settings, tmp_path):
+def test_backup_skips_and_reports_damaged_blob(new_sqlite_settings, tmp_path):
     settings = new_sqlite_settings("ours")
     fill(settings, "one", "two")
     blob = next(path for path in (settings.home / "blobs").rglob("*") if path.is_file())
@@ -125,8 +125,8 @@ def archive(new_sqlite_settings, tmp_path) -> Path:
     return back_up(settings, str(tmp_path / "backup.tar")).path
 
 
-def rewritten(path: Path, change) -> None:
-    """The same archive with ``change`` made to its members, which are pairs of name and content."""
+def rewrite_archive(path: Path, change) -> None:
+    """Apply ``change`` to the members of the archive, which are pairs of name and content."""
     with tarfile.open(path) as tar:
         members = [(member.name, tar.extractfile(member).read()) for member in tar.getmembers()]
     with tarfile.open(path, "w") as tar:
@@ -147,7 +147,7 @@ def with_flipped_bits(members):
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "problem"),
     [
         (lambda members: members[:-1], "it is incomplete"),
         (lambda members: members[1:], "database.sqlite is missing"),
@@ -162,34 +162,34 @@ def with_flipped_bits(members):
     ],
     ids=["cut", "without database", "flipped bits", "a path", "a path in blobs", "doubled", "from the future"],
 )
-def test_an_archive_that_is_not_sound_changes_nothing(archive, new_sqlite_settings, change, told):
-    rewritten(archive, change)
+def test_restore_of_damaged_archive_changes_nothing(archive, new_sqlite_settings, change, problem):
+    rewrite_archive(archive, change)
     elsewhere = new_sqlite_settings("elsewhere")
-    with pytest.raises(BadInput, match=told):
+    with pytest.raises(BadInput, match=problem):
         restore(elsewhere, str(archive))
     assert not elsewhere.home.exists()
 
 
 @pytest.mark.parametrize("content", [b"", b"not a tar", b"\0" * 20480])
-def test_a_file_that_is_no_archive_is_refused(content, new_sqlite_settings, tmp_path):
+def test_restore_rejects_file_that_is_not_an_archive(content, new_sqlite_settings, tmp_path):
     (tmp_path / "backup.tar").write_bytes(content)
     with pytest.raises(BadInput, match="not a usable backup"):
         restore(new_sqlite_settings("elsewhere"), str(tmp_path / "backup.tar"))
 
 
-def test_a_half_copied_archive_is_refused(archive, new_sqlite_settings):
+def test_restore_rejects_truncated_archive(archive, new_sqlite_settings):
     archive.write_bytes(archive.read_bytes()[: archive.stat().st_size // 2])
     with pytest.raises(BadInput, match="not a usable backup"):
         restore(new_sqlite_settings("elsewhere"), str(archive))
 
 
-def test_an_archive_of_another_kind_of_database_is_refused(archive, new_database, tmp_path):
+def test_restore_rejects_archive_of_another_database_kind(archive, new_database, tmp_path):
     elsewhere = Settings(home=tmp_path / "elsewhere", database_url=new_database())
     with pytest.raises(BadInput, match="contains a sqlite database"):
         restore(elsewhere, str(archive))
 
 
-def test_a_postgresql_database_in_use_is_not_replaced(new_database, tmp_path):
+def test_restore_rejects_postgresql_database_in_use(new_database, tmp_path):
     settings = Settings(home=tmp_path / "home", database_url=new_database())
     fill(settings, "one")
     back_up(settings, str(tmp_path / "backup.tar"))

@@ -1,4 +1,4 @@
-"""Schedules are built, checked and timed in processes of their own."""
+"""Schedules are built, checked and timed in separate processes."""
 
 import json
 
@@ -20,7 +20,7 @@ PARALLEL = json.dumps(
 )
 
 
-def test_schedules_are_timed_in_the_same_rounds_and_checked() -> None:
+def test_retime_times_in_common_rounds_and_checks_results() -> None:
     schedules = (NamedSchedule(name="stock", trace=UNSCHEDULED), NamedSchedule(name="incumbent 0", trace=PARALLEL))
     answer = retime(RetimeOrder(workload="GMM", cores=1, schedules=schedules, rounds=3), timeout_s=120)
     assert [schedule.name for schedule in answer.schedules] == ["stock", "incumbent 0"]
@@ -28,7 +28,7 @@ def test_schedules_are_timed_in_the_same_rounds_and_checked() -> None:
     assert answer.named("stock").latency_s > 0
 
 
-def test_a_trace_that_does_not_replay_fails_the_whole_timing() -> None:
+def test_retime_fails_for_trace_that_does_not_replay() -> None:
     broken = NamedSchedule(name="stock", trace=json.dumps([[["GetSBlock", [], ["nothing", "main"], ["b0"]]], []]))
     with pytest.raises(CommandFailed, match="exited with"):
         retime(RetimeOrder(workload="GMM", cores=1, schedules=(broken,)), timeout_s=120)

@@ -1,4 +1,4 @@
-"""Figures of the service's benchmarks say what their samples say."""
+"""Figures of the service's benchmarks."""
 
 import json
 import random
@@ -23,31 +23,31 @@ def noisy(growth_per_s: float, *, seed: int = 0, likeness: float = 0.0) -> tuple
     return times_s, values
 
 
-def test_noise_is_hardly_ever_called_growth_even_where_neighbours_resemble_each_other():
+def test_slope_rarely_reports_correlated_noise_as_growth():
     slopes = [slope_of(*noisy(0.0, seed=seed, likeness=0.8)) for seed in range(200)]
     assert sum(not slope.is_within_noise for slope in slopes if slope) <= 16
 
 
-def test_growth_of_five_megabytes_an_hour_is_seen():
+def test_slope_detects_growth_of_five_megabytes_per_hour():
     slope = slope_of(*noisy(5 * MEGABYTE / 3600))
     assert slope is not None
     assert not slope.is_within_noise
     assert slope.low < 5 * MEGABYTE < slope.high
 
 
-def test_constant_descriptors_have_no_slope():
+def test_slope_of_constant_samples_is_zero():
     slope = slope_of([1.0 * n for n in range(50)], [17.0] * 50)
     assert slope is not None
     assert (slope.growth_per_hour, slope.is_within_noise) == (0.0, True)
 
 
-def test_a_process_that_was_started_again_is_told():
+def test_role_figures_report_restarted_process():
     samples = [ProcessSample(10.0 * n, 1 + n // 30, "tuner", 10**8, 20, 4) for n in range(60)]
     (figures,) = role_figures(samples, interval_s=10.0)
-    assert (figures.starts, figures.verdict) == (2, "was started again")
+    assert (figures.starts, figures.verdict) == (2, "was restarted")
 
 
-def test_quantiles_are_by_route_and_leave_out_the_beginning(tmp_path: Path):
+def test_quantiles_are_by_route_without_warm_up(tmp_path: Path):
     samples = [[number, f"GET {number % 2}", number / 1e3, 200, ""] for number in range(200)]
     path = tmp_path / "samples.jsonl"
     path.write_text("".join(json.dumps(sample) + "\n" for sample in samples))
@@ -56,7 +56,7 @@ def test_quantiles_are_by_route_and_leave_out_the_beginning(tmp_path: Path):
     assert (odd.route, odd.errors) == ("GET 1", 0)
 
 
-def test_a_role_is_as_large_as_all_that_it_requires():
+def test_installed_size_of_role_includes_requirements():
     client, laptop = installed_bytes("tunefarm", ()), installed_bytes("tunefarm", ("local",))
     assert {"pydantic", "httpx", "tunefarm-schemas"} <= client.keys()
     assert "apache-tvm" not in client

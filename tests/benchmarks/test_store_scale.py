@@ -1,12 +1,12 @@
-"""What fills a store for measuring leaves exactly what storing one record after another would."""
+"""The fast fill stores exactly what storing the records one by one would."""
 
 from pathlib import Path
 
 import pytest
 
-from benchmarks.store.made_records import CHUNK_RECORDS, TENANT, MadeRecords
 from benchmarks.store.record_fill import RecordFill
 from benchmarks.store.store_scale import StoreScale, main
+from benchmarks.store.synthetic_records import CHUNK_RECORDS, TENANT, SyntheticRecords
 from tunefarm_schemas.tuning.record import MatchKind, RecordStatus
 from tunefarm_services.store import Store
 
@@ -18,9 +18,9 @@ def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/scale.db"
 
 
-def test_the_best_of_each_key_is_the_fastest_verified_of_all(url: str, tmp_path: Path):
+def test_fill_stores_fastest_verified_record_of_each_key(url: str, tmp_path: Path):
     store = Store.open(url, tmp_path / "blobs")
-    made = MadeRecords(RECORDS, seed=0)
+    made = SyntheticRecords(RECORDS, seed=0)
     fill = RecordFill(url, made)
     fill.run(lambda _chunks: None)
     records = store.records.page(TENANT, limit=RECORDS + 1)
@@ -29,32 +29,32 @@ def test_the_best_of_each_key_is_the_fastest_verified_of_all(url: str, tmp_path:
         if record.status is RecordStatus.VERIFIED:
             fastest[record.key] = min(record.latency_s, fastest.get(record.key, record.latency_s))
     assert len(records) == RECORDS
-    for key in made.asked(50):
+    for key in made.queries(50):
         told = [m.record.latency_s for m in store.best_records.matches(TENANT, key) if m.match is MatchKind.EXACT]
         assert told == ([fastest[key]] if key in fastest else [])
     fill.close()
     store.close()
 
 
-def test_traces_are_as_long_as_real_ones():
-    lengths = [len(str(row[8])) for row in MadeRecords(RECORDS, seed=0).chunk(0)]
+def test_synthetic_traces_are_as_long_as_real_ones():
+    lengths = [len(str(row[8])) for row in SyntheticRecords(RECORDS, seed=0).chunk(0)]
     assert min(lengths) > 1_500
     assert max(lengths) < 8_000
 
 
-def test_a_fill_goes_on_where_it_was_stopped(url: str, tmp_path: Path):
+def test_stopped_fill_can_be_resumed(url: str, tmp_path: Path):
     Store.open(url, tmp_path / "blobs").close()
-    made = MadeRecords(RECORDS, seed=0)
+    made = SyntheticRecords(RECORDS, seed=0)
     first = RecordFill(url, made)
     first.run(lambda _chunks: None)
     first.close()
-    again = RecordFill(url, MadeRecords(RECORDS, seed=0))
+    again = RecordFill(url, SyntheticRecords(RECORDS, seed=0))
     assert again.run(lambda _chunks: pytest.fail("filled twice")) == made.chunks == 1
     again.close()
     assert RECORDS < CHUNK_RECORDS
 
 
-def test_the_command_tells_quantiles_and_sizes(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_store_scale_command_prints_quantiles_and_sizes(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     result = tmp_path / "result.json"
     assert main(["--database", url, "--records", str(RECORDS), "--queries", "20", "--json", str(result)]) == 0
     told = StoreScale.model_validate_json(result.read_text())

@@ -34,7 +34,7 @@ def tunefarm(environment: dict[str, str], tmp_path: Path) -> Callable[..., Ended
 
 @pytest.fixture(scope="session")
 def tuned(tmp_path_factory: pytest.TempPathFactory) -> TunedHome:
-    """What was tuned once for the whole run. Nobody writes to it."""
+    """A store that was tuned once for the whole test run. Tests must not write to it."""
     return tuned_home(tmp_path_factory)
 
 

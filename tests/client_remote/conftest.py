@@ -51,7 +51,7 @@ def tunefarm(
 
 @pytest.fixture(scope="session")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A running service that has a tuner, measures on this host, and knows what was tuned there before."""
+    """A running service with a tuner that measures on this host, and with the records of an earlier job."""
     home = tuned_home(tmp_path_factory).copied_to(tmp_path_factory.mktemp("service") / "home")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TUNEFARM_")}
     log_path = home.parent / "log"

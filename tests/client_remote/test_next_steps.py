@@ -10,7 +10,7 @@ from tests.client_remote.conftest import Service
 pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 
 
-def test_each_command_about_a_job_says_which_comes_next(service: Service, tmp_path: Path) -> None:
+def test_job_commands_print_next_step(service: Service, tmp_path: Path) -> None:
     words = ["submit", "builtin:matmul:16x16x16", "--target", "host:1", "--trials", "2"]
     took = []
     for _ in range(4):

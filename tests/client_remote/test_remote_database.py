@@ -46,7 +46,7 @@ class Model:
         return y
 
 
-def vectorised(schedule: Any) -> None:
+def vectorized(schedule: Any) -> None:
     _, j = schedule.get_loops(schedule.get_sblock("B"))
     _, inner = schedule.split(j, [None, 16])
     schedule.vectorize(inner)
@@ -66,7 +66,7 @@ def published(service: Service, target: Any) -> str:
     module = tvm.IRModule({"main": Model["scaled"]})
     workload = workload_of(module)
     schedule = tvm.s_tir.Schedule(tvm.ir.load_json(workload.module_json))
-    vectorised(schedule)
+    vectorized(schedule)
     with Client(service.url, service.token) as client:
         record = client.records.publish(
             workload.module_json, target=TARGET, trace=trace_of(schedule), latency_s=2e-6, name="scaled"
@@ -107,7 +107,7 @@ def test_structurally_equal_function_is_found(published: str, database: Any, tar
 def test_committed_record_is_claimed_and_found(database: Any, service: Service, target: Any) -> None:
     module = tvm.IRModule({"main": doubled})
     schedule = tvm.s_tir.Schedule(module)
-    vectorised(schedule)
+    vectorized(schedule)
     workload = database.commit_workload(module)
     arguments = tvm.s_tir.meta_schedule.arg_info.ArgInfo.from_entry_func(module, False)
     before = len(database)
@@ -171,7 +171,7 @@ def match_of(target: Any) -> Match:
 
 
 @pytest.fixture
-def latencies_told(scripted: ScriptedServer, target: Any) -> Callable[..., list[float] | None]:
+def query_latencies(scripted: ScriptedServer, target: Any) -> Callable[..., list[float] | None]:
     """Query a database for ``doubled``; its service knows the function and then sends the scripted responses."""
     module = tvm.IRModule({"main": doubled})
     workload = next(workloads_of(module))
@@ -187,7 +187,7 @@ def latencies_told(scripted: ScriptedServer, target: Any) -> Callable[..., list[
     return ask
 
 
-def told(*matches: dict[str, Any]) -> Prepared:
+def answer_of(*matches: dict[str, Any]) -> Prepared:
     return Prepared(200, {"items": list(matches)})
 
 
@@ -195,7 +195,7 @@ ELSEWHERE = "same_workload_other_device"
 
 
 def test_exact_match_is_preferred_to_faster_record(
-    scripted: ScriptedServer, match_of: Match, latencies_told: Callable[..., list[float] | None]
+    scripted: ScriptedServer, match_of: Match, query_latencies: Callable[..., list[float] | None]
 ) -> None:
     exact = match_of("exact", 2e-6)
     faster = [
@@ -203,45 +203,45 @@ def test_exact_match_is_preferred_to_faster_record(
         match_of(ELSEWHERE, 1e-7, "claimed"),
         match_of("similar", 1e-8, workload_id="of another shape"),
     ]
-    assert latencies_told(told(exact, *faster), device_class_id="own") == [2e-6]
+    assert query_latencies(answer_of(exact, *faster), device_class_id="own") == [2e-6]
     [asked] = [each for each in scripted.asked if each.path.startswith("/v1/records")]
     assert (asked.method, asked.path) == ("POST", "/v1/records:best")
     assert (asked.json()["device_class_id"], asked.json()["limit"]) == ("own", MAX_ANSWERS)
 
 
 def test_verified_records_of_wanted_class_are_preferred(
-    match_of: Match, latencies_told: Callable[..., list[float] | None]
+    match_of: Match, query_latencies: Callable[..., list[float] | None]
 ) -> None:
     another = match_of(ELSEWHERE, 1e-6, device_class_id="another")
     own = match_of(ELSEWHERE, 3e-6, protocol_id="cpu-cold-cache/1")
     claimed = match_of(ELSEWHERE, 1e-7, "claimed")
-    assert latencies_told(told(another, own, claimed), device_class_id="own") == [3e-6]
-    assert latencies_told(told(another, own, claimed)) == [1e-6]
-    assert latencies_told(told(claimed)) == [1e-7]
-    assert latencies_told(told(claimed), verified_only=True) is None
+    assert query_latencies(answer_of(another, own, claimed), device_class_id="own") == [3e-6]
+    assert query_latencies(answer_of(another, own, claimed)) == [1e-6]
+    assert query_latencies(answer_of(claimed)) == [1e-7]
+    assert query_latencies(answer_of(claimed), verified_only=True) is None
 
 
 def test_records_of_other_target_shape_or_abi_are_ignored(
-    match_of: Match, latencies_told: Callable[..., list[float] | None]
+    match_of: Match, query_latencies: Callable[..., list[float] | None]
 ) -> None:
     others = [
         match_of(ELSEWHERE, 1e-6, target_id="another"),
         match_of(ELSEWHERE, 1e-6, abi="packed"),
         match_of("similar", 1e-6, workload_id="of another shape"),
     ]
-    assert latencies_told(told(*others)) is None
+    assert query_latencies(answer_of(*others)) is None
     unknown = {"type": "urn:tunefarm:problem:not-found", "title": "Not found", "detail": "there is no such target"}
-    assert latencies_told(Prepared(404, unknown)) is None
+    assert query_latencies(Prepared(404, unknown)) is None
 
 
 def test_number_of_fetched_records_is_bounded(
-    scripted: ScriptedServer, match_of: Match, latencies_told: Callable[..., list[float] | None]
+    scripted: ScriptedServer, match_of: Match, query_latencies: Callable[..., list[float] | None]
 ) -> None:
-    crowd = [match_of(ELSEWHERE, 1e-6 + number * 1e-9, target_id="another") for number in range(MAX_ANSWERS)]
+    others = [match_of(ELSEWHERE, 1e-6 + number * 1e-9, target_id="another") for number in range(MAX_ANSWERS)]
     page = [match_of(ELSEWHERE, latency_s, "claimed")["record"] for latency_s in (5e-6, 4e-6)]
     none = Prepared(200, {"items": [], "next_page_token": None})
     more = Prepared(200, {"items": page * (MAX_ANSWERS // len(page)), "next_page_token": "more"})
-    assert latencies_told(told(*crowd), none, more) == [4e-6]
+    assert query_latencies(answer_of(*others), none, more) == [4e-6]
     asked = [each.path for each in scripted.asked if each.path.startswith("/v1/records")]
     assert len(asked) == 3
     assert "status=verified" in asked[1]
@@ -283,7 +283,7 @@ def test_forbidden_trace_is_applied_only_in_confined_child(
     scripted.answers(
         Prepared(200, workload.model_dump(mode="json")),
         Prepared(200, text=workload.module_json),
-        told(hostile),
+        answer_of(hostile),
         Prepared(200, TargetView.of(wanted).model_dump()),
     )
     assert RemoteDatabase(scripted.url, "tfk_x").query_tuning_record(corpus.module(), target, "main") is None

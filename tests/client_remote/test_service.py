@@ -156,7 +156,7 @@ def test_job_is_paused_resumed_and_canceled(service: Service) -> None:
         assert service.command("resume", job.job_id).code == 0
         assert service.command("cancel", job.job_id).code == 0
         assert job.wait(progress=False).outcome == "canceled"
-        delete_when_let_go(client, job.job_id)
+        delete_when_released(client, job.job_id)
         with pytest.raises(ApiError) as gone:
             client.jobs.get(job.job_id)
     assert gone.value.status == 404
@@ -260,7 +260,7 @@ def wait_until(condition: Callable[[], object]) -> None:
         time.sleep(0.05)
 
 
-def delete_when_let_go(client: Client, job_id: str) -> None:
+def delete_when_released(client: Client, job_id: str) -> None:
     """Wait until the tuner has released the job, a moment after its end."""
     until_s = time.monotonic() + 60
     while True:

@@ -20,7 +20,7 @@ def tickets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tickets
 
 
 def test_deleting_ticket_folder_deletes_nothing_else(tickets: Tickets, tmp_path: Path) -> None:
-    (tmp_path / "somebody's file").write_text("keep")
+    (tmp_path / "another file").write_text("keep")
     first, second = Path(tickets.issue(MODULE)), Path(tickets.issue(MODULE))
     assert first.parent != second.parent
     assert [first] == list(first.parent.iterdir())
@@ -31,7 +31,7 @@ def test_deleting_ticket_folder_deletes_nothing_else(tickets: Tickets, tmp_path:
     assert first.parent.parent == tmp_path
     shutil.rmtree(first.parent)
 
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([second.parent.name, "somebody's file"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([second.parent.name, "another file"])
 
 
 def test_ticket_is_redeemed_once(tickets: Tickets) -> None:

@@ -22,7 +22,7 @@ PATIENT = RedeliveryPolicy(claim_s=60.0, lane_s=60.0)
 
 @dataclass(frozen=True)
 class Place:
-    """Everything but the workers."""
+    """The store, broker and blobs; tests start the workers."""
 
     broker: RedisServer
     home: Path
@@ -31,7 +31,7 @@ class Place:
     parts: ExitStack
 
     def start_gateway(self) -> Worker:
-        """A gateway that could not link anything itself."""
+        """A gateway that cannot link anything itself."""
         return self._started(
             "gateway",
             TUNEFARM_WORKER_KIND="rpc",
@@ -50,7 +50,7 @@ class Place:
         )
 
     def open_farm(self) -> CeleryFarm:
-        """What a tuner would measure with."""
+        """The farm through which a tuner measures."""
         lane = self.lane("gateway")
         pool = LanePool.of_store(self.store, lane.device, lane.code_generator)
         farm = CeleryFarm(self.broker.url, pool, BlobStore(self.home / "blobs"), policy=PATIENT)

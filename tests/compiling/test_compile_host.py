@@ -1,4 +1,4 @@
-"""What a compile lane does with its orders, with builds that end when the test says so."""
+"""Orders of a compile lane, with builds that end when the test decides."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -105,7 +105,7 @@ def running(tmp_path: Path) -> Iterator[Running]:
     running.host.close()
 
 
-def test_an_order_is_announced_held_and_answered_once(running: Running) -> None:
+def test_repeated_order_is_built_and_answered_once(running: Running) -> None:
     running.order("one")
     build = running.began()
     running.order("one")
@@ -118,7 +118,7 @@ def test_an_order_is_announced_held_and_answered_once(running: Running) -> None:
     assert build.is_closed
 
 
-def test_a_hostile_library_is_not_stored_for_a_board(running: Running) -> None:
+def test_compile_host_refuses_hostile_library(running: Running) -> None:
     running.order("one")
     build = running.began()
     build.library = linked(MARKED)
@@ -128,7 +128,7 @@ def test_a_hostile_library_is_not_stored_for_a_board(running: Running) -> None:
     assert "runs when it is loaded" in failure.message
 
 
-def test_what_is_canceled_ends_without_an_answer(running: Running) -> None:
+def test_canceled_order_is_not_answered(running: Running) -> None:
     running.order("one")
     build = running.began()
     running.host.cancel(Cancellation(farm_id=FARM, order_ids=("one",)))
@@ -137,7 +137,7 @@ def test_what_is_canceled_ends_without_an_answer(running: Running) -> None:
     assert [type(message) for message in running.sent] == [CompileBegan]
 
 
-def test_a_full_lane_waits_and_gives_back_what_waits_when_it_may_not_begin(running: Running) -> None:
+def test_drained_lane_returns_waiting_orders(running: Running) -> None:
     running.order("one")
     running.began()
     waiting = threading.Thread(target=running.order, args=("two",))
@@ -151,14 +151,14 @@ def test_a_full_lane_waits_and_gives_back_what_waits_when_it_may_not_begin(runni
     assert running.shown == 1
 
 
-def test_a_lane_that_is_stopped_gives_back_what_it_has_not_ended(running: Running) -> None:
+def test_stopped_lane_returns_unfinished_orders(running: Running) -> None:
     running.order("one")
     running.began()
     running.host.settle(0.1)
     assert running.next_of(Returned).ids == ("one",)
 
 
-def test_a_child_that_somebody_killed_is_no_failure_of_the_schedule(running: Running) -> None:
+def test_killed_build_is_reported_as_lost_device(running: Running) -> None:
     running.order("one")
     build = running.began()
     failure = TrialFailure(reason=FailureReason.CRASH, message="killed by SIGKILL")
@@ -167,12 +167,12 @@ def test_a_child_that_somebody_killed_is_no_failure_of_the_schedule(running: Run
     assert running.next_of(CompileFailed).failure.reason is FailureReason.DEVICE_LOST
 
 
-def test_a_task_that_is_not_there_is_asked_for(running: Running) -> None:
+def test_missing_task_is_requested(running: Running) -> None:
     running.order("one", task_digest="0" * 64)
     assert running.next_of(TaskMissing).task_digest == "0" * 64
 
 
-def test_a_lane_whose_fork_server_is_gone_ends_and_lets_what_it_had_count_as_lost(running: Running) -> None:
+def test_lane_ends_when_fork_server_is_lost(running: Running) -> None:
     running.compiler.refusal, running.compiler.is_alive = ForkFailed("server_lost", "gone"), False
     running.order("one")
     assert running.crashed.wait(SOON_S)

@@ -1,4 +1,4 @@
-"""A board's lane whose libraries are made by a worker of another host."""
+"""A board's libraries are compiled by a worker on another host."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,9 +44,7 @@ def zygote() -> Iterator[ForkServer]:
 
 
 @pytest.mark.faults
-def test_a_job_over_the_broker_ends_with_a_record_although_the_gateway_cannot_link(
-    zygote: ForkServer, place: Place
-) -> None:
+def test_job_succeeds_on_gateway_without_linker(zygote: ForkServer, place: Place) -> None:
     module: tvm.IRModule = workloads.matmul()
     target = canonical_target(workloads.TARGET).target
     blobs = BlobStore(place.home / "blobs")
@@ -64,7 +62,7 @@ def test_a_job_over_the_broker_ends_with_a_record_although_the_gateway_cannot_li
     assert sum(content.startswith(b"\x7fELF") for content in made) >= 6, "each library travelled as a blob"
 
 
-def test_candidates_comparisons_and_exports_fail_as_they_would_if_compiled_here(place: Place) -> None:
+def test_failures_match_those_of_local_compilation(place: Place) -> None:
     module = workloads.matmul(64)
     farm = place.open_farm()
     farm.open_task(workloads.task(module, "failing"))
@@ -86,9 +84,7 @@ def test_candidates_comparisons_and_exports_fail_as_they_would_if_compiled_here(
     assert BlobStore(place.home / "blobs").get(digest(exported.library)) == exported.library
 
 
-def test_a_graphics_processor_takes_libraries_of_another_host_as_well(
-    zygote: ForkServer, place: Place, tmp_path: Path
-) -> None:
+def test_cuda_farm_uses_libraries_of_another_host(zygote: ForkServer, place: Place, tmp_path: Path) -> None:
     blobs = WorkerBlobs(BlobStore(place.home / "blobs"))
     compiler = RemoteCompiler(Broker.at(place.broker.url), POOL, blobs, "card")
     farm = CudaFarm(zygote, CudaSettings(device_type="cpu"), scratch=tmp_path, compiler=compiler)
@@ -101,7 +97,7 @@ def test_a_graphics_processor_takes_libraries_of_another_host_as_well(
     assert not list(tmp_path.iterdir()), "nothing was compiled here"
 
 
-def test_a_compile_lane_is_seen_and_is_no_device_of_jobs(place: Place) -> None:
+def test_compile_lane_is_listed_but_not_used_by_jobs(place: Place) -> None:
     compiler, gateway = place.lane("compiler"), place.lane("gateway")
     assert compiler.kind == compiler.device.device_class.kind == "compile"
     assert compiler.room == 2

@@ -1,4 +1,4 @@
-"""Tasks that a compile lane has seen: each is the task of one exploration, also when it is remembered."""
+"""A compile lane remembers tasks, each for its own exploration only."""
 
 import pytest
 
@@ -32,7 +32,7 @@ class OneBlob:
         raise AssertionError(content)
 
 
-def test_a_known_task_is_fetched_once_and_is_nobody_elses() -> None:
+def test_known_task_is_fetched_once_per_exploration() -> None:
     blobs = OneBlob()
     known = KnownTasks(blobs)
     assert known.task(digest(CONTENT), "own") == TASK

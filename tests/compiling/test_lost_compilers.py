@@ -1,4 +1,4 @@
-"""Compile workers that are killed, or not there."""
+"""Compile workers that are killed or missing."""
 
 import time
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
         yield place
 
 
-def test_a_compile_worker_that_is_killed_costs_no_trial(place: Place) -> None:
+def test_killed_compile_worker_loses_no_trial(place: Place) -> None:
     compiler, gateway = place.start_compiler(), place.start_gateway()
     await_ready(place.store, compiler, gateway)
     module = workloads.matmul(64)
@@ -40,7 +40,7 @@ def test_a_compile_worker_that_is_killed_costs_no_trial(place: Place) -> None:
     assert farm.collect(0.1) == [], "no trial is answered twice"
 
 
-def test_a_gateway_without_compilers_takes_no_work_until_one_is_there(place: Place) -> None:
+def test_gateway_without_compilers_is_quarantined(place: Place) -> None:
     compiler, gateway = place.start_compiler(), place.start_gateway()
     await_ready(place.store, compiler, gateway)
     assert compiler.stop() == 0

@@ -1,4 +1,4 @@
-"""When an order for another host counts as lost, with a clock that the test moves."""
+"""When a compile order counts as lost, with a clock that the test sets."""
 
 import pytest
 
@@ -18,7 +18,7 @@ IDENT = "order"
 LANE = "lane"
 
 
-class Asked:
+class SentOrder:
     """One order, sent at 0 s."""
 
     def __init__(self) -> None:
@@ -36,8 +36,8 @@ class Asked:
     def hear(self, reply: CompileReply, now_s: float) -> list[Ended]:
         return self.orders.receive(reply, now_s)
 
-    def look(self, now_s: float, *, queue_is_empty: bool = True, somebody_compiles: bool = True) -> list[Ended]:
-        return self.orders.poll(now_s, queue_is_empty=queue_is_empty, has_lane=somebody_compiles)
+    def look(self, now_s: float, *, queue_is_empty: bool = True, has_lane: bool = True) -> list[Ended]:
+        return self.orders.poll(now_s, queue_is_empty=queue_is_empty, has_lane=has_lane)
 
     @property
     def waits_to_be_sent(self) -> bool:
@@ -45,8 +45,8 @@ class Asked:
 
 
 @pytest.fixture
-def asked() -> Asked:
-    return Asked()
+def sent_order() -> SentOrder:
+    return SentOrder()
 
 
 def holding(*ids: str, lane_id: str = LANE) -> Holding:
@@ -69,103 +69,103 @@ def failure_of(ended: list[Ended]) -> TrialFailure:
     return ended[0][1]
 
 
-def test_what_a_silent_lane_had_is_sent_once_more_and_then_given_up(asked: Asked) -> None:
-    asked.hear(began(), 1.0)
-    assert asked.look(10.9) == []
-    assert not asked.waits_to_be_sent
-    assert asked.look(11.1) == []
-    asked.send(11.1)
-    asked.hear(holding(IDENT, lane_id="another"), 12.0)
-    failure = failure_of(asked.look(22.1))
+def test_order_of_silent_lane_is_sent_twice_then_fails(sent_order: SentOrder) -> None:
+    sent_order.hear(began(), 1.0)
+    assert sent_order.look(10.9) == []
+    assert not sent_order.waits_to_be_sent
+    assert sent_order.look(11.1) == []
+    sent_order.send(11.1)
+    sent_order.hear(holding(IDENT, lane_id="another"), 12.0)
+    failure = failure_of(sent_order.look(22.1))
     assert failure.reason is FailureReason.DEVICE_LOST
     assert "another has been silent for 10 s" in failure.message
-    assert asked.look(100.0) == []
+    assert sent_order.look(100.0) == []
 
 
-def test_what_a_lane_had_and_does_not_hold_any_more_is_sent_again_at_once(asked: Asked) -> None:
-    asked.hear(holding(IDENT), 1.0)
-    assert asked.hear(holding(lane_id="one that never had it"), 1.5) == []
-    assert not asked.waits_to_be_sent
-    assert asked.hear(holding(), 2.0) == []
-    assert asked.waits_to_be_sent
+def test_order_missing_from_heartbeat_is_resent(sent_order: SentOrder) -> None:
+    sent_order.hear(holding(IDENT), 1.0)
+    assert sent_order.hear(holding(lane_id="one that never had it"), 1.5) == []
+    assert not sent_order.waits_to_be_sent
+    assert sent_order.hear(holding(), 2.0) == []
+    assert sent_order.waits_to_be_sent
 
 
-def test_what_nobody_took_waits_for_as_long_as_the_queue_holds_anything(asked: Asked) -> None:
-    assert asked.look(300.0, queue_is_empty=False) == []
-    assert not asked.waits_to_be_sent
-    asked.look(300.5)
-    assert not asked.waits_to_be_sent, "a lane may be about to name it"
-    asked.look(310.6)
-    assert asked.waits_to_be_sent, "it left the queue and never came to a lane"
+def test_untaken_order_waits_until_queue_is_empty(sent_order: SentOrder) -> None:
+    assert sent_order.look(300.0, queue_is_empty=False) == []
+    assert not sent_order.waits_to_be_sent
+    sent_order.look(300.5)
+    assert not sent_order.waits_to_be_sent, "a lane may be about to name it"
+    sent_order.look(310.6)
+    assert sent_order.waits_to_be_sent, "it left the queue and never came to a lane"
 
 
-def test_what_nobody_is_there_for_is_given_up_after_a_minute(asked: Asked) -> None:
+def test_order_fails_after_a_minute_without_lanes(sent_order: SentOrder) -> None:
     for now_s in range(10, 70, 5):
-        assert asked.look(float(now_s), queue_is_empty=False, somebody_compiles=False) == []
-    failure = failure_of(asked.look(70.5, queue_is_empty=False, somebody_compiles=False))
+        assert sent_order.look(float(now_s), queue_is_empty=False, has_lane=False) == []
+    failure = failure_of(sent_order.look(70.5, queue_is_empty=False, has_lane=False))
     assert failure.reason is FailureReason.DEVICE_LOST
     assert "no compile lane of the pool pool is alive" in failure.message
 
 
-def test_a_lane_that_comes_in_time_ends_the_wait(asked: Asked) -> None:
-    asked.look(10.0, queue_is_empty=False, somebody_compiles=False)
-    asked.look(60.0, queue_is_empty=False)
-    assert asked.look(100.0, queue_is_empty=False, somebody_compiles=False) == []
+def test_lane_that_appears_in_time_keeps_order(sent_order: SentOrder) -> None:
+    sent_order.look(10.0, queue_is_empty=False, has_lane=False)
+    sent_order.look(60.0, queue_is_empty=False)
+    assert sent_order.look(100.0, queue_is_empty=False, has_lane=False) == []
 
 
-def test_an_answer_counts_once_and_not_after_it_was_given_up(asked: Asked) -> None:
-    assert [order for order, _ in asked.hear(compiled(), 1.0)] == [asked.order]
-    assert asked.hear(compiled(), 2.0) == []
+def test_order_is_answered_once(sent_order: SentOrder) -> None:
+    assert [order for order, _ in sent_order.hear(compiled(), 1.0)] == [sent_order.order]
+    assert sent_order.hear(compiled(), 2.0) == []
     failure = TrialFailure(reason=FailureReason.BUILD_ERROR, message="late")
-    assert asked.hear(CompileFailed(lane_id=LANE, order_id=IDENT, failure=failure), 3.0) == []
-    assert asked.hear(began(), 4.0) == []
-    assert asked.look(100.0) == []
+    assert sent_order.hear(CompileFailed(lane_id=LANE, order_id=IDENT, failure=failure), 3.0) == []
+    assert sent_order.hear(began(), 4.0) == []
+    assert sent_order.look(100.0) == []
 
 
-def test_an_order_that_is_closed_is_forgotten(asked: Asked) -> None:
-    assert asked.orders.drop(IDENT)
-    assert asked.hear(compiled(), 1.0) == []
+def test_dropped_order_is_forgotten(sent_order: SentOrder) -> None:
+    assert sent_order.orders.drop(IDENT)
+    assert sent_order.hear(compiled(), 1.0) == []
 
 
-def test_what_is_given_back_is_no_loss_but_not_given_back_for_ever(asked: Asked) -> None:
+def test_order_fails_after_too_many_returns(sent_order: SentOrder) -> None:
     ended: list[Ended] = []
     times = 0
     while not ended:
-        asked.hear(began(), float(times))
-        ended = asked.hear(Returned(lane_id=LANE, ids=(IDENT,)), float(times))
+        sent_order.hear(began(), float(times))
+        ended = sent_order.hear(Returned(lane_id=LANE, ids=(IDENT,)), float(times))
         times += 1
         if not ended:
-            asked.send(float(times))
+            sent_order.send(float(times))
     assert times > 10
     assert failure_of(ended).reason is FailureReason.DEVICE_LOST
 
 
-def test_a_task_that_is_missing_twice_ends_its_order(asked: Asked) -> None:
+def test_order_fails_if_task_is_missing_twice(sent_order: SentOrder) -> None:
     missing = TaskMissing(lane_id=LANE, task_digest="0" * 64, ids=(IDENT,))
-    assert asked.hear(missing, 1.0) == []
-    asked.send(1.0)
-    assert "not in the blob store" in failure_of(asked.hear(missing, 2.0)).message
+    assert sent_order.hear(missing, 1.0) == []
+    sent_order.send(1.0)
+    assert "not in the blob store" in failure_of(sent_order.hear(missing, 2.0)).message
 
 
-def test_time_counts_while_the_lane_that_compiles_is_heard(asked: Asked) -> None:
-    assert asked.build.taken_s(5.0) == 0.0
-    asked.hear(began(), 5.0)
-    asked.hear(holding(IDENT), 7.0)
-    assert asked.build.taken_s(9.0) == 2.0, "a lane that died is not too slow"
-    asked.look(17.5)
-    assert asked.build.taken_s(18.0) == 0.0, "it waits again"
+def test_build_time_counts_while_lane_is_heard(sent_order: SentOrder) -> None:
+    assert sent_order.build.taken_s(5.0) == 0.0
+    sent_order.hear(began(), 5.0)
+    sent_order.hear(holding(IDENT), 7.0)
+    assert sent_order.build.taken_s(9.0) == 2.0, "a lane that died is not too slow"
+    sent_order.look(17.5)
+    assert sent_order.build.taken_s(18.0) == 0.0, "it waits again"
 
 
-def test_nobody_is_blamed_for_what_was_not_heard(asked: Asked) -> None:
-    asked.hear(began(), 1.0)
-    asked.orders.reset_timers(30.0)
-    asked.look(39.0)
-    assert not asked.waits_to_be_sent
+def test_outage_resets_order_timers(sent_order: SentOrder) -> None:
+    sent_order.hear(began(), 1.0)
+    sent_order.orders.reset_timers(30.0)
+    sent_order.look(39.0)
+    assert not sent_order.waits_to_be_sent
 
 
-def test_a_broker_that_lost_its_memory_is_told_again_what_no_lane_has(asked: Asked) -> None:
-    asked.orders.resend()
-    asked.send(1.0)
-    asked.hear(holding(IDENT), 2.0)
-    asked.orders.resend()
-    assert not asked.waits_to_be_sent
+def test_broker_data_loss_resends_untaken_orders(sent_order: SentOrder) -> None:
+    sent_order.orders.resend()
+    sent_order.send(1.0)
+    sent_order.hear(holding(IDENT), 2.0)
+    sent_order.orders.resend()
+    assert not sent_order.waits_to_be_sent

@@ -1,4 +1,4 @@
-"""Whoever has libraries made elsewhere, over a real broker; the test speaks for the lane."""
+"""Remote compilation over a real broker; the test answers in place of the lane."""
 
 import json
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ ANSWER_S = 20.0
 
 
 class Lane:
-    """Takes orders from the queue as Celery does, and answers."""
+    """Takes orders from the queue as Celery does, and answers them."""
 
     def __init__(self, broker: RedisServer, blobs: WorkerBlobs) -> None:
         self._client = broker.client()
@@ -82,7 +82,7 @@ def lane(broker: RedisServer, tmp_path: Path) -> Iterator[Lane]:
 
 @pytest.fixture
 def compiler(broker: RedisServer, lane: Lane, monkeypatch: pytest.MonkeyPatch) -> Iterator[RemoteCompiler]:
-    """One that has its reference kernels."""
+    """A compiler that has its reference kernels."""
     monkeypatch.setattr(remote_compiler, "LISTEN_S", 0.1)
     compiler = RemoteCompiler(Broker.at(broker.url), POOL, lane.blobs, "worker")
     build = compiler.references('{"kind":"llvm"}', 2)
@@ -100,7 +100,7 @@ def failure_of(build: RemoteBuild) -> tuple[FailureReason, str]:
     return failed.value.failure.reason, failed.value.failure.message
 
 
-def test_large_libraries_arrive_in_whichever_order_they_are_waited_for(compiler: RemoteCompiler, lane: Lane) -> None:
+def test_large_libraries_arrive_in_any_order(compiler: RemoteCompiler, lane: Lane) -> None:
     task = simulated_task()
     builds = [compiler.candidate(task, f"trace {number}") for number in range(6)]
     orders = [lane.take() for _ in builds]
@@ -119,7 +119,7 @@ def test_large_libraries_arrive_in_whichever_order_they_are_waited_for(compiler:
         build.close()
 
 
-def test_a_library_of_another_compiler_is_refused_with_both_names(compiler: RemoteCompiler, lane: Lane) -> None:
+def test_library_of_another_code_generator_is_refused(compiler: RemoteCompiler, lane: Lane) -> None:
     build = compiler.candidate(simulated_task(), None)
     lane.answer(lane.take(), b"library", code_generator="tvm-2+llvm-1")
     reason, message = failure_of(build)
@@ -128,13 +128,13 @@ def test_a_library_of_another_compiler_is_refused_with_both_names(compiler: Remo
     assert "tvm-2+llvm-1" in message
 
 
-def test_a_library_that_is_not_in_the_blob_store_is_lost(compiler: RemoteCompiler, lane: Lane) -> None:
+def test_library_missing_from_blob_store_is_lost(compiler: RemoteCompiler, lane: Lane) -> None:
     build = compiler.candidate(simulated_task(), None)
     lane.answer(lane.take(), b"library", stored=False)
     assert failure_of(build)[0] is FailureReason.DEVICE_LOST
 
 
-def test_what_is_closed_is_canceled_and_what_comes_late_is_harmless(
+def test_closed_build_is_canceled_and_late_answer_ignored(
     broker: RedisServer, compiler: RemoteCompiler, lane: Lane
 ) -> None:
     with broker.client() as client, client.pubsub(ignore_subscribe_messages=True) as heard:
@@ -151,9 +151,7 @@ def test_what_is_closed_is_canceled_and_what_comes_late_is_harmless(
     assert other.wait(lambda: True)[1] == b"another"
 
 
-def test_a_broker_that_comes_back_empty_is_told_again(
-    broker: RedisServer, compiler: RemoteCompiler, lane: Lane
-) -> None:
+def test_orders_are_resent_after_broker_data_loss(broker: RedisServer, compiler: RemoteCompiler, lane: Lane) -> None:
     build = compiler.candidate(simulated_task(), None)
     first = lane.take()
     broker.kill()
@@ -164,13 +162,13 @@ def test_a_broker_that_comes_back_empty_is_told_again(
     assert build.wait(lambda: True)[1] == b"library"
 
 
-def test_closing_ends_whoever_waits(compiler: RemoteCompiler) -> None:
+def test_close_ends_waiting_builds(compiler: RemoteCompiler) -> None:
     build = compiler.candidate(simulated_task(), None)
     compiler.close()
     assert failure_of(build)[0] is FailureReason.DEVICE_LOST
 
 
-def test_a_pool_without_lanes_is_trouble_until_one_shows_itself(
+def test_pool_without_lanes_is_reported(
     broker: RedisServer, compiler: RemoteCompiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert compiler.trouble() == ""

@@ -1,4 +1,4 @@
-"""Every kind of store that must keep the contract, each empty for each test."""
+"""Every kind of store that must keep the contract, empty for each test."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ from tunefarm_services.store.tables import Table
 
 @pytest.fixture(scope="session")
 def postgresql_url() -> Iterator[str]:
-    """A database of this run's own, shared by its tests because making one takes half a second."""
+    """A database for this test run, shared by its tests because creating one takes half a second."""
     given = os.environ.get("TUNEFARM_TEST_POSTGRES_URL")
     folder = postgresql_folder()
     with ExitStack() as stack:
@@ -48,7 +48,7 @@ def database_url(request, tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def open_store(database_url: str, tmp_path: Path) -> Iterator[Callable[[], Store]]:
-    """Open the test's store once more, as another process would."""
+    """Open another connection to the test's store, as another process does."""
     opened: list[Store] = []
 
     def open_another() -> Store:

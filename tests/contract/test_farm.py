@@ -1,4 +1,4 @@
-"""What every farm keeps: the one in this process, and the one behind a broker with a worker process."""
+"""The contract of all farms: the one in this process, and the one behind a broker with a worker process."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -40,13 +40,13 @@ from tunefarm_workers.lane.local_farm import LocalFarm
 
 EXTENT = 64
 LARGE_EXTENT = 512
-"""Written as it is, one candidate of this takes seconds and all that a farm has room for take many."""
+"""Unscheduled, one candidate of this size takes seconds, and as many as a farm accepts take long."""
 _numbers = count(1)
 
 
 @pytest.fixture(scope="module", params=["local", "celery"])
 def open_farm(request, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Farm]]:
-    """One job's farm after another, over the same device."""
+    """Open farms for one job after another, over the same device."""
     home: Path = tmp_path_factory.mktemp("home")
     with ExitStack() as parts:
         if request.param == "local":
@@ -92,7 +92,7 @@ def attempt(exploration_id: str, trace: Trace) -> Dispatch:
     )
 
 
-def test_each_attempt_comes_back_once_with_what_it_was_sent_with(farm: Farm):
+def test_farm_returns_each_attempt_once(farm: Farm):
     module = matmul(EXTENT)
     farm.open_task(task(module, "fine"))
     sent = {one.dispatch_id: one for one in [attempt("fine", tiled(module, rows)) for rows in (2, 4, 8, 16)] * 1} | {
@@ -114,7 +114,7 @@ def test_each_attempt_comes_back_once_with_what_it_was_sent_with(farm: Farm):
     assert farm.room() >= 1
 
 
-def test_a_failure_is_a_value_and_the_next_candidate_is_unaffected(farm: Farm):
+def test_farm_reports_failure_and_measures_next_candidate(farm: Farm):
     module = matmul(EXTENT)
     farm.open_task(task(module, "failing"))
     bad, good = attempt("failing", Trace(text='[["nonsense"],[]]')), attempt("failing", tiled(module))
@@ -125,7 +125,7 @@ def test_a_failure_is_a_value_and_the_next_candidate_is_unaffected(farm: Farm):
     assert isinstance(found[good.dispatch_id].result, Timing)
 
 
-def test_canceled_attempts_come_back_before_they_end_by_themselves(farm: Farm):
+def test_cancel_returns_attempts_early(farm: Farm):
     module = matmul(LARGE_EXTENT)
     farm.open_task(task(module, "canceled"))
     room = farm.room()
@@ -139,7 +139,7 @@ def test_canceled_attempts_come_back_before_they_end_by_themselves(farm: Farm):
     assert isinstance(gather(farm, 1)[one.dispatch_id].result, Timing)
 
 
-def test_schedules_are_compared_and_the_winner_is_exported(farm: Farm):
+def test_farm_compares_and_exports_schedules(farm: Farm):
     module = matmul(EXTENT)
     farm.open_task(task(module, "finish"))
     order = ComparisonOrder(exploration_id="finish", traces=(tiled(module), None), seconds_each=0.05)
@@ -151,7 +151,7 @@ def test_schedules_are_compared_and_the_winner_is_exported(farm: Farm):
     assert len(exported.process_latencies_s) == 2
 
 
-def test_a_comparison_that_is_not_wanted_any_more_ends(farm: Farm):
+def test_comparison_ends_when_canceled(farm: Farm):
     module = matmul(EXTENT)
     farm.open_task(task(module, "unwanted"))
     order = ComparisonOrder(exploration_id="unwanted", traces=(slow(module), None), seconds_each=20.0)
@@ -161,7 +161,7 @@ def test_a_comparison_that_is_not_wanted_any_more_ends(farm: Farm):
     assert all(isinstance(result, Failed) for result in results)
 
 
-def test_a_function_without_finite_results_is_bad_input(farm: Farm):
+def test_function_without_finite_results_is_bad_input(farm: Farm):
     farm.open_task(task(not_a_number(), "odd"))
     farm.submit(attempt("odd", Trace(text="[[],[]]")))
     with pytest.raises(BadInput, match="verified"):

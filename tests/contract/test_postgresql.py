@@ -1,4 +1,4 @@
-"""What PostgreSQL can do to a transaction, and how the store comes through."""
+"""How the store handles failures of PostgreSQL transactions."""
 
 import threading
 from collections.abc import Callable
@@ -16,7 +16,7 @@ YOUNG = 200
 pytestmark = pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 
 
-def cut_every_connection_but_this(database_url: str) -> int:
+def cut_other_connections(database_url: str) -> int:
     engine = create_engine(database_url)
     with engine.connect() as connection:
         cut = connection.execute(
@@ -29,13 +29,13 @@ def cut_every_connection_but_this(database_url: str) -> int:
     return cut
 
 
-def test_a_connection_cut_in_the_middle_is_reported_and_changes_nothing(store: Store, database_url: str):
+def test_lost_connection_rolls_back_and_is_reported(store: Store, database_url: str):
     job = put_job(store)
 
     def write_and_be_cut() -> None:
         with store._database.writing() as connection:
             connection.execute(text("UPDATE jobs SET priority = 99"))
-            assert cut_every_connection_but_this(database_url) >= 1
+            assert cut_other_connections(database_url) >= 1
             connection.execute(text("SELECT 1"))
 
     with pytest.raises(StoreUnavailable, match="does not answer"):
@@ -45,19 +45,19 @@ def test_a_connection_cut_in_the_middle_is_reported_and_changes_nothing(store: S
     assert leased(store).job_id == job.job_id
 
 
-def test_connections_cut_between_two_calls_are_replaced_unseen(store: Store, database_url: str):
+def test_lost_connection_is_replaced_between_calls(store: Store, database_url: str):
     holder = bench(store)
     holder.measure(0, timing(1e-3))
-    assert cut_every_connection_but_this(database_url) >= 1
+    assert cut_other_connections(database_url) >= 1
     assert len(holder.measure(1, timing(1e-3))) == 1
     assert store.explorations.get(TENANT, holder.exploration_id).spent.trials == 2
 
 
-def test_a_trial_costs_the_same_however_many_there_are(store: Store):
-    """It knows nothing of a young exploration, and must find single rows all the same."""
+def test_trial_queries_do_not_slow_down_with_trials(store: Store):
+    """The planner has no statistics for a young exploration, and must read single rows all the same."""
     holder = bench(store)
     with store._database.writing() as connection:
-        for table in ("trials", "dispatches", "measurements"):  # once it knows them, it rightly reads small ones whole
+        for table in ("trials", "dispatches", "measurements"):  # with statistics it reads small tables whole
             connection.execute(text(f"ALTER TABLE {table} SET (autovacuum_enabled = false)"))
     before = rows_fetched(store)
     for number in range(YOUNG):
@@ -66,7 +66,7 @@ def test_a_trial_costs_the_same_however_many_there_are(store: Store):
 
 
 def rows_fetched(store: Store) -> int:
-    """Of trials, dispatches and measurements, by all statements so far."""
+    """Rows of trials, dispatches and measurements fetched by all statements so far."""
     with store._database.reading() as connection:
         if connection.dialect.server_version_info < (15,):
             pytest.skip("its figures come late")
@@ -80,7 +80,7 @@ def rows_fetched(store: Store) -> int:
         ).scalar_one()
 
 
-def test_two_transactions_in_each_others_way_both_end(store: Store):
+def test_deadlocked_transactions_both_succeed(store: Store):
     jobs = [put_job(store).job_id, put_job(store).job_id]
     meeting = threading.Barrier(2, timeout=60)
     attempts: list[str] = []
@@ -114,7 +114,7 @@ def test_two_transactions_in_each_others_way_both_end(store: Store):
         assert connection.execute(text("SELECT min(priority), max(priority) FROM jobs")).one() == (2, 2)
 
 
-def test_a_transaction_that_always_loses_is_given_up(store: Store):
+def test_transaction_is_given_up_after_repeated_conflicts(store: Store):
     attempts = []
 
     @retried
@@ -128,7 +128,7 @@ def test_a_transaction_that_always_loses_is_given_up(store: Store):
     assert 2 < len(attempts) < 10
 
 
-def test_a_statement_that_takes_too_long_is_ended(store: Store):
+def test_statement_timeout_ends_slow_statement(store: Store):
     with store._database.reading() as connection:
         assert connection.execute(text("SHOW statement_timeout")).scalar_one() == "30s"
         assert connection.execute(text("SHOW lock_timeout")).scalar_one() == "10s"
@@ -144,7 +144,7 @@ def test_a_statement_that_takes_too_long_is_ended(store: Store):
     put_job(store)
 
 
-def test_a_job_that_another_tuner_is_just_taking_is_passed_over(store: Store, open_store: Callable[[], Store]):
+def test_lease_next_skips_job_locked_by_another_tuner(store: Store, open_store: Callable[[], Store]):
     first, second = put_job(store), put_job(store)
     with store._database.writing() as connection:
         connection.execute(text("SELECT 1 FROM jobs WHERE job_id = :id FOR UPDATE"), {"id": first.job_id})
@@ -153,11 +153,11 @@ def test_a_job_that_another_tuner_is_just_taking_is_passed_over(store: Store, op
         assert taken.job_id == second.job_id
 
 
-def test_a_stalled_owner_is_kept_out_by_the_fence(store: Store, open_store: Callable[[], Store]):
+def test_fence_rejects_stalled_owner(store: Store, open_store: Callable[[], Store]):
     put_job(store)
     stalled = store.queue.lease_next("stalled", 0.0)
-    heir = open_store().queue.lease_next("heir", 60.0)
+    successor = open_store().queue.lease_next("successor", 60.0)
     assert stalled is not None
-    assert heir is not None
+    assert successor is not None
     with pytest.raises(FenceLost):
         store.events.append(stalled, "late", {})

@@ -1,10 +1,10 @@
-"""Where a workload has verified records, without reading them."""
+"""Where a workload has verified records."""
 
 from tests.store.sample import TARGET, TENANT, put_task, record, record_key
 from tunefarm_schemas.tuning.record import RecordStatus
 
 
-def test_places_are_those_of_verified_records_each_once(open_store):
+def test_places_list_verified_records_once(open_store):
     store = open_store()
     workload_id = put_task(store).workload_id
     for number, changes in enumerate(({}, {}, {"code_generator": "newer"}, {"device_class_id": "other"})):

@@ -1,4 +1,4 @@
-"""What every store promises about nouns, jobs, leases and explorations."""
+"""The contract of all stores for workloads, targets, devices, jobs, leases and explorations."""
 
 import subprocess
 import sys
@@ -26,18 +26,18 @@ from tunefarm_schemas.tuning.workload import Task
 from tunefarm_services.store import FenceLost, JobFinished, JobRequest, NotFound, Store
 
 
-class TestNouns:
-    def test_a_workload_comes_back_as_it_was_put(self, store: Store):
+class TestWorkloadsTargetsAndDevices:
+    def test_workload_round_trips(self, store: Store):
         store.workloads.put(TENANT, workload())
         assert store.workloads.get(TENANT, workload().workload_id) == workload()
 
-    def test_a_workload_is_found_by_its_hash_and_version(self, store: Store):
+    def test_workload_is_found_by_hash_and_version(self, store: Store):
         first = store.workloads.put(TENANT, workload("first"))
         store.workloads.put(TENANT, workload("second"))
         assert store.workloads.with_hash(TENANT, first.structural_hash, "0.27.0") == [first]
         assert store.workloads.with_hash(TENANT, first.structural_hash, "0.28.0") == []
 
-    def test_a_workload_takes_the_hash_of_another_tvm_and_keeps_its_id(self, store: Store):
+    def test_rehash_updates_workload_and_keeps_its_id(self, store: Store):
         known = store.workloads.put(TENANT, workload())
         store.workloads.put("team", workload())
         assert store.workloads.of_other_tvm("0.27.0") == []
@@ -49,16 +49,16 @@ class TestNouns:
         with pytest.raises(NotFound):
             store.workloads.rehash("nobody", known.workload_id, "7", "0.28.0")
 
-    def test_a_workload_whose_id_is_not_its_digest_is_refused(self, store: Store):
+    def test_workload_id_must_be_its_digest(self, store: Store):
         with pytest.raises(ValueError, match="digest"):
             store.workloads.put(TENANT, workload().model_copy(update={"workload_id": "../../etc/passwd"}))
 
-    def test_a_target_comes_back_as_it_was_put(self, store: Store):
+    def test_target_round_trips(self, store: Store):
         store.targets.put(TENANT, TARGET)
         store.targets.put(TENANT, TARGET)
         assert store.targets.get(TARGET.target_id) == TARGET
 
-    def test_a_device_is_the_one_first_seen(self, store: Store):
+    def test_device_keeps_its_first_values(self, store: Store):
         assert store.devices.get(TENANT, DEVICE.fingerprint) is None
         assert store.devices.put(TENANT, DEVICE) == DEVICE
         slower = DEVICE.device_class.model_dump() | {"compute_bucket": DEVICE.device_class.compute_bucket + 1}
@@ -67,7 +67,7 @@ class TestNouns:
         assert store.devices.get(TENANT, DEVICE.fingerprint) == DEVICE
         assert store.devices.get_class(TENANT, DEVICE.device_class.device_class_id) == DEVICE.device_class
 
-    def test_one_tenant_sees_nothing_of_another(self, store: Store):
+    def test_tenants_are_isolated(self, store: Store):
         task = put_task(store)
         job = put_job(store)
         store.devices.put(TENANT, DEVICE)
@@ -91,32 +91,32 @@ class TestNouns:
 
 
 class TestJobs:
-    def test_a_new_job_is_queued_with_one_event(self, store: Store):
+    def test_new_job_is_queued_with_one_event(self, store: Store):
         job = put_job(store)
         assert store.jobs.get(TENANT, job.job_id) == job
         assert (job.state, job.outcome) == (JobState.QUEUED, None)
         assert [(event.sequence, event.kind) for event in store.events.of_job(TENANT, job.job_id)] == [(1, "created")]
 
-    def test_a_job_for_an_unknown_workload_changes_nothing(self, store: Store):
+    def test_job_for_unknown_workload_is_not_created(self, store: Store):
         put_task(store)
         with pytest.raises(NotFound, match="workload"):
             store.jobs.create(TENANT, spec(Task(workload_id="none", target_id=TARGET.target_id, name="t")))
         assert store.jobs.page(TENANT) == []
 
-    def test_jobs_are_listed_from_the_newest_page_by_page(self, store: Store):
+    def test_jobs_are_listed_newest_first_by_page(self, store: Store):
         created = [put_job(store).job_id for _ in range(5)]
         newest_first = sorted(created, reverse=True)
         first = [job.job_id for job in store.jobs.page(TENANT, limit=2)]
         rest = [job.job_id for job in store.jobs.page(TENANT, limit=10, after=first[-1])]
         assert first + rest == newest_first
 
-    def test_jobs_are_found_by_all_their_labels(self, store: Store):
+    def test_jobs_are_filtered_by_all_labels(self, store: Store):
         both = put_job(store, team="a", model="m")
         put_job(store, team="a")
         assert [job.job_id for job in store.jobs.page(TENANT, labels={"team": "a", "model": "m"})] == [both.job_id]
         assert store.jobs.page(TENANT, labels={"team": "a' OR '1'='1"}) == []
 
-    def test_a_finished_job_keeps_its_outcome_and_is_no_longer_unfinished(self, store: Store):
+    def test_finished_job_keeps_its_outcome(self, store: Store):
         job = put_job(store)
         lease = leased(store)
         store.jobs.set_state(lease, JobState.RUNNING)
@@ -131,18 +131,18 @@ class TestJobs:
             "finished",
         ]
 
-    def test_an_outcome_belongs_to_finished_jobs_only(self, store: Store):
+    def test_only_finished_jobs_have_an_outcome(self, store: Store):
         put_job(store)
         lease = leased(store)
         with pytest.raises(ValueError, match="outcome"):
             store.jobs.set_state(lease, JobState.FINISHED)
 
-    def test_deaths_of_the_search_are_counted(self, store: Store):
+    def test_search_deaths_are_counted(self, store: Store):
         put_job(store)
         lease = leased(store)
         assert [store.jobs.count_search_death(lease) for _ in range(3)] == [1, 2, 3]
 
-    def test_events_continue_after_the_last_one_seen(self, store: Store):
+    def test_events_continue_after_sequence(self, store: Store):
         job = put_job(store)
         lease = leased(store)
         for number in range(3):
@@ -154,34 +154,34 @@ class TestJobs:
 
 
 class TestLeases:
-    def test_a_job_has_one_owner_at_a_time(self, store: Store):
+    def test_job_has_one_owner_at_a_time(self, store: Store):
         job = put_job(store)
         assert store.leases.acquire(TENANT, job.job_id, "first", 60) is not None
         assert store.leases.acquire(TENANT, job.job_id, "second", 60) is None
         assert store.leases.acquire(TENANT, None, "second", 60) is None
 
-    def test_the_most_urgent_and_then_the_oldest_job_is_next(self, store: Store):
+    def test_acquire_prefers_priority_then_age(self, store: Store):
         old, urgent = put_job(store), put_job(store, priority=5)
         assert [leased(store).job_id, leased(store).job_id] == [urgent.job_id, old.job_id]
 
-    def test_an_expired_lease_passes_on_with_a_higher_fence(self, store: Store):
+    def test_expired_lease_is_acquired_with_higher_fence(self, store: Store):
         put_job(store)
         stalled = leased(store, owner="stalled", seconds=0)
-        heir = leased(store, owner="heir")
-        assert (heir.job_id, heir.fence) == (stalled.job_id, stalled.fence + 1)
+        successor = leased(store, owner="successor")
+        assert (successor.job_id, successor.fence) == (stalled.job_id, stalled.fence + 1)
         assert store.leases.renew(stalled, 60) is None
 
-    def test_an_expired_lease_that_nobody_took_can_be_renewed(self, store: Store):
+    def test_expired_lease_can_be_renewed_until_taken(self, store: Store):
         put_job(store)
         late = store.leases.renew(leased(store, seconds=0), 60)
         assert late is not None
         assert store.leases.acquire(TENANT, late.job_id, "other", 60) is None
 
-    def test_an_owner_who_wakes_up_too_late_writes_nothing(self, store: Store):
+    def test_late_owner_writes_nothing(self, store: Store):
         stalled = bench(store)
         dispatch = stalled.send(0)
         store.leases.release(stalled.lease)
-        leased(store, owner="heir")
+        leased(store, owner="successor")
         before = store.events.of_job(TENANT, stalled.lease.job_id)
         for write in (
             lambda: store.jobs.set_state(stalled.lease, JobState.FINISHED, JobOutcome.FAILED),
@@ -201,7 +201,7 @@ class TestLeases:
         assert [trial.measurement for trial in store.trials.of_exploration(stalled.exploration_id)] == [None]
         assert store.records.page(TENANT) == []
 
-    def test_a_released_lease_is_worth_nothing(self, store: Store):
+    def test_released_lease_is_invalid(self, store: Store):
         put_job(store)
         lease = leased(store)
         store.leases.release(lease)
@@ -210,7 +210,7 @@ class TestLeases:
             store.events.append(lease, "late", {})
         assert leased(store).fence == lease.fence + 1
 
-    def test_two_processes_never_lease_the_same_job(self, store: Store, database_url: str, tmp_path: Path):
+    def test_processes_never_lease_the_same_job(self, store: Store, database_url: str, tmp_path: Path):
         jobs = {put_job(store).job_id for _ in range(30)}
         code = (
             "import sys\n"
@@ -228,13 +228,13 @@ class TestLeases:
 
 
 class TestRequests:
-    def test_a_queued_job_is_canceled_at_once(self, store: Store):
+    def test_cancel_finishes_queued_job_at_once(self, store: Store):
         job = put_job(store)
         assert store.job_requests.cancel(TENANT, job.job_id).outcome is JobOutcome.CANCELED
         assert store.job_requests.cancel(TENANT, job.job_id).outcome is JobOutcome.CANCELED
         assert store.leases.acquire(TENANT, None, "tuner", 60) is None
 
-    def test_the_owner_of_a_running_job_is_asked_to_cancel(self, store: Store):
+    def test_cancel_is_pending_for_running_job(self, store: Store):
         job = put_job(store)
         lease = leased(store)
         store.jobs.set_state(lease, JobState.RUNNING)
@@ -248,7 +248,7 @@ class TestRequests:
         assert sum(event.kind == "requested" for event in store.events.of_job(TENANT, job.job_id)) == 1
 
     @pytest.mark.parametrize("outcome", list(JobOutcome))
-    def test_a_finished_job_refuses_requests_and_names_its_outcome(self, store: Store, outcome: JobOutcome):
+    def test_finished_job_rejects_requests_with_its_outcome(self, store: Store, outcome: JobOutcome):
         job = put_job(store)
         store.jobs.set_state(leased(store), JobState.FINISHED, outcome)
         refusing = [store.job_requests.pause, store.job_requests.resume, store.job_requests.cancel]
@@ -257,7 +257,7 @@ class TestRequests:
                 request(TENANT, job.job_id)
         assert store.jobs.get(TENANT, job.job_id).outcome is outcome
 
-    def test_a_paused_job_waits_until_it_is_resumed(self, store: Store):
+    def test_paused_job_waits_until_resumed(self, store: Store):
         job = put_job(store)
         lease = leased(store)
         store.job_requests.pause(TENANT, job.job_id)
@@ -268,12 +268,12 @@ class TestRequests:
         assert store.job_requests.resume(TENANT, job.job_id).state is JobState.QUEUED
         assert leased(store).job_id == job.job_id
 
-    def test_a_paused_job_can_be_taken_up_by_name(self, store: Store):
+    def test_paused_job_can_be_leased_by_id(self, store: Store):
         job = put_job(store)
         store.job_requests.pause(TENANT, job.job_id)
         assert leased(store, job).job_id == job.job_id
 
-    def test_a_resume_that_overtakes_the_pause_wins(self, store: Store):
+    def test_resume_overrides_pending_pause(self, store: Store):
         job = put_job(store)
         lease = leased(store)
         store.job_requests.pause(TENANT, job.job_id)
@@ -281,21 +281,21 @@ class TestRequests:
         assert store.job_requests.pending(TENANT, job.job_id) is None
         assert store.jobs.set_state(lease, JobState.PAUSED).state is JobState.QUEUED
 
-    def test_a_cancel_that_overtakes_the_pause_wins(self, store: Store):
+    def test_cancel_overrides_pending_pause(self, store: Store):
         job = put_job(store)
         lease = leased(store)
         store.job_requests.pause(TENANT, job.job_id)
         store.job_requests.cancel(TENANT, job.job_id)
         assert store.jobs.set_state(lease, JobState.PAUSED).outcome is JobOutcome.CANCELED
 
-    def test_what_was_asked_too_late_for_the_owner_is_done_when_the_job_is_given_back(self, store: Store):
+    def test_pending_pause_is_applied_on_release(self, store: Store):
         job = put_job(store)
         lease = leased(store)
         store.job_requests.pause(TENANT, job.job_id)
         store.leases.release(lease)
         assert store.jobs.get(TENANT, job.job_id).state is JobState.PAUSED
 
-    def test_a_cancel_of_a_paused_job_does_not_wait_for_its_last_owner(self, store: Store):
+    def test_cancel_of_paused_job_ignores_its_lease(self, store: Store):
         job = put_job(store)
         lease = leased(store)
         store.job_requests.pause(TENANT, job.job_id)
@@ -304,7 +304,7 @@ class TestRequests:
         store.leases.release(lease)
         assert store.jobs.get(TENANT, job.job_id).outcome is JobOutcome.CANCELED
 
-    def test_a_request_dies_with_the_answer_to_the_next_one(self, store: Store):
+    def test_answered_requests_are_cleared(self, store: Store):
         job = put_job(store)
         lease = leased(store, seconds=0)
         store.jobs.set_state(lease, JobState.RUNNING)
@@ -314,7 +314,7 @@ class TestRequests:
         assert leased(store, job).job_id == job.job_id
         assert store.job_requests.pending(TENANT, job.job_id) is None
 
-    def test_canceling_a_job_of_a_dead_owner_shuts_the_owner_out(self, store: Store):
+    def test_cancel_fences_off_dead_owner(self, store: Store):
         job = put_job(store)
         stalled = leased(store, seconds=0)
         store.job_requests.cancel(TENANT, job.job_id)
@@ -324,7 +324,7 @@ class TestRequests:
 
 
 class TestExplorations:
-    def test_the_same_key_opens_the_same_exploration(self, store: Store):
+    def test_same_key_opens_same_exploration(self, store: Store):
         put_job(store), put_job(store)
         first, second = leased(store), leased(store)
         opened = store.explorations.open(first, exploration_key())
@@ -332,13 +332,13 @@ class TestExplorations:
         assert store.explorations.get(TENANT, opened.exploration_id) == opened
         assert store.explorations.of_workload(TENANT, exploration_key().workload_id) == [opened]
 
-    def test_an_unknown_workload_cannot_be_explored(self, store: Store):
+    def test_unknown_workload_cannot_be_explored(self, store: Store):
         put_job(store)
         lease = leased(store)
         with pytest.raises(NotFound, match="workload"):
             store.explorations.open(lease, exploration_key("never stored"))
 
-    def test_a_second_job_must_wait_until_the_first_lets_go(self, store: Store):
+    def test_second_job_waits_for_exploration(self, store: Store):
         holder = bench(store)
         put_job(store)
         waiting = leased(store)
@@ -349,23 +349,23 @@ class TestExplorations:
         assert store.explorations.hold(waiting, holder.exploration_id)
         assert store.explorations.hold(waiting, holder.exploration_id)
 
-    def test_an_exploration_falls_free_when_its_holder_expires(self, store: Store):
+    def test_exploration_is_free_after_its_lease_expires(self, store: Store):
         holder = bench(store)
         put_job(store)
-        heir = leased(store)
+        successor = leased(store)
         assert store.leases.renew(holder.lease, 0) is not None
-        assert store.explorations.hold(heir, holder.exploration_id)
+        assert store.explorations.hold(successor, holder.exploration_id)
         with pytest.raises(FenceLost):
             holder.send(0)
 
-    def test_effort_adds_up_and_remembers_why_it_stopped(self, store: Store):
+    def test_effort_adds_up_with_stop_reason(self, store: Store):
         holder = bench(store)
         store.explorations.add_effort(holder.lease, holder.exploration_id, 0, 1.5, None)
         stopped = store.explorations.add_effort(holder.lease, holder.exploration_id, 2, 2.5, StopReason.PLATEAU)
         assert (stopped.spent.trials, stopped.spent.seconds) == (2, 4.0)
         assert store.explorations.get(TENANT, holder.exploration_id).spent.stop_reason is StopReason.PLATEAU
 
-    def test_what_was_tried_after_the_fastest_were_verified_is_not(self, store: Store):
+    def test_new_trials_reset_is_verified(self, store: Store):
         holder = bench(store)
         assert store.explorations.get(TENANT, holder.exploration_id).is_verified, "nothing was tried"
         assert not store.explorations.add_effort(holder.lease, holder.exploration_id, 2, 1.0, None).is_verified

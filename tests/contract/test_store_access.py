@@ -1,4 +1,4 @@
-"""What every store promises about tokens, repeated requests, and uploads."""
+"""The contract of all stores for tokens, idempotency keys and uploads."""
 
 import secrets
 import threading
@@ -29,7 +29,7 @@ READ = (Scope.JOBS_READ, Scope.RECORDS_READ)
 
 
 class TestTokens:
-    def test_the_text_of_a_token_names_its_tenant_and_scopes(self, store: Store):
+    def test_token_identifies_tenant_and_scopes(self, store: Store):
         token, secret_text = store.tokens.create(TENANT, "laptop", READ)
         known = store.tokens.authenticate(secret_text)
         assert known is not None
@@ -38,7 +38,7 @@ class TestTokens:
         assert [t.token_id for t in store.tokens.of_tenant(TENANT)] == [token.token_id]
         assert store.tokens.of_tenant("other") == []
 
-    def test_every_server_of_the_database_knows_a_token(self, store: Store, open_store: Callable[[], Store]):
+    def test_token_is_valid_on_every_server_of_the_database(self, store: Store, open_store: Callable[[], Store]):
         _, secret_text = store.tokens.create(TENANT, "laptop", READ)
         another = open_store()
         _, of_another = another.tokens.create("other", "build", READ)
@@ -46,7 +46,7 @@ class TestTokens:
         assert store.tokens.authenticate(of_another) is not None
 
     @pytest.mark.parametrize("change", ["", "tfk_", "x", "other secret", "other id", "newline"])
-    def test_nothing_but_the_whole_text_is_known(self, store: Store, change: str):
+    def test_altered_token_is_rejected(self, store: Store, change: str):
         token, right = store.tokens.create(TENANT, "laptop", READ)
         wrong = {
             "other secret": f"tfk_{token.token_id}_{secrets.token_urlsafe(32)}",
@@ -56,7 +56,7 @@ class TestTokens:
         assert store.tokens.authenticate(wrong) is None
         assert store.tokens.authenticate(right) is not None
 
-    def test_a_revoked_token_works_no_longer(self, store: Store):
+    def test_revoked_token_is_rejected(self, store: Store):
         token, secret_text = store.tokens.create(TENANT, "laptop", READ)
         with pytest.raises(NotFound):
             store.tokens.revoke("other", token.token_id)
@@ -67,14 +67,14 @@ class TestTokens:
         with pytest.raises(NotFound):
             store.tokens.rotate(TENANT, token.token_id)
 
-    def test_a_rotated_token_works_with_its_new_text_only(self, store: Store):
+    def test_rotation_replaces_the_secret(self, store: Store):
         token, old = store.tokens.create(TENANT, "laptop", READ)
         rotated, new = store.tokens.rotate(TENANT, token.token_id)
         assert rotated.token_id == token.token_id
         assert store.tokens.authenticate(old) is None
         assert store.tokens.authenticate(new) is not None
 
-    def test_an_expired_token_works_no_longer(self, store: Store):
+    def test_expired_token_is_rejected(self, store: Store):
         soon = datetime.now(UTC) + timedelta(hours=1)
         past = datetime.now(UTC) - timedelta(seconds=1)
         _, living = store.tokens.create(TENANT, "living", READ, expires_at=soon.isoformat())
@@ -83,19 +83,19 @@ class TestTokens:
         assert store.tokens.authenticate(dead) is None
 
     @pytest.mark.parametrize("moment", ["tomorrow", "2027-01-02T03:04:05"])
-    def test_a_time_without_a_place_is_refused(self, store: Store, moment: str):
+    def test_expiry_requires_a_time_zone(self, store: Store, moment: str):
         with pytest.raises(BadInput, match="expires_at"):
             store.tokens.create(TENANT, "laptop", READ, expires_at=moment)
 
-    def test_the_database_holds_no_secret(self, store: Store):
+    def test_database_stores_no_token_secret(self, store: Store):
         _, secret_text = store.tokens.create(TENANT, "laptop", READ)
         with store._database.reading() as connection:
             rows = connection.execute(text("SELECT * FROM tokens")).all()
         assert secret_text.split("_", 2)[2][:20] not in str(rows)
 
 
-class TestRepeatedRequests:
-    def test_a_repeated_request_gets_the_first_answer(self, store: Store):
+class TestIdempotencyKeys:
+    def test_repeated_request_gets_first_answer(self, store: Store):
         assert store.idempotency_keys.claim(TENANT, "k", "digest") == Claimed()
         assert store.idempotency_keys.claim(TENANT, "k", "digest") == InProgress()
         store.idempotency_keys.answer(TENANT, "k", 202, {"Location": "/v1/jobs/1"}, b'{"job":1}')
@@ -105,12 +105,12 @@ class TestRepeatedRequests:
         assert store.idempotency_keys.claim(TENANT, "k", "another") == Mismatch()
         assert store.idempotency_keys.claim("other", "k", "another") == Claimed()
 
-    def test_a_request_that_failed_may_be_made_anew(self, store: Store):
+    def test_failed_request_can_be_repeated(self, store: Store):
         store.idempotency_keys.claim(TENANT, "k", "digest")
         store.idempotency_keys.forget(TENANT, "k")
         assert store.idempotency_keys.claim(TENANT, "k", "changed") == Claimed()
 
-    def test_a_request_that_was_broken_off_after_its_job_was_made_makes_no_other(self, store: Store):
+    def test_repeat_after_disconnect_creates_no_second_job(self, store: Store):
         task = put_task(store)
         store.idempotency_keys.claim(TENANT, "k", "digest")
         job = store.jobs.create(TENANT, spec(task), key="k")
@@ -118,20 +118,20 @@ class TestRepeatedRequests:
         assert store.idempotency_keys.claim(TENANT, "k", "digest") == Claimed(), "it need not wait for the claim's end"
         assert store.jobs.create(TENANT, spec(task), key="k") == job
 
-    def test_the_end_of_a_lapsed_request_leaves_anothers_answer(self, store: Store):
+    def test_forget_keeps_answer_of_another_request(self, store: Store):
         store.idempotency_keys.claim(TENANT, "k", "digest")
         store.idempotency_keys.answer(TENANT, "k", 202, {}, b"made")
         store.idempotency_keys.forget(TENANT, "k")
         assert store.idempotency_keys.claim(TENANT, "k", "digest") == Answered(202, {}, b"made")
 
-    def test_a_key_is_forgotten_after_a_day(self, store: Store):
+    def test_key_expires_after_a_day(self, store: Store):
         store.idempotency_keys.claim(TENANT, "k", "digest")
         store.idempotency_keys.answer(TENANT, "k", 200, {}, b"old")
         grow_older(store, 24 * 3600 + 1)
         assert store.idempotency_keys.claim(TENANT, "k", "changed") == Claimed()
         assert store.idempotency_keys.claim(TENANT, "k", "changed") == InProgress()
 
-    def test_a_claim_whose_holder_was_killed_is_carried_out_once(self, store: Store):
+    def test_lapsed_claim_is_executed_once(self, store: Store):
         task = put_task(store)
         store.idempotency_keys.claim(TENANT, "k", "digest")
         job = store.jobs.create(TENANT, spec(task), key="k")
@@ -140,7 +140,7 @@ class TestRepeatedRequests:
         assert store.jobs.create(TENANT, spec(task), key="k") == job
         assert store.jobs.count(TENANT) == 1
 
-    def test_a_claim_that_is_renewed_stays(self, store: Store):
+    def test_renewed_claim_stays(self, store: Store):
         store.idempotency_keys.claim(TENANT, "k", "digest")
         grow_older(store, 0.55 * CLAIM_LASTS_S)
         store.idempotency_keys.renew(TENANT, "k")
@@ -149,12 +149,12 @@ class TestRepeatedRequests:
         grow_older(store, 0.55 * CLAIM_LASTS_S)
         assert store.idempotency_keys.claim(TENANT, "k", "digest") == Claimed()
 
-    def test_a_job_needs_a_claim_for_its_key(self, store: Store):
+    def test_job_requires_claim_of_its_key(self, store: Store):
         with pytest.raises(NotFound, match="idempotency key"):
             store.jobs.create(TENANT, spec(put_task(store)), key="never claimed")
         assert store.jobs.page(TENANT) == []
 
-    def test_of_many_at_once_one_gets_the_request(self, store: Store):
+    def test_concurrent_claims_have_one_winner(self, store: Store):
         claims = []
         threads = [
             threading.Thread(target=lambda: claims.append(store.idempotency_keys.claim(TENANT, "k", "digest")))
@@ -170,7 +170,7 @@ class TestRepeatedRequests:
 class TestUploads:
     CONTENT = bytes(range(256)) * 40
 
-    def test_pieces_become_the_content(self, store: Store):
+    def test_pieces_are_joined_to_the_content(self, store: Store):
         upload = store.uploads.create(TENANT, len(self.CONTENT), digest(self.CONTENT))
         store.uploads.append(TENANT, upload.upload_id, 0, self.CONTENT[:4000])
         with pytest.raises(UploadIncomplete, match="4000 of 10240"):
@@ -181,7 +181,7 @@ class TestUploads:
         assert store.uploads.of_tenant(TENANT) == [done]
         assert store.uploads.content(TENANT, upload.upload_id) == self.CONTENT
 
-    def test_a_piece_that_begins_elsewhere_is_told_where_to_begin(self, store: Store):
+    def test_wrong_offset_reports_expected_offset(self, store: Store):
         upload = store.uploads.create(TENANT, 100)
         store.uploads.append(TENANT, upload.upload_id, 0, b"x" * 10)
         for offset in (0, 11):
@@ -189,13 +189,13 @@ class TestUploads:
                 store.uploads.append(TENANT, upload.upload_id, offset, b"y")
             assert caught.value.expected == 10
 
-    def test_more_than_was_announced_is_refused(self, store: Store):
+    def test_upload_rejects_more_than_announced(self, store: Store):
         upload = store.uploads.create(TENANT, 3)
         with pytest.raises(BadInput, match="announced"):
             store.uploads.append(TENANT, upload.upload_id, 0, b"four")
         assert store.uploads.get(TENANT, upload.upload_id).received_bytes == 0
 
-    def test_a_piece_below_the_least_size_is_refused_unless_it_is_the_last(self, store: Store):
+    def test_upload_rejects_small_piece_except_the_last(self, store: Store):
         upload = store.uploads.create(TENANT, 7)
         with pytest.raises(BadInput, match="too small"):
             store.uploads.append(TENANT, upload.upload_id, 0, b"two", least_piece_bytes=4)
@@ -205,13 +205,13 @@ class TestUploads:
         store.uploads.append(TENANT, upload.upload_id, 4, b"six", least_piece_bytes=4)
         assert store.uploads.content(TENANT, upload.upload_id) == b"foursix"
 
-    def test_content_with_another_digest_is_refused(self, store: Store):
+    def test_upload_rejects_wrong_digest(self, store: Store):
         upload = store.uploads.create(TENANT, 3, digest(b"abc"))
         store.uploads.append(TENANT, upload.upload_id, 0, b"abd")
         with pytest.raises(BadInput, match="digest"):
             store.uploads.content(TENANT, upload.upload_id)
 
-    def test_another_tenant_sees_no_upload(self, store: Store):
+    def test_upload_is_hidden_from_other_tenants(self, store: Store):
         upload = store.uploads.create(TENANT, 3)
         for look in (
             lambda: store.uploads.get("other", upload.upload_id),
@@ -223,7 +223,7 @@ class TestUploads:
                 look()
         assert store.uploads.of_tenant("other") == []
 
-    def test_a_deleted_upload_leaves_nothing_but_what_others_need(self, store: Store, tmp_path: Path):
+    def test_deleted_upload_keeps_shared_blobs(self, store: Store, tmp_path: Path):
         first, second = store.uploads.create(TENANT, 6), store.uploads.create("other", 3)
         store.uploads.append(TENANT, first.upload_id, 0, b"abc")
         store.uploads.append(TENANT, first.upload_id, 3, b"def")
@@ -235,7 +235,7 @@ class TestUploads:
             digest(b"abc")
         ]
 
-    def test_blobs_put_just_now_may_be_left_alone(self, store: Store):
+    def test_garbage_collection_spares_recent_blobs(self, store: Store):
         store.garbage._blobs.put(b"on its way to another host")
         assert store.garbage.collect(older_than_s=60).removed == 0
         assert store.garbage.collect().removed == 1

@@ -1,4 +1,4 @@
-"""Whose clock leases go by."""
+"""Which clock leases follow."""
 
 import time
 
@@ -8,11 +8,9 @@ from tests.store.sample import TENANT, put_job
 from tunefarm_services.store import Store
 
 
-def test_a_lease_of_a_server_goes_by_the_servers_clock_and_not_by_that_of_a_host(
-    store: Store, database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lease_follows_the_server_clock(store: Store, database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if database_url.startswith("sqlite"):
-        pytest.skip("there is one host, whose clock everybody reads")
+        pytest.skip("SQLite is used on one host with one clock")
     put_job(store)
     assert store.leases.acquire(TENANT, None, "first", 60) is not None
     now_s = time.time()
@@ -21,9 +19,7 @@ def test_a_lease_of_a_server_goes_by_the_servers_clock_and_not_by_that_of_a_host
         assert store.leases.acquire(TENANT, None, "second", 60) is None
 
 
-def test_a_lease_that_a_clock_set_forwards_has_ended_is_renewed_while_nobody_took_it(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lease_is_renewed_after_clock_jump(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     put_job(store)
     lease = store.leases.acquire(TENANT, None, "first", 60)
     assert lease is not None

@@ -1,4 +1,4 @@
-"""What every store promises about lanes, usage, and the queue over all tenants."""
+"""The contract of all stores for lanes, usage, and the queue over all tenants."""
 
 import threading
 import time
@@ -40,7 +40,7 @@ def lane(lane_id: str = "host/0", state: LaneState = LaneState.READY, **changes:
 
 
 class TestLanes:
-    def test_a_lane_is_as_it_was_last_heard_of(self, store: Store):
+    def test_lane_has_its_latest_values(self, store: Store):
         store.lanes.put(lane())
         busy = lane(state=LaneState.BUSY, in_flight=3)
         store.lanes.put(busy)
@@ -50,7 +50,7 @@ class TestLanes:
         with pytest.raises(NotFound):
             store.lanes.get("host/1")
 
-    def test_of_a_lane_that_was_stored_before_lanes_told_it_the_processor_is_not_known(self, store: Store):
+    def test_lane_without_stored_processor_has_default(self, store: Store):
         store.lanes.put(older := lane())
         document = older.model_dump_json(exclude={"processor"})
         assert "processor" not in document
@@ -67,7 +67,7 @@ class TestLanes:
         store.lanes.put_all([])
         assert {found.lane_id for found in store.lanes.find()} == {each.lane_id for each in lanes}
 
-    def test_what_is_asked_of_a_lane_outlives_its_heartbeats(self, store: Store):
+    def test_lane_request_survives_heartbeats(self, store: Store):
         store.lanes.put(lane())
         store.lanes.put(lane("host/1"))
         assert store.lanes.requests() == {}
@@ -79,7 +79,7 @@ class TestLanes:
         with pytest.raises(NotFound):
             store.lanes.request("host/9", LaneRequest.DRAIN)
 
-    def test_a_silent_lane_is_lost_once_and_comes_back_with_a_word(self, store: Store):
+    def test_silent_lane_is_lost_once_until_heard(self, store: Store):
         store.lanes.put(lane("host/0"))
         store.lanes.put(lane("host/1", LaneState.DRAINED))
         assert store.lanes.mark_lost(60) == []
@@ -93,7 +93,7 @@ class TestLanes:
         store.lanes.put(lane("host/0"))
         assert store.lanes.get("host/0").state is LaneState.READY
 
-    def test_two_writers_of_the_same_lanes_do_not_wait_for_each_other_for_ever(self, store: Store):
+    def test_concurrent_lane_writers_do_not_deadlock(self, store: Store):
         lanes = [lane(f"host/{number}") for number in range(10)]
         threads = [
             threading.Thread(target=lambda batch=batch: [store.lanes.put_all(batch) for _ in range(20)])
@@ -133,7 +133,7 @@ class TestUsage:
         assert store.usage.job_device_seconds(TENANT, second.job_id) == 10.0
         assert store.usage.job_device_seconds(TENANT, "none") == 0.0
 
-    def test_an_owner_who_lost_the_job_adds_nothing(self, store: Store):
+    def test_usage_is_fenced(self, store: Store):
         put_job(store)
         lease = leased(store)
         store.leases.release(lease)
@@ -141,7 +141,7 @@ class TestUsage:
             store.usage.add(lease, "a", 1.0, 1)
         assert store.usage.of_all_tenants() == []
 
-    def test_usage_outlives_its_job(self, store: Store):
+    def test_usage_remains_after_job_is_deleted(self, store: Store):
         put_job(store)
         lease = leased(store)
         store.usage.add(lease, "a", 1.0, 1)
@@ -162,12 +162,12 @@ def next_lease(store: Store, classes: set[str] | None = None) -> Lease:
 
 
 class TestQueue:
-    def test_the_most_urgent_job_of_any_tenant_is_next(self, store: Store):
+    def test_queue_takes_highest_priority_of_all_tenants(self, store: Store):
         put_job_of(store, "a")
         urgent = put_job_of(store, "b", priority=5)
         assert next_lease(store).job_id == urgent
 
-    def test_tenants_take_turns_however_many_jobs_one_has(self, store: Store):
+    def test_queue_alternates_between_tenants(self, store: Store):
         for _ in range(4):
             put_job_of(store, "many")
         put_job_of(store, "few")
@@ -177,7 +177,7 @@ class TestQueue:
         assert taken[4:] == ["many", "many"]
         assert store.queue.lease_next("tuner", 60.0) is None
 
-    def test_who_used_less_of_late_comes_first(self, store: Store):
+    def test_queue_prefers_tenant_with_less_usage(self, store: Store):
         put_job_of(store, "heavy")
         heavy = next_lease(store)
         store.usage.add(heavy, "class", 1000.0, 10)
@@ -191,7 +191,7 @@ class TestQueue:
         put_job_of(store, "heavy"), put_job_of(store, "light"), put_job_of(store, "new")
         assert [next_lease(store).tenant for _ in range(3)] == ["new", "light", "heavy"]
 
-    def test_a_jobs_device_class_decides_who_may_take_it(self, store: Store):
+    def test_queue_respects_device_class(self, store: Store):
         bound = put_job_of(store, "a", priority=1, device_class_id="x")
         free = put_job_of(store, "a")
         assert next_lease(store, {"y"}).job_id == free
@@ -199,7 +199,7 @@ class TestQueue:
         assert store.queue.lease_next("tuner", 60.0, set()) is None
         assert next_lease(store, {"x", "y"}).job_id == bound
 
-    def test_jobs_that_rest_are_not_taken(self, store: Store):
+    def test_queue_skips_paused_and_canceled_jobs(self, store: Store):
         paused, passed_over = put_job_of(store, "a"), put_job_of(store, "a")
         canceled = put_job_of(store, "a")
         store.job_requests.pause("a", paused)
@@ -207,14 +207,14 @@ class TestQueue:
         assert store.queue.lease_next("tuner", 60.0, passing_over={passed_over}) is None
         assert next_lease(store).job_id == passed_over
 
-    def test_an_abandoned_job_is_taken_up_with_a_higher_fence(self, store: Store):
+    def test_queue_retakes_abandoned_job_with_higher_fence(self, store: Store):
         put_job_of(store, "a")
         stalled = store.queue.lease_next("stalled", 0.0)
-        heir = next_lease(store)
+        successor = next_lease(store)
         assert stalled is not None
-        assert (heir.job_id, heir.fence) == (stalled.job_id, stalled.fence + 1)
+        assert (successor.job_id, successor.fence) == (stalled.job_id, stalled.fence + 1)
 
-    def test_what_waits_past_its_deadline_is_found_the_longest_overdue_first(self, store: Store):
+    def test_lease_overdue_takes_longest_overdue_first(self, store: Store):
         put_job_of(store, "a", priority=9)
         put_job_of(store, "a", priority=9, deadline_s=3600.0)
         assert store.queue.lease_overdue("tuner", 60.0) is None, "no deadline has passed"
@@ -225,19 +225,19 @@ class TestQueue:
         assert store.queue.lease_overdue("tuner", 60.0, passing_over={last, first}) is None
         leases = [store.queue.lease_overdue("tuner", seconds) for seconds in (60.0, 0.0)]
         assert [lease and lease.job_id for lease in leases] == [first, last]
-        heir = store.queue.lease_overdue("heir", 60.0)
-        assert heir is not None
-        assert (heir.job_id, heir.fence) == (last, 2)
+        successor = store.queue.lease_overdue("successor", 60.0)
+        assert successor is not None
+        assert (successor.job_id, successor.fence) == (last, 2)
         assert store.queue.lease_overdue("tuner", 60.0) is None
 
-    def test_the_jobs_of_dead_owners_of_all_tenants_are_given_back(self, store: Store):
+    def test_jobs_of_dead_owners_are_released(self, store: Store):
         put_job_of(store, "a"), put_job_of(store, "b")
         for _ in range(2):
             assert store.queue.lease_next("dead", 60.0) is not None
         store.leases.release_of_the_dead(None, lambda owner: owner == "dead")
         assert {next_lease(store).tenant for _ in range(2)} == {"a", "b"}
 
-    def test_many_tuners_take_every_job_once(self, store: Store):
+    def test_concurrent_tuners_take_every_job_once(self, store: Store):
         jobs = sorted(put_job_of(store, tenant) for tenant in ("a", "b", "c") for _ in range(10))
         taken: list[str] = []
 

@@ -1,4 +1,4 @@
-"""What every store promises about a job that is asked to finish with what it has found."""
+"""The contract of all stores for requests to finish a job with its best candidates."""
 
 import pytest
 
@@ -11,7 +11,7 @@ def requests_of(store: Store, job: Job) -> list[object]:
     return [event.data["request"] for event in store.events.of_job(TENANT, job.job_id) if event.kind == "requested"]
 
 
-def test_the_owner_of_a_running_job_is_asked_once(store: Store) -> None:
+def test_finish_of_running_job_is_requested_once(store: Store) -> None:
     job = put_job(store)
     lease = leased(store)
     store.jobs.set_state(lease, JobState.RUNNING)
@@ -23,7 +23,7 @@ def test_the_owner_of_a_running_job_is_asked_once(store: Store) -> None:
     assert store.job_requests.pending(TENANT, job.job_id) is None
 
 
-def test_a_paused_job_is_queued_to_be_finished(store: Store) -> None:
+def test_finish_queues_paused_job(store: Store) -> None:
     job = put_job(store)
     store.job_requests.pause(TENANT, job.job_id)
     for _ in range(2):
@@ -34,7 +34,7 @@ def test_a_paused_job_is_queued_to_be_finished(store: Store) -> None:
     assert store.job_requests.pending(TENANT, job.job_id) is JobRequest.FINISH
 
 
-def test_the_request_outlives_an_owner_that_did_not_hear_it(store: Store) -> None:
+def test_finish_request_survives_its_owner(store: Store) -> None:
     job = put_job(store)
     lease = leased(store)
     store.jobs.set_state(lease, JobState.RUNNING)
@@ -45,7 +45,7 @@ def test_the_request_outlives_an_owner_that_did_not_hear_it(store: Store) -> Non
     assert store.job_requests.pending(TENANT, leased(store).job_id) is JobRequest.FINISH
 
 
-def test_a_dead_owner_is_shut_out_by_it(store: Store) -> None:
+def test_finish_fences_off_dead_owner(store: Store) -> None:
     job = put_job(store)
     stalled = leased(store, seconds=0)
     store.job_requests.finish(TENANT, job.job_id)
@@ -54,7 +54,7 @@ def test_a_dead_owner_is_shut_out_by_it(store: Store) -> None:
     assert store.job_requests.pending(TENANT, job.job_id) is JobRequest.FINISH
 
 
-def test_going_on_does_not_take_it_back_and_a_pause_does(store: Store) -> None:
+def test_finish_survives_resume_but_not_pause(store: Store) -> None:
     job = put_job(store)
     store.job_requests.finish(TENANT, job.job_id)
     store.job_requests.resume(TENANT, job.job_id)
@@ -70,7 +70,7 @@ def test_going_on_does_not_take_it_back_and_a_pause_does(store: Store) -> None:
     assert store.job_requests.pending(TENANT, job.job_id) is None
 
 
-def test_one_that_overtakes_a_pause_wins(store: Store) -> None:
+def test_finish_overrides_pending_pause(store: Store) -> None:
     job = put_job(store)
     lease = leased(store)
     store.job_requests.pause(TENANT, job.job_id)
@@ -81,7 +81,7 @@ def test_one_that_overtakes_a_pause_wins(store: Store) -> None:
     assert store.job_requests.pending(TENANT, job.job_id) is JobRequest.CANCEL
 
 
-def test_one_that_is_still_held_after_it_was_paused_is_queued(store: Store) -> None:
+def test_finish_queues_paused_job_with_owner(store: Store) -> None:
     job = put_job(store)
     lease = leased(store)
     store.jobs.set_state(lease, JobState.PAUSED)
@@ -92,14 +92,14 @@ def test_one_that_is_still_held_after_it_was_paused_is_queued(store: Store) -> N
 
 
 @pytest.mark.parametrize("outcome", list(JobOutcome))
-def test_a_job_that_is_over_refuses_it_and_names_its_outcome(store: Store, outcome: JobOutcome) -> None:
+def test_finish_of_finished_job_is_rejected(store: Store, outcome: JobOutcome) -> None:
     job = put_job(store)
     store.jobs.set_state(leased(store), JobState.FINISHED, outcome)
     with pytest.raises(JobFinished, match=outcome.value):
         store.job_requests.finish(TENANT, job.job_id)
 
 
-def test_a_job_that_only_measures_has_no_search_to_end(store: Store) -> None:
+def test_finish_of_measure_job_is_rejected(store: Store) -> None:
     job = store.jobs.create(TENANT, spec(put_task(store)).model_copy(update={"kind": "measure"}))
     with pytest.raises(NoSearch, match="cancel it"):
         store.job_requests.finish(TENANT, job.job_id)

@@ -1,4 +1,4 @@
-"""Examples of inputs: kept as long as a job or an artifact names them, and by nobody else's leave."""
+"""Input examples are kept as long as a job or an artifact refers to them."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def job_spec(store: Store) -> JobSpec:
     return spec(put_task(store)).model_copy(update={"input_specs": (NAMED,)})
 
 
-def test_an_example_comes_back_and_is_no_garbage_while_its_job_is_there(store: Store) -> None:
+def test_input_example_is_kept_with_its_job(store: Store) -> None:
     job = store.jobs.create(TENANT, job_spec(store), examples=(EXAMPLE,))
     assert store.garbage.collect().removed == 0
     assert store.input_examples.get(store.jobs.get(TENANT, job.job_id).spec.input_specs) == (EXAMPLE,)
@@ -24,7 +24,7 @@ def test_an_example_comes_back_and_is_no_garbage_while_its_job_is_there(store: S
     assert store.garbage.collect().removed == 1
 
 
-def test_a_digest_alone_opens_no_blob(store: Store) -> None:
+def test_input_example_requires_its_content(store: Store) -> None:
     with pytest.raises(NotFound, match="input example"):
         store.jobs.create(TENANT, job_spec(store))
     assert store.jobs.page(TENANT) == []

@@ -1,4 +1,4 @@
-"""A database of the first revision, with a finished job in it, becomes one of this revision and goes back."""
+"""Stored data survives a downgrade to the first revision and an upgrade."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ from tunefarm_services.store.database.schema_revision import NEEDED, upgrade_to
 from tunefarm_services.store.tables import Table
 
 
-def test_deadlines_of_jobs_that_wait_hold_after_going_down_and_up_again(store: Store):
+def test_deadlines_survive_downgrade_and_upgrade(store: Store):
     hurried = store.jobs.create(TENANT, spec(put_task(store)).model_copy(update={"deadline_s": 0.01}))
     store.jobs.create(TENANT, spec(put_task(store)).model_copy(update={"deadline_s": 3600.0}))
     put_job(store)
@@ -27,7 +27,7 @@ def test_deadlines_of_jobs_that_wait_hold_after_going_down_and_up_again(store: S
     assert store.queue.lease_overdue("tuner", 60.0) is None
 
 
-def test_what_was_stored_is_found_after_going_down_and_up_again(store: Store, open_store: Callable[[], Store]):
+def test_stored_data_survives_downgrade_and_upgrade(store: Store, open_store: Callable[[], Store]):
     holder = bench(store)
     holder.measure(0, timing(1e-3))
     for name, latency_s in (("slow", 3e-3), ("fast", 1e-3), ("middle", 2e-3)):

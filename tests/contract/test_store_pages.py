@@ -1,4 +1,4 @@
-"""What every store promises about long lists, and about records that are near."""
+"""The contract of all stores for pages of lists, and for similar records."""
 
 import time
 
@@ -29,7 +29,7 @@ from tunefarm_services.store import NotFound, Store
 
 
 class TestPages:
-    def test_trials_come_page_by_page_and_failed_ones_alone(self, store: Store):
+    def test_trials_are_paged_and_filtered_by_failure(self, store: Store):
         holder = bench(store)
         for number in range(5):
             holder.measure(number, failed(FailureReason.CRASH) if number % 2 else timing(1e-3))
@@ -42,7 +42,7 @@ class TestPages:
         with pytest.raises(NotFound):
             store.trials.page("other", holder.exploration_id)
 
-    def test_a_job_knows_the_explorations_it_opened(self, store: Store):
+    def test_job_lists_its_explorations(self, store: Store):
         first = bench(store)
         second = put_job(store)
         lease = store.leases.acquire(TENANT, second.job_id, "other", 60)
@@ -66,7 +66,7 @@ class TestPages:
         assert [r.record_id for r in store.records.page(TENANT, device_class_id="even", after="r0")] == ["r2"]
         assert [r.record_id for r in store.records.page(TENANT, status=RecordStatus.CLAIMED)] == ["r9"]
 
-    def test_workloads_and_targets_and_artifacts_come_page_by_page(self, store: Store):
+    def test_workloads_targets_and_artifacts_are_paged(self, store: Store):
         ids = sorted(store.workloads.put(TENANT, workload(f"w{number}")).workload_id for number in range(3))
         page = store.workloads.page(TENANT, limit=2)
         assert [w.workload_id for w in page + store.workloads.page(TENANT, after=ids[1])] == ids
@@ -83,7 +83,7 @@ class TestPages:
         assert [m.artifact_id for m in store.artifacts.page(TENANT, after="a")] == ["b"]
         assert [m.artifact_id for m in store.artifacts.page(TENANT, "r", limit=1)] == ["a"]
 
-    def test_events_may_be_limited(self, store: Store):
+    def test_events_can_be_limited(self, store: Store):
         job = put_job(store)
         store.job_requests.pause(TENANT, job.job_id)
         store.job_requests.resume(TENANT, job.job_id)
@@ -106,7 +106,7 @@ class TestPages:
             store.jobs.page(TENANT, created_after="yesterday")
 
 
-class TestNearRecords:
+class TestSimilarRecords:
     @pytest.fixture(autouse=True)
     def family(self, store: Store) -> None:
         put_task(store)
@@ -116,7 +116,7 @@ class TestNearRecords:
         store.workloads.put(TENANT, workload("unrelated", name="softmax"))
         store.records.put(TENANT, None, record("unrelated", 1e-3, key=record_key("unrelated")))
 
-    def test_the_nearest_by_the_amount_of_work_come_first(self, store: Store):
+    def test_similar_records_are_ordered_by_work(self, store: Store):
         key = record_key()
         near = store.best_records.near(TENANT, key.workload_id, key.target_id, key.device_class_id, limit=3)
         assert [r.record_id for r in near] == ["r64", "r32", "r16"]
@@ -124,7 +124,7 @@ class TestNearRecords:
         assert [found.record.record_id for found in answers] == ["r64", "r32", "r16", "r256", "r512"]
         assert {found.match for found in answers} == {MatchKind.SIMILAR}
 
-    def test_only_the_same_device_class_is_near_but_any_code_generator(self, store: Store):
+    def test_similar_records_require_same_device_class(self, store: Store):
         key = record_key("m256", code_generator="newer")
         store.records.put(TENANT, None, record("newer", 1e-4, key=key))
         near = store.best_records.near(TENANT, key.workload_id, key.target_id, "another class")
@@ -133,18 +133,18 @@ class TestNearRecords:
         found = store.best_records.near(TENANT, asked.workload_id, asked.target_id, asked.device_class_id)
         assert [r.record_id for r in found][-3:] == ["newer", "r256", "r512"]
 
-    def test_a_retracted_record_is_replaced_by_the_next_and_then_by_nothing(self, store: Store):
+    def test_retracted_record_is_replaced_by_next_best(self, store: Store):
         store.records.put(TENANT, None, record("second", 2e-3, key=record_key("m64")))
         store.records.put(TENANT, None, record("third", 3e-3, key=record_key("m64")))
         expected = {"r64": "second", "second": "third"}
-        for wrong, heir in expected.items():
+        for wrong, successor in expected.items():
             store.records.retract(TENANT, wrong, "wrong")
             best = store.best_records.matches(TENANT, record_key("m64"))[0]
-            assert (best.record.record_id, best.match) == (heir, MatchKind.EXACT)
+            assert (best.record.record_id, best.match) == (successor, MatchKind.EXACT)
         store.records.retract(TENANT, "third", "wrong")
         assert store.best_records.matches(TENANT, record_key("m64"))[0].match is MatchKind.SIMILAR
 
-    def test_elsewhere_each_other_key_is_told_once(self, store: Store):
+    def test_matches_list_each_other_key_once(self, store: Store):
         for number in range(30):
             store.records.put(TENANT, None, record(f"x{number}", 1e-3 + number, key=record_key(device_class_id="x")))
         store.records.put(TENANT, None, record("y", 50.0, key=record_key(device_class_id="y")))

@@ -1,4 +1,4 @@
-"""What every store promises about records, models, artifacts, and forgetting."""
+"""The contract of all stores for records, models, artifacts and deletion."""
 
 import threading
 from pathlib import Path
@@ -34,54 +34,54 @@ def stored_workload(store: Store) -> None:
 
 
 class TestRecords:
-    def test_a_record_comes_back_as_it_was_put(self, store: Store):
+    def test_record_round_trips(self, store: Store):
         put = record("r", 1.1e-3).model_copy(update={"interval_s": (1e-3, 1.2e-3)})
         store.records.put(TENANT, None, put)
         assert store.records.put(TENANT, None, put) == store.records.get(TENANT, "r") == put
 
-    def test_a_record_never_changes_silently(self, store: Store):
+    def test_changed_record_is_a_conflict(self, store: Store):
         store.records.put(TENANT, None, record("r", 1e-3))
         with pytest.raises(StoreConflict):
             store.records.put(TENANT, None, record("r", 2e-3))
 
-    def test_a_record_of_an_unknown_workload_is_refused(self, store: Store):
+    def test_record_of_unknown_workload_is_rejected(self, store: Store):
         with pytest.raises(NotFound, match="workload"):
             store.records.put(TENANT, None, record("r", 1e-3, key=record_key("never stored")))
 
-    def test_the_fastest_verified_record_of_the_whole_key_is_exact(self, store: Store):
+    def test_fastest_verified_record_matches_exactly(self, store: Store):
         for name, latency_s in (("slow", 3e-3), ("fast", 1e-3), ("middle", 2e-3)):
             store.records.put(TENANT, None, record(name, latency_s))
         assert answers(store) == [("fast", MatchKind.EXACT)]
 
-    def test_a_slower_record_does_not_make_the_best_worse(self, store: Store):
+    def test_slower_record_does_not_replace_the_best(self, store: Store):
         store.records.put(TENANT, None, record("best", 1e-3))
         store.records.put(TENANT, None, record("later", 5e-3))
         assert answers(store) == [("best", MatchKind.EXACT)]
 
-    def test_a_claimed_record_is_never_exact(self, store: Store):
+    def test_claimed_record_never_matches_exactly(self, store: Store):
         store.records.put(TENANT, None, record("claimed", 1e-9, status=RecordStatus.CLAIMED))
         assert answers(store) == [("claimed", MatchKind.SAME_WORKLOAD_OTHER_DEVICE)]
         store.records.put(TENANT, None, record("verified", 1e-3))
         assert answers(store)[0] == ("verified", MatchKind.EXACT)
 
     @pytest.mark.parametrize("part", ["target_id", "device_class_id", "code_generator", "protocol_id"])
-    def test_any_other_part_of_the_key_makes_it_a_start_and_no_promise(self, store: Store, part: str):
+    def test_record_of_another_key_matches_inexactly(self, store: Store, part: str):
         store.records.put(TENANT, None, record("elsewhere", 1e-3, key=record_key(**{part: "other"})))
         assert answers(store) == [("elsewhere", MatchKind.SAME_WORKLOAD_OTHER_DEVICE)]
         assert store.best_records.matches(TENANT, record_key())[0].differs == (part.removesuffix("_id"),)
 
-    def test_another_abi_is_not_exact(self, store: Store):
+    def test_record_of_another_abi_matches_inexactly(self, store: Store):
         store.records.put(TENANT, None, record("packed", 1e-3, key=record_key(abi="packed")))
         assert answers(store) == [("packed", MatchKind.SAME_WORKLOAD_OTHER_DEVICE)]
 
-    def test_a_workload_of_another_shape_is_similar(self, store: Store):
+    def test_record_of_another_shape_is_similar(self, store: Store):
         store.workloads.put(TENANT, workload("bigger", extent=256))
         store.workloads.put(TENANT, workload("unrelated", name="softmax"))
         store.records.put(TENANT, None, record("bigger", 1e-3, key=record_key("bigger")))
         store.records.put(TENANT, None, record("unrelated", 1e-3, key=record_key("unrelated")))
         assert answers(store) == [("bigger", MatchKind.SIMILAR)]
 
-    def test_a_retraction_is_an_event_with_its_reason(self, store: Store):
+    def test_retraction_is_an_event_with_its_reason(self, store: Store):
         store.records.put(TENANT, None, record("wrong", 1e-3))
         store.records.put(TENANT, None, record("right", 2e-3))
         retracted = store.records.retract(TENANT, "wrong", "wrong result")
@@ -91,12 +91,12 @@ class TestRecords:
         (event,) = store.events.of_job(TENANT, TENANT_STREAM)
         assert (event.kind, event.data) == ("retracted", {"record_id": "wrong", "reason": "wrong result"})
 
-    def test_an_interval_is_added_when_it_is_known(self, store: Store):
+    def test_interval_is_updated(self, store: Store):
         store.records.put(TENANT, None, record("r", 1e-3))
         assert store.records.update_interval(TENANT, None, "r", (0.9e-3, 1.1e-3)).interval_s == (0.9e-3, 1.1e-3)
         assert store.records.get(TENANT, "r").interval_s == (0.9e-3, 1.1e-3)
 
-    def test_records_are_listed_page_by_page_and_filtered(self, store: Store):
+    def test_records_are_paged_and_filtered(self, store: Store):
         for number in range(4):
             store.records.put(TENANT, None, record(f"r{number}", 1e-3))
         store.records.retract(TENANT, "r1", "because")
@@ -106,7 +106,7 @@ class TestRecords:
         assert [r.record_id for r in store.records.page(TENANT, status=RecordStatus.RETRACTED)] == ["r1"]
         assert store.records.page(TENANT, source="imported") == []
 
-    def test_the_best_is_right_however_writers_and_retractions_meet(self, store: Store):
+    def test_best_record_is_right_after_concurrent_writes(self, store: Store):
         def work(start: int) -> None:
             for number in range(start, 60, 3):
                 store.records.put(TENANT, None, record(f"r{number:02}", 1e-3 * (60 - number)))
@@ -125,7 +125,7 @@ class TestRecords:
 
 
 class TestModels:
-    def test_the_latest_model_is_the_one_put_last(self, store: Store):
+    def test_latest_model_is_the_last_one_put(self, store: Store):
         assert store.models.latest(TENANT, "target", "class") is None
         for trials in range(5):
             store.models.put(TENANT, "target", "class", f'{{"trials":{trials}}}'.encode(), trials)
@@ -134,7 +134,7 @@ class TestModels:
         assert (latest.model_json, latest.trials) == (b'{"trials":4}', 4)
         assert store.models.latest(TENANT, "target", "other class") is None
 
-    def test_a_model_of_a_short_search_does_not_displace_one_that_saw_far_more(self, store: Store):
+    def test_latest_model_ignores_much_shorter_search(self, store: Store):
         for trials in (1000, 16, 400):
             store.models.put(TENANT, "target", "class", f"{trials}".encode(), trials)
         latest = store.models.latest(TENANT, "target", "class")
@@ -152,7 +152,7 @@ class TestModels:
 
 
 class TestArtifacts:
-    def test_an_artifact_comes_back_byte_for_byte(self, store: Store):
+    def test_artifact_round_trips(self, store: Store):
         store.records.put(TENANT, None, record("r", 1e-3))
         library = bytes(range(256))
         put = store.artifacts.put(TENANT, manifest("a", "r", library), library)
@@ -161,20 +161,20 @@ class TestArtifacts:
         assert store.artifacts.newest_first(TENANT) == store.artifacts.newest_first(TENANT, "r") == [put]
         assert store.artifacts.newest_first(TENANT, "other") == []
 
-    def test_a_library_of_another_digest_is_refused(self, store: Store):
+    def test_library_with_another_digest_is_rejected(self, store: Store):
         store.records.put(TENANT, None, record("r", 1e-3))
         with pytest.raises(ValueError, match="digest"):
             store.artifacts.put(TENANT, manifest("a", "r", b"one"), b"other")
         with pytest.raises(NotFound, match="artifact"):
             store.artifacts.get(TENANT, "a")
 
-    def test_an_artifact_without_its_record_is_refused(self, store: Store):
+    def test_artifact_requires_its_record(self, store: Store):
         with pytest.raises(NotFound, match="record"):
             store.artifacts.put(TENANT, manifest("a", "none", b"x"), b"x")
 
 
-class TestForgetting:
-    def test_a_deleted_job_takes_its_events_and_its_module_with_it(self, store: Store):
+class TestDeletion:
+    def test_deleted_job_takes_events_and_module_along(self, store: Store):
         job = put_job(store, "only here", team="a")
         store.jobs.delete(TENANT, job.job_id)
         assert (
@@ -188,19 +188,19 @@ class TestForgetting:
         assert store.garbage.collect().removed == 0
         assert store.inspection.statistics(TENANT).blobs == 1
 
-    def test_a_module_that_another_job_needs_stays(self, store: Store):
+    def test_module_of_another_job_is_kept(self, store: Store):
         first, second = put_job(store), put_job(store)
         store.jobs.delete(TENANT, first.job_id)
         assert store.workloads.get(TENANT, second.spec.tasks[0].workload_id) == workload()
 
-    def test_a_module_that_another_tenant_needs_stays(self, store: Store):
+    def test_module_of_another_tenant_is_kept(self, store: Store):
         store.jobs.create("other", spec(put_task(store, tenant="other")))
         store.jobs.delete(TENANT, put_job(store).job_id)
         with pytest.raises(NotFound):
             store.workloads.get(TENANT, workload().workload_id)
         assert store.workloads.get("other", workload().workload_id) == workload()
 
-    def test_measurements_and_records_outlive_their_job(self, store: Store):
+    def test_measurements_and_records_survive_their_job(self, store: Store):
         holder = bench(store)
         holder.measure(0, timing(1e-3))
         store.records.put(TENANT, holder.lease, record("r", 1e-3))
@@ -210,7 +210,7 @@ class TestForgetting:
         assert answers(store) == [("r", MatchKind.EXACT)]
         assert store.workloads.get(TENANT, workload().workload_id) == workload()
 
-    def test_a_job_is_not_deleted_under_its_owner(self, store: Store):
+    def test_leased_job_cannot_be_deleted(self, store: Store):
         job = put_job(store)
         lease = leased(store)
         with pytest.raises(JobBusy):
@@ -218,7 +218,7 @@ class TestForgetting:
         store.leases.release(lease)
         store.jobs.delete(TENANT, job.job_id)
 
-    def test_garbage_is_collected_and_what_is_referred_to_is_not(self, store: Store, tmp_path: Path):
+    def test_garbage_collection_keeps_referenced_blobs(self, store: Store, tmp_path: Path):
         store.records.put(TENANT, None, record("r", 1e-3))
         store.artifacts.put(TENANT, manifest("a", "r", b"library"), b"library")
         store.models.put(TENANT, "target", "class", b"{}", 1)
@@ -236,7 +236,7 @@ class TestForgetting:
         assert outside.read_text() == "mine"
         assert all(stranger.exists() for stranger in strangers)
 
-    def test_collecting_garbage_never_takes_what_a_writer_is_just_storing(self, store: Store):
+    def test_garbage_collection_spares_concurrent_writes(self, store: Store):
         stop = threading.Event()
 
         def collect() -> None:

@@ -1,4 +1,4 @@
-"""What every store promises about forgetting by policy: what is old goes, what something stands on stays."""
+"""The contract of all stores for retention: old data is deleted unless other data refers to it."""
 
 from sqlalchemy import text
 
@@ -40,7 +40,7 @@ def age(store: Store) -> None:
             connection.execute(text(change), {"old": OLD})
 
 
-def test_nothing_young_is_forgotten(store: Store):
+def test_retention_keeps_recent_data(store: Store):
     holder = finished(store)
     store.uploads.create(TENANT, 3)
     store.idempotency_keys.claim(TENANT, "k", "digest")
@@ -49,7 +49,7 @@ def test_nothing_young_is_forgotten(store: Store):
     assert len(store.trials.of_exploration(holder.exploration_id)) == 6
 
 
-def test_old_trials_go_and_the_evidence_of_records_stays_with_all_counts(store: Store):
+def test_retention_keeps_trials_of_records(store: Store):
     holder = finished(store)
     before = store.explorations.get(TENANT, holder.exploration_id)
     age(store)
@@ -61,7 +61,7 @@ def test_old_trials_go_and_the_evidence_of_records_stays_with_all_counts(store: 
     assert store.retention.apply(A_DAY).trials == 0
 
 
-def test_an_exploration_that_someone_works_on_is_left_alone(store: Store):
+def test_retention_keeps_exploration_in_use(store: Store):
     holder = bench(store)
     for number in range(3):
         holder.measure(number, timing(1e-3))
@@ -69,7 +69,7 @@ def test_an_exploration_that_someone_works_on_is_left_alone(store: Store):
     assert store.retention.apply(A_DAY).trials == 0
 
 
-def test_events_of_jobs_that_ended_long_ago_go_and_retractions_stay(store: Store):
+def test_retention_keeps_retraction_events(store: Store):
     holder = finished(store)
     running = put_job(store)
     store.records.retract(TENANT, "r", "wrong")
@@ -81,7 +81,7 @@ def test_events_of_jobs_that_ended_long_ago_go_and_retractions_stay(store: Store
     assert store.jobs.get(TENANT, holder.lease.job_id).outcome is JobOutcome.SUCCEEDED
 
 
-def test_old_uploads_keys_and_lost_lanes_go(store: Store):
+def test_retention_deletes_uploads_keys_and_lost_lanes(store: Store):
     upload = store.uploads.create(TENANT, 3)
     store.uploads.append(TENANT, upload.upload_id, 0, b"abc")
     store.idempotency_keys.claim(TENANT, "k", "digest")
@@ -95,7 +95,7 @@ def test_old_uploads_keys_and_lost_lanes_go(store: Store):
     assert [found.lane_id for found in store.lanes.find()] == ["host/1"]
 
 
-def test_without_a_policy_only_expired_keys_go(store: Store):
+def test_retention_without_policy_deletes_only_expired_keys(store: Store):
     finished(store)
     store.idempotency_keys.claim(TENANT, "k", "digest")
     age(store)

@@ -1,4 +1,4 @@
-"""What every store promises about trials and measurements, and about text from strangers."""
+"""The contract of all stores for trials and measurements, and for hostile text."""
 
 import threading
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from tunefarm_services.store import NotFound, Store, StoreConflict
 
 
 class TestTrials:
-    def test_a_measured_trial_is_resumed_with_its_measurement(self, store: Store):
+    def test_trial_is_stored_with_its_measurement(self, store: Store):
         holder = bench(store)
         dispatch = holder.send(0)
         (stored,) = holder.commit(dispatch, timing(2e-3))
@@ -33,7 +33,7 @@ class TestTrials:
         assert (trial.candidate, trial.dispatch, trial.measurement) == (dispatch.candidate, dispatch, stored)
         assert trial.state is TrialState.DONE
 
-    def test_the_exploration_knows_its_best_and_what_was_spent(self, store: Store):
+    def test_exploration_tracks_best_latency_and_effort(self, store: Store):
         holder = bench(store)
         for number, result in enumerate(
             [timing(3e-3), timing(1e-3), timing(2e-3), Stopped(at_least_s=5e-3), failed(FailureReason.BUILD_ERROR)]
@@ -42,7 +42,7 @@ class TestTrials:
         exploration = store.explorations.get(TENANT, holder.exploration_id)
         assert (exploration.best_latency_s, exploration.spent.trials) == (1e-3, 5)
 
-    def test_a_result_is_stored_and_counted_once(self, store: Store):
+    def test_duplicate_result_is_counted_once(self, store: Store):
         holder = bench(store)
         dispatch = holder.send(0)
         result = measurement(dispatch, timing(1e-3))
@@ -61,13 +61,13 @@ class TestTrials:
             {"candidate_number": 7},
         ],
     )
-    def test_a_result_that_was_not_asked_for_is_passed_over(self, store: Store, forgery: dict[str, object]):
+    def test_forged_result_is_discarded(self, store: Store, forgery: dict[str, object]):
         holder = bench(store)
         genuine = measurement(holder.send(0), timing(1e-3))
         assert store.measurements.commit(holder.lease, [genuine.model_copy(update=forgery)]) == []
         assert [trial.state for trial in store.trials.of_exploration(holder.exploration_id)] == [TrialState.DISPATCHED]
 
-    def test_a_result_of_another_job_with_the_same_fence_is_passed_over(self, store: Store):
+    def test_result_of_previous_job_is_discarded(self, store: Store):
         holder = bench(store)
         late = measurement(holder.send(0), timing(1e-3))
         store.leases.release(holder.lease)
@@ -78,53 +78,51 @@ class TestTrials:
         assert store.explorations.hold(other, holder.exploration_id)
         assert store.measurements.commit(other, [late]) == []
 
-    def test_a_number_names_one_trace_for_ever(self, store: Store):
+    def test_candidate_number_keeps_its_trace(self, store: Store):
         holder = bench(store)
         holder.send(0)
         with pytest.raises(StoreConflict, match="trial"):
             store.trials.put(holder.lease, [holder.candidate(0, trace="another")], [])
 
-    def test_an_attempt_is_made_once(self, store: Store):
+    def test_attempt_is_sent_once(self, store: Store):
         holder = bench(store)
         holder.send(0)
         with pytest.raises(StoreConflict, match="attempt"):
             holder.send(0)
 
-    def test_a_batch_is_written_whole_or_not_at_all(self, store: Store):
+    def test_batch_is_stored_atomically(self, store: Store):
         holder = bench(store)
         holder.send(0)
         with pytest.raises(StoreConflict):
             store.trials.put(holder.lease, [holder.candidate(1)], [holder.dispatch(1), holder.dispatch(0)])
         assert [trial.candidate.number for trial in store.trials.of_exploration(holder.exploration_id)] == [0]
 
-    def test_a_trial_lost_with_its_owner_may_be_sent_a_second_time(self, store: Store):
+    def test_trial_lost_with_its_owner_is_sent_again(self, store: Store):
         holder = bench(store)
         lost = holder.send(0)
-        heir = holder.taken_over()
-        assert heir.commit(lost, timing(1e-3)) == []
-        (trial,) = store.trials.of_exploration(heir.exploration_id)
+        successor = holder.taken_over()
+        assert successor.commit(lost, timing(1e-3)) == []
+        (trial,) = store.trials.of_exploration(successor.exploration_id)
         assert (trial.state, trial.dispatch.attempt, trial.measurement) == (TrialState.DISPATCHED, 1, None)
-        assert len(heir.commit(heir.send(0, attempt=2), timing(1e-3))) == 1
-        assert store.explorations.get(TENANT, heir.exploration_id).spent.trials == 1
+        assert len(successor.commit(successor.send(0, attempt=2), timing(1e-3))) == 1
+        assert store.explorations.get(TENANT, successor.exploration_id).spent.trials == 1
 
-    def test_a_trial_lost_twice_is_a_crash_and_is_never_sent_again(self, store: Store):
-        heir = bench(store)
-        heir.send(0)
-        heir = heir.taken_over()
-        heir.send(0, attempt=2)
-        heir = heir.taken_over()
-        (trial,) = store.trials.of_exploration(heir.exploration_id)
+    def test_trial_lost_twice_is_a_crash(self, store: Store):
+        successor = bench(store)
+        successor.send(0)
+        successor = successor.taken_over()
+        successor.send(0, attempt=2)
+        successor = successor.taken_over()
+        (trial,) = store.trials.of_exploration(successor.exploration_id)
         assert trial.state is TrialState.DONE
         assert trial.measurement is not None
         assert trial.measurement.result.failure.reason is FailureReason.CRASH
-        assert store.explorations.get(TENANT, heir.exploration_id).spent.trials == 1
-        heir = heir.taken_over()
-        assert store.explorations.get(TENANT, heir.exploration_id).spent.trials == 1
+        assert store.explorations.get(TENANT, successor.exploration_id).spent.trials == 1
+        successor = successor.taken_over()
+        assert store.explorations.get(TENANT, successor.exploration_id).spent.trials == 1
 
     @pytest.mark.parametrize("reason", [FailureReason.CANCELED, FailureReason.DEVICE_LOST])
-    def test_a_failure_that_is_not_the_candidates_is_not_counted_until_tried_again(
-        self, store: Store, reason: FailureReason
-    ):
+    def test_infrastructure_failure_counts_after_second_attempt(self, store: Store, reason: FailureReason):
         holder = bench(store)
         holder.measure(0, failed(reason))
         assert store.explorations.get(TENANT, holder.exploration_id).spent.trials == 0
@@ -134,7 +132,7 @@ class TestTrials:
         assert store.explorations.get(TENANT, holder.exploration_id).spent.trials == 1
 
     @pytest.mark.parametrize("reason", [FailureReason.CANCELED, FailureReason.DEVICE_LOST, FailureReason.CRASH])
-    def test_a_second_attempt_that_is_broken_off_leaves_the_first_time(self, store: Store, reason: FailureReason):
+    def test_failed_second_attempt_keeps_first_timing(self, store: Store, reason: FailureReason):
         holder = bench(store)
         holder.measure(0, timing(1e-3))
         holder.commit(holder.send(0, attempt=2), failed(reason))
@@ -142,22 +140,22 @@ class TestTrials:
         assert (trial.state, trial.measurement.result) == (TrialState.DONE, timing(1e-3))
         assert store.trials.page(TENANT, holder.exploration_id, failed_only=True) == []
 
-    def test_a_second_attempt_that_says_something_counts(self, store: Store):
+    def test_second_result_replaces_the_first(self, store: Store):
         holder = bench(store)
         for number, result in enumerate([timing(2e-3), failed(FailureReason.WRONG_RESULT)]):
             holder.measure(number, timing(1e-3))
             holder.commit(holder.send(number, attempt=2), result)
             assert store.trials.of_exploration(holder.exploration_id)[number].measurement.result == result
 
-    def test_a_time_outlives_the_owner_of_the_second_attempt(self, store: Store):
+    def test_timing_survives_owner_of_second_attempt(self, store: Store):
         holder = bench(store)
         holder.measure(0, timing(1e-3))
         holder.send(0, attempt=2)
-        heir = holder.taken_over()
-        (trial,) = store.trials.of_exploration(heir.exploration_id)
+        successor = holder.taken_over()
+        (trial,) = store.trials.of_exploration(successor.exploration_id)
         assert (trial.state, trial.measurement.result) == (TrialState.DONE, timing(1e-3))
 
-    def test_a_first_attempt_that_comes_after_the_second_is_kept_but_changes_nothing(self, store: Store):
+    def test_late_first_attempt_does_not_replace_the_second(self, store: Store):
         holder = bench(store)
         first, second = holder.send(0), holder.send(0, attempt=2)
         holder.commit(second, timing(1e-3))
@@ -169,7 +167,7 @@ class TestTrials:
         assert (exploration.spent.trials, exploration.best_latency_s) == (1, 1e-3)
 
     @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-    def test_the_time_of_a_second_attempt_counts_and_not_the_first(self, store: Store, order: tuple[int, int]):
+    def test_second_timing_replaces_faster_first_one(self, store: Store, order: tuple[int, int]):
         holder = bench(store)
         holder.measure(1, timing(2e-3))
         results = [(holder.send(0), timing(1e-3)), (holder.send(0, attempt=2), timing(3e-3))]
@@ -185,18 +183,18 @@ class TestTrials:
         exploration = store.explorations.get(TENANT, holder.exploration_id)
         assert (exploration.spent.trials, exploration.best_latency_s) == (1, 2e-3)
 
-    def test_a_schedule_that_fails_verification_is_best_no_longer(self, store: Store):
+    def test_failed_verification_removes_best_latency(self, store: Store):
         holder = bench(store)
         holder.measure(0, timing(2e-3))
         holder.measure(1, timing(1e-3))
         holder.commit(holder.send(1, purpose=Purpose.VERIFY), failed(FailureReason.WRONG_RESULT))
         assert store.explorations.get(TENANT, holder.exploration_id).best_latency_s == 2e-3
 
-    def test_trials_of_an_unknown_exploration_are_an_error(self, store: Store):
+    def test_trials_of_unknown_exploration_are_an_error(self, store: Store):
         with pytest.raises(NotFound):
             store.trials.of_exploration("none")
 
-    def test_two_threads_write_at_once(self, store: Store):
+    def test_concurrent_threads_write_trials(self, store: Store):
         holder = bench(store)
         failures: list[BaseException] = []
 
@@ -221,7 +219,7 @@ class TestTrials:
 class TestHostileText:
     TEXT = "'; DROP TABLE jobs; --/../../etc/passwd\n${HOME}\u202e\U0001f600"
 
-    def test_text_in_any_field_is_only_text(self, store: Store, open_store: Callable[[], Store]):
+    def test_hostile_text_is_stored_verbatim(self, store: Store, open_store: Callable[[], Store]):
         job = put_job(store, **{self.TEXT: self.TEXT})
         lease = leased(store, job, owner=self.TEXT)
         store.jobs.set_state(lease, JobState.RUNNING, message=self.TEXT)
@@ -243,7 +241,7 @@ class TestHostileText:
             with pytest.raises(NotFound):
                 look(TENANT, f"{self.TEXT}x")
 
-    def test_a_number_that_no_database_holds_is_bad_input(self, store: Store):
+    def test_integer_out_of_range_is_bad_input(self, store: Store):
         with pytest.raises(BadInput):
             store.jobs.create(TENANT, spec(put_task(store), priority=2**80))
         assert store.jobs.page(TENANT) == []

@@ -1,4 +1,4 @@
-"""A farm for a graphics processor with this host's processor in its place: the same code, another device."""
+"""A farm for a graphics processor that uses this host's processor as its device."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,7 +29,7 @@ def farm_of(zygote: ForkServer, tmp_path: Path) -> Iterator[FarmOf]:
         chosen = {"device_type": "cpu", "build_lanes": 2, **changed}
         settings = CudaSettings(**chosen)  # type: ignore[arg-type]
         farms.append(CudaFarm(zygote, settings, scratch=tmp_path))
-        # Kernels crash or hang by a function of the C library, which has to be allowed by name.
+        # Kernels crash or hang by calling a function of the C library, which must be allowed by name.
         return RunningFarm(farms[-1], callees=("abort", "raise", "pause"))  # type: ignore[arg-type]
 
     yield make

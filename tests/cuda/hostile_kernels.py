@@ -1,4 +1,4 @@
-"""Kernels that go wrong, armed inside a fork server: a trace that names a misdeed compiles to what commits it."""
+"""Failing kernels, installed inside a fork server: a trace that names an attack compiles to a kernel."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ import tunefarm_workers.session.compiler.bounds_child as bounds_child
 import tunefarm_workers.session.compiler.build_child as build_child
 from tunefarm_workers.session.device.preload import preload
 
-PREFIX = "misdeed:"
+PREFIX = "attack:"
 CALLS = {"abort": ("abort",), "segfault": ("raise", 11), "never return": ("pause",)}
 
 _true_scheduled_for = build_child.scheduled_for

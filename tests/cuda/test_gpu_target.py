@@ -1,4 +1,4 @@
-"""What can be known of graphics processors on a host that has none."""
+"""GPU targets, devices and CUDA source on a host without a GPU."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ FACTS = facts_of("NVIDIA H200, GPU-1, 9.0, 143771, 580.159.04, 345, 31\n", 0)
 TIMES = ReferenceKernelTimes(compute_s=1e-4, bandwidth_s=1e-4, launch_s=3e-6)
 
 
-def test_the_drivers_answer_becomes_facts() -> None:
+def test_gpu_facts_are_parsed_from_nvidia_smi() -> None:
     assert FACTS.name == "NVIDIA H200"
     assert FACTS.architecture == "sm_90"
     assert FACTS.memory_bytes == 143771 << 20
@@ -32,13 +32,13 @@ def test_the_drivers_answer_becomes_facts() -> None:
         facts_of("No devices were found", 0)
 
 
-def test_a_host_without_a_driver_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_driver_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(BadInput, match="no usable CUDA device 3"):
         gpu_facts(3)
 
 
-def test_the_class_does_not_change_with_clock_temperature_or_driver() -> None:
+def test_gpu_class_ignores_clock_temperature_and_driver() -> None:
     warm = FACTS.model_copy(update={"clock_mhz": 1980, "temperature_c": 70, "driver": "590"})
     other = FACTS.model_copy(update={"memory_bytes": 80 << 30})
     device = gpu_device(FACTS, "cuda", TIMES, None)
@@ -51,7 +51,7 @@ def test_the_class_does_not_change_with_clock_temperature_or_driver() -> None:
     ("arch", "runs"),
     [("sm_90", True), ("sm_90a", True), ("sm_80", False), ("sm_80a", False), ("sm_100", False), ("", False)],
 )
-def test_only_code_that_the_device_runs_is_taken(arch: str, runs: bool) -> None:
+def test_task_for_another_gpu_architecture_is_refused(arch: str, runs: bool) -> None:
     task = workloads.task(workloads.matmul(), "e", target=f'{{"kind":"cuda","arch":"{arch}"}}')
     if runs:
         check_architecture(task, FACTS)
@@ -61,7 +61,7 @@ def test_only_code_that_the_device_runs_is_taken(arch: str, runs: bool) -> None:
 
 
 def source_of(module: tvm.IRModule, target: object) -> str:
-    """CUDA source; turning it into machine code needs NVIDIA's compiler."""
+    """CUDA source; compiling it needs NVIDIA's compiler."""
     built = tvm.tirx.build(module, target=target)
     return str(built.imports[0].inspect_source())
 
@@ -92,12 +92,12 @@ def test_sampled_schedules_lower_to_cuda_source() -> None:
 
 
 @pytest.mark.parametrize("trace", [None, "[[],[]]"])
-def test_a_function_that_nobody_scheduled_is_spread_over_threads(trace: str | None) -> None:
+def test_untuned_function_is_bound_to_threads(trace: str | None) -> None:
     target = device_target(target_of_gpu(FACTS), Toolchain())
     assert "threadIdx.x" in source_of(scheduled_for(workloads.convolution(), trace, target), target)
 
 
-def test_the_reference_kernels_exist_for_graphics_processors() -> None:
+def test_reference_kernels_lower_to_cuda_source() -> None:
     target = device_target(target_of_gpu(FACTS), Toolchain())
     source = source_of(reference_module(target, 1), target)
     assert all(name in source for name in ("compute_kernel", "bandwidth_kernel", "launch_kernel"))

@@ -1,4 +1,4 @@
-"""A compile worker that sends a library of its own, to the process that would hand it to a device."""
+"""A compile worker sends a hostile library to the process that loads libraries on a device."""
 
 import threading
 
@@ -15,14 +15,14 @@ from tunefarm_workers.session.device.session_messages import LibraryBuilt, Libra
 
 
 def hostile_build(*_: object) -> RemoteBuild:
-    """What a compile worker that an attacker owns answers."""
+    """The answer of a compile worker that an attacker controls."""
     build = RemoteBuild("order", lambda *_: 0.0, lambda _: False)
     built = LibraryBuilt(shape=LibraryShape(entry="main"), build_s=0.1).model_dump_json().encode()
     threading.Thread(target=build.answer, args=([built, linked(MARKED)],), daemon=True).start()
     return build
 
 
-def test_a_hostile_library_reaches_no_device(farm_of: FarmOf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hostile_library_is_never_loaded(farm_of: FarmOf, monkeypatch: pytest.MonkeyPatch) -> None:
     running = farm_of()
     module = workloads.matmul(64)
     opened = running.open(module)

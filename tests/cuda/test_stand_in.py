@@ -1,4 +1,4 @@
-"""The life of the child that holds a device, with this host's processor as the device."""
+"""The child that holds a device, with this host's processor as the device."""
 
 import ctypes
 
@@ -20,7 +20,7 @@ def child_of(running: RunningFarm) -> int:
     return int(running.farm._lane.holder.child.pid)  # type: ignore[attr-defined]
 
 
-def test_candidates_are_timed_by_the_devices_timer_and_judged_outside(farm_of: FarmOf) -> None:
+def test_candidate_is_timed_on_device_and_checked_outside(farm_of: FarmOf) -> None:
     running = farm_of()
     module = workloads.matmul()
     opened = running.open(module)
@@ -36,7 +36,7 @@ def test_candidates_are_timed_by_the_devices_timer_and_judged_outside(farm_of: F
 
 
 @pytest.mark.parametrize(("name", "signal"), [("abort", "SIGABRT"), ("segfault", "SIGSEGV")])
-def test_a_kernel_that_crashes_takes_only_its_context_along(farm_of: FarmOf, name: str, signal: str) -> None:
+def test_crashing_kernel_loses_only_its_context(farm_of: FarmOf, name: str, signal: str) -> None:
     running = farm_of()
     module = workloads.matmul(64)
     opened = running.open(module)
@@ -49,7 +49,7 @@ def test_a_kernel_that_crashes_takes_only_its_context_along(farm_of: FarmOf, nam
     assert child_of(running) != before
 
 
-def test_a_kernel_that_never_returns_is_ended(farm_of: FarmOf) -> None:
+def test_endless_kernel_times_out(farm_of: FarmOf) -> None:
     running = farm_of(first_run_s=3.0, run_allowance_s=2.0)
     module = workloads.matmul(64)
     opened = running.open(module)
@@ -57,7 +57,7 @@ def test_a_kernel_that_never_returns_is_ended(farm_of: FarmOf) -> None:
     assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
 
 
-def test_the_context_is_renewed_after_so_many_candidates_and_for_another_exploration(farm_of: FarmOf) -> None:
+def test_context_is_renewed_by_count_and_exploration(farm_of: FarmOf) -> None:
     running = farm_of(session_candidates=2)
     module = workloads.matmul(64)
     opened = running.open(module)
@@ -75,7 +75,12 @@ def test_schedules_are_compared_and_exported(farm_of: FarmOf) -> None:
     running = farm_of()
     module = workloads.matmul()
     opened = running.open(module)
-    traces = (workloads.tiled(module, parallel=False), misdeed("abort"), None, workloads.rounded_too_early(module))
+    traces = (
+        workloads.tiled(module, parallel=False),
+        misdeed("abort"),
+        None,
+        workloads.rounded_too_early(module),
+    )
     results = running.farm.compare(ComparisonOrder(exploration_id=opened, traces=traces, seconds_each=0.05)).results
     assert isinstance(results[0], Timing)
     assert isinstance(results[2], Timing)
@@ -94,7 +99,7 @@ def test_schedules_are_compared_and_exported(farm_of: FarmOf) -> None:
     assert canceled.failure.reason is FailureReason.CANCELED
 
 
-def test_times_are_taken_with_cold_caches_where_asked(farm_of: FarmOf) -> None:
+def test_cold_cache_protocol_flushes_caches(farm_of: FarmOf) -> None:
     running = farm_of(flush_bytes=64 << 20)
     module = workloads.matmul()
     hot = running.measure(running.open(module), workloads.tiled(module)).result
@@ -106,20 +111,20 @@ def test_times_are_taken_with_cold_caches_where_asked(farm_of: FarmOf) -> None:
     assert len(cold.samples_s) >= 3
 
 
-def test_a_function_that_cannot_be_verified_is_refused(farm_of: FarmOf) -> None:
+def test_unverifiable_function_is_refused(farm_of: FarmOf) -> None:
     running = farm_of()
     running.open(workloads.not_a_number())
     with pytest.raises(BadInput, match="cannot be verified"):
         running.farm.collect(30)
 
 
-def test_a_function_that_needs_positive_inputs_gets_them(farm_of: FarmOf) -> None:
+def test_function_gets_positive_inputs(farm_of: FarmOf) -> None:
     running = farm_of()
     opened = running.open(workloads.square_root())
     assert isinstance(running.measure(opened, workloads.Trace(text="[[],[]]")).result, Timing)
 
 
-def test_writing_beside_an_output_shows() -> None:
+def test_write_beside_output_is_detected() -> None:
     bench = LocalBench("cpu", 0)
     output = bench.output(TensorArgument(name="C", shape=(3, 5), dtype="float32", is_output=True))
     inside: np.ndarray[tuple[int, ...], np.dtype[np.float32]] = np.from_dlpack(output.tensor)

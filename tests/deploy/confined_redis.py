@@ -1,4 +1,4 @@
-"""A Redis with the configuration and the users that a farm is put up with."""
+"""A Redis server with the configuration and users of a deployed farm."""
 
 import socket
 import subprocess
@@ -15,7 +15,7 @@ PREFIX = "tunefarm."
 
 
 class ConfinedRedis:
-    """A server with deploy/redis and a new list of users, on a unix socket, or behind TLS on a port of loopback."""
+    """A server with deploy/redis and a new user list, on a unix socket, or with TLS on a port of loopback."""
 
     def __init__(self, program: Path, folder: Path, tls_port: int | None = None) -> None:
         made = [sys.executable, DEPLOY / "make-secrets", "--folder", folder, "--env", folder / ".env"]

@@ -1,4 +1,4 @@
-"""What tests of servers need."""
+"""Fixtures for tests of servers."""
 
 import socket
 
@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture
 def free_port(request) -> int:
-    """A port of loopback that nobody listens on. The test has to allow sockets."""
+    """An unused port of loopback. The test must allow sockets."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

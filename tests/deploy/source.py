@@ -22,12 +22,12 @@ def documents(path: Path) -> list[Document]:
 
 
 def operations() -> str:
-    """What the documents say about running a farm."""
+    """The text of the operations guide."""
     return (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 
 
 def shown_lines() -> list[str]:
-    """Every command line that they show; continued lines are joined, and so are the parts of a pipe."""
+    """Every command line in it; continued lines are joined, and so are the parts of a pipe."""
     blocks = re.findall(r"^```sh\n(.*?)^```", operations(), re.MULTILINE | re.DOTALL)
     joined = [re.sub(r"\\\n\s*|(?<=\|)\n\s*", " ", block) for block in blocks]
     return [line for block in joined for line in block.splitlines() if line]
@@ -43,7 +43,7 @@ def kubernetes_objects() -> list[Document]:
 
 
 def pod_specs() -> Iterator[tuple[str, Document]]:
-    """Name and pod of everything that runs in the cluster."""
+    """Name and pod of every workload in the cluster."""
     for document in kubernetes_objects():
         spec = document.get("spec", {})
         if document["kind"] == "CronJob":
@@ -63,7 +63,7 @@ def dashboard() -> Document:
 
 
 def interpolated(text: str, values: dict[str, str]) -> str:
-    """``text`` with compose's variables filled in. Raises KeyError for one that must be given and is not."""
+    """``text`` with compose's variables substituted. Raises KeyError for a required variable without a value."""
 
     def value(match: re.Match[str]) -> str:
         name, kind, default = match[1], match[2], match[3]

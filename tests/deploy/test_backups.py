@@ -1,4 +1,4 @@
-"""Backups come back where little room is given: containers have a small TUNEFARM_HOME, or none that can be written."""
+"""Backups are restored with little space: containers have a small TUNEFARM_HOME, or a read-only one."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from tunefarm_services.settings import Settings
 
 
 def settings_in(folder: Path) -> Settings:
-    """A store that has nothing below TUNEFARM_HOME, as that of a farm."""
+    """Settings of a store that has nothing below TUNEFARM_HOME, as in a farm."""
     return Settings(
         home=folder / "home",
         database_url=SecretStr(f"sqlite:///{folder}/tunefarm.db"),
@@ -22,7 +22,7 @@ def settings_in(folder: Path) -> Settings:
     )
 
 
-def test_a_restore_needs_room_beside_its_archive_only_and_leaves_nothing_there(tmp_path):
+def test_restore_unpacks_beside_its_archive_and_cleans_up(tmp_path):
     ours, elsewhere = settings_in(tmp_path / "ours"), settings_in(tmp_path / "elsewhere")
     store = open_store(ours)
     job = put_job(store, "one")
@@ -38,8 +38,8 @@ def test_a_restore_needs_room_beside_its_archive_only_and_leaves_nothing_there(t
     store.close()
 
 
-def test_the_drill_counts_what_every_tenant_has(tmp_path):
-    def told(*words: str) -> str:
+def test_drill_counts_objects_of_every_tenant(tmp_path):
+    def output_of(*words: str) -> str:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("TUNEFARM_")}
         environment = {**kept, "TUNEFARM_HOME": str(tmp_path / "home")}
         ended = run_command(*words, environment=environment, folder=tmp_path, timeout_s=120)
@@ -47,6 +47,6 @@ def test_the_drill_counts_what_every_tenant_has(tmp_path):
         return ended.out
 
     for tenant in ("team", "operator"):
-        told("token", "create", "first", "--tenant", tenant)
-    assert json.loads(told("db", "stats", "--json"))["rows"]["tokens"] == 2
-    assert json.loads(told("db", "stats", "--tenant", "team", "--json"))["rows"]["tokens"] == 1
+        output_of("token", "create", "first", "--tenant", tenant)
+    assert json.loads(output_of("db", "stats", "--json"))["rows"]["tokens"] == 2
+    assert json.loads(output_of("db", "stats", "--tenant", "team", "--json"))["rows"]["tokens"] == 1

@@ -1,4 +1,4 @@
-"""The broker's users can do what the queue needs with the keys of their pool, and nothing else."""
+"""The broker's users can access the keys that the queue of their pool needs, and nothing else."""
 
 import subprocess
 import sys
@@ -21,14 +21,14 @@ def server() -> Iterator[ConfinedRedis]:
     program = redis_program()
     if program is None:
         pytest.skip("no redis-server on this machine")
-    # A socket's path may have 107 characters only.
+    # The path of a socket has at most 107 characters.
     with tempfile.TemporaryDirectory(prefix="tunefarm-redis-") as folder:
         started = ConfinedRedis(program, Path(folder))
         yield started
         started.stop()
 
 
-def test_the_tuner_sends_and_the_worker_takes_through_celery(server):
+def test_celery_message_passes_from_tuner_to_worker(server):
     taken = []
 
     def take(body, message) -> None:
@@ -50,7 +50,7 @@ def test_the_tuner_sends_and_the_worker_takes_through_celery(server):
     assert taken[0][0] == [{"n": 1}]
 
 
-def test_replies_and_cancellations_go_through(server):
+def test_replies_and_cancellations_are_delivered(server):
     tuner, worker = server.client("tuner"), server.client("worker")
     listening = worker.pubsub()
     listening.subscribe(f"{PREFIX}cancellations")
@@ -81,26 +81,26 @@ def test_replies_and_cancellations_go_through(server):
     ],
     ids=lambda command: command[0].lower(),
 )
-def test_anything_else_is_refused(server, user, command):
+def test_other_broker_commands_are_denied(server, user, command):
     with pytest.raises(redis.exceptions.ResponseError, match=r"(?i)no permissions|NOPERM|can't access"):
         server.client(user).execute_command(*command)
 
 
-def test_the_health_checks_user_can_ask_and_nothing_more(server):
+def test_probe_user_can_only_ping(server):
     probe = server.client("probe")
     assert probe.ping()
     with pytest.raises(redis.exceptions.NoPermissionError):
         probe.get(f"{PREFIX}farm.1")
 
 
-def test_nobody_comes_in_without_a_password(server):
+def test_broker_requires_a_password(server):
     with pytest.raises(redis.exceptions.AuthenticationError):
         redis.Redis(unix_socket_path=str(server.socket)).ping()
 
 
 @pytest.mark.enable_socket
 @pytest.mark.allow_hosts(["127.0.0.1"])
-def test_the_broker_speaks_verified_tls_and_nothing_else(free_port, tmp_path):
+def test_broker_requires_verified_tls(free_port, tmp_path):
     program = redis_program()
     if program is None or not speaks_tls(program):
         pytest.skip("no redis-server with TLS on this machine")
@@ -121,5 +121,5 @@ def test_the_broker_speaks_verified_tls_and_nothing_else(free_port, tmp_path):
 
 def speaks_tls(program: Path) -> bool:
     tried = subprocess.run([program, "--port", "0", "--tls-port", "x"], capture_output=True, text=True, timeout=60)
-    # Either way it does not start; built without TLS, it does not even know the directive.
+    # The server fails to start in both cases; without TLS it does not know the directive.
     return "Bad directive" not in tried.stdout + tried.stderr

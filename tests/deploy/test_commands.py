@@ -1,7 +1,7 @@
 """The commands, environments, users and health checks of docker-compose.yml work as plain processes.
 
-PostgreSQL is replaced by SQLite and the network by a unix socket, which test_secrets.py and test_broker_users.py try
-with the farm's own configuration; everything else is what the file says, with paths and ports of this machine.
+SQLite replaces PostgreSQL and a unix socket replaces the network; test_secrets.py and test_broker_users.py test both
+with the farm's configuration. Everything else is as in the file, with paths and ports of this machine.
 """
 
 import contextlib
@@ -27,12 +27,12 @@ from tunefarm_services.store import Store
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 SERVICES = compose()["services"]
-LONGEST_START_S = 90.0
+MAX_START_S = 90.0
 STOPPED = {0, -15, 130, 143}
 
 
 class Host:
-    """This machine, as the host of a farm: where each thing is that the file names."""
+    """This machine as the host of a farm: maps paths and ports of the file to local ones."""
 
     def __init__(self, folder: Path, redis: ConfinedRedis) -> None:
         made = [sys.executable, DEPLOY / "make-certificates", "--folder", folder]
@@ -43,14 +43,14 @@ class Host:
         self._redis = redis
         self._ports: dict[str, int] = {}
         self._running: list[subprocess.Popen[str]] = []
-        # Containers run as a user of their own; so do these processes, where that user can reach this Python.
+        # Containers run as their own user; so do these processes if that user can access this Python.
         self._user = runnable_as(int(SERVICES["api"]["user"].partition(":")[0]))
         for path in [folder, *folder.rglob("*")]:
             if self._user is not None:
                 os.chown(path, self._user, self._user)
 
     def start(self, name: str) -> subprocess.Popen[str]:
-        """The service's command with its environment, as its user."""
+        """Start the service's command with its environment, as its user."""
         command = [self._here(name, word) for word in SERVICES[name]["command"]]
         with (self.folder / f"{name}.log").open("w", encoding="utf-8") as log:
             process = subprocess.Popen(
@@ -66,7 +66,7 @@ class Host:
         return process
 
     def is_healthy(self, name: str) -> bool:
-        """What the service's health check says."""
+        """Whether the service's health check succeeds."""
         kind, program, *words = SERVICES[name]["healthcheck"]["test"]
         assert (kind, program) == ("CMD", "probe")
         probe = [sys.executable, DEPLOY / "containers" / "probe.py", *(self._here(name, word) for word in words)]
@@ -98,7 +98,7 @@ class Host:
         if self._user is not None:
             os.chown(home, self._user, self._user)
         values |= {"TUNEFARM_HOME": str(home), "TUNEFARM_BLOB_URL": str(self.blobs)}
-        # As in the image, nothing else of this machine's environment is there.
+        # As in the image, no other variables of this machine are set.
         return values | {"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(self.folder)}
 
     def _here(self, name: str, word: str) -> str:
@@ -114,7 +114,7 @@ class Host:
 
 
 def runnable_as(user: int) -> int | None:
-    """The user, if this process may become it and it can run this Python; else None, and everything runs as this."""
+    """The user, if this process can become it and it can run this Python; otherwise None, to run as this user."""
     if os.geteuid() != 0:
         return None
     try:
@@ -134,7 +134,7 @@ def host() -> Iterator[Host]:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         redis = ConfinedRedis(program, folder)
         stack.callback(redis.stop)
-        # Only the user of the containers knocks at this socket.
+        # Only the user of the containers connects to this socket.
         redis.socket.chmod(0o777)
         found = Host(folder, redis)
         stack.callback(found.stop)
@@ -142,14 +142,14 @@ def host() -> Iterator[Host]:
 
 
 def wait_until_healthy(host: Host, name: str, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + LONGEST_START_S
+    deadline = time.monotonic() + MAX_START_S
     while not host.is_healthy(name):
         assert process.poll() is None, host.log(name)
         assert time.monotonic() < deadline, host.log(name)
         time.sleep(0.5)
 
 
-def test_the_api_comes_up_over_tls_on_a_migrated_database(host):
+def test_api_serves_tls_on_migrated_database(host):
     assert host.start("migrate").wait(timeout=60) == 0, host.log("migrate")
     process = host.start("api")
     wait_until_healthy(host, "api", process)
@@ -158,13 +158,13 @@ def test_the_api_comes_up_over_tls_on_a_migrated_database(host):
 
 
 @pytest.mark.faults
-def test_a_farm_comes_up_is_healthy_and_goes_down(host):
+def test_farm_starts_is_healthy_and_stops(host):
     assert host.start("migrate").wait(timeout=60) == 0, host.log("migrate")
     running = {name: host.start(name) for name in ("api", "tuner", "worker")}
     for name, process in running.items():
         wait_until_healthy(host, name, process)
     with contextlib.closing(Store.open(host.database, host.blobs, create=False)) as store:
-        deadline = time.monotonic() + LONGEST_START_S
+        deadline = time.monotonic() + MAX_START_S
         while not [lane for lane in store.lanes.find() if lane.state is LaneState.READY]:
             assert time.monotonic() < deadline, host.log("worker") + host.log("tuner")
             time.sleep(0.5)

@@ -1,4 +1,4 @@
-"""docker-compose.yml keeps the specification and what it promises about secrets, users and networks."""
+"""docker-compose.yml is valid, and restricts secrets, users and networks."""
 
 import importlib.util
 import json
@@ -18,18 +18,18 @@ def each(services):
     return pytest.mark.parametrize("name", sorted(services))
 
 
-def test_it_is_valid_by_the_compose_specification():
+def test_compose_file_matches_the_specification():
     package = importlib.util.find_spec("check_jsonschema")
     schema = Path(package.origin).parent / "builtin_schemas" / "vendor" / "compose-spec.json"
     jsonschema.validate(compose(), json.loads(schema.read_text(encoding="utf-8")))
 
 
-def test_all_roles_of_a_farm_are_there():
+def test_compose_has_all_roles_of_a_farm():
     assert set(SERVICES) >= {"api", "tuner", "worker", "postgres", "redis", "objects"}
 
 
 @each(SERVICES)
-def test_a_service_has_no_more_rights_than_it_needs(name):
+def test_service_has_minimal_rights(name):
     service = SERVICES[name]
     assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]
@@ -42,14 +42,14 @@ def test_a_service_has_no_more_rights_than_it_needs(name):
 
 
 @each(LONG_RUNNING)
-def test_a_service_that_stays_says_whether_it_is_well_and_has_limits(name):
+def test_long_running_service_has_health_check_and_limits(name):
     service = LONG_RUNNING[name]
     assert service["healthcheck"]["test"][0] in {"CMD", "CMD-SHELL"}
     assert service["mem_limit"]
     assert service["pids_limit"]
 
 
-def test_no_secret_has_a_default():
+def test_secrets_have_no_default():
     text = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
     secrets = [match for match in VARIABLE.finditer(text) if "PASSWORD" in match[1] or "SECRET" in match[1]]
     assert secrets
@@ -60,7 +60,7 @@ def test_no_secret_has_a_default():
                 assert value is None or VARIABLE.fullmatch(value), variable
 
 
-def test_what_every_service_names_is_declared():
+def test_referenced_networks_services_and_volumes_exist():
     document = compose()
     for service in SERVICES.values():
         assert set(service["networks"]) <= set(document["networks"])
@@ -71,13 +71,13 @@ def test_what_every_service_names_is_declared():
             assert source in document["volumes"] or made or (ROOT / source).is_file(), mount
 
 
-def test_only_servers_that_other_hosts_need_are_published_and_on_loopback_unless_told():
+def test_published_ports_are_on_loopback_by_default():
     published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
     assert set(published) == {"api", "redis", "objects"}
     assert all(":-127.0.0.1}:" in port for ports in published.values() for port in ports)
 
 
-def test_servers_are_spoken_with_over_tls_by_users_of_their_own():
+def test_services_use_tls_and_separate_users():
     for name in ("api", "tuner", "migrate"):
         environment = SERVICES[name]["environment"]
         assert "sslmode=verify-full" in environment["TUNEFARM_DATABASE_URL"]
@@ -93,12 +93,12 @@ def container_file(name: str) -> str:
 
 
 def folders_of_the_user(name: str) -> set[str]:
-    """The folders that the image gives to the user of the containers: a new volume takes their owner."""
+    """The folders that the image gives to the user of the containers: a new volume inherits their owner."""
     made = re.search(r"install --directory --owner 10001 --group 10001 --mode 0700 (.+)", container_file(name))
     return set(made[1].split())
 
 
-def test_a_workers_folder_allows_execution_and_outlives_its_container():
+def test_worker_folder_allows_execution_and_persists():
     worker, document = SERVICES["worker"], compose()
     home = PurePosixPath(worker["environment"]["TUNEFARM_HOME"])
     scratch = home / "scratch"
@@ -106,24 +106,24 @@ def test_a_workers_folder_allows_execution_and_outlives_its_container():
     mounts |= {PurePosixPath(mount.split(":")[1]): mount for mount in worker["volumes"]}
     place = max((path for path in mounts if scratch.is_relative_to(path)), key=lambda path: len(path.parts))
     source, _, options = f"{mounts[place]}:".split(":")[:3]
-    # A volume without options of its own is a folder of the host, which allows execution.
+    # A volume without options is a folder of the host, which allows execution.
     assert document["volumes"][source] == {}
     assert not {"ro", "noexec"} & set(options.split(","))
     assert str(place) in folders_of_the_user("worker")
 
 
-def test_a_worker_keeps_the_name_of_its_host():
+def test_worker_keeps_its_host_name():
     name = SERVICES["worker"]["hostname"]
     assert interpolated(name, {}) == "tunefarm-worker"
     assert interpolated(name, {"TUNEFARM_HOST_NAME": "farm-2"}) == "farm-2"
 
 
-def test_a_worker_confines_fully_unless_the_operator_says_otherwise():
+def test_worker_requires_full_confinement_by_default():
     environment = SERVICES["worker"]["environment"]
     assert environment.get("TUNEFARM_WORKER_ALLOW_MISSING_CONFINEMENT", "absent") is None
 
 
-def test_backups_are_taken_with_tools_of_the_servers_version():
+def test_backup_tools_match_postgresql_version():
     text = container_file("service")
     major = re.search(r"^ARG POSTGRESQL_MAJOR=(\d+)$", text, re.MULTILINE)[1]
     assert re.match(r"postgres:(\d+)", interpolated(SERVICES["postgres"]["image"], {}))[1] == major
@@ -131,25 +131,25 @@ def test_backups_are_taken_with_tools_of_the_servers_version():
     assert text.index("ARG POSTGRESQL_MAJOR") < own_repository < text.index('"postgresql-client-${POSTGRESQL_MAJOR}"')
 
 
-def test_the_object_stores_volume_belongs_to_its_user():
+def test_object_store_volume_belongs_to_its_user():
     made, store = SERVICES["objects-folder"], SERVICES["objects"]
     (mount,) = made["volumes"]
     volume, folder = mount.split(":")
     assert made["image"] == SERVICES["api"]["image"]
     assert made["user"] == store["user"] == "10001:10001"
     assert folder in folders_of_the_user("service")
-    # Else whichever container is made last gives the empty volume its owner.
+    # Otherwise the container that is created last determines the owner of the empty volume.
     assert f"{volume}:/data:nocopy" in store["volumes"]
     assert made["profiles"] == store["profiles"]
     assert store["depends_on"] == {"objects-folder": {"condition": "service_completed_successfully"}}
 
 
-def test_what_is_compiled_may_be_loaded_from_the_scratch_folder():
+def test_scratch_folder_allows_loading_libraries():
     for name in ("api", "tuner", "worker"):
         scratch = next(mount for mount in SERVICES[name]["tmpfs"] if mount.startswith("/tmp:"))
         assert ",exec," in scratch
 
 
-def test_the_images_that_are_built_have_their_container_files():
+def test_built_images_have_container_files():
     for name in ("api", "tuner", "worker", "migrate"):
         assert (ROOT / SERVICES[name]["build"]["dockerfile"]).is_file()

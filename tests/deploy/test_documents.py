@@ -1,4 +1,4 @@
-"""What the documents tell an operator to type names what is there."""
+"""Commands in the documents for operators refer to existing services, options and settings."""
 
 import re
 import shlex
@@ -13,9 +13,9 @@ from tests.house.command_help import OPTION, assert_exists
 from tunefarm_schemas.farm.broker import Broker
 
 SERVICES = compose()["services"]
-# What `docker compose` takes a value for.
+# Options of `docker compose` with a value.
 VALUED = {"--volume", "--build-arg", "--profile"}
-# What an image or a host says for itself.
+# Variables that an image or a host sets itself.
 OWN = {
     "TUNEFARM_HOME",
     "TUNEFARM_LOG_FORMAT",
@@ -41,14 +41,14 @@ def lines_of(*begin: str) -> list[str]:
 
 
 @pytest.mark.parametrize("line", lines_of("docker", "compose"))
-def test_a_compose_command_names_services_that_exist(line):
+def test_documented_compose_services_exist(line):
     _, _, verb, *words = words_of(line)
     named = words[:1] if verb in {"run", "exec"} else words
     assert set(named) <= set(SERVICES)
 
 
 def commands_in_containers() -> list[str]:
-    """What runs in a container, a pod or a unit in place of its own command."""
+    """Commands that replace the default command of a container, pod or unit."""
     found = []
     for line in shown_lines():
         match = re.search(r"docker compose run .*\bapi (.+)$|(?:-- |/bin/)tunefarm (.+)$", line)
@@ -60,7 +60,7 @@ def commands_in_containers() -> list[str]:
 
 
 @pytest.mark.parametrize("command", commands_in_containers())
-def test_a_command_in_a_container_exists_with_its_options(command):
+def test_documented_container_command_exists(command):
     assert_exists(f"tunefarm {command}")
 
 
@@ -69,7 +69,7 @@ def commands_that_make_secrets() -> list[str]:
 
 
 @pytest.mark.parametrize("line", commands_that_make_secrets())
-def test_a_command_that_makes_secrets_has_the_options_that_are_shown(line):
+def test_documented_secret_options_exist(line):
     command = [sys.executable, str(DEPLOY / line.split()[0].removeprefix("deploy/")), "--help"]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
     assert set(OPTION.findall(line)) <= set(OPTION.findall(shown))
@@ -80,7 +80,7 @@ def variables_of_a_worker_elsewhere() -> dict[str, str]:
     return dict(line.partition("=")[::2] for line in block.splitlines())
 
 
-def test_a_worker_of_another_host_is_given_all_that_one_beside_the_farm_reads():
+def test_remote_worker_gets_all_variables():
     given = variables_of_a_worker_elsewhere()
     assert given.keys() == SERVICES["worker"]["environment"].keys() - OWN
     ours = SERVICES["worker"]["environment"]
@@ -88,7 +88,7 @@ def test_a_worker_of_another_host_is_given_all_that_one_beside_the_farm_reads():
     assert Broker.at(given["TUNEFARM_BROKER_URL"], given["TUNEFARM_BROKER_PREFIX"]).redis_url()
 
 
-def test_the_servers_that_it_reaches_are_certified_and_published():
+def test_servers_of_remote_worker_are_certified_and_published():
     given = variables_of_a_worker_elsewhere()
     (line,) = [line for line in shown_lines() if "--name redis=" in line]
     for server, url in (("redis", given["TUNEFARM_BROKER_URL"]), ("objects", given["AWS_ENDPOINT_URL"])):
@@ -99,7 +99,7 @@ def test_the_servers_that_it_reaches_are_certified_and_published():
         assert any(line.startswith(f"echo {listen}=") for line in shown_lines())
 
 
-def test_the_way_out_that_tuner_and_worker_may_be_given_exists():
+def test_documented_network_override_is_valid():
     (block,) = re.findall(r"^```yaml\n(.*?)^```", operations(), re.MULTILINE | re.DOTALL)
     override = yaml.safe_load(block)["services"]
     assert set(override) == {name for name in ("tuner", "worker") if "outside" not in SERVICES[name]["networks"]}
@@ -108,16 +108,16 @@ def test_the_way_out_that_tuner_and_worker_may_be_given_exists():
 
 
 @pytest.mark.parametrize("place", ["docker compose", "systemd", "Kubernetes"])
-def test_where_workers_are_put_up_it_is_said_which_kernel_they_need(place):
+def test_deployment_sections_state_kernel_requirement(place):
     section = operations().partition(f"## Deploy with {place}\n")[2].partition("\n## ")[0]
     assert "Landlock" in section
 
 
-def test_the_setting_for_older_kernels_is_among_the_settings():
+def test_older_kernel_setting_is_documented():
     assert "\n| `TUNEFARM_WORKER_ALLOW_MISSING_CONFINEMENT` | worker |" in operations()
 
 
-def test_the_drill_names_every_place_that_a_restore_writes_to():
+def test_drill_sets_every_restore_destination():
     drill = operations().partition("**Drill")[2].partition("```sh\n")[2].partition("```")[0]
     exported, _, rest = drill.partition("tunefarm db restore")
     assert rest
@@ -128,10 +128,10 @@ def test_the_drill_names_every_place_that_a_restore_writes_to():
     }
 
 
-def test_postgresql_is_told_the_password_that_is_in_env(tmp_path):
+def test_documented_password_change_reads_env(tmp_path):
     (line,) = [line for line in shown_lines() if "ALTER ROLE" in line]
     env = "TUNEFARM_BROKER_PROBE_PASSWORD=z\nTUNEFARM_POSTGRES_PASSWORD=x-_Y9\nTUNEFARM_WORKER_CPUS=2-7\n"
     (tmp_path / ".env").write_text(env, encoding="utf-8")
     sed = ["sh", "-c", line.partition(" | ")[0]]
-    told = subprocess.run(sed, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
-    assert told.stdout == "ALTER ROLE tunefarm PASSWORD 'x-_Y9';\n"
+    printed = subprocess.run(sed, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
+    assert printed.stdout == "ALTER ROLE tunefarm PASSWORD 'x-_Y9';\n"

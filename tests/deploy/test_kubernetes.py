@@ -1,4 +1,4 @@
-"""The manifests are valid by Kubernetes' own schemas, and their pods keep the restricted security standard."""
+"""The manifests match Kubernetes' schemas, and their pods meet the restricted security standard."""
 
 import subprocess
 from shutil import which
@@ -14,14 +14,14 @@ PODS = dict(pod_specs())
 
 
 @pytest.mark.parametrize("name", sorted(OBJECTS))
-def test_an_object_is_valid_and_in_our_namespace(name):
+def test_object_is_valid_and_in_namespace(name):
     kubernetes_validate.validate(OBJECTS[name], VERSION, strict=True)
     if not name.startswith("Namespace/"):
         assert OBJECTS[name]["metadata"]["namespace"] == "tunefarm"
 
 
 @pytest.mark.parametrize("name", sorted(PODS))
-def test_a_pod_keeps_the_restricted_standard(name):
+def test_pod_meets_the_restricted_standard(name):
     pod = PODS[name]
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -35,21 +35,21 @@ def test_a_pod_keeps_the_restricted_standard(name):
 
 
 @pytest.mark.parametrize("name", ["tunefarm-api", "tunefarm-tuner", "tunefarm-worker-cpu"])
-def test_a_pod_that_stays_has_probes_on_a_port_that_it_opens(name):
+def test_long_running_pod_has_probes_on_open_ports(name):
     (container,) = PODS[name]["containers"]
     ports = {port["name"] for port in container["ports"]}
     for probe in ("startupProbe", "livenessProbe"):
         assert container[probe]["httpGet"]["port"] in ports
 
 
-def test_a_worker_owns_whole_processors():
+def test_worker_owns_whole_processors():
     (container,) = PODS["tunefarm-worker-cpu"]["containers"]
     resources = container["resources"]
     assert resources["requests"] == resources["limits"]
     assert resources["limits"]["cpu"].isdigit()
 
 
-def test_a_worker_is_called_after_its_node_and_has_room_for_what_it_loads():
+def test_worker_has_node_name_and_space_for_libraries():
     pod = PODS["tunefarm-worker-cpu"]
     (container,) = pod["containers"]
     variables = {each["name"]: each for each in container["env"]}
@@ -57,19 +57,19 @@ def test_a_worker_is_called_after_its_node_and_has_room_for_what_it_loads():
     home = OBJECTS["ConfigMap/tunefarm"]["data"]["TUNEFARM_HOME"]
     (mount,) = [each for each in container["volumeMounts"] if each["mountPath"] == home]
     (volume,) = [each for each in pod["volumes"] if each["name"] == mount["name"]]
-    # On the node's disk, which allows execution; in memory it would count as the worker's.
+    # On the node's disk, which allows execution; memory would count as the worker's.
     assert volume["emptyDir"].keys() == {"sizeLimit"}
     assert int(volume["emptyDir"]["sizeLimit"].removesuffix("Gi")) >= 2
 
 
-def test_a_backup_has_the_room_of_its_claim_and_no_other():
+def test_backup_pod_uses_only_its_claim():
     pod = PODS["tunefarm-backup"]
     assert {volume["name"] for volume in pod["volumes"]} == {"home", "authority", "backup"}
     (container,) = pod["containers"]
     assert {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}["/backup"] == "backup"
 
 
-def test_the_migration_can_be_applied_alone():
+def test_migration_can_be_applied_alone():
     label = "app.kubernetes.io/name"
     labelled = [
         name for name, each in OBJECTS.items() if each["metadata"].get("labels", {}).get(label) == "tunefarm-migrate"
@@ -78,27 +78,27 @@ def test_the_migration_can_be_applied_alone():
     assert f"--selector {label}=tunefarm-migrate" in operations()
 
 
-def test_traces_reach_their_collector_from_those_who_send_them():
+def test_network_policy_allows_traces_to_collector():
     policy = OBJECTS["NetworkPolicy/tunefarm-to-collector"]["spec"]
     (rule,) = policy["podSelector"]["matchExpressions"]
     assert set(rule["values"]) == {"tunefarm-api", "tunefarm-tuner"}
     assert [port["port"] for way in policy["egress"] for port in way["ports"]] == [4318]
 
 
-def test_the_documents_push_the_images_that_the_manifests_name():
+def test_documented_images_match_the_manifests():
     (kustomization,) = documents(DEPLOY / "kubernetes" / "kustomization.yaml")
     for image in kustomization["images"]:
         assert f"docker push {image['newName']}:{image['newTag']}\n" in operations()
 
 
-def test_no_secret_is_in_the_manifests_and_workers_get_none_of_the_database():
+def test_manifests_contain_no_secrets():
     assert not [name for name in OBJECTS if name.startswith("Secret/")]
     (container,) = PODS["tunefarm-worker-cpu"]["containers"]
     given = {source.get("secretRef", {}).get("name") for source in container["envFrom"]}
     assert given == {None, "tunefarm-broker-worker", "tunefarm-objects"}
 
 
-def test_every_volume_and_account_that_a_pod_names_is_there():
+def test_referenced_volumes_and_accounts_exist():
     accounts = {each["metadata"]["name"] for each in OBJECTS.values() if each["kind"] == "ServiceAccount"}
     for pod in PODS.values():
         volumes = {volume["name"] for volume in pod["volumes"]}
@@ -106,7 +106,7 @@ def test_every_volume_and_account_that_a_pod_names_is_there():
         assert pod["serviceAccountName"] in accounts
 
 
-def test_every_policy_selects_pods_that_exist():
+def test_network_policies_select_existing_pods():
     labels = {label for each in OBJECTS.values() for label in labels_of(each)}
     for each in OBJECTS.values():
         if each["kind"] != "NetworkPolicy":
@@ -123,7 +123,7 @@ def labels_of(each: Document) -> set[str]:
     return set(template.get("metadata", {}).get("labels", {}).values())
 
 
-def test_the_kustomization_has_every_file_and_image():
+def test_kustomization_lists_every_file_and_image():
     (kustomization,) = documents(DEPLOY / "kubernetes" / "kustomization.yaml")
     present = {path.name for path in (DEPLOY / "kubernetes").glob("*.yaml")} - {"kustomization.yaml"}
     assert set(kustomization["resources"]) == present
@@ -132,7 +132,7 @@ def test_the_kustomization_has_every_file_and_image():
 
 
 @pytest.mark.skipif(which("kubectl") is None, reason="no kubectl on this machine")
-def test_kustomize_puts_it_together():
+def test_kustomize_builds_the_manifests():
     command = ["kubectl", "kustomize", str(DEPLOY / "kubernetes")]
     built = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert built.returncode == 0, built.stderr

@@ -1,4 +1,4 @@
-"""What the manifests have our programs do is what they understand: commands, settings, and the paths of probes."""
+"""Commands, settings and probe paths in the manifests match the programs."""
 
 import shlex
 import urllib.request
@@ -10,7 +10,7 @@ import pytest
 from pydantic_settings import BaseSettings
 from typer.main import get_command
 
-from tests.api.people import somebody
+from tests.api.people import caller_of
 from tests.deploy.source import Document, kubernetes_objects, operations, pod_specs
 from tunefarm.cli.command_line import application
 from tunefarm_services.api.application.app import create_app
@@ -32,15 +32,15 @@ SETTINGS: dict[str, tuple[type[BaseSettings], ...]] = {
     "db upgrade": (Settings,),
     "db backup": (Settings,),
 }
-"""What the process of a command reads."""
+"""The settings that the process of each command reads."""
 BESIDE_THE_SETTINGS = {"worker start": {"TUNEFARM_HOST_NAME"}}
-"""Read where a host is named, for whatever needs its name."""
+"""Variables that are read outside the settings, by code that needs a host name."""
 
 each_container = pytest.mark.parametrize("name", sorted(CONTAINERS))
 
 
 def words_of(container: Document) -> list[str]:
-    """What comes after ``tunefarm``, which the image begins with unless the container says what to run."""
+    """The arguments of ``tunefarm``, which is the entry point of the image unless the container overrides it."""
     if "command" not in container:
         return [str(word) for word in container["args"]]
     shell, flag, script = container["command"]
@@ -50,7 +50,7 @@ def words_of(container: Document) -> list[str]:
 
 
 def parsed(words: list[str]) -> Any:
-    """The context of the innermost command, of which every word was understood and nothing was run."""
+    """The context of the innermost command, parsed completely and not executed."""
     command = get_command(application())
     context = command.make_context("tunefarm", list(words))
     while hasattr(command, "resolve_command"):
@@ -68,7 +68,7 @@ def variables_of(settings: tuple[type[BaseSettings], ...]) -> set[str]:
 
 
 def shared_variables() -> dict[str, dict[str, str]]:
-    """What config maps and the secrets that the documents show hold, by the name of each."""
+    """The contents of config maps and documented secrets, by name."""
     maps = [each for each in kubernetes_objects() if each["kind"] == "ConfigMap"]
     found = {each["metadata"]["name"]: dict(each["data"]) for each in maps}
     for line in operations().splitlines():
@@ -86,24 +86,24 @@ def sources_of(container: Document) -> Iterator[str]:
 
 
 @each_container
-def test_a_container_runs_a_command_that_is_understood(name: str) -> None:
+def test_container_command_is_valid(name: str) -> None:
     assert command_of(name) in SETTINGS
 
 
-def test_a_word_that_the_command_does_not_know_is_noticed() -> None:
+def test_invalid_commands_are_detected() -> None:
     for words in (["serve", "--no-such-option"], ["tuner", "stray"], ["no-such-command"], ["serve", "--port=many"]):
         with pytest.raises(Exception, match=r"(?i)no such|unexpected|valid"):
             parsed(words)
 
 
 @each_container
-def test_a_variable_of_a_container_is_one_that_its_process_reads(name: str) -> None:
+def test_container_variables_are_read(name: str) -> None:
     command = command_of(name)
     own = {each["name"] for each in CONTAINERS[name].get("env", ())}
     assert own <= variables_of(SETTINGS[command]) | BESIDE_THE_SETTINGS.get(command, set())
 
 
-def test_a_variable_that_containers_share_is_read_by_one_that_gets_it() -> None:
+def test_shared_variables_are_read() -> None:
     shared = shared_variables()
     assert {source for container in CONTAINERS.values() for source in sources_of(container)} <= shared.keys()
     for source, variables in shared.items():
@@ -114,7 +114,7 @@ def test_a_variable_that_containers_share_is_read_by_one_that_gets_it() -> None:
 
 
 @each_container
-def test_the_values_of_variables_are_taken(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_of_variables_are_accepted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     shared = shared_variables()
     values = {key: value for source in sources_of(CONTAINERS[name]) for key, value in shared[source].items()}
     values |= {each["name"]: each.get("value", "node-1") for each in CONTAINERS[name].get("env", ())}
@@ -129,7 +129,7 @@ def test_the_values_of_variables_are_taken(name: str, monkeypatch: pytest.Monkey
 
 
 @each_container
-def test_what_a_container_opens_is_where_its_process_listens(name: str) -> None:
+def test_container_ports_match_listen_addresses(name: str) -> None:
     container = CONTAINERS[name]
     ports = {port["name"]: port["containerPort"] for port in container.get("ports", ())}
     if "https" in ports:
@@ -142,10 +142,10 @@ def test_what_a_container_opens_is_where_its_process_listens(name: str) -> None:
 @pytest.mark.enable_socket
 @pytest.mark.allow_hosts(["127.0.0.1"])
 @each_container
-def test_a_probe_asks_what_the_process_answers(name: str, tmp_path: Path) -> None:
+def test_probes_are_answered(name: str, tmp_path: Path) -> None:
     asked = {(probe["port"], probe["path"]) for probe in probes_of(CONTAINERS[name])}
     store = Store.open(f"sqlite:///{tmp_path}/tunefarm.db", tmp_path / "blobs")
-    api = somebody(create_app(store, ApiSettings(home=tmp_path)))
+    api = caller_of(create_app(store, ApiSettings(home=tmp_path)))
     with MetricsServer("127.0.0.1:0", Metrics("tuner")) as metrics:
         for port, path in asked:
             if port == "https":

@@ -1,4 +1,4 @@
-"""Alerts and dashboard ask for figures that exist, by labels that they have, in queries that parse."""
+"""Alerts and dashboard query existing metrics by existing labels."""
 
 import re
 
@@ -9,7 +9,7 @@ from tests.deploy.source import DEPLOY, ROOT, alerts, dashboard, documents
 from tunefarm_services.telemetry.farm_collector import FAMILIES
 from tunefarm_services.telemetry.metrics import Metrics
 
-FIGURE = re.compile(r"\b(tunefarm_[a-z_]+)(?:\{([^}]*)\})?")
+METRIC = re.compile(r"\b(tunefarm_[a-z_]+)(?:\{([^}]*)\})?")
 PANELS = [panel for panel in dashboard()["panels"] if panel["type"] != "row"]
 QUERIES = {
     f"panel {panel['title']} {target['refId']}": target["expr"] for panel in PANELS for target in panel["targets"]
@@ -17,8 +17,8 @@ QUERIES = {
 QUERIES |= {f"alert {rule['alert']}": rule["expr"] for rule in alerts()}
 
 
-def figures() -> dict[str, set[str]]:
-    """Every figure that can be asked for, with its labels."""
+def metrics() -> dict[str, set[str]]:
+    """Every metric with its labels."""
     found = {name: set(labels) for name, (_text, labels) in FAMILIES.items()}
     for metric in vars(Metrics("api")).values():
         name = getattr(metric, "_name", None)
@@ -31,30 +31,30 @@ def figures() -> dict[str, set[str]]:
     return found
 
 
-FIGURES = figures()
+METRICS = metrics()
 
 
 @pytest.mark.parametrize("name", sorted(QUERIES))
-def test_a_query_parses_and_asks_for_figures_that_exist(name):
+def test_query_parses_and_uses_existing_metrics(name):
     query = QUERIES[name]
     promql_parser.parse(query)
-    asked = FIGURE.findall(query)
+    asked = METRIC.findall(query)
     assert asked or "up{" in query
-    for figure, selector in asked:
-        assert figure in FIGURES, figure
+    for metric, selector in asked:
+        assert metric in METRICS, metric
         labels = {part.split("=")[0].rstrip("!") for part in re.findall(r'\w+[!=]=?~?"', selector)}
-        assert {label.split("=")[0].rstrip("!~") for label in labels} <= FIGURES[figure] | {"job", "instance"}
+        assert {label.split("=")[0].rstrip("!~") for label in labels} <= METRICS[metric] | {"job", "instance"}
 
 
 @pytest.mark.parametrize("name", sorted(QUERIES))
-def test_a_query_groups_by_labels_that_its_figures_have(name):
+def test_query_groups_by_existing_labels(name):
     query = QUERIES[name]
     grouped = {label.strip() for group in re.findall(r"\bby \(([^)]*)\)", query) for label in group.split(",")}
-    known = {label for figure, _ in FIGURE.findall(query) for label in FIGURES[figure]}
+    known = {label for metric, _ in METRIC.findall(query) for label in METRICS[metric]}
     assert grouped <= known | {"instance", "job"}
 
 
-def test_every_alert_says_how_urgent_it_is_and_the_documents_what_to_do():
+def test_alerts_have_severity_and_documentation():
     document = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
     for rule in alerts():
         assert rule["labels"]["severity"] in {"page", "ticket"}
@@ -63,7 +63,7 @@ def test_every_alert_says_how_urgent_it_is_and_the_documents_what_to_do():
     assert len({rule["alert"] for rule in alerts()}) == len(alerts())
 
 
-def test_every_job_that_an_alert_names_is_scraped():
+def test_jobs_of_alerts_are_scraped():
     (settings,) = documents(DEPLOY / "prometheus" / "prometheus.yml")
     scraped = {job["job_name"] for job in settings["scrape_configs"]}
     asked = {job for rule in alerts() for job in re.findall(r'job="([^"]+)"', rule["expr"])}
@@ -72,7 +72,7 @@ def test_every_job_that_an_alert_names_is_scraped():
     assert (DEPLOY / "prometheus" / "tunefarm-alerts.yml").is_file()
 
 
-def test_panels_have_ids_and_places_of_their_own():
+def test_panels_have_unique_ids_and_places():
     panels = dashboard()["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     taken = set()
@@ -84,7 +84,7 @@ def test_panels_have_ids_and_places_of_their_own():
         taken |= cells
 
 
-def test_every_event_that_a_query_counts_is_logged_by_some_code():
+def test_events_of_queries_are_logged():
     source = "\n".join(path.read_text(encoding="utf-8") for path in ROOT.glob("*/tunefarm*/**/*.py"))
     logged = set(re.findall(r'log\.(?:info|warning|error|exception)\(\s*"([^"]+)"', source))
     for query in QUERIES.values():
@@ -92,7 +92,7 @@ def test_every_event_that_a_query_counts_is_logged_by_some_code():
             assert [event for event in logged if re.fullmatch(pattern, event)], pattern
 
 
-def test_every_figure_that_is_defined_is_counted_by_some_code():
+def test_defined_metrics_are_updated():
     source = "\n".join(path.read_text(encoding="utf-8") for path in ROOT.glob("*/tunefarm*/**/*.py"))
     names = [name for name, value in vars(Metrics("api")).items() if hasattr(value, "_name") and name != "build"]
     unused = [name for name in names if not re.search(rf"\.{name}\b(?!\s*=\s*(Counter|Gauge|Histogram))", source)]

@@ -1,4 +1,4 @@
-"""Passwords and certificates are made anew for every farm, and servers take them as the files in deploy say."""
+"""Every farm gets new passwords and certificates, which servers accept with the files in deploy."""
 
 import json
 import os
@@ -35,21 +35,21 @@ def variables(path: Path) -> dict[str, str]:
     return dict(line.partition("=")[::2] for line in path.read_text(encoding="utf-8").splitlines())
 
 
-def test_compose_finds_every_variable_that_it_asks_for(folder):
+def test_make_secrets_sets_every_compose_variable(folder):
     values = variables(folder / ".env") | {"TUNEFARM_WORKER_CPUS": "0-1"}
     for service in compose()["services"].values():
         for value in service.get("environment", {}).values():
             assert value is None or "${" not in interpolated(str(value), values)
 
 
-def test_compose_finds_every_file_that_it_mounts(folder):
+def test_make_secrets_creates_every_mounted_file(folder):
     mounts = [mount for service in compose()["services"].values() for mount in service.get("volumes", ())]
     below = "./deploy/secrets/"
     named = {mount.split(":")[0].removeprefix(below) for mount in mounts if mount.startswith(below)}
     assert named <= {str(path.relative_to(folder)) for path in folder.rglob("*")}
 
 
-def test_every_farm_has_passwords_of_its_own_and_they_are_readable_by_their_owner_only(folder, tmp_path):
+def test_passwords_are_unique_and_private(folder, tmp_path):
     run("make-secrets", "--folder", str(tmp_path), "--env", str(tmp_path / ".env"))
     ours, theirs = variables(folder / ".env"), variables(tmp_path / ".env")
     passwords = {name for name in theirs if name.endswith("PASSWORD")}
@@ -59,7 +59,7 @@ def test_every_farm_has_passwords_of_its_own_and_they_are_readable_by_their_owne
     assert {stat.S_IMODE((folder / name).stat().st_mode) for name in private} == {0o600}
 
 
-def test_secrets_are_not_replaced_unless_told_and_a_persons_own_lines_stay(tmp_path):
+def test_make_secrets_replaces_only_its_lines_on_request(tmp_path):
     arguments = ("--folder", str(tmp_path), "--env", str(tmp_path / ".env"))
     (tmp_path / ".env").write_text("TUNEFARM_WORKER_CPUS=2-7\n", encoding="utf-8")
     refused = run("make-secrets", *arguments)
@@ -82,7 +82,7 @@ def contents(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): path.read_text(encoding="utf-8") for path in files}
 
 
-def test_an_object_store_is_added_to_a_farm_that_runs(tmp_path):
+def test_object_store_can_be_added_to_existing_farm(tmp_path):
     assert secrets_of(tmp_path).returncode == 0
     with (tmp_path / ".env").open("a", encoding="utf-8") as env:
         env.write("TUNEFARM_WORKER_CPUS=2-7\n")
@@ -100,11 +100,11 @@ def test_an_object_store_is_added_to_a_farm_that_runs(tmp_path):
     assert contents(tmp_path) == after
 
 
-def test_a_new_key_of_the_object_store_is_made_only_when_asked_for(tmp_path):
+def test_object_store_key_is_replaced_only_on_request(tmp_path):
     assert secrets_of(tmp_path, "--s3").returncode == 0
     first = variables(tmp_path / ".env")
-    told = secrets_of(tmp_path, "--replace")
-    assert "PostgreSQL" in told.stdout
+    replaced = secrets_of(tmp_path, "--replace")
+    assert "PostgreSQL" in replaced.stdout
     second, users = variables(tmp_path / ".env"), contents(tmp_path)["objects/s3.json"]
     assert {name for name in first if second[name] != first[name]} == {name for name in first if "PASSWORD" in name}
     assert first["AWS_SECRET_ACCESS_KEY"] in users
@@ -116,7 +116,7 @@ def test_a_new_key_of_the_object_store_is_made_only_when_asked_for(tmp_path):
     assert first["AWS_SECRET_ACCESS_KEY"] not in users
 
 
-def test_an_object_store_of_ones_own_stays(tmp_path):
+def test_external_object_store_is_kept(tmp_path):
     own = (
         "TUNEFARM_BLOB_URL=s3://ours/blobs\nAWS_ENDPOINT_URL=https://s3.example.org\n"
         "AWS_ACCESS_KEY_ID=ours\nAWS_SECRET_ACCESS_KEY=ours\nSSL_CERT_FILE=/etc/ours.pem\n"
@@ -133,7 +133,7 @@ def test_an_object_store_of_ones_own_stays(tmp_path):
         assert contents(tmp_path) == before
 
 
-def test_passwords_that_servers_have_are_not_made_up_anew_where_env_was_lost(tmp_path):
+def test_make_secrets_refuses_if_env_is_missing(tmp_path):
     assert secrets_of(tmp_path).returncode == 0
     (tmp_path / ".env").unlink()
     before = contents(tmp_path)
@@ -142,19 +142,19 @@ def test_passwords_that_servers_have_are_not_made_up_anew_where_env_was_lost(tmp
     assert contents(tmp_path) == before
 
 
-def test_the_object_stores_user_reads_its_keys_and_nobody_else_of_the_host_does(folder):
+def test_object_store_keys_are_readable_in_container_only(folder):
     path = folder / "objects" / "s3.json"
-    # In its container the file alone is mounted, and its user is another one than the owner.
+    # Only the file is mounted in the container, whose user does not own it.
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-def test_no_password_is_in_the_list_of_the_brokers_users_or_printed(folder):
+def test_broker_user_list_contains_no_password(folder):
     text = (folder / "users.acl").read_text(encoding="utf-8")
     assert not [value for name, value in variables(folder / ".env").items() if "PASSWORD" in name and value in text]
 
 
-def test_renewing_keeps_the_authority(tmp_path):
+def test_renewal_keeps_the_authority(tmp_path):
     made = []
     for _ in range(2):
         assert run("make-certificates", "--folder", str(tmp_path)).returncode == 0
@@ -164,7 +164,7 @@ def test_renewing_keeps_the_authority(tmp_path):
     assert api != api_then
 
 
-def test_renewing_keeps_the_names_that_a_server_is_reached_by(tmp_path):
+def test_renewal_keeps_server_names(tmp_path):
     for names in (["--name", "redis=broker.example.org,10.0.0.5"], [], ["--name", "redis=new.example.org"]):
         assert run("make-certificates", "--folder", str(tmp_path), *names).returncode == 0
     for name in ("redis", "broker.example.org", "10.0.0.5", "new.example.org"):
@@ -174,7 +174,7 @@ def test_renewing_keeps_the_names_that_a_server_is_reached_by(tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-def test_renewing_keeps_who_may_read_a_key(tmp_path):
+def test_renewal_keeps_key_owners(tmp_path):
     assert run("make-certificates", "--folder", str(tmp_path), "--chown").returncode == 0
     assert run("make-certificates", "--folder", str(tmp_path)).returncode == 0
     owners = {path.stem: path.stat().st_uid for path in tmp_path.glob("*.key") if path.stem != "ca"}
@@ -182,7 +182,7 @@ def test_renewing_keeps_who_may_read_a_key(tmp_path):
 
 
 def handshake(server_pem: Path, server_key: Path, authority: Path, name: str) -> None:
-    """A TLS handshake in memory, checking the server's name as any client does."""
+    """A TLS handshake in memory that verifies the server's name, as clients do."""
     ours, theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context(cafile=authority)
     ours.load_cert_chain(server_pem, server_key)
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -197,11 +197,11 @@ def handshake(server_pem: Path, server_key: Path, authority: Path, name: str) ->
 
 
 @pytest.mark.parametrize("name", ["redis", "localhost", "127.0.0.1", "broker.example.org", "10.0.0.5"])
-def test_a_client_trusts_a_server_under_each_of_its_names(folder, name):
+def test_client_trusts_every_name_of_a_server(folder, name):
     handshake(folder / "redis.pem", folder / "redis.key", folder / "ca.pem", name)
 
 
-def test_a_client_trusts_no_server_under_anothers_name(folder):
+def test_client_rejects_name_of_another_server(folder):
     with pytest.raises(ssl.SSLCertVerificationError):
         handshake(folder / "redis.pem", folder / "redis.key", folder / "ca.pem", "postgres")
 
@@ -209,7 +209,7 @@ def test_a_client_trusts_no_server_under_anothers_name(folder):
 @pytest.mark.parametrize(
     "arguments", [("--name", "nobody=x"), ("--name", "redis"), ("--days", "0")], ids=["server", "no host", "days"]
 )
-def test_what_cannot_be_certified_is_refused(tmp_path, arguments):
+def test_make_certificates_rejects_invalid_host_names(tmp_path, arguments):
     refused = run("make-certificates", "--folder", str(tmp_path), *arguments)
     assert refused.returncode == 2
     assert list(tmp_path.iterdir()) == []
@@ -217,7 +217,7 @@ def test_what_cannot_be_certified_is_refused(tmp_path, arguments):
 
 @pytest.mark.enable_socket
 @pytest.mark.allow_hosts(["127.0.0.1"])
-def test_postgresql_with_our_files_takes_verified_tls_and_nothing_else(folder, tmp_path, free_port):
+def test_postgresql_requires_verified_tls(folder, tmp_path, free_port):
     programs = postgresql_folder()
     if programs is None:
         pytest.skip("no PostgreSQL on this machine")
@@ -238,7 +238,7 @@ def test_postgresql_with_our_files_takes_verified_tls_and_nothing_else(folder, t
 
 
 class PostgreSQL:
-    """A server with the configuration of deploy/postgresql, but for its absolute paths."""
+    """A server with the configuration of deploy/postgresql and other absolute paths."""
 
     def __init__(self, programs: Path, secrets: Path, port: int) -> None:
         import tempfile
@@ -249,7 +249,7 @@ class PostgreSQL:
         settings = (DEPLOY / "postgresql" / "postgresql.conf").read_text(encoding="utf-8")
         settings = settings.replace("5432", str(port)).replace("'*'", "'127.0.0.1'")
         settings = settings.replace("/etc/postgresql", str(self._root))
-        # The machine that tests run on is smaller than the one that serves.
+        # The test machine is smaller than a production server.
         settings = settings.replace("'1GB'", "'16MB'")
         (self._root / "postgresql.conf").write_text(settings + f"unix_socket_directories = '{self._root}'\n")
         shutil.copy(DEPLOY / "postgresql" / "pg_hba.conf", self._root)
@@ -261,7 +261,7 @@ class PostgreSQL:
                 os.chown(path, pwd.getpwnam(user).pw_uid, -1)
         quiet = {"user": user, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": self._root}
         data = self._root / "data"
-        # As the image's own entry does it.
+        # As in the entry point of the image.
         given = ["-U", "tunefarm", f"--pwfile={self._root / 'password'}", "--auth=scram-sha-256", "--data-checksums"]
         subprocess.run([programs / "initdb", "-D", data, "--no-sync", "-E", "UTF8", *given], check=True, **quiet)
         options = f"-c config_file={self._root / 'postgresql.conf'}"

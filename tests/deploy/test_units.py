@@ -1,4 +1,4 @@
-"""The systemd units are understood by systemd, and leave a process no more than it needs."""
+"""The systemd units are valid, and restrict their processes."""
 
 import configparser
 import re
@@ -31,32 +31,32 @@ def section(path: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
-def test_a_unit_runs_as_an_ordinary_user_with_few_rights(path):
+def test_unit_runs_as_ordinary_user_with_few_rights(path):
     service = section(path)
     assert service["User"] == "tunefarm"
     assert {name: service.get(name) for name in HARDENED} == HARDENED
-    # Compiling into memory is what children are for.
+    # Children compile into memory.
     assert "MemoryDenyWriteExecute" not in service
 
 
 @pytest.mark.parametrize("name", ["tunefarm-tuner.service", "tunefarm-worker@.service"])
-def test_a_child_that_runs_out_of_memory_does_not_end_its_service(name):
+def test_child_out_of_memory_does_not_end_the_service(name):
     assert section(DEPLOY / "systemd" / name)["OOMPolicy"] == "continue"
 
 
 @pytest.mark.parametrize("name", ["tunefarm-api.service", "tunefarm-tuner.service", "tunefarm-worker@.service"])
-def test_children_may_confine_themselves(name):
+def test_unit_allows_children_to_confine_themselves(name):
     allowed = set(section(DEPLOY / "systemd" / name)["SystemCallFilter"].split())
     assert {"seccomp", "landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self"} <= allowed
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
-def test_a_unit_may_write_to_the_blobs_that_hosts_share_where_there_are_such(path):
+def test_unit_can_write_to_shared_blobs(path):
     assert "-/srv/tunefarm/blobs" in section(path)["ReadWritePaths"].split()
     assert "install -d -o tunefarm -g tunefarm -m 0700 /srv/tunefarm/blobs\n" in operations()
 
 
-def test_the_lanes_of_a_host_share_what_is_known_of_its_device():
+def test_lanes_of_a_host_share_their_home():
     service = section(DEPLOY / "systemd" / "tunefarm-worker@.service")
     (home,) = re.findall(r"TUNEFARM_HOME=(\S+)", service["Environment"])
     assert home == f"/var/lib/{service['StateDirectory']}"
@@ -64,7 +64,7 @@ def test_the_lanes_of_a_host_share_what_is_known_of_its_device():
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
-def test_the_documents_say_how_to_make_what_a_unit_needs(path):
+def test_documents_create_files_that_units_need(path):
     text = path.read_text(encoding="utf-8")
     needed = set(re.findall(r"^LoadCredential=[^:]+:(\S+)$", text, re.MULTILINE))
     needed |= set(re.findall(r"^EnvironmentFile=(/\S+)$", text, re.MULTILINE))
@@ -77,10 +77,10 @@ def test_the_documents_say_how_to_make_what_a_unit_needs(path):
 
 
 @pytest.mark.skipif(which("systemd-analyze") is None, reason="no systemd-analyze on this machine")
-def test_systemd_understands_every_line(tmp_path):
+def test_systemd_accepts_the_units(tmp_path):
     for path in sorted((DEPLOY / "systemd").glob("tunefarm*")):
         if path.suffix in {".service", ".timer"}:
-            # What is run stands elsewhere on this machine.
+            # The program has another path on this machine.
             text = path.read_text(encoding="utf-8").replace("/opt/tunefarm/bin/tunefarm", sys.executable)
             (tmp_path / path.name).write_text(text, encoding="utf-8")
     (tmp_path / "tunefarm-worker@0.service").write_bytes((tmp_path / "tunefarm-worker@.service").read_bytes())
@@ -98,6 +98,6 @@ def test_systemd_understands_every_line(tmp_path):
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
-def test_a_unit_runs_a_command_that_exists_with_its_options(path):
+def test_unit_command_exists(path):
     line = section(path)["ExecStart"]
     assert_exists(line[line.index("/opt/tunefarm/bin/tunefarm") :])

@@ -3,12 +3,12 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.command import Tunefarm
-from tests.faults.orphans import leave_out_present
+from tests.faults.orphans import ignore_present
 
 
 @pytest.fixture(autouse=True)
-def others_left_out() -> None:
-    leave_out_present()
+def ignore_present_processes() -> None:
+    ignore_present()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""People who always want something of the farm, and ask until they are answered."""
+"""Customers keep requesting jobs, and repeat a request until it is answered."""
 
 import json
 import random
@@ -19,18 +19,18 @@ from tunefarm_services.store import LOCAL_TENANT, StoreUnavailable
 
 EXTENTS = (24, 32, 40, 48)
 AT_ONCE = 4
-"""So many jobs are unfinished at any time."""
+"""The number of unfinished jobs at any time."""
 CUSTOMERS = 6
-"""More than jobs, because one whose request died with its bearer may wait a minute for the answer."""
-LABEL = "wish"
+"""More than jobs, because the repeat of an interrupted request may wait a minute for its answer."""
+LABEL = "requested_job"
 ANSWER_S = 75.0
-"""A request whose bearer was killed may be claimed again after a minute."""
+"""The request of a killed process may be claimed again after a minute."""
 AGAIN_S = 0.3
 
 
 @dataclass(frozen=True)
-class Wish:
-    """One job that somebody wants. Its name is a label of the job, and the key that makes repeats harmless."""
+class RequestedJob:
+    """A requested job. Its name is a label of the job, and the idempotency key of the request."""
 
     name: str
     body: dict
@@ -51,10 +51,10 @@ class Customers:
 
     farm: WholeFarm
     generator: random.Random
-    wishes: dict[str, Wish] = field(default_factory=dict)
-    """All of them, by name."""
+    requested_jobs: dict[str, RequestedJob] = field(default_factory=dict)
+    """All requested jobs, by name."""
     job_ids: dict[str, str] = field(default_factory=dict)
-    """What those that were answered were told."""
+    """The job ids of the answers, by name."""
     _enough: threading.Event = field(default_factory=threading.Event)
     _gives_up: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -62,8 +62,8 @@ class Customers:
 
     def __enter__(self) -> Self:
         for extent in EXTENTS:
-            module_json(extent)  # made here, because TVM is no friend of threads
-        self._threads = [threading.Thread(target=self._live) for _ in range(CUSTOMERS)]
+            module_json(extent)  # in this thread, because TVM is not thread-safe
+        self._threads = [threading.Thread(target=self._run) for _ in range(CUSTOMERS)]
         for thread in self._threads:
             thread.start()
         return self
@@ -72,7 +72,7 @@ class Customers:
         self.leave(0.0)
 
     def leave(self, patience_s: float) -> None:
-        """Ask for nothing more; who waits for an answer does so for ``patience_s`` at most."""
+        """Send no further requests; requests in progress end within ``patience_s``."""
         self._enough.set()
         deadline_s = time.monotonic() + patience_s
         for thread in self._threads:
@@ -84,12 +84,12 @@ class Customers:
         if self._trouble:
             raise self._trouble[0]
 
-    def _live(self) -> None:
+    def _run(self) -> None:
         try:
             while not self._enough.wait(0.1):
                 if self._unfinished() < AT_ONCE:
                     self._ask()
-        except BaseException as trouble:  # noqa: BLE001 - raised where the customers leave
+        except BaseException as trouble:  # noqa: BLE001 - raised in ``leave``
             self._trouble.append(trouble)
 
     def _unfinished(self) -> int:
@@ -103,22 +103,22 @@ class Customers:
         with self._lock:
             chance = self.generator
             extent, trials, fresh = chance.choice(EXTENTS), chance.randint(12, 32), chance.random() < 0.6
-            wish = Wish.of(extent, trials, fresh=fresh, seed=chance.randrange(1000))
-            self.wishes[wish.name] = wish
-        job_id = answered(self.farm, wish, self._gives_up.is_set)
+            requested_job = RequestedJob.of(extent, trials, fresh=fresh, seed=chance.randrange(1000))
+            self.requested_jobs[requested_job.name] = requested_job
+        job_id = answered(self.farm, requested_job, self._gives_up.is_set)
         if job_id is not None:
             with self._lock:
-                self.job_ids[wish.name] = job_id
+                self.job_ids[requested_job.name] = job_id
 
 
-def answered(farm: WholeFarm, wish: Wish, gives_up: Callable[[], bool] = lambda: False) -> str | None:
-    """The id of the job that ``wish`` asks for, or None of one that was given up."""
-    headers = {"Idempotency-Key": wish.name}
+def answered(farm: WholeFarm, requested_job: RequestedJob, gives_up: Callable[[], bool] = lambda: False) -> str | None:
+    """The id of the job that answers ``requested_job``, or None if the request was given up."""
+    headers = {"Idempotency-Key": requested_job.name}
     while not gives_up():
         with suppress(OSError, httpx.HTTPError):
             url = json.loads((farm.home / "api.json").read_text())["url"]
             headers["Authorization"] = f"Bearer {(farm.home / 'token').read_text().strip()}"
-            answer = httpx.post(f"{url}/v1/jobs", json=wish.body, headers=headers, timeout=30.0, verify=False)
+            answer = httpx.post(f"{url}/v1/jobs", json=requested_job.body, headers=headers, timeout=30.0, verify=False)
             if answer.status_code == 202:
                 return str(answer.json()["job_id"])
             assert answer.status_code in {409, 503}, (answer.status_code, answer.text)

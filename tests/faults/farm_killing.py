@@ -1,4 +1,4 @@
-"""Kills processes of a farm at random instants, and looks after each kill at what is left."""
+"""Kills processes of a farm at random moments, and checks the store after each kill."""
 
 import os
 import random
@@ -17,9 +17,9 @@ from tests.faults.whole_farm import WholeFarm, owns_its_database
 from tests.servers.processes import assert_gone
 from tunefarm_services.store import StoreUnavailable
 
-MOST_SEARCH_DEATHS = 2
-"""One more and a job is given up as poisoned, by design."""
-LONGEST_PAUSE_S = 2.0
+MAX_SEARCH_DEATHS = 2
+"""One more, and a job is given up as poisoned, by design."""
+MAX_PAUSE_S = 2.0
 OUTAGE_S = 30.0
 COUNTED_S = 5.0
 END_S = 150.0
@@ -29,7 +29,7 @@ Answer = TypeVar("Answer")
 
 @dataclass
 class FarmKiller:
-    """Kills whatever it draws by lot. What died is started again, as the system's supervisor would."""
+    """Kills random processes. A supervisor restarts them."""
 
     farm: WholeFarm
     generator: random.Random = field(default_factory=random.Random)
@@ -40,8 +40,8 @@ class FarmKiller:
     def kill(self, times: int) -> None:
         before = self.look()
         while len(self.victims) < times:
-            self._let_live(self.generator.uniform(0.1, LONGEST_PAUSE_S))
-            self._strike()
+            self._keep_running(self.generator.uniform(0.1, MAX_PAUSE_S))
+            self._kill_one()
             after = self.look()
             assert_kept(before, after)
             before = after
@@ -50,10 +50,10 @@ class FarmKiller:
         deadline_s = time.monotonic() + END_S
         while open_jobs := self.ask("SELECT job_id, state, message, owner FROM jobs WHERE state <> 'finished'"):
             assert time.monotonic() < deadline_s, open_jobs
-            self._let_live(0.2)
+            self._keep_running(0.2)
 
     def look(self) -> Trials:
-        """What the store says now; no best record of any key has become slower since the last look."""
+        """The trials in the store; checks that no best record has become slower since the last call."""
         best = self.ask(
             "SELECT workload_id, target_id, device_class_id, code_generator, protocol_id, abi, latency_s "
             "FROM best_records"
@@ -64,9 +64,9 @@ class FarmKiller:
         self._best_records_s = now_s
         return Trials.asked(self.ask)
 
-    def _strike(self) -> None:
+    def _kill_one(self) -> None:
         processes = self.farm.processes()
-        if self._most_search_deaths() >= MOST_SEARCH_DEATHS:
+        if self._max_search_deaths() >= MAX_SEARCH_DEATHS:
             processes.pop("search", None)
         if owns_its_database():
             processes["database"] = [row[0] for row in self.ask(_CONNECTIONS)]
@@ -81,7 +81,7 @@ class FarmKiller:
             self._until_counted(deaths)
 
     def _drawn(self, roles: list[str]) -> str:
-        """One of ``roles``, none again before each that runs now had its turn."""
+        """One of ``roles``; each present role is drawn once before any is drawn again."""
         if not (left := [role for role in roles if role not in self._had]):
             self._had.clear()
             left = roles
@@ -90,18 +90,18 @@ class FarmKiller:
         return drawn
 
     def _until_counted(self, deaths_before: int) -> None:
-        """Wait until the death is written down, so that the next look does not underestimate what a job suffered."""
+        """Wait until the death is recorded, so that the next check does not underestimate the deaths of a job."""
         deadline_s = time.monotonic() + COUNTED_S
         while self._all_search_deaths() == deaths_before and time.monotonic() < deadline_s:
-            self._let_live(0.05)
+            self._keep_running(0.05)
 
-    def _most_search_deaths(self) -> int:
+    def _max_search_deaths(self) -> int:
         return int(self.ask("SELECT coalesce(max(search_deaths), 0) FROM jobs WHERE state <> 'finished'")[0][0])
 
     def _all_search_deaths(self) -> int:
         return int(self.ask("SELECT coalesce(sum(search_deaths), 0) FROM jobs")[0][0])
 
-    def _let_live(self, seconds: float) -> None:
+    def _keep_running(self, seconds: float) -> None:
         deadline_s = time.monotonic() + seconds
         while True:
             self.farm.revive()
@@ -110,7 +110,7 @@ class FarmKiller:
             time.sleep(min(0.1, max(deadline_s - time.monotonic(), 0.0)))
 
     def ask(self, query: str) -> Sequence[Any]:
-        """The rows of an answer, asked for until the database gives it."""
+        """The rows of the result, retried until the database answers."""
         return self._through_outages(lambda: self._asked(query))
 
     def _asked(self, query: str) -> Sequence[Any]:

@@ -11,7 +11,7 @@ HOUR_S = 3600
 
 @dataclass(frozen=True)
 class Clock:
-    """The wall clock of the commands that are given ``environment``."""
+    """The wall clock of the commands that run with ``environment``."""
 
     file: Path
     environment: dict[str, str]

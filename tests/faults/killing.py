@@ -1,4 +1,4 @@
-"""Kills processes of a running command at random instants, and looks at what is left of the job."""
+"""Kills processes of a running command at random moments, and checks what remains of the job."""
 
 import os
 import random
@@ -15,15 +15,15 @@ from tests.faults.orphans import GONE_S, running_children
 from tests.faults.trials import Trials, assert_kept
 
 RUN_S = HANG_S
-MOST_SEARCH_DEATHS = 2
-"""One more and the job is given up as poisoned, by design."""
+MAX_SEARCH_DEATHS = 2
+"""One more, and the job is given up as poisoned, by design."""
 
 
 @dataclass
 class Killer:
-    """Starts a command again and again, and kills a random process of it after a random time.
+    """Starts a command repeatedly, and kills a random process of it after a random time.
 
-    A job goes on at once: whoever resumes it sees that its owner is dead, and does not wait for the lease to end.
+    A job resumes at once: its next owner sees that the previous one is dead, and does not wait for the lease to expire.
     """
 
     tunefarm: Tunefarm
@@ -32,7 +32,7 @@ class Killer:
     victims: list[str] = field(default_factory=list)
 
     def kill(self, times: int) -> None:
-        """``times`` kills, over as many jobs as that takes; the last job is brought to its end."""
+        """Kill ``times`` processes over as many jobs as needed, and finish the last job."""
         while len(self.victims) < times:
             self._one_run(times)
         while self._state().unfinished_job is not None or not self._state().best_latency_s:
@@ -40,22 +40,22 @@ class Killer:
 
     def _one_run(self, times: int) -> None:
         before = self._state()
-        process = self._begun(before)
+        process = self._start_command(before)
         while process.poll() is None and len(self.victims) < times:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(self.generator.uniform(0.2, 4.0))
             if process.poll() is None:
-                self._strike(process)
+                self._kill_one(process)
         ended = self.tunefarm.ended(process, RUN_S)
         self._look_at(ended, before)
 
-    def _begun(self, before: Trials) -> "subprocess.Popen[str]":
+    def _start_command(self, before: Trials) -> "subprocess.Popen[str]":
         if before.unfinished_job is None:
             fresh = ["--fresh", "--seed", str(len(self.victims))] if before.documents else []
-            return self.tunefarm.begun(*self.command, *fresh, "--json")
-        return self.tunefarm.begun("tune", "--resume", before.unfinished_job, "--json")
+            return self.tunefarm.start(*self.command, *fresh, "--json")
+        return self.tunefarm.start("tune", "--resume", before.unfinished_job, "--json")
 
-    def _strike(self, process: "subprocess.Popen[str]") -> None:
+    def _kill_one(self, process: "subprocess.Popen[str]") -> None:
         victims = self._candidates(process.pid)
         role = self.generator.choice(sorted(victims))
         victim = self.generator.choice(victims[role])
@@ -64,7 +64,7 @@ class Killer:
             self.victims.append(role)
 
     def _candidates(self, pid: int) -> dict[str, list[int]]:
-        """Processes of the command by what they are: how deep in the tree, and whether they have children."""
+        """Processes of the command by role: their depth in the tree, and whether they have children."""
         found: dict[str, list[int]] = {"command": [pid]}
         with suppress(psutil.Error):
             for zygote in psutil.Process(pid).children():
@@ -75,7 +75,7 @@ class Killer:
                     found.setdefault(role, []).append(child.pid)
                     for candidate in within:
                         found.setdefault("candidate or reference", []).append(candidate.pid)
-        if self._state().search_deaths >= MOST_SEARCH_DEATHS:
+        if self._state().search_deaths >= MAX_SEARCH_DEATHS:
             found.pop("search or watch", None)
         return found
 

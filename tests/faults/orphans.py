@@ -1,4 +1,4 @@
-"""What runs on after its parent was killed."""
+"""Processes that run on after their parent was killed."""
 
 import ctypes
 import os
@@ -9,14 +9,14 @@ import psutil
 
 PR_SET_CHILD_SUBREAPER = 36
 GONE_S = 2.0
-"""So soon after its parent was killed nothing of it may run, on a host that does nothing else."""
+"""On a quiet host, no process runs on for longer after its parent was killed."""
 
 _shared: set[int] = set()
 
 
 @contextmanager
 def adopting_orphans() -> Iterator[None]:
-    """While entered, whatever a dead command leaves running becomes a child of this process and so is seen."""
+    """Adopt the orphans of dead commands as children of this process, so that they are found."""
     libc = ctypes.CDLL(None, use_errno=True)
     assert libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
     try:
@@ -25,14 +25,14 @@ def adopting_orphans() -> Iterator[None]:
         libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
-def leave_out_present() -> None:
-    """Count no process that runs now among ``running_children``: services that tests of other folders share."""
+def ignore_present() -> None:
+    """Exclude all present processes from ``running_children``: services that tests of other folders share."""
     _shared.clear()
     _shared.update(child.pid for child in psutil.Process().children(recursive=True))
 
 
 def running_children() -> list[psutil.Process]:
-    """Living descendants of this process that the test began. Dead ones are reaped."""
+    """Living descendants of this process that the test started. Dead ones are reaped."""
     alive = []
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
@@ -47,7 +47,7 @@ def running_children() -> list[psutil.Process]:
 
 
 def family_of(pid: int) -> list[psutil.Process]:
-    """The process and everything below it."""
+    """The process and all its descendants."""
     with suppress(psutil.Error):
         process = psutil.Process(pid)
         return [process, *process.children(recursive=True)]

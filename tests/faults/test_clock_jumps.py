@@ -1,4 +1,4 @@
-"""The wall clock is set forwards or back by an hour while a job runs, or between two runs of it."""
+"""The wall clock jumps by an hour during a job, or between two runs of it."""
 
 import os
 import signal
@@ -36,7 +36,7 @@ def wait_for(true: Callable[[], bool]) -> None:
 
 
 @pytest.mark.faults
-def test_the_clock_of_these_tests_jumps(clock: Clock) -> None:
+def test_clock_fixture_jumps(clock: Clock) -> None:
     def now_s(name: str) -> float:
         command = [sys.executable, "-c", f"import time; print(time.{name}())"]
         return float(subprocess.check_output(command, env={**os.environ, **clock.environment}))
@@ -48,11 +48,9 @@ def test_the_clock_of_these_tests_jumps(clock: Clock) -> None:
 
 @pytest.mark.faults
 @pytest.mark.parametrize("ahead_s", [HOUR_S, -HOUR_S], ids=["forwards", "back"])
-def test_a_job_over_which_the_clock_jumps_loses_nothing_and_ends_when_it_should(
-    tunefarm: Tunefarm, clock: Clock, ahead_s: int
-) -> None:
+def test_clock_jump_during_job_loses_nothing(tunefarm: Tunefarm, clock: Clock, ahead_s: int) -> None:
     tunefarm("db", "stats")
-    process = tunefarm.begun("tune", MODULE, "--trials", "48", "--seconds", "100", "--json")
+    process = tunefarm.start("tune", MODULE, "--trials", "48", "--seconds", "100", "--json")
     wait_for(lambda: len(Trials.read(tunefarm.database).documents) >= 8)
     before = Trials.read(tunefarm.database)
     clock.set_ahead(ahead_s)
@@ -70,11 +68,9 @@ def test_a_job_over_which_the_clock_jumps_loses_nothing_and_ends_when_it_should(
 
 @pytest.mark.faults
 @pytest.mark.parametrize("ahead_s", [HOUR_S, -HOUR_S], ids=["forwards", "back"])
-def test_a_killed_job_is_resumed_at_once_whatever_the_clock_says_then(
-    tunefarm: Tunefarm, clock: Clock, ahead_s: int
-) -> None:
+def test_killed_job_resumes_at_once_after_clock_jump(tunefarm: Tunefarm, clock: Clock, ahead_s: int) -> None:
     tunefarm("db", "stats")
-    process = tunefarm.begun("tune", MODULE, "--trials", "48", "--json")
+    process = tunefarm.start("tune", MODULE, "--trials", "48", "--json")
     wait_for(lambda: len(Trials.read(tunefarm.database).documents) >= 8)
     os.killpg(process.pid, signal.SIGKILL)
     tunefarm.ended(process)

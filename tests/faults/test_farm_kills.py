@@ -1,4 +1,4 @@
-"""Any process of a farm, killed at any instant: no job, no trial and no best record suffers, and nothing runs on."""
+"""Any process of a farm is killed at any moment: jobs, trials and best records are kept, and no process runs on."""
 
 import random
 from collections import Counter
@@ -41,27 +41,27 @@ def killed(home: Path, times: int, seed: int) -> None:
 
 
 def assert_asked_once(farm: WholeFarm, customers: Customers) -> None:
-    """Each request made one job, the one its bearer was told."""
+    """Assert that each request made one job, whose id was its answer."""
     jobs = farm.store.jobs.page(LOCAL_TENANT, limit=10_000)
     made = {job.spec.labels[LABEL]: job.job_id for job in jobs}
     assert len(made) == len(jobs), "a request was carried out twice"
-    assert made.keys() <= customers.wishes.keys()
+    assert made.keys() <= customers.requested_jobs.keys()
     assert {name: made.get(name) for name in customers.job_ids} == customers.job_ids
-    assert customers.job_ids.keys() == customers.wishes.keys()
+    assert customers.job_ids.keys() == customers.requested_jobs.keys()
 
 
 def assert_all_went_well(farm: WholeFarm, customers: Customers) -> None:
-    """Every job succeeded, and every trial is accounted for once."""
+    """Assert that every job succeeded, and that every trial is accounted for once."""
     explorations = {}
     for job in farm.store.jobs.page(LOCAL_TENANT, limit=10_000):
         assert (job.state, job.outcome) == (JobState.FINISHED, JobOutcome.SUCCEEDED), (job.job_id, job.message)
         (exploration,) = farm.store.explorations.of_job(LOCAL_TENANT, job.job_id)
-        assert exploration.spent.trials >= customers.wishes[job.spec.labels[LABEL]].trials
+        assert exploration.spent.trials >= customers.requested_jobs[job.spec.labels[LABEL]].trials
         explorations[exploration.exploration_id] = exploration
     for exploration in explorations.values():
         assert_accounted_once(farm.store, exploration)
     assert farm.store.inspection.check().problems == ()
 
 
-def test_a_hundred_kills(tmp_path: Path) -> None:
+def test_farm_survives_a_hundred_kills(tmp_path: Path) -> None:
     killed(tmp_path / "home", MANY, seed=2)

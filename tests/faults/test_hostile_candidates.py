@@ -1,4 +1,4 @@
-"""Five hundred hostile and broken candidates among good ones, in an order drawn by lot."""
+"""Five hundred hostile and broken candidates among valid ones, in random order."""
 
 import random
 from itertools import chain, islice
@@ -34,7 +34,7 @@ def five_hundred(forbidden: Path, generator: random.Random) -> list[HostileCandi
 
 @pytest.mark.faults
 @pytest.mark.parametrize("user", USERS)
-def test_five_hundred_hostile_candidates_leave_nothing_behind(tmp_path: Path, user: str) -> None:
+def test_many_hostile_candidates_leave_nothing_behind(tmp_path: Path, user: str) -> None:
     forbidden = tmp_path / "made-by-a-kernel"
     hostile = five_hundred(forbidden, random.Random(7))
     traces = [trace for each in hostile for trace in (each.trace, good())]

@@ -1,4 +1,4 @@
-"""Any process of ours, killed at any instant: nothing is lost, nothing runs on, and the job still succeeds."""
+"""Any process of a command is killed at any moment: nothing is lost, no process runs on, and the job succeeds."""
 
 import random
 
@@ -24,10 +24,10 @@ def killed(tunefarm: Tunefarm, command: tuple[str, ...], times: int, seed: int) 
     assert best
 
 
-def test_a_few_kills(tunefarm: Tunefarm) -> None:
+def test_job_survives_a_few_kills(tunefarm: Tunefarm) -> None:
     killed(tunefarm, SMALL, FEW, seed=1)
 
 
 @pytest.mark.faults
-def test_a_hundred_kills(tunefarm: Tunefarm) -> None:
+def test_job_survives_a_hundred_kills(tunefarm: Tunefarm) -> None:
     killed(tunefarm, COMMAND, MANY, seed=2)

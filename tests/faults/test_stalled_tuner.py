@@ -1,4 +1,4 @@
-"""A tuner that is stopped for longer than its lease, and wakes up when another one has its job."""
+"""A tuner is stopped for longer than its lease, and continues when another tuner has its job."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.farm.workers import eventually
-from tests.faults.customers import Wish, answered
+from tests.faults.customers import RequestedJob, answered
 from tests.faults.farm_killing import FarmKiller
 from tests.faults.trials import assert_kept
 from tests.faults.whole_farm import Part, WholeFarm, running_farm
@@ -20,17 +20,17 @@ TRIALS = 400
 
 
 def owner_of(farm: WholeFarm, killer: FarmKiller, job_id: str) -> Part | None:
-    """The tuner that holds the job; None while nobody does."""
+    """The tuner that holds the job, or None."""
     ((owner,),) = killer.ask(f"SELECT owner FROM jobs WHERE job_id = '{job_id}'")
     return next((tuner for tuner in farm.tuners if owner is not None and f":{tuner.pid}:" in owner), None)
 
 
-def test_a_tuner_that_sleeps_through_its_lease_writes_nothing_when_it_wakes(tmp_path: Path) -> None:
+def test_tuner_stopped_beyond_its_lease_writes_nothing(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     with running_farm(home) as farm:
         killer = FarmKiller(farm)
-        job_id = answered(farm, Wish.of(48, TRIALS))
+        job_id = answered(farm, RequestedJob.of(48, TRIALS))
         assert job_id is not None
         eventually(lambda: len(killer.look().documents) >= 20)
         sleeper = owner_of(farm, killer, job_id)
@@ -44,9 +44,9 @@ def test_a_tuner_that_sleeps_through_its_lease_writes_nothing_when_it_wakes(tmp_
             os.kill(sleeper.pid, signal.SIGCONT)
         awake = killer.look()
         assert_kept(asleep, awake)
-        heir = owner_of(farm, killer, job_id)
+        successor = owner_of(farm, killer, job_id)
         eventually(lambda: "the lease is lost" in sleeper.said(), 20.0, "noticing")
-        assert owner_of(farm, killer, job_id) in {heir, None}
+        assert owner_of(farm, killer, job_id) in {successor, None}
         killer.wait_until_all_ended()
         assert_kept(awake, killer.look())
         job = farm.store.jobs.get(LOCAL_TENANT, job_id)

@@ -1,4 +1,4 @@
-"""What the database says about trials before and after a fault."""
+"""The trials in the database before and after a fault."""
 
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -15,18 +15,18 @@ from tunefarm_services.store.trials.measured_trial import is_spent
 
 @dataclass(frozen=True)
 class Trials:
-    """What the database says about the trials of all explorations."""
+    """The trials of all explorations in the database."""
 
     documents: dict[tuple[str, int, int], str]
-    """What was measured, by exploration, candidate and attempt."""
+    """Measurements by exploration, candidate and attempt."""
     best_latency_s: dict[str, float]
     sent_again: list[tuple[str, int]]
-    """Candidates that another owner of the job sent although their first attempt has a result that stands.
+    """Candidates that another owner of the job sent again although their first attempt has a valid result.
 
-    The same owner may: what a device gave just before it was found to have become slower is measured once more.
+    The same owner may send them again: a result from just before the device was found slow is measured once more.
     """
     doubled: list[tuple[Any, ...]]
-    """Trials of traces that were tried again although what they gave before stands."""
+    """Trials that repeat a trace with a valid result."""
     search_deaths: int
     job: tuple[str, str, str | None] | None
     """Id, state and outcome of the latest job."""
@@ -38,7 +38,7 @@ class Trials:
 
     @classmethod
     def asked(cls, ask: Callable[[str], Sequence[Any]]) -> "Trials":
-        """By way of ``ask``, which answers a query with its rows."""
+        """Read them with ``ask``, which returns the rows of a query."""
         measured = ask("SELECT exploration_id, candidate_number, attempt, document FROM measurements")
         best = ask("SELECT exploration_id, best_latency_s FROM explorations")
         again = ask(
@@ -71,7 +71,7 @@ class Trials:
 
 
 def assert_kept(before: Trials, after: Trials) -> None:
-    """Nothing committed is lost or changed, nothing is measured twice, and the best is no worse."""
+    """Assert that nothing committed is lost or changed, nothing is measured twice, and the best is no worse."""
     lost = {key for key, document in before.documents.items() if after.documents.get(key) != document}
     assert not lost, f"{len(lost)} measurements are lost or changed"
     assert not after.sent_again
@@ -81,7 +81,7 @@ def assert_kept(before: Trials, after: Trials) -> None:
 
 
 def assert_accounted_once(store: Store, exploration: Exploration) -> None:
-    """Every candidate of ``exploration`` has one result, was sent twice at most, and counts once."""
+    """Assert that every candidate of ``exploration`` has one result, was sent at most twice, and counts once."""
     trials = store.trials.of_exploration(exploration.exploration_id, tenant=LOCAL_TENANT)
     assert [trial.candidate.number for trial in trials] == list(range(len(trials)))
     measured = [trial.measurement for trial in trials if trial.measurement is not None]

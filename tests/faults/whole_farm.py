@@ -1,4 +1,4 @@
-"""A farm of real processes, with a supervisor that starts again whatever died: API, tuners, workers, Redis."""
+"""A farm of real processes, with a supervisor that restarts dead ones: API, tuners, workers, Redis."""
 
 import os
 import signal
@@ -23,18 +23,18 @@ from tunefarm_services.store import Store
 TUNERS = 2
 WORKERS = 3
 AGAIN_S = 0.5
-"""So long a supervisor waits before it starts something again."""
+"""The delay before the supervisor restarts a process."""
 END_S = 20.0
 LISTENS_S = 60.0
 OF_WORKERS = ("worker", "worker's zygote", "child of a worker's zygote")
 OF_TUNERS = ("tuner", "tuner's zygote", "search", "below a search")
 OF_THE_API = ("API", "process of the API", "API's zygote", "intake child")
-"""What processes are, by how deep below the started one they are; all that are deeper are as the last."""
+"""The roles of processes by their depth below the started one; all deeper ones have the last role."""
 
 
 @dataclass(eq=False)
 class Part:
-    """One process of the farm, over all its lives."""
+    """One process of the farm, across restarts."""
 
     name: str
     command: tuple[str, ...]
@@ -54,7 +54,7 @@ class Part:
 
     @property
     def listens(self) -> bool:
-        """Whether it catches SIGTERM by now."""
+        """Whether it already handles SIGTERM."""
         status = Path(f"/proc/{self.pid}/status").read_text()
         caught = int(status.partition("SigCgt:")[2].split()[0], 16)
         return bool(caught >> (signal.SIGTERM - 1) & 1)
@@ -76,15 +76,15 @@ class Part:
 
 
 class WholeFarm:
-    """Simulated devices, everything else as in earnest. Its methods are called from one thread."""
+    """A farm with simulated devices and otherwise real parts. Call its methods from one thread."""
 
     def __init__(
         self, home: Path, database_url: str, broker: RedisServer, lanes: Sequence[Mapping[str, str]] | None = None
     ) -> None:
-        """``lanes`` are what the workers' environments add; a few simulated devices when None."""
+        """``lanes`` are additions to the environments of workers; simulated devices by default."""
         self.home = home
         self.broker = broker
-        self.store = Store.open(database_url, home / "blobs")  # which makes the tables
+        self.store = Store.open(database_url, home / "blobs")  # which creates the tables
         environment = environment_of(
             home, TUNEFARM_DATABASE_URL=database_url, TUNEFARM_BROKER_URL=broker.url, PYTHONPATH=str(ROOT)
         )
@@ -125,7 +125,7 @@ class WholeFarm:
         self.store.close()
 
     def revive(self) -> None:
-        """Start whatever died."""
+        """Start all dead processes."""
         if self.broker.pid is None:
             self.broker.start()
         for part in self.parts:
@@ -133,9 +133,9 @@ class WholeFarm:
                 part.start()
 
     def stop(self) -> dict[str, int]:
-        """Stop everything in order, as an operator does; the exit status of each part.
+        """Stop everything in order, as an operator does, and return the exit status of each part.
 
-        What was only just started again is waited for: before it listens to signals, one ends it as it stands.
+        Waits for parts that were just restarted: before they handle signals, a signal kills them.
         """
         eventually(lambda: all(part.listens for part in self.parts), LISTENS_S, "listening to signals")
         for part in self.parts:
@@ -143,7 +143,7 @@ class WholeFarm:
         return {part.name: part.process.wait(END_S) for part in self.parts}  # type: ignore[union-attr]
 
     def processes(self) -> dict[str, list[int]]:
-        """Everything of the farm that runs now, however deep below what was started, by what it is."""
+        """All running processes of the farm, at any depth, by role."""
         found: dict[str, list[int]] = {} if self.broker.pid is None else {"Redis": [self.broker.pid]}
         for roles, parts in ((OF_WORKERS, self.workers), (OF_TUNERS, self.tuners), (OF_THE_API, [self.api])):
             for depth, pid in (place for part in parts for place in places_in_tree(part)):
@@ -156,7 +156,7 @@ class WholeFarm:
 
 
 def places_in_tree(part: Part) -> Iterator[tuple[int, int]]:
-    """Every process of a part that runs now: how deep it is below the one that was started, and its number."""
+    """Every running process of a part: its depth below the started one, and its id."""
     level, depth = [psutil.Process(part.pid)] if part.runs else [], 0
     while level:
         yield from ((depth, process.pid) for process in level)
@@ -188,5 +188,5 @@ def running_farm(home: Path) -> Iterator[WholeFarm]:
 
 
 def owns_its_database() -> bool:
-    """Whether the database server is the test's own, to be killed as it likes."""
+    """Whether the database server belongs to the test, which may kill it."""
     return "TUNEFARM_TEST_POSTGRES_URL" not in os.environ

@@ -1,7 +1,7 @@
 """Two hundred hostile traces, modules, databases and targets, created by mutating a few harmless ones.
 
-A payload creates a folder by the C library's ``mkdir``: harmless, and seen when it ran. Each item says what it is, so
-that a test names the one that got through.
+A payload creates a folder by the C library's ``mkdir``: harmless, and visible if it ran. Each item has a name, so
+that a failed test names the item that was accepted.
 """
 
 import base64
@@ -35,7 +35,7 @@ LLVM_TEXT = "define i32 @payload() { ret i32 0 }"
 
 @dataclass(frozen=True)
 class Hostile:
-    """One item: a trace for ``module()``, a module, or a target, as the text or value that comes in."""
+    """One item: a trace for ``module()``, a module, or a target, as the text or value of a request."""
 
     name: str
     value: Any

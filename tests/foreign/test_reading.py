@@ -29,7 +29,7 @@ def read(
     return [r for batch in batches for r in batch.records], [r for batch in batches for r in batch.refused]
 
 
-def test_every_hostile_line_is_refused_with_its_reason_and_the_good_ones_are_taken(zygote: ForkServer) -> None:
+def test_hostile_lines_are_refused_and_good_ones_read(zygote: ForkServer) -> None:
     hostile = [
         *((item.name, corpus.record_line(item.value)) for item in corpus.traces()),
         *((item.name, corpus.record_line(corpus.good_trace(), item.value)) for item in corpus.targets()),
@@ -48,7 +48,7 @@ def test_every_hostile_line_is_refused_with_its_reason_and_the_good_ones_are_tak
     assert not Path(corpus.MARKER).exists()
 
 
-def test_every_hostile_workload_is_refused_and_one_that_ends_the_child_costs_itself_alone(zygote: ForkServer) -> None:
+def test_hostile_workloads_are_refused_one_by_one(zygote: ForkServer) -> None:
     items = [item for item in corpus.modules() if "nodes" in item.value]
     cyclic = corpus.workload_line(corpus.CYCLE, "1")
     lines = [cyclic, *(corpus.workload_line(item.value, "1") for item in items)]
@@ -63,14 +63,14 @@ def test_every_hostile_workload_is_refused_and_one_that_ends_the_child_costs_its
     assert hash_alone == set(), "refused for a reason that an attacker would have put right"
 
 
-def test_an_allowed_callee_stays_allowed_and_no_other(zygote: ForkServer) -> None:
+def test_only_allowed_callees_are_accepted(zygote: ForkServer) -> None:
     [trace] = [item.value for item in corpus.traces() if item.name == "pad value: call_extern, plain"]
     workloads = [corpus.workload_line(corpus.module_json())]
     assert len(read(zygote, workloads, [corpus.record_line(trace)], ("mkdir",))[0]) == 1
     assert read(zygote, workloads, [corpus.record_line(trace)], ("rmdir",))[0] == []
 
 
-def test_repeated_lines_are_counted_and_reported_once(zygote: ForkServer) -> None:
+def test_repeated_lines_are_reported_once(zygote: ForkServer) -> None:
     lines = [corpus.record_line(corpus.good_trace(), times=f"[{n}e-6]") for n in range(1, 40)]
     batches = list(
         read_database(lambda: zygote, [corpus.workload_line(corpus.module_json())], lines, callees=(), limits=LIMITS)
@@ -79,8 +79,8 @@ def test_repeated_lines_are_counted_and_reported_once(zygote: ForkServer) -> Non
     assert sum(batch.repeated for batch in batches) == 38
 
 
-def test_a_long_file_is_read_no_further_than_its_lines_are_answered(zygote: ForkServer) -> None:
-    """Memory is bounded by some lines, however many there are."""
+def test_reader_buffers_a_bounded_number_of_lines(zygote: ForkServer) -> None:
+    """Memory stays bounded for files of any length."""
     trace = corpus.good_trace()
     begun = answered = furthest_ahead = 0
 

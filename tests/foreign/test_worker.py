@@ -42,9 +42,7 @@ def broken(zygote: ForkServer, folder: Path, module: str, trace: str | None, tar
 
 
 @pytest.mark.parametrize("item", PAYLOADS, ids=lambda item: item.name)
-def test_a_worker_refuses_a_trace_before_anything_is_built(
-    zygote: ForkServer, tmp_path: Path, item: corpus.Hostile
-) -> None:
+def test_worker_refuses_hostile_trace_before_building(zygote: ForkServer, tmp_path: Path, item: corpus.Hostile) -> None:
     said = broken(zygote, tmp_path, corpus.module_json(), json.dumps(item.value))
     assert said.reason is FailureReason.INVALID_SCHEDULE
     assert "not allowed" in said.message
@@ -54,9 +52,7 @@ def test_a_worker_refuses_a_trace_before_anything_is_built(
 
 
 @pytest.mark.parametrize("item", [i for i in corpus.modules() if i.name.startswith("module: call")][::4], ids=str)
-def test_a_worker_refuses_a_module_that_no_door_has_judged(
-    zygote: ForkServer, tmp_path: Path, item: corpus.Hostile
-) -> None:
+def test_worker_refuses_unvalidated_hostile_module(zygote: ForkServer, tmp_path: Path, item: corpus.Hostile) -> None:
     said = broken(zygote, tmp_path, item.value, None)
     assert said.reason is FailureReason.INVALID_SCHEDULE
     assert "not allowed" in said.message
@@ -64,9 +60,7 @@ def test_a_worker_refuses_a_module_that_no_door_has_judged(
 
 
 @pytest.mark.parametrize("item", [i for i in corpus.targets() if "jit" in i.name or "cl-opt" in i.name], ids=str)
-def test_a_worker_refuses_a_target_that_reaches_into_the_compiler(
-    zygote: ForkServer, tmp_path: Path, item: corpus.Hostile
-) -> None:
+def test_worker_refuses_target_with_compiler_options(zygote: ForkServer, tmp_path: Path, item: corpus.Hostile) -> None:
     said = broken(zygote, tmp_path, corpus.module_json(), None, item.value)
     assert said.reason is FailureReason.INVALID_SCHEDULE
     assert "attribute" in said.message

@@ -1,4 +1,4 @@
-"""A few cases of each target of ``make fuzz``, always the same, and every case that once found something."""
+"""A few fixed cases of each target of ``make fuzz``, and every case that once failed."""
 
 import json
 import random
@@ -16,7 +16,7 @@ WITHOUT_SERVICE = ("message", "intake", "trace", "import")
 
 @pytest.fixture(scope="module")
 def target_of() -> Iterator[Callable[[str], Target]]:
-    """Each target is made once: it starts zygotes."""
+    """Create each target once: it starts zygotes."""
     made: dict[str, Target] = {}
 
     def one(name: str) -> Target:
@@ -30,7 +30,7 @@ def target_of() -> Iterator[Callable[[str], Target]]:
 
 
 @pytest.mark.parametrize("name", WITHOUT_SERVICE)
-def test_a_few_cases_of_each_target_find_nothing(name: str, target_of: Callable[[str], Target]):
+def test_fuzz_target_passes_a_few_cases(name: str, target_of: Callable[[str], Target]):
     target = target_of(name)
     for number in range(200 if name == "message" else 8):
         case = target.make(random.Random(f"smoke {name} {number}"))
@@ -38,20 +38,20 @@ def test_a_few_cases_of_each_target_find_nothing(name: str, target_of: Callable[
 
 
 @pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
-def test_what_was_found_once_stays_mended(path: Path, target_of: Callable[[str], Target]):
+def test_fixed_finding_stays_fixed(path: Path, target_of: Callable[[str], Target]):
     kept = json.loads(path.read_text())
     target = target_of(kept["target"])
     assert target.check(kept["case"]) is None
 
 
 @pytest.mark.parametrize("name", WITHOUT_SERVICE)
-def test_the_same_seed_makes_the_same_cases(name: str, target_of: Callable[[str], Target]):
+def test_same_seed_creates_same_cases(name: str, target_of: Callable[[str], Target]):
     target = target_of(name)
     made = [[target.make(random.Random(f"7 {number}")) for number in range(5)] for _ in range(2)]
     assert made[0] == made[1]
 
 
-def test_a_finding_is_kept_as_a_file_that_is_given_again(tmp_path: Path, monkeypatch, capsys):
+def test_finding_is_written_for_replay(tmp_path: Path, monkeypatch, capsys):
     class Broken:
         def make(self, chance: random.Random) -> str:
             return str(chance.random())

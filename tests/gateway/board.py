@@ -1,4 +1,4 @@
-"""A process that plays a board: TVM's own RPC server on loopback."""
+"""A process that acts as a board: TVM's own RPC server on loopback."""
 
 import os
 import re
@@ -11,12 +11,12 @@ from pathlib import Path
 KEY = "board"
 _START_S = 90.0
 _FIRST_PORT = 19190 + os.getpid() % 700
-"""Of this run of the tests: another one on this host must not take the port while the board is away."""
+"""Differs between test runs: another run on this host must not take the port while the board is down."""
 _BOUND = re.compile(r"bind to 127\.0\.0\.1:(\d+)")
 
 
 class Board:
-    """Started and killed by its process group; after a restart it listens at the same port."""
+    """Started and killed by its process group; after a restart it listens on the same port."""
 
     def __init__(self, folder: Path) -> None:
         self._log = folder / "board.log"
@@ -45,7 +45,7 @@ class Board:
         self.port = int(bound[1])
 
     def kill(self) -> None:
-        """End the server and its session at once, as pulling the plug does."""
+        """End the server and its session at once, as a power cut does."""
         if self._process is not None:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()

@@ -52,7 +52,7 @@ def settings_of(board: Board, **changed: object) -> GatewaySettings:
         "board": "a test's board",
         "build_lanes": 2,
         "first_build_s": 4.0,
-        "quarantine_s": 1.0,  # what else runs on this host may look like drift
+        "quarantine_s": 1.0,  # other load on this host may look like drift
         **changed,
     }
     return GatewaySettings(**chosen)  # type: ignore[arg-type]

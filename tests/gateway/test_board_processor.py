@@ -1,4 +1,4 @@
-"""What a gateway says that its board runs."""
+"""The processor that a gateway reports for its board."""
 
 import pytest
 
@@ -16,5 +16,5 @@ from tunefarm_workers.gateway.gateway_settings import GatewaySettings
         ('{"kind":"llvm","num-cores":2}', own_processor().architecture),
     ],
 )
-def test_a_board_runs_what_was_declared_of_it_or_else_what_its_host_compiles(target: str, architecture: str) -> None:
+def test_board_processor_is_declared_or_that_of_its_target(target: str, architecture: str) -> None:
     assert processor_of(GatewaySettings(target=target, board="a board")) == Processor(architecture=architecture)

@@ -1,4 +1,4 @@
-"""A device that goes away is tried again ever more rarely, and one that cannot be trusted is left alone."""
+"""Retries of a device back off, and a device that fails repeatedly is quarantined."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def health() -> DeviceHealth:
     return DeviceHealth(SETTINGS, USUAL)
 
 
-def test_the_waits_between_tries_double_up_to_a_limit(health: DeviceHealth) -> None:
+def test_reconnect_delay_doubles_up_to_a_limit(health: DeviceHealth) -> None:
     now_s = 100.0
     for wait_s in (1.0, 2.0, 4.0, 4.0):
         health.unreachable(now_s, "refused")
@@ -29,7 +29,7 @@ def test_the_waits_between_tries_double_up_to_a_limit(health: DeviceHealth) -> N
     assert health.may_try(now_s + 1.0)
 
 
-def test_a_device_that_is_away_for_long_is_given_up_and_soon_again(health: DeviceHealth) -> None:
+def test_unreachable_device_is_given_up_after_patience(health: DeviceHealth) -> None:
     health.unreachable(0.0, "refused")
     assert not health.given_up(9.9)
     assert health.given_up(10.0)
@@ -41,7 +41,7 @@ def test_a_device_that_is_away_for_long_is_given_up_and_soon_again(health: Devic
     assert not health.given_up(29.0)
 
 
-def test_losses_in_a_row_lead_to_quarantine_until_a_check_is_in_order(health: DeviceHealth) -> None:
+def test_repeated_losses_quarantine_until_check_succeeds(health: DeviceHealth) -> None:
     for moment_s in (0.0, 10.0):
         health.lost(moment_s, "the connection broke")
     health.measured()
@@ -58,7 +58,7 @@ def test_losses_in_a_row_lead_to_quarantine_until_a_check_is_in_order(health: De
     assert not health.check_due(71.0)
 
 
-def test_one_slow_check_is_a_moment_and_three_are_drift(health: DeviceHealth) -> None:
+def test_three_slow_checks_are_drift(health: DeviceHealth) -> None:
     assert not health.checked(SLOW, 0.0), "what was measured until now may have to be repeated"
     assert health.checked(USUAL, 1.0)
     for moment_s in (2.0, 3.0):

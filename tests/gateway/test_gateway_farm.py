@@ -1,4 +1,4 @@
-"""Candidates are compiled here, and timed on a board that only speaks TVM's RPC."""
+"""Candidates are compiled on this host and timed on a board over TVM's RPC."""
 
 import time
 from pathlib import Path
@@ -19,7 +19,7 @@ from tunefarm_workers.gateway.gateway_farm import GatewayFarm
 SLOW_EXTENT = 768
 
 
-def test_candidates_are_timed_on_the_board_and_judged_here(farm_of: FarmOf) -> None:
+def test_candidate_is_timed_on_board_and_checked_here(farm_of: FarmOf) -> None:
     running = farm_of()
     module = workloads.matmul()
     opened = running.open(module)
@@ -41,7 +41,7 @@ def test_candidates_are_timed_on_the_board_and_judged_here(farm_of: FarmOf) -> N
     assert exported.library.startswith(b"\x7fELF")
 
 
-def test_a_board_has_the_class_that_was_declared_and_measured(farm_of: FarmOf) -> None:
+def test_board_has_declared_and_measured_class(farm_of: FarmOf) -> None:
     farm = farm_of(vendor="somebody", model="one", serial="42").farm
     assert farm.device.device_class.name == "a test's board"
     assert farm.device.device_class.vendor == "somebody"
@@ -50,14 +50,14 @@ def test_a_board_has_the_class_that_was_declared_and_measured(farm_of: FarmOf) -
     assert farm.code_generator.startswith("tvm-")
 
 
-def test_packed_weights_are_packed_on_the_board(farm_of: FarmOf) -> None:
+def test_packed_weights_are_packed_on_board(farm_of: FarmOf) -> None:
     running = farm_of()
     module = workloads.dense()
     packed = running.measure(running.open(module, "packed"), workloads.with_packed_weight(module))
     assert isinstance(packed.result, Timing), packed.result
 
 
-def test_a_board_that_dies_costs_the_candidate_it_ran_and_no_other(farm_of: FarmOf, board: Board) -> None:
+def test_board_crash_loses_only_the_running_candidate(farm_of: FarmOf, board: Board) -> None:
     running = farm_of()
     large, small = workloads.matmul(SLOW_EXTENT), workloads.matmul()
     unlucky = running.submit(running.open(large), workloads.slow(large))
@@ -75,7 +75,7 @@ def test_a_board_that_dies_costs_the_candidate_it_ran_and_no_other(farm_of: Farm
     assert not any(isinstance(measurement.result, Failed) for measurement in measured.values()), measured
 
 
-def test_a_board_that_stays_away_fails_what_waits_for_it_and_is_tried_again(farm_of: FarmOf, board: Board) -> None:
+def test_absent_board_fails_candidates_and_is_retried(farm_of: FarmOf, board: Board) -> None:
     running = farm_of(patience_s=0.5)
     module = workloads.matmul()
     opened = running.open(module)
@@ -90,8 +90,8 @@ def test_a_board_that_stays_away_fails_what_waits_for_it_and_is_tried_again(farm
 
 
 @pytest.mark.timing
-def test_a_board_in_quarantine_is_looked_at_although_nobody_asks_for_it(farm_of: FarmOf) -> None:
-    running = farm_of(check_every_s=1.0)  # a busy host may make the board look slow when it is first looked at
+def test_quarantined_board_is_checked_without_orders(farm_of: FarmOf) -> None:
+    running = farm_of(check_every_s=1.0)  # a busy host may make the board look slow at its first check
     lane = running.farm._lane
 
     def lose() -> None:
@@ -108,8 +108,10 @@ def test_a_board_in_quarantine_is_looked_at_although_nobody_asks_for_it(farm_of:
     assert isinstance(running.measure(running.open(module), workloads.tiled(module)).result, Timing)
 
 
-def test_what_runs_can_be_canceled_at_once(farm_of: FarmOf) -> None:
-    running = farm_of(first_run_s=3.0, run_allowance_s=2.0, session_s=6.0)  # so long the board goes on with it
+def test_cancel_ends_running_candidate_at_once(farm_of: FarmOf) -> None:
+    running = farm_of(
+        first_run_s=3.0, run_allowance_s=2.0, session_s=6.0
+    )  # until the session expires, the board runs it
     module = workloads.matmul(SLOW_EXTENT)
     number = running.submit(running.open(module), workloads.slow(module))
     wait_until_running(running)
@@ -120,7 +122,7 @@ def test_what_runs_can_be_canceled_at_once(farm_of: FarmOf) -> None:
 
 
 @pytest.mark.faults
-def test_a_kernel_that_hangs_is_ended_and_the_board_comes_back(farm_of: FarmOf) -> None:
+def test_hanging_kernel_times_out_and_board_recovers(farm_of: FarmOf) -> None:
     running = farm_of(first_run_s=1.0, run_allowance_s=0.5, session_s=6.0, reach_s=40.0)
     endless, small = workloads.matmul(2048), workloads.matmul()
     hung = running.measure(running.open(endless), workloads.slow(endless))
@@ -132,7 +134,7 @@ def test_a_kernel_that_hangs_is_ended_and_the_board_comes_back(farm_of: FarmOf) 
     assert isinstance(measured.result, Timing), measured.result
 
 
-def test_what_the_board_cannot_run_is_refused_at_the_door(farm_of: FarmOf) -> None:
+def test_task_for_another_target_is_refused(farm_of: FarmOf) -> None:
     running = farm_of()
     for target, problem in (('{"kind":"cuda","arch":"sm_90"}', "no code for 'cuda'"), ("llvm", "no JSON")):
         with pytest.raises(BadInput, match=problem):
@@ -141,7 +143,7 @@ def test_what_the_board_cannot_run_is_refused_at_the_door(farm_of: FarmOf) -> No
         running.farm.open_task(workloads.task(workloads.matmul(), "wide").model_copy(update={"num_cores": 64}))
 
 
-def test_a_board_that_does_not_answer_or_is_taken_is_refused_with_the_reason(
+def test_unreachable_or_busy_board_is_refused(
     farm_of: FarmOf, zygote: ForkServer, board: Board, tmp_path: Path
 ) -> None:
     farm_of()
@@ -163,12 +165,12 @@ def test_a_board_that_does_not_answer_or_is_taken_is_refused_with_the_reason(
         ({"session_s": 12.0}, "longer than"),
     ],
 )
-def test_settings_that_lead_into_the_open_are_refused(board: Board, changed: dict[str, object], says: str) -> None:
+def test_unsafe_gateway_settings_are_refused(board: Board, changed: dict[str, object], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         settings_of(board, **changed)
 
 
-def test_an_address_of_a_tunnel_has_to_be_allowed(board: Board) -> None:
+def test_tunnel_address_requires_permission(board: Board) -> None:
     assert settings_of(board, host="10.77.0.2", allow_tunnel_address=True).host == "10.77.0.2"
 
 
@@ -181,7 +183,7 @@ def wait_until_running(running: RunningFarm) -> None:
     time.sleep(0.05)
 
 
-def test_what_leaves_its_tensors_never_reaches_the_board(farm_of: FarmOf) -> None:
+def test_out_of_bounds_kernel_never_reaches_board(farm_of: FarmOf) -> None:
     running = farm_of()
     for name in ("reads one element beyond", "writes in a branch"):
         make, buffer = stray_functions.outside()[name]
@@ -191,7 +193,7 @@ def test_what_leaves_its_tensors_never_reaches_the_board(farm_of: FarmOf) -> Non
         assert f"out of bounds: buffer {buffer} has memory for 64 elements" in result.failure.message
 
 
-def test_lookups_are_checked_on_this_host_before_they_reach_the_board(farm_of: FarmOf) -> None:
+def test_lookups_are_checked_before_they_reach_board(farm_of: FarmOf) -> None:
     running = farm_of()
     found = {}
     for name, (make, strays) in stray_functions.open_at_run_time().items():

@@ -1,4 +1,4 @@
-"""A whole search over a board."""
+"""A complete search on a board."""
 
 import tvm
 
@@ -12,7 +12,7 @@ from tunefarm_search.tvm.target import canonical_target
 from tunefarm_search.tvm.workload import workload_of
 
 
-def test_a_matrix_product_becomes_faster_on_a_board(farm_of: FarmOf, zygote: ForkServer) -> None:
+def test_tuning_speeds_up_matmul_on_board(farm_of: FarmOf, zygote: ForkServer) -> None:
     module: tvm.IRModule = workloads.matmul()
     target = canonical_target(workloads.TARGET).target
     farm = farm_of().farm

@@ -1,4 +1,4 @@
-"""Every command that the documents show exists, with the options that they show."""
+"""Commands and options in the documents exist."""
 
 import os
 import re
@@ -29,23 +29,23 @@ def shown_lines(starting_with: str) -> list[str]:
 
 
 @pytest.mark.parametrize("line", shown_lines("tunefarm"))
-def test_a_tunefarm_command_in_the_documents_exists_with_its_options(line: str) -> None:
+def test_documented_tunefarm_command_exists(line: str) -> None:
     assert_exists(line)
 
 
 @pytest.mark.parametrize("line", shown_lines("make"))
-def test_a_make_target_in_the_documents_exists(line: str) -> None:
+def test_documented_make_target_exists(line: str) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     assert line.split()[1] in targets
 
 
-def test_continuous_integration_runs_what_a_person_runs() -> None:
+def test_continuous_integration_runs_make_test() -> None:
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)
     assert "make test" in script.read_text(encoding="utf-8")
 
 
-def test_links_between_documents_lead_somewhere() -> None:
+def test_document_links_resolve() -> None:
     links = [
         (name, link)
         for name in DOCUMENTS
@@ -55,7 +55,7 @@ def test_links_between_documents_lead_somewhere() -> None:
     assert not broken
 
 
-def test_paths_of_the_sources_that_documents_name_exist() -> None:
+def test_documented_source_paths_exist() -> None:
     named = [
         (name, path)
         for name in DOCUMENTS

@@ -24,13 +24,13 @@ def called_names(path: Path) -> set[str]:
     return {call.id for call in calls if isinstance(call, ast.Name)}
 
 
-def test_nothing_is_pickled() -> None:
+def test_sources_never_pickle() -> None:
     assert not [path for path in python_files(*DISTRIBUTIONS) if PICKLES & imported_names(path)]
 
 
-def test_tvms_callback_that_deletes_folders_is_never_run() -> None:
+def test_tvm_callback_that_deletes_folders_is_not_used() -> None:
     files = python_files(*DISTRIBUTIONS, "tests")
-    # This program runs it on our tickets, and may write only below a folder of its own.
+    # This program runs the callback on tickets, confined to one writable folder.
     confined = ROOT / "tests" / "client_remote" / "stock_tuning.py"
     assert "may_write_only_below(folder)" in code_of(confined)
     assert not [
@@ -40,20 +40,20 @@ def test_tvms_callback_that_deletes_folders_is_never_run() -> None:
     ]
 
 
-def test_the_comparison_runs_tvms_tuner_with_its_real_builder_only() -> None:
+def test_benchmark_runs_tvm_tuner_with_real_builder() -> None:
     using = [path.name for path in python_files("benchmarks") if DELETES_WHAT_A_BUILDER_NAMES.search(code_of(path))]
     assert using == ["stock_tuner.py"]
     assert "PyBuilder" not in code_of(ROOT / "benchmarks" / "comparison" / "stock_tuner.py")
 
 
-def test_no_text_is_evaluated_outside_the_confined_child_that_reads_the_users_file() -> None:
+def test_eval_and_exec_are_confined_to_intake() -> None:
     allowed = {"intake", "confined"}
     files = python_files(*DISTRIBUTIONS)
     found = [path for path in files if {"eval", "exec"} & called_names(path) and not allowed & set(path.parts)]
     assert not found
 
 
-def test_the_command_line_prints_in_one_place_which_escapes_control_characters() -> None:
+def test_client_prints_only_through_console() -> None:
     files = python_files("client")
     printing = [path.name for path in files if {"print", "pprint"} & called_names(path)]
     assert printing == ["console.py"]

@@ -39,7 +39,7 @@ def pins() -> list[str]:
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
-def test_every_package_that_is_imported_is_declared(distribution: str) -> None:
+def test_imported_packages_are_declared(distribution: str) -> None:
     own = next((ROOT / distribution).glob("*/__init__.py")).parent.name
     providers, allowed = packages_distributions(), own_or_reachable(distribution)
     missing = {
@@ -62,20 +62,20 @@ def package_alias(name: str) -> str:
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
-def test_every_declared_dependency_is_pinned(distribution: str) -> None:
+def test_declared_dependencies_are_pinned(distribution: str) -> None:
     pinned = {normal(line) for line in pins()}
     ours = {normal(project_settings(other)["name"]) for other in DISTRIBUTIONS}
     either_wheel = {"xgboost"} if "xgboost-cpu" in pinned else set()
     assert declared(distribution) - ours - either_wheel <= pinned
 
 
-def test_constraints_hold_one_version_each_and_nothing_about_where_it_comes_from() -> None:
+def test_constraints_pin_one_version_without_source() -> None:
     assert all(PIN.match(line) for line in pins())
     names = [normal(line) for line in pins()]
     assert len(names) == len(set(names))
 
 
-def test_importing_the_client_loads_neither_a_compiler_nor_a_database(tmp_path: Path) -> None:
+def test_client_import_loads_neither_compiler_nor_database(tmp_path: Path) -> None:
     heavy = "{'tvm', 'sqlalchemy', 'numpy', 'xgboost', 'matplotlib', 'tunefarm_services', 'tunefarm_workers'}"
     code = f"import sys, tunefarm; print(sorted({heavy} & set(sys.modules)))"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)

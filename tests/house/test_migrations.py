@@ -8,7 +8,7 @@ from sqlalchemy import create_engine
 from tunefarm_services.store.database.migrate import configuration, migrate
 
 
-def test_no_table_or_column_awaits_a_migration(tmp_path: Path) -> None:
+def test_migrations_create_the_declared_tables(tmp_path: Path) -> None:
     engine = create_engine(f"sqlite:///{tmp_path / 'empty.sqlite'}")
     with engine.begin() as connection:
         migrate(connection, "head")

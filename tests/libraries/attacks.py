@@ -260,7 +260,7 @@ def _entry_behind_the_end() -> bytes:
     """An entry follows the one at which the loader stops."""
     patch = good()
     ends = [at for at, tag, _ in patch.dynamic() if tag == 0]
-    if len(ends) < 2:  # the last entry but one becomes the end
+    if len(ends) < 2:  # the entry before the last becomes the end
         at = [at for at, *_ in patch.dynamic()][-2]
         return patch.written("<QQ", at - 16, 0, 0)
     return patch.written("<QQ", ends[1], 25, 0x1000)

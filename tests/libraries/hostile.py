@@ -1,6 +1,6 @@
-"""Libraries that attack whoever loads them: built with the C compiler, or patched byte by byte.
+"""Libraries that attack the process that loads them: built with the C compiler, or patched byte by byte.
 
-Whatever runs at loading creates the file that ``TUNEFARM_TEST_MARKER`` names, and nothing else.
+The code that runs at loading creates the file that ``TUNEFARM_TEST_MARKER`` names, and nothing else.
 """
 
 import struct

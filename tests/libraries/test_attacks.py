@@ -34,7 +34,7 @@ def marker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name.replace(" ", "-"))
-def test_a_hostile_library_is_refused_with_a_reason(attack: Attack) -> None:
+def test_hostile_library_is_refused_with_reason(attack: Attack) -> None:
     refusal = refusal_of(attack.make())
     assert refusal is not None
     assert re.search(attack.reason, refusal), refusal
@@ -42,7 +42,7 @@ def test_a_hostile_library_is_refused_with_a_reason(attack: Attack) -> None:
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name.replace(" ", "-"))
-def test_no_way_to_load_it_does(attack: Attack, tmp_path: Path, marker: Path) -> None:
+def test_hostile_library_is_never_loaded(attack: Attack, tmp_path: Path, marker: Path) -> None:
     library = attack.make()
     manifest = manifest_of(library)
     folder = folder_of(tmp_path / "given", library)
@@ -59,13 +59,13 @@ def test_no_way_to_load_it_does(attack: Attack, tmp_path: Path, marker: Path) ->
     assert not marker.exists()
 
 
-def test_the_payload_of_these_tests_runs_where_nothing_checks(tmp_path: Path, marker: Path) -> None:
+def test_payload_runs_if_loaded_unchecked(tmp_path: Path, marker: Path) -> None:
     (tmp_path / "code.so").write_bytes(linked(MARKED))
     subprocess.run([sys.executable, "-c", LOADED, str(tmp_path / "code.so")], check=True)
     assert marker.exists()
 
 
-def test_the_process_that_times_an_artifact_checks_it_itself(tmp_path: Path, marker: Path) -> None:
+def test_artifact_runner_checks_the_library(tmp_path: Path, marker: Path) -> None:
     folder = folder_of(tmp_path / "given", linked(MARKED))
     command = [sys.executable, "-m", "tunefarm_workers.artifact.artifact_runner", str(folder)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=150)
@@ -74,7 +74,7 @@ def test_the_process_that_times_an_artifact_checks_it_itself(tmp_path: Path, mar
     assert not marker.exists()
 
 
-def test_a_manifest_that_names_a_graphics_processor_allows_nothing_more(tmp_path: Path) -> None:
+def test_cuda_manifest_allows_no_host_imports(tmp_path: Path) -> None:
     library = linked("void *__TVMFFIEnvModLookupFromImports; void *__TVMFFIFunctionCall;")
     assert refusal_of(library, rules_of('{"kind":"cuda"}')) is None
     folder = folder_of(tmp_path, library, target='{"kind":"cuda"}')
@@ -85,7 +85,7 @@ def test_a_manifest_that_names_a_graphics_processor_allows_nothing_more(tmp_path
         remote.compile()
 
 
-def test_a_function_outside_is_called_only_where_a_person_names_it(tmp_path: Path) -> None:
+def test_callee_is_allowed_only_if_named(tmp_path: Path) -> None:
     library = linked(CALLS)
     folder = folder_of(tmp_path, library)
     with pytest.raises(BadInput, match="my_function"):
@@ -95,7 +95,7 @@ def test_a_function_outside_is_called_only_where_a_person_names_it(tmp_path: Pat
     assert read_artifact(str(folder), ["my_function"])[1] == library
 
 
-def test_a_library_for_another_processor_is_refused() -> None:
+def test_library_for_another_processor_is_refused() -> None:
     here = rules_of(f'{{"kind":"llvm","mtriple":"{os.uname().machine}-linux-gnu"}}')
     elsewhere = "aarch64" if os.uname().machine != "aarch64" else "riscv64"
     assert refusal_of(kernel_library(), here) is None
@@ -104,13 +104,13 @@ def test_a_library_for_another_processor_is_refused() -> None:
     assert f"not for {elsewhere}" in refusal
 
 
-def test_every_cut_of_a_library_is_refused() -> None:
+def test_truncated_library_is_refused() -> None:
     library = kernel_library()
     for length in range(0, len(library) - 1, 97):
         assert refusal_of(library[:length]) is not None, length
 
 
-def test_a_kernel_with_imports_and_the_loaders_pointers_is_accepted_and_loads(tmp_path: Path) -> None:
+def test_valid_kernel_is_accepted_and_loads(tmp_path: Path) -> None:
     pointers = "void *__TVMBackendParallelLaunch; void *__TVMBackendAllocWorkspace;"
     code = "extern double exp(double); int __tvm_ffi_other(int a) { return exp(a) > 3; }"
     library = kernel_library(pointers + code + SOURCE)

@@ -1,4 +1,4 @@
-"""An environment of wheels, as one that was installed from an index: the sources are not in it."""
+"""A virtual environment with the wheels installed, as from an index, and without access to the sources."""
 
 import os
 import shutil
@@ -36,7 +36,7 @@ class Environment:
 
     @property
     def variables(self) -> dict[str, str]:
-        """Nothing that leads to the sources, nor to another environment."""
+        """Environment variables without paths to the sources or to other environments."""
         left_out = ("TUNEFARM_", "PYTHON", "VIRTUAL_ENV")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
         return kept | {"TUNEFARM_HOME": str(self.home), "PYTHONNOUSERSITE": "1"}
@@ -57,9 +57,9 @@ class Environment:
 
 
 def environment_with(folder: Path, wheels: Mapping[str, Path], asked: str) -> Environment:
-    """An environment with what pip would install for ``asked``, such as ``tunefarm[local]``.
+    """An environment with the packages that pip would install for ``asked``, such as ``tunefarm[local]``.
 
-    Ours come from their wheels. Packages of others are those of this environment, and only those that are declared.
+    Our packages come from their wheels. Others are those of this environment, and only those that are declared.
     """
     made = Environment(folder, folder / "home")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
@@ -75,9 +75,9 @@ def environment_with(folder: Path, wheels: Mapping[str, Path], asked: str) -> En
 
 
 def put(package: Distribution, folder: Path) -> None:
-    """Put the files of a package into ``folder``: one more name for each, or copies on another file system.
+    """Put the files of a package into ``folder`` as hard links, or as copies on another file system.
 
-    Symbolic links would not do: what is confined may read the environment, and nothing that it leads to.
+    Symbolic links would fail: a confined process may read the environment, and not the files that it links to.
     """
     for file in package.files or ():
         if file.parts[0] == ".." or "__pycache__" in file.parts:
@@ -91,7 +91,7 @@ def put(package: Distribution, folder: Path) -> None:
 
 
 def needed(asked: Requirement, ours: Mapping[str, Path]) -> set[str]:
-    """The names of all distributions that ``asked`` leads to, itself included."""
+    """The names of all distributions that ``asked`` requires, including itself."""
     found: dict[str, set[str]] = {}
     waiting = [asked]
     while waiting:

@@ -1,4 +1,4 @@
-"""What is installed from the wheels tunes, serves and measures, far from the sources."""
+"""An installation from the wheels tunes, serves and measures without the sources."""
 
 import json
 import subprocess
@@ -37,7 +37,7 @@ NEEDS = {
 
 
 def packages_of(environment: Environment) -> set[str]:
-    """Which of our packages are there, all of them from the wheels."""
+    """Our installed packages; asserts that all come from the wheels."""
     files, path = json.loads(environment.run("python", "-c", WHERE).out)
     assert all(Path(file).is_relative_to(environment.packages) for file in files.values()), files
     assert not [entry for entry in path if Path(entry).is_relative_to(ROOT)]
@@ -78,13 +78,11 @@ def worker(environment: Environment, log: Path, **variables: str) -> Iterator[No
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory, wheels: dict[str, Path]) -> Environment:
-    """A client of a service, and nothing else."""
+    """An environment with only the client of a service."""
     return environment_with(tmp_path_factory.mktemp("client"), wheels, "tunefarm")
 
 
-def test_one_machine_tunes_reports_and_serves_a_client(
-    tmp_path: Path, wheels: dict[str, Path], client: Environment
-) -> None:
+def test_local_install_tunes_and_serves_a_client(tmp_path: Path, wheels: dict[str, Path], client: Environment) -> None:
     local = environment_with(tmp_path / "local", wheels, "tunefarm[local]")
     assert packages_of(local) == EVERY_PACKAGE
     tuned = local.run("tunefarm", "tune", "builtin:matmul:32x32x32", "--trials", "4", "--output", "tuned", "--json")
@@ -98,16 +96,16 @@ def test_one_machine_tunes_reports_and_serves_a_client(
         sent = local.run("tunefarm", "submit", "builtin:matmul:48x48x48", "--trials", "4", "--wait")
         assert sent.code == 0, sent.err
         url, token = service.address()
-        told = {"TUNEFARM_API_URL": url, "TUNEFARM_API_TOKEN": token}
+        connection = {"TUNEFARM_API_URL": url, "TUNEFARM_API_TOKEN": token}
         (client.home / "net.json").write_text(module_json(24))
         words = ("submit", "net.json", "--trials", "4", "--wait", "--output", "tuned")
-        from_elsewhere = client.run("tunefarm", *words, **told)
+        from_elsewhere = client.run("tunefarm", *words, **connection)
         assert from_elsewhere.code == 0, from_elsewhere.err
         assert list((client.home / "tuned").glob("*.so"))
-        assert len(client.run("tunefarm", "records", "list", "--json", **told).json()) == 3
+        assert len(client.run("tunefarm", "records", "list", "--json", **connection).json()) == 3
 
 
-def test_a_server_has_a_worker_measure(tmp_path: Path, wheels: dict[str, Path]) -> None:
+def test_server_install_measures_on_worker_install(tmp_path: Path, wheels: dict[str, Path]) -> None:
     server = environment_with(tmp_path / "server", wheels, "tunefarm[server]")
     measuring = environment_with(tmp_path / "worker", wheels, "tunefarm[worker]")
     assert packages_of(server) == packages_of(measuring) == EVERY_PACKAGE
@@ -121,7 +119,7 @@ def test_a_server_has_a_worker_measure(tmp_path: Path, wheels: dict[str, Path]) 
             assert record["status"] == "verified"
 
 
-def test_a_client_alone_says_what_its_other_commands_need(client: Environment) -> None:
+def test_client_install_names_missing_extras(client: Environment) -> None:
     assert packages_of(client) == {"tunefarm", "tunefarm_sandbox", "tunefarm_schemas"}
     assert "tune" in client.run("tunefarm", "--help").out
     for words, extra in NEEDS.items():

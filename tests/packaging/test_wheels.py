@@ -1,4 +1,4 @@
-"""A wheel holds all that its package reads when it runs, and says what it is."""
+"""A wheel contains all files of its package, with complete metadata."""
 
 import re
 from email.message import Message
@@ -29,7 +29,7 @@ def requirements_of(distribution: str) -> list[Requirement]:
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
-def test_a_wheel_holds_every_file_of_its_package_and_the_licence(wheels: dict[str, Path], distribution: str) -> None:
+def test_wheel_contains_its_package_and_the_licence(wheels: dict[str, Path], distribution: str) -> None:
     package = next((ROOT / distribution).glob("*/__init__.py")).parent
     with ZipFile(wheels[distribution]) as files:
         held = {name for name in files.namelist() if ".dist-info/" not in name}
@@ -40,23 +40,27 @@ def test_a_wheel_holds_every_file_of_its_package_and_the_licence(wheels: dict[st
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
-def test_a_wheel_says_what_it_is(wheels: dict[str, Path], distribution: str) -> None:
-    said, settings = metadata_of(wheels[distribution]), project_settings(distribution)
-    assert (said["Name"], said["Version"], said["License-Expression"]) == (settings["name"], VERSION, "Apache-2.0")
-    assert said["Summary"].endswith(".")
-    assert said["Requires-Python"] == ">=3.11"
-    assert "Typing :: Typed" in said.get_all("Classifier", [])
+def test_wheel_has_complete_metadata(wheels: dict[str, Path], distribution: str) -> None:
+    metadata, settings = metadata_of(wheels[distribution]), project_settings(distribution)
+    assert (metadata["Name"], metadata["Version"], metadata["License-Expression"]) == (
+        settings["name"],
+        VERSION,
+        "Apache-2.0",
+    )
+    assert metadata["Summary"].endswith(".")
+    assert metadata["Requires-Python"] == ">=3.11"
+    assert "Typing :: Typed" in metadata.get_all("Classifier", [])
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
-def test_our_distributions_ask_for_each_other_at_this_very_version(distribution: str) -> None:
+def test_own_distributions_are_pinned_to_this_version(distribution: str) -> None:
     assert project_settings(distribution)["version"] == VERSION
     ours = [each for each in requirements_of(distribution) if each.name.startswith("tunefarm")]
     assert {str(each.specifier) for each in ours} <= {f"=={VERSION}"}
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
-def test_what_is_tested_is_within_the_bounds_that_are_declared(distribution: str) -> None:
+def test_tested_versions_are_within_declared_bounds(distribution: str) -> None:
     pins = dict(re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
     pinned = {name.lower().replace("_", "-"): version for name, version in pins.items()}
     for requirement in requirements_of(distribution):
@@ -65,7 +69,7 @@ def test_what_is_tested_is_within_the_bounds_that_are_declared(distribution: str
             assert requirement.specifier.contains(pinned[name]), requirement
 
 
-def test_doctor_calls_those_versions_of_tvm_fit_that_may_be_installed() -> None:
+def test_doctor_accepts_installable_tvm_versions() -> None:
     bounds = {each.name: each.specifier for each in requirements_of("search")}
     assert bounds["apache-tvm"].contains(TVM_PIN)
     assert all(bounds["apache-tvm-ffi"].contains(ffi) for ffi in FFI_THAT_WORK)

@@ -131,18 +131,18 @@ def attempt_sealed(channel: Channel, payload: bytes, descriptors: list[int]) -> 
 
 def attempt_in_an_older_thread(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
     """Entry: like ``attempt_sealed``, on a thread that started before the seal."""
-    sealed, told = threading.Event(), threading.Event()
+    sealed, attempted = threading.Event(), threading.Event()
     said: list[str] = []
 
     def wait_and_try() -> None:
         sealed.wait()
         said.append(tried(payload.decode()))
-        told.set()
+        attempted.set()
 
     threading.Thread(target=wait_and_try, daemon=True).start()
     seal()
     sealed.set()
-    told.wait()
+    attempted.wait()
     channel.send(said[0].encode())
 
 
@@ -181,7 +181,7 @@ def abort_sealed(channel: Channel, payload: bytes, descriptors: list[int]) -> No
     os.abort()
 
 
-def tell_dumpable(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
+def report_dumpable(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
     """Entry: report whether the kernel considers this process dumpable, and wait."""
     channel.send(str(_libc.prctl(3, 0, 0, 0, 0)).encode())
     channel.receive()

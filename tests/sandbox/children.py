@@ -56,7 +56,7 @@ def wait(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
     time.sleep(60)
 
 
-def tell_preloaded(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
+def report_preloaded(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
     channel.send(remembered.encode())
 
 
@@ -65,21 +65,21 @@ def write_to_descriptors(channel: Channel, payload: bytes, descriptors: list[int
         os.write(descriptor, payload)
 
 
-def tell_open_descriptors(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
+def report_open_descriptors(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
     channel.send(" ".join(sorted(os.listdir("/proc/self/fd"), key=int)[:-1]).encode())
 
 
-def tell_environment(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
+def report_environment(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
     channel.send(repr(dict(os.environ)).encode())
 
 
-def tell_user(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
+def report_user(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
     status = Path("/proc/self/status").read_text()
     privileges = next(line for line in status.splitlines() if line.startswith("NoNewPrivs"))
     channel.send(f"{os.getresuid()} {os.getgroups()} {privileges.split()[1]}".encode())
 
 
-def tell_limits(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
+def report_limits(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
     kinds = (resource.RLIMIT_CPU, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE, resource.RLIMIT_CORE)
     channel.send(repr([resource.getrlimit(kind)[0] for kind in kinds]).encode())
 
@@ -130,25 +130,25 @@ def count_endlessly(channel: Channel, payload: bytes, descriptors: list[int]) ->
             shared[:8] = struct.pack("=Q", number)
 
 
-def eat_memory(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    hoard = []
+def exhaust_memory(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
+    allocated = []
     try:
         while True:
-            hoard.append(bytearray(16 << 20))
+            allocated.append(bytearray(16 << 20))
     except MemoryError:
-        eaten = len(hoard) * 16
-        hoard.clear()
+        eaten = len(allocated) * 16
+        allocated.clear()
         channel.send(str(eaten).encode())
 
 
-def eat_shared_memory(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    hoard = []
+def exhaust_shared_memory(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
+    allocated = []
     try:
         while True:
-            hoard.append(mmap.mmap(-1, 16 << 20))
-            hoard[-1].write(b"\1" * (16 << 20))
+            allocated.append(mmap.mmap(-1, 16 << 20))
+            allocated[-1].write(b"\1" * (16 << 20))
     except (MemoryError, OSError):
-        channel.send(str(len(hoard) * 16).encode())
+        channel.send(str(len(allocated) * 16).encode())
 
 
 def print_flood(channel: Channel, payload: bytes, descriptors: list[int]) -> None:

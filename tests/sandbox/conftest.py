@@ -9,7 +9,7 @@ from tunefarm_sandbox.fork_server.fork_server import ForkServer
 
 @pytest.fixture(scope="module", params=EACH_USER)
 def user(request: pytest.FixtureRequest) -> str:
-    """Whom the server belongs to."""
+    """The user that the server runs as."""
     return str(request.param)
 
 
@@ -20,6 +20,6 @@ def server(user: str) -> Iterator[ForkServer]:
 
 
 @pytest.fixture
-def server_of_its_own(user: str) -> Iterator[ForkServer]:
+def own_server(user: str) -> Iterator[ForkServer]:
     with start_server([], user, ENVIRONMENT) as started:
         yield started

@@ -8,14 +8,14 @@ from tunefarm_sandbox.channel.channel import Channel
 
 def connect(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
     """Connect to the ports named, with the kind of socket named, and report the outcome of each attempt."""
-    told = []
+    outcomes = []
     for attempt in payload.decode().split():
         kind, port = attempt.split(":")
         try:
-            told.append(_try(kind, int(port)))
+            outcomes.append(_try(kind, int(port)))
         except OSError as error:
-            told.append(type(error).__name__)
-    channel.send(" ".join(told).encode())
+            outcomes.append(type(error).__name__)
+    channel.send(" ".join(outcomes).encode())
 
 
 def _try(kind: str, port: int) -> str:

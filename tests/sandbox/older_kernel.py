@@ -1,7 +1,7 @@
-"""A preload that lets a fork server use no newer Landlock than the environment names, as on an older kernel.
+"""A preload that limits a fork server to the Landlock version in the environment, as on an older kernel.
 
-``TVM_TEST_LANDLOCK=3 pytest tests/sandbox`` attacks children that have what Linux 6.2 offers. What else an older kernel
-lacks is not imitated.
+``TVM_TEST_LANDLOCK=3 pytest tests/sandbox`` attacks children with the Landlock of Linux 6.2. Other missing features of
+older kernels are not simulated.
 """
 
 import os
@@ -12,7 +12,7 @@ import pytest
 from tunefarm_sandbox.confinement import abilities
 
 LIMIT: Final = "TVM_TEST_LANDLOCK"
-"""The environment variable; one of those that a fork server inherits."""
+"""The environment variable, which fork servers inherit."""
 
 _true_abi = abilities._landlock_abi
 
@@ -20,9 +20,9 @@ _true_abi = abilities._landlock_abi
 def needs(version: int) -> pytest.MarkDecorator:
     """Skip on an older Landlock, for attacks that only this version or newer denies; ``Abilities`` reports them."""
     offered = min(_true_abi(), int(os.environ.get(LIMIT, version)))
-    return pytest.mark.skipif(offered < version, reason=f"Landlock {offered} leaves it open, and it is told")
+    return pytest.mark.skipif(offered < version, reason=f"Landlock {offered} leaves it open, and this is reported")
 
 
 def arm() -> None:
-    most = int(os.environ[LIMIT])
-    abilities._landlock_abi = lambda: min(_true_abi(), most)
+    limit = int(os.environ[LIMIT])
+    abilities._landlock_abi = lambda: min(_true_abi(), limit)

@@ -16,7 +16,7 @@ def both_ends() -> tuple[Channel, Channel]:
 
 
 @pytest.mark.parametrize("size", [0, 1, 8, 70_000, 5_000_000])
-def test_a_message_arrives_whole(size: int) -> None:
+def test_message_arrives_whole(size: int) -> None:
     near, far = both_ends()
     message = os.urandom(size)
     sender = threading.Thread(target=near.send, args=(message,))
@@ -25,7 +25,7 @@ def test_a_message_arrives_whole(size: int) -> None:
     sender.join()
 
 
-def test_messages_keep_their_order_and_bounds_and_none_is_read_ahead() -> None:
+def test_messages_keep_order_and_bounds() -> None:
     near, far = both_ends()
     for number in range(50):
         near.send(b"%d" % number)
@@ -71,7 +71,7 @@ def test_closed_peer_is_reported_to_sender_and_receiver() -> None:
         far.send(b"anybody?")
 
 
-def test_sending_to_a_peer_that_does_not_read_ends_after_the_time_out() -> None:
+def test_send_times_out_if_peer_does_not_read() -> None:
     near, far = both_ends()
     began_s = time.monotonic()
     with pytest.raises(TimeoutError):
@@ -80,14 +80,14 @@ def test_sending_to_a_peer_that_does_not_read_ends_after_the_time_out() -> None:
     far.close()
 
 
-def test_a_message_that_is_too_long_is_refused() -> None:
+def test_oversized_message_is_rejected() -> None:
     near, far = both_ends()
     with pytest.raises(ValueError, match="too large"):
         near.send(bytes(MAX_MESSAGE_BYTES + 1))
     far.close()
 
 
-def test_descriptors_travel_with_a_message() -> None:
+def test_descriptors_are_sent_with_message() -> None:
     near, far = both_ends()
     read, write = os.pipe()
     near.send(b"take", [write])

@@ -34,30 +34,30 @@ def home() -> Iterator[Path]:
 
 def attempt(server: ForkServer, what: str, argument: str = "", **options: object) -> str:
     child = fork(server, "attempt", f"{what} {argument}".encode(), **options)
-    told = child.channel.receive(LONG_S).decode()
+    outcome = child.channel.receive(LONG_S).decode()
     assert ended(child).kind == "exited"
-    return told
+    return outcome
 
 
-def test_this_machine_offers_what_these_tests_are_about() -> None:
+def test_this_machine_supports_full_confinement() -> None:
     assert abilities().missing() == ()
     assert abilities().landlock_abi > 0
 
 
 @pytest.mark.parametrize("path", ["/etc/shadow", "/etc/passwd", "/proc/1/cmdline", "/proc/self/../1/environ"])
-def test_files_of_the_system_that_are_not_libraries_cannot_be_read(server: ForkServer, path: str) -> None:
+def test_child_cannot_read_system_files(server: ForkServer, path: str) -> None:
     assert attempt(server, "read", path).startswith("PermissionError")
 
 
 @pytest.mark.parametrize("what", ["read", "write", "unlink", "rename", "link", "truncate", "cut", "chmod"])
-def test_a_secret_beside_cannot_be_touched(server: ForkServer, home: Path, what: str) -> None:
+def test_child_cannot_touch_other_files(server: ForkServer, home: Path, what: str) -> None:
     assert attempt(server, what, str(home / "token")).startswith("PermissionError")
     assert (home / "token").read_text() == "a secret"
     assert os.listdir(home) == ["token"]
     assert (home / "token").stat().st_mode & 0o777 == 0o666
 
 
-def test_a_folder_that_was_not_given_can_neither_be_listed_nor_written(server: ForkServer, home: Path) -> None:
+def test_child_cannot_list_or_write_other_folders(server: ForkServer, home: Path) -> None:
     assert attempt(server, "list", str(home)).startswith("PermissionError")
     assert attempt(server, "write", str(home / "new")).startswith("PermissionError")
     assert attempt(server, "write", "/dev/shm/new").startswith("PermissionError")
@@ -72,7 +72,7 @@ def test_readable_paths_are_read_only_regardless_of_owner(server: ForkServer, ho
     assert attempt(server, "write", str(home / "token"), confinement=given).startswith("PermissionError")
 
 
-def test_a_writable_folder_can_be_written_and_nothing_beside_it(server: ForkServer, user: str, home: Path) -> None:
+def test_child_writes_only_to_given_folder(server: ForkServer, user: str, home: Path) -> None:
     inner = home / "inner"
     inner.mkdir(0o700)
     give_to(user, inner)
@@ -84,11 +84,11 @@ def test_a_writable_folder_can_be_written_and_nothing_beside_it(server: ForkServ
 
 
 @pytest.mark.parametrize("kind", ["tcp", "udp", "raw", "packet", "netlink", "socketpair"])
-def test_no_socket_can_be_made(server: ForkServer, kind: str) -> None:
+def test_child_cannot_create_sockets(server: ForkServer, kind: str) -> None:
     assert attempt(server, kind).startswith("PermissionError")
 
 
-def test_a_listening_unix_socket_cannot_be_reached(server: ForkServer, home: Path) -> None:
+def test_child_cannot_connect_to_unix_socket(server: ForkServer, home: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(home / "socket"))
         listening.listen()
@@ -96,26 +96,26 @@ def test_a_listening_unix_socket_cannot_be_reached(server: ForkServer, home: Pat
 
 
 @pytest.mark.parametrize("what", ["os_fork", "exec", "spawn"])
-def test_neither_processes_nor_programs_can_be_started(server: ForkServer, what: str) -> None:
+def test_child_cannot_start_processes(server: ForkServer, what: str) -> None:
     assert attempt(server, what).startswith(("PermissionError", "BlockingIOError"))
 
 
-def test_a_shell_command_does_not_run(server: ForkServer) -> None:
+def test_child_cannot_run_shell_command(server: ForkServer) -> None:
     assert attempt(server, "system") != "done 0"
 
 
-def test_threads_can_be_started(server: ForkServer) -> None:
+def test_child_can_start_threads(server: ForkServer) -> None:
     assert attempt(server, "thread") == "done 1"
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM, 0])
-def test_the_parent_cannot_be_signalled(server: ForkServer, number: int) -> None:
+def test_child_cannot_signal_parent(server: ForkServer, number: int) -> None:
     assert attempt(server, "signal_parent", str(int(number))).startswith("PermissionError")
     assert fork(server, "greet").channel.receive(LONG_S) == b"hello "
 
 
 @pytest.mark.parametrize("what", ["signal_group_of_parent", "signal_all", "renice_parent", "limit_parent"])
-def test_nothing_can_be_done_to_other_processes(server: ForkServer, what: str) -> None:
+def test_child_cannot_affect_other_processes(server: ForkServer, what: str) -> None:
     assert attempt(server, what).startswith("PermissionError")
     assert server.alive
     assert is_running(os.getppid())
@@ -137,23 +137,23 @@ def test_unneeded_system_calls_are_denied(server: ForkServer, call: str) -> None
 
 @NUMBERS_OF_X86
 @pytest.mark.parametrize("call", ["clone3 0 0", "newest", "pidfd_getfd 0 0 0"])
-def test_a_system_call_that_hides_its_arguments_or_is_new_does_not_exist(server: ForkServer, call: str) -> None:
+def test_opaque_or_new_system_calls_do_not_exist(server: ForkServer, call: str) -> None:
     assert "Function not implemented" in attempt(server, "system_call", call)
 
 
 @OF_ROOT
-def test_a_child_of_root_is_nobody_for_good(server: ForkServer) -> None:
-    assert fork(server, "tell_user").channel.receive(LONG_S) == b"(65534, 65534, 65534) [] 1"
+def test_child_of_root_stays_nobody(server: ForkServer) -> None:
+    assert fork(server, "report_user").channel.receive(LONG_S) == b"(65534, 65534, 65534) [] 1"
     assert attempt(server, "become_root").startswith("PermissionError")
 
 
 @OF_ROOT
-def test_another_user_can_be_chosen(server: ForkServer) -> None:
+def test_child_can_run_as_another_user(server: ForkServer) -> None:
     given = Confinement(user_id=54321)
-    assert fork(server, "tell_user", confinement=given).channel.receive(LONG_S).startswith(b"(54321, 54321, 54321)")
+    assert fork(server, "report_user", confinement=given).channel.receive(LONG_S).startswith(b"(54321, 54321, 54321)")
 
 
-def test_where_the_kernel_lacks_something_it_is_refused_if_required_and_done_without_otherwise() -> None:
+def test_missing_confinement_is_refused_only_if_required() -> None:
     with ForkServer.start(["children:hide_landlock_and_seccomp"], environment=ENVIRONMENT) as poor:
         with pytest.raises(ForkFailed) as failed:
             fork(poor, "greet", confinement=Confinement.strict(require=True))
@@ -163,11 +163,11 @@ def test_where_the_kernel_lacks_something_it_is_refused_if_required_and_done_wit
         assert answer(poor, "greet", b"freely") == b"hello freely"
 
 
-def test_required_confinement_is_applied_where_the_kernel_has_it(server: ForkServer) -> None:
+def test_required_confinement_is_applied(server: ForkServer) -> None:
     assert answer(server, "greet", confinement=Confinement.strict(require=True)) == b"hello "
 
 
-def test_a_compiler_works_in_its_folder(server: ForkServer, user: str, home: Path) -> None:
+def test_compiler_child_builds_in_its_folder(server: ForkServer, user: str, home: Path) -> None:
     folder = home / "build"
     folder.mkdir(0o700)
     give_to(user, folder)
@@ -179,7 +179,7 @@ def test_a_compiler_works_in_its_folder(server: ForkServer, user: str, home: Pat
     assert ended(child).code == 0
 
 
-def test_a_compiler_reaches_no_other_file(server: ForkServer, home: Path) -> None:
+def test_compiler_child_cannot_read_other_files(server: ForkServer, home: Path) -> None:
     folder = home / "build"
     folder.mkdir(0o700)
     given = Confinement.compiler(str(folder))
@@ -188,12 +188,12 @@ def test_a_compiler_reaches_no_other_file(server: ForkServer, home: Path) -> Non
 
 
 @needs(SCOPED_SIGNALS_ABI)
-def test_a_compiler_cannot_signal_its_server(server: ForkServer, home: Path) -> None:
+def test_compiler_child_cannot_signal_server(server: ForkServer, home: Path) -> None:
     given = Confinement.compiler(str(home))
     assert attempt(server, "signal_parent", "9", confinement=given).startswith("PermissionError")
 
 
 @pytest.mark.parametrize("path", ["relative", "", "/with\0nul"])
-def test_a_path_that_is_not_absolute_is_refused(path: str) -> None:
+def test_relative_path_is_rejected(path: str) -> None:
     with pytest.raises(ValidationError):
         Confinement.strict(readable=[path])

@@ -21,7 +21,7 @@ from tunefarm_sandbox.confinement.limits import Limits
 from tunefarm_sandbox.fork_server.fork_server import Exit, ForkFailed, ForkServer
 
 
-def test_a_child_gets_its_payload_answers_and_exits(server: ForkServer) -> None:
+def test_child_receives_payload_answers_and_exits(server: ForkServer) -> None:
     child = fork(server, "greet", b"world")
     assert child.channel.receive(LONG_S) == b"hello world"
     end = ended(child)
@@ -29,18 +29,18 @@ def test_a_child_gets_its_payload_answers_and_exits(server: ForkServer) -> None:
     assert end.peak_memory_bytes > 1 << 20
 
 
-def test_a_large_payload_arrives_whole(server: ForkServer) -> None:
+def test_large_payload_arrives_whole(server: ForkServer) -> None:
     child = fork(server, "greet", b"x" * 20_000_000)
     assert len(child.channel.receive(LONG_S)) == 20_000_006
 
 
 def test_children_inherit_preloaded_modules(server: ForkServer) -> None:
-    assert fork(server, "tell_preloaded").channel.receive(LONG_S) == b"preloaded"
+    assert fork(server, "report_preloaded").channel.receive(LONG_S) == b"preloaded"
 
 
-def test_a_request_waits_for_the_preloading() -> None:
+def test_fork_waits_for_preloading() -> None:
     with ForkServer.start(["xml.dom.minidom", "asyncio", "children:prepare"], environment=ENVIRONMENT) as starting:
-        assert fork(starting, "tell_preloaded").channel.receive(LONG_S) == b"preloaded"
+        assert fork(starting, "report_preloaded").channel.receive(LONG_S) == b"preloaded"
         assert starting.ready(0)
 
 
@@ -57,7 +57,7 @@ def test_failed_preload_is_reported(preload: str) -> None:
 
 
 @pytest.mark.parametrize("entry", ["no_such_function", "HERE.there", "remembered"])
-def test_an_entry_that_cannot_be_called_is_a_typed_failure_and_the_server_lives(server: ForkServer, entry: str) -> None:
+def test_invalid_entry_fails_and_server_continues(server: ForkServer, entry: str) -> None:
     with pytest.raises(ForkFailed) as failed:
         fork(server, entry)
     assert failed.value.kind == "entry"
@@ -65,7 +65,7 @@ def test_an_entry_that_cannot_be_called_is_a_typed_failure_and_the_server_lives(
     assert fork(server, "greet").channel.receive(LONG_S) == b"hello "
 
 
-def test_a_fork_that_the_kernel_refuses_is_a_typed_failure_and_the_server_lives(server: ForkServer) -> None:
+def test_refused_fork_fails_and_server_continues(server: ForkServer) -> None:
     host = fork(server, "host_without_processes", confinement=Confinement.host())
     for _ in range(2):
         with pytest.raises(ForkFailed) as failed:
@@ -74,18 +74,18 @@ def test_a_fork_that_the_kernel_refuses_is_a_typed_failure_and_the_server_lives(
     host.close()
 
 
-def test_descriptors_are_handed_over_and_nothing_else_is_open(server: ForkServer) -> None:
+def test_child_has_only_given_descriptors(server: ForkServer) -> None:
     read, write = os.pipe()
     child = fork(server, "write_to_descriptors", b"through", descriptors=[write])
     assert os.read(read, 100) == b"through"
     assert ended(child).code == 0
-    open_in_child = answer(server, "tell_open_descriptors", descriptors=[write]).split()
+    open_in_child = answer(server, "report_open_descriptors", descriptors=[write]).split()
     assert len(open_in_child) == 5, "standard input, output and error, the channel, and the one handed over"
     os.close(read)
     os.close(write)
 
 
-def test_an_exception_exits_with_one_and_its_traceback_is_in_the_output(server: ForkServer) -> None:
+def test_exception_exits_with_1_and_prints_traceback(server: ForkServer) -> None:
     child = fork(server, "raise_error")
     assert ended(child) == Exit(kind="exited", code=1, peak_memory_bytes=ended(child).peak_memory_bytes)
     assert "on my way" in child.output()
@@ -96,30 +96,30 @@ def test_exit_code_is_reported(server: ForkServer) -> None:
     assert ended(fork(server, "leave_with_code", b"7")).code == 7
 
 
-def test_the_end_of_a_child_can_be_waited_for_with_others(server: ForkServer) -> None:
+def test_exit_of_child_can_be_selected(server: ForkServer) -> None:
     child = fork(server, "greet")
     assert child.exit_fileno() in select.select([child.exit_fileno()], [], [], 5)[0]
     assert ended(child).code == 0
 
 
-def test_secrets_in_the_environment_do_not_reach_children(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_in_environment_do_not_reach_children(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TUNEFARM_API_TOKEN", "a-secret")
     with ForkServer.start([], environment={**ENVIRONMENT, "ADDED": "here"}) as started:
-        seen = answer(started, "tell_environment").decode()
+        seen = answer(started, "report_environment").decode()
     assert "a-secret" not in seen
     assert "'ADDED': 'here'" in seen
 
 
 def test_limits_are_applied(server: ForkServer) -> None:
     limits = Limits(cpu_s=1.5, file_size_bytes=4096, open_files=33)
-    assert fork(server, "tell_limits", limits=limits).channel.receive(LONG_S) == b"[2, 4096, 33, 0]"
+    assert fork(server, "report_limits", limits=limits).channel.receive(LONG_S) == b"[2, 4096, 33, 0]"
 
 
-def test_modules_that_were_not_preloaded_can_be_imported(server: ForkServer) -> None:
+def test_child_can_import_other_modules(server: ForkServer) -> None:
     assert fork(server, "import_lazily").channel.receive(LONG_S) == b"wave"
 
 
-def test_a_writable_folder_that_does_not_exist_lets_nothing_run(server: ForkServer, tmp_path: Path) -> None:
+def test_missing_writable_folder_is_refused(server: ForkServer, tmp_path: Path) -> None:
     with pytest.raises(ForkFailed) as failed:
         fork(server, "greet", confinement=Confinement.strict(writable=[str(tmp_path / "gone")]))
     assert failed.value.kind == "confinement"
@@ -127,7 +127,7 @@ def test_a_writable_folder_that_does_not_exist_lets_nothing_run(server: ForkServ
     assert answer(server, "greet") == b"hello "
 
 
-def test_threads_may_share_a_server(server: ForkServer) -> None:
+def test_threads_can_share_a_server(server: ForkServer) -> None:
     heard: list[bytes] = []
 
     def ask(number: int) -> None:
@@ -141,15 +141,15 @@ def test_threads_may_share_a_server(server: ForkServer) -> None:
     assert sorted(heard) == [b"hello %d" % number for number in range(8)]
 
 
-def test_two_hundred_forks_leave_no_descriptor_and_no_process_behind(server_of_its_own: ForkServer) -> None:
+def test_many_forks_leave_no_descriptors_or_processes(own_server: ForkServer) -> None:
     def round_trip() -> int:
-        child = fork(server_of_its_own, "greet")
+        child = fork(own_server, "greet")
         assert child.channel.receive(LONG_S) == b"hello "
         assert ended(child).code == 0
         return child.pid
 
     round_trip()
-    process = server_of_its_own._process
+    process = own_server._process
     assert process is not None
     here, there = open_descriptors(os.getpid()), settled_descriptors(process.pid)
     pids = [round_trip() for _ in range(200)]
@@ -158,7 +158,7 @@ def test_two_hundred_forks_leave_no_descriptor_and_no_process_behind(server_of_i
     assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
 
 
-def test_a_child_whose_handle_is_dropped_is_killed(server: ForkServer) -> None:
+def test_dropping_a_child_kills_it(server: ForkServer) -> None:
     child = fork(server, "wait")
     pid = child.pid
     assert child.channel.receive(LONG_S) == b"waiting"
@@ -166,7 +166,7 @@ def test_a_child_whose_handle_is_dropped_is_killed(server: ForkServer) -> None:
     assert within(LONG_S, lambda: not Path(f"/proc/{pid}").exists())
 
 
-def test_closing_the_server_ends_its_children_and_can_be_repeated() -> None:
+def test_closing_server_kills_children() -> None:
     server = ForkServer.start([], environment=ENVIRONMENT)
     children = [fork(server, "ignore_signals") for _ in range(3)]
     assert [child.channel.receive(LONG_S) for child in children] == [b"deaf"] * 3

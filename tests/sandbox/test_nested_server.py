@@ -27,17 +27,17 @@ def host(server: ForkServer, folder: Path) -> Iterator[Child]:
         yield child
 
 
-def test_grandchildren_inherit_the_state_of_their_server(host: Child) -> None:
-    assert answer(ForkServer.within(host), "tell_preloaded") == b"the parsed module"
+def test_nested_children_inherit_state_of_host(host: Child) -> None:
+    assert answer(ForkServer.within(host), "report_preloaded") == b"the parsed module"
 
 
-def test_grandchildren_may_do_less_than_their_server(host: Child) -> None:
+def test_nested_children_are_more_confined_than_host(host: Child) -> None:
     for forbidden in ("os_fork", "exec", "tcp", "signal_parent 9", "signal_parent 19"):
         assert answer(ForkServer.within(host), "attempt", forbidden.encode()).startswith(b"PermissionError")
     assert ForkServer.within(host).alive
 
 
-def test_grandchildren_get_the_files_that_were_asked_for_them(host: Child, folder: Path) -> None:
+def test_nested_children_access_only_given_files(host: Child, folder: Path) -> None:
     read, write = f"read {folder / 'given'}".encode(), f"write {folder / 'scratch' / 'new'}".encode()
     narrow = Confinement.strict()
     assert answer(ForkServer.within(host), "attempt", read, confinement=narrow).startswith(b"PermissionError")
@@ -57,20 +57,20 @@ def test_grandchildren_get_the_files_that_were_asked_for_them(host: Child, folde
     ],
     ids=["read", "write", "dots", "exec"],
 )
-def test_more_than_their_server_has_is_refused(host: Child, wider: Confinement) -> None:
+def test_nested_child_cannot_exceed_its_host(host: Child, wider: Confinement) -> None:
     with pytest.raises(ForkFailed) as failed:
         fork(ForkServer.within(host), "greet", confinement=wider)
     assert failed.value.kind == "confinement"
 
 
-def test_fifty_grandchildren_leave_no_descriptor_behind(host: Child) -> None:
+def test_nested_forks_leave_no_descriptors(host: Child) -> None:
     before = settled_descriptors(host.pid)
     for _ in range(50):
         assert answer(ForkServer.within(host), "greet") == b"hello "
     assert within(LONG_S, lambda: open_descriptors(host.pid) <= before)
 
 
-def test_closing_a_server_within_ends_it_and_its_children(server: ForkServer) -> None:
+def test_closing_nested_server_ends_its_children(server: ForkServer) -> None:
     host = fork(server, "host", confinement=Confinement.host())
     nested = ForkServer.within(host)
     child = fork(nested, "wait")
@@ -84,7 +84,7 @@ def test_closing_a_server_within_ends_it_and_its_children(server: ForkServer) ->
         fork(nested, "greet")
 
 
-def test_a_server_within_ends_when_its_channel_closes(server: ForkServer) -> None:
+def test_nested_server_ends_when_its_channel_closes(server: ForkServer) -> None:
     host = fork(server, "host", confinement=Confinement.host())
     child = fork(ForkServer.within(host), "wait")
     host.channel.close()

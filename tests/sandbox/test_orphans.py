@@ -61,7 +61,7 @@ time.sleep(60)
 
 @pytest.mark.parametrize("started_in", ["main", "thread"])
 @pytest.mark.parametrize(("program", "processes"), [(PARENT, 5), (LOADING, 1)], ids=["serving", "loading"])
-def test_nothing_runs_two_seconds_after_the_parent_was_killed(program: str, processes: int, started_in: str) -> None:
+def test_killed_parent_leaves_no_process(program: str, processes: int, started_in: str) -> None:
     root = Path(__file__).parents[2]
     with subprocess.Popen(
         [sys.executable, "-c", program, started_in], stdout=subprocess.PIPE, text=True, cwd=root
@@ -74,7 +74,7 @@ def test_nothing_runs_two_seconds_after_the_parent_was_killed(program: str, proc
         assert within(LONG_S, lambda: not any(is_running(pid) for pid in pids))
 
 
-def test_nothing_runs_two_seconds_after_the_server_was_killed() -> None:
+def test_killed_server_leaves_no_process() -> None:
     with ForkServer.start([], environment=ENVIRONMENT) as server:
         host = fork(server, "host", confinement=Confinement.host())
         children = [host, fork(server, "ignore_signals"), fork(ForkServer.within(host), "ignore_signals")]
@@ -91,7 +91,7 @@ def test_nothing_runs_two_seconds_after_the_server_was_killed() -> None:
         assert failed.value.kind == "server_lost"
 
 
-def test_killing_a_nested_server_leaves_the_outer_one_running(server: ForkServer) -> None:
+def test_killed_nested_server_leaves_outer_one_running(server: ForkServer) -> None:
     host = fork(server, "host", confinement=Confinement.host())
     child = fork(ForkServer.within(host), "ignore_signals")
     assert child.channel.receive(LONG_S) == b"deaf"

@@ -1,4 +1,4 @@
-"""A request is blamed for its child's end only if it may have caused it."""
+"""A request fails for the end of its child only if it may have caused it."""
 
 import os
 import signal
@@ -32,7 +32,7 @@ def asked(server: ForkServer, entry: str = "echo_late", timeout_s: float = 60.0)
     )
 
 
-def while_it_is_asked(server: ForkServer, act: Callable[[int], None], times: int = 1) -> threading.Thread:
+def during_request(server: ForkServer, act: Callable[[int], None], times: int = 1) -> threading.Thread:
     """Call ``act`` on each of the first ``times`` children, once it runs."""
 
     def watch() -> None:
@@ -54,31 +54,31 @@ def kill(pid: int) -> None:
 
 
 def test_request_is_repeated_after_its_child_is_killed(server: ForkServer) -> None:
-    watching = while_it_is_asked(server, kill)
+    watching = during_request(server, kill)
     assert asked(server) == QUESTION
     watching.join()
 
 
-def test_a_question_whose_children_are_killed_again_is_refused(server: ForkServer) -> None:
-    watching = while_it_is_asked(server, kill, times=2)
+def test_request_fails_if_its_children_are_killed_again(server: ForkServer) -> None:
+    watching = during_request(server, kill, times=2)
     with pytest.raises(BadInput, match="killed by SIGKILL") as refused:
         asked(server)
     watching.join()
     assert (refused.value.field, refused.value.fix) == ("module", "otherwise")
 
 
-def test_a_server_that_dies_is_not_the_fault_of_the_question(server_of_its_own: ForkServer) -> None:
-    assert server_of_its_own.ready(60.0)
-    assert server_of_its_own._process is not None
-    server_pid = server_of_its_own._process.pid
-    watching = while_it_is_asked(server_of_its_own, lambda _: kill(server_pid))
+def test_lost_server_is_not_blamed_on_the_request(own_server: ForkServer) -> None:
+    assert own_server.ready(60.0)
+    assert own_server._process is not None
+    server_pid = own_server._process.pid
+    watching = during_request(own_server, lambda _: kill(server_pid))
     with pytest.raises(ForkFailed) as lost:
-        asked(server_of_its_own)
+        asked(own_server)
     watching.join()
     assert lost.value.kind == "server_lost"
 
 
-def test_a_child_that_ends_by_itself_is_not_asked_again(server: ForkServer) -> None:
+def test_child_that_exits_is_not_repeated(server: ForkServer) -> None:
     began_s = time.monotonic()
     with pytest.raises(BadInput, match="exited with code 0"):
         asked(server, "write_to_descriptors")

@@ -56,7 +56,7 @@ def test_stopped_child_does_not_run_until_it_is_resumed(server: ForkServer) -> N
     counter.close()
 
 
-def test_a_stopped_child_can_be_killed(server: ForkServer) -> None:
+def test_stopped_child_can_be_killed(server: ForkServer) -> None:
     child, counter = counting(server)
     child.stop()
     child.kill()
@@ -65,7 +65,7 @@ def test_a_stopped_child_can_be_killed(server: ForkServer) -> None:
     counter.close()
 
 
-def test_group_signals_work_on_kernels_without_the_pidfd_flag(server: ForkServer) -> None:
+def test_group_signals_work_without_the_pidfd_flag(server: ForkServer) -> None:
     child, counter = counting(server)
     child._signal_without_group_flag(signal.SIGSTOP)
     assert counter.stands_still()
@@ -74,7 +74,7 @@ def test_group_signals_work_on_kernels_without_the_pidfd_flag(server: ForkServer
     counter.close()
 
 
-def test_stopping_a_server_stops_its_children_and_stopping_one_of_them_leaves_the_others(server: ForkServer) -> None:
+def test_stopping_server_stops_its_children(server: ForkServer) -> None:
     host = fork(server, "host", confinement=Confinement.host())
     first, first_counter = counting(ForkServer.within(host))
     second, second_counter = counting(ForkServer.within(host))
@@ -93,7 +93,7 @@ def test_stopping_a_server_stops_its_children_and_stopping_one_of_them_leaves_th
     second_counter.close()
 
 
-def test_stop_and_resume_are_cheap_and_harmless_after_the_end(server: ForkServer) -> None:
+def test_stop_and_resume_are_fast_and_safe_after_exit(server: ForkServer) -> None:
     child = fork(server, "wait")
     assert child.channel.receive(LONG_S) == b"waiting"
     costs_s = []

@@ -1,6 +1,6 @@
-"""What is written today can be read by tomorrow's version, and identities never move.
+"""A later version can read the JSON of this one, and identities never change.
 
-When one of these fails after an intended change of the JSON form: raise ``SCHEMA_VERSION`` if an old reader could
+If a test fails after an intended change of the JSON form: raise ``SCHEMA_VERSION`` if an old reader could
 misread the new form, keep the old goldens readable, and write the new ones with ``python -m tests.schemas.nouns``.
 """
 
@@ -31,27 +31,27 @@ def by_name(noun: Frozen) -> str:
     return type(noun).__name__
 
 
-def test_every_noun_has_a_golden_file():
+def test_every_type_has_a_golden_file():
     assert sorted(noun.__name__ for noun in all_nouns()) == sorted(by_name(noun) for noun in NOUNS)
 
 
 @pytest.mark.parametrize("noun", NOUNS, ids=by_name)
-def test_the_golden_file_reads_as_the_noun(noun: Frozen):
+def test_golden_file_is_parsed(noun: Frozen):
     assert type(noun).model_validate_json(golden_path(type(noun)).read_text()) == noun
 
 
 @pytest.mark.parametrize("noun", NOUNS, ids=by_name)
-def test_the_noun_is_written_as_the_golden_file(noun: Frozen):
+def test_golden_file_is_written(noun: Frozen):
     assert golden_text(noun) == golden_path(type(noun)).read_text()
 
 
 @pytest.mark.parametrize("noun", NOUNS, ids=by_name)
-def test_an_unknown_field_is_refused(noun: Frozen):
+def test_unknown_field_is_rejected(noun: Frozen):
     document = json.loads(golden_text(noun)) | {"from_the_future": 1}
     with pytest.raises(ValidationError, match="from_the_future"):
         type(noun).model_validate_json(json.dumps(document))
 
 
-def test_identities_have_not_moved():
+def test_identities_are_unchanged():
     golden = json.loads((GOLDENS / f"v{SCHEMA_VERSION}" / "identities.json").read_text())
     assert golden == IDENTITIES

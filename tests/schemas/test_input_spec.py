@@ -27,7 +27,7 @@ def test_inconsistent_spec_is_rejected(fields: dict[str, object], complaint: str
         InputSpec.model_validate({"argument": "A", **fields})
 
 
-def test_an_example_is_named_by_its_content_and_keeps_every_byte_on_the_wire() -> None:
+def test_example_name_and_content_round_trip() -> None:
     example = InputExample(content=bytes(range(256)))
     assert InputExample.model_validate_json(example.model_dump_json()) == example
     assert example_name(example.example_digest).startswith("example-")
@@ -35,6 +35,6 @@ def test_an_example_is_named_by_its_content_and_keeps_every_byte_on_the_wire() -
         example_name("../x")
 
 
-def test_a_spec_reads_as_it_was_typed() -> None:
+def test_input_spec_text_matches_option() -> None:
     assert InputSpec(argument="A", kind="uniform", low=0.0, high=0.5).text == "A=uniform:0:0.5"
     assert InputSpec(argument="A", kind="positive").text == "A=positive"

@@ -1,4 +1,4 @@
-"""Requirements of a target's code, properties of a device, and whether they match."""
+"""Processors that targets require, processors of devices, and whether they match."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def needed(kind: str = "llvm", **attributes: object) -> Processor:
         ({"kind": "cuda"}, Processor()),
     ],
 )
-def test_a_target_says_what_it_needs(attributes: dict[str, str], processor: Processor) -> None:
+def test_target_requires_its_processor(attributes: dict[str, str], processor: Processor) -> None:
     assert needed(**attributes) == processor
 
 
@@ -41,7 +41,7 @@ def test_a_target_says_what_it_needs(attributes: dict[str, str], processor: Proc
         (("",), ""),
     ],
 )
-def test_an_architecture_has_one_name(names: tuple[str, ...], name: str) -> None:
+def test_architecture_names_are_normalized(names: tuple[str, ...], name: str) -> None:
     assert {architecture_named(each) for each in names} == {name}
 
 
@@ -83,7 +83,7 @@ def test_unknown_processor_fields_exclude_nothing(there: Processor, asked: Proce
         ("", "sm_90", None),
     ],
 )
-def test_a_card_runs_code_of_its_own_generation(asked: str, present: str, runs: bool | None) -> None:
+def test_gpu_runs_code_of_its_generation(asked: str, present: str, runs: bool | None) -> None:
     assert card_runs(asked, present) is runs
 
 

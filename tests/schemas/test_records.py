@@ -9,7 +9,7 @@ from tunefarm_schemas.tuning.record import BUSY, RecordStatus
 @pytest.mark.parametrize(
     ("foreign_load", "interval_s", "is_doubtful"),
     [
-        pytest.param(0.0, (1e-4, 3e-4), False, id="nobody else was there, however far apart the processes are"),
+        pytest.param(0.0, (1e-4, 3e-4), False, id="no other load, at any distance of the processes"),
         pytest.param(BUSY, (1e-4, 1.01e-4), True, id="others were there"),
         pytest.param(None, (1e-4, 1.2e-4), False, id="not known, and close together"),
         pytest.param(None, (1.5e-4, 2.94e-4), True, id="not known, and far apart"),

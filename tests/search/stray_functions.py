@@ -1,4 +1,4 @@
-"""Functions that access memory out of bounds, in ways that a schedule or a user's module may."""
+"""Functions that access memory out of bounds, as a schedule or a user's module may."""
 
 from collections.abc import Callable
 from functools import partial
@@ -7,7 +7,7 @@ import tvm
 import tvm.script
 
 Made = Callable[[], tvm.IRModule]
-"""TVM takes a tenth of a second to parse a module if many are loaded: only the tests that need one create it."""
+"""TVM takes a tenth of a second to parse a module if many are loaded, so a test creates only the modules it needs."""
 
 _FUNCTION = """
 @I.ir_module
@@ -52,7 +52,7 @@ def with_body(*lines: str) -> tvm.IRModule:
 
 
 def outside() -> dict[str, tuple[Made, str]]:
-    """Functions that certainly leave a buffer, each with the name of that buffer."""
+    """Functions that always leave a buffer, each with the name of that buffer."""
     return {
         "reads one element beyond": (partial(with_body, "for j in range(8):", "    B[v, j] = A[v, j + 1]"), "A"),
         "reads far beyond": (partial(with_body, "for j in range(8):", "    B[v, j] = A[v + 5000, j]"), "A"),
@@ -116,7 +116,7 @@ def outside() -> dict[str, tuple[Made, str]]:
 
 
 def opaque() -> dict[str, tuple[Made, str]]:
-    """Functions whose accesses cannot be analysed, each with a part of the reason."""
+    """Functions whose accesses cannot be analysed, each with part of the reason."""
     pointer = 'T.tvm_access_ptr(T.type_annotation("int32"), A.data, 100000, 8, 1)'
     return {
         "makes a buffer of a pointer": (
@@ -136,9 +136,9 @@ def opaque() -> dict[str, tuple[Made, str]]:
 
 
 def open_at_run_time() -> dict[str, tuple[Made, bool]]:
-    """Functions whose accesses are decided at run time, each with whether they leave a buffer then.
+    """Functions whose accesses depend on data, each with whether they leave a buffer at run time.
 
-    ``A`` holds integers from 0 to 7, for its elements are indices of rows.
+    ``A`` holds integers from 0 to 7, because its elements are indices of rows.
     """
     return {
         "looks rows up": (partial(with_body, "for j in range(8):", "    B[v, j] = A[A[v, j], j]"), False),

@@ -1,8 +1,8 @@
 """Forks ``tunefarm`` commands from a process that has loaded their code: loading takes a second, a fork milliseconds.
 
-What a command does is what it does from a shell: it has a process and a session of its own, its own arguments,
-environment, folder and files. The fork servers that it starts are processes of their own as well, forked from it: they
-do all that a started one does but load TVM, which this process has loaded.
+A command behaves as if started from a shell: it has its own process and session, and its own arguments,
+environment, folder and files. Its fork servers are separate processes as well, forked from it: they
+behave as started ones, but do not load TVM, which this process has loaded.
 """
 
 import atexit
@@ -32,7 +32,7 @@ LOADED: Final = (
     "httpx",
     "tunefarm.client",
 )
-"""What commands import when they get to it."""
+"""Modules that commands import on demand."""
 WARM_SERVER: Final = "tests.servers.warm_server"
 _MESSAGE_BYTES: Final = 1 << 20
 
@@ -46,7 +46,7 @@ class Ended:
     err: str
 
     def json(self) -> Any:
-        """Its standard output, where it went well."""
+        """The standard output of a successful command, parsed."""
         assert self.code == 0, self.err
         return json.loads(self.out)
 
@@ -68,7 +68,7 @@ def run_command(
         try:
             code = _number(channel, timeout_s)
         except TimeoutError:
-            os.kill(pid, signal.SIGKILL)  # its server waits for it, so that the number is still its own
+            os.kill(pid, signal.SIGKILL)  # not reused: its server has not reaped it yet
             _number(channel, None)
             raise
         return Ended(code, _text(out), _text(err))
@@ -76,13 +76,13 @@ def run_command(
 
 @cache
 def _server() -> socket.socket:
-    """Where to send requests. The process behind it ends when this one does."""
+    """The socket for requests. The process behind it ends with this one."""
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with there:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.servers.command_server", str(there.fileno())],
             cwd=ROOT,
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # what forks has one thread
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # a process that forks must have one thread
             stdin=subprocess.DEVNULL,
             pass_fds=[there.fileno()],
             start_new_session=True,
@@ -107,7 +107,7 @@ def _text(file: Any) -> str:
 
 
 def serve(channel: socket.socket) -> list[str]:
-    """Answer requests until there are no more; in a command's own process return its words."""
+    """Answer requests until the channel closes; in the process of a command, return its words."""
     while True:
         message, descriptors, _, _ = socket.recv_fds(channel, _MESSAGE_BYTES, 2)
         if not message:

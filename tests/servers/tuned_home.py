@@ -1,4 +1,4 @@
-"""A store in which one function is tuned: tuned once for all tests of a run, and copied for each that begins there."""
+"""A store with one tuned function, created once per test run, and copied for each test that changes it."""
 
 import fcntl
 import json
@@ -15,12 +15,12 @@ from tests.quiet_records import as_on_a_quiet_host
 from tests.servers.command_server import Ended, run_command
 
 TUNED: Final = ("builtin:matmul_bias_relu:64x64x64", "--target", "host:1", "--trials", "6")
-"""What was tuned; the same again is answered from the store."""
+"""The arguments of the tuning; the same arguments again are answered from the store."""
 
 
 @dataclass(frozen=True)
 class TunedHome:
-    """A TUNEFARM_HOME, what was written beside it, and how the command ended that made both."""
+    """A tuned TUNEFARM_HOME, the output folder beside it, and the result of the command."""
 
     home: Path
     output: Path
@@ -35,7 +35,7 @@ class TunedHome:
 
 
 def tuned_home(factory: pytest.TempPathFactory) -> TunedHome:
-    """The one of this run, which the first process that asks makes while the others wait."""
+    """The home of this test run. The first process that needs it creates it while the others wait."""
     shared = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         shared = shared.parent

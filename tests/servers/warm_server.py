@@ -1,6 +1,6 @@
-"""Fork servers of commands, forked from a process that has loaded what they preload: loading TVM takes a second.
+"""Fork servers of commands, forked from a process that has loaded their preload: loading TVM takes a second.
 
-Importing this module loads that, and has this process and those forked from it fork such servers.
+Importing this module loads it, and makes this process and its forks start such servers.
 """
 
 import os
@@ -26,14 +26,14 @@ _PATH: Final = os.environ.get("PYTHONPATH")
 def server_of(
     command: Sequence[str], *, env: Mapping[str, str], pass_fds: tuple[int], **options: Any
 ) -> "subprocess.Popen[bytes]":
-    """The process of a fork server: forked here where it is to load TVM and this process can fork it."""
+    """The process of a fork server, forked from this process if the server preloads TVM and it can be forked."""
     if LOAD_TVM in command and threading.active_count() == 1 and env.get("PYTHONPATH") == _PATH:
-        options["preexec_fn"] = partial(_go_on, command, env, pass_fds[0])
+        options["preexec_fn"] = partial(_become_server, command, env, pass_fds[0])
     return subprocess.Popen(command, env=env, pass_fds=pass_fds, **options)
 
 
-def _go_on(command: Sequence[str], environment: Mapping[str, str], channel: int) -> None:
-    """Be the server that would be started, which finds most of what it imports there. Does not return."""
+def _become_server(command: Sequence[str], environment: Mapping[str, str], channel: int) -> None:
+    """Become the server that would be started, with most of its imports loaded. Does not return."""
     status = 1
     try:
         os.closerange(3, channel)
@@ -45,7 +45,7 @@ def _go_on(command: Sequence[str], environment: Mapping[str, str], channel: int)
         warnings._filters_mutated()  # type: ignore[attr-defined]
         server.main(command[command.index(server.__name__) + 1 :])
         status = 0
-    except Exception:  # noqa: BLE001 - it is shown, as Python shows what nobody catches
+    except Exception:  # noqa: BLE001 - printed as Python prints uncaught exceptions
         sys.excepthook(*sys.exc_info())
     finally:
         sys.stderr.flush()

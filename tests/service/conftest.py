@@ -83,7 +83,7 @@ class Service:
     def client(self) -> httpx.Client:
         url, token = self.address()
         headers = {"Authorization": f"Bearer {token}"}
-        # It is asked without TLS, and loading the authorities of others takes 20 ms.
+        # Without TLS, because loading certificate authorities takes 20 ms.
         return httpx.Client(base_url=url, headers=headers, timeout=90.0, verify=False)
 
     def address(self) -> tuple[str, str]:

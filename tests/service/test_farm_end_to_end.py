@@ -23,13 +23,13 @@ EXTENTS = (24, 32, 40, 48, 56)
 
 @contextmanager
 def whole_farm(home: Path, farm: str, workers: int) -> Iterator[tuple[Service, Store]]:
-    """API, two tuners and some workers. ``farm`` names what the workers measure with; this host when empty."""
+    """Run the API, two tuners and some workers on the devices that ``farm`` names, by default this host."""
     with ExitStack() as parts:
         url = parts.enter_context(empty_database("service"))
         broker = parts.enter_context(RedisServer())
         environment = environment_of(home, TUNEFARM_DATABASE_URL=url, TUNEFARM_BROKER_URL=broker.url)
         service = Service(home, environment, ("serve", "--port", "0", "--no-tuner"))
-        store = Store.open(url, home / "blobs")  # which makes the tables
+        store = Store.open(url, home / "blobs")  # which creates the tables
         parts.callback(store.close)
         started = [
             parts.enter_context(Worker(broker.url, home, f"worker {number}", farm=farm)) for number in range(workers)
@@ -68,7 +68,7 @@ def tuners(home: Path, environment: dict[str, str]) -> Iterator[None]:
 
 
 def run_jobs(service: Service, store: Store, clients: int, trials: int) -> None:
-    """Two jobs of each client, neighbours sharing an exploration; then what must hold of the store."""
+    """Run two jobs per client, of which one shares its exploration with the next client, and check the store."""
     extents = EXTENTS[:clients]
 
     def client(number: int) -> list[str]:
@@ -79,7 +79,7 @@ def run_jobs(service: Service, store: Store, clients: int, trials: int) -> None:
         ]
 
     for extent in extents:
-        module_json(extent)  # made here, because TVM is no friend of threads
+        module_json(extent)  # in this thread, because TVM is not thread-safe
     with ThreadPoolExecutor(clients) as pool:
         job_ids = [job_id for made in pool.map(client, range(clients)) for job_id in made]
     assert len(set(job_ids)) == 2 * clients

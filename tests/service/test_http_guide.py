@@ -21,7 +21,7 @@ pytestmark = [
 BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 ADDRESS = "http://127.0.0.1:8177"
 QUICKER = {'{"trials": 8}': '{"trials": 2}', '"target": "host"': '"target": "host:1"'}
-"""What takes long otherwise."""
+"""Replacements that shorten commands."""
 
 
 def test_http_guide_commands_succeed(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the tests' own, on a unix socket in a temporary folder, never as root."""
+"""A temporary PostgreSQL server on a unix socket, never run as root."""
 
 import importlib.util
 import os
@@ -19,7 +19,7 @@ _USER = "nobody"
 
 
 def postgresql_folder() -> Path | None:
-    """The folder with initdb and postgres, from the system or from a package; None when there is none."""
+    """The folder with initdb and postgres, from the system or from a package; None if not installed."""
     found = shutil.which("postgres")
     folders = [Path(found).resolve().parent] if found else []
     folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
@@ -30,10 +30,10 @@ def postgresql_folder() -> Path | None:
 
 
 class PostgresServer:
-    """What was committed outlives a restart.
+    """Committed data outlives a restart.
 
     Attributes:
-        url: of its database ``postgres``, the same after each start.
+            url: of its database ``postgres``, the same after each start.
     """
 
     def __init__(self, programs: Path) -> None:
@@ -64,7 +64,7 @@ class PostgresServer:
         shutil.rmtree(self._root, ignore_errors=True)
 
     def start(self) -> None:
-        """Start it and wait until it answers."""
+        """Start the server and wait until it accepts connections."""
         options = ["-c", "listen_addresses=", "-c", f"unix_socket_directories={self._root}", "-c", "fsync=off"]
         self._process = subprocess.Popen(
             [self._programs / "postgres", "-D", self._data, *options],
@@ -80,7 +80,7 @@ class PostgresServer:
             raise
 
     def stop(self) -> None:
-        """The fast way down, which cuts every connection. Harmless when repeated."""
+        """Fast shutdown, which closes every connection. Repeating it has no effect."""
         if self._process is not None:
             self._process.send_signal(signal.SIGINT)
             self._process.wait(timeout=60)
@@ -93,13 +93,13 @@ class PostgresServer:
 
 @contextmanager
 def running_server(folder: Path) -> Iterator[str]:
-    """Start a server and give its URL; it is stopped and removed at the end."""
+    """Run a server and yield its URL; it is stopped and removed at the end."""
     with PostgresServer(folder) as server:
         yield server.url
 
 
 def _await_answer(url: str, server: subprocess.Popen[bytes]) -> None:
-    """Its socket is there some time before it takes connections."""
+    """Wait for the first connection: the socket exists before the server accepts any."""
     deadline = time.monotonic() + 90
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Small real nouns for tests of the store."""
+"""Small sample objects for tests of the store."""
 
 from dataclasses import dataclass, replace
 
@@ -166,7 +166,7 @@ def timing(latency_s: float) -> Timing:
 
 @dataclass(frozen=True)
 class Bench:
-    """A held exploration to send candidates of."""
+    """A held exploration with methods to send and measure candidates."""
 
     store: Store
     lease: Lease
@@ -204,8 +204,8 @@ class Bench:
     def measure(self, number: int, result: Result) -> list[Measurement]:
         return self.commit(self.send(number), result)
 
-    def taken_over(self, owner: str = "heir") -> "Bench":
-        """The same exploration in the hands of the next owner of the job."""
+    def taken_over(self, owner: str = "successor") -> "Bench":
+        """The same exploration, taken over by the next owner of the job."""
         self.store.leases.release(self.lease)
         lease = self.store.leases.acquire(self.lease.tenant, self.lease.job_id, owner, 60.0)
         assert lease is not None

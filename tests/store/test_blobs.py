@@ -1,4 +1,4 @@
-"""Blobs are what their names say, or an error."""
+"""Blobs match their digests, or reading them fails."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ def blob_path(tmp_path: Path, content: str) -> Path:
     return tmp_path / "blobs" / "sha256" / name[:2] / name
 
 
-def test_flipped_bits_are_noticed_and_mended_by_storing_again(store: Store, tmp_path: Path):
+def test_get_detects_flipped_bits_and_put_repairs_them(store: Store, tmp_path: Path):
     put_job(store)
     path = blob_path(tmp_path, workload().module_json)
     content = bytearray(path.read_bytes())
@@ -29,7 +29,7 @@ def test_flipped_bits_are_noticed_and_mended_by_storing_again(store: Store, tmp_
 
 
 @pytest.mark.parametrize("cut", [0, 5])
-def test_a_cut_blob_is_damaged(store: Store, tmp_path: Path, cut: int):
+def test_get_rejects_truncated_blob(store: Store, tmp_path: Path, cut: int):
     put_job(store)
     path = blob_path(tmp_path, workload().module_json)
     path.write_bytes(path.read_bytes()[:cut])
@@ -37,7 +37,7 @@ def test_a_cut_blob_is_damaged(store: Store, tmp_path: Path, cut: int):
         store.workloads.get(TENANT, workload().workload_id)
 
 
-def test_a_missing_blob_is_named(store: Store, tmp_path: Path):
+def test_get_names_missing_blob(store: Store, tmp_path: Path):
     put_job(store)
     blob_path(tmp_path, workload().module_json).unlink()
     with pytest.raises(BlobMissing, match=workload().workload_id):
@@ -46,7 +46,7 @@ def test_a_missing_blob_is_named(store: Store, tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["../../../precious.txt", "/etc/passwd", "", "a" * 63, "A" * 64, "a" * 64 + "\n"])
-def test_a_name_that_is_no_digest_reaches_nothing(tmp_path: Path, name: str):
+def test_blob_store_rejects_names_that_are_not_digests(tmp_path: Path, name: str):
     (tmp_path / "precious.txt").write_text("mine")
     blobs = BlobStore(tmp_path / "blobs")
     with pytest.raises(BlobMissing):
@@ -56,7 +56,7 @@ def test_a_name_that_is_no_digest_reaches_nothing(tmp_path: Path, name: str):
     assert (tmp_path / "precious.txt").read_text() == "mine"
 
 
-def test_collecting_garbage_does_not_follow_links_out_of_the_store(store: Store, tmp_path: Path):
+def test_garbage_collection_does_not_follow_symlinks(store: Store, tmp_path: Path):
     outside = tmp_path / "outside"
     outside.mkdir()
     precious = outside / digest("precious")
@@ -71,7 +71,7 @@ def test_collecting_garbage_does_not_follow_links_out_of_the_store(store: Store,
     assert store.workloads.get(TENANT, workload().workload_id) == workload()
 
 
-def test_an_object_store_by_url_is_as_good_as_a_folder(url: str, tmp_path: Path):
+def test_blob_store_accepts_object_store_url(url: str, tmp_path: Path):
     (tmp_path / "by-url").mkdir()
     store = Store.open(url, f"file://{tmp_path}/by-url")
     put_job(store)

@@ -1,4 +1,4 @@
-"""A row that says what no version writes is named, wherever it is read."""
+"""Reading a damaged row raises RowDamaged."""
 
 import sqlite3
 from collections.abc import Callable
@@ -22,7 +22,9 @@ DAMAGES: dict[tuple[str, str, object], Reading] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: " ".join(map(str, damage)))
-def test_a_damaged_row_is_named_with_what_to_do(store: Store, tmp_path: Path, damage: tuple[str, str, object]) -> None:
+def test_reading_damaged_row_names_table_and_remedy(
+    store: Store, tmp_path: Path, damage: tuple[str, str, object]
+) -> None:
     put_job(store)
     store.records.put(TENANT, None, record("the-record", 1e-3))
     library = b"library"

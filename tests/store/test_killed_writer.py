@@ -1,4 +1,4 @@
-"""A writer is killed at random instants, again and again, and its heir goes on."""
+"""A writer is killed at random times, and its successors continue."""
 
 import os
 import random
@@ -13,7 +13,7 @@ from tunefarm_services.store import Store
 
 _KILLS = 5
 
-# Every line on standard output is an acknowledgement: nothing named there may ever be lost.
+# Every line on standard output is an acknowledgement: no number printed there may be lost.
 _WRITER = """
 import sys
 from tests.store.sample import Bench, exploration_key, timing
@@ -39,21 +39,21 @@ while True:
 
 
 def killed_after_a_while(url: str, blobs: Path, chance: random.Random) -> list[int]:
-    """Let a writer acknowledge a few, kill it soon after, and return the numbers it acknowledged."""
+    """Kill a writer shortly after a few acknowledgements; return the acknowledged numbers."""
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
     arguments = [sys.executable, "-c", _WRITER, url, str(blobs)]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=environment) as writer:
         assert writer.stdout is not None
         assert writer.stdout.readline() == "ready\n"
-        # By the number and not by the clock: how many a disk takes in a moment is another matter.
+        # Waits for a number of lines and not for a time, because disks differ in speed.
         lines = [writer.stdout.readline() for _ in range(chance.randint(0, 6))]
         time.sleep(chance.uniform(0.0, 0.03))
         writer.kill()
-        # A kill may cut the last line short; that one was not acknowledged.
+        # The kill may have cut the last line, which then is no acknowledgement.
         return [int(line) for line in (*lines, *writer.stdout) if line.endswith("\n")]
 
 
-def test_nothing_acknowledged_is_lost_and_nothing_is_doubled(url: str, tmp_path: Path):
+def test_killed_writer_loses_and_duplicates_no_acknowledged_trial(url: str, tmp_path: Path):
     chance = random.Random(7)
     store = Store.open(url, tmp_path / "blobs")
     put_job(store)

@@ -1,4 +1,4 @@
-"""The schema goes up and down, and databases of other versions are refused with a way out."""
+"""Migrations up and down, and the refusal of databases of other versions."""
 
 import re
 import sqlite3
@@ -22,7 +22,7 @@ from tunefarm_services.store.tables import Table
 
 
 def schema_of(path: Path) -> dict[str, list[str]]:
-    """Name and definition of every table and index; the order of constraints within one says nothing."""
+    """Name and definition of every table and index, with the constraints of each sorted."""
     with closing(sqlite3.connect(path)) as connection:
         rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
     return {name: sorted(re.findall(r"[^,\s]+", sql.replace("(", " ( ").replace(")", " ) "))) for name, sql in rows}
@@ -35,26 +35,26 @@ def database(url: str) -> Iterator[Database]:
     opened.close()
 
 
-def test_the_migrations_lead_exactly_to_the_tables(database: Database):
+def test_migrations_create_exactly_the_declared_tables(database: Database):
     upgrade_to(database, NEEDED)
     with database.reading() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, Table.metadata) == []
 
 
-def test_a_new_database_is_the_same_as_a_migrated_one(url: str, database: Database, tmp_path: Path):
+def test_new_database_has_same_schema_as_migrated_one(url: str, database: Database, tmp_path: Path):
     upgrade_to(database, NEEDED)
     Store.open(f"sqlite:///{tmp_path}/new.db", tmp_path / "blobs").close()
     assert schema_of(tmp_path / "new.db") == schema_of(tmp_path / "tunefarm.db")
 
 
-def test_the_code_knows_every_revision_in_order(database: Database):
+def test_revisions_match_migration_scripts(database: Database):
     with database.reading() as connection:
         scripts = ScriptDirectory.from_config(configuration(connection))
         assert tuple(reversed([script.revision for script in scripts.walk_revisions()])) == REVISIONS
 
 
-def test_the_schema_goes_up_down_and_up_again(database: Database, tmp_path: Path):
+def test_migrations_are_reversible(database: Database, tmp_path: Path):
     upgrade_to(database, NEEDED)
     up = schema_of(tmp_path / "tunefarm.db")
     upgrade_to(database, "base")
@@ -63,7 +63,7 @@ def test_the_schema_goes_up_down_and_up_again(database: Database, tmp_path: Path
     assert schema_of(tmp_path / "tunefarm.db") == up
 
 
-def test_a_migration_that_fails_leaves_the_old_schema(database: Database, tmp_path: Path):
+def test_failed_migration_leaves_old_schema(database: Database, tmp_path: Path):
     with database.writing() as connection:
         connection.exec_driver_sql("CREATE TABLE trials (stranger INTEGER)")
     before = schema_of(tmp_path / "tunefarm.db")
@@ -73,7 +73,7 @@ def test_a_migration_that_fails_leaves_the_old_schema(database: Database, tmp_pa
 
 
 @pytest.mark.parametrize("older", ["base", *REVISIONS[:-1]])
-def test_an_older_database_is_refused_with_the_command_that_upgrades_it(
+def test_open_refuses_older_database_and_names_upgrade_command(
     url: str, database: Database, tmp_path: Path, older: str
 ):
     upgrade_to(database, NEEDED)
@@ -87,7 +87,7 @@ def test_an_older_database_is_refused_with_the_command_that_upgrades_it(
     store.close()
 
 
-def test_a_newer_database_is_refused_and_left_alone(url: str, store: Store, tmp_path: Path):
+def test_open_refuses_newer_database_without_changing_it(url: str, store: Store, tmp_path: Path):
     put_job(store)
     with closing(sqlite3.connect(tmp_path / "tunefarm.db")) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
@@ -97,7 +97,7 @@ def test_a_newer_database_is_refused_and_left_alone(url: str, store: Store, tmp_
             Store.open(url, tmp_path / "blobs", upgrade=upgrade)
 
 
-def test_a_database_of_another_program_is_refused(url: str, tmp_path: Path):
+def test_open_refuses_database_of_another_program(url: str, tmp_path: Path):
     with closing(sqlite3.connect(tmp_path / "tunefarm.db")) as connection:
         connection.execute("CREATE TABLE photos (name TEXT)")
     with pytest.raises(StoreUnavailable, match="another program"):
@@ -105,13 +105,13 @@ def test_a_database_of_another_program_is_refused(url: str, tmp_path: Path):
     assert set(schema_of(tmp_path / "tunefarm.db")) == {"photos"}
 
 
-def test_nothing_is_made_where_nothing_should_be(url: str, tmp_path: Path):
+def test_open_without_create_creates_nothing(url: str, tmp_path: Path):
     with pytest.raises(StoreUnavailable, match="no database"):
         Store.open(url, tmp_path / "blobs", create=False)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_processes_that_create_the_same_database_at_once_all_get_it(url: str, tmp_path: Path):
+def test_concurrent_creators_share_one_database(url: str, tmp_path: Path):
     code = (
         "import sys\n"
         "from tunefarm_services.store import Store\n"

@@ -1,4 +1,4 @@
-"""The queries that must stay fast with millions of rows follow an index."""
+"""Queries that must stay fast with millions of rows use an index."""
 
 import sqlite3
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def plan_of(path: Path, statement, **values: object) -> str:
     return "\n".join(row[3] for row in rows)
 
 
-def test_the_best_record_is_one_row_of_a_small_table(store: Store, tmp_path: Path):
+def test_exact_match_reads_one_row_of_best_records(store: Store, tmp_path: Path):
     values = {"tenant": "local"} | record_key().model_dump()
     plan = plan_of(tmp_path / "tunefarm.db", best_record_repository._EXACT, **values)
     assert "SEARCH best_records USING INDEX sqlite_autoindex_best_records_1" in plan
@@ -32,7 +32,7 @@ def test_the_best_record_is_one_row_of_a_small_table(store: Store, tmp_path: Pat
     assert "SCAN" not in plan
 
 
-def test_records_of_a_workload_elsewhere_are_the_first_of_an_index(store: Store, tmp_path: Path):
+def test_matches_on_other_devices_use_latency_index(store: Store, tmp_path: Path):
     values = {"tenant": "local", "row_limit": 8} | record_key().model_dump()
     verified = plan_of(tmp_path / "tunefarm.db", best_record_repository._VERIFIED_ELSEWHERE, **values)
     claimed = plan_of(tmp_path / "tunefarm.db", best_record_repository._CLAIMED, **values)
@@ -43,7 +43,7 @@ def test_records_of_a_workload_elsewhere_are_the_first_of_an_index(store: Store,
     assert "TEMP B-TREE" not in claimed
 
 
-def test_similar_records_follow_an_index_through_the_family(store: Store, tmp_path: Path):
+def test_similar_matches_use_family_index(store: Store, tmp_path: Path):
     values = {"tenant": "local", "row_limit": 8, "relative_limit": 32} | record_key().model_dump()
     plan = plan_of(tmp_path / "tunefarm.db", best_record_repository._SIMILAR, **values)
     assert plan.count("USING COVERING INDEX ix_workloads_family") == 2
@@ -51,7 +51,7 @@ def test_similar_records_follow_an_index_through_the_family(store: Store, tmp_pa
     assert "SCAN best_records" not in plan
 
 
-def test_the_few_unverified_records_have_an_index_of_their_own(store: Store, tmp_path: Path):
+def test_unverified_records_use_partial_index(store: Store, tmp_path: Path):
     store.records.page("local", status=RecordStatus.RETRACTED)
     query = "SELECT * FROM tuning_records WHERE tenant = ? AND status = ? AND status != 'verified' ORDER BY record_id"
     with closing(sqlite3.connect(tmp_path / "tunefarm.db")) as connection:
@@ -61,7 +61,7 @@ def test_the_few_unverified_records_have_an_index_of_their_own(store: Store, tmp
     ]
 
 
-def test_neither_trials_nor_the_queue_of_a_tenant_are_scanned(store: Store, tmp_path: Path):
+def test_trials_and_queue_of_tenant_are_not_scanned(store: Store, tmp_path: Path):
     put_job(store)
     trials = plan_of(tmp_path / "tunefarm.db", trial_repository._TRIALS, tenant="local", exploration_id="e")
     queue = plan_of(tmp_path / "tunefarm.db", lease_repository._FREE_AND_NEXT, tenant="local", now_s=0.0)
@@ -69,7 +69,7 @@ def test_neither_trials_nor_the_queue_of_a_tenant_are_scanned(store: Store, tmp_
 
 
 def plan_of_asking(store: Store, path: Path, ask: Callable[[], object], words: str) -> list[str]:
-    """The steps of the statement with ``words`` in it, as it is really asked."""
+    """The query plan of the executed statement that contains ``words``."""
     asked: list[tuple[str, tuple[object, ...]]] = []
     event.listen(
         store._database._engine,
@@ -82,7 +82,7 @@ def plan_of_asking(store: Store, path: Path, ask: Callable[[], object], words: s
         return [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)]
 
 
-def test_the_queue_over_all_tenants_reads_no_finished_job(store: Store, tmp_path: Path):
+def test_queue_of_all_tenants_skips_finished_jobs_by_index(store: Store, tmp_path: Path):
     put_job(store)
     plan = plan_of_asking(
         store, tmp_path / "tunefarm.db", lambda: store.queue.lease_next("tuner", 60.0), words="tenant_shares"
@@ -92,7 +92,7 @@ def test_the_queue_over_all_tenants_reads_no_finished_job(store: Store, tmp_path
     assert all(step.endswith("USING INDEX ix_jobs_open") for step in jobs)
 
 
-def test_who_is_overdue_stands_in_an_index_of_its_own(store: Store, tmp_path: Path):
+def test_overdue_jobs_use_deadline_index(store: Store, tmp_path: Path):
     plan = plan_of_asking(
         store, tmp_path / "tunefarm.db", lambda: store.queue.lease_overdue("tuner", 60.0), words="deadline_at"
     )

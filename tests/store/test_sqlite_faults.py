@@ -1,4 +1,4 @@
-"""Locks, full disks, and files that are not what they should be."""
+"""Locks, full disks, and invalid database files."""
 
 import os
 import sqlite3
@@ -14,7 +14,7 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_services.store import Store, StoreUnavailable
 
 
-def test_a_database_that_stays_locked_is_reported_and_usable_afterwards(url: str, tmp_path: Path):
+def test_locked_database_raises_store_unavailable_and_recovers(url: str, tmp_path: Path):
     store = Store.open(url, tmp_path / "blobs", busy_timeout_s=0.2)
     job = put_job(store)
     with closing(sqlite3.connect(tmp_path / "tunefarm.db", isolation_level=None)) as other:
@@ -27,7 +27,7 @@ def test_a_database_that_stays_locked_is_reported_and_usable_afterwards(url: str
     store.close()
 
 
-def test_a_writer_waits_for_a_short_lock(store: Store, tmp_path: Path):
+def test_writer_waits_for_short_lock(store: Store, tmp_path: Path):
     put_job(store)
     code = (
         "import sqlite3, sys, time\n"
@@ -44,7 +44,7 @@ def test_a_writer_waits_for_a_short_lock(store: Store, tmp_path: Path):
         assert store.leases.acquire(TENANT, None, "tuner", 60) is not None
 
 
-# A limit on the size of files meets the same end as a full disk, and needs no rights to set up.
+# A limit on file sizes has the same effect as a full disk, and needs no privileges.
 _FILL = """
 import resource, signal, sys
 from tests.store.sample import bench, timing
@@ -69,7 +69,7 @@ print("recovered", file=sys.stderr)
 """
 
 
-def test_a_full_disk_is_reported_and_loses_nothing_acknowledged(url: str, tmp_path: Path):
+def test_full_disk_raises_store_unavailable_and_loses_no_acknowledged_trial(url: str, tmp_path: Path):
     done = subprocess.run(
         [sys.executable, "-c", _FILL, url, str(tmp_path / "blobs")],
         capture_output=True,
@@ -90,7 +90,7 @@ def test_a_full_disk_is_reported_and_loses_nothing_acknowledged(url: str, tmp_pa
     store.close()
 
 
-def test_a_file_that_is_no_database_is_refused_and_left_alone(url: str, tmp_path: Path):
+def test_open_refuses_file_that_is_not_a_database(url: str, tmp_path: Path):
     path = tmp_path / "tunefarm.db"
     path.write_bytes(b"precious notes " * 1000)
     with pytest.raises(StoreUnavailable, match="not a usable database"):
@@ -98,28 +98,28 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(url: str, tmp_path
     assert path.read_bytes() == b"precious notes " * 1000
 
 
-def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path):
+def test_open_reports_folder_that_cannot_be_created(tmp_path: Path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(StoreUnavailable, match="Cannot make"):
+    with pytest.raises(StoreUnavailable, match="Cannot create"):
         Store.open(f"sqlite:///{tmp_path}/file/tunefarm.db", tmp_path / "blobs")
     with pytest.raises(StoreUnavailable, match="blob store"):
         Store.open(f"sqlite:///{tmp_path}/tunefarm.db", tmp_path / "file" / "blobs")
 
 
 @pytest.mark.parametrize("url", ["", "nonsense", "mysql://host/db", "sqlite://", "sqlite:///:memory:"])
-def test_an_unusable_url_is_bad_input(url: str, tmp_path: Path):
+def test_open_rejects_invalid_url(url: str, tmp_path: Path):
     with pytest.raises(BadInput, match="TUNEFARM_DATABASE_URL"):
         Store.open(url, tmp_path / "blobs")
 
 
-def test_a_password_is_not_told_when_the_server_is_unreachable(tmp_path: Path):
+def test_unreachable_server_error_does_not_contain_password(tmp_path: Path):
     url = f"postgresql://someone:secret@/none?host={tmp_path}"
     with pytest.raises(StoreUnavailable, match="does not answer") as caught:
         Store.open(url, tmp_path / "blobs")
     assert "secret" not in str(caught.value)
 
 
-def test_a_trial_survives_closing_and_opening_again(url: str, store: Store, tmp_path: Path):
+def test_trial_survives_reopening_the_store(url: str, store: Store, tmp_path: Path):
     holder = bench(store)
     holder.measure(0, timing(1e-3))
     store.close()

@@ -1,4 +1,4 @@
-"""One farm for all tests that can share it."""
+"""One farm that most tests share."""
 
 import os
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
-"""Candidates that misbehave, armed inside a fork server: a trace that names a misdeed commits it in its child.
+"""Hostile candidates, installed inside a fork server: a trace that names an attack runs it in its child.
 
-What a compiled kernel of a hostile module could do is done here by the child that would run it, at the same stage and
+The child that would run a hostile module's kernel does what that kernel could do, at the same stage and
 under the same confinement.
 """
 
@@ -23,9 +23,9 @@ from tunefarm_workers.artifact.runtime_paths import runtime_paths
 from tunefarm_workers.correctness.guarded_tensor import GuardedTensor
 from tunefarm_workers.timing.call_timer import CallTimer
 
-PREFIX = "misdeed:"
+PREFIX = "attack:"
 DAMAGED_OTHERWISE, DAMAGED_ALIKE, DAMAGED_IN_A_ROW = 72, 76, 1088
-"""Of products of matrices of so many rows the reference is damaged: each time in another way, or always in the same."""
+"""Rows of the products whose reference is damaged: differently each time, always alike, or in one row."""
 CONSTANT = 1.25
 
 _true_replay = candidate.replay
@@ -33,7 +33,7 @@ _true_contents = GuardedTensor.contents
 _true_run = reference._UntunedFunction.run
 _true_seconds_of = reference._seconds_of
 _true_link = link_child.link_kernel
-_misdeed = ""
+_attack = ""
 _JOB = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 _runtime: list[ctypes.CDLL] = []
 
@@ -53,25 +53,25 @@ def arm() -> None:
 
 
 def replay(module: Any, trace_text: str | None, callees: tuple[str, ...] = ()) -> Any:
-    global _misdeed
+    global _attack
     if trace_text is None or not trace_text.startswith(PREFIX):
         return _true_replay(module, trace_text, callees=callees)
-    _misdeed = trace_text.removeprefix(PREFIX)
-    if _misdeed == "loop while building":
+    _attack = trace_text.removeprefix(PREFIX)
+    if _attack == "loop while building":
         while True:
             pass
-    if _misdeed == "sleep while building":
+    if _attack == "sleep while building":
         time.sleep(1000)
-    if _misdeed == "segfault while building":
+    if _attack == "segfault while building":
         ctypes.string_at(0)
-    if _misdeed == "eat memory while building":
-        _eat()
+    if _attack == "eat memory while building":
+        _allocate_memory()
     return module
 
 
 def contents(tensor: GuardedTensor) -> memoryview:
     true = _true_contents(tensor)
-    if _misdeed != "give a constant":
+    if _attack != "give a constant":
         return true
     return memoryview(np.full(true.nbytes // 4, CONSTANT, np.float32)).cast("B")
 
@@ -89,41 +89,41 @@ def run_and_damage(form: Any, set_number: int) -> list[GuardedTensor]:
 
 def seconds_of_sealed(function: Any, tensors: list[Any]) -> float:
     """Refuse to run the user's function, as a kernel that raises, where a kernel could look at files."""
-    told = tried("stat: /")
-    if told != "PermissionError":
-        raise RuntimeError(f"the reference is not sealed: {told}")
+    outcomes = tried("stat: /")
+    if outcomes != "PermissionError":
+        raise RuntimeError(f"the reference is not sealed: {outcomes}")
     return _true_seconds_of(function, tensors)
 
 
 def tried_by_every_thread(attack: str) -> str:
-    """What comes of ``attack`` in each thread of the kernels' pool, the calling one included."""
-    told: dict[int, str] = {}
+    """The results of ``attack`` in each thread of the kernels' pool, including the calling one."""
+    outcomes: dict[int, str] = {}
 
     def job(task: int, _environment: object, _data: object) -> int:
-        told[task] = tried(attack)
+        outcomes[task] = tried(attack)
         return 0
 
     assert _runtime[0].TVMBackendParallelLaunch(_JOB(job), None, 2) == 0
-    return f"{len(told)} threads: {' '.join(sorted(set(told.values())))}"
+    return f"{len(outcomes)} threads: {' '.join(sorted(set(outcomes.values())))}"
 
 
 def replay_to_link(module: Any, trace_text: str | None, callees: tuple[str, ...] = ()) -> Any:
-    global _misdeed
+    global _attack
     if trace_text is None or not trace_text.startswith(f"{PREFIX}link "):
         return _true_replay(module, trace_text, callees=callees)
-    _misdeed = trace_text.removeprefix(PREFIX)
+    _attack = trace_text.removeprefix(PREFIX)
     return module
 
 
 def hostile_link(linker: Any, library: Path, objects: Any, flags: Any, folder: Path) -> None:
-    """What a candidate does that owns the child that links: the bytes that come back are its own."""
-    source = {"link a constructor": CONSTRUCTOR, "link a counter": COUNTER}.get(_misdeed)
+    """The attack of a candidate that owns the child that links: it chooses the bytes of the library."""
+    source = {"link a constructor": CONSTRUCTOR, "link a counter": COUNTER}.get(_attack)
     if source is None:
         _true_link(linker, library, objects, flags, folder)
         return
     (folder / "own.c").write_text(source)
     subprocess.run([*linker, "-c", "-fPIC", "-O1", "-o", str(folder / "own.o"), str(folder / "own.c")], check=True)
-    added = objects if _misdeed == "link a constructor" else []
+    added = objects if _attack == "link a constructor" else []
     _true_link(linker, library, [*added, str(folder / "own.o")], flags, folder)
 
 
@@ -151,42 +151,42 @@ int __tvm_ffi_main(void *handle, const char *any, int count, void *result) {
 
 class HostileTimer(CallTimer):
     def call(self) -> float:
-        if _misdeed.startswith("try "):
-            raise RuntimeError(tried(_misdeed.removeprefix("try ")))
-        if _misdeed.startswith("have all threads try "):
-            raise RuntimeError(tried_by_every_thread(_misdeed.removeprefix("have all threads try ")))
-        if _misdeed == "have the runtime complain":
+        if _attack.startswith("try "):
+            raise RuntimeError(tried(_attack.removeprefix("try ")))
+        if _attack.startswith("have all threads try "):
+            raise RuntimeError(tried_by_every_thread(_attack.removeprefix("have all threads try ")))
+        if _attack == "have the runtime complain":
             self._evaluator(1)
-        if _misdeed == "segfault":
+        if _attack == "segfault":
             ctypes.string_at(0)
-        if _misdeed == "abort":
+        if _attack == "abort":
             ctypes.CDLL(None).abort()
-        if _misdeed == "never return":
+        if _attack == "never return":
             while True:
                 pass
-        if _misdeed == "eat memory":
-            _eat()
+        if _attack == "eat memory":
+            _allocate_memory()
         return super().call()
 
     def seconds_per_call(self, calls: int) -> float:
-        if _misdeed == "slow second call":
+        if _attack == "slow second call":
             time.sleep(1000)
-        if _misdeed == "tell three nanoseconds":
+        if _attack == "tell three nanoseconds":
             return 3e-9
-        if _misdeed == "take a while":
+        if _attack == "take a while":
             time.sleep(0.02)
-        if _misdeed == "take long":
+        if _attack == "take long":
             time.sleep(1.2)
         return super().seconds_per_call(calls)
 
 
-def _eat() -> None:
-    eaten = []
+def _allocate_memory() -> None:
+    allocated = []
     while True:
-        eaten.append(bytearray(16 << 20))
+        allocated.append(bytearray(16 << 20))
 
 
 def spin(channel: Any, payload: bytes, descriptors: list[int]) -> None:
-    """An entry: a bystander that computes for as long as it may."""
+    """An entry: a bystander that computes until it is stopped."""
     while True:
         pass

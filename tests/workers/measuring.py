@@ -1,4 +1,4 @@
-"""Short ways to have traces measured."""
+"""Helpers that measure traces."""
 
 from itertools import count
 
@@ -15,7 +15,7 @@ COLLECT_S = 180.0
 
 
 class RunningFarm:
-    """A farm with explorations that are opened as they are needed."""
+    """A farm that opens explorations on demand."""
 
     def __init__(self, farm: LocalFarm, callees: tuple[str, ...] = ()) -> None:
         """``callees`` are functions that modules may call by name."""

@@ -1,7 +1,7 @@
-"""A process of the same user that reaches for the shared memory of every process below another one.
+"""A process of the same user that overwrites the shared memory of every process below another one.
 
-Run as a program: ``python reaching_process.py PID PATTERN`` fills each writable piece of memory without a path that it
-finds with the four bytes whose hexadecimal form is PATTERN, until it is killed. It is not confined, and so
+Run as a program: ``python reaching_process.py PID PATTERN`` fills each writable mapping without a path that it
+finds with the four bytes whose hexadecimal form is PATTERN, until it is killed. It is not confined, and therefore
 stronger than a candidate.
 """
 
@@ -16,8 +16,8 @@ def descendants(root: int) -> list[int]:
     for name in os.listdir("/proc"):
         if name.isdigit():
             with suppress(OSError, ValueError, IndexError):
-                told = Path(f"/proc/{name}/stat").read_text(encoding="ascii")
-                parents[int(name)] = int(told.rpartition(")")[2].split()[1])
+                status = Path(f"/proc/{name}/stat").read_text(encoding="ascii")
+                parents[int(name)] = int(status.rpartition(")")[2].split()[1])
     found = [root]
     for pid in found:
         found.extend(child for child, parent in parents.items() if parent == pid)

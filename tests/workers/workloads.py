@@ -30,7 +30,7 @@ def matmul(extent: int = 128, dtype: str = "float32", out: str = "") -> tvm.IRMo
 
 
 def matmul_of_swapped(extent: int) -> tvm.IRModule:
-    """As ``matmul`` to whoever calls it, with the factors the other way round."""
+    """The signature of ``matmul``, with the factors swapped."""
     left = te.placeholder((extent, extent), name="A")
     right = te.placeholder((extent, extent), name="B")
     axis = te.reduce_axis((0, extent), name="k")
@@ -57,7 +57,7 @@ def not_a_number() -> tvm.IRModule:
 
 
 def large_output() -> tvm.IRModule:
-    """Of 40 MiB: three sets of five schedules' outputs take more than one child may add."""
+    """40 MiB: three sets of five schedules' outputs take more than one child may add."""
     source = te.placeholder((16,), "int8", name="A")
     out = te.compute((40 << 16, 16), lambda i, j: source[j])
     return tvm.IRModule({"main": te.create_prim_func([source, out])})
@@ -75,7 +75,7 @@ def tiled(
 ) -> Trace:
     """A schedule for ``matmul`` on both cores, with vector registers in use.
 
-    Where it is not ``parallel`` it is faster than the untuned function on a busy host too: threads wait for each other.
+    Without ``parallel`` it is faster than the untuned function on a busy host too, where threads wait for each other.
     """
     schedule = tvm.s_tir.Schedule(module)
     block = schedule.get_sblock("C")
@@ -92,7 +92,7 @@ def tiled(
 
 
 def slow(module: tvm.IRModule) -> Trace:
-    """A schedule for ``matmul`` that walks memory across its rows."""
+    """A schedule for ``matmul`` that reads memory across its rows."""
     schedule = tvm.s_tir.Schedule(module)
     i, j, k = schedule.get_loops(schedule.get_sblock("C"))
     schedule.reorder(k, j, i)
@@ -100,7 +100,7 @@ def slow(module: tvm.IRModule) -> Trace:
 
 
 def rounded_too_early(module: tvm.IRModule) -> Trace:
-    """A schedule for ``matmul`` that keeps its sums in sixteen bits, and so gives wrong results."""
+    """A schedule for ``matmul`` that keeps its sums in sixteen bits, and therefore returns wrong results."""
     schedule = tvm.s_tir.Schedule(module)
     block = schedule.get_sblock("C")
     schedule.cache_write(block, 0, "global")
@@ -165,7 +165,7 @@ def _rewrite_layout(schedule: Any, block: Any, module: tvm.IRModule) -> None:
 
 
 def dense_in_bytes() -> tvm.IRModule:
-    """A layer of batch one whose weight lies as instructions for sixteen sums of four bytes take it."""
+    """A layer of batch one whose weight has the layout of instructions for sixteen sums of four bytes."""
     data = te.placeholder((1, 64), "uint8", name="X")
     weight = te.placeholder((4, 16, 16, 4), "int8", name="W")
     axis = te.reduce_axis((0, 64), name="k")
@@ -183,7 +183,7 @@ def dense_in_bytes() -> tvm.IRModule:
 
 
 def tensorized(module: tvm.IRModule, intrinsic: str) -> Trace:
-    """A schedule for ``dense_in_bytes`` with ``intrinsic`` for its innermost loops."""
+    """A schedule for ``dense_in_bytes`` that uses ``intrinsic`` in its innermost loops."""
     load_intrinsics("llvm")
     schedule = tvm.s_tir.Schedule(module)
     block = schedule.get_sblock("C")

@@ -1,6 +1,6 @@
-"""The way of orders into the broker and of replies out of it, over a client of Redis that is given.
+"""Sending orders to the broker and reading replies from it, over an existing Redis client.
 
-Nothing here opens a connection: tuner and worker have clients of their own, and neither may import the other.
+Opens no connection: tuner and worker have different clients, and neither package may import the other.
 """
 
 from collections.abc import Sequence
@@ -14,27 +14,27 @@ from tunefarm_schemas.farm.farm_message import CANCELLATIONS, Cancellation, farm
 from tunefarm_schemas.frozen import Frozen, canonical_json
 
 SENDER_LIVES_S: Final = 60
-"""A sender of orders that does not show itself for so long is taken for dead by lanes."""
+"""Lanes consider a sender dead that has not renewed its key for this many seconds."""
 READ_AT_ONCE: Final = 128
-"""A reader that gets fewer has read all."""
+"""A read with fewer entries has reached the end of the stream."""
 
 Message = TypeVar("Message")
 
 
 class RedisClient(Protocol):
-    """What is needed of ``redis.Redis``. Each command raises the client's own errors while the broker is away."""
+    """The required methods of ``redis.Redis``. Each raises the client's own errors while the broker is unavailable."""
 
     def lpush(self, name: str, *values: str) -> Any:
-        """Put values at the head of a list."""
+        """Prepend values to a list."""
 
     def llen(self, name: str) -> Any:
-        """The length of a list."""
+        """Return the length of a list."""
 
     def set(self, name: str, value: str, *, ex: int, get: bool) -> Any:
-        """Set a value that expires, and give the one before."""
+        """Set a value with an expiry, and return the previous one."""
 
     def publish(self, channel: str, message: str) -> Any:
-        """Tell all subscribers."""
+        """Publish a message to all subscribers."""
 
     def xread(self, streams: Any, *, count: int, block: int) -> Any:
         """Wait for entries of streams."""
@@ -53,7 +53,7 @@ class OrderLink:
     """Sends orders to one queue. For one thread. Every method raises the client's errors while the broker is away."""
 
     def __init__(self, client: RedisClient, broker: Broker, queue: str, farm_id: str) -> None:
-        """``farm_id`` is what lanes know the sender by. The client is closed with the link."""
+        """``farm_id`` identifies the sender to lanes. Closing the link closes the client."""
         self._client = client
         self._queue = queue
         self._queue_key = broker.key(queue)
@@ -62,28 +62,28 @@ class OrderLink:
         self._cancellations_key = broker.key(CANCELLATIONS)
 
     def send(self, orders: Sequence[tuple[str, Frozen]]) -> None:
-        """Put orders, each with the name of its task, into the queue, in one round trip; first come, first out."""
+        """Append orders, each with its task name, to the queue in one round trip. The queue is first in, first out."""
         self._client.lpush(self._queue_key, *[celery_envelope(self._queue, task, order) for task, order in orders])
 
     def show(self, epoch: int = 0) -> bool:
-        """Show that the sender lives, and what it canceled. False when the broker has forgotten it."""
+        """Renew the sender's key with its cancellation epoch. False if the broker had lost the key."""
         text = canonical_json({"epoch": epoch})
         return self._client.set(self._farm_key, text, ex=SENDER_LIVES_S, get=True) is not None
 
     def cancel(self, cancellation: Cancellation) -> None:
-        """Tell all lanes."""
+        """Publish a cancellation to all lanes."""
         self._client.publish(self._cancellations_key, cancellation.model_dump_json())
 
     def queue_length(self) -> int:
-        """How many orders of all senders wait in the queue."""
+        """The number of orders of all senders in the queue."""
         return int(self._client.llen(self._queue_key))
 
     def drop_replies(self, entries: Sequence[bytes]) -> None:
-        """Delete replies that are dealt with."""
+        """Delete processed replies."""
         self._client.xdel(self._replies_key, *entries)
 
     def withdraw(self) -> None:
-        """Leave nothing behind in the broker."""
+        """Delete the sender's keys."""
         self._client.delete(self._farm_key, self._replies_key)
 
     def close(self) -> None:
@@ -92,17 +92,17 @@ class OrderLink:
 
 
 class ReplyReader(Generic[Message]):
-    """Reads the replies to one sender of orders, in order. For one thread."""
+    """Reads the replies to one sender in order. For one thread."""
 
     def __init__(self, client: RedisClient, broker: Broker, farm_id: str, kinds: TypeAdapter[Message]) -> None:
-        """The client is closed with the reader."""
+        """Closing the reader closes the client."""
         self._client = client
         self._key = broker.key(replies_key(farm_id))
         self._kinds = kinds
         self._last = b"0-0"
 
     def read(self, timeout_s: float) -> list[tuple[bytes, Message | None]]:
-        """What came, each with its entry's id; None for what is no reply. Raises the client's errors."""
+        """New entries: their ids and replies, None for an invalid one. Raises the client's errors."""
         found = self._client.xread({self._key: self._last}, count=READ_AT_ONCE, block=int(timeout_s * 1000))
         entries = found[0][1] if found else []
         if entries:
@@ -110,7 +110,7 @@ class ReplyReader(Generic[Message]):
         return [(entry, parsed_reply(fields, self._kinds)) for entry, fields in entries]
 
     def start_over(self) -> None:
-        """The broker lost its memory: read from the beginning of the new stream."""
+        """Read from the beginning of the new stream after the broker lost its memory."""
         self._last = b"0-0"
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ class ReplyReader(Generic[Message]):
 
 
 def parsed_reply(fields: dict[bytes, bytes], kinds: TypeAdapter[Message]) -> Message | None:
-    """The reply in an entry of a stream; None for what is none."""
+    """Parse the reply in an entry of a stream; None if it is invalid."""
     try:
         return kinds.validate_json(fields.get(b"m", b""))
     except ValidationError:

@@ -1,7 +1,6 @@
 """SQL tables, migrations, and content-addressed blobs behind one interface.
 
-``Store`` is the whole of it, and has a repository for each noun. SQLite and PostgreSQL are served by the same
-statements; the URL chooses.
+``Store`` has one repository for each noun. The same statements serve SQLite and PostgreSQL; the URL chooses.
 """
 
 from tunefarm_services.store.jobs.lease import Lease

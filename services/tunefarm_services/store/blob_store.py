@@ -1,4 +1,4 @@
-"""Content by its digest, in a folder or in an object store."""
+"""Content-addressed blobs, in a folder or in an object store."""
 
 import re
 from collections.abc import Iterator
@@ -21,24 +21,24 @@ _FOLDER: Final = "sha256"
 
 @dataclass(frozen=True, slots=True)
 class StoredBlob:
-    """A blob found in the store. Its content was not looked at."""
+    """A blob found in the store. Its content has not been read."""
 
     blob_digest: str
     size_bytes: int
     stored_s: float = 0.0
-    """When it was put last, in seconds since the Unix epoch."""
+    """When it was last put, in seconds since the Unix epoch."""
 
 
 class BlobStore:
-    """Blobs named by the SHA-256 of their content, so that they can be shared, repeated, and checked."""
+    """Blobs named by the SHA-256 of their content, so that rows can share them and reads can verify them."""
 
     def __init__(self, root: Path | str) -> None:
-        """Open the folder ``root``, made when missing, or an object store's URL. Raises StoreUnavailable, BadInput."""
+        """Open a folder, created if missing, or an object store's URL. Raises StoreUnavailable, BadInput."""
         self._root = str(root)
         self._store = self._opened(root)
 
     def put(self, content: bytes) -> str:
-        """Store ``content`` and return its digest. Repeating it is harmless and mends a damaged blob."""
+        """Store ``content`` and return its digest. Repeating it repairs a damaged blob."""
         blob_digest = digest(content)
         try:
             obstore.put(self._store, _key(blob_digest), content)
@@ -47,7 +47,7 @@ class BlobStore:
         return blob_digest
 
     def get(self, blob_digest: str) -> bytes:
-        """The content of a blob. Raises BlobMissing, BlobDamaged, StoreUnavailable."""
+        """Return the content of a blob. Raises BlobMissing, BlobDamaged, StoreUnavailable."""
         if _DIGEST.fullmatch(blob_digest) is None:
             raise BlobMissing(blob_digest[:100])
         try:
@@ -61,7 +61,7 @@ class BlobStore:
         return content
 
     def remove(self, blob_digest: str) -> None:
-        """Remove a blob, if it is there. Touches nothing that is not a blob of this store."""
+        """Remove a blob if it exists. Raises ValueError for a name that is not a digest."""
         if _DIGEST.fullmatch(blob_digest) is None:
             raise ValueError("not a digest")
         try:
@@ -72,7 +72,7 @@ class BlobStore:
             raise self._unavailable(error) from error
 
     def stored(self) -> Iterator[StoredBlob]:
-        """Every blob of the store. What is not named like a blob is passed over."""
+        """Yield every blob of the store; other files are skipped."""
         try:
             for page in obstore.list(self._store, prefix=_FOLDER):
                 for entry in page:

@@ -1,4 +1,4 @@
-"""The store: everything tunefarm keeps."""
+"""The store: all data that tunefarm keeps."""
 
 from pathlib import Path
 from typing import Self
@@ -34,10 +34,10 @@ from tunefarm_services.store.upkeep.retention import Retention
 
 
 class Store:
-    """Everything tunefarm keeps, in one database and one blob store: a repository for each noun.
+    """All data that tunefarm keeps, in one database and one blob store, with a repository for each noun.
 
-    May be used from several threads. A method that returns has committed: what it stored survives a kill at any later
-    instant. One that raises has changed nothing. Every method may raise StoreUnavailable.
+    May be used from several threads. When a method returns, its changes are committed and survive a kill. When it
+    raises, it has changed nothing. Every method may raise StoreUnavailable.
     """
 
     def __init__(self, database: Database, blobs: BlobStore) -> None:
@@ -81,20 +81,20 @@ class Store:
 
         Args:
             url: ``sqlite:////path/file.db`` or ``postgresql://...``.
-            blob_root: where blobs live.
-            create: make what is missing.
+            blob_root: a folder or an object store's URL.
+            create: create a missing database and folder.
             upgrade: migrate an older database instead of refusing it.
             busy_timeout_s: how long to wait for another process's write before giving up, in seconds.
 
         Raises:
             DatabaseOutdated: the database has an older schema; the message names the command that migrates it.
             DatabaseTooNew: a newer tunefarm wrote it.
-            StoreUnavailable: it cannot be reached, is full, or is not ours.
-            BadInput: a URL is not understood.
+            StoreUnavailable: the database is unreachable, full, or another program's.
+            BadInput: a URL is invalid.
         """
         database = Database(url, busy_timeout_s=busy_timeout_s)
         try:
-            # An object store that cannot be used is refused before a database is made; a folder is made after it.
+            # Check an object store before creating a database; create a folder after it.
             blobs = BlobStore(blob_root) if "://" in str(blob_root) else None
             _prepare_file(database, create=create, busy_timeout_s=busy_timeout_s)
             require_current(database, create=create, upgrade=upgrade)
@@ -108,12 +108,12 @@ class Store:
         self._database.close()
 
     def revision(self) -> str | None:
-        """The schema revision that the database has."""
+        """The schema revision of the database."""
         with self._database.reading() as connection:
             return revision_of(connection)
 
     def upgrade(self) -> None:
-        """Migrate to the revision that this version needs. Open an older database with ``upgrade=True`` instead."""
+        """Migrate to the revision that this version needs. To open an older database, use ``upgrade=True`` instead."""
         upgrade_to(self._database, NEEDED)
 
 

@@ -1,12 +1,12 @@
-"""Why the store could not do what it was asked."""
+"""Errors of the store."""
 
 
 class StoreError(Exception):
-    """Root of every error that the store raises on purpose. Its text says what happened and what to do."""
+    """Root of all errors that the store raises deliberately. The text says what happened and what to do."""
 
 
 class StoreUnavailable(StoreError):
-    """The database or the blob store cannot be used now: locked, full, unreachable, or not ours.
+    """The database or the blob store cannot be used now: locked, full, unreachable, or another program's.
 
     Attributes:
         reason: what is wrong.
@@ -20,7 +20,7 @@ class StoreUnavailable(StoreError):
 
 
 class TransactionLost(StoreUnavailable):
-    """The database undid a transaction because of another one. Doing it again may well succeed."""
+    """The database rolled a transaction back because of another one. Repeating it may succeed."""
 
 
 class DatabaseOutdated(StoreError):
@@ -48,7 +48,7 @@ class DatabaseTooNew(StoreError):
 
 
 class FenceLost(StoreError):
-    """A write came with a lease that is no longer the job's: someone else has taken over. Nothing was written."""
+    """A write with a lease that has lost its job: another owner has taken over. Nothing was written."""
 
     def __init__(self, subject: str, fence: int) -> None:
         super().__init__(f"The lease with fence {fence} no longer holds {subject}; another owner has taken over.")
@@ -57,7 +57,7 @@ class FenceLost(StoreError):
 
 
 class NotFound(StoreError):
-    """The store holds no such thing for this tenant."""
+    """The store has no such object for this tenant."""
 
     def __init__(self, noun: str, name: str) -> None:
         super().__init__(f"There is no {noun} {name[:100]!r}.")
@@ -66,7 +66,7 @@ class NotFound(StoreError):
 
 
 class StoreConflict(StoreError):
-    """Something else is already stored under this identity. What is stored never changes silently."""
+    """Another object is already stored under this identity. Stored objects never change silently."""
 
     def __init__(self, noun: str, name: str) -> None:
         super().__init__(f"Another {noun} is already stored as {name[:100]!r}.")
@@ -75,7 +75,7 @@ class StoreConflict(StoreError):
 
 
 class JobBusy(StoreError):
-    """A job cannot be deleted while someone works on it."""
+    """A job cannot be deleted while it is leased."""
 
     def __init__(self, job_id: str) -> None:
         super().__init__(f"Job {job_id[:100]!r} is being worked on. Cancel it first, then delete it.")
@@ -83,16 +83,16 @@ class JobBusy(StoreError):
 
 
 class JobFinished(StoreError):
-    """A job that has finished is asked to pause, to go on or to end."""
+    """A pause, resume or finish request for a job that has finished."""
 
     def __init__(self, job_id: str, outcome: str) -> None:
-        super().__init__(f"Job {job_id[:100]!r} has finished ({outcome}) and takes no more requests. Submit a new one.")
+        super().__init__(f"Job {job_id[:100]!r} has finished ({outcome}) and accepts no requests. Submit a new one.")
         self.job_id = job_id
         self.outcome = outcome
 
 
 class NoSearch(StoreError):
-    """A job that only measures is asked to finish with what its search found."""
+    """A finish request for a job that only measures and has no search."""
 
     def __init__(self, job_id: str) -> None:
         super().__init__(
@@ -102,7 +102,7 @@ class NoSearch(StoreError):
 
 
 class BlobMissing(StoreError):
-    """A row refers to content that the blob store does not hold."""
+    """A row refers to content that is not in the blob store."""
 
     def __init__(self, blob_digest: str) -> None:
         super().__init__(f"The blob {blob_digest} is missing. Restore it from a backup, or see: tunefarm db check")
@@ -110,18 +110,18 @@ class BlobMissing(StoreError):
 
 
 class BlobDamaged(StoreError):
-    """Content in the blob store no longer has the digest that it is named after."""
+    """The content of a blob does not match its digest."""
 
     def __init__(self, blob_digest: str) -> None:
         super().__init__(
-            f"The blob {blob_digest} is damaged: its bytes have another digest. "
+            f"The blob {blob_digest} is damaged: its content has another digest. "
             "Restore it from a backup, or see: tunefarm db check"
         )
         self.blob_digest = blob_digest
 
 
 class RowDamaged(StoreError):
-    """A row holds what this version never writes, or no version does."""
+    """A row has content that this version never writes."""
 
     def __init__(self, where: str, reason: str) -> None:
         super().__init__(
@@ -130,21 +130,21 @@ class RowDamaged(StoreError):
 
 
 class WrongOffset(StoreError):
-    """A piece of an upload does not begin where the last one ended.
+    """A piece of an upload does not begin where the previous one ended.
 
     Attributes:
-        expected: the byte at which the next piece has to begin.
+        expected: the byte at which the next piece must begin.
     """
 
     def __init__(self, upload_id: str, offset: int, expected: int) -> None:
-        super().__init__(f"Upload {upload_id[:100]!r} goes on at byte {expected}, not at {offset}.")
+        super().__init__(f"Upload {upload_id[:100]!r} continues at byte {expected}, not at {offset}.")
         self.upload_id = upload_id
         self.offset = offset
         self.expected = expected
 
 
 class UploadIncomplete(StoreError):
-    """An upload is to be used before all of it has arrived."""
+    """An upload was used before all of it arrived."""
 
     def __init__(self, upload_id: str, received_bytes: int, size_bytes: int) -> None:
         super().__init__(f"Upload {upload_id[:100]!r} has {received_bytes} of {size_bytes} bytes. Send the rest first.")

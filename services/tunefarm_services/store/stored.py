@@ -1,4 +1,4 @@
-"""What the store answers with, beyond the common nouns."""
+"""Data types that the store returns, beyond the common nouns."""
 
 from enum import StrEnum
 from typing import Final
@@ -13,11 +13,11 @@ LOCAL_TENANT: Final = "local"
 """The tenant of every row in embedded mode."""
 
 TENANT_STREAM: Final = ""
-"""In place of a job id: the stream of events that belong to a tenant and to no job, such as retractions."""
+"""In place of a job id: the event stream of the tenant itself, such as retractions."""
 
 
 class JobRequest(StrEnum):
-    """What a user wants of a job that someone else works on now."""
+    """A user's request to the owner of a leased job."""
 
     CANCEL = "cancel"
     PAUSE = "pause"
@@ -26,10 +26,10 @@ class JobRequest(StrEnum):
 
 
 class StoredTrial(Frozen):
-    """A trial as it is resumed: the candidate, its latest attempt, and what that attempt gave, if anything.
+    """A trial as a resumed search sees it: the candidate, its latest attempt, and that attempt's measurement, if any.
 
-    Only attempts for the purpose of searching are told here. A trial in state dispatched whose ``dispatch`` has an
-    older fence than the lease is open for its second attempt.
+    Only attempts to search are included. A trial in state dispatched whose ``dispatch`` has an older fence than the
+    lease is open for its second attempt.
     """
 
     candidate: Candidate
@@ -53,7 +53,7 @@ class StoredWorkload(Frozen):
 
 
 class StoredModel(Frozen):
-    """A cost model as it was saved after ``trials`` trials."""
+    """A cost model as saved after ``trials`` trials."""
 
     model_json: bytes = Field(repr=False)
     trials: int
@@ -61,22 +61,22 @@ class StoredModel(Frozen):
 
 
 class RetentionPolicy(Frozen):
-    """For how long things are kept after they were last of use. None keeps them for ever."""
+    """How long data is kept after its last use. None keeps it for ever."""
 
     trials_days: float | None = Field(default=None, ge=0)
-    """Since the last measurement of an exploration that nobody works on."""
+    """After the last measurement of an exploration that no job holds."""
     events_days: float | None = Field(default=None, ge=0)
-    """Since the end of their job."""
+    """After the end of the job."""
     uploads_hours: float | None = Field(default=None, ge=0)
-    """Since an upload was begun, complete or not."""
+    """After the beginning of an upload, complete or not."""
     idempotency_hours: float | None = Field(default=24.0, ge=0)
-    """Since the first use of a key."""
+    """After the first use of a key."""
     lanes_days: float | None = Field(default=None, ge=0)
-    """Since anything was heard of a lane that is lost, drained or refused."""
+    """After the last heartbeat of a lane that is lost, drained or refused."""
 
 
 class RetentionReport(Frozen):
-    """How many rows of each kind a retention removed."""
+    """How many rows of each kind retention removed."""
 
     trials: int = 0
     measurements: int = 0
@@ -87,7 +87,7 @@ class RetentionReport(Frozen):
 
 
 class GarbageReport(Frozen):
-    """What a collection of unreferenced blobs did."""
+    """Result of a collection of unreferenced blobs."""
 
     removed: int
     freed_bytes: int
@@ -95,14 +95,14 @@ class GarbageReport(Frozen):
 
 
 class IntegrityReport(Frozen):
-    """Problems of the database and the blobs, each as a sentence; empty when all is well."""
+    """Problems of the database and the blobs, one sentence each; empty if there are none."""
 
     problems: tuple[str, ...]
     blobs_checked: int
 
 
 class StoreStatistics(Frozen):
-    """How much the store holds for one tenant, or for all. ``blob_bytes`` and ``blobs`` are over all tenants."""
+    """Counts of one tenant's rows, or of all. ``blob_bytes`` and ``blobs`` are over all tenants."""
 
     revision: str
     rows: dict[str, int]

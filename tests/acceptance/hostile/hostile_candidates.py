@@ -46,7 +46,7 @@ NATIVE_ENDS: dict[str, frozenset[FailureReason] | None] = {
     "hang later": LATE | DIED,
     "crash later": DIED,
 }
-"""The permitted results of each attack. None: the kernel blocks it, and the candidate may be timed."""
+"""The permitted results of each attack. None: the sandbox blocks it, and the candidate may be timed."""
 
 
 @dataclass(frozen=True)

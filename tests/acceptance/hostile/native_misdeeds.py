@@ -37,14 +37,14 @@ ret void
 _RIGHT: Final = "%wide = fpext float %x to double\n%true = call double @erf(double %wide)\n"
 
 FOREVER: Final = "br label %again\nagain:\nstore volatile i64 0, ptr @sink\nbr label %again\nnever:"
-EATING: Final = """br label %again
+EXHAUSTING_MEMORY: Final = """br label %again
 again:
 %block = call ptr @malloc(i64 16777216)
 %filled = call ptr @memset(ptr %block, i32 1, i64 16777216)
 store volatile ptr %block, ptr @sink
 br label %again
 never:"""
-BABBLING: Final = """br label %again
+PRINTING_FOREVER: Final = """br label %again
 again:
 %said = call i64 @write(i32 {descriptor}, ptr @noise, i64 64)
 br label %again
@@ -74,7 +74,7 @@ BODIES: Final = {
     "illegal instruction": 'call void asm sideeffect "ud2", ""()',
     "never return": FOREVER,
     "sleep": "%slept = call i32 @pause()",
-    "eat memory": EATING,
+    "eat memory": EXHAUSTING_MEMORY,
     "exit as if all were well": "call void @_exit(i32 0)",
     "recurse": "call void @deeper()",
     "stop itself": "%stopped = call i32 @raise(i32 19)",
@@ -83,7 +83,7 @@ BODIES: Final = {
     "fork": "%forked = call i32 @fork()",
     "open a socket": "%opened = call i32 @socket(i32 2, i32 1, i32 0)",
     "write a file": "%opened = call i32 @open(ptr @path, i32 577, i32 438)",
-    "babble on its output": BABBLING.format(descriptor=1),
+    "babble on its output": PRINTING_FOREVER.format(descriptor=1),
     "send nonsense everywhere": EVERY_DESCRIPTOR.format(action="%sent = call i64 @write(i32 %fd, ptr @noise, i64 64)"),
     "close everything": EVERY_DESCRIPTOR.format(action="%closed = call i32 @close(i32 %fd)"),
     "be wrong": "",

@@ -11,7 +11,7 @@ from tunefarm_schemas.tuning.measurement import Failed, Measurement, Stopped, Ti
 
 
 @pytest.mark.parametrize("user", EACH_USER)
-def test_each_hostile_candidate_fails_for_its_reason_and_good_ones_are_still_timed(tmp_path: Path, user: str) -> None:
+def test_hostile_candidates_fail_and_valid_ones_are_timed(tmp_path: Path, user: str) -> None:
     forbidden = tmp_path / "made-by-a-kernel"
     running = [*all_native(str(forbidden)), *misused()]
     with measuring_farm(tmp_path, workload(), user=user) as farm:

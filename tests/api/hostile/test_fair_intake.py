@@ -10,7 +10,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from tests.api.people import Person, person_of, somebody
+from tests.api.people import Person, caller_of, person_of
 from tests.api.stored import furnished
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_services.api.application.app import create_app
@@ -50,11 +50,11 @@ def slow_app(store: Store, settings: ApiSettings, slow: Slow) -> FastAPI:
 
 
 def validated(app: FastAPI, person: Person, target: str) -> httpx.Response:
-    """One request on a connection of its own."""
-    return somebody(app, f"Bearer {person.secret}").post("/v1/targets:validate", json={"target": target})
+    """One request on its own connection."""
+    return caller_of(app, f"Bearer {person.secret}").post("/v1/targets:validate", json={"target": target})
 
 
-def test_a_tenant_is_served_while_another_ones_slow_modules_wait(slow_app, store, slow):
+def test_slow_modules_do_not_delay_other_tenants(slow_app, store, slow):
     alice, bob = person_of(slow_app, store, "alice"), person_of(slow_app, store, "bob")
     with ThreadPoolExecutor(32) as many:
         try:
@@ -69,7 +69,7 @@ def test_a_tenant_is_served_while_another_ones_slow_modules_wait(slow_app, store
         assert {each.result(HANG_S).status_code for each in backlog} == {200}
 
 
-def test_only_the_tenant_with_a_long_queue_must_wait(slow_app, store, slow):
+def test_full_queue_rejects_only_its_tenant(slow_app, store, slow):
     alice, bob = person_of(slow_app, store, "alice"), person_of(slow_app, store, "bob")
     with ThreadPoolExecutor(32) as many:
         try:
@@ -85,7 +85,7 @@ def test_only_the_tenant_with_a_long_queue_must_wait(slow_app, store, slow):
             slow.released.set()
 
 
-def test_tenants_that_wait_take_turns():
+def test_waiting_tenants_take_turns():
     order: list[str] = []
 
     async def ask(turns: FairSlots, tenant: str) -> None:
@@ -128,7 +128,7 @@ def test_disconnected_caller_releases_its_slot():
     assert asyncio.run(leave_and_ask()) == ["answered"] * 4
 
 
-def test_streams_that_begin_at_once_never_pass_the_limit(app_with: Callable[..., FastAPI], store: Store) -> None:
+def test_concurrent_streams_stay_within_the_limit(app_with: Callable[..., FastAPI], store: Store) -> None:
     app = app_with(streams_per_tenant=3)
     alice = person_of(app, store, "alice")
     job_id = furnished(store, "alice").job_id

@@ -31,14 +31,14 @@ def refused(alice, body: object, status: int = 422) -> dict:
     return answer.json()
 
 
-def test_tvmscript_is_refused_with_the_way_to_convert_it(alice):
+def test_tvmscript_is_rejected_with_a_fix(alice):
     script = "from tvm.script import tirx as T\n@T.prim_func\ndef main(): __import__('os').system('touch /tmp/owned')\n"
     problem = refused(alice, script)
     assert "TVMScript" in problem["detail"]
     assert "save_json" in problem["fix"]
 
 
-def test_pickles_and_libraries_are_refused(alice):
+def test_pickles_and_libraries_are_rejected(alice):
     for content in (pickle.dumps({"a": 1}), b"\x7fELF\x02\x01\x01" + bytes(50), b"\x80\x04\x95"):
         upload = alice.post("/v1/uploads", json={"size_bytes": len(content)}).json()
         kind = {"Upload-Offset": "0", "Content-Type": "application/octet-stream"}
@@ -47,13 +47,13 @@ def test_pickles_and_libraries_are_refused(alice):
         assert answer.status_code == 422, answer.text
 
 
-def test_a_function_that_leaves_its_tensors_is_refused_with_the_index(alice):
+def test_out_of_bounds_function_is_rejected_with_index(alice):
     problem = refused(alice, straying_json())
     assert "buffer A has memory for 64 elements; A[i + 1, j] is element 71 at i = 7, j = 7." in problem["detail"]
     assert "index" in problem["fix"]
 
 
-def test_a_cyclic_module_costs_one_child(alice, intake):
+def test_cyclic_module_loses_only_one_child(alice, intake):
     cyclic = {"root_index": 0, "nodes": [{"type": "ffi.Array", "data": [0]}]}
     problem = refused(alice, cyclic)
     assert "killed by" in problem["detail"] or "TVM" in problem["detail"]
@@ -82,11 +82,11 @@ def test_invalid_module_is_rejected(alice, module):
     refused(alice, module)
 
 
-def test_a_deeply_nested_module_is_refused_before_tvm_sees_it(alice):
+def test_deeply_nested_module_is_rejected_before_tvm(alice):
     assert "nested" in refused(alice, '{"a":' * 5000 + "1" + "}" * 5000)["detail"]
 
 
-def test_a_long_chain_of_nodes_costs_one_child_at_most(alice):
+def test_long_node_chain_loses_at_most_one_child(alice):
     nodes: list[dict] = [{"type": "None"}]
     nodes += [{"type": "ffi.Array", "data": [index]} for index in range(50_000)]
     refused(alice, json.dumps({"root_index": len(nodes) - 1, "nodes": nodes}))
@@ -95,12 +95,12 @@ def test_a_long_chain_of_nodes_costs_one_child_at_most(alice):
 @pytest.mark.parametrize(
     ("callee", "named"), [("extern", "system"), ("packed", "ProcessSpawn"), ("llvm", "call_llvm_pure_intrin")]
 )
-def test_a_call_into_the_host_is_refused_by_name(alice, callee, named):
+def test_call_into_host_is_rejected_by_name(alice, callee, named):
     assert named in refused(alice, calling_json(callee))["detail"]
 
 
 @pytest.mark.parametrize(("callee", "name"), [("extern", "system"), ("packed", "runtime.ProcessSpawn")])
-def test_what_one_tenant_may_call_no_other_may_and_nothing_else(app_with, store, callee, name):
+def test_callee_is_allowed_only_for_its_tenant(app_with, store, callee, name):
     app = app_with(callees={"alice": (name,)})
     alice, bob = person_of(app, store, "alice"), person_of(app, store, "bob")
     assert name.rpartition(".")[2] in refused(bob, calling_json(callee))["detail"]
@@ -110,11 +110,11 @@ def test_what_one_tenant_may_call_no_other_may_and_nothing_else(app_with, store,
     assert answer.status_code == 202, answer.text
 
 
-def test_code_in_a_pragma_is_refused(alice):
+def test_pragma_with_code_is_rejected(alice):
     assert "pragma_import_llvm" in refused(alice, pragma_json())["detail"]
 
 
-def test_code_in_a_traces_annotation_is_refused(alice):
+def test_trace_annotation_with_code_is_rejected(alice):
     body = {"module": matmul_json(), "target": TARGET, "seed_traces": [smuggling_trace()]}
     answer = alice.post("/v1/jobs", json=body)
     assert answer.status_code == 422, answer.text
@@ -129,7 +129,7 @@ def test_relax_module_is_rejected_with_a_fix(alice):
     assert "FuseTIR" in problem["fix"]
 
 
-def test_huge_shapes_do_not_hold_the_api(alice):
+def test_huge_shape_is_answered_in_time(alice):
     began = time.monotonic()
     answer = alice.post("/v1/jobs", json={"module": matmul_json(1 << 30), "target": TARGET})
     assert answer.status_code in {202, 422}
@@ -149,7 +149,7 @@ def test_huge_shapes_do_not_hold_the_api(alice):
         "\ud7ff",
     ],
 )
-def test_strange_text_in_any_place_is_only_text(alice, text):
+def test_hostile_text_is_accepted_verbatim_or_rejected(alice, text):
     for path in ("jobs", "records", "workloads", "targets", "artifacts", "uploads", "tokens", "workers", "devices"):
         answer = alice.get(f"/v1/{path}/" + text.replace("\x00", "%00"))
         assert answer.status_code in {404, 422}, (path, answer.text)
@@ -162,7 +162,7 @@ def test_strange_text_in_any_place_is_only_text(alice, text):
     assert alice.post("/v1/jobs", json=body).status_code in {202, 422}
 
 
-def test_a_database_with_a_hostile_module_is_reported(alice):
+def test_import_reports_hostile_module(alice):
     import base64
 
     module = json.dumps(
@@ -175,7 +175,7 @@ def test_a_database_with_a_hostile_module_is_reported(alice):
         assert len(answer.json()["refusals"]) == 2
 
 
-def test_many_large_modules_are_refused_before_all_of_them_are_read(app_with, store):
+def test_many_large_modules_are_rejected_before_reading(app_with, store):
     app = app_with(upload_bytes=4 << 20)
     alice = person_of(app, store, "alice")
     content = b"{" + b" " * (1 << 20) + b"}"
@@ -196,19 +196,19 @@ def test_many_large_modules_are_refused_before_all_of_them_are_read(app_with, st
         {"module": "{}", "labels": {f"label {number}": "" for number in range(50_000)}},
     ],
 )
-def test_too_many_items_are_one_error(alice, body):
+def test_too_many_items_give_one_error(alice, body):
     answer = alice.post("/v1/jobs", json=body)
     assert answer.status_code == 422
     assert len(answer.json().get("errors", [0])) <= 2
     assert "more than" in answer.text
 
 
-def test_blank_lines_before_a_script_cost_no_more_than_others(alice):
+def test_leading_blank_lines_do_not_hide_a_script(alice):
     assert "not TVM JSON" in refused(alice, "\n" * 9_999 + "x")["detail"]
     assert "TVMScript" in refused(alice, "\n" * 9_000 + "  @T.prim_func")["detail"]
 
 
-def test_a_long_string_is_looked_through_without_keeping_each_step_of_it():
+def test_nesting_check_of_long_string_uses_little_memory():
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     text = b'{"a": "' + b"a" * (8 << 20) + b'"}'
     assert not excess_of(text, 3, 10)
@@ -217,7 +217,7 @@ def test_a_long_string_is_looked_through_without_keeping_each_step_of_it():
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - resident < 256 << 10, "in KiB"
 
 
-def test_a_page_token_or_a_time_out_of_this_world_is_bad_input(alice):
+def test_invalid_page_token_or_time_is_bad_input(alice):
     halved = base64.urlsafe_b64encode(b'["\\ud800","x"]').decode()
     assert alice.get("/v1/jobs", params={"page_token": halved}).status_code == 422
     late = {"name": "ci", "scopes": ["jobs:read"], "expires_at": "9999-12-31T23:59:59-01:00"}

@@ -62,7 +62,7 @@ def answers_to(service: Service, sent: bytes) -> bytes:
 
 
 def assert_refused(answer: bytes, status: int) -> dict:
-    """The one answer, a problem, after which the connection was closed."""
+    """Check that ``answer`` is a single problem, after which the connection was closed."""
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 %d " % status), answer[:400]
     assert answer.count(b"HTTP/1.1 ") == 1, answer
@@ -105,7 +105,7 @@ def sent_until_closed(service: Service, begin: bytes, endless: bytes, most_bytes
     ],
     ids=["value", "fields", "target", "method", "blank lines", "zeros"],
 )
-def test_a_head_without_end_is_cut_off_before_it_takes_memory(attacked, begin, endless):
+def test_endless_request_head_is_cut_off(attacked, begin, endless):
     process = psutil.Process(attacked.process.pid)
     is_healthy(attacked)
     before = process.memory_info().rss
@@ -123,7 +123,7 @@ def test_a_head_without_end_is_cut_off_before_it_takes_memory(attacked, begin, e
         (b"G" * 20_000, 414),
     ],
 )
-def test_a_head_that_is_too_large_is_answered_as_a_problem(attacked, sent, status):
+def test_oversized_request_head_is_rejected(attacked, sent, status):
     assert_refused(answers_to(attacked, sent), status)
 
 
@@ -175,11 +175,11 @@ POST = b"POST /healthz HTTP/1.1\r\nHost: x\r\n"
     ],
 )
 @pytest.mark.parametrize("behind", [b"", b"0\r\n\r\n" + SMUGGLED], ids=["alone", "with a request behind it"])
-def test_a_request_with_two_readings_is_refused_and_nothing_behind_it_is_read(attacked, head, behind):
+def test_ambiguous_request_is_rejected_without_reading_on(attacked, head, behind):
     assert_refused(answers_to(attacked, head + b"\r\n" + behind), 400)
 
 
-def test_lines_that_end_in_a_bare_line_feed_are_refused(attacked):
+def test_bare_line_feeds_are_rejected(attacked):
     assert_refused(answers_to(attacked, b"GET /healthz HTTP/1.1\nHost: x\n\n"), 400)
 
 
@@ -192,7 +192,7 @@ def test_lines_that_end_in_a_bare_line_feed_are_refused(attacked):
         (b"BREW /healthz HTTP/1.1\r\nHost: x\r\n\r\n", 501),
     ],
 )
-def test_another_protocol_is_refused_by_name(attacked, sent, status):
+def test_unknown_protocol_is_rejected(attacked, sent, status):
     assert_refused(answers_to(attacked, sent), status)
 
 
@@ -220,15 +220,15 @@ WHOLE = b"%x\r\n%s\r\n" % (len(BODY), BODY)
         (WHOLE, b"0\r\nX: y\r\n folded\r\n\r\n"),
     ],
 )
-def test_a_chunked_body_that_is_padded_or_ambiguous_is_refused(attacked, secret, chunks):
+def test_invalid_chunked_body_is_rejected(attacked, secret, chunks):
     assert_refused(answers_to(attacked, chunked(secret, *chunks)), 400)
 
 
-def test_trailers_without_end_are_refused(attacked, secret):
+def test_endless_trailers_are_rejected(attacked, secret):
     assert_refused(answers_to(attacked, chunked(secret, WHOLE, b"0\r\n", b"X: y\r\n" * 2000)), 431)
 
 
-def test_a_trailer_never_becomes_a_header_field(attacked, secret):
+def test_trailer_does_not_become_a_header(attacked, secret):
     trailers = b"0\r\nIdempotency-Key: from-the-trailer\r\nConnection: close\r\n\r\n"
     for _ in range(2):
         with connected(attacked) as connection:
@@ -238,7 +238,7 @@ def test_a_trailer_never_becomes_a_header_field(attacked, secret):
         assert b"idempotent-replayed" not in answer
 
 
-def test_requests_that_come_byte_by_byte_or_all_at_once_are_the_same(attacked, secret):
+def test_requests_are_equal_in_one_or_many_segments(attacked, secret):
     request = chunked(
         secret, b"3;name=value\r\n", BODY[:3], b"\r\n%x\r\n" % (len(BODY) - 3), BODY[3:], b"\r\n0\r\n\r\n"
     )
@@ -253,17 +253,17 @@ def test_requests_that_come_byte_by_byte_or_all_at_once_are_the_same(attacked, s
         assert answer.count(b"HTTP/1.1 200 ") == 1, answer
 
 
-def test_a_thousand_requests_on_one_connection_are_answered_one_after_the_other(attacked):
+def test_thousand_pipelined_requests_are_answered(attacked):
     answer = answers_to(attacked, (GET + b"\r\n") * 999 + GET + b"Connection: close\r\n\r\n")
     assert answer.count(b"HTTP/1.1 200 ") == 1000
 
 
-def test_an_upgrade_that_is_not_offered_is_passed_over(attacked):
+def test_unsupported_upgrade_is_ignored(attacked):
     upgrade = b"Connection: Upgrade, close\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\n\r\n"
     assert answers_to(attacked, GET + upgrade).startswith(b"HTTP/1.1 200 ")
 
 
-def test_a_connection_that_stays_silent_after_a_request_is_closed(attacked):
+def test_idle_connection_is_closed(attacked):
     with connected(attacked) as connection:
         connection.sendall(GET + b"\r\n")
         connection.recv(1)
@@ -271,13 +271,13 @@ def test_a_connection_that_stays_silent_after_a_request_is_closed(attacked):
         assert everything(connection).count(b"TTP/1.1 ") == 1
 
 
-def test_idle_connections_make_room_for_health_checks_and_for_known_clients(attacked, secret):
+def test_idle_connections_make_room_for_others(attacked, secret):
     with ExitStack() as open_ones, httpx.Client(timeout=60) as alice:
         alice.headers["Authorization"] = f"Bearer {secret}"
-        crowd = [open_ones.enter_context(connected(attacked)) for _ in range(PLACES * 3)]
+        idle = [open_ones.enter_context(connected(attacked)) for _ in range(PLACES * 3)]
         assert is_healthy(attacked)
         assert alice.get(f"{attacked.url}/v1/jobs").status_code == 200
-        crowd += [open_ones.enter_context(connected(attacked)) for _ in range(PLACES)]
+        idle += [open_ones.enter_context(connected(attacked)) for _ in range(PLACES)]
         assert is_healthy(attacked)
         assert alice.get(f"{attacked.url}/v1/jobs").status_code == 200
         server = psutil.Process(attacked.process.pid)
@@ -285,7 +285,7 @@ def test_idle_connections_make_room_for_health_checks_and_for_known_clients(atta
         assert len(held) <= PLACES + 8
 
 
-def test_health_is_answered_while_requests_in_progress_take_all_places(attacked, secret):
+def test_health_is_answered_under_full_load(attacked, secret):
     fields = f"Authorization: Bearer {secret}\r\nContent-Type: application/json\r\nContent-Length: 9"
     head = f"POST /v1/uploads HTTP/1.1\r\nHost: x\r\n{fields}\r\n\r\n"
     with ExitStack() as open_ones:
@@ -299,16 +299,16 @@ def test_health_is_answered_while_requests_in_progress_take_all_places(attacked,
         assert 503 in statuses
 
 
-def test_clients_that_do_not_read_the_api_page_make_room(attacked, secret):
+def test_clients_that_do_not_read_make_room(attacked, secret):
     with Service(attacked.home, CONNECTIONS=str(PLACES), PUBLIC_DOCS="true").running() as service, ExitStack() as more:
         alice = more.enter_context(httpx.Client(timeout=60, headers={"Authorization": f"Bearer {secret}"}))
         for _ in range(PLACES + 8):
-            deaf = more.enter_context(socket.socket())
-            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
-            deaf.connect(("127.0.0.1", service.port))
+            slow_reader = more.enter_context(socket.socket())
+            slow_reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+            slow_reader.connect(("127.0.0.1", service.port))
             # More than the kernel buffers for a connection, so that the process still has data to send.
-            deaf.sendall(b"GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: x\r\n\r\n" * 8)
-            deaf.recv(1)
+            slow_reader.sendall(b"GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: x\r\n\r\n" * 8)
+            slow_reader.recv(1)
         assert is_healthy(service)
         assert alice.get(f"{service.url}/v1/jobs").status_code == 200
         server = psutil.Process(service.process.pid)

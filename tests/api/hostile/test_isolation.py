@@ -1,4 +1,4 @@
-"""A tenant's data do not exist for another tenant, on any route."""
+"""A tenant cannot see another tenant's data on any route."""
 
 import re
 from typing import Any
@@ -25,7 +25,7 @@ def operations(app: FastAPI) -> list[tuple[str, str]]:
     return [(method, path) for path, found in app.openapi()["paths"].items() for method in found]
 
 
-def test_no_route_shows_or_changes_what_another_tenant_has(app, store, bob, of_alice):
+def test_no_route_shows_or_changes_data_of_another_tenant(app, store, bob, of_alice):
     before = _everything(store, "alice")
     tried = 0
     for method, path in operations(app):
@@ -41,7 +41,7 @@ def test_no_route_shows_or_changes_what_another_tenant_has(app, store, bob, of_a
     assert _everything(store, "alice") == before
 
 
-def test_the_owner_is_answered_on_the_same_routes(app, alice, of_alice):
+def test_every_route_answers_the_owner(app, alice, of_alice):
     for method, path in operations(app):
         if method == "get" and PARAMETER.search(path) and not re.search("workers|devices", path):
             if path.endswith("/events"):
@@ -50,7 +50,7 @@ def test_the_owner_is_answered_on_the_same_routes(app, alice, of_alice):
             assert answer.status_code == 200, (path, answer.text)
 
 
-def test_ids_of_another_tenant_in_bodies_and_queries_are_not_found(bob, of_alice):
+def test_ids_of_another_tenant_are_not_found(bob, of_alice):
     asked: list[tuple[str, dict[str, Any]]] = [
         ("/v1/jobs", {"modules": [{"workload_id": of_alice.workload_id}]}),
         ("/v1/jobs", {"modules": [{"upload_id": of_alice.upload_id}]}),
@@ -69,7 +69,7 @@ def test_ids_of_another_tenant_in_bodies_and_queries_are_not_found(bob, of_alice
     assert found.status_code == 404  # the target is not bob's either
 
 
-def test_hosts_are_shown_to_those_who_run_the_farm_only(app, store, alice, of_alice):
+def test_host_names_are_shown_only_to_operators(app, store, alice, of_alice):
     store.lanes.put(lane())
     reader = person_of(app, store, "bob", [Scope.DEVICES_READ])
     for path in ("/v1/workers", "/v1/devices"):
@@ -79,7 +79,7 @@ def test_hosts_are_shown_to_those_who_run_the_farm_only(app, store, alice, of_al
         assert "secret-host" in alice.get(path).text
 
 
-def test_usage_of_every_tenant_is_for_the_operator(app, store, bob, of_alice):
+def test_usage_of_all_tenants_requires_the_operator(app, store, bob, of_alice):
     assert bob.get("/v1/usage").json()["items"] == []
     assert bob.get("/v1/usage?all_tenants=true").status_code == 403
     operator = person_of(app, store, "operator")

@@ -4,30 +4,30 @@ import pytest
 
 from tests.api.hostile.test_isolation import (
     of_alice,
-    test_ids_of_another_tenant_in_bodies_and_queries_are_not_found,
-    test_no_route_shows_or_changes_what_another_tenant_has,
-    test_the_owner_is_answered_on_the_same_routes,
+    test_every_route_answers_the_owner,
+    test_ids_of_another_tenant_are_not_found,
+    test_no_route_shows_or_changes_data_of_another_tenant,
 )
 from tests.api.requests.test_requests import (
-    test_a_list_comes_in_pages_without_gaps,
-    test_requests_with_one_key_at_once_make_one_thing,
-    test_the_same_key_makes_one_thing,
-    test_unchanged_content_is_not_sent_again,
+    test_concurrent_requests_with_one_key_create_one_object,
+    test_etag_avoids_sending_unchanged_content,
+    test_list_is_paged_without_gaps,
+    test_repeated_idempotency_key_creates_one_object,
 )
 from tests.api.test_jobs import (
-    test_a_job_is_made_from_a_module,
-    test_a_tenant_has_so_many_open_jobs,
-    test_jobs_are_found_by_state_kind_and_label,
-    test_trials_are_listed_with_their_reasons,
+    test_job_is_created_from_a_module,
+    test_jobs_are_filtered_by_state_kind_and_label,
+    test_open_jobs_are_limited_per_tenant,
+    test_trials_are_listed_with_failure_reasons,
 )
 from tests.api.test_records import (
-    test_a_retracted_record_answers_no_query,
-    test_an_exact_match_is_for_the_device_that_was_asked_for,
+    test_exact_match_requires_the_requested_device_class,
     test_lanes_are_drained_and_resumed,
+    test_retracted_record_is_not_found,
 )
 from tests.api.test_tokens import (
-    test_a_rotated_token_works_with_its_new_text_only,
-    test_an_expired_token_does_not_work,
+    test_expired_token_is_rejected,
+    test_rotation_replaces_the_token,
     test_token_is_shown_once_and_can_be_revoked,
 )
 
@@ -35,21 +35,21 @@ pytestmark = pytest.mark.enable_socket
 
 __all__ = [
     "of_alice",
-    "test_a_job_is_made_from_a_module",
-    "test_a_list_comes_in_pages_without_gaps",
-    "test_a_retracted_record_answers_no_query",
-    "test_a_rotated_token_works_with_its_new_text_only",
-    "test_a_tenant_has_so_many_open_jobs",
-    "test_an_exact_match_is_for_the_device_that_was_asked_for",
-    "test_an_expired_token_does_not_work",
-    "test_ids_of_another_tenant_in_bodies_and_queries_are_not_found",
-    "test_jobs_are_found_by_state_kind_and_label",
+    "test_concurrent_requests_with_one_key_create_one_object",
+    "test_etag_avoids_sending_unchanged_content",
+    "test_every_route_answers_the_owner",
+    "test_exact_match_requires_the_requested_device_class",
+    "test_expired_token_is_rejected",
+    "test_ids_of_another_tenant_are_not_found",
+    "test_job_is_created_from_a_module",
+    "test_jobs_are_filtered_by_state_kind_and_label",
     "test_lanes_are_drained_and_resumed",
-    "test_no_route_shows_or_changes_what_another_tenant_has",
-    "test_requests_with_one_key_at_once_make_one_thing",
-    "test_the_owner_is_answered_on_the_same_routes",
-    "test_the_same_key_makes_one_thing",
+    "test_list_is_paged_without_gaps",
+    "test_no_route_shows_or_changes_data_of_another_tenant",
+    "test_open_jobs_are_limited_per_tenant",
+    "test_repeated_idempotency_key_creates_one_object",
+    "test_retracted_record_is_not_found",
+    "test_rotation_replaces_the_token",
     "test_token_is_shown_once_and_can_be_revoked",
-    "test_trials_are_listed_with_their_reasons",
-    "test_unchanged_content_is_not_sent_again",
+    "test_trials_are_listed_with_failure_reasons",
 ]

@@ -1,4 +1,4 @@
-"""The API page: the service itself serves all of it, and it works under its content security policy."""
+"""The service itself serves all parts of its API page, which works under its content security policy."""
 
 import re
 from html.parser import HTMLParser
@@ -6,7 +6,7 @@ from urllib.parse import urljoin
 
 import pytest
 
-from tests.api.people import person_of, somebody
+from tests.api.people import caller_of, person_of
 from tunefarm_services.api.application.app import create_app
 from tunefarm_services.api.pages.page_files import PAGE_FILES
 
@@ -39,10 +39,10 @@ class Addresses(HTMLParser):
 @pytest.fixture(scope="module")
 def visitor(shared_store, settings, intake):
     """A browser, which sends no token."""
-    return somebody(create_app(shared_store, settings.model_copy(update={"public_docs": True}), intake=intake))
+    return caller_of(create_app(shared_store, settings.model_copy(update={"public_docs": True}), intake=intake))
 
 
-def test_everything_that_the_page_loads_is_served_here_with_its_type(visitor):
+def test_page_resources_are_served_with_their_types(visitor):
     page = visitor.get("/docs")
     assert page.headers["content-type"] == TYPES["/docs"]
     addresses = Addresses()
@@ -57,7 +57,7 @@ def test_everything_that_the_page_loads_is_served_here_with_its_type(visitor):
     assert visitor.get("/openapi.json").json()["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
 
 
-def test_the_page_names_no_other_host_and_may_ask_none(visitor):
+def test_page_loads_nothing_from_other_hosts(visitor):
     for path in ("/docs", "/docs/api-page.js"):
         assert FOREIGN.search(visitor.get(path).text) is None
     assert "@import" not in visitor.get("/docs/swagger-ui.css").text
@@ -69,21 +69,21 @@ def test_the_page_names_no_other_host_and_may_ask_none(visitor):
     assert "unsafe" not in policy
 
 
-def test_nothing_of_the_page_is_inline_for_the_policy_forbids_it(visitor):
+def test_page_has_no_inline_code(visitor):
     addresses = Addresses()
     addresses.feed(visitor.get("/docs").text)
     assert addresses.inline == []
 
 
-def test_the_policy_is_of_the_page_alone(visitor, alice):
+def test_content_security_policy_applies_only_to_the_page(visitor, alice):
     assert "content-security-policy" not in alice.get("/v1/jobs").headers
     assert "content-security-policy" not in visitor.get("/openapi.json").headers
 
 
-def test_the_page_is_shown_to_whom_the_document_is_shown(app_with, store):
+def test_page_requires_a_token_unless_public(app_with, store):
     closed = app_with(public_docs=False)
     for path in ("/openapi.json", *PAGE_FILES):
-        refused = somebody(closed).get(path)
+        refused = caller_of(closed).get(path)
         assert refused.status_code == 401
         assert "TUNEFARM_PUBLIC_DOCS" in refused.json()["detail"]
         assert person_of(closed, store, "alice").get(path).status_code == 200
@@ -101,7 +101,7 @@ def test_the_page_is_shown_to_whom_the_document_is_shown(app_with, store):
         "/docs/swagger-ui.css%00",
     ],
 )
-def test_no_other_path_leads_to_a_file(visitor, alice, path):
+def test_page_routes_serve_no_other_file(visitor, alice, path):
     assert visitor.get(path).status_code == 401
     assert alice.get(path).status_code == 404
 

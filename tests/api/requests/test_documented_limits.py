@@ -1,4 +1,4 @@
-"""The limits that the operations guide names are those of the settings and of the code."""
+"""The operations guide documents the limits of the settings and the code."""
 
 import re
 from pathlib import Path
@@ -30,26 +30,26 @@ def limits() -> str:
     return GUIDE.read_text().partition("\n## Limits\n")[2].partition("\n## ")[0]
 
 
-def told() -> dict[str, str]:
+def documented() -> dict[str, str]:
     """The settings of the table with their figures."""
     found = re.findall(r"`TUNEFARM_([A-Z_]+)` ([0-9]+(?:/second| MiB)?)(?=[,; |])", limits())
     assert len(found) == len({name for name, _ in found})
     return {name.lower(): figure for name, figure in found}
 
 
-def test_every_limit_in_the_table_is_the_default_of_its_setting() -> None:
-    for name, figure in told().items():
+def test_documented_limits_match_the_defaults() -> None:
+    for name, figure in documented().items():
         default = ApiSettings.model_fields[name].default
         number, _, unit = figure.partition(" ")
         assert default == (figure if "/" in figure else int(number) * (1 << 20 if unit else 1)), name
 
 
-def test_every_limit_of_the_settings_is_in_the_table() -> None:
+def test_all_limits_are_documented() -> None:
     own = ApiSettings.model_fields.keys() - Settings.model_fields.keys()
-    assert own - NO_LIMITS == told().keys()
+    assert own - NO_LIMITS == documented().keys()
 
 
-def test_the_fixed_limits_are_those_of_the_code() -> None:
+def test_documented_fixed_limits_match_the_code() -> None:
     text = " ".join(limits().split())
     assert f"{LARGEST_PAGE} items of a page" in text
     assert f"{MAX_UPLOADS} uploads of a tenant" in text

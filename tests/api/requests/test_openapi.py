@@ -49,12 +49,12 @@ def authorized(tmp_path_factory: pytest.TempPathFactory, intake: ZygoteIntake) -
     store.close()
 
 
-def test_every_operation_answers_as_documented(authorized):
+def test_operations_answer_as_documented(authorized):
     assert not departures(authorized, examples=4, derandomize=True)
 
 
 @pytest.mark.faults
-def test_every_operation_answers_as_documented_for_long(authorized):
+def test_operations_answer_as_documented_for_many_requests(authorized):
     assert not departures(authorized, examples=200, derandomize=False)
 
 
@@ -66,7 +66,7 @@ def departures(authorized: dict[str, Any], *, examples: int, derandomize: bool) 
         operation = result.ok()
         try:
             _ask(operation, authorized["headers"], examples, derandomize=derandomize)
-        except Exception as error:  # noqa: BLE001 - each departure is told, not only the first
+        except Exception as error:  # noqa: BLE001 - reports every difference, not only the first
             found.append(f"{operation.label}: {error}")
     return found
 
@@ -88,7 +88,7 @@ def _ask(operation: Any, headers: dict[str, str], examples: int, *, derandomize:
     ask()
 
 
-def test_every_operation_has_a_summary_and_its_problems(authorized):
+def test_operations_document_summary_and_problems(authorized):
     for path, operations in authorized["app"].openapi()["paths"].items():
         for method, operation in operations.items():
             assert operation["description"], (method, path)
@@ -98,7 +98,7 @@ def test_every_operation_has_a_summary_and_its_problems(authorized):
                 assert {"401", "403", "429", "503"} <= operation["responses"].keys(), (method, path)
 
 
-def test_the_stream_of_a_finished_job_is_as_documented(authorized):
+def test_event_stream_answers_as_documented(authorized):
     document = schemathesis.openapi.from_asgi("/openapi.json", authorized["app"])
     path_parameters = {"job_id": authorized["finished_job_id"]}
     case = document["/v1/jobs/{job_id}/events"]["GET"].Case(path_parameters=path_parameters)
@@ -107,7 +107,7 @@ def test_the_stream_of_a_finished_job_is_as_documented(authorized):
     assert "event: created" in answer.text
 
 
-def test_every_body_comes_whole_with_examples_that_are_valid(authorized):
+def test_request_bodies_have_valid_examples(authorized):
     app = authorized["app"]
     document = app.openapi()
     schemas = document["components"]["schemas"]
@@ -129,7 +129,7 @@ def test_every_body_comes_whole_with_examples_that_are_valid(authorized):
             bodies[name].model_validate(example)
 
 
-def test_both_forms_of_a_job_are_in_the_document(authorized):
+def test_document_has_both_forms_of_a_job(authorized):
     document = authorized["app"].openapi() | {"$ref": "#/components/schemas/JobBody"}
     jsonschema.validate({"workload_id": "a", "name": "b"}, document)
     jsonschema.validate({"modules": [{"workload_id": "a"}]}, document)

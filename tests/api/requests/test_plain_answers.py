@@ -58,7 +58,7 @@ def misspelt(name: str) -> str:
     return swapped if swapped != name else name + "s"
 
 
-def test_an_unknown_query_parameter_is_named_on_every_route(alice, document):
+def test_unknown_query_parameter_is_reported_on_every_route(alice, document):
     routes = [(method, path) for method, path, _ in operations(document)] + [("GET", path) for path in PAGES]
     assert len(routes) > 40
     for method, path in routes:
@@ -109,7 +109,7 @@ def test_misspelt_nested_field_gets_a_suggestion(alice, body, field, meant):
     assert problem["fix"].startswith(f"Did you mean {meant}?")
 
 
-def test_value_of_a_wrong_type_is_rejected_with_the_right_one(alice, document):
+def test_wrong_type_is_rejected_with_expected_type(alice, document):
     tried = 0
     for method, path, schema in json_bodies(document):
         for name in schema["properties"].keys() - PASSED_ON:
@@ -143,8 +143,8 @@ def test_missing_content_type_is_reported_with_the_expected_one(alice, document)
             assert "Content-Type: application/json" in problem["fix"]
 
 
-def test_a_verb_without_a_body_needs_no_content_type(alice, document):
-    """curl -X POST -d '' declares a form of no bytes."""
+def test_request_without_body_needs_no_content_type(alice, document):
+    """curl -X POST -d '' declares an empty form."""
     form = {"Content-Type": "application/x-www-form-urlencoded", "Content-Length": "0"}
     for method, path, operation in operations(document):
         if method == "POST" and "requestBody" not in operation:
@@ -200,7 +200,7 @@ def test_misspelt_path_gets_a_suggestion(alice, document):
     assert "/openapi.json" in assert_plain(alice.get("/nowhere/at/all"), 404, "not-found", "path")["fix"]
 
 
-def test_unknown_id_is_reported_with_the_path_of_the_list(alice):
+def test_unknown_id_is_reported_with_its_list(alice):
     for noun in ("artifact", "device", "job", "record", "target", "upload", "worker", "workload", "token"):
         problem = assert_plain(alice.get(f"/v1/{noun}s/none"), 404, "not-found", f"{noun}_id")
         assert f"GET /v1/{noun}s" in problem["fix"]
@@ -215,7 +215,7 @@ def test_problem_shows_values_shortened_and_escaped(alice):
     assert "\x1b" not in "".join(each["problem"] + each["fix"] for each in answer.json()["errors"])
 
 
-def test_every_list_takes_the_parameters_of_pages(alice, document, store):
+def test_every_list_accepts_page_parameters(alice, document, store):
     """The client requests every list in the same way."""
     job_id = put_job(store, "alice").job_id
     for method, path, operation in operations(document):
@@ -226,7 +226,7 @@ def test_every_list_takes_the_parameters_of_pages(alice, document, store):
             assert answer.status_code == (404 if needed else 200), (path, answer.text)
 
 
-def test_a_list_that_is_known_whole_comes_in_pages_too(alice, store):
+def test_usage_is_paged(alice, store):
     store.usage.add(furnished(store, "alice").lease, "another class", 1.0, 1)
     whole = alice.get("/v1/usage").json()["items"]
     assert len(whole) == 2

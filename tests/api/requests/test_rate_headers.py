@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.api.people import person_of, somebody
+from tests.api.people import caller_of, person_of
 from tunefarm_services.api.problems.problem import FORMS, ApiProblem, ProblemKind
 from tunefarm_services.store import StoreUnavailable
 
@@ -30,13 +30,13 @@ def test_each_answer_reports_the_remaining_rate(app_with, store):
     assert refused.json()["fix"] == f"Retry after {refused.headers['retry-after']} s."
 
 
-def test_refusals_and_streams_say_it_as_well(alice):
+def test_errors_report_the_remaining_rate(alice):
     for answer in (alice.get("/v1/jobs/none"), alice.get("/v1/jobs?no_such=1"), alice.get("/nowhere")):
         assert "token-1s" in rest_of(answer)
 
 
-def test_invalid_token_gets_a_rate_header_only_when_it_must_wait(app_with):
-    stranger = somebody(app_with(refused_rate_limit="2/hour"), "Bearer tfk_0000000000000000_" + "A" * 43)
+def test_invalid_token_gets_rate_header_when_limited(app_with):
+    stranger = caller_of(app_with(refused_rate_limit="2/hour"), "Bearer tfk_0000000000000000_" + "A" * 43)
     answers = [stranger.get("/v1/jobs") for _ in range(3)]
     assert [answer.status_code for answer in answers] == [401, 401, 429]
     assert "ratelimit" not in answers[0].headers
@@ -56,6 +56,6 @@ def test_service_that_is_not_ready_sends_retry_after(app_with, store, monkeypatc
 
     app = app_with()
     monkeypatch.setattr(store, "revision", broken)
-    answer = somebody(app).get("/readyz")
+    answer = caller_of(app).get("/readyz")
     assert answer.status_code == 503
     assert int(answer.headers["retry-after"]) > 0

@@ -1,4 +1,4 @@
-"""Rates over sliding windows, shared by all processes with the same memory."""
+"""Request rates over sliding windows, shared by all processes with the same memory."""
 
 import os
 
@@ -31,7 +31,7 @@ def test_rate_admits_its_quota_and_then_reports_the_wait():
 
 @settings(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.floats(0.0, 20.0), max_size=60), st.integers(1, 5))
-def test_no_span_of_a_window_holds_more_than_twice_the_limit_nor_is_anybody_kept_out_for_two(pauses_s, amount):
+def test_window_bounds_both_admission_and_waiting(pauses_s, amount):
     clock = Clock()
     rates, limit = RequestRates(clock), parse(f"{amount} per 10 seconds")
     passed_s = []
@@ -45,14 +45,14 @@ def test_no_span_of_a_window_holds_more_than_twice_the_limit_nor_is_anybody_kept
         assert sum(began_s <= at_s < began_s + 10.0 for at_s in passed_s) <= 2 * amount
 
 
-def test_many_names_do_not_stand_in_each_others_way():
+def test_names_are_counted_separately():
     rates, limit = RequestRates(Clock()), parse("1/hour")
     names = [f"name {number}" for number in range(SLOTS // 8)]
     assert all(rates.counted(limit, "token", name) == 0 for name in names)
     assert sum(rates.wait_s(limit, "token", name) == 0 for name in names) <= len(names) // 50
 
 
-def test_a_fork_counts_with_its_parent():
+def test_fork_shares_counts_with_its_parent():
     rates, limit = RequestRates(Clock()), parse("2/hour")
     assert rates.counted(limit, "token", "a") == 0
     pid = os.fork()

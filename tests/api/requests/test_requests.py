@@ -9,7 +9,7 @@ from sqlalchemy import text
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
-from tests.api.people import person_of, somebody
+from tests.api.people import caller_of, person_of
 from tests.api.stored import put_job
 from tunefarm.http.calls.upload_calls import PIECE_BYTES
 from tunefarm_services.api.middleware import idempotency
@@ -41,7 +41,7 @@ def test_unsupported_method_is_reported(alice):
     assert "POST" in answer.headers["allow"] or "GET" in answer.headers["allow"]
 
 
-def test_a_wrong_field_is_named(alice):
+def test_invalid_field_is_reported_by_name(alice):
     problem = assert_problem(alice.post("/v1/uploads", json={"size_bytes": -1}), 422, "bad-input")
     assert problem["field"] == "size_bytes"
     problem = assert_problem(alice.post("/v1/uploads", json={"size_bytes": 1, "sise": 2}), 422, "bad-input")
@@ -63,19 +63,19 @@ def test_half_a_character_is_rejected_as_text(alice):
         assert_problem(answer, 400, "malformed")
 
 
-def test_deep_nesting_is_refused_before_it_is_parsed(alice):
+def test_deep_nesting_is_rejected_before_parsing(alice):
     for nested in ("[" * 100_000, "[" * 5000 + "]" * 5000, '{"a":' * 5000 + "1" + "}" * 5000):
         body = '{"size_bytes": ' + nested + "}"
         answer = alice.post("/v1/uploads", content=body, headers={"Content-Type": "application/json"})
         assert_problem(answer, 422, "bad-input")
 
 
-def test_brackets_within_text_do_not_count(alice):
+def test_brackets_in_strings_are_not_nesting(alice):
     body = {"name": "[" * 150 + '"' + "{" * 20, "scopes": ["jobs:read"]}
     assert alice.post("/v1/tokens", json=body).status_code == 201
 
 
-def test_a_body_beyond_the_limit_is_refused(app_with, store):
+def test_oversized_body_is_rejected(app_with, store):
     alice = person_of(app_with(body_bytes=1000), store, "alice")
     answer = alice.post("/v1/uploads", json={"size_bytes": 1, "digest": "x" * 2000})
     assert_problem(answer, 413, "too-large")
@@ -89,13 +89,13 @@ def test_a_body_beyond_the_limit_is_refused(app_with, store):
     )
 
 
-def test_every_answer_carries_the_requests_id(alice, stranger):
+def test_answers_have_the_request_id(alice, stranger):
     assert alice.get("/v1/jobs", headers={"X-Request-ID": "mine-1"}).headers["x-request-id"] == "mine-1"
     assert alice.get("/v1/jobs", headers={"X-Request-ID": "a b\n"}).headers["x-request-id"] != "a b\n"
     assert stranger.get("/v1/jobs").headers["x-request-id"]
 
 
-def test_the_same_key_makes_one_thing(alice):
+def test_repeated_idempotency_key_creates_one_object(alice):
     headers = {"Idempotency-Key": "one"}
     first = alice.post("/v1/uploads", json={"size_bytes": 10}, headers=headers)
     again = alice.post("/v1/uploads", json={"size_bytes": 10}, headers=headers)
@@ -106,14 +106,14 @@ def test_the_same_key_makes_one_thing(alice):
     assert len(alice.get("/v1/uploads").json()["items"]) == 1
 
 
-def test_a_key_of_another_request_is_refused(alice, bob):
+def test_idempotency_key_of_another_request_is_rejected(alice, bob):
     headers = {"Idempotency-Key": "one"}
     alice.post("/v1/uploads", json={"size_bytes": 10}, headers=headers)
     assert_problem(alice.post("/v1/uploads", json={"size_bytes": 11}, headers=headers), 422, "idempotency-key-reused")
     assert bob.post("/v1/uploads", json={"size_bytes": 11}, headers=headers).status_code == 201
 
 
-def test_a_request_that_failed_for_now_may_be_repeated(app_with, store):
+def test_temporary_failure_can_be_repeated_with_same_key(app_with, store):
     alice = person_of(app_with(tenant_upload_bytes=15), store, "alice")
     first = alice.post("/v1/uploads", json={"size_bytes": 10}).json()
     headers = {"Idempotency-Key": "one"}
@@ -122,11 +122,11 @@ def test_a_request_that_failed_for_now_may_be_repeated(app_with, store):
     assert alice.post("/v1/uploads", json={"size_bytes": 10}, headers=headers).status_code == 201
 
 
-def test_requests_with_one_key_at_once_make_one_thing(app, store, alice):
+def test_concurrent_requests_with_one_key_create_one_object(app, store, alice):
     answers = []
 
     def ask() -> None:
-        client = somebody(app, f"Bearer {alice.secret}")
+        client = caller_of(app, f"Bearer {alice.secret}")
         answers.append(client.post("/v1/uploads", json={"size_bytes": 10}, headers={"Idempotency-Key": "one"}))
 
     threads = [threading.Thread(target=ask) for _ in range(8)]
@@ -138,7 +138,7 @@ def test_requests_with_one_key_at_once_make_one_thing(app, store, alice):
     assert len(store.uploads.of_tenant("alice")) == 1
 
 
-def test_a_claim_holds_for_as_long_as_its_request_takes(alice, store, monkeypatch):
+def test_idempotency_claim_is_renewed_during_its_request(alice, store, monkeypatch):
     monkeypatch.setattr(idempotency, "RENEWED_EVERY_S", 0.02)
     create, seen_s = store.uploads.create, []
 
@@ -158,7 +158,7 @@ def test_a_claim_holds_for_as_long_as_its_request_takes(alice, store, monkeypatc
     assert seen_s[0] < 10.0, "three times five seconds were taken from it"
 
 
-def test_a_list_comes_in_pages_without_gaps(alice, store):
+def test_list_is_paged_without_gaps(alice, store):
     made = [put_job(store, "alice", f"m{number}") for number in range(7)]
     seen, token = [], None
     while True:
@@ -176,7 +176,7 @@ def test_bad_page_token_is_rejected(alice, token):
     assert problem["field"] == "page_token"
 
 
-def test_a_page_token_is_for_its_own_filters(alice, store):
+def test_page_token_is_valid_only_for_its_filters(alice, store):
     for number in range(3):
         put_job(store, "alice", f"m{number}")
     token = alice.get("/v1/jobs", params={"page_size": 1}).json()["next_page_token"]
@@ -184,7 +184,7 @@ def test_a_page_token_is_for_its_own_filters(alice, store):
     assert_problem(alice.get("/v1/records", params={"page_token": token}), 422, "bad-input")
 
 
-def test_unchanged_content_is_not_sent_again(alice, store):
+def test_etag_avoids_sending_unchanged_content(alice, store):
     job = put_job(store, "alice")
     first = alice.get(f"/v1/jobs/{job.job_id}")
     headers = {"If-None-Match": first.headers["etag"]}
@@ -194,7 +194,7 @@ def test_unchanged_content_is_not_sent_again(alice, store):
     assert alice.get(f"/v1/jobs/{job.job_id}", headers=headers).status_code == 200
 
 
-def test_a_store_that_does_not_answer_is_503(app_with, store, monkeypatch):
+def test_unavailable_store_gives_503(app_with, store, monkeypatch):
     from tunefarm_services.store import StoreUnavailable
 
     alice = person_of(app_with(token_trust_s=0), store, "alice")
@@ -213,7 +213,7 @@ def test_a_store_that_does_not_answer_is_503(app_with, store, monkeypatch):
     assert alice.get("/readyz").status_code == 503
 
 
-def test_a_bug_is_a_problem_without_its_traceback(alice, store, monkeypatch):
+def test_internal_error_hides_its_traceback(alice, store, monkeypatch):
     def broken(*_args, **_more):
         raise KeyError("private detail")
 
@@ -222,11 +222,11 @@ def test_a_bug_is_a_problem_without_its_traceback(alice, store, monkeypatch):
         answer = alice.get("/v1/jobs")
     assert_problem(answer, 500, "internal")
     assert "private" not in answer.text
-    told = [line for line in lines if line["event"] == "unexpected error"]
-    assert [line["request_id"] for line in told] == [answer.headers["x-request-id"]]
+    errors = [line for line in lines if line["event"] == "unexpected error"]
+    assert [line["request_id"] for line in errors] == [answer.headers["x-request-id"]]
 
 
-def test_upload_resumes_after_a_lost_connection(alice):
+def test_upload_resumes_after_lost_connection(alice):
     content = json.dumps({"nodes": ["x" * 100_000]}).encode()
     upload = alice.post("/v1/uploads", json={"size_bytes": len(content)}).json()
     path = f"/v1/uploads/{upload['upload_id']}"

@@ -40,7 +40,7 @@ def typed(command: str, environment: dict[str, str], folder: Path) -> "subproces
     )
 
 
-def test_the_closing_lines_lead_from_a_program_to_its_kernel(
+def test_next_steps_lead_from_module_to_kernel(
     tunefarm: Run, tuned: TunedHome, home: Path, environment: dict[str, str], tmp_path: Path
 ) -> None:
     tuned.copied_to(home)

@@ -23,7 +23,7 @@ sys.exit(main(sys.argv[1:]))
 TUNE = ("tune", "builtin:softmax:8x16", "--trials", "1", "--target", "host:1")
 
 
-def told(environment: dict[str, str], *words: str, **more: str) -> "subprocess.CompletedProcess[str]":
+def run_lacking(environment: dict[str, str], *words: str, **more: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-c", LACKING, *words],
         env=environment | more,
@@ -44,7 +44,7 @@ def test_tune_fails_without_required_confinement(
 ) -> None:
     program = tmp_path / "program.py"
     program.write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n")
-    ended = told(environment, "tune", str(program), *words[2:], **more)
+    ended = run_lacking(environment, "tune", str(program), *words[2:], **more)
     assert ended.returncode == 2, ended.stderr
     assert "sandbox: this host cannot fully confine candidates. The kernel offers no Landlock" in ended.stderr
     assert "TUNEFARM_REQUIRE_CONFINEMENT" in ended.stderr
@@ -53,19 +53,19 @@ def test_tune_fails_without_required_confinement(
 
 
 def test_local_tuner_does_not_start_without_required_confinement(environment: dict[str, str]) -> None:
-    ended = told(environment, "tuner", TUNEFARM_REQUIRE_CONFINEMENT="1")
+    ended = run_lacking(environment, "tuner", TUNEFARM_REQUIRE_CONFINEMENT="1")
     assert ended.returncode == 2, ended.stderr
     assert "The kernel offers no Landlock" in ended.stderr
 
 
 def test_missing_confinement_is_reported_if_not_required(environment: dict[str, str]) -> None:
-    ended = told(environment, *TUNE)
+    ended = run_lacking(environment, *TUNE)
     assert ended.returncode == 0, ended.stderr
     assert "candidates are not fully confined: The kernel offers no Landlock" in ended.stderr
 
 
 @pytest.mark.skipif(bool(abilities().missing()), reason="this kernel cannot confine fully")
-def test_where_nothing_is_missing_the_requirement_changes_nothing(
+def test_required_confinement_changes_nothing_where_available(
     tunefarm: Callable[..., Ended], tuned: TunedHome, home: Path
 ) -> None:
     tuned.copied_to(home)

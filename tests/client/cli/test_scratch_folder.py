@@ -41,12 +41,12 @@ def test_next_command_removes_scratch_folder_of_killed_one(tmp_path: Path) -> No
 
 def test_only_stale_scratch_folders_are_removed(tmp_path: Path) -> None:
     parent, elsewhere = tmp_path / "scratch", tmp_path / "elsewhere"
-    (parent / "of-somebody").mkdir(parents=True)
+    (parent / "unlocked").mkdir(parents=True)
     elsewhere.mkdir()
     (elsewhere / LOCK_NAME).touch()
     (parent / "link").symlink_to(elsewhere)
     (parent / "with-linked-lock").mkdir()
     (parent / "with-linked-lock" / LOCK_NAME).symlink_to(elsewhere / LOCK_NAME)
     ScratchFolder.within(parent).close()
-    assert sorted(path.name for path in parent.iterdir()) == ["link", "of-somebody", "with-linked-lock"]
+    assert sorted(path.name for path in parent.iterdir()) == ["link", "unlocked", "with-linked-lock"]
     assert (elsewhere / LOCK_NAME).exists()

@@ -22,11 +22,11 @@ def refused(home: Path, *words: str | bytes, **environment: str) -> str:
     """Standard error of a command that exits with status 2."""
     given = {**os.environ, "TUNEFARM_HOME": str(home), **environment}
     done = run_command(*map(os.fsdecode, words), environment=given, folder=Path.cwd(), timeout_s=300)
-    told = done.err
-    assert done.code == 2, told
-    assert "Traceback" not in told
-    assert len(told) < 20_000
-    return told
+    error = done.err
+    assert done.code == 2, error
+    assert "Traceback" not in error
+    assert len(error) < 20_000
+    return error
 
 
 @pytest.mark.parametrize("module", ["/dev/zero", "/dev/stdin", "/proc/self/mem", "."])
@@ -125,8 +125,8 @@ def test_unwritable_result_is_one_error(tmp_path: Path):
 )
 def test_huge_argument_gives_one_short_error(words, tmp_path: Path):
     (tmp_path / os.fsdecode(b"module \xff.json")).write_text("{}")
-    told = refused(tmp_path / "home", *words)
-    assert "tunefarm: " in told
+    error = refused(tmp_path / "home", *words)
+    assert "tunefarm: " in error
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_huge_argument_gives_one_short_error(words, tmp_path: Path):
 )
 def test_invalid_environment_variable_is_named_in_one_error(name: str, value: str, tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    told = refused(tmp_path / "home", "db", "stats", **{name: value})
-    assert "\x1b" not in told
-    assert any(word in told for word in (name, "TUNEFARM_HOME", value[-20:] or name))
+    error = refused(tmp_path / "home", "db", "stats", **{name: value})
+    assert "\x1b" not in error
+    assert any(word in error for word in (name, "TUNEFARM_HOME", value[-20:] or name))
     assert not {each.name for each in tmp_path.iterdir()} - {"home"}

@@ -18,7 +18,7 @@ Run = Callable[..., Any]
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "problem"),
     [
         ("A", "does not describe"),
         ("=normal", "does not describe"),
@@ -34,8 +34,8 @@ Run = Callable[..., Any]
         ("A=@nowhere.npy", "does not exist"),
     ],
 )
-def test_invalid_input_option_is_rejected_with_fix(text: str, told: str) -> None:
-    with pytest.raises(BadInput, match=told) as refused:
+def test_invalid_input_option_is_rejected_with_fix(text: str, problem: str) -> None:
+    with pytest.raises(BadInput, match=problem) as refused:
         inputs_of_texts([text])
     assert refused.value.field == "input"
     assert refused.value.fix
@@ -60,7 +60,7 @@ def read(function: str, *texts: str) -> tuple[tuple[InputSpec, ...], tuple[Input
 
 
 @pytest.mark.parametrize(
-    ("array", "told"),
+    ("array", "problem"),
     [
         (np.zeros((64, 65), np.float32), r"\(64, 64\)"),
         (np.zeros((64, 64), np.float64), "float64"),
@@ -69,10 +69,10 @@ def read(function: str, *texts: str) -> tuple[tuple[InputSpec, ...], tuple[Input
         (b"", "not an array"),
     ],
 )
-def test_example_with_wrong_shape_or_type_is_rejected(array: Any, told: str, tmp_path: Path) -> None:
+def test_example_with_wrong_shape_or_type_is_rejected(array: Any, problem: str, tmp_path: Path) -> None:
     file = tmp_path / "example.npy"
     file.write_bytes(array) if isinstance(array, bytes) else np.save(file, array)
-    with pytest.raises(BadInput, match=told) as refused:
+    with pytest.raises(BadInput, match=problem) as refused:
         read("logarithm", f"A=@{file}")
     assert refused.value.field == "input"
 
@@ -80,11 +80,11 @@ def test_example_with_wrong_shape_or_type_is_rejected(array: Any, told: str, tmp
 def test_example_of_objects_is_never_unpickled(tmp_path: Path) -> None:
     file, made = tmp_path / "objects.npy", tmp_path / "made"
 
-    class Misdeed:
+    class TouchesFile:
         def __reduce__(self) -> tuple[Any, ...]:
             return Path.touch, (made,)
 
-    np.save(file, np.array([Misdeed()], dtype=object), allow_pickle=True)
+    np.save(file, np.array([TouchesFile()], dtype=object), allow_pickle=True)
     with pytest.raises(BadInput, match="not an array"):
         read("logarithm", f"A=@{file}")
     assert not made.exists()

@@ -59,8 +59,8 @@ def test_export_counts_omitted_records_by_reason(tunefarm: Run, workload_id: str
     assert "tunefarm artifact build RECORD" in left_out[0]
     lines = (tmp_path / "database" / "database_tuning_record.json").read_text().splitlines()
     assert lines
-    told = json.loads(tunefarm("records", "export", "database", "--json").out)
-    assert (told["records"], [each["records"] for each in told["left_out"]]) == (1, [1, 1])
+    exported = json.loads(tunefarm("records", "export", "database", "--json").out)
+    assert (exported["records"], [each["records"] for each in exported["left_out"]]) == (1, [1, 1])
 
 
 def test_export_of_named_records_succeeds_or_fails(tunefarm: Run, workload_id: str) -> None:

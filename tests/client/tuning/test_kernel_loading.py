@@ -11,11 +11,11 @@ import os, sys, warnings
 import tvm
 cores = os.sched_getaffinity(0)
 from tunefarm.artifact.kernel_loading import use_recorded_threads
-with warnings.catch_warnings(record=True) as told:
+with warnings.catch_warnings(record=True) as warned:
     warnings.simplefilter("always")
     use_recorded_threads(int(sys.argv[1]))
 assert os.sched_getaffinity(0) == cores
-print(tvm.runtime.num_threads(), *(str(each.message) for each in told))
+print(tvm.runtime.num_threads(), *(str(each.message) for each in warned))
 """
 
 

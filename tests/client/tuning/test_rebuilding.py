@@ -54,7 +54,7 @@ def link_as_before(home: Path) -> None:
     database.close()
 
 
-def assert_the_fix_is_named(tunefarm: Run, folder: Path) -> None:
+def assert_fix_is_named(tunefarm: Run, folder: Path) -> None:
     """Building from the newest record fails with a fix."""
     newest, *_ = json.loads(tunefarm("records", "list", "--status", "verified", "--json").out)
     refused = tunefarm("artifact", "build", newest["record_id"], "--output", str(folder))
@@ -63,19 +63,17 @@ def assert_the_fix_is_named(tunefarm: Run, folder: Path) -> None:
     assert not list(folder.glob("*.so"))
 
 
-def test_the_same_tune_builds_a_spoilt_library_again(
-    tunefarm: Run, tuned: TunedHome, home: Path, tmp_path: Path
-) -> None:
+def test_tune_rebuilds_unusable_library(tunefarm: Run, tuned: TunedHome, home: Path, tmp_path: Path) -> None:
     tuned.copied_to(home)
-    for spoil in (flip, lose, link_as_before):
-        spoil(home)
-        if spoil is link_as_before:
-            assert_the_fix_is_named(tunefarm, tmp_path / "built")
+    for damage in (flip, lose, link_as_before):
+        damage(home)
+        if damage is link_as_before:
+            assert_fix_is_named(tunefarm, tmp_path / "built")
         again = tunefarm(*TUNE)
         assert again.code == 0, again.err
         assert json.loads(again.out), "a warning goes to standard error, and the result alone to standard output"
         assert "a stored library cannot be used" in again.err
-        assert refusal_of(blob_of(home).read_bytes()) is None, spoil
+        assert refusal_of(blob_of(home).read_bytes()) is None, damage
     as_on_a_quiet_host(home)
     record = json.loads(again.out)["tasks"][0]["record_id"]
     assert tunefarm("artifact", "build", record, "--output", "built").code == 0

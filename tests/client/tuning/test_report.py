@@ -75,12 +75,12 @@ def report_of(name: str, *, message: str = "") -> JobReport:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """On a usual job. Drawing ten plots takes a second."""
+    """The page of a usual job. Drawing ten plots takes a second."""
     plots.prepare_matplotlib(tmp_path_factory.getbasetemp())
     return render_page(report_of("matmul"))
 
 
-def test_the_page_shows_every_plot_and_needs_nothing_else(page: str) -> None:
+def test_page_contains_every_plot_and_no_external_resource(page: str) -> None:
     for title in ("over time", "over trials", "Failures by reason", "cost model", "Time per stage"):
         assert title in page
     assert page.count("<svg") == 10, "each for a wide and for a narrow screen"
@@ -104,7 +104,7 @@ def test_page_has_section_per_task() -> None:
     assert "<h2>second</h2>" in page
 
 
-def test_each_plot_says_what_it_shows_to_those_who_do_not_see_it(page: str) -> None:
+def test_plots_have_accessible_labels(page: str) -> None:
     assert page.count('role="img" aria-label="') == 10
 
 
@@ -119,7 +119,7 @@ def test_plots_accept_any_name(name: str) -> None:
     import warnings
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # fonts may lack a sign; the drawing stands
+        warnings.simplefilter("ignore")  # fonts may lack a glyph; the drawing is valid
         assert "<svg" in plots.as_svg(plots.latency_over_time(report_of(name).tasks[0], 3.0, 2e-5))
 
 
@@ -148,7 +148,7 @@ def test_accuracy_text_compares_with_chance(share: float, says: str, says_not: s
     assert says_not not in page
 
 
-def test_the_page_tells_the_schedule_the_speed_and_what_it_was_measured_with(page: str) -> None:
+def test_page_shows_schedule_speed_and_environment(page: str) -> None:
     for words in ("def &lt;main&gt;(): ...", "sch.split()", "200 GFLOP/s", "A Processor, 2 cores", "llvm-22.1"):
         assert words in page
     assert "20 us on as many threads: the tuned function is 2x as fast" in page
@@ -179,7 +179,7 @@ WIDTHS = (360, 1200)
 
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs a browser")
-def test_the_page_is_no_wider_than_the_screen(tmp_path: Path) -> None:
+def test_page_fits_narrow_and_wide_screens(tmp_path: Path) -> None:
     page = render_page(report_of("a_function_of_a_rather_long_name" * 3))
     (tmp_path / "report.html").write_text(re.sub(r"<meta http-equiv=.*?>", PROBE, page))
     frames = "".join(IFRAME.format(width=width) for width in WIDTHS)
@@ -191,9 +191,9 @@ def test_the_page_is_no_wider_than_the_screen(tmp_path: Path) -> None:
         text=True,
         timeout=HANG_S,
     )
-    told = sorted(tuple(map(int, each)) for each in re.findall(r"(\d+) (\d+) (\d+); ", ended.stdout))
-    assert len(told) == len(WIDTHS), ended.stderr[-2000:]
-    for width, (page_width, right, shown) in zip(WIDTHS, told, strict=True):
+    measured = sorted(tuple(map(int, each)) for each in re.findall(r"(\d+) (\d+) (\d+); ", ended.stdout))
+    assert len(measured) == len(WIDTHS), ended.stderr[-2000:]
+    for width, (page_width, right, shown) in zip(WIDTHS, measured, strict=True):
         assert page_width <= width
         assert right <= width
         assert shown == 5

@@ -165,8 +165,8 @@ def test_slower_verified_latency_is_not_a_step(store: Store) -> None:
     held, summary = first_run(store, with_artifact(store, "r1"))
     (task,) = summary.tasks
     verified = Improvement(elapsed_s=8.0, trials=4, latency_s=6e-4, trace="[[],[]]", is_verified=True)
-    told_before = verified.model_copy(update={"is_verified": False})  # as an earlier version told it
-    for last in (verified, told_before):
+    of_earlier_version = verified.model_copy(update={"is_verified": False})  # the format of an earlier version
+    for last in (verified, of_earlier_version):
         improved = task.model_copy(update={"improvements": (*task.improvements, last), "best_latency_s": 6e-4})
         event = summary.model_copy(update={"tasks": (improved,)})
         held.store.events.append(held.lease, "summary", event.model_dump(mode="json"))

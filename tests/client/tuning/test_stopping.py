@@ -20,7 +20,7 @@ MODULE = ("builtin:matmul:16x16x16", "--target", "host:1")
 COMMAND = (sys.executable, "-m", "tunefarm.cli.command_line", "tune")
 
 
-def begun(home: Path, *words: str) -> "subprocess.Popen[str]":
+def start_tune(home: Path, *words: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(
         [*COMMAND, *words],
         env={**os.environ, "TUNEFARM_HOME": str(home)},
@@ -36,7 +36,7 @@ def terminate(command: int) -> None:
     os.kill(command, signal.SIGTERM)
 
 
-def kill_the_zygote(command: int) -> None:
+def kill_zygote(command: int) -> None:
     (zygote,) = psutil.Process(command).children()
     zygote.kill()
 
@@ -50,10 +50,10 @@ def read_until(process: "subprocess.Popen[str]", pattern: str) -> None:
         said.append(line)
 
 
-def test_ctrl_c_ends_the_search_and_ships_the_best_so_far(tunefarm: Callable[..., Ended], tmp_path: Path) -> None:
+def test_ctrl_c_builds_best_schedule_so_far(tunefarm: Callable[..., Ended], tmp_path: Path) -> None:
     output = tmp_path / "tuned"
-    # More trials than any host makes before it is interrupted.
-    with begun(tmp_path / "home", *MODULE, "--trials", "100000", "--json", "--output", str(output)) as process:
+    # More trials than any host measures before the interruption.
+    with start_tune(tmp_path / "home", *MODULE, "--trials", "100000", "--json", "--output", str(output)) as process:
         read_until(process, r"best=\d")
         process.send_signal(signal.SIGINT)
         printed, said = process.communicate(timeout=HANG_S)
@@ -70,8 +70,8 @@ def test_ctrl_c_ends_the_search_and_ships_the_best_so_far(tunefarm: Callable[...
     assert "is finished" in job.err
 
 
-def test_ctrl_c_before_anything_is_measured_says_so_and_pauses(tmp_path: Path) -> None:
-    with begun(tmp_path, *MODULE, "--trials", "100000") as process:
+def test_ctrl_c_before_first_measurement_pauses_job(tmp_path: Path) -> None:
+    with start_tune(tmp_path, *MODULE, "--trials", "100000") as process:
         read_until(process, "best=-")
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=HANG_S)
@@ -80,8 +80,8 @@ def test_ctrl_c_before_anything_is_measured_says_so_and_pauses(tmp_path: Path) -
 
 
 @pytest.mark.faults
-def test_a_second_ctrl_c_leaves_the_job_paused(tmp_path: Path) -> None:
-    with begun(tmp_path, *MODULE, "--trials", "100000") as process:
+def test_second_ctrl_c_pauses_job(tmp_path: Path) -> None:
+    with start_tune(tmp_path, *MODULE, "--trials", "100000") as process:
         read_until(process, r"best=\d")
         process.send_signal(signal.SIGINT)
         read_until(process, "ending the search")
@@ -93,22 +93,20 @@ def test_a_second_ctrl_c_leaves_the_job_paused(tmp_path: Path) -> None:
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize(("strike", "code"), [(terminate, 130), (kill_the_zygote, 2)])
-def test_a_command_struck_while_it_verifies_ends_soon_and_goes_on_later(
-    tmp_path: Path, strike: object, code: int
-) -> None:
-    process = begun(tmp_path, *MODULE, "--trials", "6")
+@pytest.mark.parametrize(("stop", "code"), [(terminate, 130), (kill_zygote, 2)])
+def test_command_stopped_during_verification_can_resume(tmp_path: Path, stop: object, code: int) -> None:
+    process = start_tune(tmp_path, *MODULE, "--trials", "6")
     with process:
         read_until(process, "verifying")
         time.sleep(0.3)
         began_s = time.monotonic()
-        strike(process.pid)  # type: ignore[operator]
+        stop(process.pid)  # type: ignore[operator]
         _, said = process.communicate(timeout=20)
     assert time.monotonic() - began_s < 4.0
     assert process.returncode == code, said
     assert "Traceback" not in said
     (job,) = {line.split()[-1] for line in said.splitlines() if "--resume" in line}
-    with begun(tmp_path, "--resume", job, "--json") as resumed:
+    with start_tune(tmp_path, "--resume", job, "--json") as resumed:
         printed, said = resumed.communicate(timeout=HANG_S)
     assert resumed.returncode == 0, said
     summary = json.loads(printed)

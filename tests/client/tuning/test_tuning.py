@@ -33,7 +33,7 @@ def environment(home_of_module: Path, environment: dict[str, str]) -> dict[str, 
     return {**environment, "TUNEFARM_HOME": str(home_of_module)}
 
 
-def test_the_summary_tells_what_was_found_and_what_it_took(tuned: TunedHome) -> None:
+def test_summary_reports_result_and_effort(tuned: TunedHome) -> None:
     summary = tuned.summary
     assert "next:" not in tuned.ended.err
     task = summary["tasks"][0]
@@ -45,7 +45,7 @@ def test_the_summary_tells_what_was_found_and_what_it_took(tuned: TunedHome) -> 
     assert {"total", "start", "build", "run", "verify", "first_measured"} <= set(summary["seconds"])
 
 
-def test_the_output_is_a_library_with_its_manifest_a_plot_and_a_report(tuned: TunedHome) -> None:
+def test_output_has_library_manifest_plots_and_report(tuned: TunedHome) -> None:
     names = {path.suffix for path in tuned.output.iterdir()}
     assert {".so", ".json", ".svg", ".png", ".html"} <= names
 
@@ -63,7 +63,7 @@ def test_record_is_listed_queried_shown_and_built(tunefarm: Run, tmp_path: Path)
     assert built.code == 0, built.err
 
 
-def test_best_record_is_exact_only_for_its_protocol_and_device_class(tunefarm: Run) -> None:
+def test_exact_match_requires_protocol_and_device_class(tunefarm: Run) -> None:
     own = json.loads(tunefarm("records", "list", "--json").out)[0]["key"]["device_class_id"]
     for options, kind in (
         (("--device-class", own[:12], "--protocol", "cpu-hot-cache/1"), "exact"),
@@ -75,7 +75,7 @@ def test_best_record_is_exact_only_for_its_protocol_and_device_class(tunefarm: R
         assert json.loads(found.out)[0]["match"] == kind, options
 
 
-def test_an_artifact_runs_in_a_fresh_process(tunefarm: Run, tuned: TunedHome) -> None:
+def test_artifact_runs_in_fresh_process(tunefarm: Run, tuned: TunedHome) -> None:
     ended = tunefarm("artifact", "run", str(tuned.output), "--json")
     assert ended.code == 0, ended.err
     assert json.loads(ended.out)["latency_s"] > 0

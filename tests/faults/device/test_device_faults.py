@@ -1,4 +1,4 @@
-"""A device that slows down, or is noisy, for a part of a run."""
+"""A device slows down, or is noisy, during part of a run."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ from tests.acceptance.command import Tunefarm
 from tests.faults.trials import Trials, assert_kept
 
 LATER = (24, 32, 40)
-"""Others on the host may hold its cores just when a record is taken; a record that stays slow by design does always."""
+"""Other processes may use its cores while one record is taken; a defect makes every record slow."""
 MODULE = "builtin:matmul:128x128x128"
 BUSY = "import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True:\n    pass"
 NOISY = (
@@ -26,7 +26,7 @@ NOISY = (
 
 @contextmanager
 def disturbed(program: str) -> Iterator[None]:
-    """A process on every core that takes half of it from whoever else wants it, all of the time or now and then."""
+    """Run a process on every core that competes for half of its time, permanently or intermittently."""
     processes = [
         subprocess.Popen([sys.executable, "-c", program, str(core)]) for core in sorted(os.sched_getaffinity(0))
     ]
@@ -40,9 +40,9 @@ def disturbed(program: str) -> Iterator[None]:
 
 @pytest.mark.faults
 @pytest.mark.parametrize("program", [BUSY, NOISY], ids=["half_as_fast", "noisy"])
-def test_a_disturbance_during_a_run_ends_well_and_does_not_stay_in_the_record(tunefarm: Tunefarm, program: str) -> None:
+def test_temporary_disturbance_does_not_affect_the_record(tunefarm: Tunefarm, program: str) -> None:
     tunefarm("db", "stats")
-    process = tunefarm.begun("tune", MODULE, "--trials", "48", "--json", "--output", "artifact")
+    process = tunefarm.start("tune", MODULE, "--trials", "48", "--json", "--output", "artifact")
     deadline_s = time.monotonic() + 60
     while len(Trials.read(tunefarm.database).documents) < 8:
         assert time.monotonic() < deadline_s
@@ -55,14 +55,14 @@ def test_a_disturbance_during_a_run_ends_well_and_does_not_stay_in_the_record(tu
     task = summary["tasks"][0]
     assert task["trials"] == 48
     assert_kept(before, Trials.read(tunefarm.database))
-    # Verified after the disturbance: what is recorded is what the machine does when left alone.
+    # Verification comes after the disturbance, so the record shows the undisturbed machine.
     fresh_s = min(min(time_in_a_fresh_process(tunefarm.folder / "artifact")) for _ in range(7))
     assert fresh_s < 1.5 * task["best_latency_s"]
     assert task["best_latency_s"] < 2.0 * fresh_s
 
 
 @pytest.mark.faults
-def test_a_device_that_stays_slow_still_finishes_and_the_record_is_beaten_later(tunefarm: Tunefarm) -> None:
+def test_slow_device_still_finishes_and_is_beaten_later(tunefarm: Tunefarm) -> None:
     with disturbed(BUSY):
         slow = tunefarm.tune(MODULE, "--trials", "16", timeout_s=170)["tasks"][0]
     assert slow["record_id"]

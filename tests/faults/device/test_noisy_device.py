@@ -1,4 +1,4 @@
-"""A farm's device whose reference kernels scatter: it is left alone and proves nothing until it is calm again."""
+"""A device whose reference kernels scatter is quarantined and makes no record until it is calm again."""
 
 import time
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import pytest
 
 from tests.farm.noisy_lane import NOISE, Noise
 from tests.farm.workers import eventually
-from tests.faults.customers import Wish, answered
+from tests.faults.customers import RequestedJob, answered
 from tests.faults.farm_killing import FarmKiller
 from tests.faults.trials import assert_accounted_once
 from tests.faults.whole_farm import WholeFarm
@@ -23,12 +23,12 @@ from tunefarm_services.store import LOCAL_TENANT
 pytestmark = [pytest.mark.faults, pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 
 LOUD = 20.0
-"""Samples take up to so many times as much more; in one check of twenty the least of them are as usual."""
+"""Samples take up to this many times as long; in one check of twenty the minimum is as usual."""
 CALM = 0.0
 TRIALS = 64
-"""Enough for the search to be under way still when the noise is noticed."""
+"""Enough for the search to be still running when the noise is noticed."""
 HELD_S = 8.0
-"""Many checks of the device, of which some come out well by luck."""
+"""Enough for many checks of the device, some of which succeed by chance."""
 CHANGE_S = 40.0
 END_S = 120.0
 
@@ -68,7 +68,7 @@ def await_quarantine(farm: WholeFarm) -> None:
 
 
 def assert_held_back(farm: WholeFarm, job_id: str) -> None:
-    """For a while the device stays in quarantine, and nothing is proven on it."""
+    """Assert that the device stays in quarantine for a while, and makes no record."""
     until_s = time.monotonic() + HELD_S
     while time.monotonic() < until_s:
         assert the_lane(farm).state is LaneState.QUARANTINED
@@ -78,7 +78,7 @@ def assert_held_back(farm: WholeFarm, job_id: str) -> None:
 
 
 def finished(farm: WholeFarm, job_id: str) -> Job:
-    """The job once it has ended well, with every trial accounted for and a record that is proven."""
+    """The job after it has succeeded, with every trial accounted for and a verified record."""
     eventually(lambda: farm.store.jobs.get(LOCAL_TENANT, job_id).state is JobState.FINISHED, END_S, "the job's end")
     job = farm.store.jobs.get(LOCAL_TENANT, job_id)
     assert job.outcome is JobOutcome.SUCCEEDED, job.message
@@ -90,10 +90,10 @@ def finished(farm: WholeFarm, job_id: str) -> Job:
     return job
 
 
-def test_a_device_that_becomes_noisy_during_a_search_is_left_alone_until_it_is_calm(tmp_path: Path) -> None:
+def test_device_noisy_during_search_is_quarantined_until_calm(tmp_path: Path) -> None:
     with farm_with_noise(tmp_path / "home") as (farm, noise):
         killer = FarmKiller(farm)
-        job_id = answered(farm, Wish.of(48, TRIALS))
+        job_id = answered(farm, RequestedJob.of(48, TRIALS))
         assert job_id is not None
         eventually(lambda: len(killer.look().documents) >= 8)
         noise.most = LOUD
@@ -111,11 +111,11 @@ def test_a_device_that_becomes_noisy_during_a_search_is_left_alone_until_it_is_c
         assert farm.workers[0].runs
 
 
-def test_a_device_that_becomes_noisy_while_it_is_idle_gets_no_work(tmp_path: Path) -> None:
+def test_device_noisy_while_idle_gets_no_work(tmp_path: Path) -> None:
     with farm_with_noise(tmp_path / "home") as (farm, noise):
         noise.most = LOUD
         await_quarantine(farm)
-        job_id = answered(farm, Wish.of(48, 8))
+        job_id = answered(farm, RequestedJob.of(48, 8))
         assert job_id is not None
         assert_held_back(farm, job_id)
         assert not FarmKiller(farm).look().documents

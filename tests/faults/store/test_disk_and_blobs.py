@@ -1,4 +1,4 @@
-"""The disk fills up, blobs rot, the scratch folder vanishes: it is told, and nothing committed is lost."""
+"""A full disk, damaged blobs and a missing scratch folder are reported, and committed data is kept."""
 
 import shutil
 import time
@@ -23,11 +23,11 @@ def wait_for_trials(tunefarm: Tunefarm, process: object, trials: int) -> None:
 
 
 @pytest.mark.faults
-def test_a_disk_that_fills_up_during_a_run(tunefarm: Tunefarm, tmp_path: Path) -> None:
+def test_full_disk_during_run_keeps_committed_trials(tunefarm: Tunefarm, tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "6m") as disk:
         tunefarm = Tunefarm(home=disk / "home", folder=tmp_path, extra={})
         assert tunefarm("db", "stats").code == 0
-        process = tunefarm.begun("tune", MODULE, "--trials", "48", "--json")
+        process = tunefarm.start("tune", MODULE, "--trials", "48", "--json")
         wait_for_trials(tunefarm, process, 6)
         filler = fill(disk)
         ended = tunefarm.ended(process)
@@ -48,7 +48,7 @@ def test_a_disk_that_fills_up_during_a_run(tunefarm: Tunefarm, tmp_path: Path) -
 
 @pytest.mark.faults
 @pytest.mark.parametrize("damage", ["missing", "flipped"])
-def test_a_damaged_library_is_told_and_not_shipped(tunefarm: Tunefarm, damage: str) -> None:
+def test_damaged_library_is_reported_and_not_exported(tunefarm: Tunefarm, damage: str) -> None:
     task = tunefarm.tune(MODULE, "--trials", "4")["tasks"][0]
     blobs = [path for path in (tunefarm.home / "blobs").rglob("*") if path.is_file()]
     libraries = [path for path in blobs if path.read_bytes().startswith(b"\x7fELF")]
@@ -68,16 +68,16 @@ def test_a_damaged_library_is_told_and_not_shipped(tunefarm: Tunefarm, damage: s
     assert "Traceback" not in built.err
     assert not list((tunefarm.folder / "shipped").glob("*.so"))
 
-    # What is known of the trials does not hang on that blob: the same again goes well, and so does going on.
+    # The trials do not depend on that blob: both a repeat and a resumption succeed.
     again = tunefarm("tune", MODULE, "--trials", "6", "--json")
     assert "Traceback" not in again.err
     assert again.json()["tasks"][0]["trials"] == 2
 
 
 @pytest.mark.faults
-def test_the_scratch_folder_is_removed_during_a_run(tunefarm: Tunefarm) -> None:
+def test_removed_scratch_folder_during_run_is_reported(tunefarm: Tunefarm) -> None:
     assert tunefarm("db", "stats").code == 0
-    process = tunefarm.begun("tune", MODULE, "--trials", "24", "--json")
+    process = tunefarm.start("tune", MODULE, "--trials", "24", "--json")
     wait_for_trials(tunefarm, process, 6)
     shutil.rmtree(tunefarm.home / "scratch")
     ended = tunefarm.ended(process)

@@ -1,4 +1,4 @@
-"""The database of a farm is away for longer than a lease, or has no room left: jobs wait and go on by themselves."""
+"""The database of a farm is unreachable for longer than a lease, or full: jobs wait, and continue by themselves."""
 
 import json
 import time
@@ -11,7 +11,7 @@ import pytest
 
 from tests.acceptance.small_disk import fill, small_disk
 from tests.farm.workers import eventually
-from tests.faults.customers import LABEL, Wish, answered
+from tests.faults.customers import LABEL, RequestedJob, answered
 from tests.faults.farm_killing import FarmKiller
 from tests.faults.trials import Trials, assert_accounted_once, assert_kept
 from tests.faults.whole_farm import Part, WholeFarm
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.enable_socket, pytest.mark.allow_h
 
 TRIALS = 400
 AWAY_S = max(LEASE_S, LOST_S) + 3.0
-"""By then nobody's lease holds any more, and every lane was silent for too long."""
+"""Longer than any lease, and longer than lanes may be silent."""
 NOTICED_S = 20.0
 BACK_S = 40.0
 
@@ -45,24 +45,26 @@ def lives_of(farm: WholeFarm) -> dict[str, int]:
 
 
 def assert_unavailable(answer: httpx.Response) -> None:
-    """A problem that says when to ask again."""
+    """Assert that the answer is a problem with Retry-After."""
     assert answer.status_code == 503, (answer.status_code, answer.text)
     assert answer.headers["Content-Type"] == "application/problem+json"
     assert answer.json()["type"] == "urn:tunefarm:problem:unavailable"
     assert int(answer.headers["Retry-After"]) > 0
 
 
-def assert_ended_well(farm: WholeFarm, killer: FarmKiller, wishes: list[Wish], before: Trials) -> None:
-    """Each wish became one job that succeeded, nobody had to be started again, and no trial is lost or doubled."""
+def assert_ended_well(farm: WholeFarm, killer: FarmKiller, requested_jobs: list[RequestedJob], before: Trials) -> None:
+    """Assert that each request became one successful job, nothing was restarted, and no trial is lost or repeated."""
     killer.wait_until_all_ended()
     after = killer.look()
     assert_kept(before, after)
     jobs = farm.store.jobs.page(LOCAL_TENANT, limit=100)
-    assert sorted(job.spec.labels[LABEL] for job in jobs) == sorted(wish.name for wish in wishes)
+    assert sorted(job.spec.labels[LABEL] for job in jobs) == sorted(
+        requested_job.name for requested_job in requested_jobs
+    )
     for job in jobs:
         assert (job.state, job.outcome) == (JobState.FINISHED, JobOutcome.SUCCEEDED), job.message
         (exploration,) = farm.store.explorations.of_job(LOCAL_TENANT, job.job_id)
-        assert exploration.spent.trials == next(w.trials for w in wishes if w.name == job.spec.labels[LABEL])
+        assert exploration.spent.trials == next(w.trials for w in requested_jobs if w.name == job.spec.labels[LABEL])
         assert_accounted_once(farm.store, exploration)
     ((deaths,),) = killer.ask("SELECT sum(search_deaths) FROM jobs")
     assert deaths == 0
@@ -75,15 +77,15 @@ def all_lanes_work(farm: WholeFarm) -> bool:
     return all(lane.state in {LaneState.READY, LaneState.BUSY} for lane in farm.store.lanes.find())
 
 
-def test_a_database_that_is_away_for_longer_than_a_lease_is_waited_for(tmp_path: Path) -> None:
+def test_farm_waits_for_database_outage_beyond_leases(tmp_path: Path) -> None:
     programs = postgresql_folder()
     if programs is None:
         pytest.skip("no PostgreSQL to start")
     home = tmp_path / "home"
     home.mkdir()
     with PostgresServer(programs) as database, RedisServer() as broker, WholeFarm(home, database.url, broker) as farm:
-        killer, wishes = FarmKiller(farm), [Wish.of(48, TRIALS), Wish.of(32, 20)]
-        job_id = answered(farm, wishes[0])
+        killer, requested_jobs = FarmKiller(farm), [RequestedJob.of(48, TRIALS), RequestedJob.of(32, 20)]
+        job_id = answered(farm, requested_jobs[0])
         eventually(lambda: len(killer.look().documents) >= 20)
         before, lives = killer.look(), lives_of(farm)
         database.stop()
@@ -92,8 +94,8 @@ def test_a_database_that_is_away_for_longer_than_a_lease_is_waited_for(tmp_path:
             while time.monotonic() < back_s:
                 assert_unavailable(client.get(f"/v1/jobs/{job_id}"))
                 assert_unavailable(client.get("/v1/jobs"))
-                headers = {"Idempotency-Key": wishes[1].name}
-                assert_unavailable(client.post("/v1/jobs", json=wishes[1].body, headers=headers))
+                headers = {"Idempotency-Key": requested_jobs[1].name}
+                assert_unavailable(client.post("/v1/jobs", json=requested_jobs[1].body, headers=headers))
                 ready = client.get("/readyz")
                 assert (ready.status_code, ready.json()["ready"]) == (503, False)
                 assert client.get("/healthz").status_code == 200
@@ -103,13 +105,13 @@ def test_a_database_that_is_away_for_longer_than_a_lease_is_waited_for(tmp_path:
             assert client.get(f"/v1/jobs/{job_id}").json()["state"] in {"queued", "running"}
         eventually(lambda: all_lanes_work(farm), BACK_S, "the return of the lanes")
         eventually(lambda: len(killer.look().documents) > len(before.documents), BACK_S, "going on")
-        assert answered(farm, wishes[1]) is not None
-        assert_ended_well(farm, killer, wishes, before)
+        assert answered(farm, requested_jobs[1]) is not None
+        assert_ended_well(farm, killer, requested_jobs, before)
         assert lives_of(farm) == lives
         assert any("store is away" in tuner.said() for tuner in farm.tuners)
 
 
-def test_a_database_without_room_is_waited_for(tmp_path: Path) -> None:
+def test_farm_waits_for_full_database(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     with (
@@ -117,31 +119,33 @@ def test_a_database_without_room_is_waited_for(tmp_path: Path) -> None:
         RedisServer() as broker,
         WholeFarm(home, f"sqlite:///{disk}/tunefarm.db", broker) as farm,
     ):
-        killer, wishes = FarmKiller(farm), [Wish.of(48, TRIALS), Wish.of(32, 20)]
-        job_id = answered(farm, wishes[0])
+        killer, requested_jobs = FarmKiller(farm), [RequestedJob.of(48, TRIALS), RequestedJob.of(32, 20)]
+        job_id = answered(farm, requested_jobs[0])
         eventually(lambda: len(killer.look().documents) >= 20)
         lives = lives_of(farm)
         filler = fill(disk)
         holder = eventually_holding(farm)
         before = killer.look()
         with client_of(farm) as client:
-            answer = client.post("/v1/jobs", json=wishes[1].body, headers={"Idempotency-Key": wishes[1].name})
+            answer = client.post(
+                "/v1/jobs", json=requested_jobs[1].body, headers={"Idempotency-Key": requested_jobs[1].name}
+            )
             assert_unavailable(answer)
             assert "Free some space on that disk." in farm.api.said()
-            # What is only read is answered all the while.
+            # Reads are answered throughout.
             shown = client.get(f"/v1/jobs/{job_id}")
             assert shown.status_code == 200, shown.text
             assert shown.json()["state"] == "running"
         filler.unlink()
         eventually(lambda: len(killer.look().documents) > len(before.documents), BACK_S, "going on")
-        assert answered(farm, wishes[1]) is not None
-        assert_ended_well(farm, killer, wishes, before)
+        assert answered(farm, requested_jobs[1]) is not None
+        assert_ended_well(farm, killer, requested_jobs, before)
         assert lives_of(farm) == lives
         assert holder.runs
 
 
 def eventually_holding(farm: WholeFarm) -> Part:
-    """The tuner that says of its job that it waits, and what for."""
+    """The tuner that reports that its job waits for the store."""
 
     def saying() -> Part | None:
         return next((tuner for tuner in farm.tuners if "the job waits for the store" in tuner.said()), None)

@@ -21,40 +21,40 @@ def ports() -> Iterator[tuple[int, int]]:
         yield one.getsockname()[1], other.getsockname()[1]
 
 
-def told(server: ForkServer, entry: str, payload: str, confinement: Confinement) -> str:
+def outcome_of(server: ForkServer, entry: str, payload: str, confinement: Confinement) -> str:
     with server.fork(f"doors:{entry}", payload.encode(), limits=ROOMY, confinement=confinement) as child:
         return child.channel.receive(LONG_S).decode()
 
 
 @needs(NETWORK_ABI)
-def test_a_port_that_was_given_can_be_connected_to_and_nothing_else(server: ForkServer, ports: tuple[int, int]) -> None:
+def test_child_connects_only_to_given_port(server: ForkServer, ports: tuple[int, int]) -> None:
     given, other = ports
     tries = f"tcp:{given} tcp:{other} udp:{given} raw:1 unix:1 mptcp:{given} bind:0"
-    answers = told(server, "connect", tries, Confinement(connect_ports=(given,))).split()
+    answers = outcome_of(server, "connect", tries, Confinement(connect_ports=(given,))).split()
     assert answers[0] == "connected"
     assert set(answers[1:]) == {"PermissionError"}
 
 
-def test_without_a_port_no_socket_can_be_made(server: ForkServer, ports: tuple[int, int]) -> None:
-    assert told(server, "connect", f"tcp:{ports[0]}", Confinement.strict()) == "PermissionError"
+def test_child_without_ports_opens_no_socket(server: ForkServer, ports: tuple[int, int]) -> None:
+    assert outcome_of(server, "connect", f"tcp:{ports[0]}", Confinement.strict()) == "PermissionError"
 
 
-def test_a_device_file_that_was_given_can_be_opened_and_no_other(server: ForkServer) -> None:
+def test_child_opens_only_given_device(server: ForkServer) -> None:
     given = Confinement(devices=("/dev/full",))
-    assert told(server, "write_device", "/dev/full", given) == "opened"
-    assert told(server, "write_device", "/dev/tty", given) != "opened"
-    assert told(server, "write_device", "/dev/full", Confinement.strict()) == "PermissionError"
+    assert outcome_of(server, "write_device", "/dev/full", given) == "opened"
+    assert outcome_of(server, "write_device", "/dev/tty", given) != "opened"
+    assert outcome_of(server, "write_device", "/dev/full", Confinement.strict()) == "PermissionError"
 
 
 @pytest.mark.parametrize(
-    "wish", [Confinement(connect_ports=(80,)), Confinement(devices=("/dev/full",)), Confinement(programs=("/opt",))]
+    "wanted", [Confinement(connect_ports=(80,)), Confinement(devices=("/dev/full",)), Confinement(programs=("/opt",))]
 )
-def test_a_host_cannot_open_a_door_that_it_was_not_given(wish: Confinement) -> None:
-    assert wish.exceeds(Confinement.host()) is not None
-    assert Confinement.strict().exceeds(wish) is None
+def test_nested_child_needs_ports_and_devices_of_its_host(wanted: Confinement) -> None:
+    assert wanted.exceeds(Confinement.host()) is not None
+    assert Confinement.strict().exceeds(wanted) is None
 
 
-def test_ports_and_paths_are_checked(server: ForkServer) -> None:
+def test_device_paths_and_entries_are_validated(server: ForkServer) -> None:
     with pytest.raises(ValueError, match="absolute"):
         Confinement(devices=("dev/full",))
     with pytest.raises(ForkFailed):

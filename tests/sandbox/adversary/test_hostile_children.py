@@ -16,24 +16,24 @@ from tunefarm_sandbox.fork_server.fork_server import ForkServer
 
 
 @pytest.fixture(autouse=True)
-def the_next_child_works(server: ForkServer) -> Iterator[None]:
-    """The next child works, whatever the child of a test did."""
+def next_child_works(server: ForkServer) -> Iterator[None]:
+    """Check that the next child works, regardless of the test's child."""
     yield
     assert answer(server, "greet", b"again") == b"hello again"
 
 
-def test_a_child_that_loops_is_killed_at_its_limit_of_processor_time(server: ForkServer) -> None:
+def test_looping_child_is_killed_at_cpu_limit(server: ForkServer) -> None:
     child = fork(server, "loop", limits=Limits(cpu_s=1))
     assert child.channel.receive(LONG_S) == b"looping"
     assert ended(child).described() == "killed by SIGXCPU"
 
 
-def test_a_child_that_is_deaf_to_that_is_killed_a_second_later(server: ForkServer) -> None:
+def test_child_ignoring_sigxcpu_is_killed_a_second_later(server: ForkServer) -> None:
     child = fork(server, "ignore_signals", limits=Limits(cpu_s=1))
     assert ended(child).described() == "killed by SIGKILL"
 
 
-def test_a_child_that_refuses_to_end_is_killed_at_once(server: ForkServer) -> None:
+def test_child_ignoring_signals_is_killed_at_once(server: ForkServer) -> None:
     child = fork(server, "ignore_signals")
     assert child.channel.receive(LONG_S) == b"deaf"
     assert child.exit(0) is None
@@ -47,27 +47,27 @@ def test_segfault_of_a_child_is_reported(server: ForkServer) -> None:
     assert ended(fork(server, "segfault")).described() == "killed by SIGSEGV"
 
 
-def test_the_words_of_native_code_that_aborts_are_kept(server: ForkServer) -> None:
+def test_output_of_aborted_child_is_kept(server: ForkServer) -> None:
     child = fork(server, "abort")
     assert ended(child).described() == "killed by SIGABRT"
     assert "Check failed: (extent > 0) is false" in child.output()
 
 
-@pytest.mark.parametrize("how", ["eat_memory", "eat_shared_memory"])
-def test_a_child_that_eats_memory_gets_no_more_than_its_limit(server: ForkServer, how: str) -> None:
+@pytest.mark.parametrize("how", ["exhaust_memory", "exhaust_shared_memory"])
+def test_child_memory_is_limited(server: ForkServer, how: str) -> None:
     megabytes = int(answer(server, how, limits=Limits(memory_bytes=200 << 20)))
-    allowance = 72 * (os.cpu_count() or 1) if how == "eat_shared_memory" else 0
+    allowance = 72 * (os.cpu_count() or 1) if how == "exhaust_shared_memory" else 0
     assert 100 < megabytes <= 200 + allowance
 
 
-def test_a_child_that_prints_without_end_fills_no_memory(server: ForkServer) -> None:
+def test_child_output_is_limited(server: ForkServer) -> None:
     child = fork(server, "print_flood")
     assert child.channel.receive(LONG_S) == b"PermissionError"
     assert ended(child).code == 0
     assert len(child.output(10**9)) <= 256 << 10
 
 
-def test_a_child_that_fills_a_file_is_stopped_at_its_limit(server: ForkServer, user: str) -> None:
+def test_child_file_size_is_limited(server: ForkServer, user: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         give_to(user, Path(folder))
         written = answer(
@@ -90,7 +90,7 @@ def test_garbage_on_the_channel_is_rejected(server: ForkServer, garbage: bytes) 
     assert ended(child).described() == "killed by SIGKILL"
 
 
-def test_half_a_message_is_waited_for_no_longer_than_asked(server: ForkServer) -> None:
+def test_receive_of_incomplete_message_times_out(server: ForkServer) -> None:
     child = fork(server, "send_garbage", struct.pack(">4sI", b"tfm1", 200_000_000) + b"x" * 1000)
     with pytest.raises(TimeoutError):
         child.channel.receive(0.2)
@@ -98,14 +98,14 @@ def test_half_a_message_is_waited_for_no_longer_than_asked(server: ForkServer) -
     assert ended(child).described() == "killed by SIGKILL"
 
 
-def test_a_child_that_floods_its_channel_ends_with_the_channel(server: ForkServer) -> None:
+def test_child_flooding_its_channel_ends_with_it(server: ForkServer) -> None:
     child = fork(server, "flood_channel")
     with pytest.raises(ChannelClosed):
         child.channel.receive(LONG_S)
     assert ended(child).code == 1
 
 
-def test_a_child_that_sends_without_end_waits_for_its_reader(server: ForkServer) -> None:
+def test_child_flooding_messages_waits_for_reader(server: ForkServer) -> None:
     child = fork(server, "flood_messages")
     for _ in range(100):
         assert len(child.channel.receive(LONG_S)) == 1000
@@ -121,7 +121,7 @@ def test_descriptors_pushed_by_a_child_are_dropped(server: ForkServer) -> None:
     assert open_descriptors(os.getpid()) <= before
 
 
-def test_a_child_that_closes_its_channel_can_still_be_killed(server: ForkServer) -> None:
+def test_child_without_channel_can_be_killed(server: ForkServer) -> None:
     child = fork(server, "close_channel")
     with pytest.raises(ChannelClosed):
         child.channel.receive(LONG_S)
@@ -130,13 +130,13 @@ def test_a_child_that_closes_its_channel_can_still_be_killed(server: ForkServer)
     assert ended(child).described() == "killed by SIGKILL"
 
 
-def test_threads_that_a_child_leaves_end_with_it(server: ForkServer) -> None:
+def test_child_threads_end_with_it(server: ForkServer) -> None:
     child = fork(server, "leave_threads")
     assert ended(child).code == 0
     assert not Path(f"/proc/{child.pid}").exists()
 
 
-def test_processes_that_a_child_leaves_behind_end_with_it(server: ForkServer) -> None:
+def test_child_processes_end_with_it(server: ForkServer) -> None:
     child = fork(server, "scatter_processes", confinement=Confinement.host())
     pids = eval(child.channel.receive(LONG_S))
     assert len(pids) == 3
@@ -144,7 +144,7 @@ def test_processes_that_a_child_leaves_behind_end_with_it(server: ForkServer) ->
     assert within(LONG_S, lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
 
 
-def test_killing_a_child_reaches_the_processes_that_fled_from_it(server: ForkServer) -> None:
+def test_killing_child_kills_escaped_processes(server: ForkServer) -> None:
     child = fork(server, "scatter_processes", b"stay", confinement=Confinement.host())
     pids = eval(child.channel.receive(LONG_S))
     child.kill()

@@ -48,7 +48,7 @@ def become_ordinary() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_children_of_an_ordinary_user_are_held_as_well() -> None:
+def test_children_of_ordinary_user_are_confined() -> None:
     with tempfile.TemporaryDirectory(prefix="sandbox-user-") as home:
         Path(home).chmod(0o777)
         ran = subprocess.run(

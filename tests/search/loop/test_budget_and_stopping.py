@@ -10,33 +10,33 @@ def budget(weight: float, latencies_s: list[float | None]) -> TaskBudget:
     return made
 
 
-def test_every_task_is_warmed_up_first() -> None:
+def test_next_task_warms_up_every_task_first() -> None:
     assert next_task([budget(1, [1e-3] * WARM_UP_TRIALS), budget(1, [])], [True, True]) == 1
 
 
-def test_the_task_that_weighs_more_gets_the_next_trials() -> None:
+def test_next_task_prefers_heavier_task() -> None:
     course: list[float | None] = [1e-3] * 32
     assert next_task([budget(1, course), budget(5, course)], [True, True]) == 1
 
 
-def test_a_task_that_still_improves_is_preferred_to_one_that_does_not() -> None:
+def test_next_task_prefers_improving_task() -> None:
     falling: list[float | None] = [1e-3 * 0.97**step for step in range(64)]
     flat: list[float | None] = [falling[-1]] * 64
     assert next_task([budget(1, flat), budget(1, falling)], [True, True]) == 1
 
 
-def test_a_task_that_ended_leaves_its_trials_to_the_others() -> None:
+def test_next_task_skips_finished_task() -> None:
     course: list[float | None] = [1e-3] * 32
     assert next_task([budget(1, course), budget(9, course)], [True, False]) == 0
     assert next_task([budget(1, course)], [False]) is None
 
 
-def test_a_task_without_any_valid_result_does_not_eat_everything() -> None:
+def test_next_task_limits_task_without_valid_results() -> None:
     hopeless = budget(1, [None] * 200)
     assert next_task([hopeless, budget(1, [1e-3] * 32)], [True, True]) == 1
 
 
-def test_a_plateau_is_counted_from_the_last_gain_that_matters() -> None:
+def test_plateau_counts_from_last_significant_gain() -> None:
     course = TaskCourse()
     for latency_s in (1.0, 0.5, 0.499, None, 0.6):
         course = course.after(latency_s)
@@ -45,13 +45,13 @@ def test_a_plateau_is_counted_from_the_last_gain_that_matters() -> None:
     assert reason_to_stop_task(Effort(trials=100, plateau_trials=4), course) is None
 
 
-def test_a_target_latency_ends_a_task() -> None:
+def test_target_latency_stops_task() -> None:
     assert (
         reason_to_stop_task(Effort(trials=9, target_latency_s=0.5), TaskCourse(1, 0.5, 1)) is StopReason.TARGET_LATENCY
     )
 
 
-def test_trials_and_seconds_end_the_job() -> None:
+def test_trial_and_time_limits_stop_job() -> None:
     effort = Effort(trials=10, seconds=2.0)
     assert reason_to_stop_all(effort, 9, 1.9) is None
     assert reason_to_stop_all(effort, 10, 0.0) is StopReason.TRIALS

@@ -16,7 +16,7 @@ from tunefarm_search.replay.replay_table import MissingMeasurement, ReplayTable
 
 
 class WatchedFarm(ReplayFarm):
-    """A replay farm that records its orders and how often the loop waited for it needlessly."""
+    """A replay farm that records its orders and counts needless waits."""
 
     def __init__(self, table: ReplayTable, **settings: object) -> None:
         super().__init__(table, **settings)  # type: ignore[arg-type]
@@ -53,7 +53,7 @@ def search(
 
 
 @pytest.mark.parametrize("strategy", ["random", "evolutionary"])
-def test_the_same_seed_and_order_of_delivery_give_the_same_run(strategy: str, small_table: ReplayTable) -> None:
+def test_same_seed_and_delivery_order_repeat_the_run(strategy: str, small_table: ReplayTable) -> None:
     first, _ = search(small_table, strategy, 40, seed=3)
     again, _ = search(small_table, strategy, 40, seed=3)
     other, _ = search(small_table, strategy, 40, seed=4)
@@ -62,7 +62,7 @@ def test_the_same_seed_and_order_of_delivery_give_the_same_run(strategy: str, sm
 
 
 @pytest.mark.parametrize("strategy", ["random", "evolutionary"])
-def test_nothing_is_measured_twice_and_all_numbers_differ(strategy: str, small_table: ReplayTable) -> None:
+def test_search_never_repeats_candidates_or_numbers(strategy: str, small_table: ReplayTable) -> None:
     farm, _ = search(small_table, strategy, 120)
     assert len({c.module_hash for c in farm.candidates}) == len(farm.candidates) == 120
     assert [c.number for c in farm.candidates] == list(range(120))
@@ -75,14 +75,14 @@ def regret(table: ReplayTable, strategy: str, seed: int, trials: int) -> float:
     return sum(math.log(best / table.best_latency_s) for best in bests) / len(bests)
 
 
-def test_evolution_finds_fast_schedules_sooner_than_chance(pool_table: ReplayTable) -> None:
+def test_evolutionary_search_beats_random_search(pool_table: ReplayTable) -> None:
     evolved = [regret(pool_table, "evolutionary", seed, 32) for seed in range(5)]
     drawn = [regret(pool_table, "random", seed, 32) for seed in range(5)]
     assert sum(evolved) < 0.8 * sum(drawn)
     assert max(evolved) < max(drawn)
 
 
-def test_a_rugged_space_has_no_traps(transposed_convolution_table: ReplayTable) -> None:
+def test_evolutionary_search_escapes_rugged_space(transposed_convolution_table: ReplayTable) -> None:
     """One schedule in twenty is within a factor of 2.6 of the best; the first 32 trials are within 1.65 on average."""
     table = transposed_convolution_table
     regrets = [regret(table, "evolutionary", seed, 32) for seed in range(5)]
@@ -90,40 +90,40 @@ def test_a_rugged_space_has_no_traps(transposed_convolution_table: ReplayTable) 
     assert max(regrets) < 0.7, regrets
 
 
-def test_a_candidate_outside_the_pool_is_an_error_and_never_made_up(pool_table: ReplayTable) -> None:
+def test_replay_farm_rejects_candidate_outside_pool(pool_table: ReplayTable) -> None:
     farm = ReplayFarm(pool_table)
     without_pool = replace(task_of(pool_table), pool=())
     with pytest.raises(MissingMeasurement, match="contains no measurement"):
         SearchLoop([without_pool], farm, farm, Effort(trials=64)).run()
 
 
-def test_a_small_space_is_searched_to_its_end(small_table: ReplayTable) -> None:
+def test_search_exhausts_small_space(small_table: ReplayTable) -> None:
     farm, summaries = search(small_table, "random", 100_000)
     assert summaries[0].stop_reason is StopReason.SPACE_EXHAUSTED
     assert summaries[0].best_latency_s == small_table.best_latency_s
     assert summaries[0].trials == len({c.module_hash for c in farm.candidates})
 
 
-def test_the_farm_is_kept_busy_with_small_batches(small_table: ReplayTable) -> None:
+def test_search_keeps_farm_busy_with_small_batches(small_table: ReplayTable) -> None:
     farm, _ = search(small_table, "evolutionary", 64)
     assert farm.most_in_flight <= 8
     assert max(farm.batches) <= 8
     assert farm.batches[0] <= 2
 
 
-def test_trials_are_never_exceeded_and_progress_is_reported(small_table: ReplayTable) -> None:
-    told: list[LoopProgress] = []
-    farm, summaries = search(small_table, "evolutionary", 50, on_progress=told.append)
+def test_search_stays_within_trials_and_reports_progress(small_table: ReplayTable) -> None:
+    reported: list[LoopProgress] = []
+    farm, summaries = search(small_table, "evolutionary", 50, on_progress=reported.append)
     assert len(farm.candidates) == summaries[0].trials == 50
     assert summaries[0].stop_reason is StopReason.TRIALS
-    assert told[-1].trials == 50
-    assert told[-1].best_latency_s == summaries[0].best_latency_s
-    assert [p.trials for p in told] == sorted(p.trials for p in told)
-    assert told[-1].strategy.accuracy is not None
+    assert reported[-1].trials == 50
+    assert reported[-1].best_latency_s == summaries[0].best_latency_s
+    assert [p.trials for p in reported] == sorted(p.trials for p in reported)
+    assert reported[-1].strategy.accuracy is not None
     assert summaries[0].model is not None
 
 
-def test_canceling_returns_without_waiting_for_results(small_table: ReplayTable) -> None:
+def test_cancel_returns_without_waiting_for_results(small_table: ReplayTable) -> None:
     farm = WatchedFarm(small_table)
     loop = SearchLoop(
         [task_of(small_table)], farm, farm, Effort(trials=50), is_canceled=lambda: len(farm.delivered) >= 5
@@ -132,14 +132,14 @@ def test_canceling_returns_without_waiting_for_results(small_table: ReplayTable)
     assert len(farm.delivered) < 20
 
 
-def test_seconds_end_a_search(small_table: ReplayTable) -> None:
+def test_time_limit_stops_search(small_table: ReplayTable) -> None:
     farm = WatchedFarm(small_table)
     summaries = SearchLoop([task_of(small_table)], farm, farm, Effort(trials=500, seconds=2.0)).run()
     assert summaries[0].stop_reason is StopReason.SECONDS
     assert farm.now_s() < 3.0
 
 
-def test_a_target_latency_ends_a_search(small_table: ReplayTable) -> None:
+def test_target_latency_stops_search(small_table: ReplayTable) -> None:
     farm = WatchedFarm(small_table)
     goal = 1.5 * small_table.best_latency_s
     summaries = SearchLoop([task_of(small_table)], farm, farm, Effort(trials=300, target_latency_s=goal)).run()
@@ -147,7 +147,7 @@ def test_a_target_latency_ends_a_search(small_table: ReplayTable) -> None:
     assert summaries[0].best_latency_s <= goal
 
 
-def test_a_resumed_search_repeats_nothing_and_counts_on(small_table: ReplayTable) -> None:
+def test_resumed_search_skips_known_trials(small_table: ReplayTable) -> None:
     first, _ = search(small_table, "evolutionary", 30)
     by_number = {m.candidate_number: m for m in first.delivered}
     known = [KnownTrial(c, by_number[c.number].result, 0.1) for c in first.candidates]
@@ -160,7 +160,7 @@ def test_a_resumed_search_repeats_nothing_and_counts_on(small_table: ReplayTable
     assert summaries[0].best_latency_s <= first.best_after(30)
 
 
-def test_seed_traces_go_first(small_table: ReplayTable) -> None:
+def test_search_measures_seed_traces_first(small_table: ReplayTable) -> None:
     best = min(small_table.trials, key=lambda trial: trial.latency_s or 1.0)
     seed = small_table.traces()[small_table.trials.index(best)]
     farm = WatchedFarm(small_table)
@@ -170,7 +170,7 @@ def test_seed_traces_go_first(small_table: ReplayTable) -> None:
     assert farm.best_after(10) == small_table.best_latency_s
 
 
-def test_what_others_claim_of_this_workload_is_tried_first_and_what_does_not_fit_is_passed_over(
+def test_search_tries_claimed_traces_first(
     small_table: ReplayTable,
 ) -> None:
     best = min(small_table.trials, key=lambda trial: trial.latency_s or 1.0)
@@ -182,7 +182,7 @@ def test_what_others_claim_of_this_workload_is_tried_first_and_what_does_not_fit
     assert farm.best_after(10) == small_table.best_latency_s
 
 
-def test_a_model_from_another_exploration_is_better_than_none(small_table: ReplayTable) -> None:
+def test_search_starts_from_model_of_another_exploration(small_table: ReplayTable) -> None:
     _, summaries = search(small_table, "evolutionary", 150, seed=9)
     assert summaries[0].model is not None
     warm = RecordsInMemory(models={"exploration": summaries[0].model})
@@ -190,7 +190,7 @@ def test_a_model_from_another_exploration_is_better_than_none(small_table: Repla
     assert sorted(bests)[1] <= 1.1 * small_table.best_latency_s
 
 
-def test_several_tasks_share_the_budget(small_table: ReplayTable) -> None:
+def test_tasks_share_trials_by_weight(small_table: ReplayTable) -> None:
     farm = WatchedFarm(small_table)
     tasks = [replace(task_of(small_table, "often"), weight=20.0), task_of(small_table, "seldom")]
     summaries = SearchLoop(tasks, farm, farm, Effort(trials=120)).run()
@@ -198,7 +198,7 @@ def test_several_tasks_share_the_budget(small_table: ReplayTable) -> None:
     assert summaries[0].trials > summaries[1].trials >= 16
 
 
-def test_given_traces_are_replayed_in_their_order(small_table: ReplayTable) -> None:
+def test_replay_strategy_keeps_trace_order(small_table: ReplayTable) -> None:
     farm = WatchedFarm(small_table)
     task = replace(task_of(small_table), seed_traces=small_table.traces()[:5])
     summaries = SearchLoop([task], farm, farm, Effort(trials=100), strategy="replay").run()
@@ -207,7 +207,7 @@ def test_given_traces_are_replayed_in_their_order(small_table: ReplayTable) -> N
     assert [r.latency_s for r in measured if isinstance(r, Timing)] == [t.latency_s for t in small_table.trials[:5]]
 
 
-def test_a_space_where_everything_fails_ends_by_itself(small_table: ReplayTable) -> None:
+def test_search_ends_when_every_candidate_fails(small_table: ReplayTable) -> None:
     broken = replace(small_table, trials=tuple(replace(trial, latency_s=None) for trial in small_table.trials))
     farm, summaries = search(broken, "evolutionary", 40)
     assert all(isinstance(m.result, Failed) for m in farm.delivered)

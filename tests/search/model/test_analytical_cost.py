@@ -43,7 +43,7 @@ def rank_correlation(first: npt.NDArray[np.float64], second: npt.NDArray[np.floa
     ("name", "all_of_them", "the_good", "first"),
     [("convolution_table", 0.8, 0.5, 5), ("pool_table", 0.6, 0.2, 20), ("transposed_convolution_table", 0.6, 0.0, 5)],
 )
-def test_prior_separates_fast_from_slow_before_any_measurement(
+def test_prior_separates_fast_from_slow_schedules(
     name: str, all_of_them: float, the_good: float, first: int, request: pytest.FixtureRequest
 ) -> None:
     """Also ranks candidates within 1.5 times the best, and one of its ``first`` candidates is nearly the best."""
@@ -75,7 +75,7 @@ def test_cost_includes_recomputation_by_producers(target: Target) -> None:
     assert len(seen) > 8
 
 
-def test_padding_copied_in_loops_costs_more_than_what_is_inlined_or_copied_at_once(target: Target) -> None:
+def test_cost_prefers_inlined_padding_to_copies_in_loops(target: Target) -> None:
     """Tiles and locations of a depthwise convolution; 33 to 36 us against 51 to 62 us on two cores of a Zen 4."""
     space = search_space(tvm.ir.load_json(te_workload("DEP").module_json), target, "stable", Space())
     sketch = space.sketches[0]

@@ -12,37 +12,37 @@ from tunefarm_search.model.rank_accuracy import placing_accuracy
 NAMES = ("a", "b", "c", "d", "e", "f")
 
 
-def measured(count: int, seed: int = 0) -> tuple[np.ndarray, list[Sample]]:
+def labelled_samples(count: int, seed: int = 0) -> tuple[np.ndarray, list[Sample]]:
     features = np.random.default_rng(seed).random((count, 6), np.float32)
     return features, [Sample(float(1e-5 * (1 + 9 * row[0])), False, float(0.1 + row[1])) for row in features]
 
 
-def taught(count: int = 96) -> CostModel:
+def trained_model(count: int = 96) -> CostModel:
     model = CostModel(NAMES, seed=1)
-    features, samples = measured(count)
+    features, samples = labelled_samples(count)
     model.add(features, np.full(count, np.nan), samples)
     model.learn()
     return model
 
 
-def test_the_model_ranks_what_it_has_not_seen() -> None:
-    features, samples = measured(64, seed=9)
-    said = taught().predict(features, np.full(64, np.nan))
+def test_model_ranks_unseen_candidates() -> None:
+    features, samples = labelled_samples(64, seed=9)
+    predicted = trained_model().predict(features, np.full(64, np.nan))
     latencies_s = np.array([sample.latency_s for sample in samples])
-    accuracy = placing_accuracy(said.score, latencies_s, np.zeros(64, np.bool_), first_new=0)
+    accuracy = placing_accuracy(predicted.score, latencies_s, np.zeros(64, np.bool_), first_new=0)
     assert accuracy is not None
     assert accuracy.pair_accuracy > 0.8
-    assert np.corrcoef(said.build_s, features[:, 1])[0, 1] > 0.8
-    assert (said.spread >= 0).all()
+    assert np.corrcoef(predicted.build_s, features[:, 1])[0, 1] > 0.8
+    assert (predicted.spread >= 0).all()
 
 
-def test_saving_and_carrying_over_keeps_the_opinion_even_when_columns_move() -> None:
-    first = taught()
+def test_saved_model_predicts_the_same_after_columns_move() -> None:
+    first = trained_model()
     saved = first.save()
     assert saved is not None
     second = CostModel(("c", "new", "a", "b", "f", "e", "d"))
     second.carry(saved)
-    features = measured(32, seed=3)[0]
+    features = labelled_samples(32, seed=3)[0]
     moved = np.column_stack([features[:, 2], np.ones(32), *features[:, [0, 1, 5, 4, 3]].T]).astype(np.float32)
     nothing = np.full(32, np.nan)
     np.testing.assert_allclose(
@@ -56,12 +56,12 @@ def test_invalid_model_is_rejected(text: str) -> None:
         CostModel(NAMES).carry(text)
 
 
-def test_before_anything_is_known_the_prior_decides_and_later_it_does_not() -> None:
-    features, _ = measured(16, seed=2)
+def test_prior_ranks_candidates_until_model_learns() -> None:
+    features, _ = labelled_samples(16, seed=2)
     wrong_prior = features[:, 0].astype(np.float64)
     fresh = CostModel(NAMES).predict(features, wrong_prior)
     assert (np.argsort(fresh.score) == np.argsort(wrong_prior)).all()
-    learned = taught(256).predict(features, wrong_prior)
+    learned = trained_model(256).predict(features, wrong_prior)
     assert np.corrcoef(learned.score, wrong_prior)[0, 1] < -0.8
 
 
@@ -72,8 +72,8 @@ def test_failures_and_early_stops_become_labels() -> None:
     assert sample_of(Timing(latency_s=1e-3, samples_s=(1e-3,)), 0.2) == Sample(1e-3, False, 0.2)
 
 
-def test_a_censored_sample_is_not_believed_to_be_as_fast_as_its_bound() -> None:
-    features, samples = measured(128)
+def test_model_ranks_censored_samples_below_their_bound() -> None:
+    features, samples = labelled_samples(128)
     model = CostModel(NAMES)
     nothing = np.full(128, np.nan)
     model.add(features, nothing, samples)
@@ -82,23 +82,23 @@ def test_a_censored_sample_is_not_believed_to_be_as_fast_as_its_bound() -> None:
     stopped = [Sample(min(s.latency_s, 2e-5), s.latency_s > 2e-5, s.build_s) for s in samples]
     model.add(features, nothing, stopped)
     model.learn()
-    said = model.predict(features, nothing).score
+    predicted = model.predict(features, nothing).score
     slow = np.array([s.latency_s > 5e-5 for s in samples])
     middling = np.array([1.5e-5 < s.latency_s < 2e-5 for s in samples])
-    assert said[slow].mean() < said[middling].mean()
+    assert predicted[slow].mean() < predicted[middling].mean()
 
 
-def test_only_failures_teach_nothing_and_break_nothing() -> None:
+def test_model_with_only_failures_learns_nothing() -> None:
     model = CostModel(NAMES)
-    features, _ = measured(8)
+    features, _ = labelled_samples(8)
     model.add(features, np.zeros(8), [Sample(float("inf"), False, 1.0)] * 8)
     assert model.learn() is None
     assert model.save() is None
 
 
-def test_accuracy_is_that_of_the_model_before_it_learned() -> None:
-    model = taught()
-    features, samples = measured(16, seed=5)
+def test_accuracy_is_measured_before_learning() -> None:
+    model = trained_model()
+    features, samples = labelled_samples(16, seed=5)
     model.add(features, np.full(16, np.nan), samples)
     accuracy = model.learn()
     assert accuracy is not None
@@ -106,13 +106,13 @@ def test_accuracy_is_that_of_the_model_before_it_learned() -> None:
     assert accuracy.samples == 16
 
 
-def test_new_samples_are_placed_among_all_and_not_only_among_each_other() -> None:
+def test_accuracy_compares_new_samples_with_known_ones() -> None:
     known_s, new_s = [1e-5, 2e-5, 4e-5, 8e-5], [1.01e-5, 1.02e-5]
     latencies_s, score = np.array(known_s + new_s), np.array([3.0, 2.0, 1.0, 0.0, 2.5, 2.4])
     nothing = np.zeros(6, np.bool_)
     found = placing_accuracy(score, latencies_s, nothing, first_new=4)
     assert found is not None
-    # Each of the two wins against the three slower ones; the other pairs are ties.
+    # Each of the two outranks the three slower ones; the other pairs are ties.
     assert (found.pair_accuracy, found.pairs, found.samples, found.known) == (1.0, 6, 2, 6)
     upside_down = placing_accuracy(-score, latencies_s, nothing, first_new=4)
     assert upside_down is not None
@@ -120,7 +120,7 @@ def test_new_samples_are_placed_among_all_and_not_only_among_each_other() -> Non
     assert placing_accuracy(np.zeros(6), latencies_s, nothing, first_new=4) is None
 
 
-def test_a_bound_decides_only_what_it_bounds() -> None:
+def test_censored_samples_decide_only_certain_pairs() -> None:
     score = np.array([1.0, 0.0])
     for earlier_s, new_s, bounds, is_decided in (
         (1e-5, 2e-5, (False, True), True),  # the new one takes at least twice as long
@@ -135,7 +135,7 @@ def test_a_bound_decides_only_what_it_bounds() -> None:
         assert (found is not None) == is_decided, (earlier_s, new_s, bounds)
 
 
-def test_a_model_without_knowledge_places_as_chance_does() -> None:
+def test_random_scores_have_chance_accuracy() -> None:
     random = np.random.default_rng(3)
     latencies_s = random.permutation(np.geomspace(1e-5, 1e-3, 400))
     found = placing_accuracy(random.random(400), latencies_s, np.zeros(400, np.bool_), first_new=100)
@@ -143,7 +143,7 @@ def test_a_model_without_knowledge_places_as_chance_does() -> None:
     assert abs(found.pair_accuracy - 0.5) < 0.1
 
 
-def test_scipy_is_never_imported() -> None:
+def test_search_never_imports_scipy() -> None:
     code = (
         "from tunefarm_search.tvm.intrinsics import load_intrinsics; load_intrinsics('llvm')\n"
         "import tunefarm_search.loop.loop, tunefarm_search.replay.replay_farm, sys, numpy as np\n"

@@ -17,13 +17,13 @@ from tunefarm_search.space.space import SearchSpace, search_space
 TE_WORKLOADS = ("C1D", "C2D", "C3D", "GMM", "GRP", "DIL", "DEP", "T2D", "CAP", "NRM", "SFM", "CBR", "TBG")
 
 
-def test_factorizations_are_complete_and_respect_the_innermost_limit() -> None:
+def test_factorizations_are_complete_within_innermost_limit() -> None:
     tiles = factorizations(12, 3, max_innermost=4)
     expected = {(a, b, 12 // (a * b)) for a in range(1, 13) for b in range(1, 13) if 12 % (a * b) == 0}
     assert {tuple(row) for row in tiles.rows.tolist()} == {row for row in expected if row[-1] <= 4}
 
 
-def test_neighbours_differ_by_one_prime_moved_between_two_levels() -> None:
+def test_neighbours_move_one_prime_between_levels() -> None:
     tiles = factorizations(96, 3, max_innermost=32)
     table, counts = tiles.neighbours
     for number, row in enumerate(tiles.rows):
@@ -36,7 +36,7 @@ def test_neighbours_differ_by_one_prime_moved_between_two_levels() -> None:
             assert ratio[1] in {2.0, 3.0}
 
 
-def test_an_extent_with_too_many_factorizations_is_sampled_and_still_perfect() -> None:
+def test_factorizations_of_large_extent_are_sampled() -> None:
     extent = 2**10 * 3**5 * 5**3
     tiles = factorizations(extent, 4, max_innermost=64)
     assert 100 < len(tiles.rows) <= MAX_ROWS
@@ -49,7 +49,7 @@ def test_prime_powers_multiply_to_the_number() -> None:
         assert math.prod(prime**power for prime, power in prime_powers(number)) == number
 
 
-def test_samples_mutants_and_neighbours_stay_inside_the_grid(convolution_space: SearchSpace) -> None:
+def test_samples_mutants_and_neighbours_stay_in_grid(convolution_space: SearchSpace) -> None:
     random = np.random.default_rng(1)
     for sketch in convolution_space.sketches:
         points = sketch.sample(random, 200)
@@ -62,7 +62,7 @@ def test_samples_mutants_and_neighbours_stay_inside_the_grid(convolution_space: 
         assert ((near != points[0]).sum(axis=1) == 1).all()
 
 
-def test_a_transplant_keeps_every_tile_that_its_sketch_asks_for_too(convolution_space: SearchSpace) -> None:
+def test_transplant_keeps_tiles_of_shared_loops(convolution_space: SearchSpace) -> None:
     sketches = convolution_space.sketches
     breeder = Breeder(sketches, np.random.default_rng(2))
     point = Point(0, tuple(sketches[0].sample(np.random.default_rng(5), 1)[0].tolist()))
@@ -83,7 +83,7 @@ def test_a_transplant_keeps_every_tile_that_its_sketch_asks_for_too(convolution_
         assert kept == {slot: tiles[slot] for slot in kept} != {}
 
 
-def test_every_neighbour_of_a_point_has_a_schedule(matmul_space: SearchSpace) -> None:
+def test_every_neighbour_has_a_schedule(matmul_space: SearchSpace) -> None:
     scheduler = Scheduler(matmul_space)
     sketch = matmul_space.sketches[0]
     start = sketch.sample(np.random.default_rng(3), 1)[0]
@@ -93,7 +93,7 @@ def test_every_neighbour_of_a_point_has_a_schedule(matmul_space: SearchSpace) ->
         assert applied.point == Point(0, tuple(row.tolist()))
 
 
-def test_a_trace_finds_its_point_again_and_replays_to_the_same_function(convolution_space: SearchSpace) -> None:
+def test_trace_maps_to_its_point_and_replays(convolution_space: SearchSpace) -> None:
     scheduler = Scheduler(convolution_space)
     random = np.random.default_rng(5)
     for sketch in convolution_space.sketches:
@@ -106,7 +106,7 @@ def test_a_trace_finds_its_point_again_and_replays_to_the_same_function(convolut
 
 
 @pytest.mark.parametrize("name", TE_WORKLOADS)
-def test_every_workload_of_tvm_yields_a_space_with_valid_points(name: str, target: Target) -> None:
+def test_tvm_workloads_have_spaces_with_valid_points(name: str, target: Target) -> None:
     space = search_space(tvm.ir.load_json(te_workload(name).module_json), target, "stable", Space())
     scheduler, random = Scheduler(space), np.random.default_rng(0)
     fitting = [
@@ -119,7 +119,7 @@ def test_every_workload_of_tvm_yields_a_space_with_valid_points(name: str, targe
     assert reasons <= ({"postprocessor", "repeated_arithmetic"} if name == "SFM" else {"postprocessor"})
 
 
-def test_what_repeats_the_arithmetic_hundreds_of_times_is_not_measured(target: Target) -> None:
+def test_scheduler_rejects_repeated_arithmetic(target: Target) -> None:
     module = tvm.ir.load_json(te_workload("SFM").module_json)
     space = search_space(module, target, "stable", Space())
     scheduler, random = Scheduler(space), np.random.default_rng(0)

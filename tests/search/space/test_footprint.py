@@ -28,19 +28,19 @@ TILES = [(1, 1, 1), (4, 1, 1), (4, 2, 1), (4, 3, 2), (1, 3, 16), (8, 1, 33), (2,
 
 @pytest.mark.parametrize("access", [STRIDED_WINDOW, SPREAD_COLUMNS], ids=["rows", "columns"])
 @pytest.mark.parametrize("tile", TILES)
-def test_a_stride_leaves_elements_out(access: BufferAccess, tile: tuple[int, ...]) -> None:
+def test_elements_exclude_those_skipped_by_stride(access: BufferAccess, tile: tuple[int, ...]) -> None:
     assert elements(access, np.array([tile], float)) == [len(touched(access, tile))]
 
 
 @pytest.mark.parametrize("tile", TILES)
-def test_lines_are_those_of_the_elements(tile: tuple[int, ...]) -> None:
+def test_lines_match_accessed_elements(tile: tuple[int, ...]) -> None:
     per_line = LINE_BYTES // STRIDED_WINDOW.element_bytes
     counted = {(row, column // per_line) for row, column in touched(STRIDED_WINDOW, tile)}
     assert lines(STRIDED_WINDOW, np.array([tile], float)) == [len(counted)]
 
 
 @pytest.mark.parametrize("tile", TILES)
-def test_a_box_is_filled_row_by_row(tile: tuple[int, ...]) -> None:
+def test_vectors_cover_box_row_by_row(tile: tuple[int, ...]) -> None:
     rows = [row for row, _ in touched(STRIDED_WINDOW, tile)]
     columns = [column for _, column in touched(STRIDED_WINDOW, tile)]
     height, width = max(rows) - min(rows) + 1, max(columns) - min(columns) + 1

@@ -24,7 +24,7 @@ def threads_share(module: tvm.IRModule) -> int:
 
 
 @pytest.mark.parametrize("name", ["GMM", "C2D", "DEP"])
-def test_as_many_iterations_are_shared_as_foreseen(name: str, target: Target) -> None:
+def test_parallel_extent_matches_prediction(name: str, target: Target) -> None:
     space = search_space(tvm.ir.load_json(te_workload(name).module_json), target, "stable", Space())
     scheduler, random = Scheduler(space), np.random.default_rng(2)
     extractor = FeatureExtractor(space)

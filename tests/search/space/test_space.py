@@ -37,7 +37,7 @@ def schedule_in_two_ways(schedule: Any) -> Any:
     return schedule
 
 
-def test_a_schedule_function_becomes_a_sketch_without_decisions(target: Target) -> None:
+def test_schedule_function_becomes_sketch_without_decisions(target: Target) -> None:
     sketches = sketches_of(schedule_by_hand, matmul(), target)
     assert len(sketches) == 1
     assert steps_of(sketches[0]).decisions == {}
@@ -51,33 +51,33 @@ def test_branching_schedule_function_produces_several_sketches(target: Target) -
     assert len(sketches_of(schedule_in_two_ways, matmul(), target)) == 2
 
 
-def test_a_schedule_function_that_fails_is_bad_input(target: Target) -> None:
+def test_failing_schedule_function_is_bad_input(target: Target) -> None:
     with pytest.raises(BadInput, match="failed"):
         sketches_of(lambda schedule: schedule.get_sblock("nowhere"), matmul(), target)
     with pytest.raises(BadInput, match="returns no schedule"):
         sketches_of(lambda schedule: 42, matmul(), target)
 
 
-def test_sketches_that_do_not_fit_the_workload_are_bad_input(target: Target) -> None:
+def test_sketches_that_do_not_fit_are_bad_input(target: Target) -> None:
     foreign = Sketch(text='[[["GetSBlock",[],["nowhere","main"],["b0"]]],[]]')
     with pytest.raises(BadInput, match="none of its sketches fits"):
         search_space(matmul(), target, "stable", Space(automatic=False, sketches=(foreign,)))
 
 
-def test_only_a_packed_abi_may_change_layouts(target: Target) -> None:
+def test_layout_rewrite_requires_packed_abi(target: Target) -> None:
     def names(abi: Any) -> set[str]:
         return {type(step).__name__ for step in postprocessors(matmul(), target, abi)}
 
     assert names("packed") - names("stable") == {"RewriteLayout"}
 
 
-def test_processors_with_vnni_get_tiled_sketches_without_the_broken_intrinsic(target: Target) -> None:
+def test_vnni_target_gets_tiled_sketches_without_tensorization(target: Target) -> None:
     space = search_space(matmul(), target, "stable", Space())
     assert len(space.sketches) == 3
     assert all("Blockize" not in sketch.steps.sketch.text for sketch in space.sketches)
 
 
-def test_other_architectures_have_spaces_too() -> None:
+def test_arm_target_has_a_space() -> None:
     triple = "aarch64-linux-gnu"
     # On a short stack, all of which TVM looks through for each intrinsic.
     loading = Thread(target=load_intrinsics, args=("llvm", triple))
@@ -87,7 +87,7 @@ def test_other_architectures_have_spaces_too() -> None:
     assert search_space(matmul(), arm.target, "stable", Space()).sketches
 
 
-def test_a_seed_trace_brings_its_own_sketch(matmul_space: SearchSpace) -> None:
+def test_seed_trace_adds_its_sketch(matmul_space: SearchSpace) -> None:
     schedule = tvm.s_tir.Schedule(matmul_space.module, seed=7)
     schedule_by_hand(schedule)
     seed = trace_of(schedule)
@@ -105,14 +105,12 @@ UNKNOWN = '[[["Nonsense",[],[],[]]],[]]'
 
 
 @pytest.mark.parametrize("text", [UNFIT, UNKNOWN, "[1, 2]", "null", "[[],[[0]]]"])
-def test_a_trace_that_is_none_or_does_not_fit_is_rejected(text: str, matmul_space: SearchSpace) -> None:
+def test_replay_rejects_invalid_trace(text: str, matmul_space: SearchSpace) -> None:
     assert isinstance(Scheduler(matmul_space).replay(Trace(text=text)), Rejected)
 
 
 @pytest.mark.parametrize(("dtype", "out", "vectors"), [("bfloat16", "bfloat16", False), ("bfloat16", "float32", True)])
-def test_vectors_are_asked_for_unless_results_are_kept_in_bfloat16(
-    target: Target, dtype: str, out: str, vectors: bool
-) -> None:
+def test_bfloat16_results_are_not_vectorized(target: Target, dtype: str, out: str, vectors: bool) -> None:
     left = tvm.te.placeholder((64, 64), dtype, name="A")
     right = tvm.te.placeholder((64, 64), dtype, name="B")
     axis = tvm.te.reduce_axis((0, 64), name="k")
@@ -126,8 +124,8 @@ def test_vectors_are_asked_for_unless_results_are_kept_in_bfloat16(
     assert all("meta_schedule.parallel" in text for text in texts)
 
 
-def test_no_intrinsics_are_loaded_for_a_space_whose_rules_name_none() -> None:
-    """They take a sixth of a tuner's start time."""
+def test_space_loads_no_unused_intrinsics() -> None:
+    """Loading them takes a sixth of a tuner's start time."""
     code = (
         "import sys, tvm\n"
         "from tests.search.conftest import te_workload\n"

@@ -21,7 +21,7 @@ RESULTS = 48
 
 
 def dense(rows: int = 1, *, along: bool = True, dtype: str = "float32", out: str = "float32") -> list[Any]:
-    """One row or several rows times a matrix whose rows are along the reduction, or across it."""
+    """One row or several rows times a matrix whose rows lie along the reduction, or across it."""
     data = te.placeholder((rows, REDUCED), dtype, name="data")
     weight = te.placeholder((RESULTS, REDUCED) if along else (REDUCED, RESULTS), dtype, name="weight")
     k = te.reduce_axis((0, REDUCED), name="k")
@@ -103,9 +103,7 @@ def called(module: Any, arrays: list[Any]) -> Any:
     ],
     ids=["dense", "int8", "epilogue", "per_batch", "several_rows", "across", "irregular"],
 )
-def test_what_is_read_once_along_its_reduction_can_be_summed_in_vectors(
-    tensors: list[Any], expected: int, target: Target
-) -> None:
+def test_streamed_reduction_gets_vector_sketches(tensors: list[Any], expected: int, target: Target) -> None:
     space = space_of(tensors, target)
     assert len(streamed(space)) == expected
     assert len(space.sketches) > expected
@@ -115,7 +113,7 @@ def test_what_is_read_once_along_its_reduction_can_be_summed_in_vectors(
 @pytest.mark.parametrize(
     "tensors", [dense(), with_epilogue(), per_batch(), normalized()], ids=lambda tensors: tensors[-1].op.name
 )
-def test_sums_in_vectors_are_right_however_many_there_are(tensors: list[Any], abi: str, target: Target) -> None:
+def test_vector_sums_are_correct_for_any_length(tensors: list[Any], abi: str, target: Target) -> None:
     space = space_of(tensors, target, abi)
     random = np.random.default_rng(1)
     arrays = [random.standard_normal([int(n) for n in tensor.shape]).astype("float32") for tensor in tensors]
@@ -128,7 +126,7 @@ def test_sums_in_vectors_are_right_however_many_there_are(tensors: list[Any], ab
         np.testing.assert_allclose(called(module, arrays), expected, rtol=1e-3, atol=1e-3)
 
 
-def test_what_is_made_of_a_sum_is_made_where_the_sum_is(target: Target) -> None:
+def test_epilogue_runs_in_the_loop_of_its_sum(target: Target) -> None:
     space = space_of(with_epilogue(), target)
     (sketch,) = streamed(space)
     assert {str(module).count("T.parallel(") for module in scheduled(space, sketch)} == {1}

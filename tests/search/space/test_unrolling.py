@@ -45,7 +45,7 @@ def longest_body(module: tvm.IRModule) -> int:
     return longest
 
 
-def test_transposed_convolution_skips_what_its_strides_skip(target: Target) -> None:
+def test_unrolling_omits_positions_skipped_by_strides(target: Target) -> None:
     module = tvm.ir.load_json(te_workload("T2D").module_json)
     space = search_space(module, target, "stable", Space())
     scheduler, random, seen = Scheduler(space), np.random.default_rng(3), set()
@@ -64,7 +64,7 @@ def test_transposed_convolution_skips_what_its_strides_skip(target: Target) -> N
 
 
 @pytest.mark.parametrize("space_name", ["matmul_space", "convolution_space"])
-def test_the_body_is_as_long_as_foreseen(space_name: str, request: pytest.FixtureRequest) -> None:
+def test_unrolled_body_matches_prediction(space_name: str, request: pytest.FixtureRequest) -> None:
     space: SearchSpace = request.getfixturevalue(space_name)
     scheduler, random = Scheduler(space), np.random.default_rng(1)
     seen: set[int] = set()
@@ -84,7 +84,7 @@ def test_the_body_is_as_long_as_foreseen(space_name: str, request: pytest.Fixtur
     assert len(seen) >= 5
 
 
-def test_a_condition_on_data_is_none_on_iterators() -> None:
+def test_data_condition_is_not_a_stride_condition() -> None:
     data = te.placeholder((16, 16), name="A", dtype="int32")
     k = te.reduce_axis((0, 16), name="k")
     kept = te.compute(

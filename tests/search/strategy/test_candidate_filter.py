@@ -22,25 +22,25 @@ def failed(reason: FailureReason, under_load: bool = False) -> TrialFailure:
     return TrialFailure(reason=reason, message="", under_load=under_load)
 
 
-def test_the_same_function_from_another_trace_is_a_repeat() -> None:
+def test_filter_rejects_repeated_function() -> None:
     known = filter_of({"first": "a", "second": "a"})
     assert known.admit(scheduled("first"))
     assert not known.admit(scheduled("second"))
 
 
-def test_a_hash_alone_never_counts() -> None:
+def test_filter_accepts_hash_collision() -> None:
     known = filter_of({"first": "a", "second": "b"})
     assert known.admit(scheduled("first"))
     assert known.admit(scheduled("second"))
 
 
-def test_stored_trials_are_not_repeated() -> None:
+def test_filter_rejects_stored_trials() -> None:
     known = filter_of({"first": "a"})
     known.note_tried("7", [Trace(text="first")])
     assert not known.admit(scheduled("first"))
 
 
-def test_a_lost_device_opens_a_candidate_once() -> None:
+def test_filter_readmits_candidate_once_after_lost_device() -> None:
     known = filter_of({"first": "a"})
     lost = scheduled("first", point=Point(0, (1, 2)))
     known.note_point(Point(0, (1, 2)))
@@ -52,7 +52,7 @@ def test_a_lost_device_opens_a_candidate_once() -> None:
     assert not known.admit(lost)
 
 
-def test_what_was_canceled_and_then_measured_is_not_tried_again_after_a_restart() -> None:
+def test_filter_rejects_canceled_then_measured_candidate() -> None:
     known = filter_of({"first": "a", "second": "a"})
     known.note_tried("7", [Trace(text="first"), Trace(text="second")])
     known.note_failure(scheduled("first"), failed(FailureReason.CANCELED))
@@ -60,7 +60,7 @@ def test_what_was_canceled_and_then_measured_is_not_tried_again_after_a_restart(
     assert not known.admit(scheduled("second"))
 
 
-def test_a_time_out_opens_a_candidate_only_when_others_used_the_host() -> None:
+def test_filter_readmits_timed_out_candidate_of_busy_host() -> None:
     known = filter_of({"first": "a"})
     assert known.admit(scheduled("first"))
     known.note_failure(scheduled("first"), failed(FailureReason.RUN_TIMEOUT))
@@ -69,7 +69,7 @@ def test_a_time_out_opens_a_candidate_only_when_others_used_the_host() -> None:
     assert known.admit(scheduled("first"))
 
 
-def test_real_schedules_of_one_function_are_recognised(matmul_space: SearchSpace) -> None:
+def test_filter_recognises_repeated_schedule(matmul_space: SearchSpace) -> None:
     scheduler = Scheduler(matmul_space)
     known = CandidateFilter(scheduler.module_of)
     sketch = matmul_space.sketches[2]

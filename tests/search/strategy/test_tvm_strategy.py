@@ -9,7 +9,7 @@ from tunefarm_search.strategy.protocol import Outcome
 from tunefarm_search.strategy.tvm import TvmStrategy
 
 
-def test_tvms_own_search_is_driven_step_by_step(matmul_space: SearchSpace) -> None:
+def test_tvm_strategy_proposes_distinct_candidates(matmul_space: SearchSpace) -> None:
     scheduler = Scheduler(matmul_space)
     selector = CandidateSelector(scheduler, CandidateFilter(scheduler.module_of), MovedDecisions(matmul_space.sketches))
     strategy = TvmStrategy(matmul_space, selector, seed=1, most_trials=64, population=32, candidates_a_round=16)

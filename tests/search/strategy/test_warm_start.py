@@ -11,7 +11,7 @@ from tunefarm_search.strategy.warm_start import nearest_point
 from tunefarm_search.tvm.workload import workload_of
 
 
-def test_a_trace_of_another_shape_becomes_the_nearest_point(matmul_space: SearchSpace, target: Target) -> None:
+def test_trace_of_another_shape_becomes_nearest_point(matmul_space: SearchSpace, target: Target) -> None:
     other = workload_of(te.create_prim_func(batch_matmul_nkkm(1, 96, 160, 64)))
     space = search_space(tvm.ir.load_json(other.module_json), target, "stable", Space())
     sketch = matmul_space.sketches[1]

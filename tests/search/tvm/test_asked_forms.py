@@ -52,17 +52,17 @@ class Model:
         return z
 
 
-def made_of_te() -> Any:
+def function_from_te() -> Any:
     A = te.placeholder((32, 48), name="A")
     return te.create_prim_func([A, te.compute((32, 48), lambda i, j: A[i, j] * A[i, j], name="B")])
 
 
-def workload_called(name: str, function: Any = None) -> Workload:
+def named_workload(name: str, function: Any = None) -> Workload:
     return workload_of(tvm.IRModule({name: Model[name] if function is None else function}), name=name)
 
 
 def exported(workloads: Iterable[Workload]) -> DatabaseFiles:
-    """One record for each, with its inner loop vectorised."""
+    """One record for each workload, with its inner loop vectorised."""
     target = canonical_target(TARGET).target
     entries = []
     for workload in workloads:
@@ -74,21 +74,21 @@ def exported(workloads: Iterable[Workload]) -> DatabaseFiles:
     return export_database(entries)
 
 
-def stock(text: DatabaseFiles, folder: Path) -> Any:
-    """TVM's own database over the export."""
+def stock_database(text: DatabaseFiles, folder: Path) -> Any:
+    """TVM's own database with the exported files."""
     (folder / "workloads.json").write_text(text.workloads)
     (folder / "records.json").write_text(text.records)
     return JSONDatabase(str(folder / "workloads.json"), str(folder / "records.json"), allow_missing=False)
 
 
-def applied(module: Any, database: Any) -> Any:
+def apply_database(module: Any, database: Any) -> Any:
     with tvm.target.Target(TARGET), database:
         return relax.transform.MetaScheduleApplyDatabase()(module)
 
 
-def test_stock_tvm_compiles_a_model_with_what_was_exported(tmp_path: Path) -> None:
-    database = stock(exported([workload_called("scaled"), workload_called("shifted")]), tmp_path)
-    tuned = applied(Model, database)
+def test_stock_tvm_compiles_model_with_exported_records(tmp_path: Path) -> None:
+    database = stock_database(exported([named_workload("scaled"), named_workload("shifted")]), tmp_path)
+    tuned = apply_database(Model, database)
     assert all("vectorized" in tuned[name].script() for name in ("scaled", "shifted"))
     machine = relax.VirtualMachine(tvm.compile(tuned, target=tvm.target.Target(TARGET)), tvm.cpu())
     given = np.random.default_rng(0).random((32, 48), dtype="float32")
@@ -96,28 +96,28 @@ def test_stock_tvm_compiles_a_model_with_what_was_exported(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("symbol", ["main", "squared"])
-def test_stock_tvm_finds_a_function_that_was_made_of_tensor_expressions(symbol: str, tmp_path: Path) -> None:
-    function = made_of_te().with_attr("global_symbol", symbol)
-    database = stock(exported([workload_called("squared", function)]), tmp_path)
-    assert "vectorized" in applied(tvm.IRModule({"squared": function}), database)["squared"].script()
+def test_stock_tvm_finds_tensor_expression_function(symbol: str, tmp_path: Path) -> None:
+    function = function_from_te().with_attr("global_symbol", symbol)
+    database = stock_database(exported([named_workload("squared", function)]), tmp_path)
+    assert "vectorized" in apply_database(tvm.IRModule({"squared": function}), database)["squared"].script()
 
 
-def test_function_that_was_not_exported_stays_unchanged(tmp_path: Path) -> None:
-    tuned = applied(Model, stock(exported([workload_called("scaled")]), tmp_path))
+def test_unexported_function_stays_unchanged(tmp_path: Path) -> None:
+    tuned = apply_database(Model, stock_database(exported([named_workload("scaled")]), tmp_path))
     assert "vectorized" in tuned["scaled"].script()
     assert "vectorized" not in tuned["shifted"].script()
 
 
-def test_an_import_takes_each_record_once_and_under_its_own_workload() -> None:
-    workloads = [workload_called("scaled"), workload_called("main", made_of_te())]
+def test_import_reads_each_record_once() -> None:
+    workloads = [named_workload("scaled"), named_workload("main", function_from_te())]
     text = exported(workloads)
     parsed = parse_database(text.workloads, text.records)
     assert parsed.refused == ()
     assert [line.workload.workload_id for line in parsed.accepted] == [each.workload_id for each in workloads]
 
 
-def test_what_tvm_adds_to_a_form_belongs_to_its_workload() -> None:
-    workload = workload_called("scaled")
+def test_forms_added_by_tvm_belong_to_their_workload() -> None:
+    workload = named_workload("scaled")
     text = exported([workload])
     *_, of_a_form = text.records.splitlines()
     assert not of_a_form.startswith("[0,")
@@ -125,15 +125,15 @@ def test_what_tvm_adds_to_a_form_belongs_to_its_workload() -> None:
     assert [(line.workload.workload_id, line.latency_s) for line in parsed.accepted] == [(workload.workload_id, 1e-6)]
 
 
-def test_no_form_is_written_twice() -> None:
-    declared = workload_called("scaled", Model["scaled"].with_attr(NO_ALIAS, True))
+def test_export_writes_no_form_twice() -> None:
+    declared = named_workload("scaled", Model["scaled"].with_attr(NO_ALIAS, True))
     alone = exported([declared]).workloads.splitlines()
-    together = exported([workload_called("scaled"), declared]).workloads.splitlines()
+    together = exported([named_workload("scaled"), declared]).workloads.splitlines()
     assert (len(alone), len(together)) == (2, 3)
 
 
-def test_a_mark_that_names_another_workload_is_not_believed() -> None:
-    scaled, shifted = workload_called("scaled"), workload_called("shifted")
+def test_import_ignores_forged_workload_mark() -> None:
+    scaled, shifted = named_workload("scaled"), named_workload("shifted")
     text = exported([scaled])
     forged = exported([scaled.model_copy(update={"workload_id": shifted.workload_id})])
     parsed = parse_database(forged.workloads, text.records.splitlines()[-1])

@@ -8,7 +8,7 @@ from tunefarm_search.space.scheduling import Point, Scheduled, Scheduler
 from tunefarm_search.space.space import SearchSpace
 
 
-def test_a_schedule_is_shown_as_script_as_python_and_as_a_difference(matmul_space: SearchSpace) -> None:
+def test_schedule_view_shows_script_python_and_difference(matmul_space: SearchSpace) -> None:
     applied = Scheduler(matmul_space).apply(Point(2, tuple(int(s) // 2 for s in matmul_space.sketches[2].sizes)))
     assert isinstance(applied, Scheduled)
     view = schedule_view(te_workload("GMM").module_json, applied.trace)
@@ -17,6 +17,6 @@ def test_a_schedule_is_shown_as_script_as_python_and_as_a_difference(matmul_spac
     assert any(line.startswith("+") and "T.parallel" in line for line in view.difference.splitlines())
 
 
-def test_a_trace_of_another_workload_is_bad_input() -> None:
+def test_schedule_view_rejects_trace_of_another_workload() -> None:
     with pytest.raises(BadInput, match="does not fit"):
         schedule_view(te_workload("SFM").module_json, Trace(text='[[["GetSBlock",[],["Z","main"],["b0"]]],[]]'))

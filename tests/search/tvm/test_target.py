@@ -6,20 +6,20 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_search.tvm.target import canonical_target, host_target, reason_it_cannot_run_here
 
 
-def test_missing_cores_are_filled_in_and_noted() -> None:
+def test_target_default_num_cores_is_noted() -> None:
     canonical = canonical_target({"kind": "llvm", "mcpu": "znver4"}, default_num_cores=3)
     assert canonical.target.num_cores == 3
     assert any("num-cores" in note for note in canonical.notes)
 
 
-def test_the_canonical_form_does_not_depend_on_how_the_target_was_written() -> None:
+def test_canonical_target_does_not_depend_on_spelling() -> None:
     first = canonical_target('{"num-cores": 2, "kind": "llvm", "mcpu": "znver4", "model": "my laptop"}')
     second = canonical_target({"kind": "llvm", "mcpu": "znver4", "mtriple": "x86_64-conda-linux-gnu", "num-cores": 2})
     assert first.target == second.target
     assert canonical_target(first.target.canonical).target == first.target
 
 
-def test_a_tag_keeps_what_code_depends_on() -> None:
+def test_canonical_target_keeps_attributes_of_tag() -> None:
     attributes = json.loads(canonical_target("nvidia/nvidia-h100").target.canonical)
     assert attributes["arch"] == "sm_90a"
     assert "tag" not in attributes
@@ -37,20 +37,20 @@ def test_a_tag_keeps_what_code_depends_on() -> None:
         ({"kind": "llvm", "num-cores": "two"}, "num-cores"),
     ],
 )
-def test_unusable_target_is_rejected_by_name(given: object, says: str) -> None:
+def test_canonical_target_rejects_unusable_target(given: object, says: str) -> None:
     with pytest.raises(BadInput, match=says) as refused:
         canonical_target(given)
     assert refused.value.field == "target"
     assert "Traceback" not in str(refused.value)
 
 
-def test_this_host_can_run_its_own_target_but_not_another_architecture() -> None:
+def test_host_cannot_run_another_architecture() -> None:
     assert reason_it_cannot_run_here(host_target()) is None
     elsewhere = canonical_target({"kind": "llvm", "mtriple": "riscv64-linux-gnu", "num-cores": 1}).target
     assert "riscv64" in str(reason_it_cannot_run_here(elsewhere))
 
 
-def test_a_processor_with_more_instructions_is_refused_on_this_host() -> None:
+def test_host_cannot_run_missing_instructions() -> None:
     here = canonical_target({"kind": "llvm", "mcpu": "x86-64", "num-cores": 1}).target
     assert reason_it_cannot_run_here(here) is None
     both = canonical_target({"kind": "llvm", "mcpu": "x86-64", "mattr": ["+amx-tile", "+xop"], "num-cores": 1}).target

@@ -37,7 +37,7 @@ def test_export_and_import_round_trip(exported: DatabaseFiles, trace: Trace, tar
     assert first.workload.structural_hash == te_workload("GMM").structural_hash
 
 
-def test_stock_tvm_loads_what_is_exported(exported: DatabaseFiles, tmp_path: Path) -> None:
+def test_stock_tvm_loads_exported_database(exported: DatabaseFiles, tmp_path: Path) -> None:
     (tmp_path / "workloads.json").write_text(exported.workloads)
     (tmp_path / "records.json").write_text(exported.records)
     database = meta_schedule.database.JSONDatabase(str(tmp_path / "workloads.json"), str(tmp_path / "records.json"))
@@ -47,7 +47,7 @@ def test_stock_tvm_loads_what_is_exported(exported: DatabaseFiles, tmp_path: Pat
     assert len(database) == 2
 
 
-def test_what_stock_tvm_writes_is_read(trace: Trace, target: Target, tmp_path: Path) -> None:
+def test_import_reads_database_of_stock_tvm(trace: Trace, target: Target, tmp_path: Path) -> None:
     database = meta_schedule.database.JSONDatabase(str(tmp_path / "workloads.json"), str(tmp_path / "records.json"))
     module = tvm.ir.load_json(te_workload("GMM").module_json)
     workload = database.commit_workload(module)
@@ -63,7 +63,7 @@ def test_what_stock_tvm_writes_is_read(trace: Trace, target: Target, tmp_path: P
     assert parsed.accepted[0].target == target
 
 
-def test_a_line_that_was_cut_off_spares_the_others(exported: DatabaseFiles) -> None:
+def test_import_skips_truncated_line(exported: DatabaseFiles) -> None:
     parsed = parse_database(exported.workloads, exported.records[:-40])
     assert len(parsed.accepted) == 1
     assert [refused[:2] for refused in parsed.refused] == [("records", 2)]
@@ -81,9 +81,7 @@ def test_a_line_that_was_cut_off_spares_the_others(exported: DatabaseFiles) -> N
         ("[0,[", "[5,[", "no usable workload 5"),
     ],
 )
-def test_lines_that_cannot_be_trusted_are_refused_with_the_reason(
-    exported: DatabaseFiles, old: str, new: str, reason: str
-) -> None:
+def test_import_refuses_untrusted_lines_with_reason(exported: DatabaseFiles, old: str, new: str, reason: str) -> None:
     line = exported.records.splitlines()[0]
     assert old in line
     parsed = parse_database(exported.workloads, line.replace(old, new, 1))
@@ -91,7 +89,7 @@ def test_lines_that_cannot_be_trusted_are_refused_with_the_reason(
     assert reason in parsed.refused[0][2]
 
 
-def test_a_workload_with_a_false_hash_or_of_another_tvm_is_refused(exported: DatabaseFiles) -> None:
+def test_import_refuses_false_hash_and_other_tvm(exported: DatabaseFiles) -> None:
     pair = json.loads(exported.workloads)
     parsed = parse_database(json.dumps(["1", pair[1]]), exported.records)
     assert "hash" in parsed.refused[0][2]
@@ -106,7 +104,7 @@ def test_a_workload_with_a_false_hash_or_of_another_tvm_is_refused(exported: Dat
 
 
 @pytest.mark.parametrize("line", ["[]", "{}", '["1", "!!"]', '["1", "AAAAAAAAAAA="]', "[1, 2]", "[" * 5000])
-def test_nonsense_is_refused_and_nothing_breaks(line: str) -> None:
+def test_import_refuses_malformed_line(line: str) -> None:
     parsed = parse_database(line, line)
     assert parsed.accepted == ()
     assert len(parsed.refused) == 2

@@ -2,7 +2,7 @@ import json
 import subprocess
 import sys
 
-TELL = """
+REPORT = """
 import json, resource, sys
 files = resource.getrlimit(resource.RLIMIT_NOFILE)
 {load}
@@ -25,14 +25,16 @@ ORDINARY = "import tvm"
 OWN = "from tunefarm_search.tvm.loading import load; load()"
 
 
-def told(load: str) -> tuple[dict[str, list[str]], list[str]]:
-    told = subprocess.run([sys.executable, "-c", TELL.format(load=load)], capture_output=True, text=True, check=True)
-    offers, said = json.loads(told.stdout)
+def loaded_names(load: str) -> tuple[dict[str, list[str]], list[str]]:
+    loaded_names = subprocess.run(
+        [sys.executable, "-c", REPORT.format(load=load)], capture_output=True, text=True, check=True
+    )
+    offers, said = json.loads(loaded_names.stdout)
     return offers, said
 
 
-def test_what_is_loaded_offers_and_says_what_an_ordinary_import_does() -> None:
-    offers, said = told(OWN)
-    assert (offers, said) == told(ORDINARY)
+def test_loading_matches_ordinary_import() -> None:
+    offers, said = loaded_names(OWN)
+    assert (offers, said) == loaded_names(ORDINARY)
     assert len(offers) > 500
     assert "Cannot find a block with the name: C" in said[1]

@@ -28,10 +28,10 @@ def test_trace_matches_tvm_and_replays_to_the_same_schedule() -> None:
     schedule.annotate(columns, ann_key="note", ann_val={"of": [1, "two", 0.5]})
     trace = trace_of(schedule)
     assert json.loads(trace.text) == plain(schedule.trace.as_json())
-    assert gives_again(trace.as_json(), matmul(), schedule)
+    assert replays_to(trace.as_json(), matmul(), schedule)
 
 
-def gives_again(steps: Any, module: tvm.IRModule, schedule: Schedule) -> bool:
-    again = Schedule(module)
-    TvmTrace.apply_json_to_schedule(steps, again)
-    return bool(tvm_ffi.structural_equal(again.mod, schedule.mod))
+def replays_to(steps: Any, module: tvm.IRModule, schedule: Schedule) -> bool:
+    replayed = Schedule(module)
+    TvmTrace.apply_json_to_schedule(steps, replayed)
+    return bool(tvm_ffi.structural_equal(replayed.mod, schedule.mod))

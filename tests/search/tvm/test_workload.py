@@ -1,4 +1,4 @@
-# ruff: noqa: N805 - functions of a TVMScript module are no methods
+# ruff: noqa: N805 - functions of a TVMScript module are not methods
 from functools import cache
 
 import pytest
@@ -124,7 +124,7 @@ def relax_module() -> tvm.IRModule:
     return RelaxModule
 
 
-def test_function_becomes_main_and_its_arguments_are_classified() -> None:
+def test_function_becomes_main_with_classified_arguments() -> None:
     workload = workload_of(several_functions(), "add_one")
     assert [str(v.name_hint) for v in tvm.ir.load_json(workload.module_json).functions] == ["main"]
     assert [(a.name, a.shape, a.dtype, a.is_output) for a in workload.arguments] == [
@@ -135,7 +135,7 @@ def test_function_becomes_main_and_its_arguments_are_classified() -> None:
     assert workload.name == "add_one"
 
 
-def test_the_same_function_under_another_name_is_the_same_workload() -> None:
+def test_renamed_function_is_the_same_workload() -> None:
     function = create_te_workload("GMM", 0)
     first = workload_of(tvm.IRModule({"matmul": function.with_attr("global_symbol", "matmul")}))
     second = workload_of(function)
@@ -144,7 +144,7 @@ def test_the_same_function_under_another_name_is_the_same_workload() -> None:
 
 
 def two_steps(*, loop: str = "i", block: str = "C", between: str = "B", parameter: str = "A") -> Workload:
-    """A function of two blocks, with names of its parts that may be chosen."""
+    """A function of two blocks whose parts have the given names."""
     text = f'''
 @T.prim_func(s_tir=True)
 def main({parameter}: T.Buffer((16,), "float32"), D: T.Buffer((16,), "float32")):
@@ -162,26 +162,26 @@ def main({parameter}: T.Buffer((16,), "float32"), D: T.Buffer((16,), "float32"))
 
 
 @pytest.mark.parametrize("with_schedules", [False, True])
-def test_a_loop_may_have_another_name(with_schedules: bool) -> None:
+def test_workload_matches_after_loop_rename(with_schedules: bool) -> None:
     stored, given = two_steps(), two_steps(loop="row")
     assert (stored.structural_hash, stored.arguments) == (given.structural_hash, given.arguments)
     assert stored.workload_id != given.workload_id
     assert may_stand_for(stored, given, with_schedules=with_schedules)
 
 
-def test_a_buffer_between_may_have_another_name_where_no_schedule_speaks_of_it() -> None:
+def test_workload_matches_after_buffer_rename_without_schedules() -> None:
     stored, given = two_steps(), two_steps(between="X")
     assert may_stand_for(stored, given, with_schedules=False)
     assert not may_stand_for(stored, given, with_schedules=True)
 
 
 @pytest.mark.parametrize("names", [{"block": "other"}, {"parameter": "X"}])
-def test_what_is_named_from_outside_keeps_its_name(names: dict[str, str]) -> None:
+def test_workload_differs_after_block_or_parameter_rename(names: dict[str, str]) -> None:
     stored, given = two_steps(), two_steps(**names)
     assert not may_stand_for(stored, given, with_schedules=False)
 
 
-def test_another_function_is_another_workload_whatever_its_names() -> None:
+def test_workload_differs_for_another_function() -> None:
     softmax, matmul = (workload_of(create_te_workload(name, 0)) for name in ("SFM", "GMM"))
     assert not may_stand_for(softmax, matmul, with_schedules=False)
 
@@ -206,7 +206,7 @@ def test_relax_module_without_tir_is_rejected_with_a_fix() -> None:
         workload_of(relax_module())
 
 
-def test_relax_functions_beside_tir_are_left_as_they_are() -> None:
+def test_relax_functions_beside_tir_stay_untuned() -> None:
     mixed = tvm.IRModule({**several_functions().functions, **relax_module().functions})
     assert untuned_functions(mixed) == ("forward",)
     assert untuned_functions(several_functions()) == ()
@@ -215,7 +215,7 @@ def test_relax_functions_beside_tir_are_left_as_they_are() -> None:
         workload_of(mixed, "forward")
 
 
-def test_something_else_than_a_module_is_refused() -> None:
+def test_workload_rejects_non_module() -> None:
     with pytest.raises(BadInput, match="IRModule"):
         workload_of("matmul")
 
@@ -223,7 +223,7 @@ def test_something_else_than_a_module_is_refused() -> None:
 @pytest.mark.parametrize(
     ("function", "tensor"), [("scaled_sum", "B"), ("accumulating", "C"), ("by_way_of_another", "A")]
 )
-def test_a_function_that_works_in_place_is_refused_by_name(function: str, tensor: str) -> None:
+def test_workload_rejects_in_place_function(function: str, tensor: str) -> None:
     with pytest.raises(BadInput) as refused:
         workload_of(in_place(), function)
     assert refused.value.field == "module"
@@ -232,5 +232,5 @@ def test_a_function_that_works_in_place_is_refused_by_name(function: str, tensor
 
 
 @pytest.mark.parametrize("function", ["two_outputs", "decomposed"])
-def test_a_function_may_read_what_it_wrote_itself(function: str) -> None:
+def test_workload_accepts_function_reading_its_output(function: str) -> None:
     assert workload_of(outputs_read_again(), function).arguments[-1].is_output

@@ -21,7 +21,7 @@ def function_of(*tensors: object) -> tvm.IRModule:
     return tvm.IRModule({"main": te.create_prim_func(list(tensors))})
 
 
-def test_each_addition_of_a_product_of_inputs_counts() -> None:
+def test_least_work_counts_each_multiply_add() -> None:
     assert least_work(workloads.matmul(64)) == LeastWork(
         written_bytes=64 * 64 * 4, multiply_adds=64**3, multiply_add_bits=32
     )
@@ -29,15 +29,15 @@ def test_each_addition_of_a_product_of_inputs_counts() -> None:
 
 
 @pytest.mark.parametrize("name", ["C2D", "T2D", "DIL", "CAP"])
-def test_additions_of_padding_do_not_count(name: str) -> None:
+def test_least_work_excludes_padding(name: str) -> None:
     assert least_work(tvm.ir.load_json(te_workload(name).module_json)).multiply_adds == 0
 
 
-def test_sums_of_integers_do_not_count_because_compilers_know_formulas_for_them() -> None:
+def test_least_work_excludes_integer_sums() -> None:
     assert least_work(workloads.matmul(64, "int32")).multiply_adds == 0
 
 
-def test_sums_that_outputs_may_share_do_not_count() -> None:
+def test_least_work_excludes_shareable_sums() -> None:
     row = te.placeholder((64, 32), name="A")
     axis = te.reduce_axis((0, 32), name="k")
     same = te.compute((64, 64), lambda i, j: te.sum(row[i, axis], axis=axis), name="C")
@@ -47,7 +47,7 @@ def test_sums_that_outputs_may_share_do_not_count() -> None:
     assert least_work(function_of(line, along)).multiply_adds == 0
 
 
-def test_only_outputs_that_are_certainly_written_count() -> None:
+def test_least_work_counts_only_certain_writes() -> None:
     rows = te.placeholder((8,), "int32", name="I")
     values = te.placeholder((8, 4), name="A")
     gathered = te.compute((8, 4), lambda i, j: values[rows[i], j], name="B")
@@ -72,7 +72,7 @@ class Module:
 
 
 @pytest.mark.parametrize("table", ["small_table", "pool_table", "convolution_table", "transposed_convolution_table"])
-def test_every_recorded_time_may_be_true(table: str, request: pytest.FixtureRequest) -> None:
+def test_recorded_latencies_are_plausible(table: str, request: pytest.FixtureRequest) -> None:
     recorded: ReplayTable = request.getfixturevalue(table)
     work = least_work(tvm.ir.load_json(recorded.module_json))
     least_s = least_latency_s(work, recorded.target.canonical, recorded.target.num_cores)
@@ -80,7 +80,7 @@ def test_every_recorded_time_may_be_true(table: str, request: pytest.FixtureRequ
     assert all(disbelief(trial.latency_s, least_s) is None for trial in recorded.trials if trial.latency_s is not None)
 
 
-def test_the_shortest_call_that_was_ever_timed_may_be_true() -> None:
+def test_shortest_known_call_is_plausible() -> None:
     assert disbelief(4.3e-9, least_latency_s(LeastWork(written_bytes=4), X86, 1)) is None
 
 
@@ -93,7 +93,7 @@ def test_the_shortest_call_that_was_ever_timed_may_be_true() -> None:
     ),
     cores=st.integers(1, 512),
 )
-def test_the_least_time_is_below_what_the_fastest_known_cores_take(work: LeastWork, cores: int) -> None:
+def test_least_latency_is_below_fastest_cores(work: LeastWork, cores: int) -> None:
     """A core of 6 GHz that stores 64 bytes per cycle, with two 512-bit units or the largest matrix unit."""
     in_a_cycle = {64: 16, 32: 32}.get(work.multiply_add_bits, 1024 * 16 // work.multiply_add_bits)
     takes_s = max(work.written_bytes / (64 * 6e9 * cores), work.multiply_adds / (in_a_cycle * 6e9 * cores), 4e-9)
@@ -102,7 +102,7 @@ def test_the_least_time_is_below_what_the_fastest_known_cores_take(work: LeastWo
     assert least_latency_s(work, CARD, cores) <= least_latency_s(work, ARM, 512)
 
 
-def test_doubtful_time_is_reported_with_both_figures() -> None:
+def test_implausible_latency_is_reported_with_bound() -> None:
     failure = disbelief(3e-9, least_latency_s(least_work(workloads.matmul(128)), X86, 2))
     assert failure is not None
     assert "3 ns a call" in failure.message

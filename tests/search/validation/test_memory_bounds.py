@@ -1,4 +1,4 @@
-"""Accesses are proven to stay inside their buffers, proven to leave them, or checked when they run."""
+"""Proves that accesses stay inside their buffers or leave them, or leaves them to a check at run time."""
 
 import json
 from typing import Any
@@ -21,7 +21,7 @@ OUTSIDE, OPAQUE, OPEN = stray_functions.outside(), stray_functions.opaque(), str
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
-def test_an_access_that_leaves_its_buffer_is_found_with_buffer_index_and_extent(name: str) -> None:
+def test_bounds_report_access_outside_buffer(name: str) -> None:
     make, buffer = OUTSIDE[name]
     bounds = bounds_of(make())
     assert bounds.outside is not None
@@ -30,7 +30,7 @@ def test_an_access_that_leaves_its_buffer_is_found_with_buffer_index_and_extent(
 
 
 @pytest.mark.parametrize("name", OPAQUE)
-def test_an_access_through_a_pointer_is_found(name: str) -> None:
+def test_bounds_report_access_through_pointer(name: str) -> None:
     make, part = OPAQUE[name]
     reason = bounds_of(make()).opaque
     assert reason is not None
@@ -38,7 +38,7 @@ def test_an_access_through_a_pointer_is_found(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OPEN)
-def test_an_access_that_depends_on_data_is_left_to_a_check(name: str) -> None:
+def test_bounds_leave_data_dependent_access_to_check(name: str) -> None:
     bounds = bounds_of(OPEN[name][0]())
     assert bounds.outside is None
     assert bounds.opaque is None
@@ -46,20 +46,20 @@ def test_an_access_that_depends_on_data_is_left_to_a_check(name: str) -> None:
     assert bounds.reads_indices
 
 
-def test_last_value_of_an_index_is_reported() -> None:
+def test_bounds_report_last_value_of_index() -> None:
     make, _ = OUTSIDE["reads far beyond"]
     assert "A[i + 5000, j] is element 40063 at i = 7, j = 7." in str(bounds_of(make()).outside)
 
 
 @pytest.mark.parametrize(("factor", "is_proven"), [(1 << 20, True), (1 << 30, False)])
-def test_index_with_overflowing_parts_is_not_proven(factor: int, is_proven: bool) -> None:
+def test_bounds_do_not_prove_overflowing_index(factor: int, is_proven: bool) -> None:
     index = tirx.Var("i", "int32")
     scaled = tirx.FloorDiv(tirx.Mul(index, tirx.const(factor, "int32")), tirx.const(factor, "int32"))
     loop = Span(index, tirx.const(0, "int32"), tirx.const(8, "int32"))
     assert fit([(scaled, 8)], [loop]) is is_proven
 
 
-def test_a_condition_on_a_tensor_that_is_written_meanwhile_proves_nothing() -> None:
+def test_bounds_ignore_condition_on_changing_tensor() -> None:
     module = stray_functions.with_body(
         'n = T.alloc_buffer((1,), "int32")',
         "n[0] = 0",
@@ -72,18 +72,19 @@ def test_a_condition_on_a_tensor_that_is_written_meanwhile_proves_nothing() -> N
 
 
 @pytest.mark.parametrize("name", ["GMM", "C2D", "DEP", "T2D", "SFM", "CBR"])
-def test_schedules_of_the_search_are_proven(name: str, target: Target) -> None:
+def test_bounds_prove_schedules_of_search(name: str, target: Target) -> None:
     module = tvm.ir.load_json(te_workload(name).module_json)
     space = search_space(module, target, "stable", Space())
     assert bounds_of(module).is_proven
     proven = [
-        bounds_of(schedule.mod, tvm_target(target)).is_proven for schedule in _drawn(space, tvm_target(target), draws=6)
+        bounds_of(schedule.mod, tvm_target(target)).is_proven
+        for schedule in _random_schedules(space, tvm_target(target), draws=6)
     ]
     assert proven
     assert all(proven)
 
 
-def _drawn(space: Any, target: Any, draws: int) -> list[Any]:
+def _random_schedules(space: Any, target: Any, draws: int) -> list[Any]:
     """Schedules with random decisions that the postprocessors accept."""
     drawn = []
     for seed in range(1, draws + 1):
@@ -96,7 +97,7 @@ def _drawn(space: Any, target: Any, draws: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("check", ["InstrumentBoundCheckers", "OOBChecker"])
-def test_tvms_own_checks_miss_these_accesses(check: str) -> None:
+def test_tvm_bound_checks_miss_these_accesses(check: str) -> None:
     """If they ever detect these, they can replace our check."""
     module = OPEN["looks every other row up"][0]()
     if check == "OOBChecker":

@@ -1,4 +1,4 @@
-"""What a candidate does to its child ends with that child."""
+"""A hostile candidate fails alone: its child ends, and the next candidate is measured."""
 
 import os
 import signal
@@ -56,7 +56,7 @@ def descendants() -> set[int]:
         ("loop while building", FailureReason.BUILD_TIMEOUT, "are allowed"),
     ],
 )
-def test_a_misdeed_is_a_typed_failure_and_the_next_candidate_is_fine(
+def test_hostile_candidate_fails_and_next_is_measured(
     running: RunningFarm, name: str, reason: FailureReason, words: str
 ) -> None:
     module = workloads.matmul(64)
@@ -67,7 +67,7 @@ def test_a_misdeed_is_a_typed_failure_and_the_next_candidate_is_fine(
     assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
 
 
-def test_what_a_kernel_uses_is_not_taken_for_building_where_nobody_had_time_to_listen(running: RunningFarm) -> None:
+def test_held_up_loop_counts_no_run_time_as_build_time(running: RunningFarm) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
     for _ in range(4):  # builds are quick, and little is allowed from now on
@@ -79,12 +79,12 @@ def test_what_a_kernel_uses_is_not_taken_for_building_where_nobody_had_time_to_l
     assert reason_of(measurement) is FailureReason.RUN_TIMEOUT, message_of(measurement)
 
 
-def test_nothing_is_left_behind(running: RunningFarm) -> None:
+def test_measuring_leaks_no_processes_or_descriptors(running: RunningFarm) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
     running.measure(opened, workloads.tiled(module))
     time.sleep(0.3)
-    # One that is just ending may still be among them, so that there are fewer afterwards.
+    # A process that is just ending may still be counted here, so there may be fewer afterwards.
     processes, descriptors = descendants(), len(os.listdir("/proc/self/fd"))
     for _ in range(4):
         running.submit(opened, misdeed("segfault"))
@@ -99,7 +99,7 @@ def test_nothing_is_left_behind(running: RunningFarm) -> None:
     assert len(os.listdir("/proc/self/fd")) <= descriptors
 
 
-def test_canceling_ends_what_would_not_end_by_itself(running: RunningFarm, zygote: ForkServer, tmp_path: Path) -> None:
+def test_cancel_ends_endless_candidates(running: RunningFarm, zygote: ForkServer, tmp_path: Path) -> None:
     settings = SETTINGS.model_copy(update={"first_build_s": 600.0, "first_run_s": 600.0})
     farm = LocalFarm(zygote, scratch=tmp_path, known=running.farm.device, settings=settings)
     try:
@@ -117,7 +117,7 @@ def test_canceling_ends_what_would_not_end_by_itself(running: RunningFarm, zygot
         farm.close()
 
 
-def test_a_task_host_that_was_killed_is_replaced(running: RunningFarm) -> None:
+def test_killed_task_host_is_replaced(running: RunningFarm) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
     running.measure(opened, workloads.tiled(module))
@@ -126,7 +126,7 @@ def test_a_task_host_that_was_killed_is_replaced(running: RunningFarm) -> None:
     assert isinstance(running.measure(opened, workloads.tiled(module), Purpose.VERIFY).result, Timing)
 
 
-def test_a_closed_task_leaves_no_process(running: RunningFarm) -> None:
+def test_closed_task_leaves_no_process(running: RunningFarm) -> None:
     before = descendants()
     opened = running.open(workloads.matmul(64))
     running.measure(opened, workloads.tiled(workloads.matmul(64)))
@@ -137,6 +137,6 @@ def test_a_closed_task_leaves_no_process(running: RunningFarm) -> None:
     assert not descendants() - before
 
 
-def test_canceling_nothing_is_harmless(running: RunningFarm) -> None:
+def test_cancel_without_candidates_is_harmless(running: RunningFarm) -> None:
     running.farm.cancel_all()
     assert running.farm.collect(0) == []

@@ -1,4 +1,4 @@
-"""What is compared cannot be reached by other processes of the same user."""
+"""Other processes of the same user cannot change the outputs that are compared."""
 
 import os
 import struct
@@ -19,14 +19,14 @@ from tunefarm_schemas.tuning.measurement import ComparisonOrder, Exported, Expor
 from tunefarm_workers.conversation.shared_memory import NotSealed, SharedMemory
 
 CONSTANT = struct.pack("=f", 1.25).hex()
-"""What ``hostile`` gives where it gives a constant."""
+"""The output of ``hostile`` when it returns a constant."""
 
 SCRIPT = """
 import os, sys
 from pathlib import Path
 from tests.workers.conftest import ENVIRONMENT, SETTINGS
 from tests.workers.measuring import RunningFarm
-from tests.workers.adversary.test_reaching_processes import measure_while_others_reach
+from tests.workers.adversary.test_reaching_processes import measure_during_overwrites
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_workers.lane.local_farm import LocalFarm
 
@@ -35,7 +35,7 @@ with ForkServer.start(["hostile:arm"], environment=ENVIRONMENT) as zygote:
     assert zygote.ready(120), zygote.failure
     farm = LocalFarm(zygote, scratch=Path(sys.argv[1]), settings=SETTINGS)
     try:
-        measure_while_others_reach(RunningFarm(farm), rounds=int(sys.argv[2]))
+        measure_during_overwrites(RunningFarm(farm), rounds=int(sys.argv[2]))
     finally:
         farm.close()
 """
@@ -43,7 +43,7 @@ with ForkServer.start(["hostile:arm"], environment=ENVIRONMENT) as zygote:
 
 @contextmanager
 def reaching(root: int | None = None) -> Iterator[None]:
-    """Meanwhile the memory of every process below ``root``, or else this one, is overwritten wherever it can be."""
+    """Overwrite all writable memory of every process below ``root``, or below this one, until the block ends."""
     program = [sys.executable, "-B", reaching_process.__file__, str(root or os.getpid()), CONSTANT]
     with subprocess.Popen(program, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -54,7 +54,7 @@ def reaching(root: int | None = None) -> Iterator[None]:
             process.kill()
 
 
-def measure_while_others_reach(running: RunningFarm, rounds: int) -> None:
+def measure_during_overwrites(running: RunningFarm, rounds: int) -> None:
     module = workloads.matmul(256)
     with reaching():
         for _ in range(rounds):
@@ -70,12 +70,12 @@ def measure_while_others_reach(running: RunningFarm, rounds: int) -> None:
 
 
 @pytest.mark.faults
-def test_no_process_of_the_same_user_decides_what_is_right(running: RunningFarm) -> None:
-    measure_while_others_reach(running, rounds=4)
+def test_same_user_process_cannot_falsify_comparison(running: RunningFarm) -> None:
+    measure_during_overwrites(running, rounds=4)
 
 
 @pytest.mark.parametrize("rounds", [1, pytest.param(4, marks=pytest.mark.faults)])
-def test_no_process_of_the_same_ordinary_user_decides_what_is_right(rounds: int) -> None:
+def test_same_ordinary_user_cannot_falsify_comparison(rounds: int) -> None:
     def become_ordinary() -> None:
         if os.geteuid() == 0:
             # The interpreter of these tests may lie below a folder that only root can enter.
@@ -95,18 +95,18 @@ def test_no_process_of_the_same_ordinary_user_decides_what_is_right(rounds: int)
     assert ran.returncode == 0, ran.stderr
 
 
-def test_an_export_never_runs_on_inputs_that_another_process_chose(running: RunningFarm) -> None:
+def test_export_rejects_inputs_of_another_process(running: RunningFarm) -> None:
     module = workloads.matmul(256)
     opened = running.open(module)
     with reaching():
         exported = running.farm.export(ExportOrder(exploration_id=opened, trace=workloads.tiled(module), processes=2))
-    if isinstance(exported, Failed):  # it was noticed, and the schedule is not blamed
+    if isinstance(exported, Failed):  # it was noticed, and the schedule is not to blame
         assert exported.failure.reason is FailureReason.DEVICE_LOST
     else:
         assert isinstance(exported, Exported)
 
 
-def test_sealed_memory_cannot_be_written_through_proc() -> None:
+def test_sealed_memory_is_read_only_through_proc() -> None:
     with SharedMemory.holding("library", b"machine code") as memory:
         path = f"/proc/{os.getpid()}/fd/{memory.descriptor}"
         with pytest.raises(PermissionError):
@@ -114,7 +114,7 @@ def test_sealed_memory_cannot_be_written_through_proc() -> None:
         assert os.pread(memory.descriptor, 12, 0) == b"machine code"
 
 
-def test_memory_that_another_process_can_still_write_is_not_trusted() -> None:
+def test_memory_mapped_writable_elsewhere_is_not_trusted() -> None:
     import mmap
 
     with SharedMemory("inputs", 64) as memory, mmap.mmap(memory.descriptor, 64), pytest.raises(NotSealed):

@@ -1,4 +1,4 @@
-"""What code that a candidate brings along finds: nothing but memory, clocks, and the descriptors of its child."""
+"""Native code of a candidate reaches memory, clocks and the descriptors of its child, and nothing else."""
 
 import os
 import time
@@ -40,13 +40,13 @@ def farm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture(scope="module")
 def opened(farm: RunningFarm) -> str:
     exploration = farm.open(workloads.matmul(64))
-    # The reference runs meanwhile, and says so where it is not sealed.
+    # The reference runs meanwhile, and fails if it is not sealed.
     assert isinstance(farm.measure(exploration, workloads.tiled(workloads.matmul(64))).result, Timing)
     return exploration
 
 
 @pytest.mark.parametrize("attack", [*NAMELESS, *ON_PATHS])
-def test_a_candidate_is_refused_what_is_no_computing(farm: RunningFarm, opened: str, attack: str) -> None:
+def test_sealed_candidate_cannot_make_system_calls(farm: RunningFarm, opened: str, attack: str) -> None:
     assert message_of(farm.measure(opened, misdeed(f"try {attack}"))) in {
         "RuntimeError: PermissionError",
         "RuntimeError: RuntimeError",  # a thread that did not start
@@ -54,44 +54,40 @@ def test_a_candidate_is_refused_what_is_no_computing(farm: RunningFarm, opened: 
 
 
 @pytest.mark.parametrize("attack", ["stat: /", "choose cores: 0", "fork"])
-def test_so_are_the_threads_of_its_kernel(farm: RunningFarm, opened: str, attack: str) -> None:
-    told = message_of(farm.measure(opened, misdeed(f"have all threads try {attack}")))
-    assert told == "RuntimeError: 2 threads: PermissionError"
+def test_sealed_kernel_threads_cannot_make_system_calls(farm: RunningFarm, opened: str, attack: str) -> None:
+    message = message_of(farm.measure(opened, misdeed(f"have all threads try {attack}")))
+    assert message == "RuntimeError: 2 threads: PermissionError"
 
 
 @pytest.mark.parametrize("attack", ["open the memory behind descriptors", "open the memory", "choose cores", "signal"])
-def test_a_candidate_cannot_reach_the_child_that_knows_what_is_right(
-    farm: RunningFarm, opened: str, attack: str
-) -> None:
+def test_sealed_candidate_cannot_reach_referee(farm: RunningFarm, opened: str, attack: str) -> None:
     task = farm.farm._lane.tasks[opened]
     for pid in (task.host.pid, task.referee.child.pid, os.getpid()):
         assert message_of(farm.measure(opened, misdeed(f"try {attack}: {pid}"))) == "RuntimeError: PermissionError"
 
 
-def test_schedules_that_are_compared_are_sealed_as_well(farm: RunningFarm, opened: str) -> None:
+def test_comparison_seals_schedules(farm: RunningFarm, opened: str) -> None:
     order = ComparisonOrder(exploration_id=opened, traces=(misdeed("try stat: /"),), seconds_each=0.1)
     result = farm.farm.compare(order).results[0]
     assert isinstance(result, Failed)
     assert result.failure.message == "RuntimeError: PermissionError"
 
 
-def test_what_the_runtime_complains_of_is_told_under_the_seal(farm: RunningFarm, opened: str) -> None:
+def test_runtime_error_is_reported_under_the_seal(farm: RunningFarm, opened: str) -> None:
     failed = farm.measure(opened, misdeed("have the runtime complain"))
     assert reason_of(failed) is FailureReason.RUN_ERROR
     assert message_of(failed).startswith("TypeError")
 
 
 @pytest.mark.parametrize("abi", ["stable", "packed"])
-def test_parallel_kernels_are_timed_and_verified_under_the_seal(farm: RunningFarm, abi: str, tmp_path: Path) -> None:
+def test_parallel_kernels_are_verified_under_the_seal(farm: RunningFarm, abi: str, tmp_path: Path) -> None:
     module = workloads.matmul(64)
     exploration = farm.open(module, abi=abi)
     for purpose in (Purpose.SEARCH, Purpose.VERIFY):
         assert isinstance(farm.measure(exploration, workloads.tiled(module), purpose).result, Timing)
 
 
-def test_an_exported_library_is_sealed_before_it_is_called(
-    running: RunningFarm, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_exported_library_is_sealed_before_its_call(running: RunningFarm, monkeypatch: pytest.MonkeyPatch) -> None:
     filters: list[set[str]] = []
     true_outputs = FreshRunner.outputs
 
@@ -113,7 +109,7 @@ def _line(status: Path, name: str) -> str:
     return next(line.split()[1] for line in status.read_text().splitlines() if line.startswith(f"{name}:"))
 
 
-def test_whatever_runs_code_of_others_has_a_limit_of_processor_time(farm: RunningFarm, opened: str) -> None:
+def test_candidate_children_have_cpu_limits(farm: RunningFarm, opened: str) -> None:
     task = farm.farm._lane.tasks[opened]
     number = farm.submit(opened, misdeed("never return"))
     host = psutil.Process(task.host.pid)

@@ -1,4 +1,4 @@
-"""A shipped library against the function that its manifest names."""
+"""A shipped library is check_exported against the function that its manifest names."""
 
 from pathlib import Path
 
@@ -58,7 +58,7 @@ def manifest_of(exported: Exported, **changes: object) -> ArtifactManifest:
     return ArtifactManifest.model_validate(fields | changes)
 
 
-def checked(
+def check_exported(
     zygote: ForkServer, folder: Path, exported: Exported, module: tvm.IRModule, **changes: object
 ) -> ArtifactCheck:
     library = folder / "kernel.so"
@@ -66,16 +66,14 @@ def checked(
     return check_artifact(zygote, manifest_of(exported, **changes), tvm.ir.save_json(module), library, LIMITS)
 
 
-def test_a_library_of_the_function_is_correct(running: RunningFarm, zygote: ForkServer, tmp_path: Path) -> None:
+def test_artifact_check_accepts_correct_library(running: RunningFarm, zygote: ForkServer, tmp_path: Path) -> None:
     module = workloads.matmul(64)
-    check = checked(zygote, tmp_path, exported_library(running, module, workloads.tiled(module)), module)
+    check = check_exported(zygote, tmp_path, exported_library(running, module, workloads.tiled(module)), module)
     assert 0.0 <= check.worst_error <= 1.0
     assert 0.0 < check.timing.latency_s < 1.0
 
 
-def test_a_function_of_the_operators_is_called_only_where_the_caller_names_it(
-    running: RunningFarm, zygote: ForkServer, tmp_path: Path
-) -> None:
+def test_artifact_check_calls_only_named_callees(running: RunningFarm, zygote: ForkServer, tmp_path: Path) -> None:
     source = te.placeholder((16,), name="A")
     out = te.compute((16,), lambda i: tvm.tirx.call_extern("float32", "cosf", source[i]))
     module, library = tvm.IRModule({"main": te.create_prim_func([source, out])}), tmp_path / "kernel.so"
@@ -87,32 +85,30 @@ def test_a_function_of_the_operators_is_called_only_where_the_caller_names_it(
         check_artifact(*given)
 
 
-def test_a_library_with_packed_weights_is_correct(running: RunningFarm, zygote: ForkServer, tmp_path: Path) -> None:
+def test_artifact_check_accepts_packed_weights(running: RunningFarm, zygote: ForkServer, tmp_path: Path) -> None:
     module = workloads.dense()
     exported = exported_library(running, module, workloads.with_packed_weight(module), "packed")
-    assert checked(zygote, tmp_path, exported, module, abi="packed").worst_error <= 1.0
+    assert check_exported(zygote, tmp_path, exported, module, abi="packed").worst_error <= 1.0
 
 
-def test_a_function_of_positive_numbers_is_checked_on_them(
-    running: RunningFarm, zygote: ForkServer, tmp_path: Path
-) -> None:
+def test_artifact_check_uses_positive_inputs(running: RunningFarm, zygote: ForkServer, tmp_path: Path) -> None:
     module = workloads.square_root()
     exported = exported_library(running, module, None)
-    assert checked(zygote, tmp_path, exported, module).worst_error <= 1.0
+    assert check_exported(zygote, tmp_path, exported, module).worst_error <= 1.0
 
 
-def test_a_library_of_another_function_is_wrong(running: RunningFarm, zygote: ForkServer, tmp_path: Path) -> None:
+def test_artifact_check_finds_wrong_function(running: RunningFarm, zygote: ForkServer, tmp_path: Path) -> None:
     exported = exported_library(running, workloads.matmul(64), None)
-    check = checked(zygote, tmp_path, exported, workloads.matmul_of_swapped(64))
+    check = check_exported(zygote, tmp_path, exported, workloads.matmul_of_swapped(64))
     assert check.worst_error > 1.0
 
 
-def test_what_does_not_run_is_told(running: RunningFarm, zygote: ForkServer, tmp_path: Path) -> None:
+def test_artifact_check_reports_why_library_fails(running: RunningFarm, zygote: ForkServer, tmp_path: Path) -> None:
     module = workloads.matmul(64)
     exported = exported_library(running, module, None)
     with pytest.raises(ChildFailed, match="no_such_function"):
-        checked(zygote, tmp_path, exported, module, entry="no_such_function")
+        check_exported(zygote, tmp_path, exported, module, entry="no_such_function")
     with pytest.raises(BadInput, match="not finite"):
-        checked(zygote, tmp_path, exported, workloads.not_a_number())
+        check_exported(zygote, tmp_path, exported, workloads.not_a_number())
     with pytest.raises(BadInput, match="unknown protocol"):
-        checked(zygote, tmp_path, exported, module, protocol_id="of-tomorrow/9")
+        check_exported(zygote, tmp_path, exported, module, protocol_id="of-tomorrow/9")

@@ -1,4 +1,4 @@
-"""Schedules side by side, and libraries in fresh processes."""
+"""Schedules are compared in one process, and libraries are timed in fresh processes."""
 
 import json
 import os
@@ -27,7 +27,7 @@ ROUNDS = 5
 
 
 @pytest.mark.timing
-def test_schedules_are_compared_with_the_untuned_function_in_one_process(running: RunningFarm) -> None:
+def test_comparison_times_untuned_function_in_same_process(running: RunningFarm) -> None:
     module = workloads.matmul()
     opened = running.open(module)
     traces = (
@@ -48,7 +48,7 @@ def test_schedules_are_compared_with_the_untuned_function_in_one_process(running
     assert wrong.failure.reason is FailureReason.WRONG_RESULT
 
 
-def test_many_large_outputs_are_compared_within_the_memory_of_one_schedule(running: RunningFarm) -> None:
+def test_comparison_of_large_outputs_fits_in_memory(running: RunningFarm) -> None:
     module = workloads.large_output()
     opened = running.open(module)
     order = ComparisonOrder(exploration_id=opened, traces=(None,) * 5, seconds_each=0.05)
@@ -57,7 +57,7 @@ def test_many_large_outputs_are_compared_within_the_memory_of_one_schedule(runni
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_a_schedule_that_crashes_the_compiler_costs_no_other_its_place(running: RunningFarm, place: int) -> None:
+def test_comparison_survives_schedule_that_crashes_compiler(running: RunningFarm, place: int) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
     traces: list[Trace | None] = [workloads.tiled(module), None]
@@ -71,7 +71,7 @@ def test_a_schedule_that_crashes_the_compiler_costs_no_other_its_place(running: 
 
 
 @pytest.mark.timing
-def test_an_exported_library_is_as_fast_in_fresh_processes_as_it_was_measured(running: RunningFarm) -> None:
+def test_exported_library_is_as_fast_as_measured(running: RunningFarm) -> None:
     module = workloads.matmul()
     opened = running.open(module)
     ratios = []
@@ -90,7 +90,7 @@ def test_an_exported_library_is_as_fast_in_fresh_processes_as_it_was_measured(ru
 
 
 @pytest.mark.parametrize("make", [workloads.dense, workloads.convolution])
-def test_a_packed_weight_is_measured_and_shipped_as_packed_once(running: RunningFarm, make: object) -> None:
+def test_packed_weight_is_exported_as_measured(running: RunningFarm, make: object) -> None:
     module = make()  # type: ignore[operator]
     trace = workloads.with_packed_weight(module)
     opened = running.open(module, abi="packed")
@@ -105,7 +105,7 @@ def test_a_packed_weight_is_measured_and_shipped_as_packed_once(running: Running
     assert packed.shape != tuple(int(extent) for extent in module["main"].params[1].shape)
 
 
-def test_the_same_schedule_keeps_the_plain_signature_for_the_stable_abi(running: RunningFarm) -> None:
+def test_stable_export_keeps_plain_signature(running: RunningFarm) -> None:
     module = workloads.dense()
     opened = running.open(module)
     order = ExportOrder(exploration_id=opened, trace=workloads.with_packed_weight(module), processes=1)
@@ -115,14 +115,14 @@ def test_the_same_schedule_keeps_the_plain_signature_for_the_stable_abi(running:
     assert exported.packed_arguments == ()
 
 
-def test_a_schedule_that_does_not_build_is_not_exported(running: RunningFarm) -> None:
+def test_export_refuses_schedule_that_does_not_build(running: RunningFarm) -> None:
     opened = running.open(workloads.matmul(64))
     failed = running.farm.export(ExportOrder(exploration_id=opened, trace=misdeed("nonsense"), processes=1))
     assert isinstance(failed, Failed)
     assert failed.failure.reason is FailureReason.INVALID_SCHEDULE
 
 
-def test_a_library_that_computes_something_else_is_not_exported(running: RunningFarm) -> None:
+def test_export_refuses_wrong_library(running: RunningFarm) -> None:
     module = workloads.matmul()
     opened = running.open(module)
     failed = running.farm.export(
@@ -132,7 +132,7 @@ def test_a_library_that_computes_something_else_is_not_exported(running: Running
     assert failed.failure.reason is FailureReason.WRONG_RESULT
 
 
-def test_a_library_of_a_child_that_its_candidate_owns_is_refused_before_it_is_loaded(running: RunningFarm) -> None:
+def test_export_refuses_library_with_constructor(running: RunningFarm) -> None:
     opened = running.open(workloads.matmul(64))
     order = ExportOrder(exploration_id=opened, trace=misdeed("link a constructor"), processes=1)
     failed = running.farm.export(order)
@@ -141,7 +141,7 @@ def test_a_library_of_a_child_that_its_candidate_owns_is_refused_before_it_is_lo
     assert "runs when it is loaded" in failed.failure.message
 
 
-def test_a_kernel_that_keeps_state_is_refused(running: RunningFarm) -> None:
+def test_export_refuses_kernel_with_state(running: RunningFarm) -> None:
     opened = running.open(workloads.matmul(64))
     failed = running.farm.export(ExportOrder(exploration_id=opened, trace=misdeed("link a counter"), processes=1))
     assert isinstance(failed, Failed)
@@ -149,9 +149,7 @@ def test_a_kernel_that_keeps_state_is_refused(running: RunningFarm) -> None:
     assert "bytes of state between calls" in failed.failure.message
 
 
-def test_a_kernel_that_is_right_at_first_and_wrong_later_is_a_wrong_result(
-    running: RunningFarm, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_export_refuses_kernel_that_is_wrong_later(running: RunningFarm, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(export, "checked_library", lambda library, *_: library)
     opened = running.open(workloads.matmul(64))
     failed = running.farm.export(ExportOrder(exploration_id=opened, trace=misdeed("link a counter"), processes=1))
@@ -165,7 +163,7 @@ def run_artifact(folder: Path) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
 
 
-def test_an_artifact_runs_from_its_folder_and_a_changed_one_does_not(running: RunningFarm, tmp_path: Path) -> None:
+def test_artifact_runs_from_its_folder_until_changed(running: RunningFarm, tmp_path: Path) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
     exported = running.farm.export(ExportOrder(exploration_id=opened, trace=workloads.tiled(module), processes=1))
@@ -207,7 +205,7 @@ def test_an_artifact_runs_from_its_folder_and_a_changed_one_does_not(running: Ru
     assert "not the library its manifest describes" in refused.stderr
 
 
-def test_an_export_tells_for_how_much_of_the_time_others_had_its_cores(running: RunningFarm) -> None:
+def test_export_reports_foreign_load(running: RunningFarm) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
     with ExitStack() as stack:
@@ -220,7 +218,7 @@ def test_an_export_tells_for_how_much_of_the_time_others_had_its_cores(running: 
 
 
 @pytest.mark.timing
-def test_the_untuned_function_is_timed_in_the_same_fresh_processes_where_that_is_asked_for(
+def test_export_times_untuned_function_on_request(
     running: RunningFarm,
 ) -> None:
     module = workloads.matmul()
@@ -237,7 +235,7 @@ def test_the_untuned_function_is_timed_in_the_same_fresh_processes_where_that_is
 
 
 @pytest.mark.timing
-def test_the_untuned_function_takes_as_long_as_itself(running: RunningFarm) -> None:
+def test_untuned_export_is_as_fast_as_untuned_function(running: RunningFarm) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
     ratios = []
@@ -252,7 +250,7 @@ def test_the_untuned_function_takes_as_long_as_itself(running: RunningFarm) -> N
     raise AssertionError(f"it took {ratios} times as long")
 
 
-def test_a_schedule_with_packed_weights_is_timed_beside_the_untuned_function(running: RunningFarm) -> None:
+def test_export_times_untuned_function_beside_packed_weights(running: RunningFarm) -> None:
     module = workloads.dense()
     opened = running.open(module, abi="packed")
     trace = workloads.with_packed_weight(module)

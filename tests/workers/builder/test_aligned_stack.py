@@ -1,4 +1,4 @@
-"""Where a kernel's vectors lie that do not fit into registers."""
+"""Vectors that do not fit into registers are aligned on the stack."""
 
 import re
 from collections.abc import Callable
@@ -38,13 +38,13 @@ def in_parallel(module: tvm.IRModule) -> tvm.IRModule:
 
 @pytest.mark.parametrize("module", [workloads.matmul(32), in_parallel(workloads.matmul(128))], ids=["whole", "threads"])
 def test_vectors_on_the_stack_are_aligned(module: tvm.IRModule) -> None:
-    """TVM's own pipeline leaves them at multiples of sixteen bytes, where three of four straddle lines of the cache."""
+    """TVM's own pipeline aligns them to sixteen bytes, so that three of four straddle cache lines."""
     assert "vmovups" in moves_to_stack(tvm.tirx.build(module, target=LONG_VECTORS))
     assert moves_to_stack(build_scheduled(module, LONG_VECTORS)) == {"vmovaps"}
 
 
 @pytest.mark.parametrize("build", [build_scheduled, build_in_place])
-def test_results_are_those_of_the_function(build: Callable[[tvm.IRModule, tvm.target.Target], Any]) -> None:
+def test_aligned_build_computes_correct_results(build: Callable[[tvm.IRModule, tvm.target.Target], Any]) -> None:
     module = in_parallel(workloads.matmul(128))
     random = np.random.default_rng(0)
     left, right = (random.standard_normal((128, 128)).astype("float32") for _ in range(2))
@@ -53,7 +53,7 @@ def test_results_are_those_of_the_function(build: Callable[[tvm.IRModule, tvm.ta
     np.testing.assert_allclose(tensors[-1].numpy(), left @ right, rtol=1e-3, atol=1e-3)
 
 
-def test_other_architectures_are_compiled_as_tvm_does() -> None:
+def test_other_architectures_use_tvms_pipeline() -> None:
     target = tvm.target.Target({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "num-cores": 2})
     module = replay(workloads.matmul(32), None)
     assert "stackmap" not in str(build_scheduled(module, target).inspect_source("ll"))

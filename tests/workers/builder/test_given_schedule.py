@@ -1,4 +1,4 @@
-"""Modules that are schedules already: timed as they are, and right if they compute finite numbers."""
+"""Scheduled modules are timed as they are, and correct if they compute finite numbers."""
 
 from tests.workers.measuring import RunningFarm, message_of, reason_of
 from tests.workers.workloads import dispatch, matmul, not_a_number, square_root, task
@@ -17,17 +17,17 @@ def measured(running: RunningFarm, name: str, module: object) -> Measurement:
     return measurement
 
 
-def test_a_given_schedule_is_timed_without_a_reference(running: RunningFarm) -> None:
+def test_given_schedule_is_timed_without_reference(running: RunningFarm) -> None:
     measurement = measured(running, "given", matmul(32))
     assert isinstance(measurement.result, Timing)
     assert measurement.worst_error == 0.0
 
 
-def test_one_that_needs_positive_inputs_gets_them(running: RunningFarm) -> None:
+def test_given_schedule_gets_positive_inputs(running: RunningFarm) -> None:
     assert isinstance(measured(running, "given root", square_root()).result, Timing)
 
 
-def test_one_that_never_gives_numbers_is_a_typed_failure_and_no_trouble_for_others(running: RunningFarm) -> None:
+def test_given_schedule_without_finite_output_fails_alone(running: RunningFarm) -> None:
     measurement = measured(running, "given nonsense", not_a_number())
     assert reason_of(measurement) is FailureReason.WRONG_RESULT
     assert "not finite" in message_of(measurement)

@@ -1,4 +1,4 @@
-"""What a kernel may not write to is watched."""
+"""Writes outside a kernel's output are detected."""
 
 import pytest
 import tvm
@@ -62,14 +62,14 @@ def kernel(held: HeldTask, function: object) -> Kernel:
     return Kernel(held, shipped, build_in_place(module, held.target))
 
 
-def test_a_kernel_that_keeps_to_its_tensors_is_left_alone(held: HeldTask) -> None:
+def test_correct_kernel_passes_write_check(held: HeldTask) -> None:
     sound = kernel(held, doubling)
     sound.call()
     assert sound.overstepped() is None
 
 
 @pytest.mark.parametrize("function", [one_too_many, one_too_early])
-def test_a_write_beside_the_output_is_seen(held: HeldTask, function: object) -> None:
+def test_write_outside_output_is_detected(held: HeldTask, function: object) -> None:
     wrong = kernel(held, function)
     wrong.call()
     found = wrong.overstepped(inputs=False)
@@ -78,7 +78,7 @@ def test_a_write_beside_the_output_is_seen(held: HeldTask, function: object) -> 
 
 
 @pytest.mark.parametrize("function", [changing_its_input, beside_its_input])
-def test_a_write_to_or_beside_an_input_is_seen_when_it_is_looked_for(held: HeldTask, function: object) -> None:
+def test_write_to_or_beside_input_is_detected(held: HeldTask, function: object) -> None:
     wrong = kernel(held, function)
     wrong.call()
     assert wrong.overstepped(inputs=False) is None

@@ -1,4 +1,4 @@
-"""Linking, where the linker is killed, drives one that is killed, or fails by itself."""
+"""The linker is killed, reports a killed linker, or fails by itself."""
 
 import sys
 from pathlib import Path
@@ -8,11 +8,11 @@ import pytest
 from tunefarm_workers.builder.linker import LinkFailed, link, linker_command
 
 KILLED = "kill -9 $$"
-TELLS = "echo 'collect2: fatal error: ld terminated with signal 9 [Killed]' >&2; exit 1"
+REPORTS_KILLED = "echo 'collect2: fatal error: ld terminated with signal 9 [Killed]' >&2; exit 1"
 
 
 def script(folder: Path, first: str, later: str) -> tuple[str, ...]:
-    """A command that does ``first`` the first time and ``later`` from then on, and counts its runs."""
+    """A command that does ``first`` on its first run and ``later`` on all others, and counts its runs."""
     text = f"cd {folder}; echo run >> runs; if [ $(wc -l < runs) = 1 ]; then {first}; else {later}; fi"
     return ("/bin/sh", "-c", text)
 
@@ -21,20 +21,20 @@ def runs(folder: Path) -> int:
     return len((folder / "runs").read_text().splitlines())
 
 
-@pytest.mark.parametrize("end", [KILLED, TELLS])
-def test_a_linker_that_somebody_kills_is_run_again(tmp_path: Path, end: str) -> None:
+@pytest.mark.parametrize("end", [KILLED, REPORTS_KILLED])
+def test_killed_linker_is_run_again(tmp_path: Path, end: str) -> None:
     link(script(tmp_path, end, "exit 0"))
     assert runs(tmp_path) == 2
 
 
-@pytest.mark.parametrize("end", [KILLED, TELLS])
-def test_a_linker_that_is_killed_each_time_is_given_up(tmp_path: Path, end: str) -> None:
+@pytest.mark.parametrize("end", [KILLED, REPORTS_KILLED])
+def test_linker_killed_every_time_is_given_up(tmp_path: Path, end: str) -> None:
     with pytest.raises(LinkFailed, match="killed 3 times; is there enough memory"):
         link(script(tmp_path, end, end))
     assert runs(tmp_path) == 3
 
 
-def test_a_linker_that_fails_says_why_and_is_not_run_again(tmp_path: Path) -> None:
+def test_failed_linker_is_not_run_again(tmp_path: Path) -> None:
     with pytest.raises(LinkFailed, match="undefined symbol: f"):
         link(script(tmp_path, "echo 'undefined symbol: f' >&2; exit 1", "exit 0"))
     with pytest.raises(LinkFailed, match="ended with 7"):
@@ -42,7 +42,7 @@ def test_a_linker_that_fails_says_why_and_is_not_run_again(tmp_path: Path) -> No
     assert runs(tmp_path) == 1
 
 
-def test_the_linker_is_the_one_that_is_wanted_with_its_options() -> None:
+def test_linker_command_keeps_program_and_options() -> None:
     assert linker_command((sys.executable, "-O2")) == (sys.executable, "-O2")
     assert Path(linker_command()[0]).name in {"cc", "gcc", "clang"}
     with pytest.raises(FileNotFoundError, match="no-such-linker"):

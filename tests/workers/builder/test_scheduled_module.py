@@ -19,13 +19,13 @@ def doubling() -> tvm.IRModule:
 
 
 @pytest.mark.parametrize("build", [build_scheduled, build_in_place])
-def test_both_compute_the_same(build: Callable[..., Any], doubling: tvm.IRModule) -> None:
+def test_both_builds_compute_the_same(build: Callable[..., Any], doubling: tvm.IRModule) -> None:
     out = tvm.runtime.tensor(np.zeros(4, "float32"))
     build(doubling, TARGET)["main"](tvm.runtime.tensor(np.arange(4, dtype="float32")), out)
     assert out.numpy().tolist() == [0.0, 2.0, 4.0, 6.0]
 
 
-def test_what_is_shipped_refuses_another_shape_and_what_is_called_in_place_does_not_look(
+def test_only_shipped_build_checks_shapes(
     doubling: tvm.IRModule,
 ) -> None:
     longer = tvm.runtime.tensor(np.arange(5, dtype="float32"))

@@ -1,4 +1,4 @@
-"""Times that no kernel can have: nothing comes of them, and the device is looked at."""
+"""Implausible times make no record, and the device is checked after one."""
 
 import time
 
@@ -10,12 +10,12 @@ from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.measurement import ComparisonOrder, Failed, Purpose, Timing
 from tunefarm_workers.device.device_watch import DeviceWatch
 
-BOAST = misdeed("tell three nanoseconds")
+IMPLAUSIBLE = misdeed("tell three nanoseconds")
 
 
 @pytest.fixture
-def looks(running: RunningFarm, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """How often the device was to be looked at out of turn, and whether a check was due then."""
+def device_checks(running: RunningFarm, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether a check was due, for each extra check of the device."""
     seen: list[bool] = []
     look_now = DeviceWatch.look_now
 
@@ -28,33 +28,33 @@ def looks(running: RunningFarm, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 
 @pytest.mark.parametrize("purpose", [Purpose.SEARCH, Purpose.VERIFY])
-def test_a_trial_that_lies_about_its_time_is_no_incumbent(
-    running: RunningFarm, looks: list[bool], purpose: Purpose
+def test_implausible_trial_does_not_become_incumbent(
+    running: RunningFarm, device_checks: list[bool], purpose: Purpose
 ) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
-    lied = running.measure(opened, BOAST, purpose)
+    lied = running.measure(opened, IMPLAUSIBLE, purpose)
     assert reason_of(lied) is FailureReason.WRONG_RESULT
     assert "Its time is not believed: 3 ns a call" in message_of(lied)
-    assert looks == [True]
+    assert device_checks == [True]
     assert running.farm._lane.tasks[opened].incumbent_s is None
     assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
 
 
-def test_a_schedule_that_lies_beside_others_is_left_out(running: RunningFarm, looks: list[bool]) -> None:
+def test_comparison_omits_implausible_schedule(running: RunningFarm, device_checks: list[bool]) -> None:
     module = workloads.matmul(64)
-    order = ComparisonOrder(exploration_id=running.open(module), traces=(BOAST,), seconds_each=0.02)
+    order = ComparisonOrder(exploration_id=running.open(module), traces=(IMPLAUSIBLE,), seconds_each=0.02)
     (result,) = running.farm.compare(order).results
     assert isinstance(result, Failed)
     assert result.failure.reason is FailureReason.WRONG_RESULT
     assert "not believed" in result.failure.message
-    assert looks == [True]
+    assert device_checks == [True]
 
 
-def test_a_fresh_process_that_lies_is_not_believed(running: RunningFarm, looks: list[bool]) -> None:
+def test_implausible_fresh_process_is_not_believed(running: RunningFarm, device_checks: list[bool]) -> None:
     task = running.farm._lane.tasks[running.open(workloads.matmul(64))]
     doubt = running.farm._implausible(task, 3e-9)
     assert doubt is not None
     assert doubt.reason is FailureReason.WRONG_RESULT
-    assert looks == [True]
+    assert device_checks == [True]
     assert running.farm._implausible(task, 1e-5) is None

@@ -1,4 +1,4 @@
-"""What functions are fed with, as the user says it."""
+"""Inputs of functions, as users specify them."""
 
 import time
 from pathlib import Path
@@ -9,7 +9,7 @@ import tvm
 from tvm import te
 
 from tests.workers import workloads
-from tests.workers.artifact.test_artifact_check import checked
+from tests.workers.artifact.test_artifact_check import check_exported
 from tests.workers.measuring import RunningFarm
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
@@ -22,7 +22,7 @@ from tunefarm_workers.correctness.input_check import require_fitting, require_na
 from tunefarm_workers.correctness.inputs import INPUT_SETS, InputArray, make_inputs
 
 ROUNDS = 5
-"""Other work on the host disturbs one side or the other; what is told wrongly is wrong in every round."""
+"""Other work on the host disturbs one side or the other; a wrong report is wrong in every round."""
 BEYOND_FIVE = InputSpec(argument="A", kind="uniform", low=6.0, high=9.0)
 
 
@@ -41,7 +41,7 @@ def example_of(array: InputArray, name: str = "A") -> tuple[InputSpec, InputExam
     return InputSpec(argument=name, kind="example", example_digest=example.example_digest), example
 
 
-def made(given: Argument, *specs: InputSpec, examples: tuple[InputExample, ...] = ()) -> list[InputArray]:
+def input_sets(given: Argument, *specs: InputSpec, examples: tuple[InputExample, ...] = ()) -> list[InputArray]:
     arrays = []
     for number in range(INPUT_SETS):
         (array,) = make_inputs(
@@ -52,36 +52,36 @@ def made(given: Argument, *specs: InputSpec, examples: tuple[InputExample, ...] 
     return arrays
 
 
-def test_a_range_is_kept_and_every_set_is_another() -> None:
-    first, second, _ = made(argument(), spec("uniform", 6.0, 9.0))
+def test_input_sets_differ_within_their_range() -> None:
+    first, second, _ = input_sets(argument(), spec("uniform", 6.0, 9.0))
     assert first.dtype == np.float32
     assert first.min() >= 6.0
     assert first.max() <= 9.0
     assert not np.array_equal(first, second)
-    whole = made(argument(dtype="int8"), spec("integers", -2.0, 3.0))[0]
+    whole = input_sets(argument(dtype="int8"), spec("integers", -2.0, 3.0))[0]
     assert set(np.unique(whole)) == {-2, -1, 0, 1, 2}
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
-def test_every_float_type_can_be_drawn_from_a_range(dtype: str) -> None:
-    drawn = made(argument(dtype=dtype), spec("uniform", 1.0, 2.0))[0].astype(np.float64)
+def test_uniform_inputs_support_every_float_type(dtype: str) -> None:
+    drawn = input_sets(argument(dtype=dtype), spec("uniform", 1.0, 2.0))[0].astype(np.float64)
     assert drawn.min() >= 1.0
     assert drawn.max() <= 2.0
 
 
-def test_an_example_is_the_same_in_every_set() -> None:
+def test_example_is_used_in_every_input_set() -> None:
     array = np.arange(120, dtype=np.float32).reshape(40, 3)
     named, example = example_of(array)
-    assert all(np.array_equal(each, array) for each in made(argument(), named, examples=(example,)))
+    assert all(np.array_equal(each, array) for each in input_sets(argument(), named, examples=(example,)))
 
 
-def test_what_no_spec_names_is_as_it_was() -> None:
-    plain = made(argument("B"))
-    assert all(np.array_equal(a, b) for a, b in zip(plain, made(argument("B"), BEYOND_FIVE), strict=True))
+def test_unspecified_inputs_stay_unchanged() -> None:
+    plain = input_sets(argument("B"))
+    assert all(np.array_equal(a, b) for a, b in zip(plain, input_sets(argument("B"), BEYOND_FIVE), strict=True))
 
 
 @pytest.mark.parametrize(
-    ("given", "wish", "told"),
+    ("given", "wish", "problem"),
     [
         (argument(dtype="int32", index_extent=50), spec("integers", 0.0, 51.0), "the tensor that it addresses"),
         (argument(dtype="int32", index_extent=50), spec("integers", -1.0, 5.0), "the tensor that it addresses"),
@@ -93,27 +93,27 @@ def test_what_no_spec_names_is_as_it_was() -> None:
         (argument(), example_of(np.zeros((40, 4), np.float32))[0], "missing"),
     ],
 )
-def test_a_spec_that_does_not_fit_is_refused_with_the_reason(given: Argument, wish: InputSpec, told: str) -> None:
-    with pytest.raises(BadInput, match=told) as refused:
+def test_input_spec_that_does_not_fit_is_refused(given: Argument, wish: InputSpec, problem: str) -> None:
+    with pytest.raises(BadInput, match=problem) as refused:
         require_fitting([given], [wish], [])
     assert refused.value.field == "input"
 
 
 @pytest.mark.parametrize(
-    ("given", "array", "told"),
+    ("given", "array", "problem"),
     [
         (argument(), np.zeros((40, 4), np.float32), "bytes"),
         (argument(), np.full((40, 3), np.nan, np.float32), "not finite"),
         (argument(dtype="int32", index_extent=50), np.full((40, 3), 50, np.int32), "the tensor that it addresses"),
     ],
 )
-def test_an_example_that_does_not_fit_is_refused_with_the_reason(given: Argument, array: InputArray, told: str) -> None:
+def test_example_that_does_not_fit_is_refused(given: Argument, array: InputArray, problem: str) -> None:
     named, example = example_of(array)
-    with pytest.raises(BadInput, match=told):
+    with pytest.raises(BadInput, match=problem):
         require_fitting([given], [named], [example])
 
 
-def test_a_name_that_no_function_has_is_refused_and_the_names_there_are_told() -> None:
+def test_unknown_input_name_is_refused_with_known_names() -> None:
     with pytest.raises(BadInput, match=r"Its arguments are A, B\."):
         require_names([[argument("A")], [argument("B")]], [spec("normal", name="C")])
     with pytest.raises(BadInput, match="twice"):
@@ -121,7 +121,7 @@ def test_a_name_that_no_function_has_is_refused_and_the_names_there_are_told() -
 
 
 def logarithm() -> tvm.IRModule:
-    """Finite only beyond five, where neither usual inputs nor positive ones are."""
+    """Finite only above five, where neither usual nor positive inputs lie."""
     source = te.placeholder((64,), name="A")
     return tvm.IRModule({"main": te.create_prim_func([source, te.compute((64,), lambda i: te.log(source[i] - 5.0))])})
 
@@ -131,9 +131,7 @@ def opened(running: RunningFarm, module: tvm.IRModule, name: str, *specs: InputS
     return name
 
 
-def test_a_function_that_needs_its_own_inputs_is_verified_compared_and_shipped_on_them(
-    running: RunningFarm, zygote: ForkServer, tmp_path: Path
-) -> None:
+def test_specified_inputs_are_used_at_every_step(running: RunningFarm, zygote: ForkServer, tmp_path: Path) -> None:
     module = logarithm()
     exploration = opened(running, module, "logarithm", BEYOND_FIVE)
     untouched = Trace(text="[[],[]]")
@@ -144,17 +142,17 @@ def test_a_function_that_needs_its_own_inputs_is_verified_compared_and_shipped_o
     assert isinstance(running.farm.compare(order).results[0], Timing)
     exported = running.farm.export(ExportOrder(exploration_id=exploration, trace=None, processes=1))
     assert isinstance(exported, Exported), exported
-    assert checked(zygote, tmp_path, exported, module, input_specs=(BEYOND_FIVE,)).worst_error <= 1.0
+    assert check_exported(zygote, tmp_path, exported, module, input_specs=(BEYOND_FIVE,)).worst_error <= 1.0
     with pytest.raises(BadInput, match="not finite"):
-        checked(zygote, tmp_path, exported, module)
+        check_exported(zygote, tmp_path, exported, module)
 
 
-def test_a_farm_refuses_inputs_that_lead_out_of_a_table(running: RunningFarm) -> None:
+def test_inputs_that_index_outside_a_table_are_refused(running: RunningFarm) -> None:
     with pytest.raises(BadInput, match="the tensor that it addresses"):
         opened(running, workloads.gather(), "astray", spec("integers", 0.0, 1000.0, name="I"))
 
 
-def test_the_untuned_function_is_timed_roughly_while_candidates_are_measured(running: RunningFarm) -> None:
+def test_untuned_latency_is_estimated_while_measuring(running: RunningFarm) -> None:
     module = workloads.matmul(256)  # large enough to be run as a reference in another order of loops
     ratios = []
     for _ in range(ROUNDS):
@@ -165,15 +163,15 @@ def test_the_untuned_function_is_timed_roughly_while_candidates_are_measured(run
         running.farm.close_task(exploration)
         assert isinstance(untuned, Timing)
         assert rough_s is not None
-        stretched = stretching()
+        stretched = elapsed_per_cpu_time()
         ratios.append(rough_s / min(untuned.samples_s))
         if 1 / 3 / stretched < ratios[-1] < 3 * stretched:
             return
-    raise AssertionError(f"it was told to take {ratios} times as long as it takes")
+    raise AssertionError(f"the estimate is {ratios} times the latency")
 
 
-def stretching() -> float:
-    """How many times its processor time a long call takes now, while others want the processor as well."""
+def elapsed_per_cpu_time() -> float:
+    """How many times its processor time a long call takes now, while other processes use the processor."""
     began_s, used_s = time.monotonic(), time.thread_time()
     while (taken_s := time.thread_time() - used_s) < 0.2:
         pass

@@ -1,4 +1,4 @@
-"""A function whose calls take long is compared at samples of its output, and its time is estimated."""
+"""The output of a long function is compared at samples, and its latency is estimated."""
 
 import time
 from collections.abc import Callable
@@ -24,11 +24,11 @@ from tunefarm_workers.correctness.reordered_module import LONG_STEPS, with_faste
 
 TARGET = {"kind": "llvm", "num-cores": 1}
 LONG = 1024
-"""Of a product of square matrices that takes some seconds as it is written."""
+"""The rows of square matrices whose untuned product takes some seconds."""
 
 
 def layer() -> tvm.IRModule:
-    """Rows of weights, a bias and a clip: what is read with strides, and nests that depend on each other."""
+    """Rows of weights, a bias and a clip: strided reads, and nests that depend on each other."""
     source, weight = te.placeholder((256, 512), name="A"), te.placeholder((1024, 512), name="W")
     bias = te.placeholder((1024,), name="bias")
     axis = te.reduce_axis((0, 512), name="k")
@@ -38,7 +38,7 @@ def layer() -> tvm.IRModule:
 
 
 def scores() -> tvm.IRModule:
-    """Each row's largest product and sum come between the products and the output."""
+    """Each row's maximum and sum are computed between the products and the output."""
     left, right = te.placeholder((8, 384, 128), name="Q"), te.placeholder((8, 384, 128), name="K")
     depth, along, along_again = te.reduce_axis((0, 128)), te.reduce_axis((0, 384)), te.reduce_axis((0, 384))
     shape = (8, 384, 384)
@@ -68,7 +68,7 @@ def convolution() -> tvm.IRModule:
 
 
 def rounded_too_early(module: tvm.IRModule) -> Trace:
-    """Quick and wrong: it keeps one factor in sixteen bits."""
+    """Fast and wrong: it keeps one factor in sixteen bits."""
     schedule = tvm.s_tir.Schedule(module)
     block = schedule.get_sblock("C")
     schedule.unsafe_set_dtype(schedule.cache_read(block, 0, "global"), 0, "float16")
@@ -97,7 +97,7 @@ def called(module: tvm.IRModule) -> np.ndarray:
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_a_long_sum_in_blocks_rounds_as_the_function_does(function: Callable[[], tvm.IRModule]) -> None:
+def test_blocked_long_sum_rounds_as_the_function(function: Callable[[], tvm.IRModule]) -> None:
     module = function()
     blocked = with_faster_loops(module)
     assert "T.unroll" in blocked.script()
@@ -105,7 +105,7 @@ def test_a_long_sum_in_blocks_rounds_as_the_function_does(function: Callable[[],
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_what_is_computed_at_places_is_what_the_function_gives_there(function: Callable[[], tvm.IRModule]) -> None:
+def test_sampled_elements_match_the_function(function: Callable[[], tvm.IRModule]) -> None:
     module = function()
     sampled = SampledFunction.of(module, tvm.target.Target(TARGET))
     assert sampled is not None
@@ -119,7 +119,7 @@ def test_what_is_computed_at_places_is_what_the_function_gives_there(function: C
     assert np.isnan(tensors[-1].numpy()).any()
 
 
-def test_the_estimate_is_about_what_a_call_takes() -> None:
+def test_untuned_estimate_is_close_to_a_call() -> None:
     module = layer()
     target = tvm.target.Target(TARGET)
     sampled, whole = SampledFunction.of(module, target), build_in_place(module, target)["main"]
@@ -135,12 +135,12 @@ def test_the_estimate_is_about_what_a_call_takes() -> None:
 
 
 @pytest.mark.parametrize("module", [workloads.matmul(64), workloads.square_root()])
-def test_a_brief_function_is_not_taken_apart(module: tvm.IRModule) -> None:
+def test_short_function_is_not_sampled(module: tvm.IRModule) -> None:
     assert SampledFunction.of(module, tvm.target.Target(TARGET)) is None
 
 
-def test_a_function_whose_places_depend_on_all_of_it_is_called_whole() -> None:
-    """As a product that is divided by the sum of all its elements."""
+def test_function_with_global_dependencies_is_not_sampled() -> None:
+    """A product divided by the sum of all its elements."""
     left, right = te.placeholder((512, 512)), te.placeholder((512, 512))
     axis, row, column = te.reduce_axis((0, 512)), te.reduce_axis((0, 512)), te.reduce_axis((0, 512))
     product = te.compute((512, 512), lambda i, j: te.sum(left[i, axis] * right[axis, j], axis=axis))
@@ -151,7 +151,7 @@ def test_a_function_whose_places_depend_on_all_of_it_is_called_whole() -> None:
     assert SampledFunction.of(module, tvm.target.Target(TARGET)) is None
 
 
-def test_a_long_function_is_compared_without_a_whole_call(running: RunningFarm) -> None:
+def test_long_function_is_compared_at_samples(running: RunningFarm) -> None:
     module = workloads.matmul(LONG)
     opened = running.open(module)
     order = ComparisonOrder(exploration_id=opened, traces=(workloads.tiled(module), None), seconds_each=0.02)
@@ -166,14 +166,14 @@ def test_a_long_function_is_compared_without_a_whole_call(running: RunningFarm) 
     assert 0.2 < about_s / untuned.latency_s < 5.0
 
 
-def test_a_wrong_schedule_of_a_long_function_is_found_wrong(running: RunningFarm) -> None:
+def test_wrong_schedule_of_long_function_is_found(running: RunningFarm) -> None:
     module = workloads.matmul(LONG)
     opened = running.open(module)
     assert reason_of(running.measure(opened, rounded_too_early(module))) is FailureReason.WRONG_RESULT
     assert running.farm._lane.tasks[opened].is_confirmed
 
 
-def test_an_untuned_function_of_a_few_milliseconds_is_called_whole(running: RunningFarm) -> None:
+def test_untuned_function_of_milliseconds_is_called_whole(running: RunningFarm) -> None:
     opened = running.open(workloads.matmul())
     (untuned,) = running.farm.compare(ComparisonOrder(exploration_id=opened, traces=(None,))).results
     assert isinstance(untuned, Timing)

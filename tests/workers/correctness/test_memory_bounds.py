@@ -1,4 +1,4 @@
-"""What may become a record stays inside its tensors: attacks on the children that verify."""
+"""Schedules that leave their tensors never become records: attacks on the children that verify."""
 
 import pytest
 import tvm
@@ -34,23 +34,23 @@ def refusal_of(result: Result) -> str:
     "name",
     [
         *("reads one element beyond", "reads before the first", "declares a longer view"),
-        "reads beyond and uses nothing of it",  # whose output is right
+        "reads beyond and uses nothing of it",  # with a correct output
     ],
 )
-def test_verification_refuses_what_leaves_a_buffer_before_it_is_called(running: RunningFarm, name: str) -> None:
+def test_verification_refuses_out_of_bounds_access(running: RunningFarm, name: str) -> None:
     make, buffer = OUTSIDE[name]
     (result,) = compared(running, make())
     assert f"out of bounds: buffer {buffer} has memory for 64 elements; {buffer}[" in refusal_of(result)
 
 
-def test_verification_refuses_an_access_through_a_pointer(running: RunningFarm) -> None:
+def test_verification_refuses_access_through_pointer(running: RunningFarm) -> None:
     make, part = OPAQUE["hands a pointer out"]
     (result,) = compared(running, make())
     assert part in refusal_of(result)
 
 
 @pytest.mark.parametrize("name", OPEN)
-def test_verification_runs_what_is_not_proven_with_checks(running: RunningFarm, name: str) -> None:
+def test_verification_checks_unproven_access_at_run_time(running: RunningFarm, name: str) -> None:
     make, strays = OPEN[name]
     (result,) = compared(running, make())
     if strays:
@@ -59,7 +59,7 @@ def test_verification_runs_what_is_not_proven_with_checks(running: RunningFarm, 
         assert isinstance(result, Timing), result
 
 
-def test_a_lookup_is_checked_in_parallel_and_vectorised_loops(running: RunningFarm) -> None:
+def test_lookup_is_checked_in_parallel_and_vectorized_loops(running: RunningFarm) -> None:
     module = workloads.gather()
     schedule = tvm.s_tir.Schedule(module)
     row, column = schedule.get_loops(schedule.get_sblock("O"))
@@ -68,7 +68,7 @@ def test_a_lookup_is_checked_in_parallel_and_vectorised_loops(running: RunningFa
     assert all(isinstance(result, Timing) for result in compared(running, module, None, trace_of(schedule)))
 
 
-def test_a_stray_in_one_thread_is_noticed(running: RunningFarm) -> None:
+def test_out_of_bounds_access_in_one_thread_is_noticed(running: RunningFarm) -> None:
     module = OPEN["looks every other row up"][0]()
     schedule = tvm.s_tir.Schedule(module)
     schedule.parallel(schedule.get_loops(schedule.get_sblock("B"))[0])
@@ -85,21 +85,21 @@ def reshaped(module: tvm.IRModule) -> Trace:
     return trace_of(schedule)
 
 
-def test_a_trace_that_reshapes_a_parameter_is_refused_before_it_is_called(running: RunningFarm) -> None:
+def test_trace_that_reshapes_a_parameter_is_refused(running: RunningFarm) -> None:
     module = workloads.matmul(64)
     measured = running.measure(running.open(module), reshaped(module))
     assert reason_of(measured) is FailureReason.INVALID_SCHEDULE
     assert "parameter C is float32[64, 192]" in message_of(measured)
 
 
-def test_verification_refuses_a_trace_that_reshapes_a_parameter_and_takes_the_others(running: RunningFarm) -> None:
+def test_verification_refuses_only_reshaping_traces(running: RunningFarm) -> None:
     module = workloads.matmul(64)
     strange, good = compared(running, module, reshaped(module), workloads.tiled(module))
     assert "where the workload's is float32[64, 64]" in refusal_of(strange)
     assert isinstance(good, Timing)
 
 
-def test_packed_weights_stay_inside(running: RunningFarm) -> None:
+def test_packed_weights_stay_in_bounds(running: RunningFarm) -> None:
     module = workloads.convolution()
     results = compared(running, module, workloads.with_packed_weight(module), None, abi="packed")
     assert all(isinstance(result, Timing) for result in results), results

@@ -1,4 +1,4 @@
-"""The reordered function is the function as written, to the last bit."""
+"""The reordered function equals the function as written, to the last bit."""
 
 import numpy as np
 import pytest
@@ -18,13 +18,13 @@ def outputs(module: tvm.IRModule, dtype: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_a_large_sum_is_reordered_and_rounds_the_same(dtype: str) -> None:
+def test_reordered_sum_rounds_the_same(dtype: str) -> None:
     module = matmul(192, dtype)
     reordered = with_faster_loops(module)
     assert "T.vectorized" in reordered.script()
     np.testing.assert_array_equal(outputs(reordered, dtype), outputs(module, dtype))
 
 
-def test_small_functions_and_those_without_a_sum_stay_as_they_are() -> None:
+def test_small_functions_are_not_reordered() -> None:
     for module in (matmul(32), square_root()):
         assert "T.vectorized" not in with_faster_loops(module).script()

@@ -1,4 +1,4 @@
-"""A damaged reference is an alarm, and no verdict on any schedule."""
+"""A damaged reference quarantines the device and blames no schedule."""
 
 import os
 import signal
@@ -17,13 +17,13 @@ from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.measurement import ComparisonOrder, Failed, Measurement, Purpose, Timing
 from tunefarm_workers.lane.local_farm import LocalFarm
 
-IN_ORDER_S = 120.0
+RECOVERY_S = 120.0
 
 
 @pytest.mark.parametrize(
     ("rows", "words"), [(DAMAGED_OTHERWISE, "computed twice"), (DAMAGED_ALIKE, "the untuned function itself")]
 )
-def test_right_schedules_are_not_found_wrong_by_a_damaged_reference(
+def test_damaged_reference_blames_no_schedule(
     zygote: ForkServer, running: RunningFarm, tmp_path: Path, rows: int, words: str
 ) -> None:
     farm = LocalFarm(zygote, scratch=tmp_path, known=running.farm.device, settings=SETTINGS)
@@ -39,7 +39,7 @@ def test_right_schedules_are_not_found_wrong_by_a_damaged_reference(
         assert words in alarm.value.problem
         with pytest.raises(BadInput, match="reference cannot be trusted"):
             farm.compare(ComparisonOrder(exploration_id=opened, traces=(None,)))
-        assert _becomes_in_order(farm)
+        assert _recovers(farm)
         sound = workloads.matmul(64)
         number = measuring.submit(measuring.open(sound), workloads.tiled(sound))
         collected: dict[int, Measurement] = {}
@@ -50,41 +50,41 @@ def test_right_schedules_are_not_found_wrong_by_a_damaged_reference(
         farm.close()
 
 
-def test_a_device_is_in_quarantine_while_a_reference_of_it_is_in_doubt(
+def test_device_is_quarantined_while_reference_is_in_doubt(
     zygote: ForkServer, running: RunningFarm, tmp_path: Path
 ) -> None:
     farm = LocalFarm(zygote, scratch=tmp_path, known=running.farm.device, settings=SETTINGS)
     try:
         farm._lane.loop.ask(lambda: farm._lane._distrust_device("it differs"))
-        assert "cannot be trusted: it differs" in farm.trouble() or _becomes_in_order(farm)
-        assert _becomes_in_order(farm)
+        assert "cannot be trusted: it differs" in farm.trouble() or _recovers(farm)
+        assert _recovers(farm)
     finally:
         farm.close()
 
 
-def test_a_comparison_does_not_find_the_untuned_function_wrong(running: RunningFarm) -> None:
+def test_comparison_never_blames_untuned_function(running: RunningFarm) -> None:
     opened = running.open(workloads.matmul(DAMAGED_ALIKE))
     compared = running.farm.compare(ComparisonOrder(exploration_id=opened, traces=(None,), seconds_each=0.02))
     assert isinstance(compared.results[0], Failed)
     assert compared.results[0].failure.reason is FailureReason.CANCELED
     with pytest.raises(BadInput, match="reference cannot be trusted"):
         _collect_until_refused(running.farm)
-    assert _becomes_in_order(running.farm)
+    assert _recovers(running.farm)
 
 
-def test_a_schedule_of_a_long_function_is_not_found_wrong_where_its_reference_is_damaged_in_one_row(
+def test_row_damaged_reference_blames_no_long_schedule(
     running: RunningFarm,
 ) -> None:
-    """Of a long function the reference is checked at samples, and where a schedule differs from it."""
+    """The reference of a long function is checked at samples, and where a schedule differs from it."""
     module = workloads.matmul(DAMAGED_IN_A_ROW)
     running.submit(running.open(module), workloads.tiled(module), Purpose.VERIFY)
     with pytest.raises(BadInput, match="the untuned function itself"):
         _collect_until_refused(running.farm)
-    running.farm.collect(0.0)  # what was canceled with it, unless it came before: other tests share this farm
-    assert _becomes_in_order(running.farm)
+    running.farm.collect(0.0)  # collects the canceled ones, unless they came before: other tests share this farm
+    assert _recovers(running.farm)
 
 
-def test_a_wrong_schedule_is_found_wrong_once_its_reference_is_confirmed(running: RunningFarm) -> None:
+def test_wrong_schedule_is_found_with_confirmed_reference(running: RunningFarm) -> None:
     module = workloads.matmul()
     opened = running.open(module)
     assert reason_of(running.measure(opened, workloads.rounded_too_early(module))) is FailureReason.WRONG_RESULT
@@ -92,12 +92,12 @@ def test_a_wrong_schedule_is_found_wrong_once_its_reference_is_confirmed(running
     assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
 
 
-def test_a_host_that_is_killed_while_a_reference_is_confirmed_costs_no_verdict(running: RunningFarm) -> None:
+def test_host_killed_during_confirmation_blames_no_schedule(running: RunningFarm) -> None:
     module = workloads.matmul()
     opened = running.open(module)
     lane, task = running.farm._lane, running.farm._lane.tasks[opened]
     number = running.submit(opened, workloads.rounded_too_early(module))
-    deadline_s = time.monotonic() + IN_ORDER_S
+    deadline_s = time.monotonic() + RECOVERY_S
     while task.confirmation is None and time.monotonic() < deadline_s:
         time.sleep(0.001)
     os.kill(task.host.pid, signal.SIGKILL)
@@ -106,7 +106,7 @@ def test_a_host_that_is_killed_while_a_reference_is_confirmed_costs_no_verdict(r
 
 
 def _collect_until_refused(farm: LocalFarm) -> list[Measurement]:
-    """Raises ``BadInput`` as a farm does; what it gives before was canceled or lost, and never found wrong."""
+    """Collect until the farm raises ``BadInput``; measurements before it are canceled or lost, never wrong."""
     collected: list[Measurement] = []
     while arrived := farm.collect(60.0):
         for measurement in arrived:
@@ -115,8 +115,8 @@ def _collect_until_refused(farm: LocalFarm) -> list[Measurement]:
     return collected
 
 
-def _becomes_in_order(farm: LocalFarm) -> bool:
-    deadline_s = time.monotonic() + IN_ORDER_S
+def _recovers(farm: LocalFarm) -> bool:
+    deadline_s = time.monotonic() + RECOVERY_S
     while farm.trouble() and time.monotonic() < deadline_s:
         time.sleep(0.05)
     return not farm.trouble()

@@ -1,4 +1,4 @@
-"""Devices are told apart, keep their class through noise, and are not trusted while they drift."""
+"""Devices are identified, keep their class through noise, and are quarantined while they drift."""
 
 import threading
 from pathlib import Path
@@ -28,7 +28,7 @@ HELD_BACK_S = 5.0
 TIMES = ReferenceKernelTimes(compute_s=50e-6, bandwidth_s=500e-6, launch_s=7e-6)
 
 
-def test_a_farm_says_what_it_measures_with(running: RunningFarm) -> None:
+def test_farm_reports_its_device(running: RunningFarm) -> None:
     device_class = running.farm.device.device_class
     assert device_class.kind == "cpu"
     assert device_class.cores >= 1
@@ -38,7 +38,7 @@ def test_a_farm_says_what_it_measures_with(running: RunningFarm) -> None:
     assert "+llvm-" in running.farm.code_generator
 
 
-def test_a_farm_says_what_code_it_runs(running: RunningFarm) -> None:
+def test_farm_reports_its_processor(running: RunningFarm) -> None:
     assert running.farm.processor == own_processor()
     assert running.farm.processor.architecture
     assert running.farm.processor.runs_code_for(processor_for(host_target(1)))
@@ -53,30 +53,30 @@ FOURTH = f"{THIRD} avx512f avx512dq avx512cd avx512bw avx512vl"
     ("flags", "level"),
     [("", 0), ("fpu sse2", 1), (SECOND, 2), (THIRD, 3), (FOURTH, 4), (FOURTH.replace("movbe ", ""), 2)],
 )
-def test_the_level_of_an_x86_processor_is_the_highest_that_it_has_whole(flags: str, level: int) -> None:
+def test_x86_level_is_the_highest_complete_one(flags: str, level: int) -> None:
     assert x86_level(flags.split()) == level
 
 
-def test_a_known_device_keeps_its_class_without_being_timed_again(zygote: ForkServer, tmp_path: Path) -> None:
+def test_known_device_is_not_timed_again(zygote: ForkServer, tmp_path: Path) -> None:
     known = device_of(cpu_identity(), TIMES, None)
     farm = LocalFarm(zygote, scratch=tmp_path, known=known, settings=SETTINGS)
     farm.close()
     assert farm.device == known
 
 
-def test_noise_at_the_edge_of_a_bucket_does_not_change_the_class() -> None:
+def test_noise_does_not_change_device_class() -> None:
     known = device_of(cpu_identity(), TIMES, None)
     noisy = TIMES.model_copy(update={"compute_s": TIMES.compute_s * 1.5})
     assert device_of(cpu_identity(), noisy, known).device_class == known.device_class
 
 
-def test_another_speed_is_another_class() -> None:
+def test_another_speed_is_another_device_class() -> None:
     known = device_of(cpu_identity(), TIMES, None)
     slower = TIMES.model_copy(update={"compute_s": TIMES.compute_s * 3})
     assert device_of(cpu_identity(), slower, known).device_class != known.device_class
 
 
-def test_the_environment_is_told(running: RunningFarm) -> None:
+def test_environment_reports_load_and_hypervisor(running: RunningFarm) -> None:
     assert present_environment().load_average >= 0
     assert present_environment().hypervisor in {"yes", "no", "unknown"}
 
@@ -87,7 +87,7 @@ class Owner:
         self.loop = EventLoop(lambda _: None, lambda: None)
 
 
-def test_a_device_that_stays_slower_is_not_trusted_until_it_recovers(zygote: ForkServer) -> None:
+def test_slower_device_is_quarantined_until_it_recovers(zygote: ForkServer) -> None:
     watch = DeviceWatch(zygote, SETTINGS.child_limits(), 2, check_every_s=30.0)
     try:
         reference = watch.identify(None).reference
@@ -112,7 +112,7 @@ def test_a_device_that_stays_slower_is_not_trusted_until_it_recovers(zygote: For
         watch.close()
 
 
-def test_a_known_device_is_held_against_what_it_was_before_the_restart(zygote: ForkServer) -> None:
+def test_known_device_is_compared_with_times_before_restart(zygote: ForkServer) -> None:
     known = device_of(cpu_identity(), TIMES, None)
     half_as_fast = TIMES.model_copy(update={"compute_s": 2 * TIMES.compute_s}).model_dump_json().encode()
     watch = DeviceWatch(zygote, SETTINGS.child_limits(), 2, check_every_s=30.0)
@@ -130,7 +130,7 @@ def test_a_known_device_is_held_against_what_it_was_before_the_restart(zygote: F
         watch.close()
 
 
-def test_a_known_device_that_has_changed_for_good_is_not_locked_out_for_ever(zygote: ForkServer) -> None:
+def test_permanently_changed_device_leaves_quarantine(zygote: ForkServer) -> None:
     known = device_of(cpu_identity(), TIMES, None)
     slower = TIMES.model_copy(update={"compute_s": 2 * TIMES.compute_s}).model_dump_json().encode()
     watch = DeviceWatch(zygote, SETTINGS.child_limits(), 2, check_every_s=30.0)
@@ -146,7 +146,7 @@ def test_a_known_device_that_has_changed_for_good_is_not_locked_out_for_ever(zyg
         watch.close()
 
 
-def test_schedules_are_not_compared_while_the_device_is_in_quarantine(zygote: ForkServer, tmp_path: Path) -> None:
+def test_quarantined_device_compares_nothing(zygote: ForkServer, tmp_path: Path) -> None:
     farm = LocalFarm(zygote, scratch=tmp_path, settings=SETTINGS)
     try:
         opened = RunningFarm(farm).open(workloads.matmul(64))
@@ -166,7 +166,7 @@ def test_schedules_are_not_compared_while_the_device_is_in_quarantine(zygote: Fo
         farm.close()
 
 
-def test_deadlines_follow_what_builds_have_taken() -> None:
+def test_deadlines_follow_build_times() -> None:
     deadlines = Deadlines()
     assert deadlines.build_cpu_s == 4.0
     for _ in range(10):
@@ -181,7 +181,7 @@ def test_deadlines_follow_what_builds_have_taken() -> None:
     assert deadlines.run_s(1e-3, input_sets=2) > 2 * 0.7 * 2, "making inputs takes longer beside builds"
 
 
-def test_deadlines_begin_with_what_the_untuned_function_takes() -> None:
+def test_deadlines_start_from_untuned_function() -> None:
     deadlines = Deadlines()
     deadlines.record_untuned(0.06, 0.001)
     assert deadlines.build_cpu_s == pytest.approx(1.5)
@@ -196,13 +196,13 @@ def test_deadlines_begin_with_what_the_untuned_function_takes() -> None:
     assert deadlines.run_s(None) == 20.0
 
 
-def test_deadlines_of_another_device_do_not_follow_this_host() -> None:
+def test_deadlines_of_remote_device_ignore_this_host() -> None:
     deadlines = Deadlines(measures_here=False)
     deadlines.record_untuned(0.01, 0.001)
     assert (deadlines.build_cpu_s, deadlines.run_s(None)) == (4.0, 20.0)
 
 
-def test_a_host_is_known_by_the_name_that_its_environment_gives_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_fingerprint_uses_name_from_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     of_this_container = host_fingerprint(cpu_identity())
     monkeypatch.setenv("TUNEFARM_HOST_NAME", "node-7")
     of_its_node = device_of(cpu_identity(), TIMES, None)

@@ -1,4 +1,4 @@
-"""A device is held against what it was; only what an earlier process remembered may turn out to be no longer true."""
+"""A device is compared with its usual times; only times remembered from an earlier process may prove outdated."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def checked(drift: Drift, times: ReferenceKernelTimes, count: int) -> bool:
 
 
 @pytest.mark.parametrize("is_remembered", [False, True])
-def test_three_slow_checks_are_drift_and_three_as_usual_end_it(is_remembered: bool) -> None:
+def test_three_checks_begin_and_end_drift(is_remembered: bool) -> None:
     drift = Drift(USUAL, is_remembered=is_remembered)
     assert not checked(drift, SLOW, 2)
     assert checked(drift, SLOW, 1)
@@ -25,7 +25,7 @@ def test_three_slow_checks_are_drift_and_three_as_usual_end_it(is_remembered: bo
     assert not checked(drift, USUAL, 1)
 
 
-def test_a_device_that_was_never_as_remembered_has_changed_for_good() -> None:
+def test_device_never_as_remembered_is_accepted() -> None:
     drift = Drift(USUAL, is_remembered=True)
     assert checked(drift, SLOW, CHECKS_TO_ACCEPT - 1)
     assert drift.checked(SLOW), "it is beyond doubt from then on"
@@ -34,7 +34,7 @@ def test_a_device_that_was_never_as_remembered_has_changed_for_good() -> None:
     assert checked(drift, SLOWER, 2 * CHECKS_TO_ACCEPT), "what this process saw itself is not forgotten"
 
 
-def test_a_lucky_check_is_not_what_was_remembered() -> None:
+def test_single_usual_check_does_not_reset_acceptance() -> None:
     drift = Drift(USUAL, is_remembered=True)
     assert checked(drift, SLOW, 3)
     for _ in range(CHECKS_TO_ACCEPT - 3):
@@ -45,7 +45,7 @@ def test_a_lucky_check_is_not_what_was_remembered() -> None:
 
 
 @pytest.mark.parametrize("is_remembered", [False, True])
-def test_a_device_that_was_as_usual_since_the_start_is_in_quarantine_for_as_long_as_it_is_slow(
+def test_device_once_as_usual_stays_quarantined_while_slow(
     is_remembered: bool,
 ) -> None:
     drift = Drift(USUAL, is_remembered=is_remembered)
@@ -53,5 +53,5 @@ def test_a_device_that_was_as_usual_since_the_start_is_in_quarantine_for_as_long
     assert checked(drift, SLOW, 3 * CHECKS_TO_ACCEPT)
 
 
-def test_what_was_timed_in_this_process_is_not_forgotten() -> None:
+def test_drift_never_accepts_times_slower_than_measured_here() -> None:
     assert checked(Drift(USUAL), SLOW, 3 * CHECKS_TO_ACCEPT)

@@ -1,4 +1,4 @@
-"""One conversation may hold up the loop; it must not make another late."""
+"""A conversation that holds up the loop must not make another late."""
 
 import time
 from collections.abc import Callable
@@ -13,7 +13,7 @@ HELD_UP_S = 0.3
 
 
 class Listener:
-    """Does something when its first message comes, and notes when each came."""
+    """Calls ``on_message`` for its first message, and notes when each message came."""
 
     def __init__(self, on_message: Callable[[], object] = lambda: None) -> None:
         self.channel, far = Channel.pair()
@@ -26,10 +26,10 @@ class Listener:
         self.heard_s.append(time.monotonic())
 
     def ended(self) -> None:
-        pytest.fail("nobody closed the channel")
+        pytest.fail("the channel was closed")
 
 
-def test_what_came_while_the_loop_was_held_up_is_heard_before_anything_is_called_late() -> None:
+def test_held_up_loop_reads_messages_before_ticking() -> None:
     sent_s: list[float] = []
 
     def hold_up() -> None:

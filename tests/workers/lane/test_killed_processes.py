@@ -1,4 +1,4 @@
-"""What somebody kills is replaced, and no schedule is blamed for it."""
+"""Killed processes are replaced, and no schedule is blamed for them."""
 
 import os
 import signal
@@ -46,7 +46,7 @@ def kill_a_child_of(parent: int) -> None:
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.1, 0.4])
-def test_a_host_killed_during_a_comparison_costs_no_entrant(running: RunningFarm, delay_s: float) -> None:
+def test_host_killed_during_comparison_fails_no_schedule(running: RunningFarm, delay_s: float) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
     order = ComparisonOrder(exploration_id=opened, traces=(workloads.tiled(module), None), seconds_each=1.0)
@@ -57,7 +57,7 @@ def test_a_host_killed_during_a_comparison_costs_no_entrant(running: RunningFarm
     assert running.farm._lane.tasks[opened].hosts_lost == 1
 
 
-def test_a_host_killed_before_a_comparison_is_replaced(running: RunningFarm) -> None:
+def test_host_killed_before_comparison_is_replaced(running: RunningFarm) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
     assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
@@ -66,7 +66,7 @@ def test_a_host_killed_before_a_comparison_is_replaced(running: RunningFarm) -> 
     assert isinstance(result, Timing), result
 
 
-def test_a_comparing_child_that_is_killed_costs_no_entrant(running: RunningFarm) -> None:
+def test_child_killed_during_comparison_fails_no_schedule(running: RunningFarm) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
     assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
@@ -79,16 +79,16 @@ def test_a_comparing_child_that_is_killed_costs_no_entrant(running: RunningFarm)
     assert host_of(running, opened) == host
 
 
-def test_a_host_that_is_killed_again_and_again_is_given_up(running: RunningFarm) -> None:
+def test_host_killed_repeatedly_is_given_up(running: RunningFarm) -> None:
     opened = running.open(workloads.matmul(64))
     ended = threading.Event()
 
-    def strike() -> None:
+    def kill_repeatedly() -> None:
         while not ended.wait(0.05):
-            with suppress(ProcessLookupError):  # it is dead already, and was not replaced yet
+            with suppress(ProcessLookupError):  # it is dead already, and not yet replaced
                 kill(host_of(running, opened))
 
-    striker = threading.Thread(target=strike)
+    striker = threading.Thread(target=kill_repeatedly)
     striker.start()
     (result,) = running.farm.compare(ComparisonOrder(exploration_id=opened, traces=(None,))).results
     ended.set()
@@ -97,7 +97,7 @@ def test_a_host_that_is_killed_again_and_again_is_given_up(running: RunningFarm)
     assert result.failure.reason is FailureReason.DEVICE_LOST
 
 
-def test_a_host_killed_while_candidates_are_measured_costs_none_of_them(running: RunningFarm) -> None:
+def test_host_killed_while_measuring_loses_no_candidate(running: RunningFarm) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
     numbers = [running.submit(opened, workloads.tiled(module)) for _ in range(6)]
@@ -107,33 +107,33 @@ def test_a_host_killed_while_candidates_are_measured_costs_none_of_them(running:
     assert [type(collected[number].result).__name__ for number in numbers].count("Failed") == 0, collected
 
 
-def test_a_process_killed_during_an_export_is_replaced(running: RunningFarm, zygote: ForkServer) -> None:
+def test_process_killed_during_export_is_replaced(running: RunningFarm, zygote: ForkServer) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
     assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
     known = {child.pid for child in zygote.children() if child.exit() is None}
-    struck = []
+    killed = []
     over = threading.Event()
 
-    def strike() -> None:
+    def kill_repeatedly() -> None:
         while not over.wait(0.005):
             fresh = [child.pid for child in zygote.children() if child.exit() is None and child.pid not in known]
             if len(fresh) > 1:
                 kill(fresh[0])
-                struck.append(fresh[0])
+                killed.append(fresh[0])
                 return
 
-    timer = later(0.0, strike)
+    timer = later(0.0, kill_repeatedly)
     exported = running.farm.export(
         ExportOrder(exploration_id=opened, trace=workloads.tiled(module), processes=3), lambda: True
     )
     over.set()
     timer.join()
-    assert struck
+    assert killed
     assert isinstance(exported, Exported), exported
 
 
-def test_a_comparison_and_an_export_end_soon_when_they_are_not_wanted_any_more(running: RunningFarm) -> None:
+def test_cancel_stops_comparison_and_export(running: RunningFarm) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
     began_s = time.monotonic()
@@ -150,7 +150,7 @@ def test_a_comparison_and_an_export_end_soon_when_they_are_not_wanted_any_more(r
     assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
 
 
-def test_a_killed_zygote_ends_the_farm_in_words(tmp_path: Path) -> None:
+def test_killed_zygote_closes_farm_with_message(tmp_path: Path) -> None:
     module = workloads.matmul(64)
     with ForkServer.start(["hostile:arm"], environment=ENVIRONMENT) as zygote:
         running = RunningFarm(LocalFarm(zygote, scratch=tmp_path, settings=SETTINGS))
@@ -168,7 +168,7 @@ def test_a_killed_zygote_ends_the_farm_in_words(tmp_path: Path) -> None:
         running.farm.close()
 
 
-def test_reference_kernels_that_are_killed_are_replaced(running: RunningFarm) -> None:
+def test_killed_reference_kernels_are_replaced(running: RunningFarm) -> None:
     lane = running.farm._lane
     watch = lane._watch
     assert watch is not None
@@ -180,9 +180,7 @@ def test_reference_kernels_that_are_killed_are_replaced(running: RunningFarm) ->
     assert watch.child.exit() is None
 
 
-def test_a_function_that_takes_for_ever_is_named_before_its_candidates_block_the_lane(
-    zygote: ForkServer, tmp_path: Path
-) -> None:
+def test_endless_reference_is_refused_before_measuring(zygote: ForkServer, tmp_path: Path) -> None:
     settings = SETTINGS.model_copy(update={"reference_s": 0.05})
     farm = LocalFarm(zygote, scratch=tmp_path, settings=settings)
     try:

@@ -11,7 +11,7 @@ from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_workers.device.cpu_identity import own_processor
 
 
-def test_a_good_schedule_is_timed_and_checked_on_three_sets_of_inputs(running: RunningFarm) -> None:
+def test_correct_schedule_is_timed_and_checked(running: RunningFarm) -> None:
     module = workloads.matmul()
     measured = running.measure(running.open(module), workloads.tiled(module))
     assert isinstance(measured.result, Timing)
@@ -26,7 +26,7 @@ def test_a_good_schedule_is_timed_and_checked_on_three_sets_of_inputs(running: R
 
 
 @pytest.mark.skipif(own_processor().x86_level < 4, reason="the intrinsic is one of x86-64-v4")
-def test_a_schedule_may_name_intrinsics_that_nothing_else_loads(running: RunningFarm) -> None:
+def test_schedule_may_name_intrinsics(running: RunningFarm) -> None:
     module = workloads.dense_in_bytes()
     opened = running.open(module, target='{"kind":"llvm","mcpu":"x86-64-v4","num-cores":2}')
     measured = running.measure(opened, workloads.tensorized(module, "dot_16x4_avx512"))
@@ -34,7 +34,7 @@ def test_a_schedule_may_name_intrinsics_that_nothing_else_loads(running: Running
     assert measured.inputs_checked == 3
 
 
-def test_a_loser_is_stopped_early_with_a_lower_bound(running: RunningFarm) -> None:
+def test_slower_candidate_is_stopped_with_lower_bound(running: RunningFarm) -> None:
     module = workloads.matmul(256)
     opened = running.open(module)
     best = running.measure(opened, workloads.tiled(module)).result
@@ -44,14 +44,14 @@ def test_a_loser_is_stopped_early_with_a_lower_bound(running: RunningFarm) -> No
     assert loser.at_least_s > best.latency_s
 
 
-def test_an_incumbent_told_by_the_tuner_stops_what_is_slower(running: RunningFarm) -> None:
+def test_incumbent_of_tuner_stops_slower_candidate(running: RunningFarm) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
     running.farm.set_incumbent(opened, 1e-7)
     assert isinstance(running.measure(opened, workloads.untouched(module)).result, Stopped)
 
 
-def test_a_verification_takes_the_whole_protocol_whatever_the_incumbent(running: RunningFarm) -> None:
+def test_verification_ignores_incumbent(running: RunningFarm) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
     running.farm.set_incumbent(opened, 1e-7)
@@ -60,7 +60,7 @@ def test_a_verification_takes_the_whole_protocol_whatever_the_incumbent(running:
     assert verified.inputs_checked == 3
 
 
-def test_a_schedule_that_computes_something_else_is_refused_with_its_error(running: RunningFarm) -> None:
+def test_wrong_schedule_is_refused_with_its_error(running: RunningFarm) -> None:
     module = workloads.matmul()
     measured = running.measure(running.open(module), workloads.rounded_too_early(module))
     assert reason_of(measured) is FailureReason.WRONG_RESULT
@@ -78,7 +78,7 @@ def test_a_schedule_that_computes_something_else_is_refused_with_its_error(runni
         '{"a": 1}',
     ],
 )
-def test_a_trace_that_does_not_replay_is_an_invalid_schedule(running: RunningFarm, text: str) -> None:
+def test_trace_that_does_not_replay_is_invalid(running: RunningFarm, text: str) -> None:
     module = workloads.matmul(64)
     measured = running.measure(running.open(module), Trace(text=text))
     assert reason_of(measured) is FailureReason.INVALID_SCHEDULE
@@ -88,7 +88,7 @@ def test_a_trace_that_does_not_replay_is_an_invalid_schedule(running: RunningFar
 @pytest.mark.parametrize(
     ("dtype", "out"), [("float16", ""), ("bfloat16", ""), ("float64", ""), ("int8", "int32"), ("bfloat16", "float32")]
 )
-def test_other_element_types_are_measured_and_correct(running: RunningFarm, dtype: str, out: str) -> None:
+def test_element_type_is_measured_correctly(running: RunningFarm, dtype: str, out: str) -> None:
     module = workloads.matmul(64, dtype, out)
     vectors = (dtype, out) != ("bfloat16", "")  # TVM cannot lower vectors of these
     measured = running.measure(running.open(module), workloads.tiled(module, vectors=vectors))
@@ -97,7 +97,7 @@ def test_other_element_types_are_measured_and_correct(running: RunningFarm, dtyp
     assert measured.worst_error <= 1.0
 
 
-def test_integers_that_address_a_table_stay_inside_it(running: RunningFarm) -> None:
+def test_table_indices_stay_in_bounds(running: RunningFarm) -> None:
     import tvm
 
     schedule = tvm.s_tir.Schedule(workloads.gather())
@@ -108,20 +108,20 @@ def test_integers_that_address_a_table_stay_inside_it(running: RunningFarm) -> N
     assert isinstance(running.measure(opened, trace_of(schedule)).result, Timing)
 
 
-def test_a_function_that_needs_positive_inputs_gets_them(running: RunningFarm) -> None:
+def test_function_gets_positive_inputs(running: RunningFarm) -> None:
     opened = running.open(workloads.square_root())
     measured = running.measure(opened, Trace(text="[[],[]]"))
     assert isinstance(measured.result, Timing), measured.result
 
 
 @pytest.mark.parametrize("make", [workloads.not_a_number, workloads.aborting])
-def test_a_function_that_gives_no_numbers_is_refused_as_unverifiable(running: RunningFarm, make: object) -> None:
+def test_function_without_finite_output_is_refused(running: RunningFarm, make: object) -> None:
     running.open(make(), callees=("abort",))  # type: ignore[operator]
     with pytest.raises(BadInput, match="cannot be verified"):
         running.farm.collect(30)
 
 
-def test_a_module_that_is_no_module_is_refused_at_the_door(running: RunningFarm) -> None:
+def test_malformed_module_is_refused_when_opened(running: RunningFarm) -> None:
     good = workloads.task(workloads.matmul(64), "broken")
     cyclic = '{"root_index":0,"nodes":[{"type":"ffi.Array","data":[0]}]}'
     for text in ("{}", "no JSON", cyclic):

@@ -1,4 +1,4 @@
-"""One protocol is timed alike wherever time is taken: in the search, side by side, in fresh processes."""
+"""A protocol times alike in the search, in comparisons and in fresh processes."""
 
 import pytest
 import tvm
@@ -12,14 +12,14 @@ from tunefarm_schemas.tuning.trace import Trace
 
 pytestmark = pytest.mark.timing
 ROUNDS = 3
-"""Other work on the host disturbs one side or the other. What is timed otherwise is so in every round."""
+"""Other work on the host disturbs one side or the other. A real difference is there in every round."""
 ALIKE = 3.0
 UNCHANGED = Trace(text="[[],[]]")
 ONE_CORE = '{"kind":"llvm","num-cores":1}'
 
 
 def tiny() -> tvm.IRModule:
-    """A function that takes less than a call from Python does."""
+    """A function that takes less time than a call from Python."""
     source = te.placeholder((16,), name="A")
     return tvm.IRModule({"main": te.create_prim_func([source, te.compute((16,), lambda i: source[i] + 1.0)])})
 
@@ -36,8 +36,8 @@ def opened(running: RunningFarm, module: tvm.IRModule, protocol_id: str, name: s
     return name
 
 
-def least_times_s(running: RunningFarm, exploration_id: str, processes: int) -> tuple[float, float, float]:
-    """The least that was seen of the unchanged function as a candidate, beside others, and in fresh processes."""
+def min_latencies_s(running: RunningFarm, exploration_id: str, processes: int) -> tuple[float, float, float]:
+    """The minimum latency of the unchanged function as a candidate, in a comparison, and in fresh processes."""
     measured = running.measure(exploration_id, UNCHANGED, Purpose.VERIFY).result
     order = ComparisonOrder(exploration_id=exploration_id, traces=(UNCHANGED,), seconds_each=0.02)
     (compared,) = running.farm.compare(order).results
@@ -51,25 +51,25 @@ def least_times_s(running: RunningFarm, exploration_id: str, processes: int) -> 
 @pytest.mark.parametrize(
     "protocol_id", [HOT_CACHE.protocol_id, pytest.param(COLD_CACHE.protocol_id, marks=pytest.mark.faults)]
 )
-def test_a_brief_kernel_takes_the_same_wherever_it_is_timed(running: RunningFarm, protocol_id: str) -> None:
+def test_short_kernel_takes_the_same_wherever_timed(running: RunningFarm, protocol_id: str) -> None:
     exploration_id = opened(running, tiny(), protocol_id, f"tiny {protocol_id}")
     ratios = []
     for _ in range(ROUNDS):
-        least_s = least_times_s(running, exploration_id, processes=2)
-        ratios.append(max(least_s) / min(least_s))
+        min_s = min_latencies_s(running, exploration_id, processes=2)
+        ratios.append(max(min_s) / min(min_s))
         if ratios[-1] < ALIKE:
             break
     assert min(ratios) < ALIKE, f"a call from Python takes ten times as long as this kernel: {ratios}"
 
 
-def test_caches_are_cold_wherever_time_is_taken(running: RunningFarm) -> None:
+def test_caches_are_cold_wherever_timed(running: RunningFarm) -> None:
     hot, cold = (
         opened(running, wide(), protocol.protocol_id, f"wide {protocol.protocol_id}")
         for protocol in (HOT_CACHE, COLD_CACHE)
     )
     rounds = []
     for _ in range(ROUNDS):
-        rounds.append((least_times_s(running, hot, processes=1), least_times_s(running, cold, processes=1)))
+        rounds.append((min_latencies_s(running, hot, processes=1), min_latencies_s(running, cold, processes=1)))
         least_hot_s, least_cold_s = (map(min, zip(*taken, strict=True)) for taken in zip(*rounds, strict=True))
         if all(hot_s < cold_s for hot_s, cold_s in zip(least_hot_s, least_cold_s, strict=True)):
             return

@@ -24,27 +24,27 @@ from tunefarm_workers.threads.thread_cores import place_on_cores
 runtime = Runtime(*runtime_paths())
 place_on_cores(2, runtime.function("runtime.config_threadpool"))
 distance = CoreToCoreLatency(runtime.library)
-looks = []
+checks = []
 until_s = time.monotonic() + 20.0
-while len(looks) < 10 or (min(looks) >= 1000 and time.monotonic() < until_s):
-    looks.append(distance.ratio())
-print(statistics.median(looks), min(looks))
+while len(checks) < 10 or (min(checks) >= 1000 and time.monotonic() < until_s):
+    checks.append(distance.ratio())
+print(statistics.median(checks), min(checks))
 """
 
 
 class Host:
-    """Keeps the cores apart until somebody has slept so often."""
+    """Keeps the cores apart until a number of naps were taken."""
 
     def __init__(self, naps_needed: int) -> None:
         self.naps_needed = naps_needed
         self.naps = 0
-        self.looks = 0
+        self.checks = 0
 
     def sleep(self, _seconds: float) -> None:
         self.naps += 1
 
     def is_near(self) -> bool:
-        self.looks += 1
+        self.checks += 1
         return self.naps >= self.naps_needed
 
 
@@ -53,10 +53,10 @@ def movable_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_cache_wait, "may_be_moved_apart", lambda *_: True)
 
 
-def test_near_cores_are_looked_at_once() -> None:
+def test_near_cores_are_checked_once() -> None:
     host = Host(0)
     assert SharedCacheWait([0, 1], sleep=host.sleep).wait(SHORT_S, host.is_near)
-    assert (host.naps, host.looks) == (0, 1)
+    assert (host.naps, host.checks) == (0, 1)
 
 
 def test_distant_cores_are_waited_for() -> None:
@@ -65,7 +65,7 @@ def test_distant_cores_are_waited_for() -> None:
     assert host.naps == 7
 
 
-def test_patience_is_for_all_together_and_grows_back_slowly() -> None:
+def test_wait_budget_is_shared_and_refills_slowly() -> None:
     host = Host(10**6)
     now_s = 100.0
     waiting = SharedCacheWait([0, 1], host.sleep, lambda: now_s)
@@ -83,13 +83,13 @@ def test_patience_is_for_all_together_and_grows_back_slowly() -> None:
     assert host.naps == host.naps_needed
 
 
-def test_who_is_not_wanted_any_more_does_not_wait() -> None:
+def test_wait_ends_when_canceled() -> None:
     host = Host(10**6)
     assert not SharedCacheWait([0, 1], sleep=host.sleep).wait(SHORT_S, host.is_near, lambda: host.naps < 2)
     assert host.naps == 2
 
 
-def test_a_slow_kernel_one_core_and_cores_that_nobody_moves_are_never_looked_at(
+def test_wait_skips_slow_kernels_and_fixed_cores(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     host = Host(10**6)
@@ -97,32 +97,30 @@ def test_a_slow_kernel_one_core_and_cores_that_nobody_moves_are_never_looked_at(
     assert SharedCacheWait([0], sleep=host.sleep).wait(SHORT_S, host.is_near)
     monkeypatch.setattr(shared_cache_wait, "may_be_moved_apart", lambda *_: False)
     assert SharedCacheWait([0, 1], sleep=host.sleep).wait(SHORT_S, host.is_near)
-    assert host.looks == 0
+    assert host.checks == 0
 
 
 def of_host(vendor: str, flags: str) -> Callable[[], dict[str, str]]:
     return lambda: {"vendor_id": vendor, "flags": flags}
 
 
-def test_cores_are_moved_apart_only_by_hosts_of_processors_with_several_caches(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_cores_move_only_in_guests_with_several_caches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for index, cores in (("index0", "2"), ("index3", "0-2,8")):
         (tmp_path / "cpu2" / "cache" / index).mkdir(parents=True)
         (tmp_path / "cpu2" / "cache" / index / "shared_cpu_list").write_text(f"{cores}\n")
     monkeypatch.setattr(cpu_identity, "_first_processor", of_host("AuthenticAMD", "fpu hypervisor"))
     assert may_be_moved_apart(2, 8, tmp_path)
     assert not may_be_moved_apart(2, 7, tmp_path), "another cache, and the guest knows it"
-    assert not may_be_moved_apart(5, 2, tmp_path), "nothing is said of this core's caches"
+    assert not may_be_moved_apart(5, 2, tmp_path), "the caches of this core are unknown"
     monkeypatch.setattr(cpu_identity, "_first_processor", of_host("AuthenticAMD", "fpu"))
-    assert not may_be_moved_apart(2, 8, tmp_path), "nobody moves cores on bare metal"
+    assert not may_be_moved_apart(2, 8, tmp_path), "bare metal has no virtual cores that move"
     monkeypatch.setattr(cpu_identity, "_first_processor", of_host("GenuineIntel", "fpu hypervisor"))
     assert not may_be_moved_apart(2, 8, tmp_path), "all cores share one cache, wherever they are"
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
-def test_two_threads_need_longer_to_meet_than_one() -> None:
-    said = subprocess.run([sys.executable, "-c", APART], capture_output=True, text=True, timeout=60, check=True)
-    middle, least = map(float, said.stdout.split())
+def test_two_threads_take_longer_to_meet_than_one() -> None:
+    completed = subprocess.run([sys.executable, "-c", APART], capture_output=True, text=True, timeout=60, check=True)
+    middle, least = map(float, completed.stdout.split())
     assert middle > 1.2
-    assert least < 1000, "the least, for whoever else wants a core holds up one of the two"
+    assert least < 1000, "the minimum, because other load delays one of the two"

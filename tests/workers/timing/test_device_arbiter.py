@@ -1,4 +1,4 @@
-"""While the clock runs, everything else on the device is held still, but not for ever."""
+"""Everything else on the device is stopped during timing, for a limited time."""
 
 import os
 import time
@@ -28,7 +28,7 @@ from tunefarm_workers.timing.neighbours import Neighbours
 LONG_S = 60.0
 
 
-def is_still(child: Child) -> bool:
+def is_stopped(child: Child) -> bool:
     return bool(psutil.Process(child.pid).status() == psutil.STATUS_STOPPED)
 
 
@@ -55,7 +55,7 @@ class Claimant:
         self.went = True
 
 
-def test_bystanders_are_held_still_while_a_candidate_is_timed(
+def test_bystanders_are_stopped_while_a_candidate_is_timed(
     zygote: ForkServer, bystander: Child, tmp_path: Path
 ) -> None:
     farm = LocalFarm(zygote, scratch=tmp_path, bystanders=lambda: [bystander], settings=SETTINGS)
@@ -63,36 +63,34 @@ def test_bystanders_are_held_still_while_a_candidate_is_timed(
         running = RunningFarm(farm)
         module = workloads.matmul(64)
         opened = running.open(module)
-        # It is held for some tenths of a second, which this process may miss when it does not get the processor.
+        # It is stopped for some tenths of a second, which this process may miss while it does not get the processor.
         for _ in range(10):
             running.submit(opened, misdeed("take a while"), Purpose.VERIFY)
-            was_still = becomes(lambda: is_still(bystander), 5)
+            was_still = becomes(lambda: is_stopped(bystander), 5)
             assert isinstance(running.collect(1).popitem()[1].result, Timing)
             if was_still:
                 break
         assert was_still
-        assert becomes(lambda: not is_still(bystander), LONG_S)
+        assert becomes(lambda: not is_stopped(bystander), LONG_S)
         assert farm.statistics.still_s > 0.05
     finally:
         farm.close()
 
 
-def test_while_another_process_measures_all_is_held_still_and_nothing_is_timed(
-    zygote: ForkServer, bystander: Child, tmp_path: Path
-) -> None:
+def test_nothing_is_timed_while_another_process_measures(zygote: ForkServer, bystander: Child, tmp_path: Path) -> None:
     other = HostTurn(os.sched_getaffinity(0))
     farm = LocalFarm(zygote, scratch=tmp_path, bystanders=lambda: [bystander], settings=SETTINGS)
     try:
         running = RunningFarm(farm)
         opened = running.open(workloads.matmul(64))
         with other.held(LONG_S):
-            assert becomes(lambda: is_still(bystander), LONG_S)
+            assert becomes(lambda: is_stopped(bystander), LONG_S)
             running.submit(opened, workloads.tiled(workloads.matmul(64)), Purpose.VERIFY)
             assert farm.collect(1.0) == []
-            assert is_still(bystander)
+            assert is_stopped(bystander)
             assert farm.waits_for == "another process that measures on this host"
         assert isinstance(running.collect(1).popitem()[1].result, Timing)
-        assert becomes(lambda: not is_still(bystander), LONG_S)
+        assert becomes(lambda: not is_stopped(bystander), LONG_S)
         assert becomes(lambda: farm.waits_for == "", LONG_S)
     finally:
         farm.close()
@@ -100,9 +98,7 @@ def test_while_another_process_measures_all_is_held_still_and_nothing_is_timed(
 
 
 @pytest.mark.timing
-def test_two_farms_of_one_host_time_their_candidates_in_turn(
-    zygote: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_farms_of_a_host_take_turns(zygote: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     timed: list[tuple[float, float, int]] = []
     began_s: dict[int, float] = {}
 
@@ -137,49 +133,47 @@ def test_two_farms_of_one_host_time_their_candidates_in_turn(
     assert order not in (sorted(order), sorted(order, reverse=True)), "neither waits for the other's end"
 
 
-def test_the_watchdog_lets_bystanders_go_after_two_seconds(bystander: Child) -> None:
+def test_watchdog_resumes_bystanders_after_two_seconds(bystander: Child) -> None:
     device, claimant = DeviceArbiter(list, lambda: [bystander]), Claimant()
     device.claim(claimant)
     before_s = time.monotonic()
     device.tick(before_s, others_build=False)
     after_s = time.monotonic()
     assert claimant.went
-    assert becomes(lambda: is_still(bystander), LONG_S)
+    assert becomes(lambda: is_stopped(bystander), LONG_S)
     device.tick(before_s + 1.9, others_build=False)
-    assert is_still(bystander)
+    assert is_stopped(bystander)
     device.tick(after_s + 2.1, others_build=False)
-    assert becomes(lambda: not is_still(bystander), LONG_S)
+    assert becomes(lambda: not is_stopped(bystander), LONG_S)
     device.release(claimant)
     assert not device.is_taken
 
 
-def test_bystanders_are_held_still_for_as_long_as_a_slow_kernel_takes(bystander: Child) -> None:
+def test_slow_kernel_keeps_bystanders_stopped_longer(bystander: Child) -> None:
     device, slow, following = DeviceArbiter(list, lambda: [bystander]), Claimant(), Claimant()
     device.claim(slow, turn_s=6.0)
     before_s = time.monotonic()
     device.tick(before_s, others_build=False)
     after_s = time.monotonic()
-    assert becomes(lambda: is_still(bystander), LONG_S)
+    assert becomes(lambda: is_stopped(bystander), LONG_S)
     device.tick(before_s + 5.9, others_build=False)
-    assert is_still(bystander)
+    assert is_stopped(bystander)
     device.tick(after_s + 6.1, others_build=False)
-    assert becomes(lambda: not is_still(bystander), LONG_S)
+    assert becomes(lambda: not is_stopped(bystander), LONG_S)
     device.claim(following, turn_s=60.0)
     device.release(slow)
-    assert not following.went, "the bystanders compute again: it waits for a stillness of its own"
+    assert not following.went, "the bystanders compute again: it waits for its own exclusive window"
     device.tick(time.monotonic(), others_build=False)
     assert following.went
-    assert becomes(lambda: is_still(bystander), LONG_S)
+    assert becomes(lambda: is_stopped(bystander), LONG_S)
     device.release(following)
 
 
-def test_a_candidate_asks_for_as_long_as_the_incumbent_takes_to_be_timed(
-    running: RunningFarm, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_candidate_claims_time_of_its_incumbent(running: RunningFarm, monkeypatch: pytest.MonkeyPatch) -> None:
     asked_s: list[float] = []
 
     def claim(device: DeviceArbiter, claimant: Attempt | DeviceWatch, turn_s: float = TURN_S) -> None:
-        if isinstance(claimant, Attempt):  # the watch over the device asks for it as well
+        if isinstance(claimant, Attempt):  # the watch over the device claims it as well
             asked_s.append(turn_s)
         before(device, claimant, turn_s)
 
@@ -188,28 +182,28 @@ def test_a_candidate_asks_for_as_long_as_the_incumbent_takes_to_be_timed(
     opened = running.open(module)
     running.farm._lane.tasks[opened].improve(0.4)
     monkeypatch.setattr(DeviceArbiter, "claim", claim)
-    for _ in range(2):  # the second one's incumbent is the first, by which a verification is not stopped early
+    for _ in range(2):  # the first becomes the incumbent of the second, and never stops a verification early
         assert isinstance(running.measure(opened, workloads.tiled(module), Purpose.VERIFY).result, Timing)
     assert asked_s == [pytest.approx(15 * 0.4), TURN_S]
 
 
-def test_several_claimants_go_back_to_back_in_one_stillness(bystander: Child) -> None:
+def test_claimants_share_one_exclusive_window(bystander: Child) -> None:
     device, first, second = DeviceArbiter(list, lambda: [bystander]), Claimant(), Claimant()
     before_s = time.monotonic()
     device.claim(first)
     device.tick(before_s, others_build=True)
-    assert not first.went, "a lone claimant waits a moment for company"
+    assert not first.went, "a lone claimant waits a moment for neighbours"
     device.claim(second)
     device.tick(time.monotonic(), others_build=True)
     assert (first.went, second.went) == (True, False)
     device.release(first)
     assert second.went
-    assert becomes(lambda: is_still(bystander), LONG_S)
+    assert becomes(lambda: is_stopped(bystander), LONG_S)
     device.release(second)
-    assert becomes(lambda: not is_still(bystander), LONG_S)
+    assert becomes(lambda: not is_stopped(bystander), LONG_S)
 
 
-def test_a_lone_claimant_does_not_wait_for_company_that_cannot_come(bystander: Child) -> None:
+def test_lone_claimant_does_not_wait_for_others(bystander: Child) -> None:
     device, claimant = DeviceArbiter(list, lambda: [bystander]), Claimant()
     device.claim(claimant)
     device.tick(time.monotonic(), others_build=False)
@@ -217,7 +211,7 @@ def test_a_lone_claimant_does_not_wait_for_company_that_cannot_come(bystander: C
     device.release(claimant)
 
 
-def test_a_claimant_that_gives_up_never_goes() -> None:
+def test_released_claimant_never_starts() -> None:
     device, first, second = DeviceArbiter(list, list), Claimant(), Claimant()
     device.claim(first)
     device.claim(second)
@@ -228,7 +222,7 @@ def test_a_claimant_that_gives_up_never_goes() -> None:
     assert not device.is_taken
 
 
-def test_a_reserved_device_is_given_to_nobody_else() -> None:
+def test_reserved_device_admits_no_other_claimant() -> None:
     device, first, wanted = DeviceArbiter(list, list), Claimant(), Claimant()
     device.reserved_for = wanted
     device.claim(first)
@@ -243,7 +237,7 @@ def test_a_reserved_device_is_given_to_nobody_else() -> None:
     assert first.went
 
 
-def test_nobody_begins_when_others_will_soon_be_let_go() -> None:
+def test_no_claimant_starts_near_the_end_of_a_window() -> None:
     device = DeviceArbiter(list, list)
     first, second = Claimant(), Claimant()
     device.claim(first)
@@ -254,28 +248,28 @@ def test_nobody_begins_when_others_will_soon_be_let_go() -> None:
     assert not second.went
     assert not device.is_taken
     device.tick(time.monotonic(), others_build=False)
-    assert second.went, "in a stillness of its own"
+    assert second.went, "in its own exclusive window"
 
 
-def test_company_is_held_still_from_the_moment_it_comes_until_it_is_timed_itself(bystander: Child) -> None:
-    company = Neighbours(lambda child: device.hold(child))
-    device = DeviceArbiter(list, lambda: company.children)
+def test_neighbour_is_stopped_until_it_is_timed(bystander: Child) -> None:
+    neighbours = Neighbours(lambda child: device.hold(child))
+    device = DeviceArbiter(list, lambda: neighbours.children)
     first, second = Claimant(), Claimant()
     device.claim(first)
     device.tick(time.monotonic(), others_build=False)
-    with company.of(bystander):
-        assert becomes(lambda: is_still(bystander), LONG_S), "it came while somebody was timed"
+    with neighbours.of(bystander):
+        assert becomes(lambda: is_stopped(bystander), LONG_S), "it came while another was timed"
         device.release(first)
-        assert becomes(lambda: not is_still(bystander), LONG_S)
-        company.leave(bystander)
+        assert becomes(lambda: not is_stopped(bystander), LONG_S)
+        neighbours.leave(bystander)
         device.claim(second)
         device.tick(time.monotonic(), others_build=False)
-        assert not is_still(bystander), "its own turn has come"
+        assert not is_stopped(bystander), "its own turn has come"
         device.release(second)
-    assert company.children == ()
+    assert neighbours.children == ()
 
 
-def test_what_an_export_forks_is_company_but_for_the_process_that_is_timed(
+def test_export_stops_its_other_children_while_timing(
     zygote: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     timed: list[tuple[bool, int]] = []
@@ -293,7 +287,7 @@ def test_what_an_export_forks_is_company_but_for_the_process_that_is_timed(
         module = workloads.matmul(64)
         order = ExportOrder(exploration_id=running.open(module), trace=workloads.tiled(module), processes=3)
         assert isinstance(farm.export(order), Exported)
-        # The child that linked and the one that made the inputs have ended, and are in nobody's way.
+        # The child that linked and the one that made the inputs have ended, and do not disturb.
         assert [is_in for is_in, _ in timed] == [False] * 3
         assert [others for _, others in timed] == [4, 3, 2]
         assert farm._neighbours.children == ()

@@ -1,4 +1,4 @@
-"""Processes of one host take turns at measuring, in the order of asking, whoever dies or hangs."""
+"""Processes of a host take turns at measuring, in order of request, even if one dies or hangs."""
 
 import os
 import signal
@@ -39,7 +39,7 @@ def becomes(condition: Callable[[], object]) -> bool:
     return False
 
 
-def of(folder: Path, *cores: int) -> HostTurn:
+def turn_on(folder: Path, *cores: int) -> HostTurn:
     return HostTurn(cores or (0, 1), folders=[folder])
 
 
@@ -57,8 +57,8 @@ def holder(folder: Path, turn_s: float = TURN_S) -> Iterator["subprocess.Popen[s
             process.kill()
 
 
-def test_one_has_the_turn_at_a_time(tmp_path: Path) -> None:
-    first, second = of(tmp_path), of(tmp_path)
+def test_only_one_process_has_the_turn(tmp_path: Path) -> None:
+    first, second = turn_on(tmp_path), turn_on(tmp_path)
     assert first.take(TURN_S)
     assert not second.take(TURN_S)
     assert second.waits
@@ -71,12 +71,12 @@ def test_one_has_the_turn_at_a_time(tmp_path: Path) -> None:
     assert becomes(lambda: first.take(TURN_S))
 
 
-def test_who_measured_last_waits_for_those_that_asked_meanwhile_in_the_order_of_asking(tmp_path: Path) -> None:
-    turns = [of(tmp_path) for _ in range(4)]
+def test_turns_are_served_in_order_of_request(tmp_path: Path) -> None:
+    turns = [turn_on(tmp_path) for _ in range(4)]
     assert turns[0].take(TURN_S)
     for number, asking in enumerate(turns[1:], start=1):
         assert not asking.take(TURN_S)
-        assert becomes(partial(_is_number_of_threads_that_wait, number))
+        assert becomes(partial(_is_number_of_waiting_threads, number))
     turns[0].give_back()
     for turn in turns[1:]:
         assert becomes(partial(turn.take, TURN_S))
@@ -85,8 +85,8 @@ def test_who_measured_last_waits_for_those_that_asked_meanwhile_in_the_order_of_
     assert becomes(partial(turns[0].take, TURN_S))
 
 
-def _is_number_of_threads_that_wait(number: int) -> bool:
-    """Whether so many threads of this process are blocked in the kernel over a lock."""
+def _is_number_of_waiting_threads(number: int) -> bool:
+    """Whether exactly this many threads of this process wait in the kernel for a lock."""
     return sum(_is_blocked_on_a_lock(thread.id) for thread in psutil.Process().threads()) == number
 
 
@@ -97,8 +97,8 @@ def _is_blocked_on_a_lock(thread: int) -> bool:
         return False
 
 
-def test_lanes_on_different_cores_do_not_wait_for_each_other(tmp_path: Path) -> None:
-    lane, other, whole = of(tmp_path, 0, 1), of(tmp_path, 2, 3), of(tmp_path, 0, 1, 2, 3)
+def test_lanes_on_different_cores_do_not_wait(tmp_path: Path) -> None:
+    lane, other, whole = turn_on(tmp_path, 0, 1), turn_on(tmp_path, 2, 3), turn_on(tmp_path, 0, 1, 2, 3)
     assert lane.take(TURN_S)
     assert other.take(TURN_S)
     assert not other.others_measure(time.monotonic())
@@ -109,14 +109,14 @@ def test_lanes_on_different_cores_do_not_wait_for_each_other(tmp_path: Path) -> 
 
 
 def test_cores_between_those_of_another_lane_are_free(tmp_path: Path) -> None:
-    outer, inner, same = of(tmp_path, 0, 4), of(tmp_path, 1, 2, 3), of(tmp_path, 4, 5)
+    outer, inner, same = turn_on(tmp_path, 0, 4), turn_on(tmp_path, 1, 2, 3), turn_on(tmp_path, 4, 5)
     assert outer.take(TURN_S)
     assert inner.take(TURN_S)
     assert not same.take(TURN_S)
 
 
-def test_a_process_that_dies_in_its_turn_frees_it(tmp_path: Path) -> None:
-    waiting = of(tmp_path)
+def test_process_that_dies_frees_its_turn(tmp_path: Path) -> None:
+    waiting = turn_on(tmp_path)
     with holder(tmp_path) as process:
         assert not waiting.take(TURN_S)
         process.kill()
@@ -124,11 +124,9 @@ def test_a_process_that_dies_in_its_turn_frees_it(tmp_path: Path) -> None:
     assert not waiting.others_measure(time.monotonic())
 
 
-def test_a_process_that_hangs_is_waited_for_until_its_turn_is_long_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hung_process_loses_its_turn_after_grace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_turn, "GRACE_S", 0.2)
-    waiting = of(tmp_path)
+    waiting = turn_on(tmp_path)
     with holder(tmp_path, turn_s=1.0) as process:
         os.kill(process.pid, signal.SIGSTOP)
         assert becomes(lambda: waiting.take(TURN_S))
@@ -138,7 +136,7 @@ def test_a_process_that_hangs_is_waited_for_until_its_turn_is_long_over(
         assert not waiting.others_measure(began_s)
         waiting.give_back()
         process.kill()
-        assert becomes(lambda: not waiting.is_wanted and _is_held_by(waiting, of(tmp_path)))
+        assert becomes(lambda: not waiting.is_wanted and _is_held_by(waiting, turn_on(tmp_path)))
 
 
 def _is_held_by(waiting: HostTurn, third: HostTurn) -> bool:
@@ -150,8 +148,8 @@ def _is_held_by(waiting: HostTurn, third: HostTurn) -> bool:
     return seen
 
 
-def test_a_claim_that_is_given_up_keeps_nobody_waiting(tmp_path: Path) -> None:
-    first, given_up, third = of(tmp_path), of(tmp_path), of(tmp_path)
+def test_closed_claim_blocks_nobody(tmp_path: Path) -> None:
+    first, given_up, third = turn_on(tmp_path), turn_on(tmp_path), turn_on(tmp_path)
     assert first.take(TURN_S)
     assert not given_up.take(TURN_S)
     given_up.close()
@@ -160,9 +158,9 @@ def test_a_claim_that_is_given_up_keeps_nobody_waiting(tmp_path: Path) -> None:
     assert becomes(lambda: third.take(TURN_S))
 
 
-def test_a_turn_that_came_unwanted_is_given_back(tmp_path: Path) -> None:
+def test_unwanted_turn_is_given_back(tmp_path: Path) -> None:
     came: list[bool] = []
-    first, second, third = of(tmp_path), HostTurn([0, 1], lambda: came.append(True), [tmp_path]), of(tmp_path)
+    first, second, third = turn_on(tmp_path), HostTurn([0, 1], lambda: came.append(True), [tmp_path]), turn_on(tmp_path)
     assert first.take(TURN_S)
     assert not second.take(TURN_S)
     first.give_back()
@@ -172,10 +170,10 @@ def test_a_turn_that_came_unwanted_is_given_back(tmp_path: Path) -> None:
     assert becomes(lambda: third.take(TURN_S))
 
 
-def test_any_user_may_lock_the_file_and_nothing_is_ever_written_to_it(tmp_path: Path) -> None:
+def test_lock_file_is_shared_and_never_written(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
-        turn = of(tmp_path)
+        turn = turn_on(tmp_path)
     finally:
         os.umask(before)
     with turn.held(TURN_S):
@@ -186,7 +184,7 @@ def test_any_user_may_lock_the_file_and_nothing_is_ever_written_to_it(tmp_path: 
 
 
 @pytest.mark.parametrize("planted", ["link", "pipe", "folder", "nowhere"])
-def test_what_lies_in_the_files_place_is_neither_followed_nor_waited_for(tmp_path: Path, planted: str) -> None:
+def test_planted_lock_file_is_not_followed(tmp_path: Path, planted: str) -> None:
     path, target = tmp_path / FILE_NAME, tmp_path / "target"
     if planted == "link":
         path.symlink_to(target)
@@ -204,23 +202,23 @@ def test_what_lies_in_the_files_place_is_neither_followed_nor_waited_for(tmp_pat
     assert not target.exists()
 
 
-def test_the_next_folder_is_taken_where_the_first_cannot_be_used(tmp_path: Path) -> None:
+def test_next_folder_is_used_if_the_first_is_unusable(tmp_path: Path) -> None:
     folders = [tmp_path / "missing", tmp_path]
     first, second = HostTurn([0], folders=folders), HostTurn([0], folders=folders)
     assert first.take(TURN_S)
     assert not second.take(TURN_S)
 
 
-def test_a_file_that_somebody_removed_is_shared_again(tmp_path: Path) -> None:
-    first = of(tmp_path)
+def test_removed_lock_file_is_shared_again(tmp_path: Path) -> None:
+    first = turn_on(tmp_path)
     (tmp_path / FILE_NAME).unlink()
-    second = of(tmp_path)
+    second = turn_on(tmp_path)
     assert first.has_neighbours(time.monotonic() + 1.0)
     assert first.take(TURN_S)
     assert not second.take(TURN_S)
 
 
-def test_all_processes_look_in_the_same_places() -> None:
+def test_all_processes_use_the_same_lock_file() -> None:
     with ExitStack() as stack:
         turns = [HostTurn([4000]), HostTurn([4000])]
         for turn in turns:

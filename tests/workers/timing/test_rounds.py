@@ -1,4 +1,4 @@
-"""Rounds of a comparison: who stays in it, when it is over, and what is made of the samples."""
+"""Rounds of a comparison: who remains, when it ends, and which samples count."""
 
 from tunefarm_workers.timing.rounds import Entrant, contenders, sampled_round, suffice, timing_of
 
@@ -6,7 +6,7 @@ CALM, SCATTERED = (1.0,) * 5, (1.0, 2.0, 3.0, 2.0, 1.0)
 
 
 class NotingTimer:
-    """Says that each call takes ``call_s``, and notes who was asked."""
+    """Reports ``call_s`` for each call, and notes which timer was asked."""
 
     def __init__(self, call_s: float, asked: list["NotingTimer"]) -> None:
         self.call_s = call_s
@@ -18,46 +18,46 @@ class NotingTimer:
         return self.call_s
 
 
-def test_all_take_part_in_the_first_rounds() -> None:
+def test_first_rounds_include_all() -> None:
     assert contenders({0: [], 1: [], 2: []}) == [0, 1, 2]
     assert contenders({0: [(1.0,)], 1: [(9.0,)]}) == [0, 1]
 
 
-def test_who_was_clearly_slower_in_every_round_is_out() -> None:
+def test_contender_slower_in_every_round_drops_out() -> None:
     rounds = {0: [(1.0, 1.01, 5.0), (1.0, 1.0, 1.0)], 4: [(1.1, 1.1), (1.1, 1.1)], 7: [(1.02,), (1.01,)]}
     assert contenders(rounds) == [0, 7]
 
 
-def test_who_was_as_fast_in_one_round_stays() -> None:
+def test_contender_as_fast_in_one_round_stays() -> None:
     assert contenders({0: [(1.0,), (1.0,)], 1: [(1.4,), (1.02,)]}) == [0, 1]
 
 
-def test_a_slow_moment_of_all_is_nobodys_fault() -> None:
+def test_contenders_are_compared_within_a_round() -> None:
     assert contenders({0: [(1.0,), (2.0,)], 1: [(1.01,), (2.02,)], 2: [(1.5,), (3.0,)]}) == [0, 1]
 
 
-def test_who_is_out_stays_out_while_the_others_go_on() -> None:
+def test_dropped_contender_stays_out() -> None:
     rounds = {0: [(1.0,), (1.0,), (1.6,)], 1: [(1.2,), (1.2,)], 2: [(1.01,), (1.01,), (1.6,)]}
     assert contenders(rounds) == [0, 2]
 
 
-def test_nobody_is_left_of_nobody() -> None:
+def test_no_contenders_remain_of_none() -> None:
     assert contenders({}) == []
 
 
-def test_samples_that_scatter_are_given_more_time() -> None:
+def test_scattered_samples_get_more_time() -> None:
     assert suffice([[CALM], [CALM]], spent_s=1.0, wanted_s=1.0)
     assert not suffice([[CALM], [SCATTERED]], spent_s=1.0, wanted_s=1.0)
     assert not suffice([[CALM[:2]]], spent_s=1.0, wanted_s=1.0)
     assert suffice([[CALM], [SCATTERED]], spent_s=4.0, wanted_s=1.0)
 
 
-def test_rounds_that_were_disturbed_do_not_count() -> None:
+def test_timing_excludes_disturbed_rounds() -> None:
     assert timing_of([(9.0,) * 6, CALM]).samples_s == CALM
     assert timing_of([CALM, CALM]).samples_s == CALM + CALM
 
 
-def test_every_other_round_goes_backwards_and_slow_ones_are_short() -> None:
+def test_sampled_rounds_alternate_direction() -> None:
     asked: list[NotingTimer] = []
     first, last = NotingTimer(0.2, asked), NotingTimer(0.1, asked)
     entrants = [Entrant(None, first, 1), None, Entrant(None, last, 1)]
@@ -66,6 +66,6 @@ def test_every_other_round_goes_backwards_and_slow_ones_are_short() -> None:
     assert asked == [first, last, last, first]
 
 
-def test_a_sample_takes_a_millisecond() -> None:
+def test_sample_takes_a_millisecond() -> None:
     assert Entrant.of(None, NotingTimer(0.0003, [])).calls == 4
     assert Entrant.of(None, NotingTimer(0.5, [])).calls == 1

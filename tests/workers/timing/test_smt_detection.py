@@ -1,4 +1,4 @@
-"""Threads that have a core each may share a physical one; measuring waits until they do not."""
+"""Virtual cores may share a physical one; measuring waits until they do not."""
 
 import os
 import subprocess
@@ -26,9 +26,9 @@ print(statistics.median(sharing.slowdown() for _ in range(7)))
 
 
 class Host:
-    """Gives a virtual machine one physical core for two virtual ones until it has dozed often enough.
+    """Gives a virtual machine one physical core for two virtual ones until enough sleep bursts were made.
 
-    It has a clock of its own: what else runs on the real one is not in it.
+    It has its own clock, unaffected by other work on the real one.
     """
 
     def __init__(self, sleep_bursts_needed: int) -> None:
@@ -49,25 +49,25 @@ class Host:
         self.sleep_bursts += 1
 
 
-def test_threads_on_their_own_cores_are_left_alone() -> None:
+def test_separate_threads_need_no_sleep_burst() -> None:
     host = Host(0)
     assert host.sharing().separate_threads(4)
     assert host.sleep_bursts == 0
 
 
-def test_dozing_goes_on_until_they_are_apart() -> None:
+def test_sleep_bursts_continue_until_threads_separate() -> None:
     host = Host(3)
     assert host.sharing().separate_threads(4)
     assert host.sleep_bursts == 3
 
 
-def test_dozing_ends_where_it_does_not_help() -> None:
+def test_sleep_bursts_end_where_they_do_not_help() -> None:
     host = Host(1000)
     assert not host.sharing().separate_threads(4)
     assert host.sleep_bursts == 4
 
 
-def test_a_budget_of_dozes_ends_and_comes_back() -> None:
+def test_sleep_burst_budget_ends_and_refills() -> None:
     budget = SleepBurstBudget()
     assert budget.tries > 0
     for _ in range(20):
@@ -77,13 +77,13 @@ def test_a_budget_of_dozes_ends_and_comes_back() -> None:
     assert budget.tries > 0
 
 
-def test_nothing_is_tried_on_cores_that_are_known_to_be_one() -> None:
+def test_declared_siblings_get_no_sleep_bursts() -> None:
     budget = SleepBurstBudget(can_help=False)
     budget.note(apart=True)
     assert budget.tries == 0
 
 
-def test_cores_are_one_where_the_system_says_so(tmp_path: Path) -> None:
+def test_declared_siblings_are_read_from_sysfs(tmp_path: Path) -> None:
     for core, siblings in enumerate(("0,2", "1,3", "0,2", "1,3")):
         folder = tmp_path / f"cpu{core}" / "topology"
         folder.mkdir(parents=True)
@@ -96,7 +96,7 @@ def test_cores_are_one_where_the_system_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.timing
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two threads need two cores to begin with")
-def test_real_threads_on_one_core_are_noticed() -> None:
+def test_threads_on_one_core_are_detected() -> None:
     command = [sys.executable, "-c", PINNED_TO_ONE_CORE]
     environment = {**os.environ, "TVM_NUM_THREADS": "2"}
     answer = subprocess.run(command, capture_output=True, text=True, timeout=150, check=True, env=environment)

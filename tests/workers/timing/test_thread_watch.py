@@ -1,4 +1,4 @@
-"""What is timed while another process moves or renices it does not count."""
+"""Timings count only if no other process moves or renices what is timed."""
 
 import os
 import re
@@ -21,7 +21,7 @@ LAST_CORE = max(os.sched_getaffinity(0))
 
 @contextmanager
 def interfering(running: RunningFarm, act: Callable[[int], None], *, times: int) -> Iterator[list[int]]:
-    """Do ``act`` to that many children of candidates, each once while it is timed, from outside."""
+    """Apply ``act`` from outside to ``times`` children of candidates, each once while it is timed."""
     lane, over, done = running.farm._lane, threading.Event(), list[int]()
 
     def interfere() -> None:
@@ -56,7 +56,7 @@ def make_idle(pid: int) -> None:
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is no other core to move to")
 @pytest.mark.parametrize("act", [move, renice, make_idle])
-def test_what_was_disturbed_once_is_measured_again(running: RunningFarm, act: Callable[[int], None]) -> None:
+def test_timing_disturbed_once_is_repeated(running: RunningFarm, act: Callable[[int], None]) -> None:
     opened = running.open(workloads.matmul(64))
     with interfering(running, act, times=1) as done:
         measured = running.measure(opened, misdeed("take a while"), Purpose.VERIFY)
@@ -69,9 +69,7 @@ def test_what_was_disturbed_once_is_measured_again(running: RunningFarm, act: Ca
     ("act", "words"),
     [(move, r"moved from cores|runs on cores \d+ instead of \d+"), (renice, "nice value 15"), (make_idle, "policy 5")],
 )
-def test_what_is_disturbed_each_time_does_not_count(
-    running: RunningFarm, act: Callable[[int], None], words: str
-) -> None:
+def test_timing_disturbed_each_time_fails(running: RunningFarm, act: Callable[[int], None], words: str) -> None:
     opened = running.open(workloads.matmul(64))
     with interfering(running, act, times=100):
         measured = running.measure(opened, misdeed("take a while"), Purpose.VERIFY)
@@ -81,7 +79,7 @@ def test_what_is_disturbed_each_time_does_not_count(
 
 
 @pytest.mark.parametrize("act", [move, renice])
-def test_a_host_that_was_disturbed_is_put_back(running: RunningFarm, act: Callable[[int], None]) -> None:
+def test_disturbed_host_is_restored(running: RunningFarm, act: Callable[[int], None]) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
     act(running.farm._lane.tasks[opened].host.pid)
@@ -91,7 +89,7 @@ def test_a_host_that_was_disturbed_is_put_back(running: RunningFarm, act: Callab
     assert not watch.differs(running.farm._lane.tasks[opened].host.pid)
 
 
-def test_a_comparison_that_was_disturbed_is_begun_again(running: RunningFarm) -> None:
+def test_disturbed_comparison_is_repeated(running: RunningFarm) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
     act = threading.Thread(target=_renice_comparison, args=(running,))
@@ -113,7 +111,7 @@ def _renice_comparison(running: RunningFarm) -> None:
         time.sleep(0.001)
 
 
-def test_fewer_cores_of_the_system_are_taken_as_they_are() -> None:
+def test_reduced_system_cores_are_accepted() -> None:
     present = ThreadWatch.of_this_process()
     vanished = ThreadWatch(present.cores | {max(present.cores) + 512}, present.nice, present.policy)
     assert vanished.put_back() == present

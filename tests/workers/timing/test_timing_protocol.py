@@ -1,11 +1,11 @@
-"""How often a kernel is called depends on what is known about it already."""
+"""How often a kernel is called depends on what is already known about it."""
 
 from tunefarm_schemas.tuning.measurement import Stopped, Timing
 from tunefarm_workers.timing.timing_protocol import take_time
 
 
 class Kernel:
-    """Takes the given seconds, and counts."""
+    """Takes the given seconds, and counts its calls."""
 
     def __init__(self, latency_s: float, *first_s: float) -> None:
         self.latency_s = latency_s
@@ -20,7 +20,7 @@ class Kernel:
         return seconds
 
 
-def test_without_an_incumbent_everything_takes_the_whole_protocol() -> None:
+def test_full_protocol_without_incumbent() -> None:
     kernel = Kernel(1e-3)
     taken = take_time(kernel, None)
     assert isinstance(taken, Timing)
@@ -28,45 +28,45 @@ def test_without_an_incumbent_everything_takes_the_whole_protocol() -> None:
     assert 0.010 < kernel.spent_s < 0.060
 
 
-def test_a_clear_loser_is_called_until_it_is_warm() -> None:
+def test_clear_loser_is_stopped_once_warm() -> None:
     for latency_s, calls in ((2e-5, 10), (2e-3, 4), (0.2, 2)):
         kernel = Kernel(latency_s)
         assert take_time(kernel, latency_s / 2) == Stopped(at_least_s=latency_s)
         assert kernel.calls == calls
 
 
-def test_a_cold_start_does_not_lose() -> None:
+def test_cold_start_does_not_stop_fast_kernel() -> None:
     assert isinstance(take_time(Kernel(34e-6, 311e-6, 84e-6, 77e-6), 36e-6), Timing)
     assert isinstance(take_time(Kernel(59e-6, 2e-3, 2.4e-3, 218e-6), 64e-6), Timing)
     assert isinstance(take_time(Kernel(0.9e-3, 5e-3), 1e-3), Timing)
 
 
-def test_what_is_a_little_slower_is_stopped_after_a_few_short_samples() -> None:
+def test_slightly_slower_kernel_is_stopped_early() -> None:
     kernel = Kernel(20e-6 * 1.2)
     assert isinstance(take_time(kernel, 20e-6), Stopped)
     assert kernel.spent_s < 0.004
 
 
-def test_what_may_be_as_fast_is_timed_in_full() -> None:
+def test_possible_winner_is_timed_in_full() -> None:
     taken = take_time(Kernel(20e-6 * 1.02), 20e-6)
     assert isinstance(taken, Timing)
     assert len(taken.samples_s) >= 9
 
 
-def test_a_fast_kernel_is_called_many_times_a_sample() -> None:
+def test_fast_kernel_is_called_often_per_sample() -> None:
     kernel = Kernel(1e-6)
     take_time(kernel, None)
     assert kernel.calls > 9_000
 
 
-def test_disturbed_samples_are_taken_again() -> None:
+def test_disturbed_samples_are_repeated() -> None:
     disturbed = iter([1e-3] * 2 + [1e-3, 5e-3, 5e-3, 5e-3, 5e-3, 5e-3, 5e-3, 5e-3, 5e-3])
     taken = take_time(lambda calls: next(disturbed, 1e-3), None)
     assert isinstance(taken, Timing)
     assert taken.latency_s == 1e-3
 
 
-def test_a_slow_kernel_is_called_few_times() -> None:
+def test_slow_kernel_is_called_rarely() -> None:
     kernel = Kernel(0.5)
     assert isinstance(take_time(kernel, None), Timing)
     assert kernel.calls <= 5

@@ -27,13 +27,13 @@ _CLASS: Final = select(DeviceClassTable.document).where(
 
 
 class DeviceRepository(Repository):
-    """What measures."""
+    """Devices that measure, and their classes."""
 
     @retried
     def put(self, tenant: str, device: Device) -> Device:
-        """Store a device and its class, unless its fingerprint was seen before. Gives the device that is stored.
+        """Store a device and its class unless the fingerprint exists; return the stored device.
 
-        The first one stays: of two processes that time a new device at once, both go on with the same class.
+        The first one stays, so that two processes that measure a new device at the same time use the same class.
         """
         key = {"tenant": tenant, "fingerprint": device.fingerprint}
         with self._database.writing() as connection:
@@ -47,7 +47,7 @@ class DeviceRepository(Repository):
             return _device_of(row)
 
     def get(self, tenant: str, fingerprint: str) -> Device | None:
-        """The device as it was first seen, None when it has not been."""
+        """The device as first stored, or None."""
         with self._database.reading() as connection:
             row = connection.execute(_BY_FINGERPRINT, {"tenant": tenant, "fingerprint": fingerprint}).one_or_none()
             return None if row is None else _device_of(row)

@@ -1,4 +1,4 @@
-"""Blobs that nothing refers to."""
+"""Removal of unreferenced blobs."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -29,42 +29,39 @@ class GarbageCollector(Repository):
     """Removes the blobs that a deleted job or a killed writer left behind."""
 
     def collect(self, older_than_s: float = 0.0) -> GarbageReport:
-        """Remove every blob that no row of any tenant refers to. Raises StoreUnavailable.
+        """Remove every blob that no row of any tenant references. Raises StoreUnavailable.
 
-        Where hosts pass each other blobs that get their rows later, ``older_than_s`` leaves alone those put within so
-        many seconds.
-
-        Safe beside writers, who put a blob and its row within one transaction; nothing that is not a blob of this
-        store is touched.
+        ``older_than_s`` keeps the blobs stored within that many seconds, for hosts that exchange blobs before they
+        write the rows. Safe beside writers, which put a blob and its row in one transaction. Other files are kept.
         """
         before_s = time.time() - older_than_s
         blobs = [blob for blob in self._blobs.stored() if older_than_s <= 0 or blob.stored_s < before_s]
-        gone = remove_unreferenced(self._database, self._blobs, blobs)
-        freed_bytes = sum(blob.size_bytes for blob in gone)
-        return GarbageReport(removed=len(gone), freed_bytes=freed_bytes, kept=len(blobs) - len(gone))
+        removed = remove_unreferenced(self._database, self._blobs, blobs)
+        freed_bytes = sum(blob.size_bytes for blob in removed)
+        return GarbageReport(removed=len(removed), freed_bytes=freed_bytes, kept=len(blobs) - len(removed))
 
 
 def remove_unreferenced(database: Database, blobs: BlobStore, found: Iterable[StoredBlob]) -> list[StoredBlob]:
-    """Remove those of ``found`` that no row refers to. Few at a time, for no other writer gets in meanwhile."""
-    waiting, gone = iter(found), list[StoredBlob]()
-    while some := list(islice(waiting, _AT_ONCE)):
-        gone += _remove_few(database, blobs, some)
-    return gone
+    """Remove those of ``found`` that no row references, a few at a time: a removal blocks all other writers."""
+    remaining, removed = iter(found), list[StoredBlob]()
+    while batch := list(islice(remaining, _AT_ONCE)):
+        removed += _remove_batch(database, blobs, batch)
+    return removed
 
 
 @retried
-def _remove_few(database: Database, blobs: BlobStore, found: Sequence[StoredBlob]) -> list[StoredBlob]:
+def _remove_batch(database: Database, blobs: BlobStore, found: Sequence[StoredBlob]) -> list[StoredBlob]:
     with database.writing() as connection:
         database.lock_blobs(connection, exclusive=True)
         referenced = referenced_among(connection, [blob.blob_digest for blob in found])
-        gone = [blob for blob in found if blob.blob_digest not in referenced]
-        for blob in gone:
+        removed = [blob for blob in found if blob.blob_digest not in referenced]
+        for blob in removed:
             blobs.remove(blob.blob_digest)
-        return gone
+        return removed
 
 
 def referenced_among(connection: Connection, digests: Sequence[str]) -> set[str]:
-    """Those of ``digests`` that a row of any tenant refers to."""
+    """Those of ``digests`` that a row of any tenant references."""
     queries = [select(column).where(column.in_(digests)) for column in _REFERENCES]
     referenced = set(connection.execute(union_all(*queries)).scalars())
     if all(each in referenced for each in digests):
@@ -73,6 +70,6 @@ def referenced_among(connection: Connection, digests: Sequence[str]) -> set[str]
 
 
 def all_references(connection: Connection) -> set[str]:
-    """Every blob that a row of any tenant refers to."""
+    """Every blob that a row of any tenant references."""
     queries = [select(column) for column in _REFERENCES]
     return set(connection.execute(union_all(*queries)).scalars()) | example_references(connection)

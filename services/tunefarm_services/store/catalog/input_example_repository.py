@@ -1,4 +1,4 @@
-"""Examples of inputs: blobs that the specs in jobs and manifests name."""
+"""Input examples: blobs named by the specs in jobs and manifests."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -11,19 +11,19 @@ from tunefarm_services.store.database.repository import Repository
 from tunefarm_services.store.store_error import NotFound
 from tunefarm_services.store.tables import ArtifactTable, JobTable
 
-# Few jobs bring examples, so their specs are searched for the word instead of being indexed.
-_MARK: Final = '"example_digest":"'
+# Few jobs have examples, so their specs are searched for the word instead of being indexed.
+_EXAMPLE_KEY: Final = '"example_digest":"'
 _HOLDERS: Final = union_all(
-    select(JobTable.spec).where(JobTable.spec.contains(_MARK)),
-    select(ArtifactTable.manifest).where(ArtifactTable.manifest.contains(_MARK)),
+    select(JobTable.spec).where(JobTable.spec.contains(_EXAMPLE_KEY)),
+    select(ArtifactTable.manifest).where(ArtifactTable.manifest.contains(_EXAMPLE_KEY)),
 )
 
 
 class InputExampleRepository(Repository):
-    """Reading examples. ``JobRepository.create`` writes them."""
+    """Reads examples. ``JobRepository.create`` writes them."""
 
     def get(self, specs: Sequence[InputSpec]) -> tuple[InputExample, ...]:
-        """The examples that ``specs``, taken from a job or a manifest of this store, name.
+        """Return the examples named by ``specs``, which come from a job or a manifest of this store.
 
         Raises BlobMissing, BlobDamaged.
         """
@@ -35,8 +35,8 @@ def named_examples(specs: Sequence[InputSpec]) -> list[str]:
     return list(dict.fromkeys(spec.example_digest for spec in specs if spec.example_digest is not None))
 
 
-def require_given(specs: Sequence[InputSpec], examples: Sequence[InputExample]) -> None:
-    """Raise NotFound unless every example comes along: a digest alone must not open somebody else's blob."""
+def require_examples(specs: Sequence[InputSpec], examples: Sequence[InputExample]) -> None:
+    """Raise NotFound unless every example is supplied: a digest alone must not grant access to a blob."""
     given = {example.example_digest for example in examples}
     for wanted in named_examples(specs):
         if wanted not in given:

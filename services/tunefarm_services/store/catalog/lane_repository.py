@@ -1,4 +1,4 @@
-"""Lanes: who measures, and what is asked of them."""
+"""Lanes, and the requests to them."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -15,10 +15,10 @@ from tunefarm_services.store.tables import LaneTable
 _ALL: Final = select(LaneTable.document).where(LaneTable.tenant == OPERATOR_TENANT).order_by(LaneTable.lane_id)
 _OF_CLASS: Final = _ALL.where(LaneTable.device_class_id == bindparam("device_class_id"))
 _BY_ID: Final = _ALL.where(LaneTable.lane_id == bindparam("lane_id"))
-_ASKED: Final = select(LaneTable.lane_id, LaneTable.request).where(
+_REQUESTED: Final = select(LaneTable.lane_id, LaneTable.request).where(
     LaneTable.tenant == OPERATOR_TENANT, LaneTable.request != LaneRequest.NONE.value
 )
-# Whoever said goodbye is not missed.
+# Lanes that signed off are not lost.
 _EXPECTED: Final = LaneTable.state.not_in([LaneState.LOST.value, LaneState.DRAINED.value, LaneState.REFUSED.value])
 _SILENT: Final = (
     select(LaneTable.lane_id, LaneTable.document)
@@ -30,28 +30,28 @@ _CHANGE: Final = update(LaneTable).where(LaneTable.tenant == OPERATOR_TENANT, La
 
 
 class LaneRepository(Repository):
-    """The farm as it is now. Lanes belong to its operator."""
+    """The current lanes of the farm. Lanes belong to its operator, not to a tenant."""
 
     def put(self, lane: Lane) -> None:
-        """Store a lane as it was just heard of; what is asked of it stays."""
+        """Store the latest state of a lane; a pending request stays."""
         self.put_all([lane])
 
     @retried
     def put_all(self, lanes: Sequence[Lane]) -> None:
-        """Store several lanes in one transaction. For repeats of a lane the last stands."""
+        """Store several lanes in one transaction. The last of several states of a lane wins."""
         latest = {lane.lane_id: lane for lane in lanes}
         if not latest:
             return
         with self._database.writing() as connection:
             heard_s = self._database.now_s(connection)
-            # In one order, so that two writers do not wait for each other.
+            # Sorted, so that two writers cannot deadlock.
             rows = [_values(latest[lane_id], heard_s) for lane_id in sorted(latest)]
             statement = insert_into(connection, LaneTable)
             heard = {name: statement.excluded[name] for name in ("device_class_id", "state", "heard_s", "document")}
             connection.execute(statement.on_conflict_do_update(index_elements=["tenant", "lane_id"], set_=heard), rows)
 
     def find(self, device_class_id: str | None = None) -> list[Lane]:
-        """Every lane by id, of one device class or of all."""
+        """All lanes by id, or those of one device class."""
         query, values = (_ALL, {}) if device_class_id is None else (_OF_CLASS, {"device_class_id": device_class_id})
         with self._database.reading() as connection:
             documents = connection.execute(query, values).scalars().all()
@@ -67,23 +67,23 @@ class LaneRepository(Repository):
 
     @retried
     def request(self, lane_id: str, request: LaneRequest) -> None:
-        """Ask something of a lane, or take back with ``NONE`` what was asked. Raises NotFound."""
+        """Request something of a lane, or withdraw the request with ``NONE``. Raises NotFound."""
         with self._database.writing() as connection:
             if connection.execute(_CHANGE.values(request=request.value), {"of_lane": lane_id}).rowcount == 0:
                 raise NotFound("lane", lane_id)
 
     def requests(self) -> dict[str, LaneRequest]:
-        """What is asked of lanes by id; those of whom nothing is asked are left out."""
+        """The pending requests by lane id."""
         with self._database.reading() as connection:
-            return {row.lane_id: LaneRequest(row.request) for row in connection.execute(_ASKED)}
+            return {row.lane_id: LaneRequest(row.request) for row in connection.execute(_REQUESTED)}
 
     @retried
     def mark_lost(self, silent_s: float) -> list[Lane]:
-        """Call lost every lane that has been silent for ``silent_s`` seconds, and return those that now became so."""
+        """Mark as lost each lane that has sent nothing for ``silent_s`` seconds; return the newly lost ones."""
         with self._database.writing() as connection:
             before_s = self._database.now_s(connection) - silent_s
             rows = connection.execute(_SILENT, {"before_s": before_s}).all()
-            reason = f"nothing was heard of it for {silent_s:g} s"
+            reason = f"no heartbeat for {silent_s:g} s"
             lost = [
                 Lane.model_validate_json(row.document).model_copy(update={"state": LaneState.LOST, "reason": reason})
                 for row in rows

@@ -20,7 +20,7 @@ _BY_ID: Final = _OF_TENANT.where(TargetTable.target_id == bindparam("target_id")
 
 
 class TargetRepository(Repository):
-    """What code is generated for."""
+    """Targets that code is generated for."""
 
     @retried
     def put(self, tenant: str, target: Target) -> Target:

@@ -34,11 +34,11 @@ _DELETE: Final = delete(UploadTable).where(
 
 
 class UploadRepository(Repository):
-    """Content on its way in. Each piece is a blob of its own until the upload is deleted."""
+    """Uploads. Each piece is a separate blob until the upload is deleted."""
 
     @retried
     def create(self, tenant: str, size_bytes: int, digest: str | None = None) -> Upload:
-        """Begin an upload of ``size_bytes``; ``digest`` is the SHA-256 that the whole must have, if it is known."""
+        """Begin an upload of ``size_bytes``; ``digest`` is the expected SHA-256 of the whole, if known."""
         upload = Upload(
             upload_id=secrets.token_hex(16),
             tenant=tenant,
@@ -53,10 +53,10 @@ class UploadRepository(Repository):
 
     @retried
     def append(self, tenant: str, upload_id: str, offset: int, data: bytes, least_piece_bytes: int = 0) -> Upload:
-        """Add the piece that begins at byte ``offset``; nothing happens to an empty one.
+        """Append the piece at byte ``offset``. An empty piece changes nothing.
 
-        Each piece is a row and a blob, so all but the last have ``least_piece_bytes`` or more. Raises NotFound,
-        WrongOffset naming the right one, and BadInput for more bytes than were announced, or fewer than that.
+        Each piece costs a row and a blob, so all but the last must have ``least_piece_bytes`` or more. Raises NotFound,
+        WrongOffset with the expected offset, and BadInput for a piece that is too small or exceeds the announced size.
         """
         with self._database.writing() as connection:
             upload = _upload_of(connection, tenant, upload_id, _BY_ID.with_for_update())
@@ -64,11 +64,11 @@ class UploadRepository(Repository):
                 raise WrongOffset(upload_id, offset, upload.received_bytes)
             received_bytes = offset + len(data)
             if received_bytes > upload.size_bytes:
-                problem = f"{received_bytes} bytes are more than the {upload.size_bytes} announced."
+                problem = f"{received_bytes} bytes exceed the announced {upload.size_bytes}."
                 raise BadInput("data", problem, "Begin an upload of the right size.")
             if 0 < len(data) < least_piece_bytes and received_bytes < upload.size_bytes:
                 problem = (
-                    f"A piece of {len(data)} bytes is too small: only the last may have under {least_piece_bytes}."
+                    f"A piece of {len(data)} bytes is too small: only the last may have fewer than {least_piece_bytes}."
                 )
                 raise BadInput("data", problem, f"Send {least_piece_bytes} bytes or more at once.")
             if data:
@@ -86,7 +86,7 @@ class UploadRepository(Repository):
             return _upload_of(connection, tenant, upload_id, _BY_ID)
 
     def of_tenant(self, tenant: str) -> list[Upload]:
-        """Every upload of a tenant, the oldest first."""
+        """Every upload of a tenant, oldest first."""
         with self._database.reading() as connection:
             rows = connection.execute(_OF_TENANT.order_by(UploadTable.created_at), {"tenant": tenant})
             return [_upload(row) for row in rows]
@@ -94,7 +94,7 @@ class UploadRepository(Repository):
     def content(self, tenant: str, upload_id: str) -> bytes:
         """The content of a complete upload.
 
-        Raises NotFound, UploadIncomplete, BadInput when it is not what the sender promised, BlobMissing, BlobDamaged.
+        Raises NotFound, UploadIncomplete, BadInput if the digest differs, BlobMissing, BlobDamaged.
         """
         with self._database.reading() as connection:
             upload = _upload_of(connection, tenant, upload_id, _BY_ID)
@@ -107,7 +107,7 @@ class UploadRepository(Repository):
         return content
 
     def delete(self, tenant: str, upload_id: str) -> None:
-        """Remove an upload and the pieces that nothing else needs. Raises NotFound."""
+        """Remove an upload and the pieces that nothing else references. Raises NotFound."""
         pieces = self._delete_rows(tenant, upload_id)
         # After the commit: a row must never outlive its blob.
         remove_unreferenced(self._database, self._blobs, (StoredBlob(piece, 0) for piece in sorted(pieces)))

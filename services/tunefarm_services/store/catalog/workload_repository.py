@@ -25,13 +25,13 @@ _BY_HASH: Final = _OF_TENANT.where(
 
 
 class WorkloadRepository(Repository):
-    """What is tuned."""
+    """Workloads of a tenant."""
 
     @retried
     def put(self, tenant: str, workload: Workload) -> Workload:
-        """Store a workload once and return it as stored: the first one's name wins.
+        """Store a workload once and return the stored one: the first name is kept.
 
-        Raises ValueError when ``workload_id`` is not the digest of the module, StoreUnavailable.
+        Raises StoreUnavailable, and ValueError unless ``workload_id`` is the digest of the module.
         """
         if digest(workload.module_json) != workload.workload_id:
             raise ValueError("workload_id is not the digest of module_json")
@@ -54,7 +54,7 @@ class WorkloadRepository(Repository):
         return self._with_module(row)
 
     def with_hash(self, tenant: str, structural_hash: str, tvm_version: str) -> list[Workload]:
-        """Workloads that may be the same function; ``structural_equal`` on their modules decides."""
+        """Workloads that may be the same function. Compare their modules with ``structural_equal``."""
         values = {"tenant": tenant, "structural_hash": structural_hash, "tvm_version": tvm_version}
         with self._database.reading() as connection:
             rows = connection.execute(_BY_HASH, values).all()
@@ -63,7 +63,7 @@ class WorkloadRepository(Repository):
     def page(
         self, tenant: str, after: str | None = None, limit: int = 100, name: str | None = None
     ) -> list[StoredWorkload]:
-        """Workloads by id without their modules, at most ``limit``, after the id ``after``, of one name or of all."""
+        """Workloads by id without their modules, at most ``limit``, after the id ``after``; optionally of one name."""
         query = _OF_TENANT.order_by(WorkloadTable.workload_id).limit(limit)
         if after is not None:
             query = query.where(WorkloadTable.workload_id > after)
@@ -81,7 +81,7 @@ class WorkloadRepository(Repository):
             return _without_module(row)
 
     def of_other_tvm(self, tvm_version: str) -> list[tuple[str, str]]:
-        """Tenants and ids of all workloads whose hash is that of another version of TVM."""
+        """Tenants and ids of all workloads that were hashed by another version of TVM."""
         query = select(WorkloadTable.tenant, WorkloadTable.workload_id)
         query = query.where(WorkloadTable.tvm_version != tvm_version)
         with self._database.reading() as connection:
@@ -102,7 +102,7 @@ class WorkloadRepository(Repository):
 
     def _with_module(self, row: AnyRow) -> Workload:
         module_json = self._blobs.get(row.workload_id).decode()
-        with self._database.understanding():
+        with self._database.row_errors():
             return _workload(row, module_json)
 
 
@@ -113,7 +113,7 @@ def require_workload(connection: Connection, tenant: str, workload_id: str) -> N
 
 
 def _family(workload: Workload) -> str:
-    """Name, and of each argument rank, type and direction."""
+    """Digest of the name and of each argument's rank, type and direction."""
     arguments = [[len(argument.shape), argument.dtype, argument.is_output] for argument in workload.arguments]
     return digest(canonical_json([workload.name, arguments]))
 

@@ -1,4 +1,4 @@
-"""One SQL database: connections, transactions, and errors that a person can act on."""
+"""One SQL database: connections, transactions, and errors that name a remedy."""
 
 import sqlite3
 import threading
@@ -20,8 +20,8 @@ from tunefarm_services.store.store_error import RowDamaged, StoreUnavailable, Tr
 
 _IS_WRITING: Final = "tunefarm_is_writing"
 
-# What PostgreSQL is told of each connection. No statement of ours takes seconds; a client that hangs in the middle of a
-# transaction, or a network that swallows packets, must not hold locks for ever.
+# Settings of each PostgreSQL session. No statement takes seconds; a client that hangs in a transaction, or a network
+# that drops packets, must not hold locks for ever.
 _SESSION: Final = {
     "statement_timeout": "30s",
     "lock_timeout": "10s",
@@ -35,33 +35,33 @@ _KEEPALIVE: Final = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
-_CONNECTIONS_KEPT: Final = 10
-_CONNECTIONS_MORE: Final = 30
-_CONNECTION_LIVES_S: Final = 1800
+_POOL_SIZE: Final = 10
+_POOL_OVERFLOW: Final = 30
+_POOL_RECYCLE_S: Final = 1800
 
-# For each connection, as it is used, in the memory of a process that may have a dozen: the pages that are asked for all
-# the time. The others are in the kernel's cache once for all processes, some microseconds away.
+# Per connection, and a process may have a dozen: enough for the hottest pages. The kernel's page cache holds the others
+# once for all processes, a few microseconds away.
 _SQLITE_CACHE_KIB: Final = 2_048
 
 _SERIALIZATION_FAILURE: Final = "40001"
 _DEADLOCK: Final = "40P01"
-_MAX_TOLD: Final = 300
+_MAX_CHARACTERS: Final = 300
 
 
 class Database:
-    """An engine with two kinds of transaction. May be used from several threads.
+    """An engine with read and write transactions. May be used from several threads.
 
-    Within SQLite, readers see one moment and writers take the only write lock at once, so that a transaction never
-    fails half way for want of it.
+    In SQLite, a read transaction sees one snapshot, and a write transaction takes the only write lock at its start, so
+    that it never fails half way because another writer holds it.
     """
 
     def __init__(self, url: str, *, busy_timeout_s: float) -> None:
-        """Prepare ``url`` without connecting yet. Raises BadInput for a URL that names no supported database."""
+        """Prepare ``url`` without connecting. Raises BadInput for a URL of an unsupported database."""
         self.url = parse_url(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self._busy_timeout_s = busy_timeout_s
         self._engine = self._sqlite_engine() if self.is_sqlite else self._postgresql_engine()
-        # Threads of this process queue fairly here instead of sleeping in SQLite's busy handler.
+        # A fair queue for the threads of this process; SQLite's busy handler sleeps and is not fair.
         self._write_lock = threading.Lock()
 
     @property
@@ -75,14 +75,14 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A transaction that sees one moment of the database. Raises StoreUnavailable."""
-        with self._translated(), self._engine.connect() as connection, connection.begin():
+        """A transaction that sees one snapshot of the database. Raises StoreUnavailable."""
+        with self._database_errors(), self._engine.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction that commits at the end of the block, or changes nothing. Raises StoreUnavailable."""
-        with self._translated():
+        """A transaction that commits at the end of the block or changes nothing. Raises StoreUnavailable."""
+        with self._database_errors():
             if not self.is_sqlite:
                 with self._engine.begin() as connection:
                     yield connection
@@ -93,44 +93,44 @@ class Database:
                     yield connection
 
     @contextmanager
-    def understanding(self) -> Iterator[None]:
-        """Where rows become nouns: inside each transaction anyway. Raises RowDamaged for what no noun comes out of."""
+    def row_errors(self) -> Iterator[None]:
+        """Raise RowDamaged where a row cannot be converted to its noun. Every transaction includes this."""
         try:
             yield
         except (ValidationError, JSONDecodeError) as error:
-            raise RowDamaged(self._where, " ".join(str(error).split())[:_MAX_TOLD]) from error
+            raise RowDamaged(self._where, " ".join(str(error).split())[:_MAX_CHARACTERS]) from error
 
     def now_s(self, connection: Connection) -> float:
-        """Seconds since the Unix epoch, by the one clock that all users of this database share."""
+        """Seconds since the Unix epoch, by the clock that all clients of this database share."""
         if self.is_sqlite:
             return time.time()
         return float(connection.execute(text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one())
 
     def lock_blobs(self, connection: Connection, *, exclusive: bool) -> None:
-        """Hold off, until this transaction ends, those who would remove blobs (or, if exclusive, those who add).
+        """Block, until this transaction ends, transactions that remove blobs (if exclusive, also those that add).
 
-        In SQLite the write lock does that already.
+        In SQLite the write lock already does that.
         """
         if not self.is_sqlite:
             function = "pg_advisory_xact_lock" if exclusive else "pg_advisory_xact_lock_shared"
             connection.execute(text(f"SELECT {function}(7305809)"))
 
-    def let_take_long(self, connection: Connection) -> None:
-        """Lift the limits on time from the rest of this transaction, for a migration of many rows."""
+    def lift_time_limits(self, connection: Connection) -> None:
+        """Lift the time limits for the rest of this transaction, such as a migration of many rows."""
         if not self.is_sqlite:
             connection.execute(text("SET LOCAL statement_timeout = 0"))
             connection.execute(text("SET LOCAL lock_timeout = 0"))
             connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
 
     def lock_schema(self, connection: Connection) -> None:
-        """Hold off others who would create or upgrade the tables. In SQLite the write lock does that already."""
+        """Block other transactions that create or upgrade the tables. In SQLite the write lock already does that."""
         if not self.is_sqlite:
             connection.execute(text("SELECT pg_advisory_xact_lock(7305810)"))
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _database_errors(self) -> Iterator[None]:
         try:
-            with self.understanding():
+            with self.row_errors():
                 yield
         except (DataError, OverflowError) as error:
             raise BadInput(
@@ -140,12 +140,12 @@ class Database:
             raise
         except DBAPIError as error:
             if getattr(error.orig, "sqlstate", None) in (_DEADLOCK, _SERIALIZATION_FAILURE):
-                raise TransactionLost(f"Another transaction was in the way: {error.orig}.", "Try again.") from error
+                raise TransactionLost(f"Another transaction interfered: {error.orig}.", "Try again.") from error
             raise self._unavailable(str(error.orig)) from error
         except PoolTimeout as error:
             raise self._unavailable("all connections of this process are busy") from error
         except sqlite3.DatabaseError as error:
-            # Raised as it is while a connection is being prepared.
+            # Raised unwrapped while a connection is being prepared.
             raise self._unavailable(str(error)) from error
 
     @property
@@ -171,8 +171,8 @@ class Database:
         engine = create_engine(
             self.url,
             poolclass=QueuePool,
-            pool_size=_CONNECTIONS_KEPT,
-            max_overflow=_CONNECTIONS_MORE,
+            pool_size=_POOL_SIZE,
+            max_overflow=_POOL_OVERFLOW,
             pool_timeout=self._busy_timeout_s,
             connect_args={"timeout": self._busy_timeout_s},
         )
@@ -181,18 +181,18 @@ class Database:
         return engine
 
     def _postgresql_engine(self) -> Engine:
-        # What the URL says stands: whoever runs the server may know better.
-        said = self.url.query
+        # Parameters of the URL take precedence: an administrator may need other values.
+        given = self.url.query
         session = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
-        ours: dict[str, object] = {**_KEEPALIVE, "options": session, "application_name": "tunefarm"}
+        defaults: dict[str, object] = {**_KEEPALIVE, "options": session, "application_name": "tunefarm"}
         return create_engine(
             self.url,
             pool_pre_ping=True,
-            pool_size=_CONNECTIONS_KEPT,
-            max_overflow=_CONNECTIONS_MORE,
+            pool_size=_POOL_SIZE,
+            max_overflow=_POOL_OVERFLOW,
             pool_timeout=self._busy_timeout_s,
-            pool_recycle=_CONNECTION_LIVES_S,
-            connect_args={name: value for name, value in ours.items() if name not in said},
+            pool_recycle=_POOL_RECYCLE_S,
+            connect_args={name: value for name, value in defaults.items() if name not in given},
         )
 
 
@@ -218,7 +218,7 @@ def parse_url(url: str) -> URL:
 
 def _prepare_sqlite(dbapi_connection: object, _entry: ConnectionPoolEntry) -> None:
     connection = cast("sqlite3.Connection", dbapi_connection)
-    # Transactions begin where the code says so (_begin_sqlite), not where the driver guesses.
+    # Transactions begin in _begin_sqlite, not where the driver guesses.
     connection.isolation_level = None
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")
@@ -227,6 +227,6 @@ def _prepare_sqlite(dbapi_connection: object, _entry: ConnectionPoolEntry) -> No
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    # Straight to the driver: this is done before every question, and SQLAlchemy's way takes a tenth of its time.
+    # Straight to the driver: this runs before every query, and SQLAlchemy's layers would take a tenth of its time.
     driver_connection = cast("sqlite3.Connection", connection.connection.driver_connection)
     driver_connection.execute("BEGIN IMMEDIATE" if connection.info.pop(_IS_WRITING, False) else "BEGIN")

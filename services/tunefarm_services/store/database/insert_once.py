@@ -10,26 +10,26 @@ from tunefarm_services.store.tables import Table
 
 EitherInsert: TypeAlias = "sqlite.Insert | postgresql.Insert"
 
-# For an INSERT the count is forgotten with the cursor unless it is asked for.
+# Without this option SQLAlchemy drops the row count of an INSERT with its cursor.
 _COUNTED: Final = {"preserve_rowcount": True}
 
 
 def insert_into(connection: Connection, table: type[Table]) -> EitherInsert:
-    """An INSERT into ``table`` in the words of the database, to be told what to do about a row that is there."""
-    return _plain(connection.dialect.name, table)
+    """An INSERT into ``table`` of the connection's dialect, to be completed with ON CONFLICT."""
+    return _insert_into(connection.dialect.name, table)
 
 
 def insert_once(connection: Connection, table: type[Table]) -> Insert:
-    """An INSERT into ``table`` that passes over rows whose key exists; ``rowcount`` tells how many were new."""
-    return _passing_over(connection.dialect.name, table)
+    """An INSERT into ``table`` that skips existing keys; ``rowcount`` is the number of new rows."""
+    return _insert_once(connection.dialect.name, table)
 
 
-# A statement that was made once is looked up in SQLAlchemy's cache without being taken apart again.
+# Reused statements are found in SQLAlchemy's cache without being traversed again.
 @cache
-def _plain(dialect: str, table: type[Table]) -> EitherInsert:
+def _insert_into(dialect: str, table: type[Table]) -> EitherInsert:
     return sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
 
 
 @cache
-def _passing_over(dialect: str, table: type[Table]) -> Insert:
-    return _plain(dialect, table).on_conflict_do_nothing().execution_options(**_COUNTED)
+def _insert_once(dialect: str, table: type[Table]) -> Insert:
+    return _insert_into(dialect, table).on_conflict_do_nothing().execution_options(**_COUNTED)

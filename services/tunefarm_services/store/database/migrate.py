@@ -1,4 +1,4 @@
-"""Alembic, run on a connection that is already open."""
+"""Alembic, run on an open connection."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 
 def configuration(connection: Connection) -> Config:
-    """Alembic's settings for the migrations of this package, bound to ``connection``."""
+    """Alembic's configuration for the migrations of this package, bound to ``connection``."""
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parents[1] / "migrations").replace("%", "%%"))
     config.attributes["connection"] = connection
@@ -18,7 +18,7 @@ def configuration(connection: Connection) -> Config:
 
 
 def migrate(connection: Connection, revision: str) -> None:
-    """Go up or down to ``revision``; the caller's transaction decides whether it lasts."""
+    """Migrate up or down to ``revision`` within the caller's transaction."""
     config = configuration(connection)
     if revision == "base" or _is_behind(
         config, revision, MigrationContext.configure(connection).get_current_revision()

@@ -1,4 +1,4 @@
-"""What every repository stands on."""
+"""The base of all repositories."""
 
 from typing import Any, Final, TypeAlias
 
@@ -8,13 +8,13 @@ from tunefarm_services.store.blob_store import BlobStore
 from tunefarm_services.store.database.database import Database
 
 AnyRow: TypeAlias = "Row[*tuple[Any, ...]]"
-"""A row whose columns are taken by name."""
-PAST_ALL_DIGITS: Final = "g"
-"""Ids of jobs and records are hexadecimal: this stands behind all that may follow the beginning of one."""
+"""A row whose columns are read by name."""
+AFTER_HEX_DIGITS: Final = "g"
+"""Sorts after every continuation of an id prefix: ids of jobs and records are hexadecimal."""
 
 
 class Repository:
-    """What the store keeps of one noun, over the database and the blob store that all repositories share."""
+    """Stored data of one noun, over the database and the blob store that all repositories share."""
 
     def __init__(self, database: Database, blobs: BlobStore) -> None:
         self._database = database

@@ -1,4 +1,4 @@
-"""Doing a transaction again that lost against another one."""
+"""Retries of transactions that the database rolled back."""
 
 import functools
 import random
@@ -16,13 +16,13 @@ T = TypeVar("T")
 
 
 def retried(method: Callable[P, T]) -> Callable[P, T]:
-    """Repeat ``method``, whose one transaction the database undid because of another's, a few times.
+    """Repeat ``method`` a few times if the database rolls its transaction back because of another one.
 
-    The pauses grow and are random, so that two who met do not meet again.
+    The pauses grow and are random, so that two conflicting transactions do not collide again.
     """
 
     @functools.wraps(method)
-    def repeating(*args: P.args, **kwargs: P.kwargs) -> T:
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
         for attempt in range(_ATTEMPTS - 1):
             try:
                 return method(*args, **kwargs)
@@ -30,4 +30,4 @@ def retried(method: Callable[P, T]) -> Callable[P, T]:
                 time.sleep(random.uniform(0.5, 1.5) * _FIRST_PAUSE_S * 2**attempt)
         return method(*args, **kwargs)
 
-    return repeating
+    return wrapper

@@ -1,4 +1,4 @@
-"""Which schema a database has, and how it gets the one that this version needs."""
+"""The schema revision of a database, its creation and its upgrade."""
 
 from typing import Final
 
@@ -9,15 +9,15 @@ from tunefarm_services.store.store_error import DatabaseOutdated, DatabaseTooNew
 from tunefarm_services.store.tables import Table
 
 REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
-"""Every revision of the schema, oldest first; the migration scripts carry the same names."""
+"""Every revision of the schema, oldest first; the migration scripts have the same names."""
 
 NEEDED: Final = REVISIONS[-1]
 
 
 def require_current(database: Database, *, create: bool, upgrade: bool) -> None:
-    """Leave the database at the revision needed, or say why not.
+    """Ensure that the database is at the required revision.
 
-    An empty database is given its tables if ``create``; an older one is migrated if ``upgrade``. Raises
+    Creates the tables of an empty database if ``create``, and migrates an older one if ``upgrade``. Raises
     DatabaseOutdated, DatabaseTooNew, StoreUnavailable.
     """
     with database.reading() as connection:
@@ -25,7 +25,7 @@ def require_current(database: Database, *, create: bool, upgrade: bool) -> None:
             return
     with database.writing() as connection:
         database.lock_schema(connection)
-        is_current = _made_current(connection, create=create)
+        is_current = _create_or_check(connection, create=create)
         revision = None if is_current else _revision_row(connection)
     if is_current:
         return
@@ -35,22 +35,22 @@ def require_current(database: Database, *, create: bool, upgrade: bool) -> None:
 
 
 def revision_of(connection: Connection) -> str | None:
-    """The revision of an existing database, None when it has no tables of ours."""
+    """The revision of an existing database, or None without our tables."""
     return _revision_row(connection)
 
 
 def upgrade_to(database: Database, revision: str) -> None:
-    """Run the migrations up or down to ``revision`` in one transaction, ``base`` being none at all."""
-    # Alembic takes as long to import as everything else together, and only a migration needs it.
+    """Migrate up or down to ``revision`` in one transaction; ``base`` drops all tables."""
+    # Importing Alembic takes as long as everything else together, and only a migration needs it.
     from tunefarm_services.store.database.migrate import migrate
 
     with database.writing() as connection:
-        database.let_take_long(connection)
+        database.lift_time_limits(connection)
         database.lock_schema(connection)
         migrate(connection, revision)
 
 
-def _made_current(connection: Connection, *, create: bool) -> bool:
+def _create_or_check(connection: Connection, *, create: bool) -> bool:
     tables = set(inspect(connection).get_table_names())
     if "alembic_version" not in tables:
         if tables:
@@ -66,7 +66,7 @@ def _made_current(connection: Connection, *, create: bool) -> bool:
 
 
 def _create(connection: Connection) -> None:
-    """Make the newest tables at once, the same that all migrations one after another would leave."""
+    """Create the newest tables directly, identical to what all migrations in sequence create."""
     Table.metadata.create_all(connection)
     connection.execute(
         text(

@@ -1,7 +1,7 @@
-"""The file of a SQLite database: looked at before SQLite touches it, and made whole.
+"""Checks and atomic creation of a SQLite file.
 
-SQLite takes an empty file for a new database and rewrites the header of any database it is asked to open, so a store
-that was lost or belongs to another program would be replaced without a word.
+SQLite treats an empty file as a new database and rewrites the header of any database it opens. Without these checks it
+would silently replace a lost store or another program's database.
 """
 
 import contextlib
@@ -23,16 +23,16 @@ _RESTORE: Final = "Restore it from a backup, or move it away to begin a new stor
 
 
 def prepare_file(path: Path, *, create: bool, make: Callable[[Path], None], busy_timeout_s: float) -> None:
-    """Leave a usable database at ``path``, for its owner only, or say why there is none. No file is changed by that.
+    """Ensure that ``path`` is a usable database that only its owner can access. The check itself changes no file.
 
     Args:
         path: of the database.
-        create: make a missing one, by ``make`` at another path; it appears at ``path`` whole.
-        make: writes a new database to the path it is given.
+        create: create a missing database. ``make`` writes it to another path; it appears at ``path`` complete.
+        make: writes a new database to the given path.
         busy_timeout_s: how long to wait for another process's lock, in seconds.
 
     Raises:
-        StoreUnavailable: it is missing, damaged, of another program, or may not be used.
+        StoreUnavailable: the database is missing, damaged, of another program, or not accessible.
     """
     try:
         require_own_link(path)
@@ -41,7 +41,7 @@ def prepare_file(path: Path, *, create: bool, make: Callable[[Path], None], busy
                 raise StoreUnavailable(
                     f"There is no database at {path}.", "Run a command that creates it: tunefarm tune"
                 )
-            _made(path, make)
+            _create(path, make)
         _require_database(path)
         for sidecar in SIDECARS:
             _require_plain(path.with_name(path.name + sidecar))
@@ -54,16 +54,16 @@ def prepare_file(path: Path, *, create: bool, make: Callable[[Path], None], busy
     _require_ours(path, busy_timeout_s)
 
 
-def _made(path: Path, make: Callable[[Path], None]) -> None:
-    """Make the database under another name and link it into place.
+def _create(path: Path, make: Callable[[Path], None]) -> None:
+    """Create the database under another name and link it into place.
 
-    A killed command leaves no half a store, and of two that begin together, the second uses what the first has made.
+    A killed command then leaves no partial store, and of two concurrent creators, the second uses the first's file.
     """
     try:
         if not path.parent.is_dir():
             make_private_folder(path.parent)
     except OSError as error:
-        raise StoreUnavailable(f"Cannot make {path.parent}: {error.strerror}.", "Choose another folder.") from error
+        raise StoreUnavailable(f"Cannot create {path.parent}: {error.strerror}.", "Choose another folder.") from error
     with tempfile.TemporaryDirectory(prefix=".new-store-", dir=path.parent) as folder:
         new = Path(folder) / path.name
         os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -79,31 +79,31 @@ def _require_database(path: Path) -> None:
         if not stat.S_ISREG(found.st_mode):
             raise StoreUnavailable(f"{path} is not a file.", "Move it away, or choose another TUNEFARM_HOME.")
         if found.st_size == 0:
-            raise StoreUnavailable(f"{path} is empty: what was stored in it is lost.", _RESTORE)
+            raise StoreUnavailable(f"{path} is empty: its content is lost.", _RESTORE)
         if os.pread(descriptor, len(_MAGIC), 0) != _MAGIC:
-            raise StoreUnavailable(f"{path} is not a usable database: it is not one of SQLite.", _RESTORE)
+            raise StoreUnavailable(f"{path} is not a usable database: it is not a SQLite file.", _RESTORE)
     finally:
         os.close(descriptor)
     if not os.access(path, os.R_OK | os.W_OK) or not os.access(path.parent, os.W_OK | os.X_OK):
-        problem = f"Cannot open {path}: it, or its folder, may not be written."
-        raise StoreUnavailable(problem, "Check whom they belong to.")
+        problem = f"Cannot open {path}: no permission to write to it or to its folder."
+        raise StoreUnavailable(problem, "Check their owner and permissions.")
 
 
 def _require_plain(sidecar: Path) -> None:
-    """SQLite follows a link that lies in the place of its log, and writes to where it leads."""
+    """Refuse a link in place of the log: SQLite follows it and writes to its target."""
     try:
         found = sidecar.lstat()
     except FileNotFoundError:
         return
     if not stat.S_ISREG(found.st_mode):
-        raise StoreUnavailable(f"{sidecar} is not a file of SQLite's.", "Move it away.")
+        raise StoreUnavailable(f"{sidecar} is not a SQLite file.", "Move it away.")
 
 
 def _require_ours(path: Path, busy_timeout_s: float) -> None:
-    """Look into the database without writing: opening it for use would rewrite the header of another program's."""
+    """Inspect the database without writing: a normal open would rewrite the header of another program's database."""
     wal = path.with_name(path.name + "-wal")
-    # Without a log there is nothing to recover, and an immutable look leaves no files beside the database. With one,
-    # SQLite must read the log as well; it keeps to the shared-memory file.
+    # Without a log there is nothing to recover, and an immutable open creates no files beside the database. With a log,
+    # SQLite must read it too, and writes only the shared-memory file.
     mode = "mode=ro" if wal.exists() else "mode=ro&immutable=1"
     try:
         with contextlib.closing(
@@ -115,11 +115,11 @@ def _require_ours(path: Path, busy_timeout_s: float) -> None:
             tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     except sqlite3.OperationalError as error:
         if "locked" in str(error):
-            return  # the one who holds it has found it usable, and opening it waits for its turn
+            return  # its holder has already checked it, and opening it waits for the lock
         raise StoreUnavailable(f"Cannot open {path}: {error}.", _RESTORE) from error
     except sqlite3.DatabaseError as error:
         raise StoreUnavailable(f"{path} is not a usable database: {error}.", _RESTORE) from error
     if not wal.exists() and pages * page_bytes > path.stat().st_size:
-        raise StoreUnavailable(f"{path} is not a usable database: its end is missing.", _RESTORE)
+        raise StoreUnavailable(f"{path} is not a usable database: the file is truncated.", _RESTORE)
     if tables and "alembic_version" not in tables:
         raise StoreUnavailable(f"The database {path} belongs to another program.", "Choose another TUNEFARM_HOME.")

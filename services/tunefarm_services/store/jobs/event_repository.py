@@ -37,7 +37,7 @@ _AFTER: Final = (
 
 
 class EventRepository(Repository):
-    """What happened, in the order in which it was committed."""
+    """Events in commit order."""
 
     @retried
     def append(self, lease: Lease, kind: str, data: Mapping[str, object]) -> Event:
@@ -47,10 +47,7 @@ class EventRepository(Repository):
             return append_event(connection, lease.tenant, lease.job_id, kind, data)
 
     def of_job(self, tenant: str, job_id: str, after_sequence: int = 0, limit: int | None = None) -> list[Event]:
-        """The events of a job later than ``after_sequence``, or of the tenant itself for ``TENANT_STREAM``.
-
-        At most ``limit``, the earliest, where one is given.
-        """
+        """At most ``limit`` of the first events after ``after_sequence``; the tenant's own for ``TENANT_STREAM``."""
         values = {"tenant": tenant, "job_id": job_id, "after_sequence": after_sequence}
         with self._database.reading() as connection:
             rows = connection.execute(_AFTER.limit(limit), values).all()
@@ -74,6 +71,6 @@ def append_event(connection: Connection, tenant: str, job_id: str, kind: str, da
 
 def _next_of_tenant(connection: Connection, tenant: str) -> int:
     if connection.dialect.name == "postgresql":
-        # No row stands for the tenant that could be locked instead; SQLite has one writer anyway.
+        # There is no row of the tenant to lock. SQLite has only one writer.
         connection.execute(text("SELECT pg_advisory_xact_lock(7305811, hashtext(:tenant))"), {"tenant": tenant})
     return int(connection.execute(_LAST_OF_TENANT, {"tenant": tenant}).scalar_one()) + 1

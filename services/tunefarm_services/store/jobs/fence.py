@@ -1,4 +1,4 @@
-"""Keeping out writers who lost their lease without noticing."""
+"""Fencing: writes under a lost lease are rejected."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.store_error import FenceLost, NotFound
 from tunefarm_services.store.tables import ExplorationTable, JobTable
 
-# Locks the row, so that nobody can take the job over before the writer's transaction ends.
+# Locks the row, so that no other owner can take the job over before the writer's transaction ends.
 _JOB: Final = (
     select(JobTable.fence, JobTable.owner)
     .where(JobTable.tenant == bindparam("tenant"), JobTable.job_id == bindparam("job_id"))
@@ -23,7 +23,7 @@ _EXPLORATION: Final = (
     .with_for_update()
 )
 
-# Both at once, the job's row locked before the exploration's as everywhere.
+# Both rows in one query, locked in the usual order: the job before the exploration.
 _JOB_AND_EXPLORATION: Final = (
     select(JobTable.fence, JobTable.owner, ExplorationTable.holder_job_id, ExplorationTable.holder_fence)
     .join(ExplorationTable, ExplorationTable.tenant == JobTable.tenant)
@@ -43,7 +43,7 @@ _LIVE_HOLDER: Final = select(JobTable.job_id).where(
     JobTable.lease_expires_at > bindparam("now_s"),
 )
 
-# In exactly the words of the index on the queue, which both databases ask for before they use it.
+# The exact expression of the queue's partial index; neither database uses the index for any other.
 IS_OPEN: Final = JobTable.state != literal_column("'finished'")
 """Whether a job is queued, running or paused."""
 
@@ -51,13 +51,13 @@ IS_FREE: Final = or_(
     JobTable.owner.is_(None),
     and_(JobTable.lease_expires_at.is_not(None), JobTable.lease_expires_at <= bindparam("now_s")),
 )
-"""Whether nobody holds a job at the moment ``now_s``."""
+"""Whether no owner holds a job at ``now_s``."""
 
 
 def require_fence(connection: Connection, lease: Lease) -> None:
-    """Raise FenceLost unless ``lease`` is still the job's; hold the job's row until the transaction ends.
+    """Raise FenceLost unless ``lease`` is the job's current one; lock the job's row until the transaction ends.
 
-    A lease that expired and that nobody took over still counts: nobody can be disturbed by its writes.
+    An expired lease still counts until another owner takes the job over: until then there is no other writer.
     """
     row = connection.execute(_JOB, {"tenant": lease.tenant, "job_id": lease.job_id}).one_or_none()
     if row is None or row.fence != lease.fence or row.owner != lease.owner:
@@ -65,9 +65,9 @@ def require_fence(connection: Connection, lease: Lease) -> None:
 
 
 def require_exploration(connection: Connection, lease: Lease, exploration_id: str) -> None:
-    """Raise FenceLost unless ``lease`` is still the job's and the exploration held under it, NotFound for none.
+    """Raise FenceLost unless ``lease`` is the job's and holds the exploration; NotFound if it does not exist.
 
-    Both rows are held until the transaction ends.
+    Locks both rows until the transaction ends.
     """
     asked = {"tenant": lease.tenant, "job_id": lease.job_id, "exploration_id": exploration_id}
     found = connection.execute(_JOB_AND_EXPLORATION, asked).one_or_none()
@@ -80,7 +80,7 @@ def require_exploration(connection: Connection, lease: Lease, exploration_id: st
 
 
 def is_held_by_another(connection: Connection, lease: Lease, exploration_id: str, now_s: float) -> bool:
-    """Whether another job with a live lease holds the exploration. Raises NotFound when there is none."""
+    """Whether another job with a live lease holds the exploration. Raises NotFound if it does not exist."""
     job_id, fence = _holder(connection, lease.tenant, exploration_id)
     if job_id is None or job_id == lease.job_id:
         return False

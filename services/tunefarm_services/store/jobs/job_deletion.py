@@ -1,4 +1,4 @@
-"""Forgetting a job without forgetting what others stand on."""
+"""Deletion of a job, without the data that other jobs and records need."""
 
 from typing import Final
 
@@ -25,9 +25,9 @@ _IS_FREE: Final = (
 
 
 def delete_rows(connection: Connection, tenant: str, job_id: str, now_s: float) -> list[str]:
-    """Remove a job's rows and those of workloads on which nothing stands any more; the ids of these.
+    """Remove a job and the workloads that nothing references any longer; return the ids of these.
 
-    Raises NotFound, and JobBusy while someone works on the job.
+    Raises NotFound, and JobBusy while the job is leased.
     """
     is_free = connection.execute(_IS_FREE, {"tenant": tenant, "job_id": job_id, "now_s": now_s}).scalar()
     if is_free is None:
@@ -38,14 +38,14 @@ def delete_rows(connection: Connection, tenant: str, job_id: str, now_s: float) 
     workload_ids = sorted(set(connection.execute(of_job).scalars()))
     connection.execute(delete(EventTable).where(EventTable.tenant == tenant, EventTable.job_id == job_id))
     connection.execute(delete(JobTable).where(JobTable.tenant == tenant, JobTable.job_id == job_id))
-    return [workload_id for workload_id in workload_ids if _forget_workload(connection, tenant, workload_id)]
+    return [workload_id for workload_id in workload_ids if _delete_unused_workload(connection, tenant, workload_id)]
 
 
-def _forget_workload(connection: Connection, tenant: str, workload_id: str) -> bool:
-    """Remove a workload on which nothing stands any more, with its explorations in which nothing was tried."""
+def _delete_unused_workload(connection: Connection, tenant: str, workload_id: str) -> bool:
+    """Remove a workload that nothing references, with its explorations without trials; return whether it is gone."""
     for table in (TaskTable, RecordTable, ArtifactTable):
-        stands = exists().where(table.tenant == tenant, table.workload_id == workload_id)
-        if connection.execute(select(stands)).scalar_one():
+        is_referenced = exists().where(table.tenant == tenant, table.workload_id == workload_id)
+        if connection.execute(select(is_referenced)).scalar_one():
             return False
     untried = delete(ExplorationTable).where(
         ExplorationTable.tenant == tenant,

@@ -1,4 +1,4 @@
-"""Jobs: asked for, looked at, brought to their end."""
+"""Jobs: creation, queries, state changes, deletion."""
 
 import secrets
 import time
@@ -14,8 +14,8 @@ from tunefarm_schemas.tuning.input_spec import InputExample
 from tunefarm_schemas.tuning.job import Job, JobKind, JobOutcome, JobSpec, JobState
 from tunefarm_services.store.blob_store import StoredBlob
 from tunefarm_services.store.catalog.garbage import remove_unreferenced
-from tunefarm_services.store.catalog.input_example_repository import require_given
-from tunefarm_services.store.database.repository import PAST_ALL_DIGITS, AnyRow, Repository
+from tunefarm_services.store.catalog.input_example_repository import require_examples
+from tunefarm_services.store.database.repository import AFTER_HEX_DIGITS, AnyRow, Repository
 from tunefarm_services.store.database.retried import retried
 from tunefarm_services.store.jobs.event_repository import append_event
 from tunefarm_services.store.jobs.fence import require_fence
@@ -24,7 +24,7 @@ from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.store_error import NotFound
 from tunefarm_services.store.stored import JobRequest
 from tunefarm_services.store.tables import JobLabelTable, JobTable, TargetTable, TaskTable, WorkloadTable
-from tunefarm_services.store.tenants.idempotency_key_repository import job_made_with, note_job
+from tunefarm_services.store.tenants.idempotency_key_repository import job_of_key, store_job_of_key
 
 _JOB: Final = select(
     JobTable.job_id,
@@ -47,23 +47,22 @@ _CHANGE: Final = update(JobTable).where(
 
 CANCELED: Final = "canceled on request"
 FINISHED: Final = "finished on request"
-_GO_ON: Final = (JobRequest.RESUME.value, JobRequest.FINISH.value)
+_REQUESTS_TO_RUN: Final = (JobRequest.RESUME.value, JobRequest.FINISH.value)
 
 
 class JobRepository(Repository):
-    """What users asked for."""
+    """Jobs that users submitted."""
 
     @retried
     def create(
         self, tenant: str, spec: JobSpec, *, examples: Sequence[InputExample] = (), key: str | None = None
     ) -> Job:
-        """Queue a job, with its first event; ``examples`` holds all that its input specs name.
+        """Queue a job with its first event; ``examples`` has all that its input specs name.
 
-        With the idempotency ``key`` of a claimed request, the job is made once however often the request is carried
-        out. Raises NotFound for a task whose workload or target is not stored, for an example that is not given, and
-        for a key that is not claimed.
+        With the idempotency ``key`` of a claimed request, repeating the request returns the same job. Raises NotFound
+        for a task whose workload or target is not stored, a missing example, and a key that is not claimed.
         """
-        require_given(spec.input_specs, examples)
+        require_examples(spec.input_specs, examples)
         job = Job(
             job_id=_new_job_id(),
             tenant=tenant,
@@ -75,7 +74,7 @@ class JobRepository(Repository):
             finished_at=None,
         )
         with self._database.writing() as connection:
-            made = None if key is None else job_made_with(connection, tenant, key)
+            made = None if key is None else job_of_key(connection, tenant, key)
             if made is not None:
                 return job_of(connection, tenant, made)
             _require_tasks(connection, tenant, spec)
@@ -85,7 +84,7 @@ class JobRepository(Repository):
                 self._blobs.put(example.content)
             _insert(connection, job)
             if key is not None:
-                note_job(connection, tenant, key, job.job_id)
+                store_job_of_key(connection, tenant, key, job.job_id)
             append_event(connection, tenant, job.job_id, "created", {"state": job.state.value})
         return job
 
@@ -106,10 +105,10 @@ class JobRepository(Repository):
         created_after: str | None = None,
         id_prefix: str | None = None,
     ) -> list[Job]:
-        """Jobs from the newest on, at most ``limit``, older than the job ``after``, that carry all ``labels``.
+        """Jobs from newest to oldest, at most ``limit``, older than the job ``after``, that have all ``labels``.
 
-        With ``id_prefix`` only those whose ids begin so. ``created_after`` is RFC 3339 with an offset, exact to a
-        millisecond. Raises BadInput for a time that is none.
+        ``id_prefix`` restricts their ids. ``created_after`` is RFC 3339 with an offset, precise to the millisecond.
+        Raises BadInput for an invalid time.
         """
         query = _JOB.where(JobTable.tenant == tenant).order_by(JobTable.job_id.desc()).limit(limit)
         if state is not None:
@@ -121,11 +120,11 @@ class JobRepository(Repository):
         if created_after is not None:
             query = query.where(JobTable.job_id > _id_of_time(created_after))
         if id_prefix is not None:
-            query = query.where(JobTable.job_id.between(id_prefix, f"{id_prefix}{PAST_ALL_DIGITS}"))
+            query = query.where(JobTable.job_id.between(id_prefix, f"{id_prefix}{AFTER_HEX_DIGITS}"))
         return self._jobs(_with_labels(query, labels or {}))
 
     def count(self, tenant: str, state: JobState | None = None) -> int:
-        """How many jobs a tenant has, in one state or in all."""
+        """The number of a tenant's jobs, in one state or in all."""
         query = select(func.count()).select_from(JobTable).where(JobTable.tenant == tenant)
         if state is not None:
             query = query.where(JobTable.state == state.value)
@@ -133,16 +132,16 @@ class JobRepository(Repository):
             return int(connection.execute(query).scalar_one())
 
     def unfinished(self, tenant: str) -> list[Job]:
-        """Every job that is queued, running or paused, the oldest first."""
+        """Every job that is queued, running or paused, oldest first."""
         unfinished = JobTable.state != JobState.FINISHED.value
         return self._jobs(_JOB.where(JobTable.tenant == tenant, unfinished).order_by(JobTable.job_id))
 
     @retried
     def set_state(self, lease: Lease, state: JobState, outcome: JobOutcome | None = None, message: str = "") -> Job:
-        """Say where the lease's job is in its life; exactly a finished job has an outcome. Raises FenceLost.
+        """Set the state of the lease's job; a job has an outcome exactly when it is finished. Raises FenceLost.
 
-        A finished job stays as it is. A job that was asked to resume or to finish while it was being paused becomes
-        queued, and one that was asked to be canceled meanwhile ends.
+        A finished job does not change. A job that received a resume or finish request while it was being paused becomes
+        queued, and one that received a cancel request ends.
         """
         if (state is JobState.FINISHED) != (outcome is not None):
             raise ValueError("a job has an outcome exactly when it is finished")
@@ -150,7 +149,7 @@ class JobRepository(Repository):
             require_fence(connection, lease)
             before = connection.execute(_ONE_REQUEST, {"tenant": lease.tenant, "job_id": lease.job_id}).one()
             if before.state != JobState.FINISHED.value:
-                if state is JobState.PAUSED and before.request in _GO_ON:
+                if state is JobState.PAUSED and before.request in _REQUESTS_TO_RUN:
                     state = JobState.QUEUED
                 elif state is JobState.PAUSED and before.request == JobRequest.CANCEL.value:
                     state, outcome, message = JobState.FINISHED, JobOutcome.CANCELED, CANCELED
@@ -159,17 +158,16 @@ class JobRepository(Repository):
 
     @retried
     def count_search_death(self, lease: Lease) -> int:
-        """Count that the job's search child died, and return how often it did. Raises FenceLost."""
+        """Count a crash of the job's search child and return the total. Raises FenceLost."""
         with self._database.writing() as connection:
             require_fence(connection, lease)
             statement = _CHANGE.values(search_deaths=JobTable.search_deaths + 1).returning(JobTable.search_deaths)
             return connection.execute(statement, {"of_tenant": lease.tenant, "of_job": lease.job_id}).scalar_one()
 
     def delete(self, tenant: str, job_id: str) -> None:
-        """Remove a job, its events, and the modules that nothing else needs.
+        """Remove a job, its events, and the modules that nothing else references.
 
-        Trials, records and artifacts stay, and so does every module that they or another job stand on. Raises
-        NotFound, and JobBusy while someone works on the job.
+        Trials, records, artifacts and the modules they need stay. Raises NotFound, and JobBusy while the job is leased.
         """
         forgotten = self._delete_rows(tenant, job_id)
         # After the commit: a row must never outlive its blob.
@@ -194,8 +192,8 @@ def job_of(connection: Connection, tenant: str, job_id: str) -> Job:
     return _job(row)
 
 
-def do_as_asked(connection: Connection, tenant: str, job_id: str, state: JobState, wanted: JobRequest) -> None:
-    """Do at once what is asked of a job on which nobody works; finishing it is left to whoever takes it next."""
+def apply_request(connection: Connection, tenant: str, job_id: str, state: JobState, wanted: JobRequest) -> None:
+    """Apply a request to a job that no owner holds; a finish request waits for the next owner."""
     if wanted is JobRequest.CANCEL:
         enter_state(connection, tenant, job_id, JobState.FINISHED, JobOutcome.CANCELED, CANCELED)
     elif wanted is JobRequest.PAUSE and state is not JobState.PAUSED:
@@ -205,18 +203,18 @@ def do_as_asked(connection: Connection, tenant: str, job_id: str, state: JobStat
     elif wanted is JobRequest.FINISH:
         if state is JobState.PAUSED:
             enter_state(connection, tenant, job_id, JobState.QUEUED, None, "asked to finish")
-        # A device is needed to verify, so the request stands until an owner has done it.
+        # Verification needs a device, so the request stands until an owner has done it.
         connection.execute(_CHANGE.values(request=wanted.value), {"of_tenant": tenant, "of_job": job_id})
 
 
 def enter_state(
     connection: Connection, tenant: str, job_id: str, state: JobState, outcome: JobOutcome | None, message: str
 ) -> None:
-    """Write a job's state with its event; requests that the state fulfils are dropped."""
+    """Write a job's state with its event, and clear a request that the state fulfils."""
     values: dict[str, object] = {
         "state": state.value,
         "outcome": None if outcome is None else outcome.value,
-        "message": message.replace("\0", ""),  # which PostgreSQL cannot keep
+        "message": message.replace("\0", ""),  # PostgreSQL cannot store NUL
         "finished_at": utc_now() if state is JobState.FINISHED else None,
     }
     if state in {JobState.PAUSED, JobState.FINISHED}:
@@ -237,14 +235,14 @@ def _require_tasks(connection: Connection, tenant: str, spec: JobSpec) -> None:
 
 
 def deadline_of(job: Job) -> float | None:
-    """When the job waits and searches no further, in seconds since the Unix epoch; None where it has no deadline."""
+    """The deadline of a job in seconds since the Unix epoch, or None."""
     if job.spec.deadline_s is None:
         return None
     return datetime.fromisoformat(job.created_at).timestamp() + job.spec.deadline_s
 
 
 def deadline_text(job: Job) -> str | None:
-    """The same as RFC 3339 in UTC, for people."""
+    """The deadline as RFC 3339 in UTC."""
     deadline_at = deadline_of(job)
     return None if deadline_at is None else datetime.fromtimestamp(deadline_at, UTC).isoformat(timespec="seconds")
 
@@ -299,12 +297,12 @@ def _job(row: AnyRow) -> Job:
 
 
 def _new_job_id() -> str:
-    """Hexadecimal: milliseconds since the epoch, so that ids sort by age, then chance."""
+    """Hexadecimal: milliseconds since the epoch, so that ids sort by age, then random digits."""
     return f"{time.time_ns() // 1_000_000:011x}{secrets.token_hex(5)}"
 
 
 def _id_of_time(text: str) -> str:
-    """An id after all those that were made until this time, and before all later ones."""
+    """An id between those created up to this time and all later ones."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -312,4 +310,4 @@ def _id_of_time(text: str) -> str:
     if moment is None or moment.tzinfo is None:
         problem = f"{text[:50]!r} is not a time."
         raise BadInput("created_after", problem, "Write RFC 3339, such as 2027-01-02T03:04:05Z.")
-    return f"{max(int(moment.timestamp() * 1000), 0):011x}{PAST_ALL_DIGITS}"
+    return f"{max(int(moment.timestamp() * 1000), 0):011x}{AFTER_HEX_DIGITS}"

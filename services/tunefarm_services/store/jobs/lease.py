@@ -1,13 +1,13 @@
-"""The right to work on a job, for a while."""
+"""The exclusive, temporary right to work on a job."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Proof of that right, which every write of a job carries.
+    """Proof of that right; every write to a job includes it.
 
-    ``fence`` grows by one each time the job is leased, so that a writer who slept through its expiry is recognised.
+    ``fence`` grows by one each time the job is leased, which identifies a writer that slept through its expiry.
     ``expires_at`` is in seconds since the Unix epoch, by the clock of the database's host.
     """
 

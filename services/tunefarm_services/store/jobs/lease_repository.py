@@ -9,12 +9,12 @@ from tunefarm_schemas.tuning.job import JobState
 from tunefarm_services.store.database.repository import Repository
 from tunefarm_services.store.database.retried import retried
 from tunefarm_services.store.jobs.fence import IS_FREE, IS_OPEN
-from tunefarm_services.store.jobs.job_repository import do_as_asked
+from tunefarm_services.store.jobs.job_repository import apply_request
 from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.stored import JobRequest
 from tunefarm_services.store.tables import JobTable
 
-# Jobs that another transaction is just taking are passed over, not waited for.
+# Skips jobs that another transaction is taking, instead of waiting for it.
 _FREE: Final = (
     select(JobTable.job_id)
     .where(JobTable.tenant == bindparam("tenant"), JobTable.state != JobState.FINISHED.value, IS_FREE)
@@ -24,7 +24,7 @@ _FREE: Final = (
 )
 _FREE_AND_NAMED: Final = _FREE.where(JobTable.job_id == bindparam("job_id"))
 _FREE_AND_NEXT: Final = _FREE.where(JobTable.state != JobState.PAUSED.value)
-_TAKE: Final = (
+_LEASE: Final = (
     update(JobTable)
     .where(JobTable.tenant == bindparam("of_tenant"), JobTable.job_id == bindparam("of_job"))
     .values(fence=JobTable.fence + 1, owner=bindparam("new_owner"), lease_expires_at=bindparam("until_s"))
@@ -37,7 +37,7 @@ _HELD: Final = update(JobTable).where(
     JobTable.owner == bindparam("held_owner"),
 )
 _OWNERS: Final = select(JobTable.tenant, JobTable.owner).distinct().where(IS_OPEN, JobTable.owner.is_not(None))
-_DISOWN: Final = (
+_RELEASE_ALL: Final = (
     update(JobTable)
     .where(IS_OPEN, JobTable.tenant == bindparam("of_tenant"), JobTable.owner == bindparam("gone_owner"))
     .values(lease_expires_at=None, owner=None)
@@ -47,13 +47,13 @@ _RELEASE: Final = _HELD.values(lease_expires_at=None, owner=None).returning(JobT
 
 
 class LeaseRepository(Repository):
-    """Who works on which job, and until when."""
+    """Owners of jobs, and the expiry of their leases."""
 
     @retried
     def acquire(self, tenant: str, job_id: str | None, owner: str, seconds: float) -> Lease | None:
-        """Take a job for ``seconds``: the one named, paused or not, or else the next that is queued or abandoned.
+        """Lease a job for ``seconds``: the named one, even if paused, or else the next that is queued or abandoned.
 
-        Returns None when another owner holds it, when it is finished, or when there is nothing to do.
+        Returns None if another owner holds it, if it is finished, or if there is no such job.
         """
         with self._database.writing() as connection:
             now_s = self._database.now_s(connection)
@@ -68,7 +68,7 @@ class LeaseRepository(Repository):
 
     @retried
     def renew(self, lease: Lease, seconds: float) -> Lease | None:
-        """Hold the job for ``seconds`` from now on. Returns None when it has been taken over, or released."""
+        """Extend the lease to ``seconds`` from now. Returns None if the job was taken over or released."""
         with self._database.writing() as connection:
             until_s = self._database.now_s(connection) + seconds
             if connection.execute(_RENEW, _held(lease) | {"until_s": until_s}).rowcount == 0:
@@ -77,21 +77,21 @@ class LeaseRepository(Repository):
 
     @retried
     def release(self, lease: Lease) -> None:
-        """Give the job back with all explorations it holds, and do what was asked of it and not heard any more.
+        """Release the job with all explorations it holds, and apply its pending request.
 
-        Harmless when it has been taken over.
+        No effect if the job was taken over.
         """
         with self._database.writing() as connection:
             row = connection.execute(_RELEASE, _held(lease)).one_or_none()
             if row is not None and row.request is not None and row.state != JobState.FINISHED.value:
                 wanted = JobRequest(row.request)
-                do_as_asked(connection, lease.tenant, lease.job_id, JobState(row.state), wanted)
+                apply_request(connection, lease.tenant, lease.job_id, JobState(row.state), wanted)
 
     @retried
     def release_of_the_dead(self, tenant: str | None, is_gone: Callable[[str], bool]) -> None:
-        """Give back the jobs of every owner of whom ``is_gone`` is sure, without waiting for their leases' end.
+        """Release the jobs of every owner for which ``is_gone`` returns true, before their leases expire.
 
-        Of one tenant, or with None of all.
+        Of one tenant, or of all for None.
         """
         query = _OWNERS if tenant is None else _OWNERS.where(JobTable.tenant == tenant)
         with self._database.reading() as connection:
@@ -99,13 +99,13 @@ class LeaseRepository(Repository):
         gone = [{"of_tenant": row.tenant, "gone_owner": row.owner} for row in owners if is_gone(str(row.owner))]
         if gone:
             with self._database.writing() as connection:
-                connection.execute(_DISOWN, gone)
+                connection.execute(_RELEASE_ALL, gone)
 
 
 def take(connection: Connection, tenant: str, job_id: str, owner: str, until_s: float) -> Lease:
-    """Give a free job to ``owner`` with the next fence, within the caller's transaction."""
+    """Lease a free job to ``owner`` with the next fence, within the caller's transaction."""
     taken = {"of_tenant": tenant, "of_job": job_id, "new_owner": owner, "until_s": until_s}
-    fence = connection.execute(_TAKE, taken).scalar_one()
+    fence = connection.execute(_LEASE, taken).scalar_one()
     return Lease(tenant, job_id, owner, fence, until_s)
 
 

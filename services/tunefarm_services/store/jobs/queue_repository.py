@@ -15,7 +15,7 @@ from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.jobs.lease_repository import take
 from tunefarm_services.store.tables import JobTable, TenantShareTable
 
-_WORKED_ON: Final = (
+_RUNNING_JOBS: Final = (
     select(JobTable.tenant, func.count().label("jobs"))
     .where(IS_OPEN, JobTable.owner.is_not(None), JobTable.lease_expires_at > bindparam("now_s"))
     .group_by(JobTable.tenant)
@@ -23,7 +23,7 @@ _WORKED_ON: Final = (
 )
 _NEXT: Final = (
     select(JobTable.tenant, JobTable.job_id)
-    .outerjoin(_WORKED_ON, _WORKED_ON.c.tenant == JobTable.tenant)
+    .outerjoin(_RUNNING_JOBS, _RUNNING_JOBS.c.tenant == JobTable.tenant)
     .outerjoin(TenantShareTable, TenantShareTable.tenant == JobTable.tenant)
     .where(
         IS_OPEN,
@@ -33,12 +33,12 @@ _NEXT: Final = (
     )
     .order_by(
         JobTable.priority.desc(),
-        func.coalesce(_WORKED_ON.c.jobs, 0),
+        func.coalesce(_RUNNING_JOBS.c.jobs, 0),
         func.coalesce(TenantShareTable.level, 0.0),
         JobTable.job_id,
     )
     .limit(1)
-    # Jobs that another transaction is just taking are passed over, not waited for.
+    # Skips jobs that another transaction is taking, instead of waiting for it.
     .with_for_update(skip_locked=True, of=JobTable)
 )
 _NEXT_OF_CLASSES: Final = _NEXT.where(
@@ -70,7 +70,7 @@ _OPEN: Final = (
         func.min(JobTable.created_at).label("oldest"),
         func.sum(case((JobTable.search_deaths > 0, 1), else_=0)).label("search_died"),
     )
-    # In exactly the words of the index on the queue.
+    # The exact expression of the queue's partial index.
     .where(JobTable.state != literal_column("'finished'"))
     .group_by(JobTable.state)
 )
@@ -78,7 +78,7 @@ _OPEN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class QueueOverview:
-    """How many jobs are not finished, how long the oldest queued one has been there, how many lost a search child."""
+    """Numbers of unfinished jobs and of jobs that lost a search child, and the age of the oldest queued job."""
 
     jobs_by_state: dict[str, int]
     oldest_queued_age_s: float
@@ -86,7 +86,7 @@ class QueueOverview:
 
 
 class QueueRepository(Repository):
-    """The open jobs of every tenant together: which of them is next, and how many there are."""
+    """The open jobs of all tenants: their order and their number."""
 
     @retried
     def lease_next(
@@ -96,12 +96,11 @@ class QueueRepository(Repository):
         device_class_ids: Collection[str] | None = None,
         passing_over: Collection[str] = (),
     ) -> Lease | None:
-        """Take for ``seconds`` the job of any tenant that is next, None when there is nothing to do.
+        """Lease the next job of any tenant for ``seconds``; None if there is none.
 
-        The highest priority comes first; then the tenant with the fewest jobs being worked on, then the one with the
-        fewest device-seconds of late (they fade by half in an hour), then the oldest job. With ``device_class_ids``
-        only jobs for one of these, and those that leave the choice open. Paused jobs and those named in
-        ``passing_over``, which the caller lets rest, are not taken.
+        The order is: the highest priority, the tenant with the fewest running jobs, the tenant with the fewest recent
+        device-seconds (halved every hour), the oldest job. ``device_class_ids`` restricts it to jobs for one of these
+        or for any device class. Skips paused jobs and those in ``passing_over``, which the caller is backing off.
         """
         with self._database.writing() as connection:
             now_s = self._database.now_s(connection)
@@ -115,10 +114,10 @@ class QueueRepository(Repository):
 
     @retried
     def lease_overdue(self, owner: str, seconds: float, passing_over: Collection[str] = ()) -> Lease | None:
-        """Take for ``seconds`` the job whose deadline passed first while nobody had it, None when there is none.
+        """Lease the free job whose deadline passed first for ``seconds``; None if there is none.
 
-        Neither priority nor fair shares count: such a job is only to be ended. Paused jobs and those named in
-        ``passing_over`` are not taken.
+        Ignores priority and fair shares, because such a job is only to be ended. Skips paused jobs and those in
+        ``passing_over``.
         """
         with self._database.writing() as connection:
             now_s = self._database.now_s(connection)
@@ -127,7 +126,7 @@ class QueueRepository(Repository):
             return None if found is None else take(connection, found.tenant, found.job_id, owner, now_s + seconds)
 
     def overview(self) -> QueueOverview:
-        """Count the jobs that are queued, running or paused. Names no tenant and no job."""
+        """Count the queued, running and paused jobs, without naming tenants or jobs."""
         with self._database.reading() as connection:
             rows = connection.execute(_OPEN).all()
             now_s = self._database.now_s(connection)

@@ -1,4 +1,4 @@
-"""What tenants use of the farm."""
+"""Use of the farm by tenants."""
 
 import math
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ from tunefarm_services.store.jobs.fence import require_fence
 from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.tables import TenantShareTable, UsageTable
 
-_HALVED_EVERY_S: Final = 3600.0
+_HALF_LIFE_S: Final = 3600.0
 
 _DAILY: Final = (
     select(
@@ -40,11 +40,11 @@ _SET_LEVEL: Final = (
 
 
 class UsageRepository(Repository):
-    """Who used how much, for the bill and for a fair share."""
+    """Use by tenant, for billing and fair shares."""
 
     @retried
     def add(self, lease: Lease, device_class_id: str, device_seconds: float, trials: int) -> None:
-        """Add what the lease's job has used since it last said so. Raises FenceLost."""
+        """Add the use of the lease's job since the last call. Raises FenceLost."""
         if device_seconds < 0 or trials < 0:
             raise ValueError("usage only grows")
         with self._database.writing() as connection:
@@ -69,7 +69,7 @@ class UsageRepository(Repository):
                 _raise_level(connection, lease.tenant, device_seconds, now_s)
 
     def of_tenant(self, tenant: str, since_day: str | None = None) -> list[Usage]:
-        """What a tenant used by day and device class, from ``since_day`` (a date in UTC) on."""
+        """A tenant's use by day and device class, from ``since_day`` (a date in UTC) on."""
         query = _DAILY.where(UsageTable.tenant == tenant)
         if since_day is not None:
             query = query.where(UsageTable.day >= since_day)
@@ -77,24 +77,24 @@ class UsageRepository(Repository):
             return [Usage.model_validate(dict(row)) for row in connection.execute(query).mappings()]
 
     def of_all_tenants(self, since_day: str | None = None) -> list[Usage]:
-        """The same over all tenants, for the operator."""
+        """Use by all tenants, for the operator."""
         query = _DAILY if since_day is None else _DAILY.where(UsageTable.day >= since_day)
         with self._database.reading() as connection:
             return [Usage.model_validate(dict(row)) for row in connection.execute(query).mappings()]
 
     def job_device_seconds(self, tenant: str, job_id: str) -> float:
-        """Seconds of devices that a job has used so far."""
+        """The device-seconds that a job has used so far."""
         with self._database.reading() as connection:
             return float(connection.execute(_OF_JOB, {"tenant": tenant, "job_id": job_id}).scalar() or 0.0)
 
 
 def _raise_level(connection: Connection, tenant: str, device_seconds: float, now_s: float) -> None:
-    hours = now_s / _HALVED_EVERY_S
+    hours = now_s / _HALF_LIFE_S
     first = {"tenant": tenant, "level": math.log2(device_seconds) + hours}
     if connection.execute(insert_once(connection, TenantShareTable), first).rowcount:
         return
     level = connection.execute(_LEVEL, {"tenant": tenant}).scalar_one()
-    # A clock that was set back must not overflow.
+    # A clock that was set back must not cause an overflow.
     left_seconds = 2.0 ** min(level - hours, 60.0)
     new_level = math.log2(left_seconds + device_seconds) + hours
     connection.execute(_SET_LEVEL, {"of_tenant": tenant, "new_level": new_level})

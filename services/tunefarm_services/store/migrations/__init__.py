@@ -1,1 +1,1 @@
-"""The schema's history: one script for each revision, run by Alembic."""
+"""Schema migrations: one Alembic script for each revision."""

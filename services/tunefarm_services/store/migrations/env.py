@@ -1,4 +1,4 @@
-"""How Alembic reaches the database: through the connection that the store hands it, and its transaction."""
+"""Alembic's environment: runs in the connection and transaction that the store passes."""
 
 from alembic import context
 from sqlalchemy import Connection

@@ -19,14 +19,14 @@ _INSERT: Final = insert(ArtifactTable)
 
 
 class ArtifactRepository(Repository):
-    """Compiled output."""
+    """Compiled libraries with their manifests."""
 
     @retried
     def put(self, tenant: str, manifest: ArtifactManifest, library: bytes) -> ArtifactManifest:
-        """Store a library with its manifest, once.
+        """Store a library with its manifest once.
 
-        Raises ValueError when the manifest names another digest, NotFound when its record is not stored,
-        StoreConflict when another artifact has this id.
+        Raises ValueError if the manifest has another digest, NotFound if its record is not stored, and StoreConflict if
+        another artifact has this id.
         """
         if digest(library) != manifest.library_digest:
             raise ValueError("library_digest is not the digest of the library")
@@ -52,7 +52,7 @@ class ArtifactRepository(Repository):
         return manifest, self._blobs.get(manifest.library_digest)
 
     def newest_first(self, tenant: str, record_id: str | None = None) -> list[ArtifactManifest]:
-        """Manifests, the newest first, of one record or of all."""
+        """Manifests, newest first, of one record or of all."""
         query = select(ArtifactTable.manifest).where(ArtifactTable.tenant == tenant)
         if record_id is not None:
             query = query.where(ArtifactTable.record_id == record_id)

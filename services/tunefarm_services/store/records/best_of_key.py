@@ -1,4 +1,4 @@
-"""Keeping the fastest verified record of every key, within the transactions that change records."""
+"""The fastest verified record of every key, maintained by the transactions that change records."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ _KEY_COLUMNS: Final = ("tenant", *RecordKey.model_fields)
 
 
 def is_key(table: type[BestRecordTable] | type[RecordTable], prefix: str = "") -> ColumnElement[bool]:
-    """Whether a row of ``table`` has the tenant and the key given as parameters, named ``prefix`` and the column."""
+    """Whether a row of ``table`` has the tenant and the key of the parameters, named ``prefix`` and the column."""
     return and_(*(getattr(table, name) == bindparam(prefix + name) for name in _KEY_COLUMNS))
 
 
@@ -28,13 +28,13 @@ _REPLACE: Final = (
     .where(is_key(BestRecordTable, "of_"))
     .values(record_id=bindparam("new_record_id"), latency_s=bindparam("new_latency_s"))
 )
-_FORGET: Final = delete(BestRecordTable).where(is_key(BestRecordTable, "of_"))
+_DELETE: Final = delete(BestRecordTable).where(is_key(BestRecordTable, "of_"))
 
 
-def consider(connection: Connection, record: TuningRecord) -> None:
-    """Let a record that was just stored be the best of its key if it is verified and the fastest; the first of equals.
+def insert_if_best(connection: Connection, record: TuningRecord) -> None:
+    """Make a new record the best of its key if it is verified and the fastest; the smallest id wins a tie.
 
-    Locks the key's row even where it stays as it is, so that a retraction at the same time sees either both or none.
+    Locks the key's row even if it stays unchanged, so that a concurrent retraction sees either both or none.
     """
     if record.status is not RecordStatus.VERIFIED:
         return
@@ -52,17 +52,19 @@ def consider(connection: Connection, record: TuningRecord) -> None:
     connection.execute(kept, _key_of(record) | {"record_id": record.record_id, "latency_s": record.latency_s})
 
 
-def reconsider(connection: Connection, record: TuningRecord) -> None:
-    """Let the next fastest stand in for a record that is verified no longer."""
+def replace_best(connection: Connection, record: TuningRecord) -> None:
+    """Replace a record that is no longer verified by the next fastest of its key."""
     key = _key_of(record)
     if connection.execute(_BEST, key).scalar() != record.record_id:
         return
-    heir = connection.execute(_FASTEST, key).one_or_none()
+    next_fastest = connection.execute(_FASTEST, key).one_or_none()
     of_key = {f"of_{name}": value for name, value in key.items()}
-    if heir is None:
-        connection.execute(_FORGET, of_key)
+    if next_fastest is None:
+        connection.execute(_DELETE, of_key)
     else:
-        connection.execute(_REPLACE, of_key | {"new_record_id": heir.record_id, "new_latency_s": heir.latency_s})
+        connection.execute(
+            _REPLACE, of_key | {"new_record_id": next_fastest.record_id, "new_latency_s": next_fastest.latency_s}
+        )
 
 
 def _key_of(record: TuningRecord) -> dict[str, object]:

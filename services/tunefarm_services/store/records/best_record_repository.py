@@ -1,7 +1,7 @@
-"""Finding the records that answer a query.
+"""Queries for the records that match a key.
 
-However many records there are, each question reads a bounded number of rows: one of ``best_records`` for the key, the
-first few of an index for other devices, and one look-up for each of the nearest relatives.
+Each query reads a bounded number of rows, however many records there are: one of ``best_records`` for the key, the
+first few of an index for other devices, and one look-up for each similar workload.
 """
 
 from typing import Final
@@ -16,11 +16,11 @@ from tunefarm_services.store.records.record_repository import record_in
 from tunefarm_services.store.tables import BestRecordTable, RecordTable, WorkloadTable
 
 _RELATIVES_FOR_EACH_ANSWER: Final = 4
-"""How many relatives are looked at, bigger and smaller each, for one that has a record."""
+"""How many similar workloads, bigger and smaller each, are examined per record of the answer."""
 
 
 def _records_of(chosen: Subquery) -> Select[RecordTable]:
-    """The records that were chosen: rows with traces are read last and no more of them than are told."""
+    """The chosen records. Their rows, which include traces, are read last, and only those of the answer."""
     is_chosen = and_(RecordTable.tenant == chosen.c.tenant, RecordTable.record_id == chosen.c.record_id)
     return select(RecordTable).select_from(chosen).join(RecordTable, is_chosen)
 
@@ -61,7 +61,7 @@ _CLAIMED: Final = (
 
 
 def _relatives(*, is_bigger: bool) -> Select[str, float]:
-    """The workloads of the same family that come next by the amount of work, bigger or smaller."""
+    """The bigger or smaller workloads of the same family, nearest first by floating point operations."""
     itself, relative = aliased(WorkloadTable), aliased(WorkloadTable)
     is_itself = and_(itself.tenant == bindparam("tenant"), itself.workload_id == bindparam("workload_id"))
     family = select(itself.family).where(is_itself).scalar_subquery()
@@ -133,14 +133,14 @@ _PLACES_OF_CLASS: Final = _PLACES.where(BestRecordTable.device_class_id == bindp
 
 
 class BestRecordRepository(Repository):
-    """Answers to queries for records."""
+    """The best records of keys."""
 
     def places(
         self, tenant: str, workload_id: str, target_id: str, device_class_id: str | None = None
     ) -> list[tuple[str, str]]:
-        """Device classes with code generators that a workload has verified records of, for one target; of one class.
+        """Device classes and code generators under which a workload has verified records for a target.
 
-        Reads a row for each key and no record.
+        Reads one row for each key and no record.
         """
         values = {"tenant": tenant, "workload_id": workload_id, "target_id": target_id}
         query = _PLACES
@@ -150,12 +150,12 @@ class BestRecordRepository(Repository):
             return [(row.device_class_id, row.code_generator) for row in connection.execute(query, values)]
 
     def matches(self, tenant: str, key: RecordKey, limit: int = 8) -> list[RecordMatch]:
-        """What is known for ``key``, the most trustworthy first; retracted records are never told.
+        """Records that match ``key``, the most trustworthy first; never a retracted one.
 
-        At most one ``exact``: the fastest verified record whose whole key is the same. Then up to ``limit`` of
-        ``same_workload_other_device``: the fastest verified one of each other key, and then those that are only
-        claimed. Then up to ``limit`` of ``similar``: verified records under the same key of workloads that differ in
-        shape only, the nearest by the amount of work first.
+        At most one ``exact``: the fastest verified record of the same key. Then up to ``limit`` of
+        ``same_workload_other_device``: the fastest verified record of each other key, then claimed ones. Then up to
+        ``limit`` of ``similar``: verified records of workloads that differ in shape only, under an otherwise equal key,
+        nearest first by floating point operations.
         """
         values = _values(tenant, limit) | key.model_dump()
         with self._database.reading() as connection:
@@ -178,10 +178,9 @@ class BestRecordRepository(Repository):
     def near(
         self, tenant: str, workload_id: str, target_id: str, device_class_id: str, limit: int = 8
     ) -> list[TuningRecord]:
-        """Verified records on a device class of workloads that differ from this one in shape only.
+        """Verified records on a device class of workloads that differ from this one in shape only, nearest first.
 
-        The nearest by the amount of work come first; code generator, protocol and ABI may be any, for the traces are
-        to start a search, not to be shipped.
+        Code generator, protocol and ABI may differ, because the traces start a search and are not shipped.
         """
         values = _values(tenant, limit) | {
             "workload_id": workload_id,

@@ -1,4 +1,4 @@
-"""Tuning records: kept, compared, retracted."""
+"""Tuning records: storing, listing, retracting."""
 
 from functools import cache
 from typing import Final
@@ -7,12 +7,12 @@ from sqlalchemy import Connection, Select, bindparam, insert, literal_column, se
 
 from tunefarm_schemas.tuning.record import RecordKey, RecordStatus, TuningRecord
 from tunefarm_services.store.catalog.workload_repository import require_workload
-from tunefarm_services.store.database.repository import PAST_ALL_DIGITS, AnyRow, Repository
+from tunefarm_services.store.database.repository import AFTER_HEX_DIGITS, AnyRow, Repository
 from tunefarm_services.store.database.retried import retried
 from tunefarm_services.store.jobs.event_repository import append_event
 from tunefarm_services.store.jobs.fence import require_fence
 from tunefarm_services.store.jobs.lease import Lease
-from tunefarm_services.store.records.best_of_key import consider, reconsider
+from tunefarm_services.store.records.best_of_key import insert_if_best, replace_best
 from tunefarm_services.store.store_error import NotFound, StoreConflict
 from tunefarm_services.store.stored import TENANT_STREAM
 from tunefarm_services.store.tables import RecordTable
@@ -25,19 +25,19 @@ _CHANGE: Final = update(RecordTable).where(
 )
 _INSERT: Final = insert(RecordTable)
 _PLAIN: Final = tuple(name for name in TuningRecord.model_fields if name not in {"key", "trace", "interval_s"})
-# In exactly the words of the index on the few that are not verified.
+# The exact expression of the partial index on records that are not verified.
 _IS_UNVERIFIED: Final = RecordTable.status != literal_column("'verified'")
 
 
 class RecordRepository(Repository):
-    """Knowledge worth keeping."""
+    """Tuning records of a tenant."""
 
     @retried
     def put(self, tenant: str, lease: Lease | None, record: TuningRecord) -> TuningRecord:
-        """Store a record, once. A slower one beside a faster one of the same key changes no answer.
+        """Store a record once. A record slower than another of its key changes no answer.
 
-        ``lease`` is None for records that no job made, such as imported ones. Raises FenceLost, NotFound for its
-        workload, and StoreConflict when another record has this id.
+        ``lease`` is None for a record without a job, such as an imported one. Raises FenceLost, NotFound for its
+        workload, and StoreConflict if another record has this id.
         """
         if record.tenant != tenant or (lease is not None and lease.tenant != tenant):
             raise ValueError("a record belongs to the tenant who stores it")
@@ -48,7 +48,7 @@ class RecordRepository(Repository):
             if stored is None:
                 require_workload(connection, tenant, record.key.workload_id)
                 connection.execute(_INSERT, _values(record))
-                consider(connection, record)
+                insert_if_best(connection, record)
                 return record
             if record_in(stored) != record:
                 raise StoreConflict("record", record.record_id)
@@ -73,10 +73,7 @@ class RecordRepository(Repository):
         limit: int = 100,
         id_prefix: str | None = None,
     ) -> list[TuningRecord]:
-        """Records by id, at most ``limit``, after the id ``after``, for which all given filters hold.
-
-        With ``id_prefix`` only those whose ids begin so.
-        """
+        """Records by id, at most ``limit``, after the id ``after``, that match all filters and ``id_prefix``."""
         filters = {
             "workload_id": workload_id,
             "target_id": target_id,
@@ -92,16 +89,13 @@ class RecordRepository(Repository):
         )
         values = given | {"tenant": tenant, "after": after, "row_limit": limit}
         if id_prefix is not None:
-            values |= {"first_id": id_prefix, "last_id": f"{id_prefix}{PAST_ALL_DIGITS}"}
+            values |= {"first_id": id_prefix, "last_id": f"{id_prefix}{AFTER_HEX_DIGITS}"}
         with self._database.reading() as connection:
             return [record_in(row) for row in connection.execute(query, values)]
 
     @retried
     def retract(self, tenant: str, record_id: str, reason: str) -> TuningRecord:
-        """Take a record back for ``reason``, with an event of the tenant. Repeating it changes nothing.
-
-        Raises NotFound.
-        """
+        """Retract a record for ``reason``, with an event of the tenant. Repeating it has no effect. Raises NotFound."""
         with self._database.writing() as connection:
             record = record_of(connection, tenant, record_id)
             if record.status is RecordStatus.RETRACTED:
@@ -109,7 +103,7 @@ class RecordRepository(Repository):
             values = {"status": RecordStatus.RETRACTED.value, "status_reason": reason}
             connection.execute(_CHANGE.values(values), {"of_tenant": tenant, "of_record": record_id})
             if record.status is RecordStatus.VERIFIED:
-                reconsider(connection, record)
+                replace_best(connection, record)
             append_event(connection, tenant, TENANT_STREAM, "retracted", {"record_id": record_id, "reason": reason})
             return record_of(connection, tenant, record_id)
 
@@ -117,7 +111,7 @@ class RecordRepository(Repository):
     def update_interval(
         self, tenant: str, lease: Lease | None, record_id: str, interval_s: tuple[float, float]
     ) -> TuningRecord:
-        """Note the spread, low and high in seconds, of the exported artifact's latency over fresh processes.
+        """Store the spread, low and high in seconds, of the exported artifact's latency over fresh processes.
 
         Raises FenceLost, NotFound.
         """
@@ -136,7 +130,7 @@ class RecordRepository(Repository):
 def _page_query(
     filters: frozenset[str], *, is_unverified: bool, is_behind: bool, is_named: bool
 ) -> Select[RecordTable]:
-    """A page of records. Sorted are ids alone; rows, each with its trace, are read for those that are told."""
+    """A page of records. Sorts ids only, and reads rows, each with its trace, only for the page."""
     chosen = select(RecordTable.record_id).where(RecordTable.tenant == bindparam("tenant"))
     for name in sorted(filters):
         chosen = chosen.where(getattr(RecordTable, name) == bindparam(name))
@@ -164,9 +158,9 @@ def record_of(connection: Connection, tenant: str, record_id: str) -> TuningReco
 
 
 def record_in(row: AnyRow) -> TuningRecord:
-    """The record that a row of the table holds."""
+    """The record in a row of the table."""
     interval_s = None if row.interval_low_s is None else (row.interval_low_s, row.interval_high_s)
-    # Validated as one, which takes a third of what it takes part by part.
+    # Validating the whole takes a third of the time of validating each part.
     return TuningRecord.model_validate(
         {name: getattr(row, name) for name in _PLAIN}
         | {

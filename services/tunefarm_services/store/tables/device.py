@@ -1,4 +1,4 @@
-"""Device classes, devices, and lanes as they were last heard of."""
+"""Device classes, devices, and the current lanes."""
 
 from sqlalchemy import Double, ForeignKeyConstraint, Index, Text
 from sqlalchemy.orm import Mapped, mapped_column
@@ -7,7 +7,7 @@ from tunefarm_services.store.tables.metadata import Table
 
 
 class DeviceClassTable(Table):
-    """One row for each kind of hardware a tenant has seen."""
+    """One row for each kind of hardware that a tenant has used."""
 
     __tablename__ = "device_classes"
 
@@ -20,7 +20,7 @@ class DeviceClassTable(Table):
 
 
 class DeviceTable(Table):
-    """One row for each device; its class is the one it had when it was first seen."""
+    """One row for each device, with the class that it had when first stored."""
 
     __tablename__ = "devices"
     __table_args__ = (
@@ -40,7 +40,7 @@ class DeviceTable(Table):
 
 
 class LaneTable(Table):
-    """One row for each lane. ``document`` is the lane as JSON; what is asked of it outlives its heartbeats."""
+    """One row for each lane. ``document`` is the lane as JSON; a pending request outlives its heartbeats."""
 
     __tablename__ = "lanes"
     __table_args__ = (Index("ix_lanes_class", "tenant", "device_class_id"),)
@@ -51,5 +51,5 @@ class LaneTable(Table):
     state: Mapped[str] = mapped_column(Text)
     request: Mapped[str] = mapped_column(Text)
     heard_s: Mapped[float] = mapped_column(Double)
-    """When it was last heard of, in seconds since the Unix epoch by the database's clock."""
+    """Time of the last heartbeat, in seconds since the Unix epoch by the database's clock."""
     document: Mapped[str] = mapped_column(Text)

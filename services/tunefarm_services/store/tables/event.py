@@ -1,4 +1,4 @@
-"""Events, numbered in order within their stream."""
+"""Events, numbered in their stream."""
 
 from sqlalchemy import Text
 from sqlalchemy.orm import Mapped, mapped_column

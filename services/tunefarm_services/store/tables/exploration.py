@@ -1,4 +1,4 @@
-"""Explorations: what was tried for a key, what it took, and the cost models learned from it."""
+"""Explorations: their effort, the jobs that opened them, and the saved cost models."""
 
 from sqlalchemy import BigInteger, Double, ForeignKeyConstraint, Index, Integer, Text
 from sqlalchemy.orm import Mapped, mapped_column
@@ -7,7 +7,7 @@ from tunefarm_services.store.tables.metadata import Table
 
 
 class ExplorationTable(Table):
-    """One row for each exploration, with the job that holds it now."""
+    """One row for each exploration, with the job that holds it."""
 
     __tablename__ = "explorations"
     __table_args__ = (
@@ -54,7 +54,7 @@ class JobExplorationTable(Table):
     exploration_id: Mapped[str] = mapped_column(Text, primary_key=True)
 
 
-# SQLite numbers rows by itself only in a column declared exactly INTEGER.
+# SQLite assigns numbers only in a column declared exactly INTEGER.
 _NUMBER = BigInteger().with_variant(Integer, "sqlite")
 
 

@@ -7,12 +7,12 @@ from tunefarm_services.store.tables.metadata import Table
 
 
 class JobTable(Table):
-    """One row for each job. The lease is part of it, so that one lock guards both."""
+    """One row for each job. The lease is part of it, so that one lock protects both."""
 
     __tablename__ = "jobs"
     __table_args__ = (
         Index("ix_jobs_queue", "tenant", "state", "priority", "job_id"),
-        # The queue over all tenants; finished jobs, the most by far, are not in it.
+        # The queue over all tenants, without the finished jobs, which are the large majority.
         Index(
             "ix_jobs_open",
             "tenant",
@@ -48,11 +48,11 @@ class JobTable(Table):
     kind: Mapped[str] = mapped_column(Text, server_default="tune")
     device_class_id: Mapped[str | None] = mapped_column(Text)
     deadline_at: Mapped[float | None] = mapped_column(Double)
-    """Seconds since the Unix epoch, from which on the job waits and searches no further."""
+    """The deadline in seconds since the Unix epoch."""
 
 
 class JobLabelTable(Table):
-    """One row for each label of a job, to find jobs by."""
+    """One row for each label of a job."""
 
     __tablename__ = "job_labels"
     __table_args__ = (

@@ -7,14 +7,14 @@ from tunefarm_services.store.tables.metadata import Table
 
 
 class RecordTable(Table):
-    """One row for each tuning record. Repository are never deleted: a wrong record is retracted."""
+    """One row for each tuning record. Records are never deleted: a wrong one is retracted."""
 
     __tablename__ = "tuning_records"
     __table_args__ = (
         ForeignKeyConstraint(["tenant", "workload_id"], ["workloads.tenant", "workloads.workload_id"]),
-        # Pages through the records of a workload, the fastest first, and finds the next best when one is retracted.
+        # Pages through the records of a workload by latency, and finds the next best after a retraction.
         Index("ix_tuning_records_workload", "tenant", "workload_id", "status", "latency_s", "record_id"),
-        # Claimed and retracted records are few among many.
+        # Few records are claimed or retracted.
         Index(
             "ix_tuning_records_unverified",
             "tenant",
@@ -48,16 +48,16 @@ class RecordTable(Table):
 
 
 class BestRecordTable(Table):
-    """One row for each key that has a verified record, kept in step with ``tuning_records`` by every write to it.
+    """One row for each key that has a verified record, updated with every write to ``tuning_records``.
 
-    There are far fewer keys than records, so this stays in memory when the records no longer do, and no answer has to
-    pass over the many records of a popular key to find those of another.
+    There are far fewer keys than records, so this table stays in memory when ``tuning_records`` no longer does, and no
+    query has to skip the many records of a popular key.
     """
 
     __tablename__ = "best_records"
     __table_args__ = (
         ForeignKeyConstraint(["tenant", "record_id"], ["tuning_records.tenant", "tuning_records.record_id"]),
-        # The fastest of a workload under any key.
+        # The fastest record of a workload under any key.
         Index("ix_best_records_workload", "tenant", "workload_id", "latency_s"),
     )
 

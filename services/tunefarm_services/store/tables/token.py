@@ -1,4 +1,4 @@
-"""Tokens, and the key that their hashes are made with."""
+"""Tokens, and the key of their hashes."""
 
 from sqlalchemy import Index, LargeBinary, Text
 from sqlalchemy.orm import Mapped, mapped_column
@@ -7,7 +7,7 @@ from tunefarm_services.store.tables.metadata import Table
 
 
 class TokenTable(Table):
-    """One row for each token, found by its id alone: whoever presents it need not name the tenant."""
+    """One row for each token, found by its id alone: a request does not name the tenant."""
 
     __tablename__ = "tokens"
     __table_args__ = (Index("ix_tokens_tenant", "tenant", "token_id"),)
@@ -25,7 +25,7 @@ class TokenTable(Table):
 
 
 class ServerSecretTable(Table):
-    """One row for each secret that all servers of this database share and that no tenant owns."""
+    """One row for each secret that all servers of this database share. It belongs to no tenant."""
 
     __tablename__ = "server_secrets"
 

@@ -1,4 +1,4 @@
-"""Trials, their dispatches, and what came back."""
+"""Trials, their dispatches and measurements."""
 
 from sqlalchemy import Double, ForeignKeyConstraint, Text
 from sqlalchemy.orm import Mapped, mapped_column
@@ -9,7 +9,7 @@ _TRIAL = ["trials.tenant", "trials.exploration_id", "trials.candidate_number"]
 
 
 class TrialTable(Table):
-    """One row for each candidate that was dispatched, with the result of its latest attempt in the search."""
+    """One row for each dispatched candidate, with the result of its latest search attempt."""
 
     __tablename__ = "trials"
     __table_args__ = (
@@ -26,7 +26,7 @@ class TrialTable(Table):
     predicted_build_s: Mapped[float | None] = mapped_column(Double)
     state: Mapped[str] = mapped_column(Text)
     is_counted: Mapped[bool]
-    """Whether it is part of the exploration's spent trials."""
+    """Whether it counts as one of the exploration's spent trials."""
     latency_s: Mapped[float | None] = mapped_column(Double)
     at_least_s: Mapped[float | None] = mapped_column(Double)
     failure_reason: Mapped[str | None] = mapped_column(Text)
@@ -35,7 +35,7 @@ class TrialTable(Table):
 
 
 class DispatchTable(Table):
-    """One row for each attempt that was sent to a farm."""
+    """One row for each attempt that was sent to a lane."""
 
     __tablename__ = "dispatches"
     __table_args__ = (ForeignKeyConstraint(["tenant", "exploration_id", "candidate_number"], _TRIAL),)
@@ -52,7 +52,7 @@ class DispatchTable(Table):
 
 
 class MeasurementTable(Table):
-    """One row for each attempt that gave something. ``document`` is the whole measurement as JSON."""
+    """One row for each attempt with a result. ``document`` is the whole measurement as JSON."""
 
     __tablename__ = "measurements"
     __table_args__ = (ForeignKeyConstraint(["tenant", "exploration_id", "candidate_number"], _TRIAL),)

@@ -1,4 +1,4 @@
-"""Uploads, and the pieces that have arrived. The bytes are blobs."""
+"""Uploads and the pieces received so far. The bytes are blobs."""
 
 from sqlalchemy import BigInteger, ForeignKeyConstraint, Index, Text
 from sqlalchemy.orm import Mapped, mapped_column
@@ -21,7 +21,7 @@ class UploadTable(Table):
 
 
 class UploadPieceTable(Table):
-    """One row for each piece of an upload, by where it begins."""
+    """One row for each piece of an upload, by its offset."""
 
     __tablename__ = "upload_pieces"
     __table_args__ = (

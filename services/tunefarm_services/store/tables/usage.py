@@ -1,4 +1,4 @@
-"""What was used of the farm, and by whom of late."""
+"""Use of the farm, in total and recently."""
 
 from sqlalchemy import Double, Index, Text
 from sqlalchemy.orm import Mapped, mapped_column
@@ -21,11 +21,11 @@ class UsageTable(Table):
 
 
 class TenantShareTable(Table):
-    """One row for each tenant: how much of the farm it had of late."""
+    """One row for each tenant, with its recent use of the farm."""
 
     __tablename__ = "tenant_shares"
 
     tenant: Mapped[str] = mapped_column(Text, primary_key=True)
     level: Mapped[float] = mapped_column(Double)
-    """Binary logarithm of the tenant's device-seconds, which fade by half in an hour, plus the hours since the Unix
-    epoch: whoever has had less stands lower, whenever one looks and without touching the row."""
+    """Binary logarithm of the tenant's device-seconds, which halve every hour, plus the hours since the Unix epoch. The
+    tenant with less recent use has the lower level at any time, without updates of the row."""

@@ -12,7 +12,7 @@ class WorkloadTable(Table):
     __tablename__ = "workloads"
     __table_args__ = (
         Index("ix_workloads_hash", "tenant", "structural_hash", "tvm_version"),
-        # The nearest relatives by the amount of work.
+        # The nearest workloads of a family by floating point operations.
         Index("ix_workloads_family", "tenant", "family", "floating_point_operations", "workload_id"),
         Index("ix_workloads_blob", "workload_id"),
     )
@@ -23,7 +23,7 @@ class WorkloadTable(Table):
     tvm_version: Mapped[str] = mapped_column(Text)
     name: Mapped[str] = mapped_column(Text)
     family: Mapped[str] = mapped_column(Text)
-    """Digest of what stays the same when only the shape changes; finds similar workloads."""
+    """Digest of the properties that do not depend on the shape; finds similar workloads."""
     arguments: Mapped[str] = mapped_column(Text)
     floating_point_operations: Mapped[float] = mapped_column(Double)
     created_at: Mapped[str] = mapped_column(Text)

@@ -1,4 +1,4 @@
-"""Idempotency keys: a request that is repeated is answered as it was the first time."""
+"""Idempotency keys: a repeated request gets the first response."""
 
 import json
 from collections.abc import Mapping
@@ -14,10 +14,10 @@ from tunefarm_services.store.tables import IdempotencyKeyTable
 from tunefarm_services.store.tenants.key_claim import Answered, Claimed, InProgress, KeyClaim, Mismatch
 
 KEPT_S: Final = 24 * 3600.0
-"""For how long a key is remembered, in seconds."""
+"""How long a key is kept, in seconds."""
 
 CLAIM_LASTS_S: Final = 6.0
-"""A claim that was not renewed for so long is nobody's: its holder was killed. Less than the patience of a client."""
+"""A claim expires if it is not renewed for this many seconds. Less than a client's timeout for retries."""
 _OF_KEY: Final = (
     select(IdempotencyKeyTable)
     .where(IdempotencyKeyTable.tenant == bindparam("tenant"), IdempotencyKeyTable.key == bindparam("key"))
@@ -26,7 +26,7 @@ _OF_KEY: Final = (
 _CHANGE: Final = update(IdempotencyKeyTable).where(
     IdempotencyKeyTable.tenant == bindparam("of_tenant"), IdempotencyKeyTable.key == bindparam("of_key")
 )
-_FORGET: Final = delete(IdempotencyKeyTable).where(
+_DELETE: Final = delete(IdempotencyKeyTable).where(
     IdempotencyKeyTable.tenant == bindparam("of_tenant"),
     IdempotencyKeyTable.key == bindparam("of_key"),
     IdempotencyKeyTable.status.is_(None),
@@ -35,14 +35,14 @@ _FORGET: Final = delete(IdempotencyKeyTable).where(
 
 
 class IdempotencyKeyRepository(Repository):
-    """Requests that may be repeated."""
+    """Keys, claims and responses of repeatable requests."""
 
     @retried
     def claim(self, tenant: str, key: str, request_digest: str) -> KeyClaim:
-        """Ask whether the request is to be carried out. Keys are forgotten a day after their first use.
+        """Claim the execution of a request. Keys are deleted a day after their first use.
 
-        A claim that was not renewed for ``CLAIM_LASTS_S`` may be claimed again: its holder was killed. What it had done
-        by then is not done twice where the key is given to ``JobRepository.create``.
+        A claim that was not renewed for ``CLAIM_LASTS_S`` can be claimed again: its holder was killed. A job that it
+        created is not created again if the key is passed to ``JobRepository.create``.
         """
         with self._database.writing() as connection:
             now_s = self._database.now_s(connection)
@@ -51,47 +51,47 @@ class IdempotencyKeyRepository(Repository):
                 return Claimed()
             row = connection.execute(_OF_KEY, {"tenant": tenant, "key": key}).one_or_none()
             if row is None:
-                # Forgotten this very moment: whoever asks again gets it.
+                # Deleted at this very moment: the next request can claim it.
                 return InProgress()
             of_key = {"of_tenant": tenant, "of_key": key}
             if row.created_s <= now_s - KEPT_S:
                 blank = {"job_id": None, "status": None, "headers": None, "body": None}
                 connection.execute(_CHANGE.values(new | blank), of_key)
                 return Claimed()
-            claim = _standing(row, request_digest, now_s)
+            claim = _claim_of(row, request_digest, now_s)
             if isinstance(claim, Claimed):
                 connection.execute(_CHANGE.values(claimed_s=now_s), of_key)
             return claim
 
     @retried
     def renew(self, tenant: str, key: str) -> None:
-        """Say that the request is still being carried out. Harmless when the key has been forgotten."""
+        """Extend the claim. No effect if the key was deleted."""
         with self._database.writing() as connection:
             now_s = self._database.now_s(connection)
             connection.execute(_CHANGE.values(claimed_s=now_s), {"of_tenant": tenant, "of_key": key})
 
     @retried
     def answer(self, tenant: str, key: str, status: int, headers: Mapping[str, str], body: bytes) -> None:
-        """Keep the answer to a claimed request. Harmless when the key has been forgotten."""
+        """Store the response to a claimed request. No effect if the key was deleted."""
         values = {"status": status, "headers": json.dumps(dict(headers)), "body": body}
         with self._database.writing() as connection:
             connection.execute(_CHANGE.values(values), {"of_tenant": tenant, "of_key": key})
 
     @retried
     def forget(self, tenant: str, key: str) -> None:
-        """Let the request be made anew at once, because it failed or was broken off.
+        """Allow the request to be repeated at once, because it failed or was interrupted.
 
-        What stands for something that was done stays: an answer, which another holder of a lapsed claim has kept, and
-        the job that was made before the failure, so that the next request finds it.
+        Keeps a response that another holder of the expired claim has stored, and a job created before the failure, so
+        that the next request finds them.
         """
         of_key = {"of_tenant": tenant, "of_key": key}
         with self._database.writing() as connection:
-            if not connection.execute(_FORGET, of_key).rowcount:
+            if not connection.execute(_DELETE, of_key).rowcount:
                 connection.execute(_CHANGE.values(claimed_s=0.0), of_key)
 
 
-def job_made_with(connection: Connection, tenant: str, key: str) -> str | None:
-    """The job that the request with this key has made. Raises NotFound unless the key is claimed."""
+def job_of_key(connection: Connection, tenant: str, key: str) -> str | None:
+    """The job that the request with this key created, if any. Raises NotFound unless the key is claimed."""
     row = connection.execute(_OF_KEY, {"tenant": tenant, "key": key}).one_or_none()
     if row is None:
         raise NotFound("idempotency key", key)
@@ -99,12 +99,12 @@ def job_made_with(connection: Connection, tenant: str, key: str) -> str | None:
     return job_id
 
 
-def note_job(connection: Connection, tenant: str, key: str, job_id: str) -> None:
-    """Remember, in the transaction that makes it, the job that the request with this key makes."""
+def store_job_of_key(connection: Connection, tenant: str, key: str, job_id: str) -> None:
+    """Store, in the transaction that creates it, the job of the request with this key."""
     connection.execute(_CHANGE.values(job_id=job_id), {"of_tenant": tenant, "of_key": key})
 
 
-def _standing(row: AnyRow, request_digest: str, now_s: float) -> KeyClaim:
+def _claim_of(row: AnyRow, request_digest: str, now_s: float) -> KeyClaim:
     if row.request_digest != request_digest:
         return Mismatch()
     if row.status is not None:

@@ -1,4 +1,4 @@
-"""What is known of a request that carries an idempotency key."""
+"""States of a request with an idempotency key."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,22 +7,22 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """The request is the caller's to answer."""
+    """The caller must execute the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class InProgress:
-    """Someone else is answering it now."""
+    """Another caller is executing it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """The key belongs to another request."""
+    """The key belongs to a different request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """It was answered already, with exactly this."""
+    """The stored response."""
 
     status: int
     headers: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""Tokens: made, recognised, revoked."""
+"""Tokens: creation, authentication, revocation."""
 
 import hashlib
 import hmac
@@ -22,14 +22,14 @@ from tunefarm_services.store.store_error import NotFound, StoreUnavailable
 from tunefarm_services.store.tables import ServerSecretTable, TokenTable
 
 _TEXT: Final = re.compile(r"tfk_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
-_NOTED_EVERY: Final = timedelta(minutes=1)
+_LAST_USE_INTERVAL: Final = timedelta(minutes=1)
 _HASHING_KEY: Final = "token hashing key"
 _NO_HASH: Final = bytes(32)
 
 _KEY: Final = select(ServerSecretTable.secret).where(
     ServerSecretTable.tenant == OPERATOR_TENANT, ServerSecretTable.name == _HASHING_KEY
 )
-_ANYONES: Final = select(TokenTable, _KEY.scalar_subquery().label("hashing_key")).where(
+_BY_IDS: Final = select(TokenTable, _KEY.scalar_subquery().label("hashing_key")).where(
     TokenTable.token_id.in_(bindparam("token_ids", expanding=True))
 )
 _OF_TENANT: Final = select(TokenTable).where(TokenTable.tenant == bindparam("tenant")).order_by(TokenTable.token_id)
@@ -40,15 +40,15 @@ _CHANGE: Final = update(TokenTable).where(
 
 
 class TokenRepository(Repository):
-    """Who may do what. Secrets are told once and never stored."""
+    """API tokens. A secret is returned once and never stored."""
 
     @retried
     def create(
         self, tenant: str, name: str, scopes: tuple[Scope, ...], expires_at: str | None = None
     ) -> tuple[Token, str]:
-        """Make a token and return it with its text, which cannot be had again.
+        """Create a token and return it with its text, which cannot be retrieved later.
 
-        ``expires_at`` is RFC 3339 with an offset. Raises BadInput for a time that is not one.
+        ``expires_at`` is RFC 3339 with an offset. Raises BadInput for an invalid time.
         """
         secret = secrets.token_urlsafe(32)
         token = Token(
@@ -64,43 +64,43 @@ class TokenRepository(Repository):
         with self._database.writing() as connection:
             row = token.model_dump(exclude={"scopes"}) | {
                 "scopes": " ".join(token.scopes),
-                "secret_hash": _hash(_made_key(connection), secret),
+                "secret_hash": _hash(_require_hashing_key(connection), secret),
             }
             connection.execute(insert_once(connection, TokenTable), row)
         return token, _text(token, secret)
 
     def authenticate(self, text: str) -> Token | None:
-        """The token with this text; None when it is unknown, revoked or expired, which take the same time.
+        """The token with this text, or None, in the same time, if it is unknown, revoked or expired.
 
-        That it was used is noted at most once a minute, and never in the way of an answer.
+        Updates the time of last use at most once a minute, without ever delaying the answer.
         """
         return self.authenticate_all((text,)).get(text)
 
     def authenticate_all(self, texts: Collection[str]) -> dict[str, Token]:
-        """The same for several texts in one question; without those that are unknown, revoked or expired."""
+        """Authenticate several texts in one query; leaves out those that are unknown, revoked or expired."""
         matches = {text: _TEXT.fullmatch(text) for text in texts}
         parts = {text: match.groups() if match else ("", "") for text, match in matches.items()}
         with self._database.reading() as connection:
             token_ids = [token_id for token_id, _ in parts.values()]
-            rows = {row.token_id: row for row in connection.execute(_ANYONES, {"token_ids": token_ids})}
+            rows = {row.token_id: row for row in connection.execute(_BY_IDS, {"token_ids": token_ids})}
         found = {}
         for text, (token_id, secret) in parts.items():
             row = rows.get(token_id)
-            # As much work for a token that nobody has as for one with another secret.
+            # Takes the same time for an unknown token as for a wrong secret.
             key, stored_hash = (_NO_HASH, _NO_HASH) if row is None else (row.hashing_key, row.secret_hash)
             is_known = hmac.compare_digest(_hash(key, secret), stored_hash)
             if row is not None and is_known and _is_usable(row):
                 found[text] = _token(row)
-        return self._noted(found)
+        return self._with_last_use(found)
 
     def of_tenant(self, tenant: str) -> list[Token]:
-        """Every token of a tenant, those that no longer work included."""
+        """Every token of a tenant, including revoked and expired ones."""
         with self._database.reading() as connection:
             return [_token(row) for row in connection.execute(_OF_TENANT, {"tenant": tenant})]
 
     @retried
     def revoke(self, tenant: str, token_id: str) -> Token:
-        """Let a token work no longer. Repeating it changes nothing. Raises NotFound."""
+        """Revoke a token. Repeating it has no effect. Raises NotFound."""
         with self._database.writing() as connection:
             token = _token_of(connection, tenant, token_id)
             if token.revoked_at is None:
@@ -110,9 +110,9 @@ class TokenRepository(Repository):
 
     @retried
     def rotate(self, tenant: str, token_id: str) -> tuple[Token, str]:
-        """Give a token a new secret and return its new text; the old one stops working at once.
+        """Replace a token's secret and return its new text; the old one stops working at once.
 
-        Raises NotFound, also for a token that was revoked.
+        Raises NotFound, also for a revoked token.
         """
         secret = secrets.token_urlsafe(32)
         with self._database.writing() as connection:
@@ -120,13 +120,13 @@ class TokenRepository(Repository):
             if token.revoked_at is not None:
                 raise NotFound("usable token", token_id)
             values = {"of_tenant": tenant, "of_token": token_id}
-            connection.execute(_CHANGE.values(secret_hash=_hash(_made_key(connection), secret)), values)
+            connection.execute(_CHANGE.values(secret_hash=_hash(_require_hashing_key(connection), secret)), values)
         return token, _text(token, secret)
 
-    def _noted(self, found: dict[str, Token]) -> dict[str, Token]:
-        """The tokens with the time of their use, which is written down for those where it is a minute old."""
+    def _with_last_use(self, found: dict[str, Token]) -> dict[str, Token]:
+        """The tokens with their time of use, which is stored if the last one is a minute old."""
         now = datetime.now(UTC)
-        late = {text: token for text, token in found.items() if _was_used_before(token, now - _NOTED_EVERY)}
+        late = {text: token for text, token in found.items() if _last_use_before(token, now - _LAST_USE_INTERVAL)}
         if not late:
             return found
         used_at = now.isoformat()
@@ -136,14 +136,14 @@ class TokenRepository(Repository):
         return found | {text: token.model_copy(update={"last_used_at": used_at}) for text, token in late.items()}
 
 
-def _was_used_before(token: Token, moment: datetime) -> bool:
+def _last_use_before(token: Token, moment: datetime) -> bool:
     return token.last_used_at is None or datetime.fromisoformat(token.last_used_at) <= moment
 
 
-def _made_key(connection: Connection) -> bytes:
-    """The key of all hashes. It is in the database because every server of it needs the same one.
+def _require_hashing_key(connection: Connection) -> bytes:
+    """The key of all token hashes, in the database because all its servers need the same one.
 
-    It keeps a reader of one row from confirming a guess; 256 random bits need no slower hash.
+    It prevents a reader of a row from confirming a guess. Secrets have 256 random bits and need no slower hash.
     """
     row = {
         "tenant": OPERATOR_TENANT,

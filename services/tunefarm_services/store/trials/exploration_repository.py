@@ -1,4 +1,4 @@
-"""Explorations: opened once for a key, held by one job at a time."""
+"""Explorations: one for each key, held by one job at a time."""
 
 from typing import Final
 
@@ -43,11 +43,11 @@ _VERIFIED: Final = _CHANGE.values(verified_trials=ExplorationTable.spent_trials)
 
 
 class ExplorationRepository(Repository):
-    """What has been tried for a key, and by whom it goes on."""
+    """Explorations with their effort and holder."""
 
     @retried
     def open(self, lease: Lease, key: ExplorationKey) -> Exploration:
-        """The exploration of ``key``, made when there is none. Raises FenceLost, NotFound for its workload."""
+        """Return the exploration of ``key``, created if missing. Raises FenceLost, NotFound for its workload."""
         if key.tenant != lease.tenant:
             raise ValueError("an exploration belongs to the tenant of its job")
         with self._database.writing() as connection:
@@ -72,17 +72,17 @@ class ExplorationRepository(Repository):
             return [_exploration(row) for row in connection.execute(query.order_by(ExplorationTable.created_at))]
 
     def of_job(self, tenant: str, job_id: str) -> list[Exploration]:
-        """Every exploration that a job has opened, by id; a job that waits for its lease has opened none."""
+        """Every exploration that a job has opened, by id; a job that never had a lease has opened none."""
         with self._database.reading() as connection:
             rows = connection.execute(_OF_JOB, {"tenant": tenant, "job_id": job_id})
             return [_exploration(row) for row in rows]
 
     @retried
     def hold(self, lease: Lease, exploration_id: str) -> bool:
-        """Hold the exploration for as long as ``lease`` holds the job; False when another live job holds it.
+        """Hold the exploration while ``lease`` holds the job; False if another live job holds it.
 
-        Trials and measurements are only taken from the holder. A trial whose second attempt a former holder lost is
-        closed as a crash, so that no candidate is ever sent a third time. Raises FenceLost, NotFound.
+        Only the holder may write trials and measurements. A trial whose second attempt was lost by a former holder is
+        closed as a crash: no candidate is sent a third time. Raises FenceLost, NotFound.
         """
         with self._database.writing() as connection:
             require_fence(connection, lease)
@@ -97,10 +97,9 @@ class ExplorationRepository(Repository):
     def add_effort(
         self, lease: Lease, exploration_id: str, trials: int, seconds: float, stop_reason: StopReason | None
     ) -> Exploration:
-        """Add what was spent, and say why the search stopped, or None while it has not.
+        """Add spent effort, and set the reason for which the search stopped, or None.
 
-        ``MeasurementRepository.commit`` counts trials itself: ``trials`` are those beyond, normally 0. Raises
-        FenceLost.
+        ``MeasurementRepository.commit`` counts trials itself, so ``trials`` is normally 0. Raises FenceLost.
         """
         with self._database.writing() as connection:
             require_exploration(connection, lease, exploration_id)
@@ -116,7 +115,7 @@ class ExplorationRepository(Repository):
 
     @retried
     def set_verified(self, lease: Lease, exploration_id: str) -> None:
-        """Note that the fastest of all trials so far were verified. Raises FenceLost."""
+        """Record that the fastest of all trials so far were verified. Raises FenceLost."""
         with self._database.writing() as connection:
             require_exploration(connection, lease, exploration_id)
             connection.execute(_VERIFIED, {"of_tenant": lease.tenant, "of_exploration": exploration_id})

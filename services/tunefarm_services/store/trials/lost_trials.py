@@ -1,4 +1,4 @@
-"""Candidates that were sent twice and never came back."""
+"""Candidates lost in both attempts."""
 
 from typing import Final
 
@@ -43,13 +43,11 @@ _COUNT: Final = (
     )
     .values(spent_trials=ExplorationTable.spent_trials + bindparam("more_trials"))
 )
-_MESSAGE: Final = (
-    "Sent twice, and each time whoever measured it vanished before an answer came. It is not sent a third time."
-)
+_MESSAGE: Final = "Both attempts were lost: each time the process that measured it vanished. There is no third attempt."
 
 
 def close_lost_trials(connection: Connection, lease: Lease, exploration_id: str) -> None:
-    """Store a typed crash for each trial whose second attempt belongs to a holder before ``lease``."""
+    """Store a crash for each trial whose second attempt belongs to a holder before ``lease``."""
     values = {
         "tenant": lease.tenant,
         "exploration_id": exploration_id,

@@ -1,4 +1,4 @@
-"""What one measurement does to its trial."""
+"""The effect of a measurement on its trial."""
 
 from collections.abc import Collection, Sequence
 from typing import Final
@@ -36,7 +36,7 @@ _REFUTED: Final = _OF_TRIAL.values(**_RESULT)
 
 
 def store_measurement(connection: Connection, tenant: str, measurement: Measurement) -> bool:
-    """Insert a measurement and update its trial; False, and nothing done, when it is already stored."""
+    """Insert a measurement and update its trial; False, without changes, if it is already stored."""
     row = _measurement_values(tenant, measurement, _result_values(measurement))
     if not connection.execute(insert_once(connection, MeasurementTable), row).rowcount:
         return False
@@ -47,28 +47,28 @@ def store_measurement(connection: Connection, tenant: str, measurement: Measurem
 def store_new_measurements(
     connection: Connection, tenant: str, measurements: Sequence[Measurement], sent_again: Collection[int]
 ) -> list[Measurement]:
-    """Insert measurements that are not stored yet, and update their trials: a few statements, however many they are.
+    """Insert measurements that are not stored yet and update their trials, in a constant number of statements.
 
-    Gives those that say something. Of candidates whose numbers are in ``sent_again`` the second attempt has a result:
-    the first says nothing more.
+    Returns those that count. Candidates in ``sent_again`` have a result of their second attempt, which overrides
+    the first.
     """
     if not measurements:
         return []
     rows = [_measurement_values(tenant, each, _result_values(each)) for each in measurements]
     connection.execute(insert_into(connection, MeasurementTable), rows)
-    heard = [each for each in measurements if not _is_overtaken(each, sent_again)]
-    _update_trials(connection, tenant, heard)
-    return heard
+    counting = [each for each in measurements if not _is_superseded(each, sent_again)]
+    _update_trials(connection, tenant, counting)
+    return counting
 
 
-def _is_overtaken(measurement: Measurement, sent_again: Collection[int]) -> bool:
+def _is_superseded(measurement: Measurement, sent_again: Collection[int]) -> bool:
     is_first = measurement.purpose is Purpose.SEARCH and measurement.attempt == 1
     return is_first and measurement.candidate_number in sent_again
 
 
 def _update_trials(connection: Connection, tenant: str, measurements: Sequence[Measurement]) -> None:
     done: list[dict[str, object]] = []
-    broken_off: list[dict[str, object]] = []
+    unfinished: list[dict[str, object]] = []
     refuted: list[dict[str, object]] = []
     for measurement in measurements:
         of_trial = _result_values(measurement) | {
@@ -77,24 +77,24 @@ def _update_trials(connection: Connection, tenant: str, measurements: Sequence[M
             "of_number": measurement.candidate_number,
         }
         if measurement.purpose is Purpose.SEARCH:
-            spent = done if measurement.attempt == 1 or measurement.came_to_an_end else broken_off
+            spent = done if measurement.attempt == 1 or measurement.came_to_an_end else unfinished
             spent.append(of_trial | {"now_counted": is_spent(measurement)})
         elif is_wrong(measurement):
             refuted.append(of_trial)
-    # What verification found stands against what the search was told.
-    for statement, values in ((_DONE, done), (_DONE_UNLESS_TIMED, broken_off), (_REFUTED, refuted)):
+    # Last, because a refutation by verification overrides a search result.
+    for statement, values in ((_DONE, done), (_DONE_UNLESS_TIMED, unfinished), (_REFUTED, refuted)):
         if values:
             connection.execute(statement, values)
 
 
 def is_spent(measurement: Measurement) -> bool:
-    """Whether a trial was used up: by any result but the loss of the device or a cancellation, at a first attempt."""
+    """Whether the trial is spent: a first attempt is not if it lost its device or was canceled."""
     result = measurement.result
     return measurement.attempt > 1 or not (isinstance(result, Failed) and result.failure.reason.may_be_tried_again)
 
 
 def is_wrong(measurement: Measurement) -> bool:
-    """Whether the schedule was seen to compute something else than its workload."""
+    """Whether the schedule computed another result than its workload."""
     result = measurement.result
     return isinstance(result, Failed) and result.failure.reason is FailureReason.WRONG_RESULT
 

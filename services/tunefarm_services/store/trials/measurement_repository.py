@@ -1,4 +1,4 @@
-"""Measurements: checked against what was dispatched, stored once, and only then acknowledged."""
+"""Measurements: checked against their dispatches, stored once, then acknowledged."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -32,8 +32,8 @@ from tunefarm_services.store.trials.measured_trial import is_spent, is_wrong, st
 _AT_ONCE: Final = 500
 _Attempt: TypeAlias = tuple[int, int, str]
 
-# Questions of their own and not joins: as long as PostgreSQL has no statistics of a young exploration it takes it for a
-# handful of rows and joins by going through all of them for each.
+# Separate queries instead of joins: without statistics of a new exploration, PostgreSQL expects a handful of rows and
+# chooses nested loops over all of them.
 _IS_COUNTED: Final = (
     select(TrialTable.is_counted)
     .where(
@@ -68,13 +68,13 @@ _DISPATCHES: Final = select(
     DispatchTable.tenant == bindparam("tenant"),
     DispatchTable.exploration_id == bindparam("exploration_id"),
 )
-# The numbers travel as one value, so that the statement is the same however many they are.
+# One array parameter, so that the statement does not depend on how many numbers there are.
 _AMONG: Final[Mapping[str, ColumnElement[bool]]] = MappingProxyType(
     {
         "sqlite": DispatchTable.candidate_number.in_(
             select(func.json_each(bindparam("numbers", type_=JSON())).table_valued("value").c.value)
         ),
-        # The range is what it looks up by for as long as it has no statistics.
+        # Without statistics, PostgreSQL uses the index by this range only.
         "postgresql": (DispatchTable.candidate_number == any_(bindparam("numbers", type_=ARRAY(Integer()))))
         & DispatchTable.candidate_number.between(bindparam("first"), bindparam("last")),
     }
@@ -86,9 +86,9 @@ _OF_EXPLORATION: Final = update(ExplorationTable).where(
     ExplorationTable.tenant == bindparam("of_tenant"),
     ExplorationTable.exploration_id == bindparam("of_exploration"),
 )
-# PostgreSQL has to be told the type of a parameter that may be NULL.
+# PostgreSQL needs the type of a parameter that may be NULL.
 _FOUND: Final[ColumnElement[float]] = cast(bindparam("latency_s"), Double())
-_LEARN: Final = _OF_EXPLORATION.values(
+_ADD_RESULTS: Final = _OF_EXPLORATION.values(
     spent_trials=ExplorationTable.spent_trials + bindparam("more_trials"),
     best_latency_s=case(
         (_FOUND.is_(None), ExplorationTable.best_latency_s),
@@ -104,30 +104,30 @@ _RECOMPUTE_BEST: Final = _OF_EXPLORATION.values(
 
 
 class MeasurementRepository(Repository):
-    """What attempts gave."""
+    """Measurements of attempts."""
 
     @retried
     def commit(self, lease: Lease, measurements: Sequence[Measurement]) -> list[Measurement]:
-        """Store results in one transaction and return those that were new; show the search no others.
+        """Store measurements in one transaction and return the new ones; only these may reach the search.
 
-        Passed over, without an error: repeats, and results without the id, nonce and fence of a live dispatch of this
-        lease. A trial is counted as spent once, with the first result that is not to be tried again. A wrong result
-        at verification takes the trial's latency back. Raises FenceLost.
+        Ignores repeats, and results without the id, nonce and fence of a live dispatch of this lease. A trial is spent
+        with its first result that does not call for another attempt. A wrong result in verification removes the
+        trial's latency. Raises FenceLost.
         """
         with self._database.writing() as connection:
             fresh: list[Measurement] = []
             for exploration_id in dict.fromkeys(measurement.exploration_id for measurement in measurements):
                 require_exploration(connection, lease, exploration_id)
-                of_it = [each for each in measurements if each.exploration_id == exploration_id]
-                for begin in range(0, len(of_it), _AT_ONCE):
-                    fresh += _commit(connection, lease, exploration_id, of_it[begin : begin + _AT_ONCE])
+                of_exploration = [each for each in measurements if each.exploration_id == exploration_id]
+                for begin in range(0, len(of_exploration), _AT_ONCE):
+                    fresh += _commit(connection, lease, exploration_id, of_exploration[begin : begin + _AT_ONCE])
             return fresh
 
 
 def _commit(
     connection: Connection, lease: Lease, exploration_id: str, measurements: Sequence[Measurement]
 ) -> list[Measurement]:
-    """Those of one exploration that were new. Its row is locked, so nobody else stores any of them meanwhile."""
+    """Store those of one exploration and return the new ones. Locks its row, so that there is no other writer."""
     numbers = sorted({measurement.candidate_number for measurement in measurements})
     asked: dict[str, object] = {"tenant": lease.tenant, "exploration_id": exploration_id, "numbers": numbers}
     asked |= {"first": numbers[0], "last": numbers[-1]}
@@ -140,27 +140,27 @@ def _commit(
             fresh.setdefault(_attempt_of(measurement), measurement)
     second = [key for key, row in dispatches.items() if key[1] > 1 and (row.is_stored or key in fresh)]
     sent_again = {number for number, _, purpose in second if purpose == Purpose.SEARCH.value}
-    heard = store_new_measurements(connection, lease.tenant, list(fresh.values()), sent_again)
+    counting = store_new_measurements(connection, lease.tenant, list(fresh.values()), sent_again)
     counted = {number for (number, _, _), row in dispatches.items() if row.is_counted}
-    _learn(connection, lease.tenant, exploration_id, heard, counted)
+    _update_exploration(connection, lease.tenant, exploration_id, counting, counted)
     return list(fresh.values())
 
 
-def _learn(
-    connection: Connection, tenant: str, exploration_id: str, heard: Sequence[Measurement], counted: set[int]
+def _update_exploration(
+    connection: Connection, tenant: str, exploration_id: str, counting: Sequence[Measurement], counted: set[int]
 ) -> None:
     of_exploration = {"of_tenant": tenant, "of_exploration": exploration_id}
-    of_search = [measurement for measurement in heard if measurement.purpose is Purpose.SEARCH]
+    of_search = [measurement for measurement in counting if measurement.purpose is Purpose.SEARCH]
     more = len({measurement.candidate_number for measurement in of_search if is_spent(measurement)} - counted)
     latency_s = min((each.result.latency_s for each in of_search if isinstance(each.result, Timing)), default=None)
     if more or latency_s is not None:
-        connection.execute(_LEARN, of_exploration | {"more_trials": more, "latency_s": latency_s})
-    if any(_takes_back(measurement) for measurement in heard):
+        connection.execute(_ADD_RESULTS, of_exploration | {"more_trials": more, "latency_s": latency_s})
+    if any(_may_void_latency(measurement) for measurement in counting):
         connection.execute(_RECOMPUTE_BEST, of_exploration)
 
 
-def _takes_back(measurement: Measurement) -> bool:
-    """Whether a trial may have lost the time that it had: by a second one, or because its result is wrong."""
+def _may_void_latency(measurement: Measurement) -> bool:
+    """Whether the trial's latency may be void: after a second attempt, or because its result is wrong."""
     return measurement.attempt > 1 if measurement.purpose is Purpose.SEARCH else is_wrong(measurement)
 
 

@@ -1,4 +1,4 @@
-"""Cost models between runs."""
+"""Saved cost models."""
 
 from typing import Final
 
@@ -10,8 +10,8 @@ from tunefarm_services.store.database.retried import retried
 from tunefarm_services.store.stored import StoredModel
 from tunefarm_services.store.tables import ModelSnapshotTable
 
-_KEPT: Final = 3
-_FAR_FEWER: Final = 4
+_MAX_SNAPSHOTS: Final = 3
+_MAX_TRIALS_RATIO: Final = 4
 _NEWEST: Final = (
     select(ModelSnapshotTable)
     .where(
@@ -25,27 +25,27 @@ _INSERT: Final = insert(ModelSnapshotTable)
 
 
 class ModelRepository(Repository):
-    """What the search has learnt about a target on a device class."""
+    """Cost models by target and device class."""
 
     @retried
     def put(self, tenant: str, target_id: str, device_class_id: str, model_json: bytes, trials: int) -> None:
-        """Save a model that has seen ``trials`` trials. The last few are kept.
+        """Save a model trained on ``trials`` trials. The last few are kept.
 
-        One that has seen less than a quarter of what the last one has does not take its place: a short search would
-        make those after it forget what several long ones had learnt.
+        Ignores a model with less than a quarter of the last one's trials: a short search must not replace what several
+        long ones learned.
         """
         key: dict[str, object] = {"tenant": tenant, "target_id": target_id, "device_class_id": device_class_id}
         with self._database.writing() as connection:
             last = connection.execute(_NEWEST.limit(1), key).one_or_none()
-            if last is not None and _FAR_FEWER * trials < last.trials:
+            if last is not None and _MAX_TRIALS_RATIO * trials < last.trials:
                 return
             self._database.lock_blobs(connection, exclusive=False)
             row = {"model_digest": self._blobs.put(model_json), "trials": trials, "created_at": utc_now()}
             connection.execute(_INSERT, key | row)
-            _forget_old(connection, key)
+            _delete_old(connection, key)
 
     def latest(self, tenant: str, target_id: str, device_class_id: str) -> StoredModel | None:
-        """The model saved last, None when there is none. Raises BlobMissing, BlobDamaged."""
+        """The last saved model, or None. Raises BlobMissing, BlobDamaged."""
         key = {"tenant": tenant, "target_id": target_id, "device_class_id": device_class_id}
         with self._database.reading() as connection:
             row = connection.execute(_NEWEST.limit(1), key).one_or_none()
@@ -54,7 +54,7 @@ class ModelRepository(Repository):
         return StoredModel(model_json=self._blobs.get(row.model_digest), trials=row.trials, created_at=row.created_at)
 
 
-def _forget_old(connection: Connection, key: dict[str, object]) -> None:
-    old = [row.snapshot_number for row in connection.execute(_NEWEST.offset(_KEPT).limit(100), key)]
+def _delete_old(connection: Connection, key: dict[str, object]) -> None:
+    old = [row.snapshot_number for row in connection.execute(_NEWEST.offset(_MAX_SNAPSHOTS).limit(100), key)]
     if old:
         connection.execute(delete(ModelSnapshotTable).where(ModelSnapshotTable.snapshot_number.in_(old)))

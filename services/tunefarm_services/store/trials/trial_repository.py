@@ -1,4 +1,4 @@
-"""Trials: candidates as they go out, and as they are found again."""
+"""Trials: dispatched candidates, and their retrieval."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -30,7 +30,7 @@ _TRACE: Final = select(TrialTable.trace).where(
     TrialTable.exploration_id == bindparam("exploration_id"),
     TrialTable.candidate_number == bindparam("candidate_number"),
 )
-_SEND_AGAIN: Final = (
+_MARK_DISPATCHED: Final = (
     update(TrialTable)
     .where(
         TrialTable.tenant == bindparam("of_tenant"),
@@ -72,13 +72,13 @@ class TrialRepository(Repository):
 
     @retried
     def put(self, lease: Lease, candidates: Sequence[Candidate], dispatches: Sequence[Dispatch]) -> None:
-        """Write down what is about to be sent, all of it or nothing; send only after this returns.
+        """Store candidates and dispatches atomically. Send them only after this returns.
 
-        A second attempt needs no candidate. Raises FenceLost when the lease lost the job or does not hold the
-        exploration, StoreConflict when a number already names another trace or an attempt was already made.
+        A second attempt needs no candidate. Raises FenceLost if the lease lost the job or does not hold the
+        exploration, StoreConflict if a number already has another trace or the attempt already exists.
         """
         if any(dispatch.fence != lease.fence for dispatch in dispatches):
-            raise ValueError("a dispatch carries the fence of the lease")
+            raise ValueError("a dispatch must have the fence of the lease")
         explorations = {c.exploration_id for c in candidates} | {d.candidate.exploration_id for d in dispatches}
         with self._database.writing() as connection:
             for exploration_id in sorted(explorations):
@@ -102,7 +102,7 @@ class TrialRepository(Repository):
         limit: int = 100,
         failed_only: bool = False,
     ) -> list[StoredTrial]:
-        """Trials by number, at most ``limit``, after the number ``after``; of all, or of those that failed.
+        """Trials by number, at most ``limit``, after the number ``after``; optionally failed ones only.
 
         Raises NotFound.
         """
@@ -174,7 +174,7 @@ def _insert_dispatches(connection: Connection, lease: Lease, dispatches: Sequenc
         if dispatch.attempt > 1 and dispatch.purpose is Purpose.SEARCH
     ]
     if again:
-        connection.execute(_SEND_AGAIN, again)
+        connection.execute(_MARK_DISPATCHED, again)
 
 
 def _candidate_values(tenant: str, candidate: Candidate) -> dict[str, object]:

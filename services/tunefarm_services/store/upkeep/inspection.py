@@ -1,4 +1,4 @@
-"""Looking the store over: how much there is, and whether it is sound."""
+"""Statistics and integrity of the store."""
 
 from typing import Final
 
@@ -64,13 +64,13 @@ _WRONG_BEST: Final = (
 
 
 class Inspection(Repository):
-    """Reports for whoever runs the store."""
+    """Reports for the operator of the store."""
 
     def statistics(self, tenant: str | None = None) -> StoreStatistics:
         """Count a tenant's rows, or those of all tenants, and all blobs."""
         with self._database.reading() as connection:
-            # Each row is looked at, and there may be millions.
-            self._database.let_take_long(connection)
+            # Counting reads every row, and there may be millions.
+            self._database.lift_time_limits(connection)
             rows = {table.__tablename__: _count(connection, tenant, table) for table in _COUNTED}
             by_state = select(JobTable.state, func.count().label("number")).group_by(JobTable.state)
             if tenant is not None:
@@ -82,12 +82,12 @@ class Inspection(Repository):
         )
 
     def check(self) -> IntegrityReport:
-        """Check the database file, the references between rows, and the digest of every blob that is referred to."""
+        """Check the database file, the references between rows, and the digest of every referenced blob."""
         with self._database.reading() as connection:
-            self._database.let_take_long(connection)
+            self._database.lift_time_limits(connection)
             problems = self._sqlite_problems(connection) if self._database.is_sqlite else []
             problems += [
-                f"Record {record_id} stands as the best of its key and is not."
+                f"Record {record_id} is stored as the best of its key and is not."
                 for record_id in connection.execute(_WRONG_BEST).scalars()
             ]
             references = sorted(all_references(connection))

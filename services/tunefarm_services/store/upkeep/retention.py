@@ -1,4 +1,4 @@
-"""Forgetting what was kept for long enough."""
+"""Deletion of data older than the retention policy keeps."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -50,7 +50,7 @@ _HOLDER: Final = (
     )
     .exists()
 )
-_LOCK_RESTING: Final = (
+_LOCK_UNHELD: Final = (
     select(ExplorationTable.exploration_id)
     .where(
         ExplorationTable.tenant == bindparam("tenant"),
@@ -77,14 +77,14 @@ _IS_VERIFIED: Final = exists().where(
 _WORKLOAD: Final = select(ExplorationTable.workload_id).where(_of_exploration(ExplorationTable)).scalar_subquery()
 _IS_RECORD: Final = exists().where(
     RecordTable.tenant == TrialTable.tenant,
-    RecordTable.workload_id == _WORKLOAD,  # for which there is an index
+    RecordTable.workload_id == _WORKLOAD,  # uses the index of the workload
     RecordTable.exploration_id == TrialTable.exploration_id,
     RecordTable.trace == TrialTable.trace,
     RecordTable.status != RecordStatus.CLAIMED.value,
 )
 _LAST_NUMBER: Final = select(func.max(TrialTable.candidate_number)).where(_of_exploration(TrialTable)).scalar_subquery()
-# The last number stays too, so that the numbers of an exploration go on from it and are never given twice.
-_FORGOTTEN: Final = select(TrialTable.candidate_number).where(
+# Keeps the last number, so that an exploration never reuses a number.
+_EXPENDABLE: Final = select(TrialTable.candidate_number).where(
     _of_exploration(TrialTable),
     ~or_(_IS_VERIFIED, _IS_RECORD, TrialTable.candidate_number == _LAST_NUMBER),
 )
@@ -106,34 +106,34 @@ _GONE: Final = [LaneState.LOST.value, LaneState.DRAINED.value, LaneState.REFUSED
 
 
 class Retention(Repository):
-    """Removing what a policy no longer wants, a little at a time, beside everyone who works."""
+    """Deletes old data in small transactions, beside running jobs."""
 
     def apply(self, policy: RetentionPolicy) -> RetentionReport:
-        """Remove what is older than ``policy`` keeps, of all tenants, and say how much that was.
+        """Remove the data of all tenants that is older than ``policy`` keeps, and count it.
 
-        Records, artifacts, jobs and what explorations have spent and found stay, and so do the trials on which a
-        record stands, measured again to verify it. Retractions, which are events of no job, stay as well.
+        Keeps records, artifacts, jobs, the totals of explorations, the trials of records and of verification, and
+        retractions, which are events of no job.
         """
         trials = measurements = 0
         if policy.trials_days is not None:
-            trials, measurements = self._forget_trials(_ago(policy.trials_days * _DAY_S))
+            trials, measurements = self._delete_trials(_ago(policy.trials_days * _DAY_S))
         return RetentionReport(
             trials=trials,
             measurements=measurements,
-            events=0 if policy.events_days is None else self._forget_events(_ago(policy.events_days * _DAY_S)),
-            uploads=0 if policy.uploads_hours is None else self._forget_uploads(_ago(policy.uploads_hours * _HOUR_S)),
-            idempotency_keys=self._forget_keys(policy.idempotency_hours),
-            lanes=self._forget_lanes(policy.lanes_days),
+            events=0 if policy.events_days is None else self._delete_events(_ago(policy.events_days * _DAY_S)),
+            uploads=0 if policy.uploads_hours is None else self._delete_uploads(_ago(policy.uploads_hours * _HOUR_S)),
+            idempotency_keys=self._delete_keys(policy.idempotency_hours),
+            lanes=self._delete_lanes(policy.lanes_days),
         )
 
-    def _forget_trials(self, before: str) -> tuple[int, int]:
+    def _delete_trials(self, before: str) -> tuple[int, int]:
         trials = measurements = 0
         after = {"after_tenant": "", "after_exploration": ""}
         while True:
             with self._database.reading() as connection:
                 page = connection.execute(_NEXT_EXPLORATIONS, after).all()
             for tenant, exploration_id in page:
-                more_trials, more_measurements = self._forget_trials_of(tenant, exploration_id, before)
+                more_trials, more_measurements = self._delete_trials_of(tenant, exploration_id, before)
                 trials += more_trials
                 measurements += more_measurements
             if len(page) < _AT_ONCE:
@@ -141,31 +141,31 @@ class Retention(Repository):
             after = {"after_tenant": page[-1][0], "after_exploration": page[-1][1]}
 
     @retried
-    def _forget_trials_of(self, tenant: str, exploration_id: str, before: str) -> tuple[int, int]:
+    def _delete_trials_of(self, tenant: str, exploration_id: str, before: str) -> tuple[int, int]:
         key = {"of_tenant": tenant, "of_exploration": exploration_id}
         with self._database.writing() as connection:
-            resting = {"tenant": tenant, "exploration_id": exploration_id}
-            if connection.execute(_LOCK_RESTING, resting).first() is None:
+            exploration = {"tenant": tenant, "exploration_id": exploration_id}
+            if connection.execute(_LOCK_UNHELD, exploration).first() is None:
                 return 0, 0
             newest = connection.execute(_NEWEST, key).scalar()
             if newest is None or newest >= before:
                 return 0, 0
-            numbers = connection.execute(_FORGOTTEN, key).scalars().all()
+            numbers = connection.execute(_EXPENDABLE, key).scalars().all()
             measurements = 0
             for start in range(0, len(numbers), _AT_ONCE):
                 measurements += _delete_trials(connection, key, numbers[start : start + _AT_ONCE])
             return len(numbers), measurements
 
-    def _forget_events(self, before: str) -> int:
+    def _delete_events(self, before: str) -> int:
         removed = 0
         while True:
-            some = self._forget_events_of_some(before)
-            if not some:
+            batch = self._delete_some_events(before)
+            if not batch:
                 return removed
-            removed += some
+            removed += batch
 
     @retried
-    def _forget_events_of_some(self, before: str) -> int:
+    def _delete_some_events(self, before: str) -> int:
         with self._database.writing() as connection:
             jobs = connection.execute(_OLD_EVENTS, {"before": before}).all()
             removed = 0
@@ -174,7 +174,7 @@ class Retention(Repository):
                 removed += connection.execute(statement).rowcount
             return removed
 
-    def _forget_uploads(self, before: str) -> int:
+    def _delete_uploads(self, before: str) -> int:
         with self._database.reading() as connection:
             old = connection.execute(_OLD_UPLOADS, {"before": before}).all()
         removed, uploads = 0, UploadRepository(self._database, self._blobs)
@@ -182,13 +182,13 @@ class Retention(Repository):
             try:
                 uploads.delete(tenant, upload_id)
             except NotFound:
-                # Its owner was quicker.
+                # Its owner deleted it first.
                 continue
             removed += 1
         return removed
 
     @retried
-    def _forget_keys(self, hours: float | None) -> int:
+    def _delete_keys(self, hours: float | None) -> int:
         if hours is None:
             return 0
         with self._database.writing() as connection:
@@ -198,13 +198,13 @@ class Retention(Repository):
             ).rowcount
 
     @retried
-    def _forget_lanes(self, days: float | None) -> int:
+    def _delete_lanes(self, days: float | None) -> int:
         if days is None:
             return 0
         with self._database.writing() as connection:
             before_s = self._database.now_s(connection) - days * _DAY_S
-            gone = delete(LaneTable).where(LaneTable.heard_s < before_s, LaneTable.state.in_(_GONE))
-            return connection.execute(gone).rowcount
+            statement = delete(LaneTable).where(LaneTable.heard_s < before_s, LaneTable.state.in_(_GONE))
+            return connection.execute(statement).rowcount
 
 
 def _ago(seconds: float) -> str:
@@ -214,7 +214,7 @@ def _ago(seconds: float) -> str:
 def _delete_trials(connection: Connection, key: dict[str, str], numbers: Sequence[int]) -> int:
     measurements = 0
     for table in (MeasurementTable, DispatchTable, TrialTable):
-        some = delete(table).where(_of_exploration(table), table.candidate_number.in_(numbers))
-        removed = connection.execute(some, key).rowcount
+        statement = delete(table).where(_of_exploration(table), table.candidate_number.in_(numbers))
+        removed = connection.execute(statement, key).rowcount
         measurements += removed if table is MeasurementTable else 0
     return measurements

@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Make every table."""
+    """Create every table."""
     op.create_table(
         "cost_model_snapshots",
         sa.Column("snapshot_number", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),

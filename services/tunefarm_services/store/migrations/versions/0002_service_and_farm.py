@@ -26,7 +26,7 @@ WHERE place = 1
 
 
 def upgrade() -> None:
-    """Make the new tables, and fill from the old ones those that can be."""
+    """Create the new tables, and fill those that can be filled from the old ones."""
     _make_access_tables()
     _make_farm_tables()
     op.create_table(
@@ -54,7 +54,7 @@ def upgrade() -> None:
         "SELECT DISTINCT d.tenant, d.job_id, d.exploration_id FROM dispatches AS d "
         "JOIN jobs AS j ON j.tenant = d.tenant AND j.job_id = d.job_id"
     )
-    # Added and dropped in place: to make the table anew would take with it whatever refers to it.
+    # In place: rebuilding the table would delete the rows that reference it.
     op.add_column("jobs", sa.Column("kind", sa.Text(), server_default="tune", nullable=False))
     op.add_column("jobs", sa.Column("device_class_id", sa.Text(), nullable=True))
     op.create_index(
@@ -72,7 +72,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop what was made. Tokens, lanes, uploads and usage are lost."""
+    """Drop the new tables. Tokens, lanes, uploads and usage are lost."""
     op.drop_index("ix_tuning_records_unverified", "tuning_records")
     op.drop_index("ix_tuning_records_workload", "tuning_records")
     op.create_index("ix_tuning_records_workload", "tuning_records", ["tenant", "workload_id", "status", "latency_s"])

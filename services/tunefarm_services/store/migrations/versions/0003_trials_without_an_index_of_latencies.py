@@ -1,6 +1,6 @@
-"""Trials without an index of their latencies: nearly nobody asked it, and each trial paid for it twice.
+"""Drop the index of trials by latency: almost no query used it, and each trial updated it twice.
 
-PostgreSQL, before it knew how many trials an exploration has, even looked up single trials by it, through all others.
+Without statistics of an exploration, PostgreSQL even used it to look up single trials, reading all others.
 """
 
 from alembic import op
@@ -17,5 +17,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Make it again."""
+    """Create the index."""
     op.create_index("ix_trials_latency", "trials", ["tenant", "exploration_id", "latency_s"])

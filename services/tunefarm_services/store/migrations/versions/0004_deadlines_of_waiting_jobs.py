@@ -1,4 +1,4 @@
-"""Jobs with the moment of their deadline, so that those that waited past it are found by an index."""
+"""Add the deadline of jobs, with an index that finds the overdue ones."""
 
 import json
 from datetime import datetime
@@ -24,8 +24,8 @@ _JOBS = sa.table(
 
 
 def upgrade() -> None:
-    """Add the column, fill it for jobs that have not ended, and index it."""
-    # Added and dropped in place: to make the table anew would take with it whatever refers to it.
+    """Add the column, fill it for unfinished jobs, and index it."""
+    # In place: rebuilding the table would delete the rows that reference it.
     op.add_column("jobs", sa.Column("deadline_at", sa.Double(), nullable=True))
     connection = op.get_bind()
     open_jobs = connection.execute(sa.select(_JOBS).where(_JOBS.c.state != "finished")).all()
@@ -39,6 +39,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop them; the deadlines stay in the jobs' specs."""
+    """Drop both; the deadlines stay in the jobs' specs."""
     op.drop_index("ix_jobs_deadline", "jobs")
     op.execute("ALTER TABLE jobs DROP COLUMN deadline_at")

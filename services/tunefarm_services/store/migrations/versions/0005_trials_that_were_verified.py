@@ -1,4 +1,4 @@
-"""Explorations with the number of trials that had been spent when their fastest were last verified."""
+"""Add to explorations the number of trials spent when their fastest were last verified."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,12 +10,12 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the column. What was searched until now counts as verified, which is how it was taken."""
-    # Added and dropped in place: to make the table anew would take with it whatever refers to it.
+    """Add the column. Trials spent so far count as verified, as they did before."""
+    # In place: rebuilding the table would delete the rows that reference it.
     op.add_column("explorations", sa.Column("verified_trials", sa.Integer(), nullable=False, server_default="0"))
     op.execute("UPDATE explorations SET verified_trials = spent_trials")
 
 
 def downgrade() -> None:
-    """Drop it."""
+    """Drop the column."""
     op.execute("ALTER TABLE explorations DROP COLUMN verified_trials")

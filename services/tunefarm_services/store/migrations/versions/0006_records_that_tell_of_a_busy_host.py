@@ -1,4 +1,4 @@
-"""Records with the share of the time for which other processes had the device while they were taken."""
+"""Add to records the share of CPU time that other processes used during their measurement."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,11 +10,11 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the column. Nothing is known of records until now."""
-    # Added and dropped in place: to make the table anew would take with it whatever refers to it.
+    """Add the column. It is unknown for existing records."""
+    # In place: rebuilding the table would delete the rows that reference it.
     op.add_column("tuning_records", sa.Column("foreign_load", sa.Double(), nullable=True))
 
 
 def downgrade() -> None:
-    """Drop it."""
+    """Drop the column."""
     op.execute("ALTER TABLE tuning_records DROP COLUMN foreign_load")

@@ -1,4 +1,4 @@
-"""Records that say whether the untuned function's latency is an estimate."""
+"""Add to records whether the untuned function's latency is an estimate."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,13 +10,13 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the column. All until now were measured."""
-    # Added and dropped in place: to make the table anew would take with it whatever refers to it.
+    """Add the column. Existing records were all measured."""
+    # In place: rebuilding the table would delete the rows that reference it.
     op.add_column(
         "tuning_records", sa.Column("untuned_is_estimate", sa.Boolean(), nullable=False, server_default=sa.false())
     )
 
 
 def downgrade() -> None:
-    """Drop it."""
+    """Drop the column."""
     op.execute("ALTER TABLE tuning_records DROP COLUMN untuned_is_estimate")

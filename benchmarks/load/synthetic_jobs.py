@@ -3,7 +3,7 @@
 import random
 from typing import Final
 
-from benchmarks.store.made_records import TENANT, MadeRecords
+from benchmarks.store.synthetic_records import TENANT, SyntheticRecords
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.tuning.job import Effort, ExplorationKey, Job, JobOutcome, JobSpec, JobState
@@ -28,29 +28,29 @@ _EVENTS: Final = 40
 _LEASE_S: Final = 600.0
 
 
-class MadeJobs:
-    """Puts finished jobs into ``store``, all of the tenant of the made records, with traces as long as theirs."""
+class SyntheticJobs:
+    """Puts finished jobs into ``store``, of the same tenant as the synthetic records, with traces as long as theirs."""
 
-    def __init__(self, store: Store, made: MadeRecords) -> None:
+    def __init__(self, store: Store, made: SyntheticRecords) -> None:
         self._store = store
         self._traces = [str(row[8]) for row, _ in zip(made.chunk(0), range(500), strict=False)]
         self._chance = random.Random(0)
         store.targets.put(TENANT, TARGET)
 
     def put(self, number: int, trials: int) -> tuple[str, str]:
-        """One finished job with so many trials; the ids of the job and of its exploration."""
+        """Store a finished job with ``trials`` trials; return the ids of the job and of its exploration."""
         job = self.queue(number, trials)
         lease = self._store.leases.acquire(TENANT, job.job_id, "made", _LEASE_S)
         assert lease is not None
         exploration = self._store.explorations.open(lease, _key(job.spec.tasks[0]))
         assert self._store.explorations.hold(lease, exploration.exploration_id)
         self._measure(lease, exploration.exploration_id, trials)
-        self._tell(lease, job, trials)
+        self._finish(lease, job, trials)
         self._store.leases.release(lease)
         return job.job_id, exploration.exploration_id
 
     def queue(self, number: int, trials: int = 1) -> Job:
-        """One job that nobody works on yet."""
+        """Store a queued job."""
         workload = self._store.workloads.put(TENANT, _workload(number))
         return self._store.jobs.create(TENANT, _spec(workload, trials))
 
@@ -89,11 +89,11 @@ class MadeJobs:
         samples_s = (latency_s, *(latency_s * self._chance.uniform(0.99, 1.03) for _ in range(9)))
         return Timing(latency_s=latency_s, samples_s=samples_s)
 
-    def _tell(self, lease: Lease, job: Job, trials: int) -> None:
+    def _finish(self, lease: Lease, job: Job, trials: int) -> None:
         for number in range(_EVENTS):
-            told = {"stage": "search", "trials_done": number * trials // _EVENTS, "trials_budget": trials}
-            self._store.events.append(lease, "progress", {**told, "task": job.spec.tasks[0].name})
-        self._store.jobs.set_state(lease, JobState.FINISHED, JobOutcome.SUCCEEDED, "made")
+            progress = {"stage": "search", "trials_done": number * trials // _EVENTS, "trials_budget": trials}
+            self._store.events.append(lease, "progress", {**progress, "task": job.spec.tasks[0].name})
+        self._store.jobs.set_state(lease, JobState.FINISHED, JobOutcome.SUCCEEDED, "synthetic")
         self._store.events.append(lease, "summary", {"outcome": "succeeded", "tasks": []})
 
 

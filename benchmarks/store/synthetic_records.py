@@ -1,4 +1,4 @@
-"""Tuning records that nobody measured, as a farm would have them after years: for filling a store."""
+"""Synthetic tuning records, distributed as on a farm after years, to fill a store."""
 
 import itertools
 import random
@@ -34,8 +34,8 @@ RECORD_COLUMNS: Final = (
 )
 Row = tuple[str | float | None, ...]
 
-_RECORDS_FOR_A_WORKLOAD: Final = 200
-_SHAPES_OF_A_FAMILY: Final = 50
+_RECORDS_PER_WORKLOAD: Final = 200
+_SHAPES_PER_FAMILY: Final = 50
 _DEVICE_CLASSES: Final = 24
 _TARGETS: Final = 4
 _CODE_GENERATORS: Final = ("tvm-0.27.0.post1+llvm-22.1", "tvm-0.26.0+llvm-21.1")
@@ -44,12 +44,12 @@ _STATUSES: Final = ("verified", "claimed", "retracted")
 _STATUS_WEIGHTS: Final = (97, 2, 1)
 _ZIPF_EXPONENT: Final = 1.1
 _OPERATORS: Final = {"matmul": 3, "conv2d_nhwc": 7, "batch_matmul": 4, "dense_bias_relu": 3}
-_TRACES_OF_AN_OPERATOR: Final = 8
+_TRACES_PER_OPERATOR: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class MadeWorkload:
-    """A row for the table of workloads; its module is not stored."""
+class SyntheticWorkload:
+    """A row of the table of workloads; its module is not stored."""
 
     workload_id: str
     name: str
@@ -57,16 +57,16 @@ class MadeWorkload:
     floating_point_operations: float
 
 
-class MadeRecords:
-    """The same records for the same ``records`` and ``seed``, chunk by chunk, in any order.
+class SyntheticRecords:
+    """The same records for the same ``records`` and ``seed``, in chunks of any order.
 
-    Workloads and device classes are as popular as words are (Zipf's law), in queries as in records.
+    The popularity of workloads and device classes follows Zipf's law, in queries as in records.
     """
 
     def __init__(self, records: int, seed: int) -> None:
         self.records = records
         self._seed = seed
-        count = max(records // _RECORDS_FOR_A_WORKLOAD, 10)
+        count = max(records // _RECORDS_PER_WORKLOAD, 10)
         self.workloads = [_workload(number) for number in range(count)]
         self._device_classes = [digest(f"device class {number}") for number in range(_DEVICE_CLASSES)]
         # All records of a fast class come before those of a slow one, wherever they are sorted by latency.
@@ -78,11 +78,11 @@ class MadeRecords:
 
     @property
     def chunks(self) -> int:
-        """How many chunks there are."""
+        """The number of chunks."""
         return -(-self.records // CHUNK_RECORDS)
 
     def chunk(self, number: int) -> Iterator[Row]:
-        """The records of one chunk in the order of ``RECORD_COLUMNS``."""
+        """The records of one chunk, in the order of ``RECORD_COLUMNS``."""
         chance = random.Random(f"{self._seed} {number}")
         count = min(CHUNK_RECORDS, self.records - number * CHUNK_RECORDS)
         workloads = chance.choices(self.workloads, cum_weights=self._workload_weights, k=count)
@@ -105,13 +105,13 @@ class MadeRecords:
                 f"2026-{chance.randint(1, 12):02}-{chance.randint(1, 28):02}T03:04:05.000006+00:00",
             )
 
-    def asked(self, count: int) -> list[RecordKey]:
-        """Keys to ask for, as popular as those of the records."""
+    def queries(self, count: int) -> list[RecordKey]:
+        """Keys to query, as popular as those of the records."""
         chance = random.Random(f"{self._seed} asked")
         workloads = chance.choices(self.workloads, cum_weights=self._workload_weights, k=count)
         return list(self._keys(chance, workloads))
 
-    def _keys(self, chance: random.Random, workloads: Sequence[MadeWorkload]) -> Iterator[RecordKey]:
+    def _keys(self, chance: random.Random, workloads: Sequence[SyntheticWorkload]) -> Iterator[RecordKey]:
         classes = chance.choices(self._device_classes, cum_weights=self._class_weights, k=len(workloads))
         for workload, device_class_id in zip(workloads, classes, strict=True):
             yield RecordKey.model_construct(
@@ -133,13 +133,13 @@ class MadeRecords:
         return f"{start}{decisions},[{loops + 9},{chance.randrange(4)}]{end}"
 
 
-def _workload(number: int) -> MadeWorkload:
-    name = tuple(_OPERATORS)[number // _SHAPES_OF_A_FAMILY % len(_OPERATORS)]
-    extent = 16 * (1 + number % _SHAPES_OF_A_FAMILY)
-    return MadeWorkload(
+def _workload(number: int) -> SyntheticWorkload:
+    name = tuple(_OPERATORS)[number // _SHAPES_PER_FAMILY % len(_OPERATORS)]
+    extent = 16 * (1 + number % _SHAPES_PER_FAMILY)
+    return SyntheticWorkload(
         workload_id=digest(f"workload {number}"),
         name=name,
-        family=digest(f"family {number // _SHAPES_OF_A_FAMILY}"),
+        family=digest(f"family {number // _SHAPES_PER_FAMILY}"),
         floating_point_operations=2.0 * extent**3,
     )
 
@@ -151,7 +151,7 @@ def _zipf(count: int) -> list[float]:
 def _templates(name: str, loops: int) -> list[tuple[str, int, str]]:
     """Traces in the form of TVM's multi-level tiling with cache write, parallel, vectorise and unroll: 2 to 4 KB."""
     made = []
-    for variant in range(_TRACES_OF_AN_OPERATOR):
+    for variant in range(_TRACES_PER_OPERATOR):
         instructions: list[object] = [
             ["GetSBlock", [], [name, "main"], ["b0"]],
             ["GetSBlock", [], ["root", "main"], ["b9"]],
