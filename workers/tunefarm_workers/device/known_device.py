@@ -14,9 +14,9 @@ class KnownDevice:
 
     def __init__(self, home: Path, fingerprint: str) -> None:
         """``home`` is tunefarm's folder. ``fingerprint`` is a digest computed by this process: it becomes a path."""
-        folder = home.expanduser().absolute() / "devices"
-        make_private_folder(folder)
-        self._path = folder / f"{fingerprint}.json"
+        self.folder = home.expanduser().absolute() / "devices"
+        make_private_folder(self.folder)
+        self._path = self.folder / f"{fingerprint}.json"
 
     def read(self) -> Device | None:
         """The device, or None if it was not identified before."""

@@ -3,7 +3,7 @@
 import time
 from contextlib import suppress
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from tunefarm_sandbox.channel.channel import Channel, ChannelClosed
 from tunefarm_sandbox.confinement.confinement import Confinement
@@ -18,10 +18,11 @@ from tunefarm_workers.correctness.inputs import INPUT_SETS
 from tunefarm_workers.correctness.output_layout import SLOTS
 from tunefarm_workers.correctness.output_transfer import OutputIntake
 from tunefarm_workers.lane.open_task import OpenTask
-from tunefarm_workers.lane.open_tasks import OpenTasks
-from tunefarm_workers.threads.thread_watch import CoresOfThreads, ThreadWatch
-from tunefarm_workers.timing.device_arbiter import DeviceArbiter
+from tunefarm_workers.threads.thread_watch import CoresOfThreads
 from tunefarm_workers.timing.processor_clock import processor_time_s, queueing_time_s
+
+if TYPE_CHECKING:
+    from tunefarm_workers.lane.lane import ProcessorLane
 
 _LOAD_SHARE = 0.25
 """A candidate that waits for a core for more than this share of its time is timed out by load on the host."""
@@ -41,38 +42,6 @@ class Stage(Enum):
     OVER = "over"
 
 
-class MeasuringLane(Protocol):
-    """The part of a lane that attempts and comparisons share."""
-
-    @property
-    def device_arbiter(self) -> DeviceArbiter:
-        """Grants exclusive use of the device."""
-
-    @property
-    def tasks(self) -> OpenTasks:
-        """Replaces dead hosts and confirms references, and then has waiting outputs judged."""
-
-    @property
-    def thread_watch(self) -> ThreadWatch:
-        """Checks the placement and priority of timed threads."""
-
-    def check_device(self) -> None:
-        """Check the device as soon as it is free."""
-
-
-class AttemptOwner(MeasuringLane, Protocol):
-    """The lane of an attempt."""
-
-    def disturbed(self, attempt: "Attempt", fault: str) -> None:
-        """Measure again or give up: another process interfered with the attempt's threads, as ``fault`` describes."""
-
-    def finished(self, attempt: "Attempt", measurement: Measurement) -> None:
-        """Deliver the result. The attempt's child may still live; ``Attempt.dispose`` ends it."""
-
-    def is_loaded(self) -> bool:
-        """Whether other work slows this host down."""
-
-
 class Attempt:
     """Measures one candidate in a child of its own.
 
@@ -83,7 +52,7 @@ class Attempt:
     5. Its outputs are compared with the reference, as soon as that is computed (JUDGED_LATER).
     """
 
-    def __init__(self, owner: AttemptOwner, task: OpenTask, dispatch: Dispatch, limits: Limits) -> None:
+    def __init__(self, owner: "ProcessorLane", task: OpenTask, dispatch: Dispatch, limits: Limits) -> None:
         """Fork the child. Raises ``ForkFailed``."""
         self.task = task
         self.dispatch = dispatch

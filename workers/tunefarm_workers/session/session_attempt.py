@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_sandbox.fork_server.child import Child
@@ -18,7 +18,6 @@ from tunefarm_workers.correctness.output_layout import SLOTS
 from tunefarm_workers.correctness.output_transfer import OutputIntake
 from tunefarm_workers.lane.attempt import Stage
 from tunefarm_workers.lane.open_task import OpenTask
-from tunefarm_workers.lane.open_tasks import OpenTasks
 from tunefarm_workers.session.compiler.compiler import Build
 from tunefarm_workers.session.compiler.library_build import in_memory
 from tunefarm_workers.session.device.session_messages import (
@@ -30,27 +29,10 @@ from tunefarm_workers.session.device.session_messages import (
 )
 from tunefarm_workers.session.device_session import DeviceSession
 
+if TYPE_CHECKING:
+    from tunefarm_workers.session.session_lane import SessionLane
+
 _MAX_ATTEMPTS = 2
-
-
-class SessionAttemptOwner(Protocol):
-    """The lane of an attempt."""
-
-    @property
-    def tasks(self) -> OpenTasks:
-        """Confirms references, and then calls ``SessionAttempt.judge`` again."""
-
-    def built(self, attempt: "SessionAttempt") -> None:
-        """Queue the attempt for the device: its library is ready."""
-
-    def run(self, attempt: "SessionAttempt") -> None:
-        """Run the attempt, which has the device."""
-
-    def finished(self, attempt: "SessionAttempt", measurement: Measurement) -> None:
-        """Deliver the result."""
-
-    def check_device(self) -> None:
-        """Check the device before it measures the next candidate."""
 
 
 class SessionAttempt:
@@ -58,7 +40,7 @@ class SessionAttempt:
 
     def __init__(
         self,
-        owner: SessionAttemptOwner,
+        owner: "SessionLane",
         task: OpenTask,
         dispatch: Dispatch,
         build: Build,

@@ -1,7 +1,7 @@
 """Owns the session with a device: opens it, runs candidates in it, and handles its end."""
 
 import time
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_sandbox.fork_server.child import Child
@@ -24,23 +24,10 @@ from tunefarm_workers.session.device_health import DeviceHealth
 from tunefarm_workers.session.device_session import DeviceSession
 from tunefarm_workers.session.session_attempt import SessionAttempt
 
+if TYPE_CHECKING:
+    from tunefarm_workers.session.session_lane import SessionLane
+
 _CHECK_S = 30.0
-
-
-class HolderOwner(Protocol):
-    """The lane of a holder."""
-
-    def ran(self, attempt: SessionAttempt, reply: SessionRan | TrialFailure) -> None:
-        """Take the result of a candidate, or its own failure."""
-
-    def device_away(self, attempt: SessionAttempt, message: str, *, ran: bool) -> None:
-        """Take back a candidate of a lost device; ``ran`` tells whether it was running."""
-
-    def device_in_order(self) -> None:
-        """Trust the measurements so far: the reference kernels took their usual time."""
-
-    def check_ended(self) -> None:
-        """Take back the device after a check without a candidate."""
 
 
 class SessionHolder:
@@ -58,7 +45,7 @@ class SessionHolder:
         loop: EventLoop,
         health: DeviceHealth,
         references: SharedMemory,
-        owner: HolderOwner,
+        owner: "SessionLane",
     ) -> None:
         self.health = health
         self._zygote = zygote

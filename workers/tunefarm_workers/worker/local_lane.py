@@ -18,15 +18,12 @@ def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path, blobs: Bl
     The identified device is stored under TUNEFARM_HOME, so that timing noise does not move the host to another class.
     The lock keeps lanes that start together from identifying it twice, differently.
     """
-    remembered = KnownDevice(settings.home, host_fingerprint(cpu_identity()))
-    lock_path = settings.home.expanduser().absolute() / "devices" / "identify.lock"
-    lock = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    known = KnownDevice(settings.home, host_fingerprint(cpu_identity()))
+    lock = os.open(known.folder / "identify.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        known = remembered.read()
-        farm = LocalFarm(zygote, scratch=scratch, known=known)
-        if farm.device != known:
-            remembered.write(farm.device)
+        farm = LocalFarm(zygote, scratch=scratch, known=known.read())
+        known.write(farm.device)
     finally:
         os.close(lock)
     return farm
