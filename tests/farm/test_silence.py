@@ -35,14 +35,14 @@ def test_lanes_whose_heartbeats_wait_behind_others_are_not_lost(broker: RedisSer
     lanes = [lane(f"host/{number}") for number in range(LANES)]
     registrar = LaneRegistrar(store, broker.url, tvm_version=None, lost_s=LOST_S)
     with broker.client() as client:
-        registrar.hear(client)
+        registrar.process(client)
         store.lanes.put_all(lanes)
         let_time_pass(registrar, store)
         beats = [Heartbeat(lane_id=each.lane_id, instance="life", lane=each).model_dump_json() for each in lanes]
         client.lpush(Broker.at(broker.url).key(HEARTBEATS), *beats)
         rounds = 0
         while client.llen(Broker.at(broker.url).key(HEARTBEATS)):
-            registrar.hear(client)
+            registrar.process(client)
             rounds += 1
             assert {found.state for found in store.lanes.find()} == {LaneState.READY}
     assert rounds > 1
@@ -51,10 +51,10 @@ def test_lanes_whose_heartbeats_wait_behind_others_are_not_lost(broker: RedisSer
 def test_a_lane_that_says_nothing_more_is_lost(broker: RedisServer, store: Store):
     registrar = LaneRegistrar(store, broker.url, tvm_version=None, lost_s=LOST_S)
     with broker.client() as client:
-        registrar.hear(client)
+        registrar.process(client)
         store.lanes.put(lane())
         let_time_pass(registrar, store)
-        registrar.hear(client)
+        registrar.process(client)
     assert [found.state for found in store.lanes.find()] == [LaneState.LOST]
 
 
@@ -66,10 +66,10 @@ def test_what_a_lane_holds_is_lost_only_once_all_its_words_were_heard(tmp_path: 
     state.submit(dispatch)
     began_s = time.monotonic()
     assert len(state.next_messages(1, 1)) == 1
-    state.hear(b"1-0", Holding(lane_id="lane", instance="life", ids=(dispatch.dispatch_id,)))
+    state.receive(b"1-0", Holding(lane_id="lane", instance="life", ids=(dispatch.dispatch_id,)))
     for heard_until_s, is_lost in ((None, False), (began_s + 4.0, False), (began_s + 600.0, True)):
         if heard_until_s is not None:
-            state.heard_all(heard_until_s)
-        state.look_for_lost(queue_is_empty=True)
+            state.note_read_until(heard_until_s)
+        state.find_lost(queue_is_empty=True)
         assert bool(outbox.take(0.0, lambda: None)) is is_lost
     outbox.close()

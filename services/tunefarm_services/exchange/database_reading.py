@@ -174,14 +174,14 @@ class _Session:
 
     def _asked(self, asked: ReadLines) -> tuple[UnderstoodLines | bytes, str]:
         """The answer, or the last progress message of a child that died, and how it died."""
-        child, told = self._living(), b""
+        child, progress = self._live_child(), b""
         try:
             child.channel.send(asked.model_dump_json().encode(), timeout_s=self._limits.line_s)
             while True:
-                said = child.channel.receive(self._limits.line_s)
-                if said.startswith(b"{"):
-                    return UnderstoodLines.model_validate_json(said), ""
-                told = said
+                message = child.channel.receive(self._limits.line_s)
+                if message.startswith(b"{"):
+                    return UnderstoodLines.model_validate_json(message), ""
+                progress = message
         except TimeoutError:
             why = f"reading it took longer than {self._limits.line_s:g} s"
         except ChannelClosed:
@@ -189,9 +189,9 @@ class _Session:
             why = f"reading it crashed a process: {'no answer' if ended is None else ended.described()}"
         self.close()
         self._deaths += 1
-        return told, why
+        return progress, why
 
-    def _living(self) -> Child:
+    def _live_child(self) -> Child:
         self._batches += 1
         if self._child is not None and self._batches % BATCHES_OF_A_CHILD == 0:
             self.close()

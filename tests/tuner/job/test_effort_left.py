@@ -58,7 +58,7 @@ def run_that_measured(trials: int, *, best_at: int, reason: StopReason) -> Explo
         proposed = candidate(run, number, SEED)
         dispatch = dispatch_of(proposed, fence=1, attempt=1)
         timing = Timing(latency_s=latency_s, samples_s=(latency_s,))
-        run.remember(
+        run.add_known(
             KnownTrialMessage(candidate=proposed, measurement=Measurement.answering(dispatch, timing, Stages()))
         )
     return run
@@ -109,7 +109,7 @@ def test_a_plateau_is_no_answer_to_a_job_that_wants_a_longer_one() -> None:
 def test_an_untried_seed_is_measured_however_much_was_spent() -> None:
     run = run_that_spent(64)
     assert effort_left(spec(Effort(trials=64), SEED), [run]) == Effort(trials=1)
-    run.proposed(3, SEED)
+    run.add_candidate(3, SEED)
     assert effort_left(spec(Effort(trials=64), SEED), [run]) is None
 
 
@@ -117,10 +117,10 @@ def test_a_seed_was_tried_when_its_instructions_were_though_postprocessors_have_
     given = Trace(text='[[["A",[],[],[]],["SamplePerfectTile",[],[],[]]],[[1,[2,2]]]]')
     tried = '[[["A",[],[],[]],["SamplePerfectTile",[],[],[]],["EnterPostproc",[],[],[]],["B",[],[],[]]],[[1,[%s]]]]'
     run = run_that_spent(64)
-    run.proposed(3, Trace(text=tried % "4,1"))
+    run.add_candidate(3, Trace(text=tried % "4,1"))
     assert effort_left(spec(Effort(trials=64), given), [run]) == Effort(trials=1)
     assert only_seeds_are_left(spec(Effort(trials=64), given), [run])
-    run.proposed(4, Trace(text=tried % "2,2"))
+    run.add_candidate(4, Trace(text=tried % "2,2"))
     assert effort_left(spec(Effort(trials=64), given), [run]) is None
 
 

@@ -232,6 +232,6 @@ def test_a_job_rests_no_longer_than_until_its_deadline(store: Store, zygotes: Zy
 
     patient, hurried = let_go(job_with_deadline(store, None)), let_go(job_with_deadline(store, LONG_S))
     assert patient.rest_s > 0
-    assert patient.most_rest_s == math.inf
+    assert patient.max_rest_s == math.inf
     assert hurried.rest_s > 0
-    assert 0 < hurried.most_rest_s <= LONG_S
+    assert 0 < hurried.max_rest_s <= LONG_S

@@ -24,7 +24,7 @@ from tunefarm_services.tuner.job.job_watch import JobWatch
 from tunefarm_services.tuner.search.exploration_run import ROUGH_GRAIN_S
 from tunefarm_services.tuner.search.search_messages import KnownTrialMessage
 from tunefarm_services.tuner.service.zygotes import Zygotes
-from tunefarm_services.tuner.verify.verifying_steps import comparing, in_processes
+from tunefarm_services.tuner.verify.verifying_steps import comparison_step, export_step
 
 Tuner = Callable[..., object]
 
@@ -73,7 +73,7 @@ def test_progress_counts_the_trials_of_earlier_runs(store: Store) -> None:
     for number in range(3):
         dispatch = dispatch_of(candidate(run, number, SEED), fence=1)
         measured = Measurement.answering(dispatch, timing(1e-5), Stages())
-        run.remember(KnownTrialMessage(candidate=dispatch.candidate, measurement=measured), is_of_job=number > 0)
+        run.add_known(KnownTrialMessage(candidate=dispatch.candidate, measurement=measured), is_of_job=number > 0)
     job = tune_job(store, matmul(16), 10)
     progress = JobRun(job, JobWatch(store, leased(store, job)), [run], time.time()).progress("searching")
     # Two of the three were this job's; the third was another's, and is spent as well.
@@ -154,15 +154,15 @@ def test_each_step_of_verifying_says_what_it_does_and_about_how_long_it_takes(st
     job = tune_job(store, matmul(16), 4)
     job_run = JobRun(job, leased(store, job), [run], time.time())
     assert job_run.progress("verifying").doing == ""
-    step = comparing(run, run.fastest(1), 7)
-    job_run.enters(step)
+    step = comparison_step(run, run.fastest(1), 7)
+    job_run.begin_step(step)
     shown = job_run.progress("verifying")
     assert "side by side" in shown.doing
     assert shown.seconds_left is not None
     assert 2.0 < shown.seconds_left <= step.seconds
-    last = in_processes(run, 1e-3, 7)
+    last = export_step(run, 1e-3, 7)
     assert last.seconds < step.seconds
-    job_run.enters(last)
+    job_run.begin_step(last)
     assert "7 fresh processes" in job_run.progress("verifying").doing
     assert job_run.progress("searching").doing == ""
 
@@ -170,6 +170,6 @@ def test_each_step_of_verifying_says_what_it_does_and_about_how_long_it_takes(st
 def test_a_long_untuned_function_adds_little_to_what_verifying_takes(store: Store) -> None:
     run = run_that_spent(0)
     take(run, 0, timing(0.1))
-    without_s = comparing(run, run.fastest(1), 7).seconds
+    without_s = comparison_step(run, run.fastest(1), 7).seconds
     run.untuned_about_s = 50.0
-    assert comparing(run, run.fastest(1), 7).seconds < without_s + 10.0
+    assert comparison_step(run, run.fastest(1), 7).seconds < without_s + 10.0

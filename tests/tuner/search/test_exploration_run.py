@@ -30,7 +30,7 @@ def failed(reason: FailureReason) -> Failed:
 
 def take(run: ExplorationRun, number: int, result: Result, attempt: int = 1) -> bool:
     trace = OTHER if number else SEED
-    run.proposed(number, trace)
+    run.add_candidate(number, trace)
     dispatch = dispatch_of(candidate(run, number, trace), fence=1, attempt=attempt)
     return run.measured(Measurement.answering(dispatch, result, Stages()), elapsed_s=1.0)
 
