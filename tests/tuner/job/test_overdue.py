@@ -1,4 +1,4 @@
-"""A job whose deadline passes while it waits ends, with what the store holds, although nobody could measure for it."""
+"""A job whose deadline passes while it waits ends with the stored results, without a device."""
 
 import math
 import threading
@@ -57,7 +57,7 @@ def put_answer(store: Store) -> None:
     store.artifacts.put(TENANT, manifest("artifact", "known", kernel_library()), kernel_library())
 
 
-def test_a_job_that_waits_says_why_and_until_when(store: Store, tuner: Tuner) -> None:
+def test_waiting_job_shows_reason_and_deadline(store: Store, tuner: Tuner) -> None:
     patient = job_with_deadline(store, None)
     hurried = job_with_deadline(store, LONG_S)
 
@@ -76,7 +76,7 @@ def test_a_job_that_waits_says_why_and_until_when(store: Store, tuner: Tuner) ->
     assert abs(lasts_s - LONG_S) <= 1.0
 
 
-def test_a_job_that_no_device_fits_ends_at_its_deadline_and_others_wait_on(store: Store, tuner: Tuner) -> None:
+def test_job_without_device_ends_at_deadline(store: Store, tuner: Tuner) -> None:
     patient = job_with_deadline(store, None)
     hurried = job_with_deadline(store)
     began_s = time.monotonic()
@@ -93,7 +93,7 @@ def test_a_job_that_no_device_fits_ends_at_its_deadline_and_others_wait_on(store
     assert state_of(store, patient) is JobState.QUEUED
 
 
-def test_what_earlier_jobs_left_answers_a_job_for_which_there_is_no_device(store: Store, tuner: Tuner) -> None:
+def test_stored_record_answers_overdue_job(store: Store, tuner: Tuner) -> None:
     put_answer(store)
     job = job_with_deadline(store)
     with tuner(no_device):
@@ -109,7 +109,9 @@ def test_what_earlier_jobs_left_answers_a_job_for_which_there_is_no_device(store
 @pytest.mark.parametrize(
     "changes", [{"fresh": True}, {"device_class_id": "board"}, {"protocol_id": "cpu-cold-cache/1"}], ids=str
 )
-def test_a_record_that_is_not_for_the_job_is_no_answer(store: Store, tuner: Tuner, changes: dict[str, object]) -> None:
+def test_record_with_other_key_does_not_answer_overdue_job(
+    store: Store, tuner: Tuner, changes: dict[str, object]
+) -> None:
     put_answer(store)
     job = job_with_deadline(store, **changes)
     with tuner(no_device):
@@ -117,7 +119,7 @@ def test_a_record_that_is_not_for_the_job_is_no_answer(store: Store, tuner: Tune
     assert store.jobs.get(TENANT, job.job_id).outcome is JobOutcome.FAILED
 
 
-def test_trials_that_were_not_verified_in_time_are_kept_and_prove_nothing(store: Store, tuner: Tuner) -> None:
+def test_unverified_trials_do_not_answer_overdue_job(store: Store, tuner: Tuner) -> None:
     job = job_with_deadline(store)
     tried = bench(store, job)
     tried.measure(0, timing(2e-3))
@@ -133,7 +135,7 @@ def test_trials_that_were_not_verified_in_time_are_kept_and_prove_nothing(store:
     assert (task["stop_reason"], task["trials_in_store"], task["record_id"]) == ("deadline", 1, None)
 
 
-def test_schedules_that_were_to_be_measured_end_without_a_time(store: Store, tuner: Tuner) -> None:
+def test_overdue_measure_job_ends_without_timings(store: Store, tuner: Tuner) -> None:
     job = measure_job(store, "a", "b", deadline_s=SHORT_S)
     with tuner(no_device):
         wait_finished(store, job)
@@ -143,7 +145,7 @@ def test_schedules_that_were_to_be_measured_end_without_a_time(store: Store, tun
     assert MISSING in ended.message
 
 
-def test_schedules_that_were_measured_before_the_device_went_away_are_told(store: Store, tuner: Tuner) -> None:
+def test_overdue_measure_job_reports_earlier_timings(store: Store, tuner: Tuner) -> None:
     job = measure_job(store, "a", "b", deadline_s=SHORT_S)
     lease = leased(store, job)
     first, second = (
@@ -166,7 +168,7 @@ def test_schedules_that_were_measured_before_the_device_went_away_are_told(store
     assert MISSING in missing["first_failure_message"]
 
 
-def test_jobs_that_never_get_a_place_end_at_their_deadlines_and_disturb_nobody(store: Store, tuner: Tuner) -> None:
+def test_jobs_without_place_end_at_deadline(store: Store, tuner: Tuner) -> None:
     held, made = threading.Event(), []
     long = measure_job(store, "a", priority=1)
     with tuner(instant_farms(made, held), jobs_at_once=1):
@@ -192,9 +194,7 @@ def test_jobs_that_never_get_a_place_end_at_their_deadlines_and_disturb_nobody(s
 
 
 @pytest.mark.parametrize("is_known", [False, True])
-def test_a_job_whose_exploration_another_one_holds_ends_at_its_deadline(
-    store: Store, tuner: Tuner, is_known: bool
-) -> None:
+def test_job_waiting_for_exploration_ends_at_deadline(store: Store, tuner: Tuner, is_known: bool) -> None:
     if is_known:
         put_answer(store)
     holder = bench(store, put_job(store))
@@ -216,7 +216,7 @@ def test_a_job_whose_exploration_another_one_holds_ends_at_its_deadline(
     assert store.explorations.get(TENANT, holder.exploration_id).spent.trials == 1, "the other job has it still"
 
 
-def test_who_stays_to_wait_for_an_exploration_waits_no_longer_than_the_deadline(store: Store, zygotes: Zygotes) -> None:
+def test_supervisor_waits_for_exploration_until_deadline(store: Store, zygotes: Zygotes) -> None:
     bench(store, put_job(store))
     lease = leased(store, job_with_deadline(store), owner="embedded")
     summary = Supervisor(store, InstantFarm(), zygotes.present(), owner="embedded").run(lease)
@@ -224,7 +224,7 @@ def test_who_stays_to_wait_for_an_exploration_waits_no_longer_than_the_deadline(
     assert WAITING in summary.message
 
 
-def test_a_job_rests_no_longer_than_until_its_deadline(store: Store, zygotes: Zygotes) -> None:
+def test_job_wait_ends_at_deadline(store: Store, zygotes: Zygotes) -> None:
     def let_go(job: Job) -> Ended:
         telemetry = Telemetry(Metrics("tuner"), Traces())
         words = (store, leased(store, job), no_device, zygotes, telemetry)

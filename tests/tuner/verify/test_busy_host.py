@@ -1,4 +1,4 @@
-"""A record that was taken while the host was busy is no answer for ever."""
+"""A record measured on a busy host is timed again by the next job."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +25,7 @@ def zygotes(searching_zygotes: Zygotes) -> Zygotes:
 
 
 class BusyFarm(InstantFarm):
-    """Others have the device for ``load`` of the time, and fresh processes take up to twice as long."""
+    """Reports the share ``load`` of other processes; fresh processes take up to twice as long."""
 
     def __init__(self, load: float) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class BusyFarm(InstantFarm):
         return exported.model_copy(update={"process_latencies_s": latencies_s, "foreign_load": self._load})
 
 
-def test_a_record_that_was_taken_while_the_host_was_busy_says_so_and_is_timed_anew(store: Store, tuner: Tuner) -> None:
+def test_record_of_busy_host_is_timed_again(store: Store, tuner: Tuner) -> None:
     def told(load: float) -> tuple[dict[str, Any], str]:
         job = tune_job(store, matmul(56), TRIALS)
         with tuner(lambda lease, job: BusyFarm(load)):
