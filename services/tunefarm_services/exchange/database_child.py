@@ -47,21 +47,21 @@ class _Reading:
         self._sent: set[str] = set()
         self._seen: set[tuple[str, str, str]] = set()
 
-    def understood(self, asked: ReadLines) -> UnderstoodLines:
+    def understood(self, request: ReadLines) -> UnderstoodLines:
         records: list[ReadRecord] = []
         refused: list[UnreadLine] = []
         workloads: list[Workload] = []
         targets: list[Target] = []
         repeated = 0
-        for line in asked.lines:
+        for line in request.lines:
             self.reader.before_tvm = partial(self._report, line.number)
             try:
-                if asked.file == "workloads":
+                if request.file == "workloads":
                     self.reader.check_workload(line.number - 1)
                     continue
                 found = self.reader.record(line.text)
             except LineRefused as reason:
-                refused.append(UnreadLine(file=asked.file, line=line.number, reason=str(reason)))
+                refused.append(UnreadLine(file=request.file, line=line.number, reason=str(reason)))
                 continue
             workload_id, target_id = found.workload.workload_id, found.target.target_id
             key = (workload_id, target_id, found.trace.trace_id)

@@ -142,7 +142,7 @@ class _Session:
             if reason:
                 refused += [_refused(batch, line, reason) for line in lines]
                 break
-            found, why = self._asked(ReadLines(file=batch.file, lines=tuple(lines)))
+            found, why = self._exchange(ReadLines(file=batch.file, lines=tuple(lines)))
             if isinstance(found, UnderstoodLines):
                 answer = found
                 break
@@ -172,11 +172,11 @@ class _Session:
             return f"it was not read: the import took longer than {self._limits.total_s:g} s"
         return ""
 
-    def _asked(self, asked: ReadLines) -> tuple[UnderstoodLines | bytes, str]:
+    def _exchange(self, request: ReadLines) -> tuple[UnderstoodLines | bytes, str]:
         """The answer, or the last progress message of a child that died, and how it died."""
         child, progress = self._live_child(), b""
         try:
-            child.channel.send(asked.model_dump_json().encode(), timeout_s=self._limits.line_s)
+            child.channel.send(request.model_dump_json().encode(), timeout_s=self._limits.line_s)
             while True:
                 message = child.channel.receive(self._limits.line_s)
                 if message.startswith(b"{"):

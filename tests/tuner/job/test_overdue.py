@@ -58,39 +58,39 @@ def put_answer(store: Store) -> None:
 
 
 def test_waiting_job_shows_reason_and_deadline(store: Store, tuner: Tuner) -> None:
-    patient = job_with_deadline(store, None)
-    hurried = job_with_deadline(store, LONG_S)
+    unlimited = job_with_deadline(store, None)
+    limited = job_with_deadline(store, LONG_S)
 
     def said(job: Job) -> str:
         return store.jobs.get(TENANT, job.job_id).message
 
     began_s = time.monotonic()
     with tuner(no_device):
-        while not (said(patient) and said(hurried)):
+        while not (said(unlimited) and said(limited)):
             assert time.monotonic() - began_s < 60.0
             time.sleep(0.02)
-    assert said(patient) == MISSING
-    reason, _, deadline = said(hurried).partition(", until its deadline at ")
+    assert said(unlimited) == MISSING
+    reason, _, deadline = said(limited).partition(", until its deadline at ")
     assert reason == MISSING
-    lasts_s = (datetime.fromisoformat(deadline) - datetime.fromisoformat(hurried.created_at)).total_seconds()
+    lasts_s = (datetime.fromisoformat(deadline) - datetime.fromisoformat(limited.created_at)).total_seconds()
     assert abs(lasts_s - LONG_S) <= 1.0
 
 
 def test_job_without_device_ends_at_deadline(store: Store, tuner: Tuner) -> None:
-    patient = job_with_deadline(store, None)
-    hurried = job_with_deadline(store)
+    unlimited = job_with_deadline(store, None)
+    limited = job_with_deadline(store)
     began_s = time.monotonic()
     with tuner(no_device):
-        wait_finished(store, hurried)
+        wait_finished(store, limited)
     assert time.monotonic() - began_s < 30.0
-    ended = store.jobs.get(TENANT, hurried.job_id)
+    ended = store.jobs.get(TENANT, limited.job_id)
     assert ended.outcome is JobOutcome.FAILED
     assert "nothing was measured" in ended.message
     assert "deadline" in ended.message
     assert MISSING in ended.message
-    summary = summary_of(store, hurried.job_id)
+    summary = summary_of(store, limited.job_id)
     assert (summary["outcome"], summary["tasks"]) == ("failed", [])
-    assert state_of(store, patient) is JobState.QUEUED
+    assert state_of(store, unlimited) is JobState.QUEUED
 
 
 def test_stored_record_answers_overdue_job(store: Store, tuner: Tuner) -> None:
@@ -130,7 +130,7 @@ def test_unverified_trials_do_not_answer_overdue_job(store: Store, tuner: Tuner)
     assert ended.outcome is JobOutcome.FAILED
     assert "could not be verified" in ended.message
     assert MISSING in ended.message
-    assert "ask for the same again" in ended.message
+    assert "submit the job again" in ended.message
     (task,) = summary_of(store, job.job_id)["tasks"]
     assert (task["stop_reason"], task["trials_in_store"], task["record_id"]) == ("deadline", 1, None)
 
@@ -141,7 +141,7 @@ def test_overdue_measure_job_ends_without_timings(store: Store, tuner: Tuner) ->
         wait_finished(store, job)
     ended = store.jobs.get(TENANT, job.job_id)
     assert ended.outcome is JobOutcome.SUCCEEDED
-    assert ended.message.startswith("2 of 2 gave no time")
+    assert ended.message.startswith("2 of 2 have no timing")
     assert MISSING in ended.message
 
 
@@ -161,7 +161,7 @@ def test_overdue_measure_job_reports_earlier_timings(store: Store, tuner: Tuner)
         wait_finished(store, job)
     ended = store.jobs.get(TENANT, job.job_id)
     assert ended.outcome is JobOutcome.SUCCEEDED
-    assert ended.message.startswith("1 of 2 gave no time")
+    assert ended.message.startswith("1 of 2 have no timing")
     measured, missing = summary_of(store, job.job_id)["tasks"]
     assert (measured["exploration_id"], missing["exploration_id"]) == (first.exploration_id, second.exploration_id)
     assert (measured["best_latency_s"], missing["best_latency_s"]) == (2e-3, None)
@@ -176,12 +176,12 @@ def test_jobs_without_place_end_at_deadline(store: Store, tuner: Tuner) -> None:
         put_answer(store)
         known = job_with_deadline(store)
         unknown = [job_with_deadline(store, fresh=True) for _ in range(3)]
-        patient, paused = job_with_deadline(store, None), job_with_deadline(store)
+        unlimited, paused = job_with_deadline(store, None), job_with_deadline(store)
         store.job_requests.pause(TENANT, paused.job_id)
         wait_finished(store, known, *unknown)
         assert (state_of(store, long), state_of(store, paused)) == (JobState.RUNNING, JobState.PAUSED)
-        assert state_of(store, patient) is JobState.QUEUED
-        assert len(made) == 1, "what is only ended needs no farm"
+        assert state_of(store, unlimited) is JobState.QUEUED
+        assert len(made) == 1, "a job that is only ended needs no farm"
         held.set()
         wait_finished(store, long)
         wait_for(lambda: len(made) == 2)
@@ -225,13 +225,13 @@ def test_supervisor_waits_for_exploration_until_deadline(store: Store, zygotes: 
 
 
 def test_job_wait_ends_at_deadline(store: Store, zygotes: Zygotes) -> None:
-    def let_go(job: Job) -> Ended:
+    def run_leased(job: Job) -> Ended:
         telemetry = Telemetry(Metrics("tuner"), Traces())
         words = (store, leased(store, job), no_device, zygotes, telemetry)
         return LeasedJob(*words, outage_s=0.0, on_search_child=lambda _: None).run()
 
-    patient, hurried = let_go(job_with_deadline(store, None)), let_go(job_with_deadline(store, LONG_S))
-    assert patient.rest_s > 0
-    assert patient.max_rest_s == math.inf
-    assert hurried.rest_s > 0
-    assert 0 < hurried.max_rest_s <= LONG_S
+    unlimited, limited = run_leased(job_with_deadline(store, None)), run_leased(job_with_deadline(store, LONG_S))
+    assert unlimited.wait_s > 0
+    assert unlimited.max_wait_s == math.inf
+    assert limited.wait_s > 0
+    assert 0 < limited.max_wait_s <= LONG_S

@@ -60,5 +60,5 @@ def test_job_names_postprocessor_that_rejects_all_schedules(store: Store, tuner:
         wait_finished(store, job)
     ended = store.jobs.get(TENANT, job.job_id)
     assert ended.outcome is JobOutcome.FAILED
-    assert "every schedule was refused before it was measured" in ended.message
+    assert "every schedule was rejected before measurement" in ended.message
     assert "RewriteParallelVectorizeUnroll" in ended.message

@@ -150,7 +150,7 @@ def test_mean_decides_for_bimodal_schedule(store: Store, tuner: Tuner, second_s:
         wait_finished(store, job)
     (record,) = store.records.page(TENANT)
     assert len(set(farm.exported)) == 2
-    assert len(farm.exported) == (4 if is_second else 3), "a few processes tell that the second one is not faster"
+    assert len(farm.exported) == (4 if is_second else 3), "a few processes show that the second one is not faster"
     first, second = farm.exported[0], farm.exported[2]
     assert record.trace.text == (second if is_second else first)
     shipped_s = second_s if is_second else TWO_KINDS_S
@@ -172,7 +172,7 @@ def test_unverified_job_keeps_trials_and_claim(store: Store, tuner: Tuner) -> No
     ended = store.jobs.get(TENANT, job.job_id)
     assert ended.outcome is JobOutcome.FAILED
     assert "could not be verified: Its worker went away." in ended.message
-    assert "ask for the same again" in ended.message
+    assert "submit the job again" in ended.message
     assert [record.status for record in store.records.page(TENANT)] == [RecordStatus.CLAIMED]
     again = tune_job(store, matmul(60), TRIALS)
     with tuner(instant_farms([])):
@@ -230,7 +230,7 @@ def test_next_job_verifies_unverified_trials(store: Store, tuner: Tuner) -> None
     assert farm.compared == 1 + len(job_verification.VERIFY_AGAIN_AFTER_S)
     summary = summary_of(store, more.job_id)
     assert summary["tasks"][0]["record_id"] == standing.record_id
-    assert summary["tasks"][0]["artifact_id"], "what stands can be had"
+    assert summary["tasks"][0]["artifact_id"], "the standing record has its artifact"
     assert "could not be verified: Its worker went away." in summary["message"]
     again = tune_job(store, matmul(56), 8 * TRIALS)
     with tuner(instant_farms([])):
@@ -336,12 +336,14 @@ class BoastingFarm(InstantFarm):
         self._timing = Timing(latency_s=latency_s, samples_s=(latency_s,))
 
     def collect(self, timeout_s: float | None) -> list[Measurement]:
-        told = super().collect(timeout_s)
-        return [each.model_copy(update={"result": self._timing}) for each in told] if self._of == "trials" else told
+        results = super().collect(timeout_s)
+        return (
+            [each.model_copy(update={"result": self._timing}) for each in results] if self._of == "trials" else results
+        )
 
     def compare(self, order: ComparisonOrder, on_wait: Callable[[], bool]) -> Comparison:
-        told = super().compare(order, on_wait)
-        return Comparison(results=(self._timing,) * len(told.results)) if self._of == "comparison" else told
+        results = super().compare(order, on_wait)
+        return Comparison(results=(self._timing,) * len(results.results)) if self._of == "comparison" else results
 
     def export(self, order: ExportOrder, on_wait: Callable[[], bool]) -> ExportResult:
         exported = super().export(order, on_wait)

@@ -171,7 +171,7 @@ class CeleryFarm:
         on_wait: Callable[[], bool],
         unanswered: Callable[[Failed], Answer],
     ) -> Answer:
-        failed = Failed(failure=TrialFailure(reason=FailureReason.DEVICE_LOST, message="No lane took it."))
+        failed = Failed(failure=TrialFailure(reason=FailureReason.DEVICE_LOST, message="No lane accepted it."))
         for _ in range(ATTEMPTS):
             ident, future = self._state.ask(order)
             self._work.set()

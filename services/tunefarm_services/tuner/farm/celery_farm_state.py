@@ -89,7 +89,7 @@ class FarmState:
         self._ledger: OrderLedger[FarmOrder] = OrderLedger(policy)
         self._tasks: dict[str, tuple[str, bytes]] = {}
         self._incumbents_s: dict[str, float] = {}
-        self._delivered: OrderedDict[str, Measurement] = OrderedDict()
+        self._delivered: OrderedDict[str, Measurement] = OrderedDict()  # the latest results, which may become suspect
         self._entries: dict[str, list[bytes]] = {}
         self._suspects: list[Measurement] = []
         self._cancel_by_s: dict[str, float] = {}
@@ -139,7 +139,7 @@ class FarmState:
             self._incumbents_s[exploration_id] = latency_s if known_s is None else min(known_s, latency_s)
 
     def acknowledge(self, ident: str) -> None:
-        """Release the broker's copies of a committed result. Until then a new reader would receive them again."""
+        """Release the broker's copies of a committed result."""
         with self._lock:
             self.done_entries.extend(self._entries.pop(ident, ()))
 
@@ -190,7 +190,7 @@ class FarmState:
             return found
 
     def requeue(self, entries: Sequence[FarmEntry]) -> None:
-        """Send orders again whose sending failed. The broker may have them already: lanes ignore repeated ids."""
+        """Send orders again whose sending failed. If the broker has them already, they run twice and count once."""
         with self._lock:
             self._ledger.send_unaccepted(entries)
 
@@ -291,20 +291,20 @@ class FarmState:
             case TaskMissing(ids=ids):
                 self._put_task_again(message.task_digest)
                 for ident in ids:
-                    self._lose(self._ledger.lose(ident, "No lane finds its task in the blob store."))
+                    self._lose(self._ledger.lose(ident, "No lane can read its task from the blob store."))
 
     def _receive_unverifiable(self, message: Unverifiable) -> None:
         if message.exploration_id not in self._tasks:
             return
         problem = BadInput(message.field, message.problem, message.fix)
-        asked = [
+        waiting = [
             entry.ident
             for entry in self._ledger.entries()
             if entry.order.question is not None and entry.order.question.exploration_id == message.exploration_id
         ]
-        for ident in asked:
+        for ident in waiting:
             self._answer(ident, problem)
-        if not asked:  # otherwise the waiting caller raises it
+        if not waiting:  # otherwise the waiting caller raises it
             self._outbox.put(problem)
 
     def _receive_export(self, message: ExportEnded) -> None:

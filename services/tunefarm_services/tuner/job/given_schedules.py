@@ -110,7 +110,7 @@ def without_time(job_run: JobRun) -> str:
     """The message that counts tasks without a timing; empty if there are none."""
     tasks = len(job_run.job.spec.tasks)
     failed = tasks - sum(run.best_latency_s is not None for run in job_run.explorations)
-    return f"{failed} of {tasks} gave no time" if failed else ""
+    return f"{failed} of {tasks} have no timing" if failed else ""
 
 
 def result_of(run: ExplorationRun) -> Timing | Stopped | Failed | None:

@@ -233,19 +233,19 @@ class JobRun:
         ends = [end.failure for end in self.finished.values() if end.record is None and end.failure is not None]
         lost = next((failure for failure in ends if failure.may_be_tried_again), None)
         if lost is not None:
-            kept = "The trials are kept; ask for the same again."
+            kept = "The trials are kept; submit the job again to verify them."
             return f"The fastest kernel could not be verified: {lost.message} {kept}"
         if self._finish_requested and all(run.was_left_untried for run in self.explorations):
-            return f"{FINISHED} before anything was measured. Ask for the same again to search."
+            return f"{FINISHED} before anything was measured. Submit the job again to search."
         if ends and self.has_timing():
             return f"The fastest kernel could not be verified: {ends[0].message}"
         first = next((run.first_failure_message for run in self.explorations if run.first_failure_message), "")
         counted = ", ".join(f"{reason} {count}" for reason, count in self.failures().most_common())
         if self.strategy == "replay" and not counted:
-            return "There was nothing to replay: tune it with another strategy first, or give seed traces."
+            return "There is nothing to replay: tune with another strategy first, or pass seed traces."
         refusal = next((run.refusal for run in self.explorations if run.refusal), "")
         if refusal and not counted:
-            return f"No valid kernel was found: every schedule was refused before it was measured. {refusal}"
+            return f"No valid kernel was found: every schedule was rejected before measurement. {refusal}"
         shown = first or (ends[0].message if ends else otherwise)
         return f"No valid kernel was found ({counted or 'nothing was measured'}). The first failure: {shown}"
 
@@ -254,8 +254,8 @@ class JobRun:
         failures = [end.failure for end in self.finished.values() if end.failure is not None]
         if not failures:
             return self._finish_message() or next((end.note for end in self.finished.values() if end.note), "")
-        kept = "The record of an earlier search stands; the trials are kept."
-        return f"What was found could not be verified: {failures[0].message} {kept}"
+        kept = "The record of an earlier search remains valid; the trials are kept."
+        return f"The new result could not be verified: {failures[0].message} {kept}"
 
     def _finish_message(self) -> str:
         """The message of a job that was asked to finish early, with the tasks that have no result."""

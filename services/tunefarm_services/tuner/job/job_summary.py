@@ -88,7 +88,7 @@ def _seed_times(run: ExplorationRun, seeds: Sequence[Trace]) -> tuple[ScheduleTi
 def _seed_time(run: ExplorationRun, seed: Trace) -> ScheduleTime:
     number = _trial_of(run, seed)
     if number is None:
-        return ScheduleTime(failure="it was not measured: it does not apply to the function, or was not reached")
+        return ScheduleTime(failure="it was not measured: it does not apply to the function, or the search ended first")
     compared_s = run.compared_s.get(run.traces[number])
     if compared_s is not None:
         return ScheduleTime(latency_s=compared_s, timed="side by side")
@@ -99,7 +99,7 @@ def _seed_time(run: ExplorationRun, seed: Trace) -> ScheduleTime:
             return ScheduleTime(at_least_s=at_least_s, timed="in the search")
         case Failed(failure=failure):
             return ScheduleTime(failure=f"{failure.reason.value}: {failure.message}")
-    return ScheduleTime(failure="it was sent, and nothing came back")
+    return ScheduleTime(failure="it was sent, but no result was received")
 
 
 def _trial_of(run: ExplorationRun, seed: Trace) -> int | None:

@@ -162,8 +162,8 @@ def _near_traces(store: Store, tenant: str, key: ExplorationKey) -> list[Trace]:
 def unfinished_attempts(store: Store, job_run: JobRun) -> list[Dispatch]:
     """Store and return second attempts at the trials that a killed run left without a measurement.
 
-    The first attempt may still be running, or may have killed its host. It no longer counts: its fence is outdated. A
-    trial whose second attempt is missing too is not sent again, so that one candidate cannot kill host after host.
+    The first attempt may still run, but after a takeover its fence is outdated and its result is discarded. A trial
+    whose second attempt is missing too is not sent again, so that one candidate cannot take down host after host.
     """
     lease = job_run.lease
     again = []

@@ -44,15 +44,15 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class Ended:
-    """How a leased job was released. A job that is neither finished nor halted waits ``rest_s`` before its next lease.
+    """How a leased job was released. A job that is neither finished nor halted waits ``wait_s`` before its next lease.
 
-    The service doubles the wait each time, up to ``max_rest_s``, the time to the job's deadline.
+    The service doubles the wait each time, up to ``max_wait_s``, the time to the job's deadline.
     """
 
     job_id: str
     outcome: JobOutcome | None
-    rest_s: float = 0.0
-    max_rest_s: float = math.inf
+    wait_s: float = 0.0
+    max_wait_s: float = math.inf
 
 
 class LeasedJob:
@@ -113,15 +113,15 @@ class LeasedJob:
         except (FenceLost, NotFound) as lost:  # another tuner has it, or its owner deleted it
             self._metrics.leases_lost.inc()
             log.warning("the lease is lost", reason=str(lost))
-            return self._resting(HELD_S)
+            return self._waiting(HELD_S)
         except StoreUnavailable as away:
             self._metrics.store_errors.labels(kind="unavailable").inc()
             log.warning("the store is unavailable; the job continues afterwards", reason=str(away))
-            return self._resting(RETRY_S)
+            return self._waiting(RETRY_S)
         except (ForkFailed, OSError) as failed:
             log.warning("the job cannot run now", reason=str(failed))
             self._set_message(f"waits: {failed}")
-            return self._resting(RETRY_S)
+            return self._waiting(RETRY_S)
         except Exception:  # the failure of one job must not end the others
             log.exception("the supervisor failed")
             return self._after_failure()
@@ -135,7 +135,7 @@ class LeasedJob:
             summary = self._supervise(farm)
         except ExplorationHeld:
             self._set_message(until_deadline(job, WAITING))
-            return self._resting(HELD_S, seconds_to_deadline(job))
+            return self._waiting(HELD_S, seconds_to_deadline(job))
         finally:
             farm.close()
         log.info("the job was released", outcome=summary.outcome, message=summary.message)
@@ -147,7 +147,7 @@ class LeasedJob:
         is_halted = self._store.job_requests.pending(job.tenant, job.job_id) in (JobRequest.CANCEL, JobRequest.PAUSE)
         if left_s is None or left_s > 0 or is_halted:
             self._set_message(until_deadline(job, reason))
-            return self._resting(NO_DEVICE_S, left_s)
+            return self._waiting(NO_DEVICE_S, left_s)
         overdue = OverdueJob(self._store, JobWatch(self._store, self.lease))
         run = overdue.opened(job)
         summary = close_job(self._store, run, overdue.ending(run, reason))
@@ -211,10 +211,10 @@ class LeasedJob:
         """Count the failure as the death of a search child, so that a job that always fails ends as poisoned."""
         with suppress(FenceLost, StoreUnavailable, NotFound):
             deaths = self._store.jobs.count_search_death(self.lease)
-            message = f"working on it failed {MAX_DEATHS} times inside the tuner; see its log"
+            message = f"it failed {MAX_DEATHS} times inside the tuner; see the log of the tuner"
             if end_if_poisoned(self._store, self.lease, deaths, message):
                 return Ended(self.lease.job_id, JobOutcome.FAILED)
-        return self._resting(RETRY_S)
+        return self._waiting(RETRY_S)
 
     def _set_message(self, message: str) -> None:
         """Set the message that explains why the job waits, if it changed: each message is an event."""
@@ -223,8 +223,8 @@ class LeasedJob:
             if job.state is not JobState.FINISHED and (job.state, job.message) != (JobState.QUEUED, message):
                 self._store.jobs.set_state(self.lease, JobState.QUEUED, message=message)
 
-    def _resting(self, rest_s: float, left_s: float | None = None) -> Ended:
+    def _waiting(self, wait_s: float, left_s: float | None = None) -> Ended:
         """``left_s`` is the time until the job's deadline; None without one."""
         # Jitter: tuners that wait for the same thing must not query in lockstep.
-        spread_s = rest_s * random.uniform(0.75, 1.25)
+        spread_s = wait_s * random.uniform(0.75, 1.25)
         return Ended(self.lease.job_id, None, spread_s, left_s if left_s is not None and left_s > 0 else math.inf)

@@ -25,10 +25,10 @@ SWEEP_S: Final = 5.0
 STOP_S: Final = 8.0
 TIDYING_S: Final = 2.0
 MAX_BACKOFF_S: Final = 5.0
-MAX_REST_S: Final = 8.0
+MAX_WAIT_S: Final = 8.0
 MAX_DOUBLINGS: Final = 8
 DEFAULT_JOBS_AT_ONCE: Final = 8
-NO_PLACE: Final = "other jobs had every place of the tuners"
+NO_PLACE: Final = "other jobs occupied all places of the tuners"
 
 log = structlog.get_logger()
 
@@ -72,7 +72,7 @@ class TunerService:
         self._ending: LeasedJob | None = None
         """The latest overdue job that was leased only to be ended. It needs no place."""
         self._waiting_until_s: dict[str, float] = {}
-        self._rests: Counter[str] = Counter()
+        self._waits: Counter[str] = Counter()
         """How often each job had to wait since it last ran."""
         self._lock = threading.Lock()
         self._changed = threading.Event()
@@ -116,7 +116,7 @@ class TunerService:
         """Lease jobs for the free places."""
         self._sweep()
         while self._working() < self._places:
-            lease = self._store.queue.lease_next(self.owner, LEASE_S, passing_over=self._resting())
+            lease = self._store.queue.lease_next(self.owner, LEASE_S, passing_over=self._waiting())
             if lease is None:
                 break
             self._begin(lease, self._farm_for)
@@ -127,7 +127,7 @@ class TunerService:
         with self._lock:
             if self._ending in self._running or self._working() < self._places:
                 return
-        lease = self._store.queue.lease_overdue(self.owner, LEASE_S, passing_over=self._resting())
+        lease = self._store.queue.lease_overdue(self.owner, LEASE_S, passing_over=self._waiting())
         if lease is not None:
             self._ending = self._begin(lease, lambda *_: NoDevice(NO_PLACE))
 
@@ -141,7 +141,7 @@ class TunerService:
         self._next_sweep_s = time.monotonic() + SWEEP_S
         self._store.leases.release_of_the_dead(None, is_gone)
 
-    def _resting(self) -> list[str]:
+    def _waiting(self) -> list[str]:
         """Jobs not to lease now: those that wait, and this tuner's own, in case their leases expire."""
         now_s = time.monotonic()
         with self._lock:
@@ -175,14 +175,14 @@ class TunerService:
         finally:
             with self._lock:
                 self._running.pop(job, None)
-                if ended.rest_s:
+                if ended.wait_s:
                     # Backoff: many jobs that wait for the same thing must not starve those that can run.
-                    longer_s = ended.rest_s * 2 ** min(self._rests[ended.job_id], MAX_DOUBLINGS)
-                    rest_s = min(longer_s, max(MAX_REST_S, ended.rest_s), ended.max_rest_s)
-                    self._rests[ended.job_id] += 1
-                    self._waiting_until_s[ended.job_id] = time.monotonic() + rest_s
+                    longer_s = ended.wait_s * 2 ** min(self._waits[ended.job_id], MAX_DOUBLINGS)
+                    wait_s = min(longer_s, max(MAX_WAIT_S, ended.wait_s), ended.max_wait_s)
+                    self._waits[ended.job_id] += 1
+                    self._waiting_until_s[ended.job_id] = time.monotonic() + wait_s
                 else:
-                    del self._rests[ended.job_id]
+                    del self._waits[ended.job_id]
                 self._metrics.jobs_running.set(len(self._running))
             self._changed.set()
 

@@ -64,7 +64,7 @@ def require_right_untuned(untuned: Result) -> None:
         message = untuned.failure.message
         raise BadInput(
             REFERENCE_IN_DOUBT,
-            f"the untuned function itself was found wrong, so its reference cannot be trusted: {message}",
+            f"the untuned function itself has wrong results, so its reference cannot be trusted: {message}",
             "Nothing was recorded or retracted. Check the host and the device, then tune again, or on another device.",
         )
 
@@ -93,7 +93,7 @@ def fault_of(standing: TuningRecord, record: TuningRecord, ranking: Ranking) -> 
     """Why ``record`` refutes ``standing``; None if ``standing`` is recorded as slower, or failed inconclusively."""
     failure = ranking.failures.get(standing.trace)
     if standing.is_doubtful:
-        return f"taken while the host was busy; timed anew as record {record.record_id}"
+        return f"taken while the host was busy; timed again as record {record.record_id}"
     if failure is None:
         slower = f"slower than record {record.record_id} when both were timed side by side"
         return slower if standing.latency_s <= record.latency_s else None

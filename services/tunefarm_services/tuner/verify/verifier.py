@@ -55,8 +55,8 @@ SLOW_S = 0.05
 COMPARE_S = 0.1
 """Seconds of timing for each schedule that is compared."""
 PROCESSES, MORE_PROCESSES = 7, 8
-STILL_BUSY = "The record was taken while the host was busy, as it is now: the next job times it again."
-TIMED_ANEW = "The record was taken while the host was busy, and was timed anew."
+STILL_BUSY = "The record was measured while the host was busy, as it is now: the next job times it again."
+TIMED_AGAIN = "The record was measured while the host was busy, and was timed again."
 REFUSAL_S = 1.0
 """Time to wait for a farm's explanation: it cancels the orders of an unverifiable task just before it reports why."""
 
@@ -274,7 +274,7 @@ class Verifier:
             self._store.records.retract(self._tenant, standing.record_id, fault)
         manifest = self._manifest(run, record, exported)
         self._store.artifacts.put(self._tenant, manifest, exported.library)
-        note = TIMED_ANEW if standing is not None and standing.is_doubtful else ""
+        note = TIMED_AGAIN if standing is not None and standing.is_doubtful else ""
         return Finished(record=record, artifact_id=manifest.artifact_id, note=note, is_new=True)
 
     def _new_record(
