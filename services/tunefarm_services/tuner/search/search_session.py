@@ -123,13 +123,13 @@ class SearchSession:
     def _select_timeout_s(self, selector: selectors.BaseSelector) -> float:
         """The time to wait for messages. Until the next commit is due, only the search is read and results gather."""
         farm_fileno = self._farm.wakeup_fileno()
-        is_heard = farm_fileno in selector.get_map()
-        rest_s = self._next_commit_s - time.monotonic()
-        if rest_s > 0 and is_heard:
+        is_read = farm_fileno in selector.get_map()
+        until_commit_s = self._next_commit_s - time.monotonic()
+        if until_commit_s > 0 and is_read:
             selector.unregister(farm_fileno)
-        elif rest_s <= 0 and not is_heard:
+        elif until_commit_s <= 0 and not is_read:
             selector.register(farm_fileno, selectors.EVENT_READ, self._receive_farm)
-        return min(rest_s, TICK_S) if rest_s > 0 else TICK_S
+        return min(until_commit_s, TICK_S) if until_commit_s > 0 else TICK_S
 
     def abandon(self) -> None:
         """Cancel everything in flight and commit the results that still arrive."""
@@ -188,40 +188,28 @@ class SearchSession:
 
         Lost candidates are not suspects: ``_commit`` already sends their second attempts.
         """
+        self._repeat([suspect for suspect in self._farm.suspects() if not _is_lost(suspect)])
+
+    def _repeat_lost(self, fresh: list[Measurement]) -> list[Measurement]:
+        """Send second attempts at lost candidates, whose results the search gets. Returns the other measurements."""
+        repeated = set() if self._is_abandoned else self._repeat([each for each in fresh if _is_lost(each)])
+        return [each for each in fresh if not _is_lost(each) or _candidate_of(each) not in repeated]
+
+    def _repeat(self, measurements: Sequence[Measurement]) -> set[tuple[str, int]]:
+        """Store and send second attempts at candidates, and return which.
+
+        Each is removed from ``_candidates``, so that one that is reported lost and suspect is repeated only once.
+        """
         again = []
-        for suspect in self._farm.suspects():
-            if _is_lost(suspect):
-                continue
-            candidate = self._candidates.pop((suspect.exploration_id, suspect.candidate_number), None)
-            if candidate is not None and suspect.attempt < ATTEMPTS:
-                again.append(dispatch_of(candidate, fence=self._lease.fence, attempt=suspect.attempt + 1))
+        for measurement in measurements:
+            candidate = self._candidates.pop(_candidate_of(measurement), None)
+            if candidate is not None and measurement.attempt < ATTEMPTS:
+                again.append(dispatch_of(candidate, fence=self._lease.fence, attempt=measurement.attempt + 1))
         if again:
             self._store.trials.put(self._lease, [], again)
         for dispatch in again:
             self._send_to_farm(dispatch)
-
-    def _repeat_lost(self, fresh: list[Measurement]) -> list[Measurement]:
-        """Send second attempts at lost candidates. Returns the other measurements: the search gets the second result.
-
-        ``_candidates.pop`` makes the repetition happen once, however often the loss is reported.
-        """
-        lost = [measurement for measurement in fresh if not self._is_abandoned and _is_lost(measurement)]
-        again = []
-        for measurement in lost:
-            candidate = self._candidates.pop((measurement.exploration_id, measurement.candidate_number), None)
-            if candidate is not None:
-                again.append(dispatch_of(candidate, fence=self._lease.fence, attempt=measurement.attempt + 1))
-        if not again:
-            return fresh
-        self._store.trials.put(self._lease, [], again)
-        for dispatch in again:
-            self._send_to_farm(dispatch)
-        repeated = {(dispatch.candidate.exploration_id, dispatch.candidate.number) for dispatch in again}
-        return [
-            measurement
-            for measurement in fresh
-            if measurement not in lost or (measurement.exploration_id, measurement.candidate_number) not in repeated
-        ]
+        return {(dispatch.candidate.exploration_id, dispatch.candidate.number) for dispatch in again}
 
     def _send_to_farm(self, dispatch: Dispatch) -> None:
         self._in_flight.add(dispatch.dispatch_id)
@@ -272,6 +260,10 @@ class SearchSession:
                     "elapsed_s": elapsed_s,
                 },
             )
+
+
+def _candidate_of(measurement: Measurement) -> tuple[str, int]:
+    return measurement.exploration_id, measurement.candidate_number
 
 
 def _is_lost(measurement: Measurement) -> bool:
