@@ -50,6 +50,13 @@ def test_children_may_confine_themselves(name):
     assert {"seccomp", "landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self"} <= allowed
 
 
+@pytest.mark.parametrize("name", ["tunefarm-api.service", "tunefarm-tuner.service", "tunefarm-worker@.service"])
+def test_fork_servers_may_limit_their_children_in_a_cgroup(name):
+    service = section(DEPLOY / "systemd" / name)
+    # ProtectControlGroups=yes makes the delegated cgroup read-only.
+    assert (service["Delegate"], service["ProtectControlGroups"]) == ("pids", "no")
+
+
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
 def test_a_unit_may_write_to_the_blobs_that_hosts_share_where_there_are_such(path):
     assert "-/srv/tunefarm/blobs" in section(path)["ReadWritePaths"].split()
