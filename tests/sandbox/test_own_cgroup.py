@@ -16,7 +16,7 @@ from tests.server_of_user import BECOME_ORDINARY, ORDINARY, ROOT_FOLDER, start_s
 from tunefarm_sandbox.confinement import own_cgroup
 from tunefarm_sandbox.confinement.confinement import Confinement
 from tunefarm_sandbox.confinement.limits import Limits, tasks_of_server
-from tunefarm_sandbox.confinement.own_cgroup import Place, can_have_own_cgroup, place_of
+from tunefarm_sandbox.confinement.own_cgroup import CgroupPlace, can_have_own_cgroup, place_of
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 
 FEW = 100
@@ -173,19 +173,19 @@ def mount(root: str, at: str, kind: str, options: str) -> str:
 @pytest.mark.parametrize(
     ("cgroups", "mounts", "found"),
     [
-        (V1, mount("/", "/g/cpu,pids", "cgroup", "cpu,pids"), Place(Path("/g/cpu,pids/b/c"), unified=False)),
-        (V1, mount("/b", r"/g\040h", "cgroup", "pids"), Place(Path("/g h/c"), unified=False)),
+        (V1, mount("/", "/g/cpu,pids", "cgroup", "cpu,pids"), CgroupPlace(Path("/g/cpu,pids/b/c"), unified=False)),
+        (V1, mount("/b", r"/g\040h", "cgroup", "pids"), CgroupPlace(Path("/g h/c"), unified=False)),
         (V1, mount("/", "/g", "cgroup", "cpu") + mount("/", "/u", "cgroup2", "nsdelegate"), None),
         (V1, mount("/other", "/g", "cgroup", "pids"), None),
         ("8:pids:/../x\n", mount("/", "/g", "cgroup", "pids"), None),
-        (V2, mount("/", "/g", "cgroup2", "nsdelegate"), Place(Path("/g/b/c"), unified=True)),
-        ("0::/\n", mount("/", "/g", "cgroup2", "nsdelegate"), Place(Path("/g"), unified=True)),
+        (V2, mount("/", "/g", "cgroup2", "nsdelegate"), CgroupPlace(Path("/g/b/c"), unified=True)),
+        ("0::/\n", mount("/", "/g", "cgroup2", "nsdelegate"), CgroupPlace(Path("/g"), unified=True)),
         (V2, mount("/", "/g", "cgroup", "pids"), None),
         (V2, "", None),
         ("", mount("/", "/g", "cgroup2", ""), None),
     ],
 )
-def test_the_place_of_a_process_is_what_the_kernel_says(cgroups: str, mounts: str, found: Place | None) -> None:
+def test_the_place_of_a_process_is_what_the_kernel_says(cgroups: str, mounts: str, found: CgroupPlace | None) -> None:
     assert place_of(cgroups, mounts) == found
 
 

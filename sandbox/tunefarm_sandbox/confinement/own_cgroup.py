@@ -16,7 +16,7 @@ _DELEGATED: Final = ("user.delegate", "trusted.delegate")
 """Attributes by which systemd marks a unit whose processes may divide it."""
 
 
-class Place(NamedTuple):
+class CgroupPlace(NamedTuple):
     """The cgroup of this process in the hierarchy that counts processes."""
 
     folder: Path
@@ -58,7 +58,7 @@ def can_have_own_cgroup() -> bool:
     return True
 
 
-def place_of(cgroups: str, mounts: str) -> Place | None:
+def place_of(cgroups: str, mounts: str) -> CgroupPlace | None:
     """Where a process with these texts of ``/proc/self/cgroup`` and ``/proc/self/mountinfo`` is, if that is mounted."""
     lines = [line.split(":", 2)[1:] for line in cgroups.splitlines()]
     paths = {controller: path for controllers, path in lines for controller in controllers.split(",")}
@@ -72,17 +72,17 @@ def place_of(cgroups: str, mounts: str) -> Place | None:
         kind, _, options = after.split(" ", 2)
         if kind == ("cgroup2" if unified else "cgroup") and (unified or "pids" in options.split(",")):
             with contextlib.suppress(ValueError):
-                return Place(Path(mounted) / Path(path).relative_to(root), unified)
+                return CgroupPlace(Path(mounted) / Path(path).relative_to(root), unified)
     return None
 
 
-def _own_place() -> Place | None:
+def _own_place() -> CgroupPlace | None:
     with contextlib.suppress(OSError):
         return place_of(Path("/proc/self/cgroup").read_text(), Path("/proc/self/mountinfo").read_text())
     return None
 
 
-def _create(place: Place, most_tasks: int) -> Path | None:
+def _create(place: CgroupPlace, most_tasks: int) -> Path | None:
     own = place.folder / f"tunefarm-{os.getpid()}-{os.urandom(4).hex()}"
     try:
         if place.unified and not _may_be_divided(place.folder):
