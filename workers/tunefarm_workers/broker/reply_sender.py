@@ -18,7 +18,7 @@ MAX_KEPT: Final = 20_000
 _BATCH: Final = 64
 _RETRY_S: Final = 0.5
 _EXPIRE_EVERY_S: Final = 30.0
-"""A stream that the broker created anew, such as after a restart without data, has no expiry for at most so long."""
+"""A new stream, such as after the broker restarted without data, has no expiry for at most so long."""
 _MAX_FARMS: Final = 1000
 
 log = structlog.get_logger()

@@ -1,7 +1,9 @@
-"""The untuned function of a large workload, computed at a few places of its output and timed over a few of its steps.
+"""Samples the untuned function of a large workload, whose call takes seconds to minutes.
 
-As written such a function takes from seconds to minutes. Here it keeps its loops as they are written: only the
-outermost ones of each nest begin where the caller says, and end there or a few steps later.
+1. To verify: compute the elements at a few places of the output. All nests are fused under the outer loops of the last
+   one, and those loops run for the requested place only.
+2. To estimate the latency: run each slow nest for a window of a few iterations of its outer loops, then for twice as
+   many; the difference, scaled to all iterations, is the nest's time.
 """
 
 import time
@@ -20,22 +22,22 @@ from tunefarm_workers.builder.shipped_module import ENTRY
 from tunefarm_workers.correctness.reordered_module import LONG_STEPS
 
 LONG_S: Final = 1.0
-"""From here on a call of the untuned function is estimated; below, it is made."""
+"""A longer call of the untuned function is estimated instead of made."""
 _PLACE_STEPS: Final = 8_000_000
 _WINDOW_STEPS: Final = 6_000_000
 _SLOW_SHARE: Final = 0.02
-"""Nests with a smaller share of the steps are run whole while the others are timed."""
+"""Nests with a smaller share of the steps always run whole."""
 _REFUSALS = (tvm.s_tir.schedule.ScheduleError, tvm.error.InternalError, ValueError, TypeError, RuntimeError)
 _DATA_PARALLEL, _REDUCTION = int(IterVar.DataPar), int(IterVar.CommReduce)
 
 
 class NotSampled(ValueError):
-    """Raised for a function that is no sequence of plain loop nests, or whose output is not made place by place."""
+    """Raised for a function that is not a sequence of plain loop nests with one output written in order."""
 
 
 @dataclass(frozen=True)
 class _Nest:
-    """One block in its loops, from the outermost inwards. The first ``leading`` ones each address other elements."""
+    """One block with its loops, outermost first. The first ``leading`` loops are data parallel."""
 
     loops: tuple[Any, ...]
     leading: int
@@ -72,7 +74,7 @@ class _Nest:
 
 @dataclass(frozen=True)
 class _Window:
-    """How a slow nest is timed: of the product of its outer loops ``turns``, ``few`` consecutive ones."""
+    """How a slow nest is timed: ``few`` consecutive ones of all ``turns`` iterations of its outer loops."""
 
     turns: int
     few: int
@@ -81,7 +83,7 @@ class _Window:
 class SampledFunction:
     """Computes an output at some places, and estimates how long the function takes.
 
-    ``leading`` is the number of the output's dimensions that a place is of; all elements of the others belong to it.
+    ``leading`` is the number of the output's dimensions that select a place, which covers all other dimensions.
     """
 
     def __init__(self, place: Any, shape: tuple[int, ...], leading: int, windowed: Any, windows: list[_Window]) -> None:
@@ -93,7 +95,7 @@ class SampledFunction:
 
     @classmethod
     def of(cls, module: tvm.IRModule, target: Any) -> Self | None:
-        """That of a function that may take long; None where it does not, or cannot be taken apart."""
+        """Sample a function that may take long; None if it is short or cannot be sampled."""
         try:
             function = module[ENTRY]
             nests = _nests(function)
@@ -107,7 +109,7 @@ class SampledFunction:
             return None
 
     def compute(self, tensors: Sequence[Any], element: int) -> None:
-        """Compute the place that holds an element of the output, whose number counts rows first."""
+        """Compute the place that contains an element of the output, numbered in row-major order."""
         extents = self._shape[: self.leading]
         number = element // prod(self._shape[self.leading :])
         place = []
@@ -117,12 +119,12 @@ class SampledFunction:
         self._place(*tensors, *reversed(place))
 
     def seconds(self, tensors: Sequence[Any]) -> float:
-        """About how long one call takes. What it leaves in the output is no result.
+        """Estimate the time of one call; the output is invalid afterwards.
 
-        Time of this thread alone: what others take while a few steps run would count for all of them.
+        Uses the processor time of this thread: an interruption of the few steps would be scaled up to all of them.
         """
         counts = [window.few for window in self._windows]
-        self._took_s(tensors, counts)  # memory is mapped and caches are filled once
+        self._took_s(tensors, counts)  # maps memory and fills caches
         base_s = self._took_s(tensors, counts)
         total_s = base_s
         for number, window in enumerate(self._windows):
@@ -156,7 +158,7 @@ def _statements(body: Any) -> list[Any]:
 
 
 def _require_plain_addresses(function: Any) -> None:
-    """Windows leave parts of what lies between nests unwritten, which must not become an address."""
+    """Raise ``NotSampled`` for indices from memory: windows leave intermediate buffers partly unwritten."""
     loads: list[Any] = []
     stores: list[Any] = []
     tvm_ffi.structural_walk(function.body, (tvm.ir.TensorLoad, loads.append), order="post")
@@ -170,9 +172,9 @@ def _require_plain_addresses(function: Any) -> None:
 
 
 def _at_a_place(module: tvm.IRModule) -> tuple[Any, tuple[int, ...], int]:
-    """The function of one place more, given by further parameters; the output's shape; how many parameters there are.
+    """Return the function with the place as additional parameters, the output's shape, and how many parameters.
 
-    What the place depends on is computed for it alone.
+    Intermediate results are computed only for the place.
     """
     nests = _nests(module[ENTRY])
     written = _output(module[ENTRY], nests)
@@ -189,7 +191,7 @@ def _at_a_place(module: tvm.IRModule) -> tuple[Any, tuple[int, ...], int]:
 
 
 def _fused(module: tvm.IRModule, depth: int) -> tuple[Any, Any, list[Any]]:
-    """The function with all nests inside of the ``depth`` outermost loops of the last one; their body, and they."""
+    """Move all nests into the ``depth`` outermost loops of the last one; return function, body and loops."""
     schedule = Schedule(module)
     *inner, last = schedule.get_child_blocks(schedule.get_sblock("root"))
     for block in reversed(inner):
@@ -205,7 +207,7 @@ def _fused(module: tvm.IRModule, depth: int) -> tuple[Any, Any, list[Any]]:
 
 
 def _output(function: Any, nests: list[_Nest]) -> Any:
-    """The only output, which the last nest writes element by element; raises ``NotSampled``."""
+    """Return the only output, which the last nest writes in order. Raises ``NotSampled``."""
     regions = [region for nest in nests for region in nest.inside.block.writes]
     outputs = [parameter for region in regions for parameter in function.params if region.source.same_as(parameter)]
     nest, block = nests[-1], nests[-1].inside.block
@@ -223,7 +225,7 @@ def _output(function: Any, nests: list[_Nest]) -> Any:
 
 
 def _steps(body: Any) -> int:
-    """How often the innermost bodies run."""
+    """Count the executions of innermost bodies."""
     total = 0
     for statement in _statements(body):
         if isinstance(statement, For):
@@ -234,7 +236,7 @@ def _steps(body: Any) -> int:
 
 
 def _windowed(function: Any, nests: list[_Nest]) -> tuple[Any, list[_Window]]:
-    """The function with each slow nest run for as many turns of its outer loops as a further parameter says."""
+    """Limit each slow nest to as many iterations of its outer loops as an additional parameter says."""
     total = sum(nest.steps for nest in nests)
     slow = [nest.steps > _SLOW_SHARE * total for nest in nests]
     budget = _WINDOW_STEPS // sum(slow)
@@ -245,13 +247,15 @@ def _windowed(function: Any, nests: list[_Nest]) -> tuple[Any, list[_Window]]:
         if not is_slow:
             bodies.append(statement)
             continue
-        depth = next((d for d in range(1, nest.leading + 1) if nest.extents[d - 1] >= 4 and _few(nest, d, budget)), 0)
+        depth = next(
+            (d for d in range(1, nest.leading + 1) if nest.extents[d - 1] >= 4 and _window_turns(nest, d, budget)), 0
+        )
         if not depth:
             raise NotSampled("a slow nest cannot be timed in part")
         count = Var(f"count_{len(counts)}", "int32")
         counts.append(count)
         windows.append(
-            _Window(prod(nest.extents[:depth]), min(_few(nest, depth, budget), nest.extents[depth - 1] // 4))
+            _Window(prod(nest.extents[:depth]), min(_window_turns(nest, depth, budget), nest.extents[depth - 1] // 4))
         )
         body = nest.loops[depth - 1].body
         for place, loop in reversed(list(enumerate(nest.loops[:depth]))):
@@ -261,8 +265,8 @@ def _windowed(function: Any, nests: list[_Nest]) -> tuple[Any, list[_Window]]:
     return _with(function, bodies[0] if len(bodies) == 1 else SeqStmt(bodies), counts), windows
 
 
-def _few(nest: _Nest, depth: int, steps: int) -> int:
-    """How many turns of the loop at ``depth`` take so many steps; 0 where one takes more."""
+def _window_turns(nest: _Nest, depth: int, steps: int) -> int:
+    """Return how many iterations of the loop at ``depth`` take so many steps; 0 if one takes more."""
     return steps // (nest.steps // prod(nest.extents[:depth]))
 
 
