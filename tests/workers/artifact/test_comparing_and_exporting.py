@@ -157,7 +157,7 @@ def test_a_kernel_that_is_right_at_first_and_wrong_later_is_a_wrong_result(
     failed = running.farm.export(ExportOrder(exploration_id=opened, trace=misdeed("link a counter"), processes=1))
     assert isinstance(failed, Failed), failed
     assert failed.failure.reason is FailureReason.WRONG_RESULT
-    assert "wrong later" in failed.failure.message
+    assert "wrong after other use" in failed.failure.message
 
 
 def run_artifact(folder: Path) -> "subprocess.CompletedProcess[str]":

@@ -196,10 +196,10 @@ class Exporter:
 
     def _linked(self, linking: Child) -> tuple[Linked, bytes]:
         with linking:
-            said = from_linker.validate_json(answer_of(linking, _LINK_S, "building", self._on_wait))
-            if isinstance(said, Broken):
-                raise ChildFailed(TrialFailure(reason=said.reason, message=said.message[:4000]))
-            return said, answer_of(linking, _LINK_S, "building", self._on_wait)
+            answer = from_linker.validate_json(answer_of(linking, _LINK_S, "building", self._on_wait))
+            if isinstance(answer, Broken):
+                raise ChildFailed(TrialFailure(reason=answer.reason, message=answer.message[:4000]))
+            return answer, answer_of(linking, _LINK_S, "building", self._on_wait)
 
     def _time_in_turn(self, runners: Sequence[FreshRunner], order: LibraryOrder) -> tuple["_Timed", ...]:
         """Let each runner load, run, be timed and end before the next one loads."""
@@ -213,7 +213,7 @@ class Exporter:
             self._neighbours.leave(runner.child)
             error = self._error_of(runner.outputs(order))
             if error > 1.0:
-                message = f"The library's output is wrong: its error is {error:.3g} times what is allowed."
+                message = f"The library's output is wrong: its error is {error:.3g} times the tolerance."
                 raise ChildFailed(TrialFailure(reason=FailureReason.WRONG_RESULT, message=message))
             likely_s = order.likely_s or 0.0
             self._shared_cache_wait.wait(likely_s, lambda: self._quiet(runner.shares_cache), self._on_wait)
@@ -232,8 +232,9 @@ class Exporter:
         for _ in range(_REUSES if small else 1):
             error = self._error_of(runner.outputs_again(order))
             if not error <= 1.0:
-                message = f"The library's output is right at first and wrong later: its error is then {error:.3g} times"
-                message += " what is allowed."
+                message = (
+                    f"The library's output is wrong after other use: its error is {error:.3g} times the tolerance."
+                )
                 raise ChildFailed(TrialFailure(reason=FailureReason.WRONG_RESULT, message=message))
 
 

@@ -99,7 +99,7 @@ class LaneVoice:
         """Return the channels that this lane listens to."""
         return self._broker.key(CANCELLATIONS), self._broker.key(lane_channel(self._lane_id))
 
-    def hear(self, channel: str, data: bytes) -> None:
+    def receive(self, channel: str, data: bytes) -> None:
         """Handle a message from one of the channels."""
         try:
             if channel == self._broker.key(CANCELLATIONS):
@@ -143,7 +143,7 @@ class LaneVoice:
                 self._missing_since_s.pop(farm_id, None)
                 self._host.cancel(Cancellation(farm_id=farm_id, epoch=_epoch(text)))
             elif now_s - self._missing_since_s.setdefault(farm_id, now_s) > FARM_GONE_S:
-                log.info("a tuner is gone; what it sent is dropped", farm_id=farm_id)
+                log.info("a tuner is gone; its orders are dropped", farm_id=farm_id)
                 self._missing_since_s[farm_id] = math.inf  # logged and dropped once
                 # By id, not by epoch: a tuner that was only cut off may return and send new orders.
                 self._host.cancel(Cancellation(farm_id=farm_id, order_ids=self._host.orders_of(farm_id)))
@@ -158,7 +158,7 @@ class LaneVoice:
                     while not self._ended.is_set():
                         message = subscription.get_message(timeout=1.0)
                         if message is not None:
-                            self.hear(message["channel"].decode(), message["data"])
+                            self.receive(message["channel"].decode(), message["data"])
             except BROKER_ERRORS as error:
                 log.warning("not listening: the broker is away", reason=str(error))
                 self._ended.wait(_RETRY_S)
@@ -178,7 +178,7 @@ def _answer(data: bytes) -> LaneAnswer:
     try:
         fields = json.loads(data)
     except (ValueError, RecursionError):
-        fields = None  # the model raises ValidationError, which ``hear`` expects
+        fields = None  # the model raises ValidationError, which ``receive`` expects
     if isinstance(fields, dict) and fields.get("version") != MESSAGE_VERSION:
         fields = {name: fields.get(name, "") for name in ("version", "lane_id", "instance", "reason")}
         return LaneAnswer.model_validate(fields | {"admitted": False})

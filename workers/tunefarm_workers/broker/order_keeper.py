@@ -130,5 +130,5 @@ class OrderKeeper(ABC):
                 return False
             self.crash = error
             self._held.changed.notify_all()
-        log.error("nothing can be done here any more", reason=f"{type(error).__name__}: {error}")
+        log.error("unusable after an error", reason=f"{type(error).__name__}: {error}")
         return True

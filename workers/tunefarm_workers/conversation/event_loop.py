@@ -91,13 +91,13 @@ class EventLoop:
         """Call ``call`` on the loop's thread, and return its result or raise its error."""
         answer: Future[T] = Future()
 
-        def make() -> None:
+        def run() -> None:
             try:
                 answer.set_result(call())
             except Exception as error:  # noqa: BLE001 - handed to the thread that asked
                 answer.set_exception(error)
 
-        self.post(make)
+        self.post(run)
         return self.wait_for(answer)
 
     def wait_for(self, answer: "Future[T]", on_idle: Callable[[], None] = lambda: None) -> T:
@@ -148,7 +148,7 @@ class EventLoop:
                 if key.data is None:
                     os.eventfd_read(self._wakeup)
                 elif self._is_listened_to(key):
-                    self._hear(key.data)
+                    self._read(key.data)
             while self._calls:
                 self._calls.popleft()()
             wanted_s = self._on_tick(heard_until_s)
@@ -161,7 +161,7 @@ class EventLoop:
         present = self._selector.get_map().get(key.fd)
         return present is not None and present.data is key.data
 
-    def _hear(self, conversation: Conversation) -> None:
+    def _read(self, conversation: Conversation) -> None:
         try:
             message = conversation.channel.receive(timeout_s=0)
         except TimeoutError:

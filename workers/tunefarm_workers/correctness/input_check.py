@@ -53,7 +53,7 @@ def _require_one(argument: Argument, spec: InputSpec, contents: dict[str, bytes]
         raise BadInput(FIELD, f"{name} is an output that the function does not read.", "Leave it out.")
     if spec.kind in {"normal", "positive", "uniform"} and not is_floating(dtype):
         fix = f"Write {name}=integers:LOW:HIGH, or {name}=@FILE.npy."
-        raise BadInput(FIELD, f"{name} is of {dtype}, and {spec.kind} gives fractions.", fix)
+        raise BadInput(FIELD, f"{name} is of {dtype}, but {spec.kind} draws fractions.", fix)
     if spec.example_digest is not None:
         content = contents.get(spec.example_digest)
         if content is None:

@@ -33,7 +33,7 @@ _MAX_KILLS = 2
 class Doubt(Enum):
     """Why results of a task cannot be verified."""
 
-    NOT_FINITE = "it gives numbers that are not finite"
+    NOT_FINITE = "it computes numbers that are not finite"
     FAILED = "it does not build or run"
     UNTRUSTED = "its reference cannot be trusted"
 
@@ -242,7 +242,7 @@ class Referee:
 
     def complaint(self, error: float) -> str:
         """Return the failure message for such an error."""
-        return f"The output is wrong: its error is {error:.3g} times what is allowed."
+        return f"The output is wrong: its error is {error:.3g} times the tolerance."
 
     def error_of(self, outputs: Sequence[Array]) -> float:
         """Return the error of outputs on the first set of inputs, as a multiple of the allowed one."""

@@ -65,16 +65,16 @@ class UntunedRun:
         try:
             if self.outputs.take(message):
                 return
-            said = from_comparison.validate_json(message)
+            step = from_comparison.validate_json(message)
         except ValueError:
             self.is_over = True
             return
         self.is_over = True
-        if isinstance(said, Compiled):
+        if isinstance(step, Compiled):
             sent = all(self.outputs.holds(number) for number in range(INPUT_SETS))
-            self.has_outputs = said.failure is None and sent
-            self._leading = said.leading
-            self.broke_rules = said.failure is not None and said.failure.reason is FailureReason.WRONG_RESULT
+            self.has_outputs = step.failure is None and sent
+            self._leading = step.leading
+            self.broke_rules = step.failure is not None and step.failure.reason is FailureReason.WRONG_RESULT
 
     def ended(self) -> None:
         """Give up: the child ended early."""
@@ -163,12 +163,12 @@ class ReferenceConfirmation:
             return f"it cannot be computed a second time: {self._again.doubt.value}. {self._again.doubt_text}".strip()
         difference = self._first.difference_from(self._again)
         if difference > 1.0:
-            return f"computed twice, it differs by {difference:.3g} times what is allowed."
+            return f"computed twice, it differs by {difference:.3g} times the tolerance."
         if self._untuned.broke_rules:
             return "the untuned function, run as a candidate, writes outside of its outputs."
         if not self._untuned.has_outputs:
             return ""
         error = self._untuned.error_by(self._first)
         if error > 1.0:
-            return f"the untuned function itself, run as a candidate, is off by {error:.3g} times what is allowed."
+            return f"the untuned function itself, run as a candidate, is off by {error:.3g} times the tolerance."
         return ""

@@ -147,7 +147,7 @@ class HostTurn:
         return self._has_neighbours
 
     def look_again_s(self, now_s: float, *, is_still: bool) -> float | None:
-        """Return when to look at other processes again; None without any. ``is_still``: whether children here are stopped."""
+        """Return when to look at other processes again, or None. ``is_still``: children here are stopped."""
         if not self._has_neighbours:
             return None
         return now_s + (_STILL_LOOK_S if is_still else _NEIGHBOUR_LOOK_S)
@@ -190,7 +190,7 @@ class HostTurn:
         if now_s - self._last_in_time_s <= GRACE_S:
             return False
         self._is_stuck = True
-        log.warning("another process keeps its turn at measuring for too long; it is not waited for any more")
+        log.warning("another process exceeds its turn at measuring; no longer waiting for it")
         return True
 
     def _taken_at_once(self, turn_s: float) -> bool:
@@ -279,7 +279,7 @@ class HostTurn:
                     raise
                 self._path = folder / FILE_NAME
                 return descriptor
-        log.warning("no file can be shared with other processes that measure on this host; none is waited for")
+        log.warning("no lock file can be shared with other processes that measure on this host; not waiting for them")
         return -1
 
     def _reopen_where_replaced(self) -> None:
