@@ -99,7 +99,7 @@ class LaneVoice:
         """Return the channels that this lane listens to."""
         return self._broker.key(CANCELLATIONS), self._broker.key(lane_channel(self._lane_id))
 
-    def receive(self, channel: str, data: bytes) -> None:
+    def hear(self, channel: str, data: bytes) -> None:
         """Handle a message from one of the channels."""
         try:
             if channel == self._broker.key(CANCELLATIONS):
@@ -158,7 +158,7 @@ class LaneVoice:
                     while not self._ended.is_set():
                         message = subscription.get_message(timeout=1.0)
                         if message is not None:
-                            self.receive(message["channel"].decode(), message["data"])
+                            self.hear(message["channel"].decode(), message["data"])
             except BROKER_ERRORS as error:
                 log.warning("not listening: the broker is away", reason=str(error))
                 self._ended.wait(_RETRY_S)
@@ -178,7 +178,7 @@ def _answer(data: bytes) -> LaneAnswer:
     try:
         fields = json.loads(data)
     except (ValueError, RecursionError):
-        fields = None  # the model raises ValidationError, which ``receive`` expects
+        fields = None  # the model raises ValidationError, which ``hear`` expects
     if isinstance(fields, dict) and fields.get("version") != MESSAGE_VERSION:
         fields = {name: fields.get(name, "") for name in ("version", "lane_id", "instance", "reason")}
         return LaneAnswer.model_validate(fields | {"admitted": False})
