@@ -1,9 +1,7 @@
-"""Samples the untuned function of a large workload, whose call takes seconds to minutes.
+"""The untuned function of a large workload, computed at single points of its output and timed for a few iterations.
 
-1. To verify: compute the elements at a few places of the output. All nests are fused under the outer loops of the last
-   one, and those loops run for the requested place only.
-2. To estimate the latency: run each slow nest for a window of a few iterations of its outer loops, then for twice as
-   many; the difference, scaled to all iterations, is the nest's time.
+A whole call would take from seconds to minutes. The loops stay as written, except that the outermost ones of each nest
+begin where the caller chooses and run for one or a few iterations.
 """
 
 import time
@@ -22,8 +20,8 @@ from tunefarm_workers.builder.shipped_module import ENTRY
 from tunefarm_workers.correctness.reordered_module import LONG_STEPS
 
 LONG_S: Final = 1.0
-"""A longer call of the untuned function is estimated instead of made."""
-_PLACE_STEPS: Final = 8_000_000
+"""Calls of the untuned function that take this long or longer are estimated instead of made."""
+_POINT_STEPS: Final = 8_000_000
 _WINDOW_STEPS: Final = 6_000_000
 _SLOW_SHARE: Final = 0.02
 """Nests with a smaller share of the steps always run whole."""
@@ -32,12 +30,12 @@ _DATA_PARALLEL, _REDUCTION = int(IterVar.DataPar), int(IterVar.CommReduce)
 
 
 class NotSampled(ValueError):
-    """Raised for a function that is not a sequence of plain loop nests with one output written in order."""
+    """The function is not a sequence of plain loop nests, or its output is not written point by point."""
 
 
 @dataclass(frozen=True)
 class _Nest:
-    """One block with its loops, outermost first. The first ``leading`` loops are data parallel."""
+    """One block in its loops, outermost first. Each iteration of the first ``leading`` loops has its own elements."""
 
     loops: tuple[Any, ...]
     leading: int
@@ -45,22 +43,22 @@ class _Nest:
 
     @classmethod
     def of(cls, statement: Any) -> Self:
-        """Read the nest; raises ``NotSampled``."""
+        """Parse the nest. Raises NotSampled."""
         loops: list[Any] = []
         while isinstance(statement, For):
             loops.append(statement)
             statement = statement.body
         if not isinstance(statement, SBlockRealize) or not all(map(_is_plain, loops)):
-            raise NotSampled("its loops are no plain nest")
+            raise NotSampled("its loops are not a plain nest")
         values, variables = statement.iter_values, statement.block.iter_vars
         kinds = [int(variable.iter_type) for variable in variables]
         if len(values) != len(loops) or not all(
             value.same_as(loop.loop_var) for value, loop in zip(values, loops, strict=True)
         ):
-            raise NotSampled("its blocks do not follow their loops")
+            raise NotSampled("its blocks do not use their loop variables directly")
         if not set(kinds) <= {_DATA_PARALLEL, _REDUCTION}:
             raise NotSampled("its loops depend on their order")
-        leading = next((place for place, kind in enumerate(kinds) if kind == _REDUCTION), len(kinds))
+        leading = next((position for position, kind in enumerate(kinds) if kind == _REDUCTION), len(kinds))
         return cls(tuple(loops), leading, statement)
 
     @property
@@ -74,66 +72,68 @@ class _Nest:
 
 @dataclass(frozen=True)
 class _Window:
-    """How a slow nest is timed: ``few`` consecutive ones of all ``turns`` iterations of its outer loops."""
+    """The timed part of a slow nest: ``sampled`` consecutive iterations out of ``iterations`` of its outer loops."""
 
-    turns: int
-    few: int
+    iterations: int
+    sampled: int
 
 
 class SampledFunction:
-    """Computes an output at some places, and estimates how long the function takes.
+    """Computes single points of the output and estimates the latency of the function.
 
-    ``leading`` is the number of the output's dimensions that select a place, which covers all other dimensions.
+    A point is an index of the output's first ``leading`` dimensions and includes all elements of the others.
     """
 
-    def __init__(self, place: Any, shape: tuple[int, ...], leading: int, windowed: Any, windows: list[_Window]) -> None:
+    def __init__(
+        self, at_point: Any, shape: tuple[int, ...], leading: int, windowed: Any, windows: list[_Window]
+    ) -> None:
         self.leading = leading
         self._shape = shape
-        self._place = place
+        self._at_point = at_point
         self._windowed = windowed
         self._windows = windows
 
     @classmethod
     def of(cls, module: tvm.IRModule, target: Any) -> Self | None:
-        """Sample a function that may take long; None if it is short or cannot be sampled."""
+        """Create it for a function that may be slow; None for a fast one, and for one that cannot be sampled."""
         try:
             function = module[ENTRY]
             nests = _nests(function)
             if sum(nest.steps for nest in nests) < LONG_STEPS:
                 return None
             _require_plain_addresses(function)
-            at_place, shape, leading = _at_a_place(module)
+            at_point, shape, leading = _at_a_point(module)
             windowed, windows = _windowed(function, nests)
-            return cls(_built(at_place, target), shape, leading, _built(windowed, target), windows)
+            return cls(_built(at_point, target), shape, leading, _built(windowed, target), windows)
         except _REFUSALS:
             return None
 
     def compute(self, tensors: Sequence[Any], element: int) -> None:
-        """Compute the place that contains an element of the output, numbered in row-major order."""
+        """Compute the point that contains ``element``, a row-major index of the output."""
         extents = self._shape[: self.leading]
         number = element // prod(self._shape[self.leading :])
-        place = []
+        point = []
         for extent in reversed(extents):
-            place.append(number % extent)
+            point.append(number % extent)
             number //= extent
-        self._place(*tensors, *reversed(place))
+        self._at_point(*tensors, *reversed(point))
 
     def seconds(self, tensors: Sequence[Any]) -> float:
-        """Estimate the time of one call; the output is invalid afterwards.
+        """Estimated seconds of one call. The output is invalid afterwards.
 
-        Uses the processor time of this thread: an interruption of the few steps would be scaled up to all of them.
+        Uses thread time: interference during the few sampled iterations would be extrapolated to all of them.
         """
-        counts = [window.few for window in self._windows]
-        self._took_s(tensors, counts)  # maps memory and fills caches
-        base_s = self._took_s(tensors, counts)
+        counts = [window.sampled for window in self._windows]
+        self._thread_time_s(tensors, counts)  # warm-up: maps memory and fills caches
+        base_s = self._thread_time_s(tensors, counts)
         total_s = base_s
         for number, window in enumerate(self._windows):
-            twice = [few * (1 + (place == number)) for place, few in enumerate(counts)]
-            more_s = max(self._took_s(tensors, twice) - base_s, 0.0)
-            total_s += (window.turns - window.few) * more_s / window.few
+            twice = [sampled * (1 + (position == number)) for position, sampled in enumerate(counts)]
+            more_s = max(self._thread_time_s(tensors, twice) - base_s, 0.0)
+            total_s += (window.iterations - window.sampled) * more_s / window.sampled
         return max(total_s, 1e-9)
 
-    def _took_s(self, tensors: Sequence[Any], counts: list[int]) -> float:
+    def _thread_time_s(self, tensors: Sequence[Any], counts: list[int]) -> float:
         began_s = time.thread_time()
         self._windowed(*tensors, *counts)
         return time.thread_time() - began_s
@@ -158,7 +158,7 @@ def _statements(body: Any) -> list[Any]:
 
 
 def _require_plain_addresses(function: Any) -> None:
-    """Raise ``NotSampled`` for indices from memory: windows leave intermediate buffers partly unwritten."""
+    """Windows leave parts of intermediate tensors unwritten, whose contents must not become an address."""
     loads: list[Any] = []
     stores: list[Any] = []
     tvm_ffi.structural_walk(function.body, (tvm.ir.TensorLoad, loads.append), order="post")
@@ -168,30 +168,30 @@ def _require_plain_addresses(function: Any) -> None:
         for index in node.indices:
             tvm_ffi.structural_walk(index, (tvm.ir.TensorLoad, inner.append), order="post")
     if inner:
-        raise NotSampled("its addresses depend on contents")
+        raise NotSampled("its addresses depend on tensor contents")
 
 
-def _at_a_place(module: tvm.IRModule) -> tuple[Any, tuple[int, ...], int]:
-    """Return the function with the place as additional parameters, the output's shape, and how many parameters.
+def _at_a_point(module: tvm.IRModule) -> tuple[Any, tuple[int, ...], int]:
+    """The function restricted to one point, given by extra parameters; the output's shape; the number of parameters.
 
-    Intermediate results are computed only for the place.
+    Intermediate tensors are computed only where the point depends on them.
     """
     nests = _nests(module[ENTRY])
     written = _output(module[ENTRY], nests)
     for depth in range(1, nests[-1].leading + 1):
         function, body, loops = _fused(module, depth)
-        if _steps(body) <= _PLACE_STEPS:
+        if _steps(body) <= _POINT_STEPS:
             break
     else:
-        raise NotSampled("each place takes much of the function")
-    places = [Var(f"place_{number}", "int32") for number in range(depth)]
-    for loop, place in zip(reversed(loops), reversed(places), strict=True):
-        body = For(loop.loop_var, place, 1, loop.kind, body)
-    return _with(function, body, places), tuple(int(extent) for extent in written.shape), depth
+        raise NotSampled("each point takes a large part of the function")
+    points = [Var(f"point_{number}", "int32") for number in range(depth)]
+    for loop, point in zip(reversed(loops), reversed(points), strict=True):
+        body = For(loop.loop_var, point, 1, loop.kind, body)
+    return _with(function, body, points), tuple(int(extent) for extent in written.shape), depth
 
 
 def _fused(module: tvm.IRModule, depth: int) -> tuple[Any, Any, list[Any]]:
-    """Move all nests into the ``depth`` outermost loops of the last one; return function, body and loops."""
+    """The function with all nests inside the ``depth`` outermost loops of the last one; their body, and those loops."""
     schedule = Schedule(module)
     *inner, last = schedule.get_child_blocks(schedule.get_sblock("root"))
     for block in reversed(inner):
@@ -200,14 +200,14 @@ def _fused(module: tvm.IRModule, depth: int) -> tuple[Any, Any, list[Any]]:
     body, loops = function.body.block.body, []
     for _ in range(depth):
         if not isinstance(body, For):
-            raise NotSampled("not all of it is computed for a place")
+            raise NotSampled("a part of it cannot be computed for a single point")
         loops.append(body)
         body = body.body
     return function, body, loops
 
 
 def _output(function: Any, nests: list[_Nest]) -> Any:
-    """Return the only output, which the last nest writes in order. Raises ``NotSampled``."""
+    """The only output, written by the last nest in the order of its loops. Raises NotSampled."""
     regions = [region for nest in nests for region in nest.inside.block.writes]
     outputs = [parameter for region in regions for parameter in function.params if region.source.same_as(parameter)]
     nest, block = nests[-1], nests[-1].inside.block
@@ -225,7 +225,7 @@ def _output(function: Any, nests: list[_Nest]) -> Any:
 
 
 def _steps(body: Any) -> int:
-    """Count the executions of innermost bodies."""
+    """How often the innermost bodies run."""
     total = 0
     for statement in _statements(body):
         if isinstance(statement, For):
@@ -236,7 +236,7 @@ def _steps(body: Any) -> int:
 
 
 def _windowed(function: Any, nests: list[_Nest]) -> tuple[Any, list[_Window]]:
-    """Limit each slow nest to as many iterations of its outer loops as an additional parameter says."""
+    """The function with an extra parameter per slow nest: how many iterations of its outer loops to run."""
     total = sum(nest.steps for nest in nests)
     slow = [nest.steps > _SLOW_SHARE * total for nest in nests]
     budget = _WINDOW_STEPS // sum(slow)
@@ -247,26 +247,24 @@ def _windowed(function: Any, nests: list[_Nest]) -> tuple[Any, list[_Window]]:
         if not is_slow:
             bodies.append(statement)
             continue
-        depth = next(
-            (d for d in range(1, nest.leading + 1) if nest.extents[d - 1] >= 4 and _window_turns(nest, d, budget)), 0
-        )
+        depth = next((d for d in range(1, nest.leading + 1) if nest.extents[d - 1] >= 4 and _fit(nest, d, budget)), 0)
         if not depth:
             raise NotSampled("a slow nest cannot be timed in part")
         count = Var(f"count_{len(counts)}", "int32")
         counts.append(count)
         windows.append(
-            _Window(prod(nest.extents[:depth]), min(_window_turns(nest, depth, budget), nest.extents[depth - 1] // 4))
+            _Window(prod(nest.extents[:depth]), min(_fit(nest, depth, budget), nest.extents[depth - 1] // 4))
         )
         body = nest.loops[depth - 1].body
-        for place, loop in reversed(list(enumerate(nest.loops[:depth]))):
-            extent = count if place == depth - 1 else 1
+        for position, loop in reversed(list(enumerate(nest.loops[:depth]))):
+            extent = count if position == depth - 1 else 1
             body = For(loop.loop_var, int(loop.extent) // 2, extent, loop.kind, body)
         bodies.append(body)
     return _with(function, bodies[0] if len(bodies) == 1 else SeqStmt(bodies), counts), windows
 
 
-def _window_turns(nest: _Nest, depth: int, steps: int) -> int:
-    """Return how many iterations of the loop at ``depth`` take so many steps; 0 if one takes more."""
+def _fit(nest: _Nest, depth: int, steps: int) -> int:
+    """How many iterations of the loop at ``depth`` fit into ``steps``; 0 if one exceeds them."""
     return steps // (nest.steps // prod(nest.extents[:depth]))
 
 
