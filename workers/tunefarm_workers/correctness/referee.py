@@ -39,15 +39,15 @@ class Doubt(Enum):
 
 
 class Judge(Protocol):
-    """Something that judges outputs."""
+    """What knows whether outputs are right."""
 
     @property
     def repeated_calls_agree(self) -> bool:
-        """Whether a second call on the same tensors must give the same outputs."""
+        """Whether a second call on the same tensors gives the same outputs."""
 
 
 def slots_to_judge(sets: int, judge: Judge) -> list[tuple[int, int]]:
-    """Return the slots of a candidate to compare, each with the number of its set of inputs."""
+    """Which of the slots that a candidate fills are compared, each with the number of its set of inputs."""
     slots = [(FIRST_SLOT, 0)]
     if sets == INPUT_SETS:
         slots += [(LAST_SLOT + number, number) for number in range(1, INPUT_SETS)]

@@ -45,7 +45,10 @@ _STAND_IN = GpuFacts(
 
 
 class CudaFarm(SessionFarm):
-    """Compiles in processes without a CUDA context, and runs candidates in one child that has the device alone."""
+    """Compiles in processes without a CUDA context, and runs candidates in one child.
+
+    The device is locked for this process: two processes that measure on it would distort each other's timings.
+    """
 
     def __init__(
         self,
@@ -72,7 +75,6 @@ class CudaFarm(SessionFarm):
         self._reads_facts = on_gpu
         facts = self._facts
         self.processor = Processor(architecture=facts.architecture)
-        # Before the context: two processes that measure on one device would distort each other's timings.
         self._exclusive = ExclusiveDevice(facts.uuid if on_gpu else f"stand-in {scratch}")
         try:
             super().__init__(
@@ -80,7 +82,7 @@ class CudaFarm(SessionFarm):
                 access_of(settings, facts),
                 compiler or LocalCompiler(zygote, scratch, settings.farm_settings(), _toolchain(settings)),
                 identify=lambda times: gpu_device(facts, settings.device_type, times, known),
-                environment=self._environment,
+                environment=self._circumstances,
                 bystanders=bystanders,
                 settings=settings.farm_settings(),
             )
@@ -95,15 +97,15 @@ class CudaFarm(SessionFarm):
 
     @property
     def environment(self) -> Environment:
-        """The present environment of measurements."""
-        return self._environment()
+        """The present circumstances of measurements."""
+        return self._circumstances()
 
     def close(self) -> None:
-        """End every child, and unlock the device; idempotent."""
+        """End every child, and leave the device to others; harmless when repeated."""
         super().close()
         self._exclusive.release()
 
-    def _environment(self) -> Environment:
+    def _circumstances(self) -> Environment:
         if self._reads_facts and time.monotonic() - self._facts_read_s > _FACTS_FRESH_S:
             self._facts_read_s = time.monotonic()
             with suppress(BadInput):  # keep the latest facts: measuring reports a dead driver

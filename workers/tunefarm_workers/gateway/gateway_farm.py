@@ -71,7 +71,7 @@ class GatewayFarm(SessionFarm):
             raise
 
     def close(self) -> None:
-        """End every child, and unlock the board; idempotent."""
+        """End every child, and leave the board to others; harmless when repeated."""
         super().close()
         self._exclusive.release()
 
