@@ -157,10 +157,10 @@ def test_a_board_that_does_not_answer_or_is_taken_is_refused_with_the_reason(
     ("changed", "says"),
     [
         ({"host": "192.168.1.7"}, "not loopback"),
-        ({"host": "board.local"}, "no IP address"),
+        ({"host": "board.local"}, "must be an IP address"),
         ({"key": "two words"}, "space"),
         ({"target": '{"kind":"cuda"}'}, "llvm"),
-        ({"session_s": 12.0}, "longer than"),
+        ({"session_s": 12.0}, "must exceed"),
     ],
 )
 def test_settings_that_lead_into_the_open_are_refused(board: Board, changed: dict[str, object], says: str) -> None:
