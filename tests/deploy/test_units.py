@@ -50,6 +50,13 @@ def test_unit_allows_children_to_confine_themselves(name):
     assert {"seccomp", "landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self"} <= allowed
 
 
+@pytest.mark.parametrize("name", ["tunefarm-api.service", "tunefarm-tuner.service", "tunefarm-worker@.service"])
+def test_fork_servers_may_limit_their_children_in_a_cgroup(name):
+    service = section(DEPLOY / "systemd" / name)
+    # ProtectControlGroups=yes makes the delegated cgroup read-only.
+    assert (service["Delegate"], service["ProtectControlGroups"]) == ("pids", "no")
+
+
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
 def test_unit_can_write_to_shared_blobs(path):
     assert "-/srv/tunefarm/blobs" in section(path)["ReadWritePaths"].split()

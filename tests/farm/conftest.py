@@ -16,10 +16,10 @@ from tunefarm_services.tuner.farm.celery_farm_pool import LanePool
 
 SIMULATED = "benchmarks.farm.simulated_lane:build"
 MISBEHAVING = "tests.farm.misbehaving_lane:build"
-PATIENCE = RedeliveryPolicy(claim_s=3.0, lane_s=4.0, min_hold_s=20.0, max_hold_s=30.0)
-"""Short, for the tests in which something is lost."""
-PATIENT = RedeliveryPolicy(claim_s=60.0, lane_s=60.0)
-"""For those in which nothing is lost, however slow the host is for a while."""
+SHORT_TIMES = RedeliveryPolicy(claim_s=3.0, lane_s=4.0, min_hold_s=20.0, max_hold_s=30.0)
+"""Short times, for tests in which orders are lost."""
+LONG_TIMES = RedeliveryPolicy(claim_s=60.0, lane_s=60.0)
+"""Long times, for tests in which no order may be lost on a slow host."""
 
 
 @pytest.fixture
@@ -42,12 +42,12 @@ def store(home: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def open_farm(broker: RedisServer, store: Store, home: Path) -> Iterator[Callable[..., CeleryFarm]]:
-    """A farm over the simulated lanes; several are several jobs' or tuners'."""
+    """Open a farm over the simulated lanes, as one job of one tuner."""
     opened: list[CeleryFarm] = []
 
     def open_one(**options) -> CeleryFarm:
         pool = LanePool.of_store(store, simulated_device(), CODE_GENERATOR)
-        opened.append(CeleryFarm(broker.url, pool, BlobStore(home / "blobs"), **{"policy": PATIENCE} | options))
+        opened.append(CeleryFarm(broker.url, pool, BlobStore(home / "blobs"), **{"policy": SHORT_TIMES} | options))
         return opened[-1]
 
     yield open_one

@@ -1,4 +1,4 @@
-"""A real lane on this host whose candidates misbehave as their traces say: ``tests.workers.hostile``."""
+"""A real lane on this host whose candidates run the attacks named in their traces: ``tests.workers.hostile``."""
 
 from pathlib import Path
 from typing import Final

@@ -1,4 +1,4 @@
-"""A simulated lane whose candidates may do harm: what they do stands in their trace."""
+"""A simulated lane that misbehaves as the traces of its candidates request."""
 
 import os
 import signal

@@ -1,6 +1,6 @@
-"""A real lane on this host, whose reference kernels take by the clock what the test says, and more by chance.
+"""A real lane on this host with simulated latencies of its reference kernels, and noise that the test sets.
 
-What else runs on the host has no part in it: only a device that the test makes noisy is noisy.
+Other load on the host has no effect on them.
 """
 
 import mmap
@@ -22,13 +22,13 @@ from tunefarm_workers.worker.settings import WorkerSettings
 
 PRELOAD: Final = (LOAD_TVM, "tests.farm.noisy_lane:preload")
 NOISE: Final = "TVM_TEST_NOISE"
-"""The environment variable that names the file of the noise; one of those that a fork server inherits."""
+"""The environment variable with the path of the noise file; fork servers inherit it by its prefix."""
 CHECK_EVERY_S: Final = 0.5
 USUAL_S: Final = 1e-4
 
 
 class Noise:
-    """So many times the usual a sample may take more, in a file that the test writes and every child maps."""
+    """The maximum relative noise of a sample, in a file that the test writes and every child maps."""
 
     def __init__(self, path: Path) -> None:
         with path.open("r+b") as file:

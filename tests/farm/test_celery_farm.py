@@ -1,4 +1,4 @@
-"""The farm behind a broker, with real Redis and real worker processes whose devices are simulated."""
+"""The farm behind a broker, with real Redis and real worker processes with simulated devices."""
 
 import signal
 import threading
@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from benchmarks.kernel_library import kernel_library
-from tests.farm.conftest import MISBEHAVING, PATIENT
+from tests.farm.conftest import LONG_TIMES, MISBEHAVING
 from tests.farm.workers import (
     PATIENT_S,
     Worker,
@@ -35,13 +35,13 @@ OpenFarm = Callable[..., CeleryFarm]
 StartWorker = Callable[..., Worker]
 
 
-def test_candidates_are_spread_over_lanes_and_each_comes_back_once(
+def test_farm_spreads_candidates_and_returns_each_once(
     broker: RedisServer, store: Store, open_farm: OpenFarm, start_worker: StartWorker
 ):
     first, second = start_worker("first", TUNEFARM_SIMULATED_SECONDS="0.02"), start_worker("second")
     with registrar(store, broker.url, lost_s=PATIENT_S):
         await_ready(store, first, second)
-        farm = open_farm(policy=PATIENT)
+        farm = open_farm(policy=LONG_TIMES)
         assert farm.room() == 32
         farm.open_task(simulated_task())
         dispatches = [dispatch_of(f"trace {number}") for number in range(100)]
@@ -50,7 +50,7 @@ def test_candidates_are_spread_over_lanes_and_each_comes_back_once(
         found = gather(farm, 100)
         assert found.keys() == {dispatch.dispatch_id for dispatch in dispatches}
         assert all(isinstance(measurement.result, Timing) for measurement in found.values())
-        # A lane that the host lets stand for a second gets nothing of what takes a second in all.
+        # On a slow host one lane may take all of the first batch, which takes only a second.
         lanes = {measurement.device_fingerprint for measurement in found.values()}
         until_s = time.monotonic() + 60.0
         while len(lanes) < 2 and time.monotonic() < until_s:
@@ -72,14 +72,14 @@ def test_candidates_are_spread_over_lanes_and_each_comes_back_once(
         eventually(lambda: has_state(store, "first", LaneState.DRAINED), what="goodbye")
 
 
-def test_canceling_takes_effect_before_anything_ends_by_itself_and_leaves_other_jobs_alone(
+def test_cancel_all_is_prompt_and_limited_to_its_farm(
     broker: RedisServer, store: Store, open_farm: OpenFarm, start_worker: StartWorker
 ):
-    # What is to be canceled waits behind eight seconds of others' work, and would take forty by itself.
+    # The orders to cancel wait behind eight seconds of other work, and would take forty seconds.
     worker = start_worker("lane", TUNEFARM_SIMULATED_SECONDS="2")
     with registrar(store, broker.url, lost_s=PATIENT_S):
         await_ready(store, worker)
-        farm, other = open_farm(policy=PATIENT), open_farm(policy=PATIENT)
+        farm, other = open_farm(policy=LONG_TIMES), open_farm(policy=LONG_TIMES)
         farm.open_task(simulated_task())
         other.open_task(simulated_task("another"))
         kept = [dispatch_of(exploration_id="another") for _ in range(4)]
@@ -94,7 +94,7 @@ def test_canceling_takes_effect_before_anything_ends_by_itself_and_leaves_other_
         assert {reason_of(measurement) for measurement in gather(other, 4).values()} == {None}
 
         farm.submit(dispatch_of())
-        assert reason_of(next(iter(gather(farm, 1).values()))) is None, "what comes after is not canceled"
+        assert reason_of(next(iter(gather(farm, 1).values()))) is None, "a later order is not canceled"
         began_s = time.monotonic()
         compared = farm.compare(
             ComparisonOrder(exploration_id="exploration", traces=(None,) * 30), lambda: time.monotonic() < began_s + 0.5
@@ -104,7 +104,7 @@ def test_canceling_takes_effect_before_anything_ends_by_itself_and_leaves_other_
 
 
 @pytest.mark.faults
-def test_an_operator_drains_a_lane_and_takes_it_back(
+def test_lane_drains_and_resumes_on_request(
     broker: RedisServer, store: Store, open_farm: OpenFarm, start_worker: StartWorker
 ):
     first, second = start_worker("first"), start_worker("second")
@@ -124,26 +124,26 @@ def test_an_operator_drains_a_lane_and_takes_it_back(
         eventually(lambda: has_state(store, "first", LaneState.READY), 8, "coming back")
 
 
-def test_an_unverifiable_task_ends_with_the_reason(
+def test_unverifiable_task_raises_its_reason(
     broker: RedisServer, store: Store, open_farm: OpenFarm, start_worker: StartWorker
 ):
     worker = start_worker("lane", MISBEHAVING)
     with registrar(store, broker.url, lost_s=PATIENT_S):
         await_ready(store, worker)
-        farm = open_farm(policy=PATIENT)
+        farm = open_farm(policy=LONG_TIMES)
         farm.open_task(simulated_task())
         farm.submit(dispatch_of("unverifiable"))
         with pytest.raises(BadInput, match="it is odd"):
             gather(farm, 2)
 
 
-def test_a_slow_device_is_quarantined_and_its_results_are_suspected(
+def test_slow_device_is_quarantined_with_suspect_results(
     broker: RedisServer, store: Store, open_farm: OpenFarm, start_worker: StartWorker
 ):
     worker = start_worker("lane", MISBEHAVING)
     with registrar(store, broker.url, lost_s=PATIENT_S):
         await_ready(store, worker)
-        farm = open_farm(policy=PATIENT)
+        farm = open_farm(policy=LONG_TIMES)
         farm.open_task(simulated_task())
         farm.submit(dispatch_of())
         found = gather(farm, 1)
@@ -155,7 +155,7 @@ def test_a_slow_device_is_quarantined_and_its_results_are_suspected(
         assert "slower" in lane_of(store, "lane").reason
 
 
-def test_what_a_device_in_quarantine_was_asked_to_prove_is_proven_once_it_is_in_order(
+def test_comparison_waits_for_end_of_quarantine(
     broker: RedisServer, store: Store, open_farm: OpenFarm, start_worker: StartWorker
 ):
     worker = start_worker("lane", MISBEHAVING, TUNEFARM_SIMULATED_SECONDS="0.5")
@@ -182,9 +182,7 @@ def lane_is_empty(store: Store) -> bool:
     return lane.state is LaneState.QUARANTINED and lane.in_flight == 0
 
 
-def test_a_worker_with_another_tvm_is_refused_and_says_why(
-    broker: RedisServer, store: Store, start_worker: StartWorker
-):
+def test_worker_with_other_tvm_version_is_refused(broker: RedisServer, store: Store, start_worker: StartWorker):
     with registrar(store, broker.url, tvm_version="0.99", lost_s=PATIENT_S):
         worker = start_worker("old")
         assert worker.process.wait(90) == 2

@@ -1,4 +1,4 @@
-"""What a broker, a blob store and an older worker can do to an order on its way."""
+"""Delivery of orders despite faults of broker and blob store, older workers and clock jumps."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -38,18 +38,18 @@ messages.Heartbeat.model_rebuild(force=True)
 """
     + START
 )
-"""A worker of the release before: it knows another version of the messages."""
+"""A worker of an earlier release, with another version of the messages."""
 
 
 def waiting_orders(broker: RedisServer) -> Iterator[tuple[bytes, bytes]]:
-    """Each order that lies in a queue, with the queue's key."""
+    """Each queued order, with its queue's key."""
     with broker.client() as client:
         for key in client.scan_iter("*lanes.*"):
             if client.type(key) == b"list":
                 yield from ((key, order) for order in client.lrange(key, 0, -1))
 
 
-def test_an_order_that_is_delivered_again_while_it_is_carried_out_counts_once(
+def test_redelivered_order_counts_once(
     broker: RedisServer, store: Store, open_farm: OpenFarm, start_worker: StartWorker
 ):
     workers = [start_worker(name, TUNEFARM_SIMULATED_SECONDS="0.2") for name in ("one", "two")]
@@ -71,11 +71,11 @@ def test_an_order_that_is_delivered_again_while_it_is_carried_out_counts_once(
         found = gather(farm, len(dispatches))
         assert found.keys() == {dispatch.dispatch_id for dispatch in dispatches}
         assert {reason_of(measurement) for measurement in found.values()} == {None}
-        assert farm.collect(2.0) == [], "a doubled order was answered for a second time"
+        assert farm.collect(2.0) == [], "a duplicate order was answered twice"
 
 
 @pytest.mark.parametrize("damage", ["missing", "flipped"])
-def test_a_task_that_is_lost_or_damaged_in_the_blob_store_is_put_there_again(
+def test_missing_or_damaged_task_blob_is_stored_again(
     broker: RedisServer, store: Store, home: Path, open_farm: OpenFarm, start_worker: StartWorker, damage: str
 ):
     worker = start_worker("lane")
@@ -95,7 +95,7 @@ def test_a_task_that_is_lost_or_damaged_in_the_blob_store_is_put_there_again(
         assert {reason_of(measurement) for measurement in gather(farm, 4).values()} == {None}
 
 
-def test_an_older_worker_at_a_newer_server_gets_no_work_and_says_why(
+def test_worker_with_older_messages_gets_no_work(
     broker: RedisServer, store: Store, open_farm: OpenFarm, start_worker: StartWorker
 ):
     with registrar(store, broker.url):
@@ -115,7 +115,7 @@ def test_an_older_worker_at_a_newer_server_gets_no_work_and_says_why(
     assert lane_of(store, "older") is None or lane_of(store, "older").state is LaneState.REFUSED
 
 
-def test_a_worker_whose_clock_jumps_stays_in_the_farm(
+def test_worker_survives_clock_jumps(
     broker: RedisServer, store: Store, home: Path, open_farm: OpenFarm, start_worker: StartWorker
 ):
     clock = Clock.made_in(home)

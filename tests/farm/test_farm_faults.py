@@ -1,4 +1,4 @@
-"""Real faults on the way between a tuner and its lanes. No measurement is lost, and none counts twice."""
+"""Real faults between a tuner and its lanes: no measurement is lost, and none counts twice."""
 
 import time
 from collections.abc import Callable
@@ -33,7 +33,7 @@ OpenFarm = Callable[..., CeleryFarm]
 StartWorker = Callable[..., Worker]
 
 
-def test_a_killed_worker_costs_what_it_had_and_the_rest_goes_on_elsewhere(
+def test_killed_worker_loses_only_its_orders(
     broker: RedisServer, store: Store, open_farm: OpenFarm, start_worker: StartWorker
 ):
     first = start_worker("first", TUNEFARM_SIMULATED_SECONDS="1")
@@ -59,7 +59,7 @@ def test_a_killed_worker_costs_what_it_had_and_the_rest_goes_on_elsewhere(
         assert {reason_of(m) for m in gather(farm, len(again)).values()} == {None}
 
 
-def test_a_candidate_that_kills_its_host_is_lost_once_and_then_a_crash(
+def test_candidate_that_kills_its_host_is_lost_then_crash(
     broker: RedisServer, store: Store, open_farm: OpenFarm, start_worker: StartWorker
 ):
     victims = [start_worker("one", MISBEHAVING), start_worker("two", MISBEHAVING)]
@@ -75,7 +75,7 @@ def test_a_candidate_that_kills_its_host_is_lost_once_and_then_a_crash(
         assert sum(victim.process.poll() is not None for victim in victims) == 2
 
 
-def test_a_broker_that_is_paused_or_restarted_empty_loses_nothing(
+def test_orders_survive_paused_and_emptied_broker(
     broker: RedisServer, store: Store, open_farm: OpenFarm, start_worker: StartWorker
 ):
     worker = start_worker("lane", TUNEFARM_SIMULATED_SECONDS="0.05")
@@ -99,7 +99,7 @@ def test_a_broker_that_is_paused_or_restarted_empty_loses_nothing(
         gather(farm, 1)
 
 
-def test_a_worker_that_was_stopped_too_long_answers_in_vain(
+def test_late_result_of_stalled_worker_is_discarded(
     broker: RedisServer, store: Store, open_farm: OpenFarm, start_worker: StartWorker
 ):
     slow, other = start_worker("slow", TUNEFARM_SIMULATED_SECONDS="2"), None
@@ -122,7 +122,7 @@ def test_a_worker_that_was_stopped_too_long_answers_in_vain(
         assert farm.collect(0.5) == []
 
 
-def test_forged_and_doubled_results_count_for_nothing(
+def test_forged_and_duplicate_results_are_discarded(
     broker: RedisServer, store: Store, open_farm: OpenFarm, start_worker: StartWorker
 ):
     worker = start_worker("lane", TUNEFARM_SIMULATED_SECONDS="1.5")
@@ -160,7 +160,7 @@ def test_forged_and_doubled_results_count_for_nothing(
         assert farm.collect(1.0) == []
 
 
-def test_two_tuners_share_the_lanes(broker: RedisServer, store: Store, open_farm: OpenFarm, start_worker: StartWorker):
+def test_two_tuners_share_lanes(broker: RedisServer, store: Store, open_farm: OpenFarm, start_worker: StartWorker):
     workers = [start_worker(name, TUNEFARM_SIMULATED_SECONDS="0.01") for name in ("one", "two")]
     with registrar(store, broker.url), registrar(store, broker.url):
         await_ready(store, *workers)
@@ -176,7 +176,7 @@ def test_two_tuners_share_the_lanes(broker: RedisServer, store: Store, open_farm
             assert gather(farm, 150).keys() == {dispatch.dispatch_id for dispatch in dispatches}
 
 
-def test_what_a_dead_tuner_sent_is_dropped_in_the_end(
+def test_orders_of_dead_tuner_are_dropped(
     broker: RedisServer, store: Store, open_farm: OpenFarm, start_worker: StartWorker
 ):
     worker = start_worker("lane", TUNEFARM_SIMULATED_SECONDS="300")
@@ -186,16 +186,14 @@ def test_what_a_dead_tuner_sent_is_dropped_in_the_end(
         farm.open_task(simulated_task())
         farm.submit(dispatch_of())
         eventually(lambda: has_state(store, "lane", LaneState.BUSY), 10, "taking")
-        farm._closing.set()  # it ends without a word, as one that was killed
+        farm._closing.set()  # ends without a message, like a killed tuner
         farm._state.cancellations.clear()
         with broker.client() as client:
             client.delete(f"tunefarm.farm.{farm.farm_id}")
         eventually(lambda: has_state(store, "lane", LaneState.READY), 45, "letting go")
 
 
-def test_nothing_of_a_killed_worker_runs_two_seconds_later(
-    broker: RedisServer, store: Store, start_worker: StartWorker
-):
+def test_killed_worker_leaves_no_processes(broker: RedisServer, store: Store, start_worker: StartWorker):
     worker = start_worker("real", "")
     with registrar(store, broker.url):
         await_ready(store, worker)

@@ -1,4 +1,4 @@
-"""The disk of the blob store fills up while a farm needs it."""
+"""A farm while the blob store's disk is full."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -35,7 +35,7 @@ def disk(home: Path) -> Iterator[Path]:
 
 
 @pytest.mark.faults
-def test_what_has_to_be_stored_waits_until_there_is_room(
+def test_export_waits_for_space_on_full_disk(
     disk: Path,
     broker: RedisServer,
     store: Store,

@@ -1,4 +1,4 @@
-"""What hostile messages and candidates get from a real worker over the broker, which belongs to root or does not."""
+"""Hostile messages and candidates, sent to a real worker that runs as root or as an ordinary user."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.farm.conftest import PATIENT
+from tests.farm.conftest import LONG_TIMES
 from tests.farm.workers import PATIENT_S, START, Worker, await_ready, gather, lane_of, registrar
 from tests.foreign import corpus
 from tests.server_of_user import BECOME_ORDINARY, EACH_USER, ORDINARY, ORDINARY_ID, give_to
@@ -37,7 +37,7 @@ WITHIN_S = 180.0
 
 
 class HostileFarm:
-    """The tuner's side of the one lane."""
+    """The tuner's side of one lane."""
 
     def __init__(self, farm: CeleryFarm, worker: Worker) -> None:
         self.farm = farm
@@ -51,7 +51,7 @@ class HostileFarm:
         return exploration_id
 
     def measure(self, opened: str, traces: Sequence[Trace], purpose: Purpose = Purpose.VERIFY) -> list[Measurement]:
-        """In the order of the traces."""
+        """The measurements, in the order of the traces."""
         sent = [workloads.dispatch(opened, trace, next(self._numbers), purpose) for trace in traces]
         for dispatch in sent:
             self.farm.submit(dispatch)
@@ -66,7 +66,7 @@ class HostileFarm:
 
 @dataclass(frozen=True)
 class HostileLane:
-    """A real worker of the user that a test is about, and where it is reached."""
+    """A real worker that runs as the test's user, with its broker, store and blobs."""
 
     worker: Worker
     broker_url: str
@@ -96,7 +96,7 @@ def hostile(lane: HostileLane) -> Iterator[HostileFarm]:
     ready = lane_of(lane.store, "lane")
     assert ready is not None
     pool = LanePool.of_store(lane.store, ready.device, ready.code_generator)
-    farm = CeleryFarm(lane.broker_url, pool, BlobStore(lane.blobs), policy=PATIENT)
+    farm = CeleryFarm(lane.broker_url, pool, BlobStore(lane.blobs), policy=LONG_TIMES)
     try:
         yield HostileFarm(farm, lane.worker)
     finally:
@@ -107,7 +107,7 @@ def module_json() -> str:
     return workloads.task(workloads.matmul(64), "any").module_json
 
 
-def test_the_worker_belongs_to_whom_the_test_says(hostile: HostileFarm, request: pytest.FixtureRequest) -> None:
+def test_worker_runs_as_expected_user(hostile: HostileFarm, request: pytest.FixtureRequest) -> None:
     worker = psutil.Process(hostile.worker.process.pid)
     users = {process.uids().effective for process in (worker, *worker.children(recursive=True))}
     if ORDINARY in request.node.name:
@@ -116,7 +116,7 @@ def test_the_worker_belongs_to_whom_the_test_says(hostile: HostileFarm, request:
         assert worker.uids().effective == 0
 
 
-def test_a_schedule_whose_applied_module_calls_what_it_may_not_is_never_built(hostile: HostileFarm) -> None:
+def test_schedule_with_disallowed_calls_is_not_built(hostile: HostileFarm) -> None:
     opened = hostile.open(corpus.module_json())
     payloads = [Trace(text=json.dumps(item.value)) for item in corpus.traces() if item.name.startswith("pad value")]
     for measurement in hostile.measure(opened, payloads, Purpose.SEARCH):
@@ -131,14 +131,14 @@ def test_a_schedule_whose_applied_module_calls_what_it_may_not_is_never_built(ho
     assert not Path(corpus.MARKER).exists()
 
 
-def test_a_target_that_reaches_into_the_compiler_opens_nothing(hostile: HostileFarm) -> None:
+def test_target_with_compiler_options_is_rejected(hostile: HostileFarm) -> None:
     target = next(item for item in corpus.targets() if "jit" in item.name).value
     opened = hostile.open(corpus.module_json(), json.dumps(target))
     with pytest.raises(BadInput, match="attribute jit"):
         hostile.measure(opened, [Trace(text="[[],[]]")])
 
 
-def test_no_process_of_the_workers_user_decides_what_is_right(hostile: HostileFarm) -> None:
+def test_worker_user_processes_cannot_change_verdicts(hostile: HostileFarm) -> None:
     module = workloads.matmul(256)
     tiled = workloads.tiled(module)
     opened = hostile.open(workloads.task(module, "any").module_json)
@@ -150,7 +150,7 @@ def test_no_process_of_the_workers_user_decides_what_is_right(hostile: HostileFa
 
 
 @pytest.mark.parametrize("attack", ["open the memory behind descriptors", "open the memory", "choose cores", "signal"])
-def test_a_candidate_reaches_no_other_process_of_its_worker(hostile: HostileFarm, attack: str) -> None:
+def test_candidate_cannot_reach_worker_processes(hostile: HostileFarm, attack: str) -> None:
     opened = hostile.open(module_json())
     hostile.measure(opened, [workloads.tiled(workloads.matmul(64))])
     worker = psutil.Process(hostile.worker.process.pid)
@@ -164,16 +164,14 @@ def test_a_candidate_reaches_no_other_process_of_its_worker(hostile: HostileFarm
     ("deed", "words"),
     [("link a constructor", "runs when it is loaded"), ("link a counter", "bytes of state between calls")],
 )
-def test_a_library_with_code_of_others_is_refused_before_it_is_loaded(
-    hostile: HostileFarm, deed: str, words: str
-) -> None:
+def test_library_with_foreign_code_is_refused_before_loading(hostile: HostileFarm, deed: str, words: str) -> None:
     failed = hostile.export(hostile.open(module_json()), misdeed(deed))
     assert failed.failure.reason is FailureReason.BUILD_ERROR
     assert words in failed.failure.message
 
 
-def test_a_time_that_the_machine_cannot_reach_is_a_failure(hostile: HostileFarm) -> None:
+def test_impossible_latency_is_failure(hostile: HostileFarm) -> None:
     opened = hostile.open(module_json())
-    told = hostile.measure(opened, [misdeed("tell three nanoseconds")])[0]
-    assert isinstance(told.result, Failed), told.result
+    forged = hostile.measure(opened, [misdeed("tell three nanoseconds")])[0]
+    assert isinstance(forged.result, Failed), forged.result
     assert isinstance(hostile.measure(opened, [workloads.tiled(workloads.matmul(64))])[0].result, Timing)

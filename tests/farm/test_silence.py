@@ -1,4 +1,4 @@
-"""Whoever spoke and was not heard yet is not taken for silent."""
+"""Lanes and orders are not lost while their messages wait unread."""
 
 import time
 from pathlib import Path
@@ -23,42 +23,42 @@ LOST_S = 60.0
 
 
 def let_time_pass(registrar: LaneRegistrar, store: Store) -> None:
-    """As if nothing had been heard of any lane for twice as long as it may be silent."""
+    """Date all heartbeats back by twice the time after which a lane is lost."""
     assert registrar._listening_since_s is not None
     registrar._listening_since_s -= 2 * LOST_S
     with store._database.writing() as connection:
         connection.execute(text("UPDATE lanes SET heard_s = heard_s - :s"), {"s": 2 * LOST_S})
 
 
-def test_lanes_whose_heartbeats_wait_behind_others_are_not_lost(broker: RedisServer, store: Store):
-    """A registrar that was held up hears them by and by; all were silent for too long until it does."""
+def test_lanes_with_unread_heartbeats_are_not_lost(broker: RedisServer, store: Store):
+    """A delayed registrar reads the heartbeats in batches; every lane's last one read is too old until then."""
     lanes = [lane(f"host/{number}") for number in range(LANES)]
     registrar = LaneRegistrar(store, broker.url, tvm_version=None, lost_s=LOST_S)
     with broker.client() as client:
-        registrar.hear(client)
+        registrar.process(client)
         store.lanes.put_all(lanes)
         let_time_pass(registrar, store)
         beats = [Heartbeat(lane_id=each.lane_id, instance="life", lane=each).model_dump_json() for each in lanes]
         client.lpush(Broker.at(broker.url).key(HEARTBEATS), *beats)
         rounds = 0
         while client.llen(Broker.at(broker.url).key(HEARTBEATS)):
-            registrar.hear(client)
+            registrar.process(client)
             rounds += 1
             assert {found.state for found in store.lanes.find()} == {LaneState.READY}
     assert rounds > 1
 
 
-def test_a_lane_that_says_nothing_more_is_lost(broker: RedisServer, store: Store):
+def test_silent_lane_is_lost(broker: RedisServer, store: Store):
     registrar = LaneRegistrar(store, broker.url, tvm_version=None, lost_s=LOST_S)
     with broker.client() as client:
-        registrar.hear(client)
+        registrar.process(client)
         store.lanes.put(lane())
         let_time_pass(registrar, store)
-        registrar.hear(client)
+        registrar.process(client)
     assert [found.state for found in store.lanes.find()] == [LaneState.LOST]
 
 
-def test_what_a_lane_holds_is_lost_only_once_all_its_words_were_heard(tmp_path: Path):
+def test_orders_are_lost_only_after_replies_are_read(tmp_path: Path):
     outbox = MeasurementOutbox()
     state = FarmState(BlobStore(tmp_path), outbox, RedeliveryPolicy(lane_s=5.0), "job")
     dispatch = dispatch_of()
@@ -66,10 +66,10 @@ def test_what_a_lane_holds_is_lost_only_once_all_its_words_were_heard(tmp_path: 
     state.submit(dispatch)
     began_s = time.monotonic()
     assert len(state.next_messages(1, 1)) == 1
-    state.hear(b"1-0", Holding(lane_id="lane", instance="life", ids=(dispatch.dispatch_id,)))
-    for heard_until_s, is_lost in ((None, False), (began_s + 4.0, False), (began_s + 600.0, True)):
-        if heard_until_s is not None:
-            state.heard_all(heard_until_s)
-        state.look_for_lost(queue_is_empty=True)
+    state.receive(b"1-0", Holding(lane_id="lane", instance="life", ids=(dispatch.dispatch_id,)))
+    for read_until_s, is_lost in ((None, False), (began_s + 4.0, False), (began_s + 600.0, True)):
+        if read_until_s is not None:
+            state.note_read_until(read_until_s)
+        state.find_lost(queue_is_empty=True)
         assert bool(outbox.take(0.0, lambda: None)) is is_lost
     outbox.close()

@@ -1,4 +1,4 @@
-"""Worker processes, the registry, and what a tuner would ask."""
+"""Worker processes, the lane registrar, and simulated tasks and dispatches."""
 
 import os
 import signal
@@ -31,16 +31,16 @@ from tunefarm_services.tuner.farm.lane_registrar import LaneRegistrar
 ROOT = Path(__file__).parents[2]
 START_S = 90.0
 LOST_S = 4.0
-"""Short, for the tests that wait until a lane is lost."""
+"""Short, for tests that wait until a lane is lost."""
 PATIENT_S = 60.0
-"""For all others: on a slow host a lane may be silent for seconds."""
+"""Long, for all other tests: on a slow host a lane may be silent for seconds."""
 START = """
 import sys
 from tunefarm.cli.error_reporting import run_at_edge
 from tunefarm.server.worker_start import start_worker
 sys.exit(run_at_edge(lambda: start_worker({}, keep_trying=False)))
 """
-"""What the command does, without the other commands."""
+"""The program of ``tunefarm worker start``, without the rest of the command line."""
 
 
 class Worker:
@@ -86,7 +86,7 @@ class Worker:
         self.process.wait(30)
 
     def stop(self) -> int:
-        """The way an operator stops it; its exit status."""
+        """Stop the worker as an operator does. Returns its exit status."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(60)
 
@@ -112,7 +112,7 @@ def registrar(store: Store, broker_url: str, tvm_version: str | None = None, los
 
 
 def eventually(condition: Callable[[], object], within_s: float = START_S, what: str = "it") -> float:
-    """Wait until ``condition`` holds; how long that took."""
+    """Wait until ``condition`` holds. Returns the seconds waited."""
     began_s = time.monotonic()
     while not condition():
         assert time.monotonic() < began_s + within_s, f"{what} did not happen within {within_s} s"
@@ -176,7 +176,7 @@ def dispatch_of(text: str = "trace", *, exploration_id: str = "exploration", att
 
 
 def gather(farm, amount: int, within_s: float = 60.0) -> dict[str, Measurement]:
-    """The next ``amount`` measurements by dispatch id; none may come twice."""
+    """The next ``amount`` measurements by dispatch id. Fails on duplicates."""
     found: dict[str, Measurement] = {}
     deadline_s = time.monotonic() + within_s
     while len(found) < amount:

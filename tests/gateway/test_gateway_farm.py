@@ -159,10 +159,10 @@ def test_unreachable_or_busy_board_is_refused(
     ("changed", "says"),
     [
         ({"host": "192.168.1.7"}, "not loopback"),
-        ({"host": "board.local"}, "no IP address"),
+        ({"host": "board.local"}, "must be an IP address"),
         ({"key": "two words"}, "space"),
         ({"target": '{"kind":"cuda"}'}, "llvm"),
-        ({"session_s": 12.0}, "longer than"),
+        ({"session_s": 12.0}, "must exceed"),
     ],
 )
 def test_unsafe_gateway_settings_are_refused(board: Board, changed: dict[str, object], says: str) -> None:

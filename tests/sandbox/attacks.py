@@ -57,6 +57,17 @@ def _threads_without_end(_: str) -> str:
     return str(begun)
 
 
+def _processes_without_end(_: str) -> str:
+    begun = 0
+    with contextlib.suppress(BlockingIOError):
+        while begun < 20_000:
+            if os.fork() == 0:
+                time.sleep(60)
+                os._exit(0)
+            begun += 1
+    return str(begun)
+
+
 def _word(pid: str) -> int:
     return int(pid)
 
@@ -65,6 +76,8 @@ ATTACKS: dict[str, Callable[[str], object]] = {
     "open": lambda path: os.open(path, os.O_RDONLY),
     "open with flags of a path": lambda path: os.open(path, os.O_PATH),
     "create": lambda path: os.open(path, os.O_WRONLY | os.O_CREAT),
+    "write": lambda path: os.open(path, os.O_WRONLY),
+    "make a folder": os.mkdir,
     "stat": os.stat,
     "list": os.listdir,
     "readlink": os.readlink,
@@ -100,6 +113,7 @@ ATTACKS: dict[str, Callable[[str], object]] = {
     "owner of a descriptor": lambda pid: call("fcntl", 1, HIGH_BIT | 8, _word(pid)),
     "thread": lambda _: threading.Thread(target=len, args=("",)).start(),
     "threads": _threads_without_end,
+    "processes": _processes_without_end,
     "fork": lambda _: os.fork(),
     "socket": lambda _: call("socket", HIGH_BIT | 2, 1, 0),
     "stream": lambda _: call("socket", 2, 1, 0),
@@ -121,6 +135,12 @@ def tried(attack: str) -> str:
 def attempt(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
     """Entry: run the attack that the payload names."""
     channel.send(tried(payload.decode()).encode())
+
+
+def attempt_and_stay(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
+    """Entry: like ``attempt``, and keep what it began until the channel closes."""
+    attempt(channel, payload, descriptors)
+    channel.receive()
 
 
 def attempt_sealed(channel: Channel, payload: bytes, descriptors: list[int]) -> None:

@@ -26,14 +26,14 @@ def lines(output: io.StringIO) -> list[dict[str, object]]:
     return [json.loads(line) for line in output.getvalue().splitlines()]
 
 
-def test_a_line_says_what_when_and_by_which_service(output):
+def test_log_line_has_event_time_and_service(output):
     structlog.get_logger("here").info("job accepted", trials=3)
     (line,) = lines(output)
     assert (line["event"], line["service"], line["level"], line["trials"]) == ("job accepted", "api", "info", 3)
     assert str(line["at"]).endswith("Z")
 
 
-def test_lines_carry_the_ids_that_hold_where_they_are_written(output):
+def test_log_lines_carry_bound_ids(output):
     log = structlog.get_logger()
     with bind(job_id="j1", request_id=None):
         with bind(candidate=7):
@@ -46,7 +46,7 @@ def test_lines_carry_the_ids_that_hold_where_they_are_written(output):
     assert "job_id" not in outside
 
 
-def test_a_thread_carries_on_the_ids_that_it_is_handed(output):
+def test_thread_logs_ids_passed_to_it(output):
     def work(ids: dict[str, str]) -> None:
         with bind(**ids):
             structlog.get_logger().info("in the thread")
@@ -58,7 +58,7 @@ def test_a_thread_carries_on_the_ids_that_it_is_handed(output):
     assert lines(output)[0]["job_id"] == "j1"
 
 
-def test_a_librarys_line_is_like_our_own(output):
+def test_library_log_line_has_same_format(output):
     with bind(job_id="j1"):
         logging.getLogger("uvicorn.error").warning("slow %s", "client")
     (line,) = lines(output)
@@ -75,13 +75,13 @@ def test_a_librarys_line_is_like_our_own(output):
         ({"note": "postgresql+psycopg://tunefarm:hunter22@db/tunefarm"}, "hunter22"),
     ],
 )
-def test_no_secret_is_written(output, values, secret):
+def test_log_hides_secrets(output, values, secret):
     structlog.get_logger().info("connecting", **values)
     assert secret not in output.getvalue()
     assert "[hidden]" in output.getvalue()
 
 
-def test_a_failure_keeps_its_traceback_and_not_its_secret(output):
+def test_logged_traceback_hides_secrets(output):
     try:
         raise RuntimeError("cannot reach redis://:hunter22@broker")
     except RuntimeError:
@@ -113,7 +113,7 @@ def test_text_format_is_not_json(output):
 FORGED = "x\n2026-01-01T00:00:00Z [info     ] job finished \x1b[2J\x9b2J\u202e"
 
 
-def test_a_value_neither_begins_a_line_nor_is_obeyed_by_a_terminal():
+def test_text_log_escapes_newlines_and_control_characters():
     stream = io.StringIO()
     configure_logs("api", "warning", json=False, stream=stream)
     structlog.get_logger().warning("name taken", name=FORGED, nested={"name": FORGED})
@@ -127,7 +127,7 @@ def test_a_value_neither_begins_a_line_nor_is_obeyed_by_a_terminal():
     assert not set("\x1b\x9b\u202e") & set(shown)
 
 
-def test_a_line_for_a_machine_holds_no_control_character_and_says_the_same(output):
+def test_json_log_escapes_control_characters(output):
     structlog.get_logger().info("name taken", name=FORGED + "\x7f\udc80")
     assert not set("\x1b\x9b\u202e\x7f\udc80") & set(output.getvalue())
     (line,) = lines(output)

@@ -29,14 +29,14 @@ def get(url: str) -> tuple[int, str]:
             return error.code, error.read().decode()
 
 
-def test_two_processes_metrics_do_not_mix():
+def test_metrics_of_two_services_are_separate():
     one, other = Metrics("api"), Metrics("api")
     one.jobs_leased.inc()
     assert samples(one.text().decode())["tunefarm_jobs_leased_total[]"] == 1
     assert samples(other.text().decode())["tunefarm_jobs_leased_total[]"] == 0
 
 
-def test_a_scrape_over_http_reads_what_was_counted():
+def test_scrape_returns_counters():
     metrics = Metrics("tuner")
     metrics.measurements.labels(result="crash").inc(2)
     with MetricsServer("127.0.0.1:0", metrics) as server:
@@ -45,7 +45,7 @@ def test_a_scrape_over_http_reads_what_was_counted():
     assert samples(text)["tunefarm_measurements_total[('result', 'crash')]"] == 2
 
 
-def test_a_probe_fails_exactly_while_the_process_is_not_well():
+def test_probe_fails_while_process_is_unhealthy():
     well = True
     with MetricsServer("127.0.0.1:0", Metrics("tuner"), lambda: well) as server:
         assert get(f"{server.url}/healthz")[0] == 200
@@ -53,7 +53,7 @@ def test_a_probe_fails_exactly_while_the_process_is_not_well():
         assert get(f"{server.url}/healthz")[0] == 503
 
 
-def test_anything_else_is_not_found():
+def test_other_paths_are_not_found():
     with MetricsServer("127.0.0.1:0", Metrics("tuner")) as server:
         assert get(f"{server.url}/metrics/../etc/passwd") == (404, "Not Found\n")
 
@@ -64,7 +64,7 @@ def test_invalid_address_is_rejected_with_a_fix(listen):
         MetricsServer(listen, Metrics("tuner"))
 
 
-def test_the_farm_is_counted_from_the_store(tmp_path):
+def test_farm_metrics_come_from_store(tmp_path):
     store = Store.open(f"sqlite:///{tmp_path}/tunefarm.db", tmp_path / "blobs")
     metrics = Metrics("api")
     metrics.collect_from(FarmCollector(store.queue, store.lanes))
@@ -75,7 +75,7 @@ def test_the_farm_is_counted_from_the_store(tmp_path):
     assert found["tunefarm_queue_oldest_seconds[]"] == 0
 
 
-def test_a_scrape_is_answered_while_the_store_is_down():
+def test_scrape_succeeds_while_store_is_down():
     class Down:
         def overview(self):
             raise StoreUnavailable("gone.", "Start it.")

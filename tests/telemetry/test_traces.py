@@ -16,7 +16,7 @@ from tunefarm_services.telemetry.traces import Traces, configure_traces, here
 TEXT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-def test_the_header_of_the_standard_reads_and_writes_the_same():
+def test_traceparent_round_trip():
     assert str(Traceparent.parse(TEXT)) == TEXT
 
 
@@ -32,11 +32,11 @@ def test_the_header_of_the_standard_reads_and_writes_the_same():
         TEXT.replace("0af7651916cd43dd8448eb211c80319c", "0" * 32),
     ],
 )
-def test_a_malformed_header_is_as_good_as_none(text):
+def test_malformed_traceparent_is_ignored(text):
     assert Traceparent.parse(text) is None
 
 
-def test_a_later_version_of_the_standard_may_say_more():
+def test_later_traceparent_version_may_have_more_fields():
     assert Traceparent.parse("01" + TEXT[2:] + "-more") is not None
 
 
@@ -45,7 +45,7 @@ def test_trace_of_a_job_derives_from_its_id():
     assert Traceparent.of_job("j1").trace_id != Traceparent.of_job("j2").trace_id
 
 
-def test_without_a_collector_ids_are_handed_on_and_logged_all_the_same():
+def test_ids_are_propagated_and_logged_without_collector():
     traces = configure_traces("api", None)
     with traces.span("request", parent=TEXT) as outer, traces.span("store") as inner:
         assert inner.trace_id == outer.trace_id == "0af7651916cd43dd8448eb211c80319c"
@@ -71,7 +71,7 @@ def test_spans_of_two_processes_join_into_one_trace():
     assert dict(spans["submit"].attributes) == {"job_id": "j1"}
 
 
-def test_work_of_another_host_is_traced_with_its_consecutive_parts():
+def test_remote_work_is_traced_with_consecutive_parts():
     seen = InMemorySpanExporter()
     tuner = configure_traces("tuner", None, exporter=seen)
     with tuner.span("job", job_id="j1"):
@@ -96,7 +96,7 @@ def test_invalid_endpoint_is_rejected_with_a_fix():
         configure_traces("api", "collector")
 
 
-def test_a_process_without_a_collector_never_loads_opentelemetry():
+def test_opentelemetry_is_not_loaded_without_collector():
     program = (
         "import sys; from tunefarm_services.telemetry.telemetry import telemetry_of\n"
         "with telemetry_of('api') as telemetry:\n"
@@ -107,13 +107,13 @@ def test_a_process_without_a_collector_never_loads_opentelemetry():
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
 
-def test_a_span_ends_when_its_work_fails():
+def test_span_ends_on_exception():
     with pytest.raises(ValueError, match="x"), Traces().span("work"):
         raise ValueError("x")
     assert here() is None
 
 
-def test_a_request_is_part_of_its_callers_trace():
+def test_request_span_belongs_to_callers_trace():
     seen = []
 
     async def application(scope, receive, send) -> None:

@@ -32,7 +32,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def watcher(store: Store, tmp_path: Path) -> Iterator[Store]:
-    """The same store by another connection."""
+    """The same store through another connection."""
     another = Store.open(f"sqlite:///{tmp_path}/tunefarm.db", tmp_path / "blobs")
     yield another
     another.close()
@@ -40,7 +40,7 @@ def watcher(store: Store, tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture(scope="session")
 def searching_zygotes() -> Iterator[Zygotes]:
-    """For jobs that search: a module that has such makes it its ``zygotes``."""
+    """Zygotes with TVM loaded. Test modules with search jobs override ``zygotes`` by these."""
     found = Zygotes(start_search_zygote)
     found.present().ready(60.0)
     yield found
@@ -49,7 +49,7 @@ def searching_zygotes() -> Iterator[Zygotes]:
 
 @pytest.fixture
 def zygotes() -> Iterator[Zygotes]:
-    """For jobs that search nothing: it has loaded nothing."""
+    """Zygotes without TVM, for jobs that do not search."""
     found = Zygotes(lambda: ForkServer.start([]))
     yield found
     found.close()
@@ -57,7 +57,7 @@ def zygotes() -> Iterator[Zygotes]:
 
 @pytest.fixture
 def tuner(store: Store, zygotes: Zygotes) -> Callable[..., object]:
-    """Run a tuner service in a thread for as long as the block lasts."""
+    """Run a tuner service in a thread until the block ends."""
 
     @contextmanager
     def running(
@@ -80,7 +80,7 @@ def tuner(store: Store, zygotes: Zygotes) -> Callable[..., object]:
 
 
 def measure_job(store: Store, *texts: str, tenant: str = TENANT, priority: int = 0, **changes: object) -> Job:
-    """A job that measures one made-up module for each text."""
+    """A job that measures one dummy module for each text."""
     tasks = tuple(put_task(store, text, tenant=tenant) for text in texts)
     spec = JobSpec(
         tasks=tasks,
@@ -108,7 +108,7 @@ def wait_finished(store: Store, *jobs: Job) -> None:
 
 
 def instant_farms(made: list[InstantFarm], held: threading.Event | None = None) -> FarmSource:
-    """A farm source whose farms end up in ``made``."""
+    """A farm source that appends its farms to ``made``."""
 
     def farm_for(lease: object, job: object) -> InstantFarm:
         made.append(InstantFarm(held=held))

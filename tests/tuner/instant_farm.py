@@ -1,4 +1,4 @@
-"""A simulated device that measures at once: every latency follows from the trace alone."""
+"""A simulated device that measures instantly, with latencies derived from the traces."""
 
 import os
 import threading
@@ -34,7 +34,7 @@ def latency_of(text: str) -> float:
 
 
 class InstantFarm:
-    """Satisfies the farm port. ``held`` keeps results back until it is set, as slow kernels would."""
+    """Implements the farm port. Holds results back until ``held`` is set."""
 
     device = DEVICE
     code_generator = "tvm+llvm"

@@ -100,9 +100,18 @@ def look_at_processor() -> Finding:
 def look_at_confinement() -> Finding:
     """Check the kernel's features for confining candidates."""
     from tunefarm_sandbox.confinement.abilities import abilities
+    from tunefarm_sandbox.confinement.own_cgroup import can_have_own_cgroup
 
     able = abilities()
-    text = f"Landlock {able.landlock_abi or 'is missing'}, seccomp {'works' if able.seccomp else 'is missing'}"
+    limits = {
+        "own cgroup": can_have_own_cgroup(),
+        "RLIMIT_NPROC": able.limits_threads_of_user,
+        "seccomp": able.seccomp,
+    }
+    text = (
+        f"Landlock {able.landlock_abi or 'is missing'}, seccomp {'works' if able.seccomp else 'is missing'}, "
+        f"processes limited by {', '.join(name for name, holds in limits.items() if holds) or 'nothing'}"
+    )
     remarks = (*able.missing(), *able.open_attacks())
     if remarks:
         return Finding(level="note", subject="confinement", text=text, fix=" ".join(remarks))

@@ -36,6 +36,11 @@ class Abilities(Frozen):
         """Whether Landlock keeps a child that may fork from signalling processes of its own user."""
         return self.landlock_abi >= SCOPED_SIGNALS_ABI
 
+    @property
+    def limits_threads_of_user(self) -> bool:
+        """Whether RLIMIT_NPROC holds for children that start no processes; the kernel exempts root from it."""
+        return os.geteuid() != 0 or self.can_change_user
+
     def missing(self, *, connects: bool = False) -> tuple[str, ...]:
         """Which confinement features are missing here, as sentences for the operator; empty when none is.
 
@@ -61,10 +66,10 @@ class Abilities(Frozen):
             )
         if not self.no_new_privileges:
             lacks.append("The kernel has no no_new_privs: a child that may run programs can run set-user-id ones.")
-        if os.geteuid() == 0 and not self.can_change_user:
+        if not self.limits_threads_of_user:
             lacks.append(
                 "This root cannot become another user: children stay root, without capabilities "
-                "and without a limit on threads until they are sealed."
+                "and until they are sealed only a cgroup, where one can be had, limits their threads."
             )
         return tuple(lacks)
 

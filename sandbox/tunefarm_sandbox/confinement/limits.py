@@ -10,9 +10,9 @@ from tunefarm_schemas.frozen import Frozen
 THREAD_RESERVATION_BYTES = 72 << 20
 """Address space that a thread reserves without using it: an allocator arena and a stack."""
 
-
 _TASKS_BESIDE = 1024
 """How many threads and processes the children of one user may start in addition to all that run at the fork."""
+_CHILDREN_AT_THEIR_LIMIT = 4
 
 
 class Limits(Frozen):
@@ -93,8 +93,20 @@ def bound_threads(tasks: int) -> None:
 
     The kernel counts only the threads of the user, which are at most ``tasks``. It exempts root from this limit.
     """
+    _tighten(resource.RLIMIT_NPROC, tasks + _tasks_of_children())
+
+
+def tasks_of_server() -> int:
+    """How many threads and processes a fork server and all its children may have together.
+
+    A child at its own limit leaves enough for its siblings and for the server, which must still fork.
+    """
+    return _CHILDREN_AT_THEIR_LIMIT * _tasks_of_children()
+
+
+def _tasks_of_children() -> int:
     cores = os.cpu_count() or 1
-    _tighten(resource.RLIMIT_NPROC, tasks + _TASKS_BESIDE + cores * cores)
+    return _TASKS_BESIDE + cores * cores
 
 
 def _tighten(kind: int, soft: int, *, hard: int | None = None) -> None:

@@ -13,7 +13,8 @@ from tunefarm_sandbox.channel.channel import Channel, ChannelClosed
 from tunefarm_sandbox.confinement import landlock_domain, linux, system_call_filter
 from tunefarm_sandbox.confinement.abilities import Abilities, abilities
 from tunefarm_sandbox.confinement.confinement import Confinement
-from tunefarm_sandbox.confinement.limits import MemoryInUse, tasks_on_this_machine
+from tunefarm_sandbox.confinement.limits import MemoryInUse, tasks_of_server, tasks_on_this_machine
+from tunefarm_sandbox.confinement.own_cgroup import within_own_cgroup
 from tunefarm_sandbox.confinement.own_confinement import OwnConfinement
 from tunefarm_sandbox.fork_server.entry_point import UnusableEntry, preload, resolve
 from tunefarm_sandbox.fork_server.fork_request import DESCRIPTORS_OF_REQUEST, Forked, ForkRefused, ForkRequest, Ready
@@ -202,13 +203,14 @@ def main(arguments: Sequence[str]) -> None:
     if os.getppid() != int(arguments[1]):
         return
     gc.disable()  # imported objects stay: scanning them repeatedly frees nothing
-    try:
-        for name in arguments[2:]:
-            preload(name)
-    except UnusableEntry as error:
-        channel.send(Ready(failure=str(error)).model_dump_json().encode())
-        return
-    serve(channel)
+    with within_own_cgroup(tasks_of_server()):
+        try:
+            for name in arguments[2:]:
+                preload(name)
+        except UnusableEntry as error:
+            channel.send(Ready(failure=str(error)).model_dump_json().encode())
+            return
+        serve(channel)
 
 
 if __name__ == "__main__":

@@ -58,5 +58,5 @@ def kept(store: Store, record: TuningRecord, workload: Workload, target: Target)
         store.targets.put(record.tenant, target)
     try:
         return store.records.put(record.tenant, None, record), True
-    except StoreConflict:  # somebody else published it just now
+    except StoreConflict:  # another request published it meanwhile
         return store.records.get(record.tenant, record.record_id), False

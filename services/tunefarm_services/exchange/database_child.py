@@ -44,24 +44,24 @@ class _Reading:
     def __init__(self, channel: Channel, reader: DatabaseReader) -> None:
         self.reader = reader
         self._channel = channel
-        self._told: set[str] = set()
+        self._sent: set[str] = set()
         self._seen: set[tuple[str, str, str]] = set()
 
-    def understood(self, asked: ReadLines) -> UnderstoodLines:
+    def understood(self, request: ReadLines) -> UnderstoodLines:
         records: list[ReadRecord] = []
         refused: list[UnreadLine] = []
         workloads: list[Workload] = []
         targets: list[Target] = []
         repeated = 0
-        for line in asked.lines:
-            self.reader.before_tvm = partial(self._tell, line.number)
+        for line in request.lines:
+            self.reader.before_tvm = partial(self._report, line.number)
             try:
-                if asked.file == "workloads":
+                if request.file == "workloads":
                     self.reader.check_workload(line.number - 1)
                     continue
                 found = self.reader.record(line.text)
             except LineRefused as reason:
-                refused.append(UnreadLine(file=asked.file, line=line.number, reason=str(reason)))
+                refused.append(UnreadLine(file=request.file, line=line.number, reason=str(reason)))
                 continue
             workload_id, target_id = found.workload.workload_id, found.target.target_id
             key = (workload_id, target_id, found.trace.trace_id)
@@ -69,8 +69,8 @@ class _Reading:
                 repeated += not found.is_form
                 continue
             self._seen.add(key)
-            workloads += self._untold(workload_id, found.workload)
-            targets += self._untold(target_id, found.target)
+            workloads += self._unsent(workload_id, found.workload)
+            targets += self._unsent(target_id, found.target)
             records.append(
                 ReadRecord(
                     line=line.number,
@@ -89,11 +89,11 @@ class _Reading:
             repeated=repeated,
         )
 
-    def _tell(self, line: int, workload: int | None) -> None:
+    def _report(self, line: int, workload: int | None) -> None:
         self._channel.send(b"%d" % line if workload is None else b"w%d" % (workload + 1))
 
-    def _untold(self, ident: str, noun: Noun) -> list[Noun]:
-        if ident in self._told:
+    def _unsent(self, ident: str, noun: Noun) -> list[Noun]:
+        if ident in self._sent:
             return []
-        self._told.add(ident)
+        self._sent.add(ident)
         return [noun]

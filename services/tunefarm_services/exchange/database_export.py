@@ -7,8 +7,8 @@ from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.record import RecordStatus, TuningRecord
 
 PACKED: Final = (
-    "packed: TVM's database has no place for the function that packs their weights. TVM would pack them in every call, "
-    "and the times would not hold. Take the library home instead: tunefarm artifact build RECORD --output DIR"
+    "packed: TVM's database cannot represent the function that packs their weights. TVM would pack them in every call, "
+    "and the latencies would not apply. Export the library instead: tunefarm artifact build RECORD --output DIR"
 )
 CLAIMED: Final = "claimed: not measured here. Name those to export."
 FIX: Final = "Export records of the stable ABI."

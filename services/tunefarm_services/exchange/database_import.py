@@ -34,18 +34,18 @@ def take_in(
 
     ``compare`` asks a confined child which stored workloads are equal to others.
     """
-    taking = _TakingIn(store, tenant, compare)
+    imported = _Import(store, tenant, compare)
     for batch in batches:
-        taking.take(batch)
+        imported.take(batch)
     return ImportOutcome(
-        record_ids=tuple(taking.new),
-        already_there=taking.already_there,
-        refusals=tuple(taking.refusals),
-        refused=taking.refused,
+        record_ids=tuple(imported.new),
+        already_there=imported.already_there,
+        refusals=tuple(imported.refusals),
+        refused=imported.refused,
     )
 
 
-class _TakingIn:
+class _Import:
     def __init__(self, store: Store, tenant: str, compare: Callable[[SameQuestion], SameAnswer]) -> None:
         self._store = store
         self._tenant = tenant

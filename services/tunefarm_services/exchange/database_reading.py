@@ -142,7 +142,7 @@ class _Session:
             if reason:
                 refused += [_refused(batch, line, reason) for line in lines]
                 break
-            found, why = self._asked(ReadLines(file=batch.file, lines=tuple(lines)))
+            found, why = self._exchange(ReadLines(file=batch.file, lines=tuple(lines)))
             if isinstance(found, UnderstoodLines):
                 answer = found
                 break
@@ -172,16 +172,16 @@ class _Session:
             return f"it was not read: the import took longer than {self._limits.total_s:g} s"
         return ""
 
-    def _asked(self, asked: ReadLines) -> tuple[UnderstoodLines | bytes, str]:
+    def _exchange(self, request: ReadLines) -> tuple[UnderstoodLines | bytes, str]:
         """The answer, or the last progress message of a child that died, and how it died."""
-        child, told = self._living(), b""
+        child, progress = self._live_child(), b""
         try:
-            child.channel.send(asked.model_dump_json().encode(), timeout_s=self._limits.line_s)
+            child.channel.send(request.model_dump_json().encode(), timeout_s=self._limits.line_s)
             while True:
-                said = child.channel.receive(self._limits.line_s)
-                if said.startswith(b"{"):
-                    return UnderstoodLines.model_validate_json(said), ""
-                told = said
+                message = child.channel.receive(self._limits.line_s)
+                if message.startswith(b"{"):
+                    return UnderstoodLines.model_validate_json(message), ""
+                progress = message
         except TimeoutError:
             why = f"reading it took longer than {self._limits.line_s:g} s"
         except ChannelClosed:
@@ -189,9 +189,9 @@ class _Session:
             why = f"reading it crashed a process: {'no answer' if ended is None else ended.described()}"
         self.close()
         self._deaths += 1
-        return told, why
+        return progress, why
 
-    def _living(self) -> Child:
+    def _live_child(self) -> Child:
         self._batches += 1
         if self._child is not None and self._batches % BATCHES_OF_A_CHILD == 0:
             self.close()

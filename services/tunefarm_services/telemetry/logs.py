@@ -19,7 +19,7 @@ from tunefarm_schemas.visible_text import visible, visible_json, visible_line
 from tunefarm_services.telemetry.redaction import hide_secrets
 
 LEVELS: Final[Mapping[str, int]] = logging.getLevelNamesMapping()
-LONGEST_EVENT: Final = 80
+MAX_EVENT_LENGTH: Final = 80
 _LOUD_LIBRARIES: Final = ("httpx", "httpcore", "asyncio", "urllib3", "alembic", "kombu", "amqp", "watchfiles")
 
 
@@ -123,11 +123,11 @@ def _shared_processors(service: str) -> list[Processor]:
 
 
 def _counting(count: Callable[[str, str], None]) -> Processor:
-    def tell(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-        count(line["level"], str(line["event"])[:LONGEST_EVENT])
+    def processor(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        count(line["level"], str(line["event"])[:MAX_EVENT_LENGTH])
         return line
 
-    return tell
+    return processor
 
 
 def _last_processors(output: TextIO, *, json: bool) -> list[Processor]:

@@ -1,1 +1,1 @@
-"""The supervisor of jobs: leases, commits, budgets; search itself runs in a confined child."""
+"""The tuner: leases, commits and budgets of jobs. The search itself runs in a confined child."""

@@ -1,4 +1,4 @@
-"""What a person is shown while a job runs and when it has ended."""
+"""Progress of a running job, and the summary of a finished one."""
 
 from typing import Literal
 
@@ -11,7 +11,7 @@ Stage = Literal["starting", "waiting", "searching", "verifying", "exporting", "f
 
 
 class Progress(Frozen):
-    """One look at a running job. Latencies are of the task that improved last."""
+    """A snapshot of a running job. Latencies are of the task that improved last."""
 
     stage: Stage
     task_name: str
@@ -25,22 +25,21 @@ class Progress(Frozen):
     seconds_left: float | None
     failures: dict[str, int] = Field(default_factory=dict)
     device_seconds: float = 0.0
-    """Seconds that candidates of this run held a lane, being built and being run."""
+    """Lane time of this run's candidates, for building and running."""
     model_rank_accuracy: float | None = None
-    """Share of pairs, of a recent trial and an earlier one, that the model ordered right; 0.5 is chance."""
+    """Share of pairs of a recent and an earlier trial that the model ordered correctly; 0.5 is chance."""
     untuned_is_rough: bool = False
-    """Whether the untuned latency was seen once, beside other work, and not yet timed side by side, or is an estimate
-    because a call takes long."""
+    """Whether the untuned latency comes from one call under load, or from an estimate, and not from a comparison."""
     doing: str = ""
-    """The step of verifying that it is at, for people; ``seconds_left`` is then an estimate to its end."""
+    """Text of the current verification step; ``seconds_left`` then estimates the time until verification ends."""
     waits_for: str = ""
-    """What its device waits for, for people; empty while it works, and where that is not known."""
+    """Text of what the device waits for; empty while it works, or if unknown."""
 
 
 class Improvement(Frozen):
-    """A new incumbent: when, after how many trials, how fast, and its trace.
+    """A new incumbent.
 
-    ``is_verified``: what was recorded in the end, by its time in fresh processes, which may be longer than before.
+    With ``is_verified`` it is the recorded schedule. Its latency in fresh processes may exceed earlier ones.
     """
 
     elapsed_s: float
@@ -51,10 +50,9 @@ class Improvement(Frozen):
 
 
 class ModelAccuracy(Frozen):
-    """How well the cost model placed ``new`` trials that it had not seen among all ``known`` ones.
+    """How well the cost model ranked ``new`` unseen trials among all ``known`` ones.
 
-    ``share`` is that of the ``pairs`` that it ordered right, of a new trial and an earlier one, ties left out; 0.5 is
-    chance.
+    ``share`` is the share of ``pairs`` of a new and an earlier trial, without ties, that it ordered correctly.
     """
 
     known: int
@@ -64,10 +62,7 @@ class ModelAccuracy(Frozen):
 
 
 class ScheduleTime(Frozen):
-    """What one schedule took, in seconds.
-
-    ``at_least_s`` is a bound for one whose timing ended early, ``failure`` why there is neither.
-    """
+    """The latency of one schedule; a lower bound, ``at_least_s``, if timing stopped early; or the failure."""
 
     latency_s: float | None = None
     at_least_s: float | None = None
@@ -76,7 +71,7 @@ class ScheduleTime(Frozen):
 
 
 class TaskSummary(Frozen):
-    """How one task of a job ended. ``best_latency_s``, the record and the artifact are of what ships."""
+    """The result of one task. ``best_latency_s``, record and artifact belong to the schedule that ships."""
 
     name: str
     exploration_id: str
@@ -88,30 +83,30 @@ class TaskSummary(Frozen):
     trials: int
     """Trials of all runs of the job."""
     trials_in_store: int
-    """Trials of the exploration, by whichever job."""
+    """Trials of the exploration, by all jobs."""
     stop_reason: StopReason | None
     improvements: tuple[Improvement, ...]
-    """Of the latest run of the job, whose trials they count."""
+    """Of the latest run of the job; ``Improvement.trials`` counts that run's trials."""
     failures: dict[str, int]
-    """How often each reason occurred, over all runs of the job."""
+    """Failures by reason, over all runs of the job."""
     first_failure_message: str
     answered_from_store: bool
     was_busy: bool = False
-    """Whether its record was taken while other processes had the device as well."""
+    """Whether the record was measured while other processes used the device."""
     samples_s: tuple[float, ...] = ()
-    """Seconds per call of a schedule that was measured as given."""
+    """Seconds per call, for a job of kind ``measure``."""
     trials_in_run: int | None = None
-    """Trials of the latest run of the job; None in what an earlier version wrote, where ``trials`` are those."""
+    """Trials of the latest run of the job; None in summaries of earlier versions, whose ``trials`` count that run."""
     run_best: ScheduleTime | None = None
-    """The fastest schedule that the job itself tried, where something else ships."""
+    """The fastest schedule that the job itself tried, if another one ships."""
     store_best: ScheduleTime | None = None
-    """The schedule that ships, where the job itself did not try it."""
+    """The schedule that ships, if the job itself did not try it."""
     seeds: tuple[ScheduleTime, ...] = ()
     """One for each seed trace of the job."""
     model_accuracy: tuple[ModelAccuracy, ...] = ()
-    """One for each time that the latest run's model learned."""
+    """One for each training of the latest run's model."""
     untuned_is_estimate: bool = False
-    """Whether the untuned function takes so long that its latency follows from a part of its steps."""
+    """Whether the latency of a slow untuned function was extrapolated from part of its loop iterations."""
 
     @property
     def trials_of_latest_run(self) -> int:
@@ -120,10 +115,10 @@ class TaskSummary(Frozen):
 
 
 class JobSummary(Frozen):
-    """How a job ended. ``outcome`` is None when it was interrupted and can be resumed.
+    """The result of a job. ``outcome`` is None if it was interrupted and can be resumed.
 
-    ``seconds`` are of the latest run: total, start, search, verify on the wall; build, wait, run over lanes;
-    and ``first_measured``, when the first candidate had a time.
+    ``seconds`` are of the latest run: total, start, search and verify in wall time; build, wait and run summed over
+    lanes; and ``first_measured``, the moment of the first timing.
     """
 
     job_id: str

@@ -1,4 +1,4 @@
-"""A job goes to a device that runs its code, and waits, saying for what, where there is none."""
+"""The device choice selects a device that runs the job's code; without one, the job waits with a reason."""
 
 from pathlib import Path
 
@@ -59,25 +59,25 @@ def missing(store: Store, wanted: Target, device_class_id: str | None = None) ->
     return found.reason
 
 
-def test_a_job_goes_to_the_architecture_that_its_target_names(store: Store) -> None:
+def test_job_runs_on_architecture_of_its_target(store: Store) -> None:
     store.lanes.put_all([lane_of("host", processor=X86), lane_of("board", kind="rpc", processor=ARM)])
     assert chosen(store, RASPBERRY) == "board"
     assert chosen(store, target(mtriple="x86_64-linux-gnu")) == "host"
     assert chosen(store, target()) == "host", "a target that names none runs anywhere, and hosts come first"
 
 
-def test_a_lane_that_only_compiles_gets_no_job(store: Store) -> None:
+def test_compile_only_lane_gets_no_job(store: Store) -> None:
     store.lanes.put(lane_of("compiler", kind="compile", processor=X86))
     assert "no live device of kind llvm" in missing(store, target())
     assert "no live device" in missing(store, target(), device("compiler").device_class.device_class_id)
 
 
-def test_a_lane_that_does_not_say_what_it_runs_is_believed_to_run_anything(store: Store) -> None:
+def test_lane_without_processor_accepts_any_target(store: Store) -> None:
     store.lanes.put(lane_of("older"))
     assert chosen(store, RASPBERRY) == "older"
 
 
-def test_a_job_for_cuda_goes_to_a_card_of_its_generation(store: Store) -> None:
+def test_cuda_job_runs_on_card_of_its_generation(store: Store) -> None:
     cards = {"older": "sm_75", "fitting": "sm_86", "newer": "sm_90"}
     store.lanes.put_all(
         [lane_of(name, kind="cuda", processor=Processor(architecture=card)) for name, card in cards.items()]
@@ -89,7 +89,7 @@ def test_a_job_for_cuda_goes_to_a_card_of_its_generation(store: Store) -> None:
     assert "sm_75, sm_86, sm_90" in reason
 
 
-def test_a_job_for_an_x86_level_passes_over_processors_without_its_instructions(store: Store) -> None:
+def test_x86_level_job_skips_processors_without_its_instructions(store: Store) -> None:
     newest = target(mtriple="x86_64-linux-gnu", mcpu="x86-64-v4")
     store.lanes.put(lane_of("older", processor=X86))
     assert "x86-64-v4: those that are live are x86-64-v3" in missing(store, newest)
@@ -98,7 +98,7 @@ def test_a_job_for_an_x86_level_passes_over_processors_without_its_instructions(
     assert chosen(store, target(mtriple="x86_64-linux-gnu", mcpu="x86-64-v3")) in {"older", "newer"}
 
 
-def test_a_job_that_no_live_lane_can_run_waits_and_says_for_what(store: Store) -> None:
+def test_job_without_suitable_lane_waits_with_reason(store: Store) -> None:
     host = lane_of("host", processor=X86)
     store.lanes.put(host)
     reason = missing(store, RASPBERRY)
@@ -110,21 +110,19 @@ def test_a_job_that_no_live_lane_can_run_waits_and_says_for_what(store: Store) -
 
 
 @pytest.mark.parametrize("state", [LaneState.QUARANTINED, LaneState.LOST])
-def test_a_lane_that_could_run_it_and_is_away_is_what_the_job_waits_for(store: Store, state: LaneState) -> None:
+def test_job_waits_for_unavailable_suitable_lane(store: Store, state: LaneState) -> None:
     store.lanes.put_all([lane_of("host", processor=X86), lane_of("board", kind="rpc", processor=ARM, state=state)])
     reason = missing(store, RASPBERRY)
     assert "kind llvm for aarch64" in reason
     assert state.value in reason
 
 
-def test_too_few_cores_of_the_right_architecture_are_named(store: Store) -> None:
+def test_reason_names_missing_cores(store: Store) -> None:
     store.lanes.put(lane_of("host", processor=X86))
     assert "has the 64 cores" in missing(store, target(num_cores=64, mtriple="x86_64-linux-gnu"))
 
 
-def test_a_service_that_measures_on_its_own_host_keeps_jobs_for_others_waiting(
-    store: Store, zygotes: Zygotes, tmp_path: Path
-) -> None:
+def test_local_service_keeps_jobs_for_other_hosts_waiting(store: Store, zygotes: Zygotes, tmp_path: Path) -> None:
     job = job_for(store, target(mtriple="riscv64-linux-gnu"))
     found = LocalFarms(store, zygotes, tmp_path).farm_for(leased(store, job), job)
     assert isinstance(found, NoDevice)

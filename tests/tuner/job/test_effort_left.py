@@ -1,4 +1,4 @@
-"""What a job still has to spend, given what was spent on its explorations before."""
+"""The effort left to a job after earlier trials of its explorations."""
 
 from tests.store.sample import TARGET, workload
 from tunefarm_schemas.tuning.job import Effort, EffortSpent, Exploration, ExplorationKey, JobSpec, StopReason
@@ -58,7 +58,7 @@ def run_that_measured(trials: int, *, best_at: int, reason: StopReason) -> Explo
         proposed = candidate(run, number, SEED)
         dispatch = dispatch_of(proposed, fence=1, attempt=1)
         timing = Timing(latency_s=latency_s, samples_s=(latency_s,))
-        run.remember(
+        run.add_known(
             KnownTrialMessage(candidate=proposed, measurement=Measurement.answering(dispatch, timing, Stages()))
         )
     return run
@@ -69,62 +69,62 @@ def spec(effort: Effort, *seeds: Trace) -> JobSpec:
     return JobSpec(tasks=(task,), effort=effort, protocol_id="cpu-hot-cache/1", seed_traces=seeds)
 
 
-def test_a_new_exploration_gets_all_that_was_asked_for() -> None:
+def test_new_exploration_gets_full_effort() -> None:
     asked = Effort(trials=64, seconds=30)
     assert effort_left(spec(asked), [run_that_spent(0)]) == asked
 
 
-def test_only_the_difference_is_spent() -> None:
+def test_effort_left_is_requested_minus_spent() -> None:
     left = effort_left(spec(Effort(trials=96, seconds=30)), [run_that_spent(64, 12.0)])
     assert left == Effort(trials=32, seconds=18)
 
 
-def test_nothing_is_left_where_as_much_was_spent() -> None:
+def test_no_effort_left_after_equal_effort() -> None:
     assert effort_left(spec(Effort(trials=64)), [run_that_spent(64)]) is None
     assert effort_left(spec(Effort(trials=64, seconds=10)), [run_that_spent(20, 10.0)]) is None
 
 
-def test_nothing_is_left_of_an_exhausted_space() -> None:
+def test_no_effort_left_in_exhausted_space() -> None:
     run = run_that_spent(9, reason=StopReason.SPACE_EXHAUSTED)
     assert effort_left(spec(Effort(trials=64)), [run]) is None
 
 
-def test_nothing_is_left_once_the_target_latency_is_met() -> None:
+def test_no_effort_left_at_target_latency() -> None:
     effort = Effort(trials=64, target_latency_s=1e-5)
     assert effort_left(spec(effort), [run_that_spent(8, best_s=0.9e-5)]) is None
     assert effort_left(spec(effort), [run_that_spent(8, best_s=1.1e-5)]) is not None
 
 
-def test_a_plateau_counts_only_for_a_job_that_stops_at_one() -> None:
+def test_plateau_ends_only_jobs_with_plateau_effort() -> None:
     run = run_that_measured(40, best_at=20, reason=StopReason.PLATEAU)
     assert effort_left(spec(Effort(trials=64, plateau_trials=16)), [run]) is None
     assert effort_left(spec(Effort(trials=64)), [run]) == Effort(trials=24)
 
 
-def test_a_plateau_is_no_answer_to_a_job_that_wants_a_longer_one() -> None:
+def test_plateau_does_not_answer_longer_plateau() -> None:
     run = run_that_measured(40, best_at=20, reason=StopReason.PLATEAU)
     assert effort_left(spec(Effort(trials=64, plateau_trials=32)), [run]) is not None
 
 
-def test_an_untried_seed_is_measured_however_much_was_spent() -> None:
+def test_untried_seed_is_measured_after_spent_effort() -> None:
     run = run_that_spent(64)
     assert effort_left(spec(Effort(trials=64), SEED), [run]) == Effort(trials=1)
-    run.proposed(3, SEED)
+    run.add_candidate(3, SEED)
     assert effort_left(spec(Effort(trials=64), SEED), [run]) is None
 
 
-def test_a_seed_was_tried_when_its_instructions_were_though_postprocessors_have_added_theirs() -> None:
+def test_seed_equals_candidate_with_postprocessors() -> None:
     given = Trace(text='[[["A",[],[],[]],["SamplePerfectTile",[],[],[]]],[[1,[2,2]]]]')
     tried = '[[["A",[],[],[]],["SamplePerfectTile",[],[],[]],["EnterPostproc",[],[],[]],["B",[],[],[]]],[[1,[%s]]]]'
     run = run_that_spent(64)
-    run.proposed(3, Trace(text=tried % "4,1"))
+    run.add_candidate(3, Trace(text=tried % "4,1"))
     assert effort_left(spec(Effort(trials=64), given), [run]) == Effort(trials=1)
     assert only_seeds_are_left(spec(Effort(trials=64), given), [run])
-    run.proposed(4, Trace(text=tried % "2,2"))
+    run.add_candidate(4, Trace(text=tried % "2,2"))
     assert effort_left(spec(Effort(trials=64), given), [run]) is None
 
 
-def test_a_task_on_which_nothing_was_spent_has_its_share_whatever_others_took() -> None:
+def test_untried_task_keeps_its_share_of_effort() -> None:
     runs = [run_that_spent(512, 40.0), run_that_spent(0)]
     assert effort_left(spec(Effort(trials=512, seconds=60)), runs) == Effort(trials=256, seconds=30)
     assert effort_left(spec(Effort(trials=2000)), runs) == Effort(trials=1488)

@@ -1,4 +1,4 @@
-"""A job that is asked to finish ends its search, and ships the best of what it has found."""
+"""A job that is asked to finish ends its search and ships its best schedules."""
 
 import threading
 from collections.abc import Callable
@@ -46,7 +46,7 @@ def assert_shipped(store: Store, job: Job) -> None:
     assert store.records.get(TENANT, str(task["record_id"])).status is RecordStatus.VERIFIED
 
 
-def test_a_running_job_ships_its_best_and_says_that_it_was_asked_to(store: Store, tuner: Tuner) -> None:
+def test_finish_request_ships_best_of_running_job(store: Store, tuner: Tuner) -> None:
     job = tune_job(store, matmul(40), ENDLESS)
     with tuner(instant_farms([])):
         wait_measured(store, job)
@@ -59,7 +59,7 @@ def test_a_running_job_ships_its_best_and_says_that_it_was_asked_to(store: Store
     assert "finish" in [event.data.get("request") for event in store.events.of_job(TENANT, job.job_id)]
 
 
-def test_a_paused_job_measures_nothing_more(store: Store, tuner: Tuner) -> None:
+def test_finish_request_of_paused_job_measures_nothing(store: Store, tuner: Tuner) -> None:
     made: list[InstantFarm] = []
     job = tune_job(store, matmul(44), ENDLESS)
     with tuner(instant_farms(made)):
@@ -73,7 +73,7 @@ def test_a_paused_job_measures_nothing_more(store: Store, tuner: Tuner) -> None:
     assert not any(farm.submitted for farm in made)
 
 
-def test_a_job_without_any_time_says_so(store: Store, tuner: Tuner) -> None:
+def test_finish_request_without_timing_is_reported(store: Store, tuner: Tuner) -> None:
     made: list[InstantFarm] = []
     job = tune_job(store, matmul(48), ENDLESS)
     with tuner(instant_farms(made, threading.Event())):
@@ -88,7 +88,7 @@ def test_a_job_without_any_time_says_so(store: Store, tuner: Tuner) -> None:
 
 
 class HalfHeld(InstantFarm):
-    """Keeps the candidates of one workload for ever."""
+    """Never returns the candidates of one workload."""
 
     def __init__(self, workload_id: str) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class HalfHeld(InstantFarm):
             super().submit(dispatch)
 
 
-def test_of_several_tasks_those_are_shipped_that_have_something(store: Store, tuner: Tuner, tmp_path: Path) -> None:
+def test_finish_request_ships_tasks_with_result(store: Store, tuner: Tuner, tmp_path: Path) -> None:
     found, missing = matmul(52), matmul(56).model_copy(update={"name": "the other"})
     store.workloads.put(TENANT, missing)
     tasks = tuple(
@@ -125,7 +125,7 @@ def test_of_several_tasks_those_are_shipped_that_have_something(store: Store, tu
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"task-2", *NAMES}
 
 
-def test_the_same_again_searches_on_from_what_is_known(store: Store, tuner: Tuner) -> None:
+def test_job_after_finish_request_continues_search(store: Store, tuner: Tuner) -> None:
     with tuner(instant_farms([])):
         job = tune_job(store, matmul(60), ENDLESS)
         wait_measured(store, job)
@@ -138,7 +138,7 @@ def test_the_same_again_searches_on_from_what_is_known(store: Store, tuner: Tune
     assert store.jobs.get(TENANT, more.job_id).message == ""
 
 
-def test_a_wish_to_finish_before_anything_is_measured_pauses_the_job(store: Store, zygotes: Zygotes) -> None:
+def test_finish_before_first_measurement_pauses_job(store: Store, zygotes: Zygotes) -> None:
     job = tune_job(store, matmul(64), ENDLESS)
     lease = leased(store, job)
     supervisor = Supervisor(store, InstantFarm(), zygotes.present(), owner=lease.owner)
@@ -147,7 +147,7 @@ def test_a_wish_to_finish_before_anything_is_measured_pauses_the_job(store: Stor
     assert state_of(store, job) is JobState.PAUSED
 
 
-def test_a_wish_to_pause_leaves_the_job_for_whoever_resumes_it(store: Store, zygotes: Zygotes) -> None:
+def test_pause_keeps_job_paused_until_resumed(store: Store, zygotes: Zygotes) -> None:
     job = tune_job(store, matmul(68), ENDLESS)
     lease = leased(store, job)
     supervisor = Supervisor(

@@ -1,4 +1,4 @@
-"""A job whose deadline passes while it waits ends, with what the store holds, although nobody could measure for it."""
+"""A job whose deadline passes while it waits ends with the stored results, without a device."""
 
 import math
 import threading
@@ -57,43 +57,43 @@ def put_answer(store: Store) -> None:
     store.artifacts.put(TENANT, manifest("artifact", "known", kernel_library()), kernel_library())
 
 
-def test_a_job_that_waits_says_why_and_until_when(store: Store, tuner: Tuner) -> None:
-    patient = job_with_deadline(store, None)
-    hurried = job_with_deadline(store, LONG_S)
+def test_waiting_job_shows_reason_and_deadline(store: Store, tuner: Tuner) -> None:
+    unlimited = job_with_deadline(store, None)
+    limited = job_with_deadline(store, LONG_S)
 
     def said(job: Job) -> str:
         return store.jobs.get(TENANT, job.job_id).message
 
     began_s = time.monotonic()
     with tuner(no_device):
-        while not (said(patient) and said(hurried)):
+        while not (said(unlimited) and said(limited)):
             assert time.monotonic() - began_s < 60.0
             time.sleep(0.02)
-    assert said(patient) == MISSING
-    reason, _, deadline = said(hurried).partition(", until its deadline at ")
+    assert said(unlimited) == MISSING
+    reason, _, deadline = said(limited).partition(", until its deadline at ")
     assert reason == MISSING
-    lasts_s = (datetime.fromisoformat(deadline) - datetime.fromisoformat(hurried.created_at)).total_seconds()
+    lasts_s = (datetime.fromisoformat(deadline) - datetime.fromisoformat(limited.created_at)).total_seconds()
     assert abs(lasts_s - LONG_S) <= 1.0
 
 
-def test_a_job_that_no_device_fits_ends_at_its_deadline_and_others_wait_on(store: Store, tuner: Tuner) -> None:
-    patient = job_with_deadline(store, None)
-    hurried = job_with_deadline(store)
+def test_job_without_device_ends_at_deadline(store: Store, tuner: Tuner) -> None:
+    unlimited = job_with_deadline(store, None)
+    limited = job_with_deadline(store)
     began_s = time.monotonic()
     with tuner(no_device):
-        wait_finished(store, hurried)
+        wait_finished(store, limited)
     assert time.monotonic() - began_s < 30.0
-    ended = store.jobs.get(TENANT, hurried.job_id)
+    ended = store.jobs.get(TENANT, limited.job_id)
     assert ended.outcome is JobOutcome.FAILED
     assert "nothing was measured" in ended.message
     assert "deadline" in ended.message
     assert MISSING in ended.message
-    summary = summary_of(store, hurried.job_id)
+    summary = summary_of(store, limited.job_id)
     assert (summary["outcome"], summary["tasks"]) == ("failed", [])
-    assert state_of(store, patient) is JobState.QUEUED
+    assert state_of(store, unlimited) is JobState.QUEUED
 
 
-def test_what_earlier_jobs_left_answers_a_job_for_which_there_is_no_device(store: Store, tuner: Tuner) -> None:
+def test_stored_record_answers_overdue_job(store: Store, tuner: Tuner) -> None:
     put_answer(store)
     job = job_with_deadline(store)
     with tuner(no_device):
@@ -109,7 +109,9 @@ def test_what_earlier_jobs_left_answers_a_job_for_which_there_is_no_device(store
 @pytest.mark.parametrize(
     "changes", [{"fresh": True}, {"device_class_id": "board"}, {"protocol_id": "cpu-cold-cache/1"}], ids=str
 )
-def test_a_record_that_is_not_for_the_job_is_no_answer(store: Store, tuner: Tuner, changes: dict[str, object]) -> None:
+def test_record_with_other_key_does_not_answer_overdue_job(
+    store: Store, tuner: Tuner, changes: dict[str, object]
+) -> None:
     put_answer(store)
     job = job_with_deadline(store, **changes)
     with tuner(no_device):
@@ -117,7 +119,7 @@ def test_a_record_that_is_not_for_the_job_is_no_answer(store: Store, tuner: Tune
     assert store.jobs.get(TENANT, job.job_id).outcome is JobOutcome.FAILED
 
 
-def test_trials_that_were_not_verified_in_time_are_kept_and_prove_nothing(store: Store, tuner: Tuner) -> None:
+def test_unverified_trials_do_not_answer_overdue_job(store: Store, tuner: Tuner) -> None:
     job = job_with_deadline(store)
     tried = bench(store, job)
     tried.measure(0, timing(2e-3))
@@ -128,22 +130,22 @@ def test_trials_that_were_not_verified_in_time_are_kept_and_prove_nothing(store:
     assert ended.outcome is JobOutcome.FAILED
     assert "could not be verified" in ended.message
     assert MISSING in ended.message
-    assert "ask for the same again" in ended.message
+    assert "submit the job again" in ended.message
     (task,) = summary_of(store, job.job_id)["tasks"]
     assert (task["stop_reason"], task["trials_in_store"], task["record_id"]) == ("deadline", 1, None)
 
 
-def test_schedules_that_were_to_be_measured_end_without_a_time(store: Store, tuner: Tuner) -> None:
+def test_overdue_measure_job_ends_without_timings(store: Store, tuner: Tuner) -> None:
     job = measure_job(store, "a", "b", deadline_s=SHORT_S)
     with tuner(no_device):
         wait_finished(store, job)
     ended = store.jobs.get(TENANT, job.job_id)
     assert ended.outcome is JobOutcome.SUCCEEDED
-    assert ended.message.startswith("2 of 2 gave no time")
+    assert ended.message.startswith("2 of 2 have no timing")
     assert MISSING in ended.message
 
 
-def test_schedules_that_were_measured_before_the_device_went_away_are_told(store: Store, tuner: Tuner) -> None:
+def test_overdue_measure_job_reports_earlier_timings(store: Store, tuner: Tuner) -> None:
     job = measure_job(store, "a", "b", deadline_s=SHORT_S)
     lease = leased(store, job)
     first, second = (
@@ -159,14 +161,14 @@ def test_schedules_that_were_measured_before_the_device_went_away_are_told(store
         wait_finished(store, job)
     ended = store.jobs.get(TENANT, job.job_id)
     assert ended.outcome is JobOutcome.SUCCEEDED
-    assert ended.message.startswith("1 of 2 gave no time")
+    assert ended.message.startswith("1 of 2 have no timing")
     measured, missing = summary_of(store, job.job_id)["tasks"]
     assert (measured["exploration_id"], missing["exploration_id"]) == (first.exploration_id, second.exploration_id)
     assert (measured["best_latency_s"], missing["best_latency_s"]) == (2e-3, None)
     assert MISSING in missing["first_failure_message"]
 
 
-def test_jobs_that_never_get_a_place_end_at_their_deadlines_and_disturb_nobody(store: Store, tuner: Tuner) -> None:
+def test_jobs_without_place_end_at_deadline(store: Store, tuner: Tuner) -> None:
     held, made = threading.Event(), []
     long = measure_job(store, "a", priority=1)
     with tuner(instant_farms(made, held), jobs_at_once=1):
@@ -174,12 +176,12 @@ def test_jobs_that_never_get_a_place_end_at_their_deadlines_and_disturb_nobody(s
         put_answer(store)
         known = job_with_deadline(store)
         unknown = [job_with_deadline(store, fresh=True) for _ in range(3)]
-        patient, paused = job_with_deadline(store, None), job_with_deadline(store)
+        unlimited, paused = job_with_deadline(store, None), job_with_deadline(store)
         store.job_requests.pause(TENANT, paused.job_id)
         wait_finished(store, known, *unknown)
         assert (state_of(store, long), state_of(store, paused)) == (JobState.RUNNING, JobState.PAUSED)
-        assert state_of(store, patient) is JobState.QUEUED
-        assert len(made) == 1, "what is only ended needs no farm"
+        assert state_of(store, unlimited) is JobState.QUEUED
+        assert len(made) == 1, "a job that is only ended needs no farm"
         held.set()
         wait_finished(store, long)
         wait_for(lambda: len(made) == 2)
@@ -192,9 +194,7 @@ def test_jobs_that_never_get_a_place_end_at_their_deadlines_and_disturb_nobody(s
 
 
 @pytest.mark.parametrize("is_known", [False, True])
-def test_a_job_whose_exploration_another_one_holds_ends_at_its_deadline(
-    store: Store, tuner: Tuner, is_known: bool
-) -> None:
+def test_job_waiting_for_exploration_ends_at_deadline(store: Store, tuner: Tuner, is_known: bool) -> None:
     if is_known:
         put_answer(store)
     holder = bench(store, put_job(store))
@@ -216,7 +216,7 @@ def test_a_job_whose_exploration_another_one_holds_ends_at_its_deadline(
     assert store.explorations.get(TENANT, holder.exploration_id).spent.trials == 1, "the other job has it still"
 
 
-def test_who_stays_to_wait_for_an_exploration_waits_no_longer_than_the_deadline(store: Store, zygotes: Zygotes) -> None:
+def test_supervisor_waits_for_exploration_until_deadline(store: Store, zygotes: Zygotes) -> None:
     bench(store, put_job(store))
     lease = leased(store, job_with_deadline(store), owner="embedded")
     summary = Supervisor(store, InstantFarm(), zygotes.present(), owner="embedded").run(lease)
@@ -224,14 +224,14 @@ def test_who_stays_to_wait_for_an_exploration_waits_no_longer_than_the_deadline(
     assert WAITING in summary.message
 
 
-def test_a_job_rests_no_longer_than_until_its_deadline(store: Store, zygotes: Zygotes) -> None:
-    def let_go(job: Job) -> Ended:
+def test_job_wait_ends_at_deadline(store: Store, zygotes: Zygotes) -> None:
+    def run_leased(job: Job) -> Ended:
         telemetry = Telemetry(Metrics("tuner"), Traces())
         words = (store, leased(store, job), no_device, zygotes, telemetry)
         return LeasedJob(*words, outage_s=0.0, on_search_child=lambda _: None).run()
 
-    patient, hurried = let_go(job_with_deadline(store, None)), let_go(job_with_deadline(store, LONG_S))
-    assert patient.rest_s > 0
-    assert patient.most_rest_s == math.inf
-    assert hurried.rest_s > 0
-    assert 0 < hurried.most_rest_s <= LONG_S
+    unlimited, limited = run_leased(job_with_deadline(store, None)), run_leased(job_with_deadline(store, LONG_S))
+    assert unlimited.wait_s > 0
+    assert unlimited.max_wait_s == math.inf
+    assert limited.wait_s > 0
+    assert 0 < limited.max_wait_s <= LONG_S

@@ -1,4 +1,4 @@
-"""What a job says of its own trials: over all its runs, and beside what the store knew before."""
+"""A job reports its own trials over all its runs, beside the results that were already in the store."""
 
 import time
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from tunefarm_services.tuner.job.job_watch import JobWatch
 from tunefarm_services.tuner.search.exploration_run import ROUGH_GRAIN_S
 from tunefarm_services.tuner.search.search_messages import KnownTrialMessage
 from tunefarm_services.tuner.service.zygotes import Zygotes
-from tunefarm_services.tuner.verify.verifying_steps import comparing, in_processes
+from tunefarm_services.tuner.verify.verifying_steps import comparison_step, export_step
 
 Tuner = Callable[..., object]
 
@@ -35,7 +35,7 @@ def zygotes(searching_zygotes: Zygotes) -> Zygotes:
 
 
 class CallingFarm(InstantFarm):
-    """Calls ``on_enough`` once, when so many results are in the store."""
+    """Calls ``on_enough`` once, when ``enough`` results are committed."""
 
     def __init__(self, enough: int, on_enough: Callable[[], None]) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class CallingFarm(InstantFarm):
             self._on_enough()
 
 
-def test_a_resumed_job_counts_the_trials_of_all_its_runs(store: Store, watcher: Store, tuner: Tuner) -> None:
+def test_resumed_job_counts_trials_of_all_runs(store: Store, watcher: Store, tuner: Tuner) -> None:
     job = tune_job(store, matmul(84), 40)
     farm = CallingFarm(8, lambda: watcher.job_requests.pause(TENANT, job.job_id))
     with tuner(lambda *_: farm):
@@ -73,14 +73,14 @@ def test_progress_counts_the_trials_of_earlier_runs(store: Store) -> None:
     for number in range(3):
         dispatch = dispatch_of(candidate(run, number, SEED), fence=1)
         measured = Measurement.answering(dispatch, timing(1e-5), Stages())
-        run.remember(KnownTrialMessage(candidate=dispatch.candidate, measurement=measured), is_of_job=number > 0)
+        run.add_known(KnownTrialMessage(candidate=dispatch.candidate, measurement=measured), is_of_job=number > 0)
     job = tune_job(store, matmul(16), 10)
     progress = JobRun(job, JobWatch(store, leased(store, job)), [run], time.time()).progress("searching")
-    # Two of the three were this job's; the third was another's, and is spent as well.
+    # Two of the three trials belong to this job; the third also counts as spent.
     assert (progress.trials_done, progress.trials_budget) == (2, 9)
 
 
-def test_trials_of_another_job_are_not_counted(store: Store, tuner: Tuner) -> None:
+def test_job_does_not_count_trials_of_other_jobs(store: Store, tuner: Tuner) -> None:
     with tuner(instant_farms([])):
         wait_finished(store, tune_job(store, matmul(88), 6))
         wait_finished(store, more := tune_job(store, matmul(88), 10))
@@ -91,7 +91,7 @@ def test_trials_of_another_job_are_not_counted(store: Store, tuner: Tuner) -> No
     assert "answered from the store, 0 trials (10 in the store)" in task_text(task)
 
 
-def test_a_job_that_loses_to_the_store_says_what_its_own_best_took(store: Store, tuner: Tuner) -> None:
+def test_job_reports_own_best_beside_stored_record(store: Store, tuner: Tuner) -> None:
     made: list[InstantFarm] = []
     with tuner(instant_farms(made)):
         wait_finished(store, tune_job(store, matmul(92), 24))
@@ -109,7 +109,7 @@ def test_a_job_that_loses_to_the_store_says_what_its_own_best_took(store: Store,
     assert "the store's best" in text
 
 
-def test_a_seed_has_a_time_of_its_own(store: Store, tuner: Tuner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_reports_latency_of_seed(store: Store, tuner: Tuner, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[InstantFarm] = []
     with tuner(instant_farms(made)):
         wait_finished(store, tune_job(store, matmul(68), 3, fresh=True, seed=7))
@@ -135,7 +135,7 @@ def test_a_seed_has_a_time_of_its_own(store: Store, tuner: Tuner, monkeypatch: p
 
 
 @pytest.mark.parametrize(("about_s", "is_shown"), [(3.8e-6, False), (2 * ROUGH_GRAIN_S, True)])
-def test_no_ratio_is_shown_of_one_rough_call_and_many_exact_ones(store: Store, about_s: float, is_shown: bool) -> None:
+def test_speedup_is_hidden_for_imprecise_untuned_latency(store: Store, about_s: float, is_shown: bool) -> None:
     run = run_that_spent(0)
     take(run, 0, timing(1e-8))
     run.untuned_about_s = about_s
@@ -143,33 +143,33 @@ def test_no_ratio_is_shown_of_one_rough_call_and_many_exact_ones(store: Store, a
     job_run = JobRun(job, JobWatch(store, leased(store, job)), [run], time.time())
     progress = job_run.progress("searching")
     assert (progress.untuned_latency_s == about_s, progress.untuned_is_rough) == (is_shown, is_shown)
-    run.untuned_latency_s = 1e-8  # timed as the candidates are
+    run.untuned_latency_s = 1e-8  # timed like the candidates
     assert job_run.progress("verifying").untuned_latency_s == 1e-8
 
 
-def test_each_step_of_verifying_says_what_it_does_and_about_how_long_it_takes(store: Store) -> None:
+def test_verification_steps_report_text_and_seconds_left(store: Store) -> None:
     run = run_that_spent(0)
     take(run, 0, timing(1e-3))
     run.builds_s[0] = 2.0
     job = tune_job(store, matmul(16), 4)
     job_run = JobRun(job, leased(store, job), [run], time.time())
     assert job_run.progress("verifying").doing == ""
-    step = comparing(run, run.fastest(1), 7)
-    job_run.enters(step)
+    step = comparison_step(run, run.fastest(1), 7)
+    job_run.begin_step(step)
     shown = job_run.progress("verifying")
     assert "side by side" in shown.doing
     assert shown.seconds_left is not None
     assert 2.0 < shown.seconds_left <= step.seconds
-    last = in_processes(run, 1e-3, 7)
+    last = export_step(run, 1e-3, 7)
     assert last.seconds < step.seconds
-    job_run.enters(last)
+    job_run.begin_step(last)
     assert "7 fresh processes" in job_run.progress("verifying").doing
     assert job_run.progress("searching").doing == ""
 
 
-def test_a_long_untuned_function_adds_little_to_what_verifying_takes(store: Store) -> None:
+def test_long_untuned_function_adds_little_verification_time(store: Store) -> None:
     run = run_that_spent(0)
     take(run, 0, timing(0.1))
-    without_s = comparing(run, run.fastest(1), 7).seconds
+    without_s = comparison_step(run, run.fastest(1), 7).seconds
     run.untuned_about_s = 50.0
-    assert comparing(run, run.fastest(1), 7).seconds < without_s + 10.0
+    assert comparison_step(run, run.fastest(1), 7).seconds < without_s + 10.0

@@ -1,4 +1,4 @@
-"""Whether the owner of a lease still lives."""
+"""Whether the owner of a lease is dead."""
 
 import os
 import subprocess
@@ -7,15 +7,15 @@ import sys
 from tunefarm_services.tuner.service.owner import is_gone, owner_name
 
 
-def test_this_process_is_not_gone() -> None:
+def test_own_process_is_not_gone() -> None:
     assert not is_gone(owner_name())
 
 
-def test_two_names_of_one_process_differ() -> None:
+def test_owner_names_of_one_process_differ() -> None:
     assert owner_name() != owner_name()
 
 
-def test_a_process_that_ended_is_gone_even_before_its_parent_notices() -> None:
+def test_zombie_process_is_gone() -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     owner = f"{os.uname().nodename}:{process.pid}:00000000"
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
@@ -24,10 +24,10 @@ def test_a_process_that_ended_is_gone_even_before_its_parent_notices() -> None:
     assert is_gone(owner)
 
 
-def test_nothing_is_sure_of_another_host() -> None:
+def test_owner_on_other_host_is_not_gone() -> None:
     assert not is_gone("some-other-host:1:00000000")
 
 
-def test_a_name_of_another_form_is_left_alone() -> None:
+def test_owner_with_unknown_format_is_not_gone() -> None:
     assert not is_gone("someone")
     assert not is_gone(f"{os.uname().nodename}:one:00000000")

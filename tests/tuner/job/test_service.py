@@ -1,4 +1,4 @@
-"""A tuner that takes jobs of several tenants from the queue and gives them back whatever happens."""
+"""The tuner service leases jobs of several tenants from the queue, and releases them in every case."""
 
 import threading
 import time
@@ -23,7 +23,7 @@ def summary_of(store: Store, job_id: str, tenant: str = TENANT) -> dict:
     return [event.data for event in store.events.of_job(tenant, job_id) if event.kind == "summary"][-1]
 
 
-def test_a_job_of_given_schedules_is_measured_once_and_makes_no_record(store: Store, tuner: Tuner) -> None:
+def test_measure_job_measures_once_without_record(store: Store, tuner: Tuner) -> None:
     made: list[InstantFarm] = []
     job = measure_job(store, "a", "b", "c", "a")
     with tuner(instant_farms(made)):
@@ -38,7 +38,7 @@ def test_a_job_of_given_schedules_is_measured_once_and_makes_no_record(store: St
     assert store.records.page(TENANT) == []
 
 
-def test_what_was_used_is_booked_and_progress_is_told(store: Store, tuner: Tuner) -> None:
+def test_job_books_usage_and_reports_progress(store: Store, tuner: Tuner) -> None:
     job = measure_job(store, *"abcd")
     with tuner(instant_farms([])):
         wait_finished(store, job)
@@ -50,7 +50,7 @@ def test_what_was_used_is_booked_and_progress_is_told(store: Store, tuner: Tuner
     assert {"trials_done", "best_latency_s", "trials_per_s", "seconds_left"} <= set(progress[0])
 
 
-def test_each_measurement_is_part_of_its_jobs_trace(store: Store, tuner: Tuner) -> None:
+def test_measurements_are_spans_of_their_job(store: Store, tuner: Tuner) -> None:
     seen = InMemorySpanExporter()
     traces = configure_traces("tuner", None, exporter=seen)
     job = measure_job(store, *"abc")
@@ -68,7 +68,7 @@ def test_each_measurement_is_part_of_its_jobs_trace(store: Store, tuner: Tuner) 
     assert all(span.attributes["result"] == "timing" for span in measured)
 
 
-def test_more_urgent_jobs_go_first_and_tenants_take_turns(store: Store, tuner: Tuner) -> None:
+def test_queue_orders_by_priority_then_tenant(store: Store, tuner: Tuner) -> None:
     begun: list[tuple[str, str]] = []
     greedy = [measure_job(store, f"greedy {number}", tenant="greedy") for number in range(3)]
     modest = measure_job(store, "modest", tenant="modest")
@@ -84,9 +84,7 @@ def test_more_urgent_jobs_go_first_and_tenants_take_turns(store: Store, tuner: T
     assert begun[1][0] == "modest"
 
 
-def test_a_job_without_a_device_stays_queued_says_why_and_leaves_its_place_to_others(
-    store: Store, tuner: Tuner
-) -> None:
+def test_job_without_device_stays_queued_with_reason(store: Store, tuner: Tuner) -> None:
     there = threading.Event()
     stuck = measure_job(store, "for a board", priority=9, device_class_id="board")
     others = [measure_job(store, f"other {number}") for number in range(3)]
@@ -110,16 +108,16 @@ def test_a_job_without_a_device_stays_queued_says_why_and_leaves_its_place_to_ot
     assert len(said) == 1, "each look for a device must not be an event"
 
 
-def test_stopping_gives_jobs_back_with_what_was_measured(store: Store, tuner: Tuner) -> None:
+def test_stop_requeues_jobs_with_measurements(store: Store, tuner: Tuner) -> None:
     made: list[InstantFarm] = []
     job = measure_job(store, *"abcdefgh")
     held = threading.Event()
     with tuner(instant_farms(made, held)):
         wait_for(lambda: made and made[0].submitted)
-    # Nobody lets the results go, so that it has not waited for them.
+    # The results are still held, so the tuner did not wait for them.
     assert not held.is_set()
     assert state_of(store, job) is JobState.QUEUED
-    assert store.queue.lease_next("anybody", 1.0) is not None, "the lease was not given back"
+    assert store.queue.lease_next("another", 1.0) is not None, "the lease was not released"
     time.sleep(1.1)
     with tuner(instant_farms(made)):
         wait_finished(store, job)
@@ -144,10 +142,8 @@ def test_pause_resume_and_cancel_take_effect_soon(store: Store, tuner: Tuner) ->
     assert store.jobs.get(TENANT, paused.job_id).outcome is JobOutcome.SUCCEEDED
 
 
-def test_a_store_that_goes_away_and_comes_back_costs_nothing(
-    store: Store, watcher: Store, tuner: Tuner, monkeypatch
-) -> None:
-    """The connection is cut exactly when results are to be stored, and stays so for a while."""
+def test_jobs_survive_store_outage(store: Store, watcher: Store, tuner: Tuner, monkeypatch) -> None:
+    """The connection is lost at the first commit of results, for one second."""
     made: list[InstantFarm] = []
     jobs = [measure_job(store, *f"{number}xyz") for number in range(3)]
     back_at_s: list[float] = []
@@ -179,7 +175,7 @@ def _cut(method: Callable[..., object], name: str, back_at_s: list[float]) -> Ca
     return away
 
 
-def test_two_tuners_share_the_queue_and_nothing_is_done_twice(store: Store, tuner: Tuner) -> None:
+def test_two_tuners_share_queue_without_duplicates(store: Store, tuner: Tuner) -> None:
     made: list[InstantFarm] = []
     jobs = [measure_job(store, f"{number} one", f"{number} two") for number in range(10)]
     with tuner(instant_farms(made), jobs_at_once=2), tuner(instant_farms(made), jobs_at_once=2):
@@ -191,7 +187,7 @@ def test_two_tuners_share_the_queue_and_nothing_is_done_twice(store: Store, tune
         assert states == ["running", "finished"]
 
 
-def test_a_job_on_which_the_tuner_itself_fails_ends_after_three_times(store: Store, tuner: Tuner) -> None:
+def test_job_is_poisoned_after_three_tuner_failures(store: Store, tuner: Tuner) -> None:
     broken, sound = measure_job(store, "broken"), measure_job(store, "sound")
 
     def farm_for(lease, job) -> InstantFarm:

@@ -1,4 +1,4 @@
-"""What a tuner forgets by itself."""
+"""A tuner removes expired rows and unreferenced blobs."""
 
 import os
 import time
@@ -31,7 +31,7 @@ def known(blobs: BlobStore) -> set[str]:
     return {blob.blob_digest for blob in blobs.stored()}
 
 
-def test_blobs_that_nothing_refers_to_go_after_an_hour(
+def test_tidying_removes_unreferenced_blobs_after_an_hour(
     store: Store, blobs: BlobStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(tidying, "FIRST_S", 0.0)
@@ -43,7 +43,7 @@ def test_blobs_that_nothing_refers_to_go_after_an_hour(
     assert known(blobs) == {workload, on_its_way}
 
 
-def test_it_is_done_once_an_hour(store: Store, blobs: BlobStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_tidying_runs_hourly(store: Store, blobs: BlobStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     tidies = Tidying(store, TunerSettings())
     made_earlier(tmp_path / "blobs", blobs.put(b"left over"))
     tidies.tidy_if_due()

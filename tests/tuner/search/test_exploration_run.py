@@ -1,4 +1,4 @@
-"""What a run of a job holds of an exploration when candidates are sent again."""
+"""The results of an exploration after second attempts."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def failed(reason: FailureReason) -> Failed:
 
 def take(run: ExplorationRun, number: int, result: Result, attempt: int = 1) -> bool:
     trace = OTHER if number else SEED
-    run.proposed(number, trace)
+    run.add_candidate(number, trace)
     dispatch = dispatch_of(candidate(run, number, trace), fence=1, attempt=attempt)
     return run.measured(Measurement.answering(dispatch, result, Stages()), elapsed_s=1.0)
 
@@ -44,18 +44,18 @@ def run() -> ExplorationRun:
 
 
 @pytest.mark.parametrize("second", [timing(3e-5), Stopped(at_least_s=3e-5), failed(FailureReason.WRONG_RESULT)])
-def test_a_second_attempt_takes_the_first_time_back(run: ExplorationRun, second: Result) -> None:
+def test_second_attempt_replaces_first_latency(run: ExplorationRun, second: Result) -> None:
     assert not take(run, 0, second, attempt=2)
     assert (run.best_latency_s, run.fastest(1), run.trials_done) == (OTHER_S, [OTHER], 2)
 
 
 @pytest.mark.parametrize("reason", [FailureReason.DEVICE_LOST, FailureReason.CANCELED, FailureReason.CRASH])
-def test_a_second_attempt_that_was_broken_off_leaves_the_first_time(run: ExplorationRun, reason: FailureReason) -> None:
+def test_aborted_second_attempt_keeps_first_latency(run: ExplorationRun, reason: FailureReason) -> None:
     assert not take(run, 0, failed(reason), attempt=2)
     assert (run.best_latency_s, run.fastest(1)) == (FIRST_S, [SEED])
 
 
-def test_a_second_time_is_an_improvement_only_if_it_is_less_than_any_before(run: ExplorationRun) -> None:
+def test_second_latency_improves_only_below_best(run: ExplorationRun) -> None:
     assert not take(run, 0, timing(1.5e-5), attempt=2)
     assert (run.best_latency_s, len(run.improvements)) == (1.5e-5, 1)
     assert take(run, 1, timing(0.5e-5), attempt=2)

@@ -1,4 +1,4 @@
-"""A job in which nothing works ends by itself, counts why, and shows the first reason."""
+"""A job whose candidates all fail ends by itself, with failure counts and the first failure."""
 
 from collections.abc import Callable
 
@@ -28,7 +28,7 @@ def zygotes(searching_zygotes: Zygotes) -> Zygotes:
 
 
 class FailingFarm(InstantFarm):
-    """Every candidate fails, for one of three reasons."""
+    """Fails every candidate, for one of three reasons."""
 
     def collect(self, timeout_s: float | None) -> list[Measurement]:
         return self._answer(lambda dispatch: self._failure(dispatch.candidate.number))
@@ -37,7 +37,7 @@ class FailingFarm(InstantFarm):
         return Failed(failure=TrialFailure(reason=REASONS[number % len(REASONS)], message=f"candidate {number} broke"))
 
 
-def test_the_reasons_are_counted_and_the_first_is_shown(store: Store, tuner: Tuner) -> None:
+def test_failed_job_counts_reasons_and_shows_first(store: Store, tuner: Tuner) -> None:
     job = tune_job(store, matmul(52), TRIALS)
     with tuner(lambda lease, job: FailingFarm()):
         wait_finished(store, job)
@@ -54,13 +54,11 @@ def test_the_reasons_are_counted_and_the_first_is_shown(store: Store, tuner: Tun
     assert (exploration.spent.trials, exploration.best_latency_s) == (TRIALS, None)
 
 
-def test_a_job_whose_schedules_are_all_refused_says_which_postprocessor_refuses_them(
-    store: Store, tuner: Tuner
-) -> None:
+def test_job_names_postprocessor_that_rejects_all_schedules(store: Store, tuner: Tuner) -> None:
     job = tune_job(store, workload_of(outputs_read_again(), "decomposed"), TRIALS)
     with tuner(lambda lease, job: InstantFarm()):
         wait_finished(store, job)
     ended = store.jobs.get(TENANT, job.job_id)
     assert ended.outcome is JobOutcome.FAILED
-    assert "every schedule was refused before it was measured" in ended.message
+    assert "every schedule was rejected before measurement" in ended.message
     assert "RewriteParallelVectorizeUnroll" in ended.message

@@ -1,4 +1,4 @@
-"""A worker that sends a library of its own, to the tuner that would store it."""
+"""The tuner checks libraries that workers send before it stores them."""
 
 from collections.abc import Callable
 
@@ -28,17 +28,17 @@ def stored(library: bytes, *callees: str) -> ExportResult:
 
 
 @pytest.mark.parametrize("attack", AT_LOADING, ids=lambda attack: attack.name.replace(" ", "-"))
-def test_a_hostile_library_is_not_stored(attack: Attack) -> None:
+def test_hostile_library_is_rejected(attack: Attack) -> None:
     failed = stored(attack.make())
     assert isinstance(failed, Failed)
     assert failed.failure.reason is FailureReason.BUILD_ERROR
 
 
-def test_a_kernels_library_is_stored() -> None:
+def test_kernel_library_is_accepted() -> None:
     assert isinstance(stored(kernel_library()), Exported)
 
 
-def test_a_callee_of_the_tenant_is_stored_and_another_names_the_setting() -> None:
+def test_library_may_only_call_allowed_callees() -> None:
     assert isinstance(stored(calling("vendor_gemm"), "vendor_gemm"), Exported)
     failed = stored(calling("vendor_gemm"))
     assert isinstance(failed, Failed)
@@ -51,14 +51,14 @@ def zygotes(searching_zygotes: Zygotes) -> Zygotes:
 
 
 class SendingFarm(InstantFarm):
-    """Sends a library of its own for whatever it is to export."""
+    """Returns a hostile library from every export."""
 
     def export(self, order: ExportOrder, on_wait: Callable[[], bool]) -> ExportResult:
         exported = super().export(order, on_wait)
         return exported.model_copy(update={"library": linked(MARKED)})
 
 
-def test_a_job_whose_worker_sends_a_hostile_library_ships_nothing(store: Store, tuner: Callable[..., object]) -> None:
+def test_job_with_hostile_worker_ships_nothing(store: Store, tuner: Callable[..., object]) -> None:
     job = tune_job(store, matmul(56), 2)
     with tuner(lambda lease, job: SendingFarm()):
         wait_finished(store, job)

@@ -1,4 +1,4 @@
-"""When a cost model counts as better than chance."""
+"""Whether a cost model is better than chance."""
 
 import pytest
 
@@ -15,13 +15,13 @@ def learned(known: int, share: float, pairs: int = 100, new: int = 8) -> ModelAc
     return ModelAccuracy(known=known, new=new, pairs=pairs, share=share)
 
 
-def test_the_accuracy_over_several_batches_weighs_pairs() -> None:
+def test_accuracy_of_batches_is_weighted_by_pairs() -> None:
     found = accuracy_in_all([learned(16, 1.0, pairs=100), learned(24, 0.5, pairs=300)])
     assert found == ModelAccuracy(known=24, new=16, pairs=400, share=0.625)
     assert accuracy_in_all([]) is None
 
 
-def test_the_present_accuracy_is_that_of_the_latest_trials() -> None:
+def test_recent_accuracy_covers_latest_trials() -> None:
     early = [learned(8 * number, 0.0) for number in range(1, 5)]
     late = [learned(8 * number, 1.0) for number in range(5, 9)]
     found = recent_accuracy(early + late)
@@ -33,5 +33,5 @@ def test_the_present_accuracy_is_that_of_the_latest_trials() -> None:
 @pytest.mark.parametrize(
     ("share", "new", "is_better"), [(0.48, 128, False), (0.52, 128, False), (0.6, 8, False), (0.6, 128, True)]
 )
-def test_few_trials_or_a_small_margin_are_no_better_than_chance(share: float, new: int, is_better: bool) -> None:
+def test_accuracy_needs_enough_trials_and_margin(share: float, new: int, is_better: bool) -> None:
     assert is_better_than_chance(learned(new, share, new=new)) is is_better

@@ -1,4 +1,4 @@
-"""What a search hears of the farm, through its pipe."""
+"""The farm of a search child, behind its pipe."""
 
 from tests.workers.workloads import dispatch
 from tunefarm_sandbox.channel.channel import Channel
@@ -8,7 +8,7 @@ from tunefarm_services.tuner.search.search_child import PipeFarm
 from tunefarm_services.tuner.search.search_messages import MeasuredMessage
 
 
-def test_a_candidate_that_was_measured_twice_makes_room_for_one() -> None:
+def test_repeated_measurement_frees_one_place() -> None:
     supervisor, far = Channel.pair()
     farm = PipeFarm(Channel(far), 4)
     sent = [dispatch("exploration", Trace(text="[[],[]]"), number) for number in range(3)]

@@ -1,4 +1,4 @@
-"""Jobs that search, on a simulated device: real search children, a real store, results at once."""
+"""Search jobs on a simulated device, with real search children and a real store."""
 
 import json
 import os
@@ -59,7 +59,7 @@ def measured_numbers(store: Store, exploration_id: str) -> list[int]:
     ]
 
 
-def test_a_deadline_and_device_seconds_end_a_search_with_what_it_has(store: Store, tuner: Tuner) -> None:
+def test_deadline_and_device_seconds_end_search(store: Store, tuner: Tuner) -> None:
     hurried = tune_job(store, matmul(40), 100_000, deadline_s=8.0)
     bounded = tune_job(store, matmul(48), 100_000, effort=Effort(trials=100_000, device_seconds=5.0))
     began_s = time.monotonic()
@@ -70,9 +70,9 @@ def test_a_deadline_and_device_seconds_end_a_search_with_what_it_has(store: Stor
         assert store.jobs.get(TENANT, job.job_id).outcome is JobOutcome.SUCCEEDED
         (task,) = summary_of(store, job.job_id)["tasks"]
         assert (task["stop_reason"], bool(task["record_id"])) == (reason, True)
-    # Each takes a quarter of a second of the device; what is under way when it is used up is finished.
+    # Each candidate uses 0.25 device seconds; those in flight at the limit are completed.
     assert 20 <= task["trials"] <= 20 + 64
-    # As much again has been spent already, so nothing is measured.
+    # The same effort is already spent, so nothing is measured.
     again = tune_job(store, matmul(48), 100_000, effort=Effort(trials=100_000, device_seconds=5.0))
     made: list[InstantFarm] = []
     with tuner(instant_farms(made)):
@@ -81,7 +81,7 @@ def test_a_deadline_and_device_seconds_end_a_search_with_what_it_has(store: Stor
     assert not any(farm.submitted for farm in made)
 
 
-def test_two_jobs_of_one_exploration_share_it_and_the_second_keeps_no_place(store: Store, tuner: Tuner) -> None:
+def test_second_job_of_exploration_waits_without_place(store: Store, tuner: Tuner) -> None:
     made: list[InstantFarm] = []
     held = threading.Event()
     first, second = tune_job(store, matmul(56), 12), tune_job(store, matmul(56), 20)
@@ -100,7 +100,7 @@ def test_two_jobs_of_one_exploration_share_it_and_the_second_keeps_no_place(stor
     assert len([c for c in sent if c.exploration_id == exploration.exploration_id]) == 20
 
 
-def test_what_is_known_is_answered_while_another_job_searches_on(store: Store, tuner: Tuner) -> None:
+def test_stored_answer_is_given_during_search_of_other_job(store: Store, tuner: Tuner) -> None:
     held = threading.Event()
     held.set()
     with tuner(instant_farms([], held), jobs_at_once=2):
@@ -117,7 +117,7 @@ def test_what_is_known_is_answered_while_another_job_searches_on(store: Store, t
     assert summary_of(store, longer.job_id)["tasks"][0]["trials"] == 32
 
 
-def test_a_search_goes_on_after_the_store_was_away(
+def test_search_continues_after_store_outage(
     store: Store, watcher: Store, tuner: Tuner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[InstantFarm] = []
@@ -142,7 +142,7 @@ def test_a_search_goes_on_after_the_store_was_away(
     assert sorted(sent) == [(number, 1) for number in range(24)], "everything was measured exactly once"
 
 
-def test_a_job_whose_search_dies_three_times_is_poisoned_and_others_go_on(store: Store, tuner: Tuner) -> None:
+def test_job_is_poisoned_after_three_search_deaths(store: Store, tuner: Tuner) -> None:
     killed: list[int] = []
 
     def kill_those_of_the_first(child: Child | None) -> None:
@@ -159,9 +159,7 @@ def test_a_job_whose_search_dies_three_times_is_poisoned_and_others_go_on(store:
     assert store.jobs.get(TENANT, sound.job_id).outcome is JobOutcome.SUCCEEDED
 
 
-def test_the_best_of_a_near_shape_is_tried_early_and_what_does_not_fit_is_passed_over(
-    store: Store, tuner: Tuner
-) -> None:
+def test_search_tries_schedules_of_similar_shapes_early(store: Store, tuner: Tuner) -> None:
     made: list[InstantFarm] = []
     near, wanted = matmul(64), matmul(96)
     with tuner(instant_farms(made)):
@@ -178,7 +176,7 @@ def test_the_best_of_a_near_shape_is_tried_early_and_what_does_not_fit_is_passed
         assert CandidateOrigin.STORE not in {d.candidate.origin for farm in made for d in farm.submitted}
 
 
-def test_a_claim_of_the_same_workload_is_tried_before_anything_is_sought(store: Store, tuner: Tuner) -> None:
+def test_search_tries_claims_first(store: Store, tuner: Tuner) -> None:
     made: list[InstantFarm] = []
     wanted = matmul(60)
     with tuner(instant_farms(made)):
@@ -196,7 +194,7 @@ def test_a_claim_of_the_same_workload_is_tried_before_anything_is_sought(store: 
     assert len(sent) == 6
 
 
-def test_a_task_that_was_tuned_before_leaves_the_others_their_share(store: Store, tuner: Tuner) -> None:
+def test_tuned_task_leaves_effort_to_other_tasks(store: Store, tuner: Tuner) -> None:
     made: list[InstantFarm] = []
     tuned, new = matmul(32), matmul(44)
     with tuner(instant_farms(made)):
@@ -215,7 +213,7 @@ def test_a_task_that_was_tuned_before_leaves_the_others_their_share(store: Store
     assert store.jobs.get(TENANT, again.job_id).message == "answered from the store"
 
 
-def test_seeds_are_tried_once_and_what_they_exhaust_is_not_the_space(store: Store, tuner: Tuner) -> None:
+def test_seeds_are_tried_once_without_exhausting_space(store: Store, tuner: Tuner) -> None:
     made: list[InstantFarm] = []
     wanted = matmul(72)
 
@@ -238,7 +236,7 @@ def test_seeds_are_tried_once_and_what_they_exhaust_is_not_the_space(store: Stor
         assert len(sent_for(10)) == 2
 
 
-def test_a_seed_by_hand_that_wins_is_the_record(store: Store, tuner: Tuner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_winning_seed_becomes_record(store: Store, tuner: Tuner, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[InstantFarm] = []
     wanted = matmul(76)
     with tuner(instant_farms(made)):
@@ -257,7 +255,7 @@ def test_a_seed_by_hand_that_wins_is_the_record(store: Store, tuner: Tuner, monk
 
 
 def without_postprocessors(trace: Trace) -> Trace:
-    """What somebody writes who does not know of them."""
+    """The trace as a user writes it, without the postprocessors' instructions."""
     instructions, decisions = json.loads(trace.text)
     end = [step[0] for step in instructions].index("EnterPostproc")
     return Trace.from_json([instructions[:end], [entry for entry in decisions if entry[0] < end]])

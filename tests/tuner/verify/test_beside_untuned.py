@@ -1,4 +1,4 @@
-"""A schedule ships only where it is faster than the untuned function, which competes in the same fresh processes."""
+"""A schedule ships only if it is faster than the untuned function in the same fresh processes."""
 
 from collections.abc import Callable, Sequence
 
@@ -27,7 +27,7 @@ def zygotes(searching_zygotes: Zygotes) -> Zygotes:
 
 
 class CloseFarm(InstantFarm):
-    """Side by side the untuned function takes ``ratio`` times as long; in fresh processes what ``ratios`` say."""
+    """The untuned function is ``ratio`` times as slow side by side, and ``ratios`` times in fresh processes."""
 
     def __init__(self, ratios: Sequence[float], ratio: float = 1.5) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class CloseFarm(InstantFarm):
         pytest.param([0.95] * 7, True, id="faster"),
     ],
 )
-def test_the_untuned_function_ships_where_it_is_as_fast_in_the_same_processes_whatever_its_size(
+def test_untuned_function_ships_if_as_fast_in_same_processes(
     store: Store, tuner: Tuner, ratios: list[float], is_untuned: bool
 ) -> None:
     job, farm = tune_job(store, matmul(56), TRIALS), CloseFarm(ratios)
@@ -73,7 +73,7 @@ def test_the_untuned_function_ships_where_it_is_as_fast_in_the_same_processes_wh
     assert record.untuned_latency_s == pytest.approx(record.latency_s * (1.0 if is_untuned else 1.05))
 
 
-def test_an_untuned_function_that_cannot_be_as_fast_costs_nothing(store: Store, tuner: Tuner) -> None:
+def test_slow_untuned_function_is_not_exported(store: Store, tuner: Tuner) -> None:
     job, farm = tune_job(store, matmul(56), TRIALS), CloseFarm([], ratio=7.0)
     with tuner(lambda lease, job: farm):
         wait_finished(store, job)
@@ -81,7 +81,7 @@ def test_an_untuned_function_that_cannot_be_as_fast_costs_nothing(store: Store, 
 
 
 class EstimatingFarm(CloseFarm):
-    """Its untuned function takes too long to be called whole."""
+    """Estimates its untuned function, which takes too long for a complete call."""
 
     def compare(self, order: ComparisonOrder, on_wait: Callable[[], bool]) -> Comparison:
         *timed, untuned = super().compare(order, on_wait).results
@@ -89,7 +89,7 @@ class EstimatingFarm(CloseFarm):
         return Comparison(results=(*timed, untuned.model_copy(update={"is_estimate": True})))
 
 
-def test_an_estimate_of_the_untuned_function_is_told_as_one_and_costs_no_calls(store: Store, tuner: Tuner) -> None:
+def test_untuned_estimate_is_reported_without_calls(store: Store, tuner: Tuner) -> None:
     job, farm = tune_job(store, matmul(56), TRIALS), EstimatingFarm([], ratio=1.6)
     with tuner(lambda lease, job: farm):
         wait_finished(store, job)
@@ -104,9 +104,7 @@ def test_an_estimate_of_the_untuned_function_is_told_as_one_and_costs_no_calls(s
     assert ", about " in text
 
 
-def test_an_untuned_function_that_was_called_is_told_as_measured_although_it_was_estimated_first(
-    store: Store, tuner: Tuner
-) -> None:
+def test_untuned_measurement_replaces_estimate(store: Store, tuner: Tuner) -> None:
     job, farm = tune_job(store, matmul(56), TRIALS), EstimatingFarm([1.05] * 7, ratio=1.2)
     with tuner(lambda lease, job: farm):
         wait_finished(store, job)
@@ -116,7 +114,7 @@ def test_an_untuned_function_that_was_called_is_told_as_measured_although_it_was
 
 
 class NotingFarm(InstantFarm):
-    """Notes which schedules are compared."""
+    """Records the compared schedules."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -128,7 +126,7 @@ class NotingFarm(InstantFarm):
 
 
 @pytest.mark.parametrize(("factor", "is_slow"), [(1.0, False), (1e5, True)])
-def test_of_slow_schedules_only_those_are_compared_that_may_be_the_fastest(
+def test_only_close_slow_schedules_are_compared(
     store: Store, tuner: Tuner, monkeypatch: pytest.MonkeyPatch, factor: float, is_slow: bool
 ) -> None:
     otherwise = instant_farm.latency_of

@@ -1,4 +1,4 @@
-"""A record that was taken while the host was busy is no answer for ever."""
+"""A record measured on a busy host is timed again by the next job."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +25,7 @@ def zygotes(searching_zygotes: Zygotes) -> Zygotes:
 
 
 class BusyFarm(InstantFarm):
-    """Others have the device for ``load`` of the time, and fresh processes take up to twice as long."""
+    """Reports the share ``load`` of other processes; fresh processes take up to twice as long."""
 
     def __init__(self, load: float) -> None:
         super().__init__()
@@ -39,34 +39,34 @@ class BusyFarm(InstantFarm):
         return exported.model_copy(update={"process_latencies_s": latencies_s, "foreign_load": self._load})
 
 
-def test_a_record_that_was_taken_while_the_host_was_busy_says_so_and_is_timed_anew(store: Store, tuner: Tuner) -> None:
-    def told(load: float) -> tuple[dict[str, Any], str]:
+def test_record_of_busy_host_is_timed_again(store: Store, tuner: Tuner) -> None:
+    def tuned(load: float) -> tuple[dict[str, Any], str]:
         job = tune_job(store, matmul(56), TRIALS)
         with tuner(lambda lease, job: BusyFarm(load)):
             wait_finished(store, job)
         summary = summary_of(store, job.job_id)
         return summary["tasks"][0], summary["message"]
 
-    first, _ = told(load=0.5)
+    first, _ = tuned(load=0.5)
     (busy,) = store.records.page(TENANT)
     assert (busy.foreign_load, busy.was_busy, first["was_busy"]) == (0.5, True, True)
     assert busy.interval_s is not None
     low_us, high_us = (1e6 * edge_s for edge_s in busy.interval_s)
     assert f"taken while the host was busy: {low_us:.4g} - {high_us:.4g} us" in busy.status_reason
 
-    again, message = told(load=0.5)
+    again, message = tuned(load=0.5)
     assert (again["record_id"], again["trials"], again["was_busy"]) == (busy.record_id, 0, True)
     assert "as it is now" in message
 
-    anew, message = told(load=0.0)
-    assert (anew["trials"], anew["answered_from_store"], anew["was_busy"]) == (0, False, False)
-    assert anew["best_latency_s"] < busy.latency_s
-    assert anew["artifact_id"]
-    assert "was timed anew" in message
+    repeated, message = tuned(load=0.0)
+    assert (repeated["trials"], repeated["answered_from_store"], repeated["was_busy"]) == (0, False, False)
+    assert repeated["best_latency_s"] < busy.latency_s
+    assert repeated["artifact_id"]
+    assert "was timed again" in message
     retracted = store.records.get(TENANT, busy.record_id)
     assert retracted.status is RecordStatus.RETRACTED
-    assert retracted.status_reason == f"taken while the host was busy; timed anew as record {anew['record_id']}"
+    assert retracted.status_reason == f"taken while the host was busy; timed again as record {repeated['record_id']}"
 
-    last, message = told(load=0.5)
-    assert (last["record_id"], last["answered_from_store"]) == (anew["record_id"], True)
+    last, message = tuned(load=0.5)
+    assert (last["record_id"], last["answered_from_store"]) == (repeated["record_id"], True)
     assert message == "answered from the store"

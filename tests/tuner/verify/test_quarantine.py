@@ -1,4 +1,4 @@
-"""A device that becomes slower in the middle of a search: each of its trials is made once more, and no more often."""
+"""If a device becomes slower during a search, each of its trials is repeated exactly once."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def zygotes(searching_zygotes: Zygotes) -> Zygotes:
 
 
 class QuarantinedFarm(InstantFarm):
-    """Measures a few, then loses what is under way; all of that is suspect while the device is in quarantine."""
+    """Measures a few candidates, then loses those in flight; all of them are suspect during the quarantine."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class QuarantinedFarm(InstantFarm):
         return list(self._delivered) if is_quarantined and self._asked_for_suspects <= 3 else []
 
     def _result(self, dispatch: Dispatch) -> Result:
-        # Second attempts may come between the first ones of others.
+        # Second attempts may be interleaved with first ones of other candidates.
         self._measured += dispatch.attempt == 1
         if dispatch.attempt == 1 and MEASURED_BEFORE < self._measured <= 2 * MEASURED_BEFORE:
             return LOST
@@ -54,7 +54,7 @@ class QuarantinedFarm(InstantFarm):
         return Timing(latency_s=latency_s, samples_s=(latency_s, latency_s))
 
 
-def test_what_was_lost_and_what_is_suspect_are_repeated_once(store: Store, tuner: Tuner) -> None:
+def test_lost_and_suspect_candidates_are_repeated_once(store: Store, tuner: Tuner) -> None:
     made: list[QuarantinedFarm] = []
 
     def farm_for(lease: object, job: object) -> QuarantinedFarm:

@@ -1,4 +1,4 @@
-"""A device that is lost while the winner is verified costs neither the trials nor, if it comes back, the job."""
+"""Verification: retries after a lost device, decides between schedules, and rejects impossible results."""
 
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -48,7 +48,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class LosingFarm(InstantFarm):
-    """Loses the device in the first exports that it is asked for."""
+    """Loses the device in the first ``losses`` exports."""
 
     def __init__(self, losses: int) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class LosingFarm(InstantFarm):
 
 
 class TimingFarm(InstantFarm):
-    """Its fresh processes take ``latencies_s``, in the order in which they are asked for."""
+    """Its fresh processes take ``latencies_s``, in order."""
 
     def __init__(self, latencies_s: Iterable[float]) -> None:
         super().__init__()
@@ -77,12 +77,12 @@ class TimingFarm(InstantFarm):
         return exported.model_copy(update={"process_latencies_s": took_s, "untuned_latencies_s": untuned_s})
 
     def untuned_beside(self, took_s: tuple[float, ...]) -> tuple[float, ...]:
-        """What the untuned function takes in the same processes."""
+        """Latencies of the untuned function in the same processes."""
         return tuple(9 * each_s for each_s in took_s)
 
 
 OF_THE_SECOND_S = [9.0] * 15
-"""Where the fastest schedule's processes stay far apart, the second one is timed as well."""
+"""If the processes of the fastest schedule are scattered, the second schedule is timed as well."""
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ OF_THE_SECOND_S = [9.0] * 15
         pytest.param([1.0] * 7, [0.5] * 8, 0.5, id="slower than before"),
     ],
 )
-def test_more_processes_are_timed_where_seven_leave_doubt(
+def test_inconclusive_processes_cause_more_processes(
     store: Store, tuner: Tuner, few_s: list[float], more_s: list[float], latency_s: float
 ) -> None:
     job = tune_job(store, matmul(56), TRIALS)
@@ -106,7 +106,7 @@ def test_more_processes_are_timed_where_seven_leave_doubt(
 
 
 class BriefFarm(TimingFarm):
-    """Side by side, all schedules take some 300 nanoseconds and the untuned function 330."""
+    """Side by side, schedules take about 300 ns and the untuned function 330 ns."""
 
     def compare(self, order: ComparisonOrder, on_wait: Callable[[], bool]) -> Comparison:
         *timed, _ = super().compare(order, on_wait).results
@@ -115,12 +115,12 @@ class BriefFarm(TimingFarm):
         return Comparison(results=(*brief, Timing(latency_s=330e-9, samples_s=(330e-9,))))
 
     def untuned_beside(self, took_s: tuple[float, ...]) -> tuple[float, ...]:
-        """A farm that cannot have both in one process."""
+        """Empty: this farm cannot time both in one process."""
         return ()
 
 
 @pytest.mark.parametrize(("untuned_s", "is_untuned"), [(335e-9, True), (345e-9, False)])
-def test_a_schedule_that_loses_in_fresh_processes_is_timed_against_the_untuned_function_there(
+def test_slow_export_is_compared_with_untuned_export(
     store: Store, tuner: Tuner, untuned_s: float, is_untuned: bool
 ) -> None:
     job = tune_job(store, matmul(56), TRIALS)
@@ -143,23 +143,21 @@ TWO_KINDS_S = [1.0] * 7 + [2.0] * 8
         pytest.param([1.4] * 3 + [1.7] * 4, False, id="the second is slower on the whole"),
     ],
 )
-def test_a_schedule_that_is_fast_in_some_processes_only_has_to_be_so_on_the_whole(
-    store: Store, tuner: Tuner, second_s: list[float], is_second: bool
-) -> None:
+def test_mean_decides_for_bimodal_schedule(store: Store, tuner: Tuner, second_s: list[float], is_second: bool) -> None:
     farm = TimingFarm(TWO_KINDS_S + second_s)
     job = tune_job(store, matmul(56), TRIALS)
     with tuner(lambda lease, job: farm):
         wait_finished(store, job)
     (record,) = store.records.page(TENANT)
     assert len(set(farm.exported)) == 2
-    assert len(farm.exported) == (4 if is_second else 3), "a few processes tell that the second one is not faster"
+    assert len(farm.exported) == (4 if is_second else 3), "a few processes show that the second one is not faster"
     first, second = farm.exported[0], farm.exported[2]
     assert record.trace.text == (second if is_second else first)
     shipped_s = second_s if is_second else TWO_KINDS_S
     assert record.interval_s == (min(shipped_s), max(shipped_s))
 
 
-def test_verification_begins_again(store: Store, tuner: Tuner) -> None:
+def test_verification_is_retried_after_lost_device(store: Store, tuner: Tuner) -> None:
     job = tune_job(store, matmul(56), TRIALS)
     with tuner(lambda lease, job: LosingFarm(2)):
         wait_finished(store, job)
@@ -167,14 +165,14 @@ def test_verification_begins_again(store: Store, tuner: Tuner) -> None:
     assert [record.status for record in store.records.page(TENANT)] == [RecordStatus.VERIFIED]
 
 
-def test_a_job_that_cannot_be_verified_keeps_its_trials_and_a_claim(store: Store, tuner: Tuner) -> None:
+def test_unverified_job_keeps_trials_and_claim(store: Store, tuner: Tuner) -> None:
     job = tune_job(store, matmul(60), TRIALS)
     with tuner(lambda lease, job: LosingFarm(100)):
         wait_finished(store, job)
     ended = store.jobs.get(TENANT, job.job_id)
     assert ended.outcome is JobOutcome.FAILED
     assert "could not be verified: Its worker went away." in ended.message
-    assert "ask for the same again" in ended.message
+    assert "submit the job again" in ended.message
     assert [record.status for record in store.records.page(TENANT)] == [RecordStatus.CLAIMED]
     again = tune_job(store, matmul(60), TRIALS)
     with tuner(instant_farms([])):
@@ -184,7 +182,7 @@ def test_a_job_that_cannot_be_verified_keeps_its_trials_and_a_claim(store: Store
 
 
 class LateFarm(InstantFarm):
-    """Builds nothing, and finds only then that the function itself gives no numbers."""
+    """Fails every build, and then finds that the outputs of the function are not finite."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -200,9 +198,7 @@ class LateFarm(InstantFarm):
         return [measurement.model_copy(update={"result": BROKEN}) for measurement in super().collect(timeout_s)]
 
 
-def test_a_function_at_fault_is_named_where_every_candidate_failed_before_it_was_found(
-    store: Store, tuner: Tuner
-) -> None:
+def test_unverifiable_function_is_reported_after_failed_candidates(store: Store, tuner: Tuner) -> None:
     job = tune_job(store, matmul(56), TRIALS)
     with tuner(lambda lease, job: LateFarm()):
         wait_finished(store, job)
@@ -212,7 +208,7 @@ def test_a_function_at_fault_is_named_where_every_candidate_failed_before_it_was
 
 
 class LostInTheEnd(InstantFarm):
-    """Loses the device whenever schedules are compared."""
+    """Loses the device in every comparison."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -223,7 +219,7 @@ class LostInTheEnd(InstantFarm):
         return Comparison(results=(LOST,) * len(order.traces))
 
 
-def test_what_was_found_but_not_verified_is_verified_by_who_asks_for_no_more(store: Store, tuner: Tuner) -> None:
+def test_next_job_verifies_unverified_trials(store: Store, tuner: Tuner) -> None:
     first = tune_job(store, matmul(56), TRIALS)
     with tuner(instant_farms([])):
         wait_finished(store, first)
@@ -234,7 +230,7 @@ def test_what_was_found_but_not_verified_is_verified_by_who_asks_for_no_more(sto
     assert farm.compared == 1 + len(job_verification.VERIFY_AGAIN_AFTER_S)
     summary = summary_of(store, more.job_id)
     assert summary["tasks"][0]["record_id"] == standing.record_id
-    assert summary["tasks"][0]["artifact_id"], "what stands can be had"
+    assert summary["tasks"][0]["artifact_id"], "the standing record has its artifact"
     assert "could not be verified: Its worker went away." in summary["message"]
     again = tune_job(store, matmul(56), 8 * TRIALS)
     with tuner(instant_farms([])):
@@ -249,7 +245,7 @@ def test_what_was_found_but_not_verified_is_verified_by_who_asks_for_no_more(sto
 
 
 class UnfairFarm(InstantFarm):
-    """Compares everything but ``trace``, and takes longer than it ever did for all the rest."""
+    """Fails to compare ``trace``, and is slower than before for all other schedules."""
 
     def __init__(self, trace: Trace, result: Failed) -> None:
         super().__init__()
@@ -269,9 +265,7 @@ class UnfairFarm(InstantFarm):
 @pytest.mark.parametrize(
     ("reason", "stands"), [(FailureReason.OUT_OF_MEMORY, True), (FailureReason.WRONG_RESULT, False)]
 )
-def test_a_record_falls_only_to_what_is_known_of_it(
-    store: Store, tuner: Tuner, reason: FailureReason, stands: bool
-) -> None:
+def test_record_is_retracted_only_by_evidence(store: Store, tuner: Tuner, reason: FailureReason, stands: bool) -> None:
     first = tune_job(store, matmul(56), TRIALS)
     with tuner(instant_farms([])):
         wait_finished(store, first)
@@ -288,7 +282,7 @@ def test_a_record_falls_only_to_what_is_known_of_it(
 
 
 class CrampedFarm(InstantFarm):
-    """Has no room to time the untuned function."""
+    """Runs out of memory for the untuned function."""
 
     def compare(self, order: ComparisonOrder, on_wait: Callable[[], bool]) -> Comparison:
         timed = super().compare(order, on_wait).results
@@ -296,7 +290,7 @@ class CrampedFarm(InstantFarm):
         return Comparison(results=(*timed[:-1], failed))
 
 
-def test_a_record_says_that_it_was_not_compared_with_the_untuned_function(store: Store, tuner: Tuner) -> None:
+def test_record_notes_missing_untuned_comparison(store: Store, tuner: Tuner) -> None:
     job = tune_job(store, matmul(56), TRIALS)
     with tuner(lambda lease, job: CrampedFarm()):
         wait_finished(store, job)
@@ -306,7 +300,7 @@ def test_a_record_says_that_it_was_not_compared_with_the_untuned_function(store:
 
 
 class DamagedFarm(InstantFarm):
-    """Finds the untuned function wrong, and with it what stands."""
+    """Finds wrong results of the untuned function and the standing record."""
 
     def compare(self, order: ComparisonOrder, on_wait: Callable[[], bool]) -> Comparison:
         del on_wait
@@ -317,7 +311,7 @@ class DamagedFarm(InstantFarm):
 WRONG = Failed(failure=TrialFailure(reason=FailureReason.WRONG_RESULT, message="The output is wrong."))
 
 
-def test_an_untuned_function_that_is_found_wrong_is_an_alarm_and_no_record(store: Store, tuner: Tuner) -> None:
+def test_wrong_untuned_function_raises_alarm_without_record(store: Store, tuner: Tuner) -> None:
     farms = iter([InstantFarm(), DamagedFarm()])
     first = tune_job(store, matmul(56), TRIALS)
     with tuner(lambda lease, job: next(farms)):
@@ -334,7 +328,7 @@ def test_an_untuned_function_that_is_found_wrong_is_an_alarm_and_no_record(store
 
 
 class BoastingFarm(InstantFarm):
-    """Tells times that no device can have: of trials, of schedules side by side, or of fresh processes."""
+    """Reports impossible latencies: of trials, of schedules side by side, or of fresh processes."""
 
     def __init__(self, of: str, latency_s: float) -> None:
         super().__init__()
@@ -342,12 +336,14 @@ class BoastingFarm(InstantFarm):
         self._timing = Timing(latency_s=latency_s, samples_s=(latency_s,))
 
     def collect(self, timeout_s: float | None) -> list[Measurement]:
-        told = super().collect(timeout_s)
-        return [each.model_copy(update={"result": self._timing}) for each in told] if self._of == "trials" else told
+        results = super().collect(timeout_s)
+        return (
+            [each.model_copy(update={"result": self._timing}) for each in results] if self._of == "trials" else results
+        )
 
     def compare(self, order: ComparisonOrder, on_wait: Callable[[], bool]) -> Comparison:
-        told = super().compare(order, on_wait)
-        return Comparison(results=(self._timing,) * len(told.results)) if self._of == "comparison" else told
+        results = super().compare(order, on_wait)
+        return Comparison(results=(self._timing,) * len(results.results)) if self._of == "comparison" else results
 
     def export(self, order: ExportOrder, on_wait: Callable[[], bool]) -> ExportResult:
         exported = super().export(order, on_wait)
@@ -358,7 +354,7 @@ class BoastingFarm(InstantFarm):
 
 @pytest.mark.parametrize("of", ["comparison", "export"])
 @pytest.mark.parametrize("latency_s", [3e-9, 150e-9, 5e-324])
-def test_a_time_that_no_device_can_have_makes_no_record(store: Store, tuner: Tuner, of: str, latency_s: float) -> None:
+def test_impossible_latency_makes_no_record(store: Store, tuner: Tuner, of: str, latency_s: float) -> None:
     job = tune_job(store, matmul(56), TRIALS)
     with tuner(lambda lease, job: BoastingFarm(of, latency_s)):
         wait_finished(store, job)
@@ -368,7 +364,7 @@ def test_a_time_that_no_device_can_have_makes_no_record(store: Store, tuner: Tun
     assert "Its time is not believed" in ended.message
 
 
-def test_a_trial_with_a_time_that_no_device_can_have_is_stored_as_wrong(store: Store, tuner: Tuner) -> None:
+def test_trial_with_impossible_latency_is_stored_as_wrong(store: Store, tuner: Tuner) -> None:
     job = tune_job(store, matmul(56), TRIALS)
     with tuner(lambda lease, job: BoastingFarm("trials", 3e-9)):
         wait_finished(store, job)

@@ -155,7 +155,7 @@ def test_export_refuses_kernel_that_is_wrong_later(running: RunningFarm, monkeyp
     failed = running.farm.export(ExportOrder(exploration_id=opened, trace=misdeed("link a counter"), processes=1))
     assert isinstance(failed, Failed), failed
     assert failed.failure.reason is FailureReason.WRONG_RESULT
-    assert "wrong later" in failed.failure.message
+    assert "wrong after other use" in failed.failure.message
 
 
 def run_artifact(folder: Path) -> "subprocess.CompletedProcess[str]":

@@ -1,1 +1,1 @@
-"""Libraries as they are shipped: made, checked, and timed in fresh processes."""
+"""Shipped libraries: built, checked, and timed in fresh processes."""

@@ -1,4 +1,4 @@
-"""What to run for an artifact."""
+"""The order to time an artifact."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tunefarm_workers.artifact.library_order import LibraryOrder, TensorOrder
 
 
 def artifact_order(manifest: ArtifactManifest, library: Path, tensors: tuple[TensorOrder, ...]) -> LibraryOrder:
-    """Time ``library`` as its manifest says. ``tensors`` are its arguments, with where the contents of each lie."""
+    """Order to time ``library`` as its manifest describes, with the arguments ``tensors``."""
     return LibraryOrder(
         library=str(library),
         digest=manifest.library_digest,

@@ -1,4 +1,4 @@
-"""A fresh process that loads the library of one artifact and times it, as whoever ships it would run it.
+"""A fresh process that loads the library of one artifact and times it as an application would run it.
 
 ``python -m tunefarm_workers.artifact.artifact_runner FOLDER`` prints its latency as JSON.
 """
@@ -37,14 +37,14 @@ _FIX = "Build it again."
 def samples_of_folder(
     folder: Path, callees: Collection[str] = (), library: Path | None = None, seal: str = ""
 ) -> list[float]:
-    """Seconds per call of the artifact in ``folder``. ``callees`` are functions that its library may call.
+    """Return the seconds per call of the artifact in ``folder``. Its library may call ``callees``.
 
-    ``library`` is a sealed copy of the library, for processes that may not make one themselves; ``seal`` is put on
-    before any code of it runs.
+    ``library`` is a sealed copy of the library, for processes that may not create one. ``seal`` is applied before any
+    code of the library runs.
 
     Raises:
-        BadInput: the folder holds no artifact, or not the one its manifest describes, or one that must not be loaded,
-            or there is no TVM to run it.
+        BadInput: the folder holds no artifact, its library does not match the manifest or must not be loaded, or TVM
+            is not installed.
     """
     try:
         manifest = ArtifactManifest.model_validate_json((folder / MANIFEST_NAME).read_bytes())
@@ -53,7 +53,7 @@ def samples_of_folder(
         memory = memoryview(bytearray(inputs.size_bytes))
         inputs.write(_arrays(manifest, arguments, folder), memory)
         order = artifact_order(manifest, folder / Path(manifest.library_name).name, inputs.tensors)
-        # It looks at files, and must before the library runs; the threads that it asks about are placed after it.
+        # Created first: it reads files, which the seal forbids, and the affinity that thread placement narrows.
         shared_cache_wait = SharedCacheWait(cores_for(manifest.num_cores))
         contents = Path(library or order.library).read_bytes()
         require_digest(contents, order)
@@ -65,7 +65,7 @@ def samples_of_folder(
     except NoRuntime as error:
         raise BadInput("artifact", f"{error}.", "Install it: pip install apache-tvm") from error
     except OSError as error:
-        raise BadInput("artifact", f"{error}.", "Name a folder that `artifact build` has made.") from error
+        raise BadInput("artifact", f"{error}.", "Give a folder that `artifact build` created.") from error
     except ValueError as error:
         raise BadInput("artifact", f"its manifest cannot be read: {error}.", _FIX) from error
     loaded.call()
@@ -74,13 +74,13 @@ def samples_of_folder(
 
 
 def _argument(tensor: TensorArgument) -> Argument:
-    """Whole numbers are zero, unless a spec of the manifest gives others, for they may address other tensors."""
+    """Integers are zero unless a spec of the manifest draws others: they may be indices into another tensor."""
     is_index = tensor.dtype in _INDEX_TYPES and not tensor.is_output
     return Argument(tensor=tensor, holds_input=True, index_extent=1 if is_index else None)
 
 
 def _arrays(manifest: ArtifactManifest, arguments: tuple[Argument, ...], folder: Path) -> tuple[InputArray | None, ...]:
-    """Without the example that a spec names, the argument is filled as if there were none."""
+    """Fill the arguments, without the specs whose examples are missing."""
     examples = read_examples(folder, manifest.input_specs)
     held = {example.example_digest for example in examples}
     return make_inputs(
@@ -99,7 +99,7 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--callee", action="append", default=[], help="a function that the library may call")
     parser.add_argument("--library", type=Path, help="a sealed copy of the library")
-    parser.add_argument("--seal", default="", help=argparse.SUPPRESS)  # by a confined child that becomes this program
+    parser.add_argument("--seal", default="", help=argparse.SUPPRESS)  # set by a child that executes this
     given = parser.parse_args()
     linux.prctl(linux.PR_SET_DUMPABLE, 0)
     try:

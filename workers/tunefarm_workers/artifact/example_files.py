@@ -1,4 +1,4 @@
-"""Input examples as files beside an artifact, named by their digests."""
+"""Input examples stored as files beside an artifact, named by their digests."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,7 +7,7 @@ from tunefarm_schemas.tuning.input_spec import InputExample, InputSpec, example_
 
 
 def read_examples(folder: Path, specs: Sequence[InputSpec]) -> tuple[InputExample, ...]:
-    """The examples that ``specs`` name, as far as ``folder`` holds them unchanged."""
+    """Return the examples named by ``specs`` that ``folder`` holds unchanged."""
     found = []
     for wanted in dict.fromkeys(spec.example_digest for spec in specs if spec.example_digest is not None):
         try:

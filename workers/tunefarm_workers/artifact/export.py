@@ -1,4 +1,4 @@
-"""From a schedule to a shared library that was timed in fresh processes."""
+"""Exports a schedule: a shared library that is checked and timed in fresh processes."""
 
 import shutil
 import tempfile
@@ -33,23 +33,20 @@ from tunefarm_workers.timing.processor_clock import queueing_time_s
 
 _LINK_S = 120.0
 _LINK_CPU_S = 4 * _LINK_S
-"""The kernel ends a compiler that nobody is there to end."""
-_USES = 4
-"""How many times a small kernel is used otherwise and compared again, which takes some forty milliseconds each."""
-_BRIEF_S, _FEW_ELEMENTS = 0.01, 1 << 18
-_KILLS_BORNE = 2
-"""How many times an export whose child somebody killed is made again."""
+"""Enforced by the kernel, so that a compiler whose parent died ends."""
+_REUSES = 4
+"""How often a small kernel is exercised and compared again, at about 40 ms each."""
+_SHORT_S, _FEW_ELEMENTS = 0.01, 1 << 18
+_MAX_KILLS = 2
+"""How often an export is repeated after its child was killed."""
 
 
-Given = TypeVar("Given")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class _Timed:
-    """What one fresh process took, and the untuned function in it.
-
-    ``queueing_s`` is for how long of ``took_s`` others kept its slowest thread from a core.
-    """
+    """Times of one fresh process. For ``queueing_s`` of ``took_s`` its slowest thread waited for a core."""
 
     latency_s: float
     untuned_s: float | None
@@ -58,14 +55,14 @@ class _Timed:
 
 
 class Quiet(Protocol):
-    """Runs something while the device is quiet."""
+    """Runs an action while the device is quiet."""
 
-    def __call__(self, action: Callable[[], Given]) -> Given:
-        """What ``action`` gives."""
+    def __call__(self, action: Callable[[], T]) -> T:
+        """Return the result of ``action``."""
 
 
 class Exporter:
-    """Compiles, loads in fresh processes, checks and times. Works on its caller's thread."""
+    """Compiles a library, checks it and times it in fresh processes, on its caller's thread."""
 
     def __init__(
         self,
@@ -76,12 +73,12 @@ class Exporter:
         error_of: Callable[[list[Array]], float],
         doubt_of: Callable[[float], TrialFailure | None],
         shared_cache_wait: SharedCacheWait,
-        company: Neighbours,
+        neighbours: Neighbours,
         on_wait: OnWait,
     ) -> None:
-        """``error_of`` gives the error of outputs on the first inputs, in units of what is allowed.
+        """``error_of`` returns the error of outputs on the first inputs, as a multiple of the allowed error.
 
-        ``doubt_of`` tells why a latency cannot be one of the function; None where it can.
+        ``doubt_of`` returns why a latency is implausible for the function, or None.
         """
         self._zygote = zygote
         self._scratch = scratch
@@ -90,23 +87,23 @@ class Exporter:
         self._error_of = error_of
         self._doubt_of = doubt_of
         self._shared_cache_wait = shared_cache_wait
-        self._neighbours = company
+        self._neighbours = neighbours
         self._on_wait = on_wait
 
     def export(
         self, order: ExportOrder, host: HostOrder, arguments: tuple[Argument, ...], protocol_id: str
     ) -> ExportResult:
-        """The library and its latencies, or the failure that kept it from being made.
+        """Return the library and its latencies, or the failure.
 
         Raises:
-            ForkFailed: the fork server is gone, which is no fault of the schedule.
+            ForkFailed: the fork server is gone; the schedule is not at fault.
         """
-        for borne in range(_KILLS_BORNE + 1):
+        for kills in range(_MAX_KILLS + 1):
             try:
                 return self._exported(order, host, arguments, protocol_id)
             except ChildFailed as failed:
                 failure = failed.failure
-                if not failed.may_be_tried_again or borne == _KILLS_BORNE:
+                if not failed.may_be_tried_again or kills == _MAX_KILLS:
                     break
             except ForkFailed as error:
                 if not self._zygote.alive:
@@ -115,6 +112,13 @@ class Exporter:
                 failure = TrialFailure(reason=FailureReason.DEVICE_LOST, message=message)
         return Failed(failure=failure)
 
+    # Fresh processes, because the placement of code and data in memory is chosen when a process starts, and a kernel's
+    # latency depends on it: the spread over several processes is the interval of the record.
+    # 1. Start everything side by side: linking the schedule and the untuned function, making inputs, the processes.
+    # 2. Check the library's bytes before any process loads it.
+    # 3. One process after the other loads the library, checks its first outputs, is timed on a quiet device and ends,
+    #    because the threads of a loaded library disturb the next process.
+    # 4. The last process also exercises the library and checks its outputs again.
     def _exported(
         self, order: ExportOrder, host: HostOrder, arguments: tuple[Argument, ...], protocol_id: str
     ) -> Exported:
@@ -179,7 +183,7 @@ class Exporter:
         return FreshRunner(self._zygote, inputs, num_cores, folder, self._limits, self._on_wait)
 
     def _rival(self, linking: Child, host: HostOrder, folder: Path) -> RivalOrder | None:
-        """The untuned function's library; None where there can be none, which is no fault of the schedule."""
+        """Link the untuned function's library; None if that fails, for which the schedule is not to blame."""
         try:
             linked, library = self._linked(linking)
             checked_library(library, host.target, host.callees)
@@ -192,13 +196,13 @@ class Exporter:
 
     def _linked(self, linking: Child) -> tuple[Linked, bytes]:
         with linking:
-            said = from_linker.validate_json(answer_of(linking, _LINK_S, "building", self._on_wait))
-            if isinstance(said, Broken):
-                raise ChildFailed(TrialFailure(reason=said.reason, message=said.message[:4000]))
-            return said, answer_of(linking, _LINK_S, "building", self._on_wait)
+            answer = from_linker.validate_json(answer_of(linking, _LINK_S, "building", self._on_wait))
+            if isinstance(answer, Broken):
+                raise ChildFailed(TrialFailure(reason=answer.reason, message=answer.message[:4000]))
+            return answer, answer_of(linking, _LINK_S, "building", self._on_wait)
 
     def _time_in_turn(self, runners: Sequence[FreshRunner], order: LibraryOrder) -> tuple["_Timed", ...]:
-        """They start side by side; then each loads, runs, is timed and ends before the next one loads."""
+        """Let each runner load, run, be timed and end before the next one loads."""
         for runner in runners:
             runner.wait_until_ready()
         last = runners[-1]
@@ -209,7 +213,7 @@ class Exporter:
             self._neighbours.leave(runner.child)
             error = self._error_of(runner.outputs(order))
             if error > 1.0:
-                message = f"The library's output is wrong: its error is {error:.3g} times what is allowed."
+                message = f"The library's output is wrong: its error is {error:.3g} times the tolerance."
                 raise ChildFailed(TrialFailure(reason=FailureReason.WRONG_RESULT, message=message))
             likely_s = order.likely_s or 0.0
             self._shared_cache_wait.wait(likely_s, lambda: self._quiet(runner.shares_cache), self._on_wait)
@@ -218,18 +222,19 @@ class Exporter:
             if doubt is not None:
                 raise ChildFailed(doubt)
             if is_last:
-                self._use_on(runner, order, timed.latency_s)
+                self._check_after_use(runner, order, timed.latency_s)
             return timed
 
-    def _use_on(self, runner: FreshRunner, order: LibraryOrder, latency_s: float) -> None:
-        """A kernel that is right while it is checked has to stay so. Raises ``ChildFailed`` where it does not."""
+    def _check_after_use(self, runner: FreshRunner, order: LibraryOrder, latency_s: float) -> None:
+        """Raise ``ChildFailed`` if the kernel's outputs are wrong after other use."""
         elements = sum(prod(tensor.shape) for tensor in order.tensors if tensor.is_output)
-        small = latency_s < _BRIEF_S and elements <= _FEW_ELEMENTS
-        for _ in range(_USES if small else 1):
+        small = latency_s < _SHORT_S and elements <= _FEW_ELEMENTS
+        for _ in range(_REUSES if small else 1):
             error = self._error_of(runner.outputs_again(order))
             if not error <= 1.0:
-                message = f"The library's output is right at first and wrong later: its error is then {error:.3g} times"
-                message += " what is allowed."
+                message = (
+                    f"The library's output is wrong after other use: its error is {error:.3g} times the tolerance."
+                )
                 raise ChildFailed(TrialFailure(reason=FailureReason.WRONG_RESULT, message=message))
 
 
@@ -245,5 +250,5 @@ def _timed(runner: FreshRunner, *, has_rival: bool) -> _Timed:
 
 
 def _load_of(timed: Sequence[_Timed]) -> float:
-    """The share of the time for which others had a core that the kernel wanted."""
+    """Return the share of the time for which a thread of the kernel waited for a core."""
     return min(sum(each.queueing_s for each in timed) / max(sum(each.took_s for each in timed), 1e-9), 1.0)

@@ -15,12 +15,12 @@ from tunefarm_workers.conversation.child_answer import ChildFailed, OnWait, answ
 from tunefarm_workers.conversation.messages import InputsOrder
 from tunefarm_workers.conversation.shared_memory import NotSealed, SharedMemory
 
-_MAKE_S = 120.0
-_GONE_S = 5.0
+_MAKE_TIMEOUT_S = 120.0
+_EXIT_TIMEOUT_S = 5.0
 
 
 class FreshInputs:
-    """They are being made from the start on; processes may be given ``descriptor`` at once."""
+    """Starts to make the inputs at once; ``descriptor`` may be passed to processes before they are complete."""
 
     def __init__(self, zygote: ForkServer, order: InputsOrder, limits: Limits) -> None:
         """Fork the child. Raises ``ForkFailed``."""
@@ -35,25 +35,25 @@ class FreshInputs:
                 confinement=Confinement.strict(),
                 descriptors=[self._memory.descriptor],
             )
-            # Opened again, for reading only: a mapping for writing would keep the memory from being sealed.
+            # Reopened read-only, because a writable mapping in another process prevents sealing.
             self.descriptor = os.open(f"/proc/self/fd/{self._memory.descriptor}", os.O_RDONLY | os.O_CLOEXEC)
         except BaseException:
             self._memory.close()
             raise
 
     def wait(self, on_wait: OnWait) -> None:
-        """Wait until they are made. From then on no process can change them. Raises ``ChildFailed``."""
-        made = answer_of(self.child, _MAKE_S, "making inputs", on_wait)
+        """Wait until the inputs are complete, and seal them against changes. Raises ``ChildFailed``."""
+        made = answer_of(self.child, _MAKE_TIMEOUT_S, "making inputs", on_wait)
         self.child.kill()
-        self.child.exit(_GONE_S)  # what it has mapped would keep the memory from being sealed
+        self.child.exit(_EXIT_TIMEOUT_S)  # its writable mapping prevents sealing
         self.child.close()
         try:
             self._memory.seal()
             with mmap.mmap(self._memory.descriptor, 0, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ) as held:
                 if digest(held[:]).encode() != made:
-                    raise NotSealed("they are not what was made")
+                    raise NotSealed("their digest differs")
         except NotSealed as error:
-            message = f"Another process reached for the inputs: {error}"
+            message = f"Another process accessed the inputs: {error}"
             failure = TrialFailure(reason=FailureReason.DEVICE_LOST, message=message)
             raise ChildFailed(failure, may_be_tried_again=True) from error
 

@@ -23,11 +23,11 @@ def become_runner(channel: Channel, payload: bytes, descriptors: list[int]) -> N
     environment = {**kept, "TVM_NUM_THREADS": payload.decode(), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-P", "-m", "tunefarm_workers.artifact.library_runner"]
     command += [str(channel.fileno()), str(descriptors[0]), *runtime_paths(), seal_to_hand_on()]
-    os.execve(sys.executable, command, environment)  # noqa: S606 - no shell, and nothing of a message in it
+    os.execve(sys.executable, command, environment)  # noqa: S606 - no shell, and no content of a message
 
 
 def package_folders() -> tuple[str, ...]:
-    """Where the packages lie that a fresh process imports, for the case that the environment only points to them."""
+    """Return the folders of packages that a fresh process imports; an editable install has them elsewhere."""
     folders = set()
     for name in _OWN_PACKAGES:
         package = find_spec(name)

@@ -1,4 +1,4 @@
-"""The first set of inputs of a library, one after the other in one piece of memory."""
+"""The first set of inputs of a library, concatenated in one block of memory."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ _ALIGNMENT_BYTES = 64
 
 @dataclass(frozen=True)
 class LibraryInputs:
-    """Which tensors a library is called with, where the contents of each lie, and the bytes they take together."""
+    """The tensors of a library with the offsets of their contents, and the total size in bytes."""
 
     tensors: tuple[TensorOrder, ...]
     size_bytes: int
 
     @classmethod
     def of(cls, arguments: Sequence[Argument]) -> "LibraryInputs":
-        """The layout for ``arguments``; an output whose contents do not matter has none."""
+        """Lay out ``arguments``; outputs that are only written have no contents."""
         tensors, position = [], 0
         for argument in arguments:
             tensors.append(tensor_order(argument.tensor, position if argument.holds_input else None))
@@ -33,7 +33,7 @@ class LibraryInputs:
         return cls(tensors=tuple(tensors), size_bytes=max(position, 1))
 
     def write(self, arrays: Sequence[InputArray | None], memory: memoryview) -> None:
-        """Copy the contents of each into ``memory``."""
+        """Copy the arrays into ``memory``."""
         for tensor, array in zip(self.tensors, arrays, strict=True):
             if tensor.input_offset_bytes is not None and array is not None:
                 contents = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
@@ -41,5 +41,5 @@ class LibraryInputs:
 
 
 def tensor_order(tensor: TensorArgument, input_offset_bytes: int | None = None) -> TensorOrder:
-    """``tensor`` as a fresh process is told of it."""
+    """Describe ``tensor`` for a fresh process."""
     return TensorOrder(tensor.name, tensor.dtype, tensor.shape, tensor.is_output, input_offset_bytes)

@@ -1,11 +1,11 @@
-"""What a fresh process is told about a library. Named tuples: such a process has no time to import more."""
+"""Orders about a library for a fresh process. Named tuples, because importing pydantic would delay its start."""
 
 import json
 from typing import NamedTuple
 
 
 class TensorOrder(NamedTuple):
-    """One tensor to call with. ``input_offset_bytes`` is where its contents lie among the inputs; None for nowhere."""
+    """One argument. ``input_offset_bytes`` is the offset of its contents among the inputs; None without contents."""
 
     name: str
     dtype: str
@@ -15,7 +15,7 @@ class TensorOrder(NamedTuple):
 
 
 class RivalOrder(NamedTuple):
-    """Another library for the same tensors, none of them packed, that is timed in turn with the one of an order."""
+    """Another library, for the same tensors unpacked, that is timed in turn with that of an order."""
 
     library: str
     digest: str
@@ -25,8 +25,8 @@ class RivalOrder(NamedTuple):
 class LibraryOrder(NamedTuple):
     """Load the library at the path ``library``, whose SHA-256 is ``digest``, and time it.
 
-    ``likely_s`` is what one call took elsewhere, if that is known.
-    ``pack_entry`` turns the tensors of which ``packed`` has the names into those, which ``entry`` takes in their place.
+    ``likely_s`` is the latency of one call elsewhere, if known. ``pack_entry`` packs the tensors that ``packed`` names;
+    ``entry`` takes the packed ones in their place.
     """
 
     library: str
@@ -41,12 +41,12 @@ class LibraryOrder(NamedTuple):
     rival: RivalOrder | None = None
 
     def to_json(self) -> bytes:
-        """As bytes for another process."""
+        """Serialize for another process."""
         return json.dumps(self).encode()
 
     @classmethod
     def of_json(cls, text: bytes) -> "LibraryOrder":
-        """What ``to_json`` wrote."""
+        """Parse the output of ``to_json``."""
         order = cls(*json.loads(text))
         rival = None if order.rival is None else RivalOrder(*order.rival)
         return order._replace(tensors=_tensors(order.tensors), packed=_tensors(order.packed), rival=rival)

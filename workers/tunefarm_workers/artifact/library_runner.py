@@ -1,8 +1,7 @@
 """The program of a fresh process that times one library: ``CHANNEL INPUTS FFI_LIBRARY RUNTIME_LIBRARY SEAL``.
 
-The first two are descriptors: of a channel, and of memory that holds the inputs. The last is what this process seals
-itself with, and may be empty. It imports next to nothing, so that many of them start in the time that one would
-otherwise take.
+CHANNEL and INPUTS are descriptors of a channel and of memory that holds the inputs. SEAL is the seal that this process
+applies to itself, and may be empty. The program imports as little as possible, to start fast.
 """
 
 import json
@@ -18,18 +17,18 @@ from tunefarm_workers.artifact.runtime_library import Runtime
 from tunefarm_workers.builder.sealed_library import path_of
 
 READY = b"ready"
-WHERE = b"where"
-GO = b"go"
-BOTH = b"both"
-AGAIN = b"again"
+SHARES_CACHE = b"shares cache"
+TIME = b"time"
+TIME_BOTH = b"time both"
+OUTPUTS_AGAIN = b"outputs again"
 NEAR, DISTANT = b"near", b"distant"
 
 
 def serve(channel: Channel, inputs: int, runtime: Runtime, seal: str) -> None:
-    """Say that all is loaded; then run one order: load, call once, send the outputs, and answer until the channel ends.
+    """Report readiness, load the library of one order, send its outputs, and answer until the channel ends.
 
-    What is asked for is whether the threads are on cores that are near to each other, the time, that of a rival as
-    well, or the outputs after other use.
+    Requests ask whether the threads share a cache, for samples, for samples of both libraries, or for the outputs after
+    other use.
     """
     channel.send(READY)
     message, descriptors = channel.receive_with_descriptors()
@@ -42,21 +41,21 @@ def serve(channel: Channel, inputs: int, runtime: Runtime, seal: str) -> None:
     for output in library.outputs():
         channel.send(output)
     while True:
-        asked = channel.receive()
-        if asked == WHERE:
+        request = channel.receive()
+        if request == SHARES_CACHE:
             channel.send(NEAR if library.shares_cache() else DISTANT)
-        elif asked == GO:
+        elif request == TIME:
             channel.send(json.dumps(list(library.samples_s())).encode())
-        elif asked == BOTH:
+        elif request == TIME_BOTH:
             channel.send(json.dumps([list(samples_s) for samples_s in library.samples_of_both_s()]).encode())
         else:
-            library.be_used_otherwise()
+            library.exercise()
             for output in library.outputs():
                 channel.send(output)
 
 
 if __name__ == "__main__":
-    linux.prctl(linux.PR_SET_DUMPABLE, 0)  # what a process has said of itself ends when it becomes another program
+    linux.prctl(linux.PR_SET_DUMPABLE, 0)  # exec resets it
     try:
         serve(Channel(int(sys.argv[1])), int(sys.argv[2]), Runtime(sys.argv[3], sys.argv[4]), sys.argv[5])
     except ChannelClosed:

@@ -1,7 +1,7 @@
-"""TVM's runtime without its compiler and without its Python packages, through the C interface of TVM's FFI.
+"""TVM's runtime without its compiler and its Python packages, through the C API of TVM's FFI.
 
-For processes that only run what was compiled: importing those packages, and NumPy with them, takes a quarter of a
-second of the processor, loading the two libraries a hundredth. The layouts are those of ``tvm/ffi/c_api.h``.
+For processes that only run compiled code: importing those packages and NumPy takes 250 ms of processor time, loading
+the two libraries 10 ms. The layouts are those of ``tvm/ffi/c_api.h``.
 """
 
 import ctypes
@@ -19,12 +19,12 @@ _FIRST_OBJECT: Final = 64
 _BYTES: Final = 66
 _FUNCTION: Final = 68
 _HEADER_BYTES: Final = 24
-"""Of every object: reference count, type, deleter. Its own fields follow."""
+"""The header of every object: reference count, type, deleter."""
 _CPU: Final = 1
 
 
 class _Value(ctypes.Structure):
-    """``TVMFFIAny``. Small values lie in ``content`` itself, ``length`` bytes of it for text."""
+    """``TVMFFIAny``. ``content`` holds small values itself, of text ``length`` bytes."""
 
     _fields_ = (("type_index", ctypes.c_int32), ("length", ctypes.c_uint32), ("content", ctypes.c_uint64))
 
@@ -42,7 +42,7 @@ class _Bytes(ctypes.Structure):
 
 
 class _TensorFields(ctypes.Structure):
-    """``DLTensor``, as far as it is read here."""
+    """The fields of ``DLTensor`` that are read here."""
 
     _fields_ = (
         ("data", ctypes.c_void_p),
@@ -60,11 +60,11 @@ _CALLBACK: Final = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void
 
 
 class RuntimeFailed(Exception):
-    """Raised where TVM's runtime reports an error; the text is its own."""
+    """Raised with the error that TVM's runtime reports."""
 
 
-class Held:
-    """An object of the runtime, let go with this handle of it. A function is called, a module indexed by a name."""
+class RuntimeObject:
+    """A counted reference to an object of the runtime. Call a function; index a module by name."""
 
     def __init__(self, runtime: "Runtime", type_index: int, handle: int) -> None:
         self.runtime = runtime
@@ -72,21 +72,21 @@ class Held:
         self.handle = handle
 
     def __call__(self, *arguments: Any) -> Any:
-        """Call the function that this is."""
+        """Call this function."""
         return self.runtime.call(self, arguments)
 
-    def __getitem__(self, name: str) -> "Held":
-        """The function called ``name`` of the module that this is. Raises ``RuntimeFailed`` where it has none."""
+    def __getitem__(self, name: str) -> "RuntimeObject":
+        """Return the function ``name`` of this module. Raises ``RuntimeFailed`` if it has none."""
         found = self.runtime.function("ffi.ModuleGetFunction")(self, name, 0)
-        if not isinstance(found, Held):
+        if not isinstance(found, RuntimeObject):
             raise RuntimeFailed(f"the library has no function {name}")
         return found
 
     def __del__(self) -> None:
-        self.runtime.let_go(self.handle)
+        self.runtime.release(self.handle)
 
     def memory(self) -> memoryview:
-        """The bytes of the tensor that this is, to be read and written while it is held."""
+        """Return the bytes of this tensor, valid while this reference lives."""
         fields = _TensorFields.from_address(self.handle + _HEADER_BYTES)
         size_bytes = (fields.bits * fields.lanes + 7) // 8
         for axis in range(fields.dimensions):
@@ -95,33 +95,33 @@ class Held:
 
 
 class Runtime:
-    """The loaded runtime. Its libraries stay loaded for as long as the process lives.
+    """The loaded runtime. Its libraries stay loaded until the process ends.
 
     Attributes:
-        library: what is called by the C interface of the runtime itself.
+        library: the runtime's own C API.
     """
 
     def __init__(self, ffi_library: str, runtime_library: str) -> None:
-        """Load them so that compiled libraries find them. Raises ``OSError``."""
+        """Load both with global symbols, which compiled libraries need. Raises ``OSError``."""
         self._ffi = ctypes.CDLL(ffi_library, mode=os.RTLD_GLOBAL)
         self.library = ctypes.CDLL(runtime_library, mode=os.RTLD_GLOBAL)
         self._call = self._ffi.TVMFFIFunctionCall
         self._call.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p)
-        self._functions: dict[str, Held] = {}
+        self._functions: dict[str, RuntimeObject] = {}
         self._callbacks: list[object] = []
 
-    def function(self, name: str) -> Held:
-        """A function that the runtime has under ``name``. Raises ``RuntimeFailed``."""
+    def function(self, name: str) -> RuntimeObject:
+        """Return the global function ``name``. Raises ``RuntimeFailed``."""
         if name not in self._functions:
             handle = ctypes.c_void_p()
             self._require(self._ffi.TVMFFIFunctionGetGlobal(ctypes.byref(_bytes_of(name)), ctypes.byref(handle)))
             if not handle.value:
                 raise RuntimeFailed(f"TVM's runtime has no function {name}")
-            self._functions[name] = Held(self, _FUNCTION, handle.value)
+            self._functions[name] = RuntimeObject(self, _FUNCTION, handle.value)
         return self._functions[name]
 
     def register(self, name: str, function: Callable[[], None]) -> None:
-        """Let the runtime call ``function`` under ``name``, whatever with and for nothing. Raises ``RuntimeFailed``."""
+        """Register ``function`` under ``name``; arguments are ignored. Raises ``RuntimeFailed``."""
 
         def call(*_: object) -> int:
             function()
@@ -133,32 +133,32 @@ class Runtime:
         self._require(self._ffi.TVMFFIFunctionCreate(None, callback, None, ctypes.byref(handle)))
         self._require(self._ffi.TVMFFIFunctionSetGlobal(ctypes.byref(_bytes_of(name)), handle, 1))
 
-    def load(self, path: str) -> Held:
-        """The compiled library at ``path``, whatever its name, as a module. Raises ``RuntimeFailed``."""
+    def load(self, path: str) -> RuntimeObject:
+        """Load the compiled library at ``path`` as a module. Raises ``RuntimeFailed``."""
         return self._object(self.function("ffi.Module.load_from_file.so")(path, "so"))
 
-    def allocate(self, shape: tuple[int, ...], dtype: str) -> Held:
-        """A tensor in memory that TVM allocates, as a caller's would be."""
+    def allocate(self, shape: tuple[int, ...], dtype: str) -> RuntimeObject:
+        """Allocate a tensor through TVM, with the alignment that callers get."""
         held_shape = self.function("ffi.Shape")(*shape)
         allocate = self.function("runtime.TVMTensorAllocWithScope")
         return self._object(allocate(held_shape, self._data_type(dtype), _Value(_DEVICE, 0, _CPU), None))
 
-    def call(self, function: Held, arguments: tuple[Any, ...]) -> Any:
-        """What ``function`` gives: nothing, a number, bytes or an object. Raises ``RuntimeFailed``."""
+    def call(self, function: RuntimeObject, arguments: tuple[Any, ...]) -> Any:
+        """Return the result of ``function``: None, a number, bytes or an object. Raises ``RuntimeFailed``."""
         kept: list[Any] = []
         values = (_Value * max(len(arguments), 1))(*(self._value(argument, kept) for argument in arguments))
         result = _Value(_NONE, 0, 0)
         self._require(self._call(function.handle, values, len(arguments), ctypes.byref(result)))
-        return self._given(result)
+        return self._returned(result)
 
-    def let_go(self, handle: int) -> None:
-        """Give up one reference to an object."""
+    def release(self, handle: int) -> None:
+        """Drop one reference to an object."""
         self._ffi.TVMFFIObjectDecRef(ctypes.c_void_p(handle))
 
     def _value(self, argument: Any, kept: list[Any]) -> _Value:
-        """``argument`` as the runtime takes it; ``kept`` holds what has to live until the call is over."""
+        """Convert ``argument`` for the runtime; ``kept`` collects what must live until the call returns."""
         match argument:
-            case Held():
+            case RuntimeObject():
                 return _Value(argument.type_index, 0, argument.handle)
             case _Value():
                 return argument
@@ -174,14 +174,14 @@ class Runtime:
                 return self._value(kept[-1], kept)
         raise TypeError(f"the runtime takes no {type(argument).__name__}")
 
-    def _given(self, result: _Value) -> Any:
+    def _returned(self, result: _Value) -> Any:
         if result.type_index == _NONE:
             return None
         if result.type_index == _SMALL_BYTES:
             return int(result.content).to_bytes(8, "little")[: result.length]
         if result.type_index < _FIRST_OBJECT:
             return int(result.content)
-        held = Held(self, result.type_index, result.content)
+        held = RuntimeObject(self, result.type_index, result.content)
         if result.type_index == _BYTES:
             return _Bytes.from_address(held.handle + _HEADER_BYTES).read()
         return held
@@ -193,9 +193,9 @@ class Runtime:
         return value
 
     @staticmethod
-    def _object(given: Any) -> Held:
-        if not isinstance(given, Held):
-            raise RuntimeFailed(f"TVM's runtime gave {given!r} where an object was expected")
+    def _object(given: Any) -> RuntimeObject:
+        if not isinstance(given, RuntimeObject):
+            raise RuntimeFailed(f"TVM's runtime returned {given!r} where an object was expected")
         return given
 
     def _require(self, status: int) -> None:
@@ -204,14 +204,14 @@ class Runtime:
         handle = ctypes.c_void_p()
         self._ffi.TVMFFIErrorMoveFromRaised(ctypes.byref(handle))
         if not handle.value:
-            raise RuntimeFailed("TVM's runtime failed without saying why")
-        error = Held(self, 0, handle.value)
+            raise RuntimeFailed("TVM's runtime failed without an error message")
+        error = RuntimeObject(self, 0, handle.value)
         kind, message = (_Bytes * 2).from_address(error.handle + _HEADER_BYTES)
         raise RuntimeFailed(f"{kind.text()}: {message.text()}")
 
 
 def _bytes_of(text: str) -> _Bytes:
-    """``text`` for the length of the call that it is written in."""
+    """Borrow ``text`` for the duration of one call."""
     encoded = ctypes.create_string_buffer(text.encode())
     given = _Bytes(ctypes.addressof(encoded), len(encoded) - 1)
     given.owner = encoded

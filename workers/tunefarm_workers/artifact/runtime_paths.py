@@ -1,4 +1,4 @@
-"""Where TVM's runtime lies, for processes that load it without TVM's packages."""
+"""Paths of TVM's runtime, for processes that load it without TVM's packages."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -8,15 +8,11 @@ _LIBRARIES: Final = {"tvm_ffi": "libtvm_ffi.so", "tvm": "libtvm_runtime.so"}
 
 
 class NoRuntime(Exception):
-    """Raised when TVM is not installed here."""
+    """Raised when TVM is not installed."""
 
 
 def runtime_paths() -> tuple[str, str]:
-    """The libraries of TVM's FFI and of its runtime, to be loaded in that order.
-
-    Raises:
-        NoRuntime: they are not there.
-    """
+    """Return the libraries of TVM's FFI and of its runtime, in loading order. Raises ``NoRuntime``."""
     ffi, runtime = (_path(package, name) for package, name in _LIBRARIES.items())
     return ffi, runtime
 

@@ -1,1 +1,1 @@
-"""A worker's side of the broker: orders in, replies and heartbeats out."""
+"""The worker's side of the broker: receives orders, sends replies and heartbeats."""

@@ -1,4 +1,4 @@
-"""What a lane was asked for and has not answered yet."""
+"""Orders that a lane has accepted and not yet answered."""
 
 import threading
 from collections import defaultdict
@@ -12,7 +12,7 @@ from tunefarm_schemas.tuning.measurement import Dispatch
 
 @dataclass(frozen=True)
 class AcceptedOrder:
-    """One order. ``dispatch`` is None for what is no candidate to be measured."""
+    """One order. ``dispatch`` is None for comparisons and exports."""
 
     ident: str
     farm_id: str
@@ -23,26 +23,26 @@ class AcceptedOrder:
 
     @classmethod
     def attempt(cls, order: MeasureMessage) -> "AcceptedOrder":
-        """A candidate to be measured."""
+        """Accept a candidate to measure."""
         dispatch = order.dispatch
         exploration_id = dispatch.candidate.exploration_id
         return cls(dispatch.dispatch_id, order.farm_id, order.epoch, order.job_id, exploration_id, dispatch)
 
     @classmethod
     def other(cls, order: CompareMessage | ExportMessage) -> "AcceptedOrder":
-        """A comparison or an export."""
+        """Accept a comparison or an export."""
         return cls(order.order_id, order.farm_id, order.epoch, order.job_id, order.order.exploration_id, None)
 
 
 class AcceptedOrders:
-    """Each is answered once. May be used from several threads.
+    """Answers each order once. Thread-safe.
 
     Attributes:
-        changed: notified whenever something comes, goes or is canceled; holding it keeps everything as it is.
+        changed: notified whenever an order is added, removed or canceled; also the lock that protects them.
     """
 
     def __init__(self, send: Callable[[str, Frozen], None]) -> None:
-        """``send`` takes a farm's id and a reply to it, and returns at once."""
+        """``send`` takes a farm's id and a reply to it, and does not block."""
         self.changed = threading.Condition()
         self._send = send
         self._all: dict[str, AcceptedOrder] = {}
@@ -54,16 +54,16 @@ class AcceptedOrders:
         return len(self._all)
 
     def get(self, ident: str) -> AcceptedOrder | None:
-        """The one of that id."""
+        """Return the order with that id."""
         return self._all.get(ident)
 
     def all(self) -> list[AcceptedOrder]:
-        """Every one."""
+        """Return all orders."""
         with self.changed:
             return list(self._all.values())
 
     def hold(self, held: AcceptedOrder) -> bool:
-        """Take it; False when it is here already."""
+        """Add an order; False if it is already present."""
         with self.changed:
             if held.ident in self._all:
                 return False
@@ -71,7 +71,7 @@ class AcceptedOrders:
             return True
 
     def begin(self, held: AcceptedOrder) -> bool:
-        """Note that the farm works on it; False when it was answered meanwhile."""
+        """Mark an order as started; False if it was answered meanwhile."""
         with self.changed:
             if held.ident not in self._all:
                 return False
@@ -79,17 +79,17 @@ class AcceptedOrders:
             return True
 
     def begun(self) -> list[AcceptedOrder]:
-        """Those the farm works on."""
+        """Return the started orders."""
         with self.changed:
             return [self._all[ident] for ident in self._begun]
 
     def attempts_begun(self) -> int:
-        """How many candidates the farm has."""
+        """Return how many candidates are started."""
         with self.changed:
             return sum(self._all[ident].dispatch is not None for ident in self._begun)
 
     def end(self, held: AcceptedOrder, answer: Frozen | None) -> bool:
-        """Reply, and let it go; False, and nothing done, when that was done before."""
+        """Reply and remove the order; False, without effect, if it was answered before."""
         with self.changed:
             if self._all.pop(held.ident, None) is None:
                 return False
@@ -101,7 +101,7 @@ class AcceptedOrders:
             return True
 
     def cancel(self, cancellation: Cancellation) -> list[str]:
-        """Note what is not wanted any more; give the candidates among it that the farm works on."""
+        """Mark orders as canceled; return the started candidates among them."""
         with self.changed:
             known = self._canceled_epochs.get(cancellation.farm_id, 0)
             if cancellation.epoch > known:
@@ -115,11 +115,11 @@ class AcceptedOrders:
             ]
 
     def is_canceled(self, held: AcceptedOrder) -> bool:
-        """Whether its farm does not want it any more."""
+        """Whether its farm has canceled it."""
         return held.ident in self._canceled_ids or held.epoch <= self._canceled_epochs.get(held.farm_id, -1)
 
     def farms(self) -> dict[str, tuple[str, ...]]:
-        """The ids that are here, by the farm that sent them."""
+        """Return the ids of all orders by farm."""
         found: dict[str, list[str]] = defaultdict(list)
         with self.changed:
             for held in self._all.values():
@@ -127,6 +127,6 @@ class AcceptedOrders:
         return {farm_id: tuple(ids) for farm_id, ids in found.items()}
 
     def in_use(self, exploration_id: str) -> bool:
-        """Whether the farm works on anything of that exploration."""
+        """Whether an order of that exploration is started."""
         with self.changed:
             return any(self._all[ident].exploration_id == exploration_id for ident in self._begun)

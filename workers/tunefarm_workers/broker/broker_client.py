@@ -11,12 +11,12 @@ from redis.retry import Retry
 from tunefarm_schemas.farm.broker import Broker
 
 BROKER_ERRORS: Final = (RedisError, OSError)
-"""What is raised while the broker is away."""
+"""Raised while the broker is unreachable."""
 
 __all__ = ["BROKER_ERRORS", "RedisConnectionError", "connect"]
 
 
 def connect(broker: Broker) -> redis.Redis:
-    """A client for one thread; it connects when it is first used, and again after each loss."""
-    # Whoever uses it decides how long to wait before the next attempt.
+    """Create a client for one thread; it connects at first use and reconnects after each loss."""
+    # No retries here: each caller waits in its own way before the next attempt.
     return redis.Redis.from_url(broker.redis_url(), retry=Retry(NoBackoff(), 0), **broker.redis_options())

@@ -1,4 +1,4 @@
-"""Celery's part of a worker: it takes tasks from the pool's queue and hands them to the lane."""
+"""Celery's part of a worker: receives tasks from the pool's queue and passes them to the lane."""
 
 import logging
 import os
@@ -24,23 +24,22 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class Taker(Generic[Message]):
-    """Takes the orders of one task on Celery's thread, and holds it up while there is no room."""
+    """Receives the orders of one Celery task on Celery's thread; ``take`` blocks while the lane is full."""
 
     kind: type[Message]
     take: Callable[[Message], None]
 
 
 class CeleryIntake:
-    """One Celery worker with the solo pool, in this process, for one queue. One at a time in a process."""
+    """A Celery worker with the solo pool in this process, for one queue. At most one per process."""
 
     def __init__(self, broker: Broker, queue: str, takers: Mapping[str, Taker[Any]], name: str) -> None:
-        """``takers`` are who takes the orders of each task, by its name."""
-        # It tells of each task twice, which costs more than handing it on.
+        """``takers`` maps names of Celery tasks to what receives their orders."""
+        # Celery logs each task twice, which costs more than passing it on.
         logging.getLogger("celery").setLevel(logging.WARNING)
         self._queue = queue
         self._app = Celery("tunefarm")
-        # What vanishes between the queue and a lane is noticed and sent again by whoever sent it, and what a lane holds
-        # was never acknowledged later: doing it would cost two round trips a task.
+        # Tuners detect lost orders and send them again, so acknowledgements would only cost two round trips a task.
         without_acknowledgement = Queue(queue, Exchange(queue), routing_key=queue, no_ack=True)
         self._app.conf.update(broker.celery_configuration(), task_queues=[without_acknowledgement])
         for task, taker in takers.items():
@@ -51,8 +50,8 @@ class CeleryIntake:
         self._is_open = True
 
     def run(self) -> None:
-        """Take tasks until ``stop``. Must be called on the main thread; reconnects for as long as it takes."""
-        # Celery notes a stop for the whole process.
+        """Receive tasks until ``stop``, on the main thread. Reconnects without limit."""
+        # Celery's stop flag is global to the process: ``stop`` may precede ``run``.
         if celery_state.should_stop is not None:
             return
         self._worker = WorkController(
@@ -70,11 +69,11 @@ class CeleryIntake:
         self._worker.start()
 
     def stop(self) -> None:
-        """Take nothing more, and have ``run`` return. Safe in signal handlers and from threads."""
+        """Stop receiving, and make ``run`` return. Safe in signal handlers and from threads."""
         celery_state.should_stop = os.EX_OK
 
     def set_open(self, is_open: bool) -> None:
-        """Begin or cease to take tasks; soon, on Celery's own thread."""
+        """Start or stop receiving tasks, asynchronously on Celery's thread."""
         with self._lock:
             consumer = getattr(self._worker, "consumer", None)
             if is_open == self._is_open or consumer is None or getattr(consumer, "task_consumer", None) is None:
@@ -84,19 +83,19 @@ class CeleryIntake:
             consumer.call_soon(change, self._queue)
 
     def _add(self, name: str, taker: Taker[Message]) -> None:
-        # The whole body of a message of Celery's protocol 2: arguments, named arguments, and what to call afterwards.
+        # The body of a message in Celery's protocol 2: arguments, keyword arguments, callbacks.
         body: TypeAdapter[tuple[tuple[Message], dict[str, object], dict[str, object]]] = TypeAdapter(
             tuple[tuple[taker.kind], dict[str, object], dict[str, object]]  # type: ignore[name-defined]
         )
 
         def handle(message: Any, *_: object) -> None:
             try:
-                (order,), _named, _afterwards = body.validate_json(message.body)
+                (order,), _keywords, _callbacks = body.validate_json(message.body)
             except ValidationError as error:
                 log.error("an order is not understood, and dropped", task=name, reason=str(error)[:500])
                 return
             taker.take(order)
 
-        # Celery asks a task's strategy what to do with each message. Its own makes a request, traces it and hands it to
-        # a pool, which costs as much as all the rest of an order's way through a worker.
+        # Celery's default strategy creates a request, traces it and passes it to a pool, which costs as much as all
+        # other handling of an order in a worker.
         self._app.task(name=name, shared=False, Strategy=staticmethod(lambda *_: handle))(handle)

@@ -1,4 +1,4 @@
-"""What a lane says of itself, and what it hears: heartbeats out, answers and cancellations in."""
+"""A lane's conversation with the tuners: sends heartbeats, receives answers and cancellations."""
 
 import json
 import math
@@ -27,18 +27,18 @@ from tunefarm_workers.broker.broker_client import BROKER_ERRORS, connect
 from tunefarm_workers.broker.order_host import OrderHost
 
 BEAT_S: Final = 1.0
-"""Between two tellings of what is held."""
+"""Interval between reports of the orders held."""
 HEARTBEAT_S: Final = 2.0
 MAX_HEARTBEATS: Final = 20_000
 FARM_GONE_S: Final = 30.0
-"""A farm that has not shown itself for so long is dead, and what it sent is dropped."""
-_AGAIN_S: Final = 0.5
+"""A farm without a sign of life for so long is dead; its orders are dropped."""
+_RETRY_S: Final = 0.5
 
 log = structlog.get_logger()
 
 
 class LaneVoice:
-    """Two threads: one speaks, the other listens. Both go on whatever happens to the broker."""
+    """Two threads, one that sends and one that listens. Both survive outages of the broker."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class LaneVoice:
         on_answer: Callable[[LaneAnswer], None],
         on_beat: Callable[[], None],
     ) -> None:
-        """``describe`` gives the lane as it is; ``on_answer`` hears a registrar; ``on_beat`` is called each beat."""
+        """``describe`` returns the lane; ``on_answer`` receives a registrar's answer; ``on_beat`` runs at each beat."""
         self._broker = broker
         self._host = host
         self._instance = instance
@@ -59,11 +59,11 @@ class LaneVoice:
         self._ended = threading.Event()
         self._soon = threading.Event()
         self._lane_id = describe().lane_id
-        self._told: set[str] = set()
+        self._reported_farms: set[str] = set()
         self._next_heartbeat_s = 0.0
         self._missing_since_s: dict[str, float] = {}
         self._threads = [
-            threading.Thread(target=self._speak, name="heartbeat", daemon=True),
+            threading.Thread(target=self._send_heartbeats, name="heartbeat", daemon=True),
             threading.Thread(target=self._listen, name="answers", daemon=True),
         ]
 
@@ -73,34 +73,34 @@ class LaneVoice:
             thread.start()
 
     def hurry(self) -> None:
-        """Tell the present state at once."""
+        """Send the present state at once."""
         self._soon.set()
 
     def close(self) -> None:
-        """Say the last state and end."""
+        """Send the final state and end both threads."""
         self._ended.set()
         self._soon.set()
         for thread in self._threads:
             thread.join(3.0)
 
     def beat(self, client: redis.Redis, *, at_once: bool = False) -> None:
-        """Look around, and tell what is held; how the lane is every other time, or ``at_once``."""
+        """Report the orders held, and every other time, or ``at_once``, the lane's state."""
         self._on_beat()
         try:
-            self._told = self._host.tell_holding(self._instance, self._told)
+            self._reported_farms = self._host.tell_holding(self._instance, self._reported_farms)
             if at_once or time.monotonic() >= self._next_heartbeat_s:
                 self._heartbeat(client)
                 self._next_heartbeat_s = time.monotonic() + HEARTBEAT_S
-            self._look_after_farms(client)
+            self._check_farms(client)
         except BROKER_ERRORS as error:
             log.warning("no heartbeat: the broker is away", reason=str(error))
 
     def channels(self) -> tuple[str, str]:
-        """Where this lane hears."""
+        """Return the channels that this lane listens to."""
         return self._broker.key(CANCELLATIONS), self._broker.key(lane_channel(self._lane_id))
 
     def hear(self, channel: str, data: bytes) -> None:
-        """Take in what was said on one of the channels."""
+        """Handle a message from one of the channels."""
         try:
             if channel == self._broker.key(CANCELLATIONS):
                 self._host.cancel(Cancellation.model_validate_json(data))
@@ -109,13 +109,13 @@ class LaneVoice:
         except ValidationError as error:
             log.warning("a message is not understood", reason=str(error))
 
-    def _speak(self) -> None:
+    def _send_heartbeats(self) -> None:
         client = connect(self._broker)
         while True:
             last = self._ended.is_set()
-            hurried = self._soon.is_set()
+            at_once = self._soon.is_set()
             self._soon.clear()
-            self.beat(client, at_once=last or hurried)
+            self.beat(client, at_once=last or at_once)
             if last:
                 client.close()
                 return
@@ -126,42 +126,42 @@ class LaneVoice:
         key = self._broker.key(HEARTBEATS)
         with client.pipeline(transaction=False) as pipeline:
             pipeline.lpush(key, beat.model_dump_json())
-            # Where nobody listens for long, the newest are kept.
+            # Bounded, in case no tuner reads for long: the newest are kept.
             pipeline.ltrim(key, 0, MAX_HEARTBEATS - 1)
             pipeline.execute()
 
-    def _look_after_farms(self, client: redis.Redis) -> None:
-        """Hear of cancellations that were missed, and drop what dead farms sent."""
+    def _check_farms(self, client: redis.Redis) -> None:
+        """Catch up with missed cancellations, and drop the orders of dead farms."""
         farms = list(self._host.farms())
         self._missing_since_s = {farm: since_s for farm, since_s in self._missing_since_s.items() if farm in farms}
         if not farms:
             return
-        shown: Any = client.mget([self._broker.key(farm_key(farm_id)) for farm_id in farms])
+        epochs: Any = client.mget([self._broker.key(farm_key(farm_id)) for farm_id in farms])
         now_s = time.monotonic()
-        for farm_id, text in zip(farms, shown, strict=True):
+        for farm_id, text in zip(farms, epochs, strict=True):
             if text is not None:
                 self._missing_since_s.pop(farm_id, None)
                 self._host.cancel(Cancellation(farm_id=farm_id, epoch=_epoch(text)))
             elif now_s - self._missing_since_s.setdefault(farm_id, now_s) > FARM_GONE_S:
-                log.info("a tuner is gone; what it sent is dropped", farm_id=farm_id)
-                self._missing_since_s[farm_id] = math.inf  # told once
-                # By their ids: a tuner that was only cut off may come back, and what it sends then is wanted.
+                log.info("a tuner is gone; its orders are dropped", farm_id=farm_id)
+                self._missing_since_s[farm_id] = math.inf  # logged and dropped once
+                # By id, not by epoch: a tuner that was only cut off may return and send new orders.
                 self._host.cancel(Cancellation(farm_id=farm_id, order_ids=self._host.orders_of(farm_id)))
 
     def _listen(self) -> None:
         while not self._ended.is_set():
             client = connect(self._broker)
             try:
-                with client.pubsub(ignore_subscribe_messages=True) as heard:  # type: ignore[no-untyped-call]
-                    heard.subscribe(*self.channels())
+                with client.pubsub(ignore_subscribe_messages=True) as subscription:  # type: ignore[no-untyped-call]
+                    subscription.subscribe(*self.channels())
                     self._soon.set()  # an answer may have been missed
                     while not self._ended.is_set():
-                        message = heard.get_message(timeout=1.0)
+                        message = subscription.get_message(timeout=1.0)
                         if message is not None:
                             self.hear(message["channel"].decode(), message["data"])
             except BROKER_ERRORS as error:
                 log.warning("not listening: the broker is away", reason=str(error))
-                self._ended.wait(_AGAIN_S)
+                self._ended.wait(_RETRY_S)
             finally:
                 client.close()
 
@@ -174,12 +174,12 @@ def _epoch(text: bytes) -> int:
 
 
 def _answer(data: bytes) -> LaneAnswer:
-    """An answer; of one in another version, the part that never changes."""
+    """Parse an answer; of other message versions only the fields that never change."""
     try:
-        loose = json.loads(data)
+        fields = json.loads(data)
     except (ValueError, RecursionError):
-        loose = None  # the model says what is wrong, as the one kind of error that a listener expects
-    if isinstance(loose, dict) and loose.get("version") != MESSAGE_VERSION:
-        loose = {name: loose.get(name, "") for name in ("version", "lane_id", "instance", "reason")}
-        return LaneAnswer.model_validate(loose | {"admitted": False})
+        fields = None  # the model raises ValidationError, which ``hear`` expects
+    if isinstance(fields, dict) and fields.get("version") != MESSAGE_VERSION:
+        fields = {name: fields.get(name, "") for name in ("version", "lane_id", "instance", "reason")}
+        return LaneAnswer.model_validate(fields | {"admitted": False})
     return LaneAnswer.model_validate_json(data)

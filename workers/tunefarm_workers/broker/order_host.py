@@ -1,4 +1,4 @@
-"""What a worker process needs of the object that carries out its orders."""
+"""The interface between a worker process and the object that executes its orders."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -11,50 +11,50 @@ from tunefarm_schemas.tuning.device import Device
 from tunefarm_workers.broker.celery_intake import Taker
 
 Send = Callable[[str, Frozen], None]
-"""Takes a farm's id and a message to it, and returns at once."""
+"""Takes a farm's id and a message to it, and does not block."""
 
 
 class OrderHost(Protocol):
-    """Takes orders, has them carried out, and replies. Its methods are called from several threads."""
+    """Accepts orders, executes them, and replies. Thread-safe."""
 
     @property
     def room(self) -> int:
-        """How many orders it has carried out at once."""
+        """How many orders it executes at once."""
 
     @property
     def crash(self) -> Exception | None:
-        """What ended it, once it is of no use any more."""
+        """The error that made it unusable, if any."""
 
     @property
     def in_flight(self) -> int:
-        """How many orders are here."""
+        """How many orders it holds."""
 
     def takers(self) -> Mapping[str, Taker[Any]]:
-        """Who takes which orders, on Celery's thread."""
+        """Return the receivers of orders, called on Celery's thread."""
 
     def start(self, on_crash: Callable[[], None]) -> None:
-        """Begin; ``on_crash`` hears when it is of no use any more."""
+        """Start; ``on_crash`` is called when it becomes unusable."""
 
     def cancel(self, cancellation: Cancellation) -> None:
-        """End what a farm does not want any more."""
+        """End the orders that a farm canceled."""
 
     def take_work(self, wanted: bool) -> None:
-        """Whether orders may begin, told once a second."""
+        """Allow or forbid orders to begin; called once a second."""
 
     def farms(self) -> Collection[str]:
-        """The farms that have orders here."""
+        """Return the farms that have orders here."""
 
     def orders_of(self, farm_id: str) -> tuple[str, ...]:
-        """The ids of a farm's orders that are here."""
+        """Return the ids of a farm's orders here."""
 
     def tell_holding(self, instance: str, known_farms: Collection[str]) -> set[str]:
-        """Tell each farm what is here of it, those of ``known_farms`` too that have nothing here; give who has."""
+        """Report its orders here to each farm, ``known_farms`` included; return the farms that have any."""
 
     def look_for_trouble(self) -> str:
-        """Why no work can be taken now; empty when it can."""
+        """Return why no work can be accepted now; empty if it can."""
 
     def settle(self, grace_s: float) -> None:
-        """Finish what has begun, for up to ``grace_s`` seconds, and give the rest back."""
+        """Finish started orders within ``grace_s`` seconds, and return the rest."""
 
     def close(self) -> None:
         """End its threads."""
@@ -62,7 +62,7 @@ class OrderHost(Protocol):
 
 @dataclass(frozen=True)
 class HostedLane:
-    """A lane that is ready to take orders from ``queue``; ``serves`` says for people what it is for."""
+    """A lane that is ready to receive orders from ``queue``; ``serves`` describes it in logs."""
 
     host: OrderHost
     queue: str

@@ -1,4 +1,4 @@
-"""What every host of orders does with those that are here, whatever it makes of them."""
+"""The part that all hosts of orders share: holding orders, reporting them and returning them."""
 
 import time
 from abc import ABC, abstractmethod
@@ -12,19 +12,19 @@ from tunefarm_workers.broker.accepted_orders import AcceptedOrder, AcceptedOrder
 from tunefarm_workers.broker.blobs import BlobsUnavailable
 from tunefarm_workers.broker.order_host import Send
 
-_LOOK_S: Final = 0.25
-_GIVE_BACK_S: Final = 2.0
-_BLOB_REST_S: Final = 5.0
+_POLL_S: Final = 0.25
+_RETURN_S: Final = 2.0
+_BLOB_RETRY_S: Final = 5.0
 
 log = structlog.get_logger()
 
 
 class OrderKeeper(ABC):
-    """Tells farms what is here of theirs, and begins nothing while nothing may begin. Used from several threads.
+    """Holds accepted orders, and lets none begin while that is forbidden. Thread-safe.
 
     Attributes:
-        room: how many orders are carried out at once.
-        crash: what ended it, once it is of no use any more.
+        room: how many orders are executed at once.
+        crash: the error that made it unusable, if any.
     """
 
     def __init__(self, send: Send, lane_id: str, room: int) -> None:
@@ -41,47 +41,47 @@ class OrderKeeper(ABC):
 
     @property
     def in_flight(self) -> int:
-        """How many orders are here."""
+        """How many orders it holds."""
         return len(self._held)
 
     def take_work(self, wanted: bool) -> None:
-        """Whether orders may begin. What waits for room when they may not is given back."""
+        """Allow or forbid orders to begin. Orders that wait for room are returned when it is forbidden."""
         with self._held.changed:
             self._takes_work = wanted
             self._held.changed.notify_all()
 
     def farms(self) -> list[str]:
-        """The farms that have orders here."""
+        """Return the farms that have orders here."""
         return list(self._held.farms())
 
     def orders_of(self, farm_id: str) -> tuple[str, ...]:
-        """The ids of a farm's orders that are here."""
+        """Return the ids of a farm's orders here."""
         return self._held.farms().get(farm_id, ())
 
     def tell_holding(self, instance: str, known_farms: Collection[str]) -> set[str]:
-        """Tell each farm what is here of it, those of ``known_farms`` too that have nothing here; give who has."""
-        with self._held.changed:  # no answer may overtake the news that it is not here any more
+        """Report its orders here to each farm, ``known_farms`` included; return the farms that have any."""
+        with self._held.changed:  # an order must not be answered between the snapshot and its report
             farms = self._held.farms()
             for farm_id in {*known_farms, *farms}:
                 self._send(farm_id, Holding(lane_id=self._lane_id, instance=instance, ids=farms.get(farm_id, ())))
         return set(farms)
 
     def look_for_trouble(self) -> str:
-        """Why no work can be taken now: tasks cannot be fetched, or libraries not be stored. Empty when they can."""
+        """Return why no work can be accepted: the blob store does not answer. Empty if it does."""
         return self._blobs_trouble if time.monotonic() < self._blobs_away_until_s else ""
 
     def settle(self, grace_s: float) -> None:
-        """Finish what has begun, for up to ``grace_s`` seconds, and give the rest back."""
+        """Finish started orders within ``grace_s`` seconds, and return the rest."""
         self._wait_until_empty(grace_s)
         self._giving_back = True
         self._break_off()
-        self._wait_until_empty(_GIVE_BACK_S)
+        self._wait_until_empty(_RETURN_S)
         for held in self._held.all():
             self._give_back(held)
 
     @abstractmethod
     def _busy(self) -> int:
-        """How many orders take room now."""
+        """Return how many orders take room now."""
 
     @abstractmethod
     def _end_canceled(self, held: AcceptedOrder) -> None:
@@ -89,13 +89,13 @@ class OrderKeeper(ABC):
 
     @abstractmethod
     def _break_off(self) -> None:
-        """End what goes on, for it was given its time."""
+        """Abort the running orders, after the grace period."""
 
     def _wait_for_room(self, held: AcceptedOrder) -> bool:
-        """Wait until an order may begin; False, and it is dealt with, when it may not any more."""
+        """Wait until an order may begin; False if it was canceled or returned instead."""
         with self._held.changed:
             while self._may_begin(held) and self._busy() >= self.room:
-                self._held.changed.wait(_LOOK_S)
+                self._held.changed.wait(_POLL_S)
             if self._may_begin(held):
                 return True
             canceled = self._held.is_canceled(held)
@@ -112,23 +112,23 @@ class OrderKeeper(ABC):
         deadline_s = time.monotonic() + within_s
         with self._held.changed:
             while len(self._held) and self.crash is None and time.monotonic() < deadline_s:
-                self._held.changed.wait(_LOOK_S)
+                self._held.changed.wait(_POLL_S)
 
     def _suffer(self, away: BlobsUnavailable, held: AcceptedOrder) -> None:
-        """The lane takes nothing for a while, since it cannot fetch or store what it works on."""
+        """Accept no work for a while, because the blob store does not answer, and return the order."""
         log.warning("the blob store is away", reason=str(away))
-        self._blobs_trouble, self._blobs_away_until_s = str(away), time.monotonic() + _BLOB_REST_S
+        self._blobs_trouble, self._blobs_away_until_s = str(away), time.monotonic() + _BLOB_RETRY_S
         self._give_back(held)
 
     def _give_back(self, held: AcceptedOrder) -> None:
         self._held.end(held, Returned(lane_id=self._lane_id, ids=(held.ident,)))
 
     def _has_crashed(self, error: Exception) -> bool:
-        """Note what ended it; False when something else had before."""
+        """Record the error that made it unusable; False if there already is one."""
         with self._held.changed:
             if self.crash is not None:
                 return False
             self.crash = error
             self._held.changed.notify_all()
-        log.error("nothing can be done here any more", reason=f"{type(error).__name__}: {error}")
+        log.error("unusable after an error", reason=f"{type(error).__name__}: {error}")
         return True

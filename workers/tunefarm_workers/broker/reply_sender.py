@@ -1,4 +1,4 @@
-"""Replies on their way to farms: in order, several at once, kept while the broker is away."""
+"""Sends replies to farms in order and in batches, and keeps them while the broker is unreachable."""
 
 import threading
 import time
@@ -13,19 +13,19 @@ from tunefarm_schemas.frozen import Frozen
 from tunefarm_workers.broker.broker_client import BROKER_ERRORS, connect
 
 REPLIES_LIVE_S: Final = 3600
-"""After so long nobody can want replies that were never fetched."""
+"""Time after which replies that were never fetched expire."""
 MAX_KEPT: Final = 20_000
 _BATCH: Final = 64
-_AGAIN_S: Final = 0.5
-_KEEP_AGAIN_S: Final = 30.0
-"""A stream that is new, as in a broker that was started again empty, is without a limit for so long at most."""
-_FARMS_REMEMBERED: Final = 1000
+_RETRY_S: Final = 0.5
+_EXPIRE_EVERY_S: Final = 30.0
+"""A new stream, such as after the broker restarted without data, has no expiry for at most so long."""
+_MAX_FARMS: Final = 1000
 
 log = structlog.get_logger()
 
 
 class ReplySender:
-    """Sends from a thread of its own, so that nobody who has a reply waits for the broker."""
+    """Sends from its own thread, so that callers never wait for the broker."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -33,7 +33,7 @@ class ReplySender:
         self._waiting: deque[tuple[str, bytes]] = deque(maxlen=MAX_KEPT)
         self._changed = threading.Condition()
         self._closing = False
-        self._keep_again_s: dict[str, float] = {}
+        self._next_expire_s: dict[str, float] = {}
         self._thread = threading.Thread(target=self._run, name="replies", daemon=True)
 
     def start(self) -> None:
@@ -41,13 +41,13 @@ class ReplySender:
         self._thread.start()
 
     def send(self, farm_id: str, message: Frozen) -> None:
-        """Send soon. Replies to one farm arrive in the order in which they were given."""
+        """Queue a reply. Replies to one farm arrive in order."""
         with self._changed:
             self._waiting.append((farm_id, message.model_dump_json().encode()))
             self._changed.notify()
 
     def close(self, within_s: float) -> None:
-        """Send what is left and end; what cannot be sent within ``within_s`` seconds is dropped."""
+        """Send the remaining replies within ``within_s`` seconds, drop the others, and end."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -65,9 +65,9 @@ class ReplySender:
             try:
                 self._put(batch)
             except BROKER_ERRORS as error:
-                # Sent or not, it is sent again: a farm takes a repeat for what it is.
+                # The batch may have arrived all the same: farms discard duplicates.
                 log.warning("replies wait for the broker", waiting=len(self._waiting), reason=str(error))
-                time.sleep(_AGAIN_S)
+                time.sleep(_RETRY_S)
                 continue
             with self._changed:
                 for sent in batch:
@@ -78,11 +78,11 @@ class ReplySender:
         with self._client.pipeline(transaction=False) as pipeline:
             for farm_id, message in batch:
                 pipeline.xadd(self._broker.key(replies_key(farm_id)), {b"m": message})
-            kept = {farm_id for farm_id, _ in batch if time.monotonic() >= self._keep_again_s.get(farm_id, 0.0)}
-            for farm_id in kept:
+            renewed = {farm_id for farm_id, _ in batch if time.monotonic() >= self._next_expire_s.get(farm_id, 0.0)}
+            for farm_id in renewed:
                 pipeline.expire(self._broker.key(replies_key(farm_id)), REPLIES_LIVE_S)
             pipeline.execute()
-        again_s = time.monotonic() + _KEEP_AGAIN_S
-        self._keep_again_s.update(dict.fromkeys(kept, again_s))
-        while len(self._keep_again_s) > _FARMS_REMEMBERED:
-            self._keep_again_s.pop(next(iter(self._keep_again_s)))
+        next_s = time.monotonic() + _EXPIRE_EVERY_S
+        self._next_expire_s.update(dict.fromkeys(renewed, next_s))
+        while len(self._next_expire_s) > _MAX_FARMS:
+            self._next_expire_s.pop(next(iter(self._next_expire_s)))

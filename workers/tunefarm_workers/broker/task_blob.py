@@ -1,4 +1,4 @@
-"""A task as it travels: JSON in a blob."""
+"""Tasks as JSON blobs."""
 
 from pydantic import ValidationError
 
@@ -7,11 +7,11 @@ from tunefarm_workers.broker.blobs import Blobs
 
 
 class TaskNotThere(Exception):
-    """Raised when the blob of a task is missing, or is no task, or another one."""
+    """Raised when the blob of a task is missing, invalid, or of another exploration."""
 
 
 def fetched_task(blobs: Blobs, task_digest: str, exploration_id: str) -> MeasureTask:
-    """The task of an exploration. Raises TaskNotThere, BlobsUnavailable."""
+    """Fetch the task of an exploration. Raises TaskNotThere, BlobsUnavailable."""
     content = blobs.get(task_digest)
     if content is None:
         raise TaskNotThere(task_digest)

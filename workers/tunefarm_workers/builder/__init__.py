@@ -1,1 +1,1 @@
-"""From a schedule to the library that is timed and shipped."""
+"""Compiles schedules to the libraries that are timed and shipped."""

@@ -1,9 +1,8 @@
-"""Functions that keep vectors for which there are no registers left where each can be loaded in one piece.
+"""Aligns the stacks of functions for their spilled vectors.
 
-LLVM moves a function's stack to an address that suits its vectors only where a register was set aside for that before
-registers were given out, and whether vectors have to stay on the stack it learns later. Without it they lie at any
-multiple of sixteen bytes: the same kernel takes up to half as long again by where its process happened to begin its
-stack. A stack map, which is no instruction, has LLVM set that register aside.
+LLVM realigns a stack only if it reserved a register for that before register allocation, and it learns about spilled
+vectors during allocation. Without the register, spills are aligned to 16 bytes only, and a kernel is up to 1.5 times
+slower, depending on where its process placed the stack. A stack map, which emits no instruction, makes LLVM reserve it.
 """
 
 from typing import Any, Final
@@ -15,13 +14,13 @@ from tvm.target.codegen import llvm_get_system_triple
 
 _NAME: Final = "tunefarm_aligned_stack"
 _ARCHITECTURES: Final = ("x86_64", "i386", "i686")
-"""x86 has vectors longer than sixteen bytes. Only the wider of its two forms was tried."""
+"""x86 has vectors longer than 16 bytes. Tested on x86_64 only."""
 _PARALLEL: Final = 1
 """``ForKind.kParallel``."""
 
 
 def pipeline_for(target: Any) -> str | None:
-    """The name of TVM's lowering pipeline for functions of a target; None for the one that TVM would take."""
+    """Return the lowering pipeline for functions of a target; None for TVM's default."""
     if str(target.kind.name) != "llvm":
         return None
     triple = str(target.attrs.get("mtriple", "")) or llvm_get_system_triple()
@@ -41,7 +40,7 @@ def _with_marks(module: tvm.IRModule, _context: Any) -> tvm.IRModule:
 
 
 def _mark_loop(loop: Any, mutator: Any) -> Any:
-    """Code generation makes a function of a parallel loop; the mark comes before the loop, once in each thread."""
+    """Mark the function that code generation makes of a parallel loop, before the loop, once in each thread."""
     if int(loop.kind) != _PARALLEL:
         return mutator.default_mutate(loop)
     one = tirx.const(1, "int32")
@@ -49,7 +48,7 @@ def _mark_loop(loop: Any, mutator: Any) -> Any:
 
 
 def _mark_function(statement: Any, mutator: Any) -> Any:
-    """What is left of the function itself is one behind the checks of its arguments."""
+    """Mark the function's compute scope, which code generation moves to its own function."""
     inner = mutator.default_mutate(statement)
     if str(inner.attr_key) != "compute_scope":
         return inner

@@ -1,4 +1,4 @@
-"""Libraries that came from a child or from another host, checked on their bytes before anything is done with them."""
+"""Checks the bytes of a library from a child or another host before it is used."""
 
 from collections.abc import Collection
 
@@ -11,12 +11,12 @@ _CALLEES = "Where the operator allows it, TUNEFARM_CALLEES names the function."
 
 
 def checked_library(library: bytes, target: str, callees: Collection[str] = ()) -> bytes:
-    """``library``, which a child made for ``target``; ``callees`` are functions outside of it that it may call.
+    """Return ``library``, built for ``target``, if it is safe; it may call the external functions ``callees``.
 
-    A candidate may own the child that links it, so its word counts for nothing.
+    A candidate may have taken over the child that links it, so the child is not trusted.
 
     Raises:
-        ChildFailed: nothing may load it; the failure says why.
+        ChildFailed: the library must not be loaded; the failure states why.
     """
     refusal = refusal_of(library, rules_of(target, callees))
     if refusal is None:

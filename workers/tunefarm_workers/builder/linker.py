@@ -11,28 +11,28 @@ from typing import Final
 _LINKERS = ("cc", "gcc", "clang")
 _LINK_S = 60.0
 _TRIES = 3
-"""Somebody who kills a linker, or the kernel when memory runs short for a moment, does not mean the schedule."""
-_SAYS_KILLED = re.compile(rb"signal 9|\bKilled\b")
+"""A linker killed by an operator, or by the kernel when memory is short, is not the schedule's fault."""
+_KILLED = re.compile(rb"signal 9|\bKilled\b")
 _TAIL_BYTES = 2000
 _EXPORTS: Final = "{ global: __tvm_ffi_*; __TVM*; local: *; };\n"
-"""The entry points, and the variables that TVM's loader fills in. Whatever else stays inside the library."""
+"""Exports the entry points, and the variables that TVM's loader fills in; everything else is local."""
 _KERNEL_FLAGS: Final = (
     "-shared",
-    # The C compiler's own start files bring constructors, which run when the library is loaded.
+    # The start files contain constructors, which would run when the library is loaded.
     "-nostartfiles",
     "-Wl,-z,relro,-z,now,-z,noexecstack,-z,text",
-    # Stack maps, which nothing reads, hold addresses that the loader would have to write into constant memory.
+    # Removes stack maps (aligned_stack.py): they hold addresses that the loader would write into constant memory.
     "-Wl,--gc-sections,--strip-all",
     "-Wl,--build-id=none,--hash-style=gnu",
 )
 
 
 class LinkFailed(Exception):
-    """Raised with the linker's own words."""
+    """Raised with the linker's output."""
 
 
 def linker_command(wanted: Sequence[str] = ()) -> tuple[str, ...]:
-    """The linker and its first arguments: ``wanted``, or the C compiler of this host.
+    """Return the linker and its first arguments: ``wanted``, or the C compiler of this host.
 
     Raises:
         FileNotFoundError: there is none.
@@ -47,10 +47,9 @@ def linker_command(wanted: Sequence[str] = ()) -> tuple[str, ...]:
 def link_kernel(
     linker: Sequence[str], library: Path, objects: Sequence[str], flags: Sequence[str], folder: Path
 ) -> None:
-    """Link ``objects`` to the shared library of a kernel, which ``tunefarm_schemas.kernel_library`` accepts.
+    """Link ``objects`` to a shared library that ``tunefarm_schemas.kernel_library`` accepts.
 
-    ``linker`` is a C compiler with its first arguments, ``flags`` come behind the objects, and ``folder`` takes what
-    the linker has to read.
+    ``linker`` is a C compiler with its first arguments; ``flags`` follow the objects; ``folder`` is for input files.
 
     Raises:
         LinkFailed, subprocess.TimeoutExpired: as ``link``.
@@ -61,11 +60,11 @@ def link_kernel(
 
 
 def link(command: Sequence[str]) -> None:
-    """Run the whole ``command``, again where it was killed.
+    """Run ``command``; repeat it if it was killed.
 
     Raises:
         LinkFailed: it failed, or was killed each time.
-        subprocess.TimeoutExpired: it did not end.
+        subprocess.TimeoutExpired: it did not end in time.
     """
     for _ in range(_TRIES):
         ended = subprocess.run(command, check=False, capture_output=True, timeout=_LINK_S)
@@ -77,8 +76,8 @@ def link(command: Sequence[str]) -> None:
 
 
 def _was_killed(ended: "subprocess.CompletedProcess[bytes]") -> bool:
-    """A compiler that drives a linker ends by itself, and only tells of the linker's death."""
-    return ended.returncode == -signal.SIGKILL or _SAYS_KILLED.search(ended.stderr) is not None
+    """Whether the command or, by its message, the linker that it started was killed."""
+    return ended.returncode == -signal.SIGKILL or _KILLED.search(ended.stderr) is not None
 
 
 def _tail(ended: "subprocess.CompletedProcess[bytes]") -> str:

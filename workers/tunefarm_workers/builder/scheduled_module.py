@@ -1,4 +1,4 @@
-"""From a trace to machine code: the one way by which kernels are made for measuring and for shipping alike."""
+"""Compiles traces to machine code. Measured and shipped kernels are both built here."""
 
 import json
 from collections.abc import Collection
@@ -17,15 +17,14 @@ _NO_CHECKS: Final = "tirx.disable_assert"
 def replay(
     module: tvm.IRModule, trace_text: str | None, target_kind: str = "llvm", callees: Collection[str] = ()
 ) -> tvm.IRModule:
-    """``module`` with a trace's instructions applied; the module itself when there is no trace.
+    """Apply a trace to ``module``; without a trace, return the module itself.
 
-    Every worker judges here what it is about to build, for orders come from rows that may be older than a door's
-    checks, or forged. ``target_kind`` tells where intrinsics come from that the trace names; ``callees`` are functions
-    outside of the module that it may call.
+    Checks again what the API has checked, because an order may be forged or older than a check. ``target_kind`` selects
+    the intrinsics that the trace may name; ``callees`` are functions outside of the module that it may call.
 
     Raises:
-        NotPermitted: the module holds what is on no allow-list.
-        Exception: whatever TVM raises for a trace that does not fit.
+        NotPermitted: the module contains something that no allow-list permits.
+        Exception: whatever TVM raises for an invalid trace.
     """
     if trace_text is None:
         require_permitted(module, callees)
@@ -34,10 +33,10 @@ def replay(
 
 
 def target_of(canonical: str) -> Any:
-    """TVM's target for canonical JSON text.
+    """Parse canonical JSON as a TVM target.
 
     Raises:
-        BadInput: it has an attribute that reaches beyond the code that is generated.
+        BadInput: it has an attribute with effects beyond the generated code.
     """
     attributes = json.loads(canonical)
     require_permitted_target(attributes)
@@ -45,22 +44,22 @@ def target_of(canonical: str) -> Any:
 
 
 def build_scheduled(module: tvm.IRModule, target: Any) -> Any:
-    """The runtime module for a scheduled module, as it is shipped."""
+    """Build the runtime module of a scheduled module, as it is shipped."""
     return tvm.tirx.build(module, target=target, pipeline=pipeline_for(target))
 
 
 def build_in_place(module: tvm.IRModule, target: Any) -> Any:
-    """The same for calls from this process alone, on tensors that are known to fit.
+    """Build for calls from this process only, on tensors that are known to fit.
 
-    Without the dozens of checks of its arguments, which no loop nest depends on and which take a fifth of the time to
-    compile. Machine code is made when a function is first looked up.
+    Omits the checks of arguments, which do not affect the loops and take a fifth of the compile time. Machine code is
+    generated when a function is first looked up.
     """
     with tvm.transform.PassContext(config={_NO_CHECKS: True}):
         return build_scheduled(module, target)
 
 
 def empty_arguments(function: Any) -> list[Any]:
-    """A tensor for each parameter of a function, with whatever its memory holds."""
+    """Allocate a tensor with undefined contents for each parameter of a function."""
     return [
         tvm.runtime.empty([int(extent) for extent in parameter.shape], str(parameter.dtype))
         for parameter in function.params

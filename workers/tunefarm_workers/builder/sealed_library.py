@@ -1,11 +1,11 @@
-"""A library in memory that no process can change any more: what was checked is what is loaded."""
+"""Immutable copies of libraries in memory, so that the bytes that were checked are the bytes that are loaded."""
 
 import fcntl
 import os
 
 
 def sealed(contents: bytes) -> int:
-    """A descriptor of a copy of ``contents``; it is the caller's to close, and may be passed to other processes."""
+    """Return a descriptor of a sealed copy of ``contents``, which the caller closes and may pass to other processes."""
     descriptor = os.memfd_create("library", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     with open(descriptor, "wb", closefd=False) as file:
         file.write(contents)
@@ -15,5 +15,5 @@ def sealed(contents: bytes) -> int:
 
 
 def path_of(descriptor: int) -> str:
-    """Where this process finds it. The loader takes a second library under the same path for the first one."""
+    """Return its path in this process. The loader mistakes a second library at the same path for the first one."""
     return f"/proc/self/fd/{descriptor}"

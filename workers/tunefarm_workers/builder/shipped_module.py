@@ -1,4 +1,4 @@
-"""The module that is measured and shipped, for either ABI."""
+"""The module that is measured and shipped, for both ABIs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ PACK_ENTRY = "pack"
 class ShippedModule:
     """A scheduled module as it is compiled.
 
-    ``packed`` maps positions of the workload's arguments to the tensors that ``entry`` takes in their place; ``pack``
-    takes the plain tensors of those positions, in order, and then the packed ones. Empty for the stable ABI.
+    ``packed`` maps positions of the workload's arguments to the tensors that ``entry`` takes instead. ``pack_entry``
+    takes the plain tensors of those positions in order, then the packed ones. Empty for the stable ABI.
     """
 
     module: tvm.IRModule
@@ -28,7 +28,7 @@ class ShippedModule:
 
 
 def ship(scheduled: tvm.IRModule, abi: Abi) -> ShippedModule:
-    """The form of ``scheduled`` that an artifact contains."""
+    """Convert ``scheduled`` to the form that an artifact contains."""
     if abi == "packed":
         module, packed = split_packing(scheduled)
         if packed:
@@ -37,10 +37,10 @@ def ship(scheduled: tvm.IRModule, abi: Abi) -> ShippedModule:
 
 
 def changed_signature(shipped: ShippedModule, arguments: Sequence[TensorArgument]) -> str | None:
-    """What the compiled functions expect of their caller that the workload does not give; None where all fits.
+    """Return how the signature differs from the workload's, or None.
 
-    A trace may give a parameter another shape. Functions compiled for calls in place do not look at what they get, and
-    would reach beyond it.
+    A trace may change the shape of a parameter, and a function that is built in place does not check its arguments: it
+    would access memory out of bounds.
     """
     given = [shipped.packed.get(position, argument) for position, argument in enumerate(arguments)]
     found = _difference(shipped.module[shipped.entry], given)
@@ -68,7 +68,7 @@ def _type_of(parameter: Any) -> str:
 
 
 def packed_inputs(shipped: ShippedModule, runtime_module: Any, inputs: list[Any]) -> list[Any]:
-    """``inputs`` with the packed positions replaced by what the ``pack`` function makes of them."""
+    """Return ``inputs`` with the packed positions replaced by the output of the ``pack`` function."""
     if shipped.pack_entry is None:
         return inputs
     positions = sorted(shipped.packed)

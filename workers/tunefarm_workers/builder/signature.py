@@ -1,4 +1,4 @@
-"""What a workload's function takes and gives, read from its body."""
+"""The signature of a workload's function, inferred from its body."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,10 +12,10 @@ from tunefarm_workers.conversation.argument import Argument
 
 
 def arguments_of(module: tvm.IRModule) -> tuple[Argument, ...]:
-    """The parameters of the function ``main``, in order.
+    """Return the parameters of the function ``main``, in order.
 
     Raises:
-        BadInput: when a parameter is no tensor or its shape is not constant.
+        BadInput: a parameter is not a tensor, or its shape is not constant.
     """
     function = module["main"]
     parameters = list(function.params)
@@ -67,13 +67,13 @@ def _written(function: Any) -> Iterator[Any]:
 
 
 def _read(function: Any) -> Iterator[Any]:
-    """What blocks declare to read; a sum that a block keeps in its own output is not declared."""
+    """Yield what blocks declare as read, which excludes partial sums in their own outputs."""
     for block in _nodes(function.body, tvm.s_tir.SBlock):
         yield from (region.source for region in block.reads)
 
 
 def _index_extents(function: Any, parameters: list[Any]) -> dict[int, int]:
-    """For each integer parameter whose elements address a buffer, the smallest extent they address."""
+    """Map each integer parameter that indexes a buffer to the smallest extent it indexes."""
     loads = [(load.source, load.indices) for load in _nodes(function.body, tvm.ir.TensorLoad)]
     stores = [(store.buffer, store.indices) for store in _nodes(function.body, tvm.tirx.BufferStore)]
     extents: dict[int, int] = {}

@@ -1,7 +1,7 @@
-"""Weights stored in the layout a schedule chose, packed once instead of in every call.
+"""Packs weights once into the layout that a schedule chose, instead of in every call.
 
-A schedule for the packed ABI copies a constant argument into its own layout at the start of every call. Here that copy
-becomes a function of its own, and the main function takes the copy's result as its argument.
+A schedule for the packed ABI copies a constant argument into its own layout at the start of each call. This module
+moves that copy to a separate function; the main function takes its result as argument.
 """
 
 from typing import Any
@@ -17,10 +17,10 @@ _COPY_MARK = "meta_schedule.layout_rewrite_preproc"
 
 
 def split_packing(scheduled: tvm.IRModule) -> tuple[tvm.IRModule, dict[int, TensorArgument]]:
-    """A module with ``main`` on packed arguments and ``pack``, and the packed arguments by their position.
+    """Split off ``pack``; return the module, and the packed arguments of ``main`` by position.
 
-    Where the schedule packs nothing, the module itself and an empty dictionary. ``pack`` takes the plain tensors in the
-    order of their positions, then the packed ones.
+    Returns the module itself and an empty dictionary if the schedule packs nothing. ``pack`` takes the plain tensors in
+    the order of their positions, then the packed ones.
     """
     function = scheduled[MAIN]
     copies = _copies_by_position(function)
@@ -42,7 +42,7 @@ def split_packing(scheduled: tvm.IRModule) -> tuple[tvm.IRModule, dict[int, Tens
 
 
 def _copies_by_position(function: Any) -> dict[int, tuple[Any, Any]]:
-    """For each parameter that is packed: the buffer it is copied to, and the statement that copies."""
+    """Map the position of each packed parameter to the buffer it is copied to, and the copying statement."""
     copies = {}
     for statement in _top_statements(function):
         for block in _blocks(statement):

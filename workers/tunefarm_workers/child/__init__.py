@@ -1,1 +1,1 @@
-"""What runs in confined children: one candidate, or several compared."""
+"""Entry points of confined children: candidates, comparisons, references, inputs, linking."""

@@ -1,6 +1,6 @@
-"""Whether a schedule that may become a record stays inside its tensors.
+"""Checks that a schedule that may become a record accesses only its tensors.
 
-Guard zones show what is written right beside a tensor. They miss what is read there, and whatever jumps over them.
+Guard zones detect writes next to a tensor, but neither reads nor accesses beyond the zones.
 """
 
 from collections.abc import Sequence
@@ -18,15 +18,15 @@ from tunefarm_workers.conversation.messages import Broken
 from tunefarm_workers.correctness.inputs import INPUT_SETS
 
 PROCESSORS: Final = ("llvm", "c")
-"""Kinds of targets for which every access must be proven or checked. On others pointers belong to TVM's own tensor
-intrinsics, and assertions cannot be compiled."""
+"""Target kinds for which every access must be proven or checked. Others use pointers in TVM's tensor intrinsics and
+cannot compile assertions."""
 _MESSAGE_CHARACTERS: Final = 3000
 
 
 def refusal(
     shipped: ShippedModule, arguments: Sequence[TensorArgument], bounds: Bounds, kind: str = "llvm"
 ) -> Broken | None:
-    """Why a schedule for a target of that kind is not even called; None where it may be."""
+    """Return why a schedule for a target of that kind must not be called, or None."""
     changed = changed_signature(shipped, arguments)
     if changed is not None:
         return Broken(reason=FailureReason.INVALID_SCHEDULE, message=f"It changes the function's signature: {changed}")
@@ -38,10 +38,9 @@ def refusal(
 
 
 def checked_call(held: HeldTask, shipped: ShippedModule, bounds: Bounds) -> Broken | None:
-    """Call the schedule with an assertion before every access that is not proven, compiled for this host.
+    """Call the schedule with an assertion before each unproven access, compiled for this host; None if all hold.
 
-    What depends on the inputs' contents is checked on every set of inputs that verification uses. None where all stay
-    inside. Raises whatever compiling raises.
+    Accesses that depend on the inputs' contents are checked on all sets of inputs. Raises whatever compiling raises.
     """
     if bounds.checked is None:
         return None

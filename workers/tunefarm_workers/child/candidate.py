@@ -1,4 +1,4 @@
-"""The child that builds, times and checks one candidate, and dies."""
+"""The child that builds, times and checks one candidate."""
 
 import resource
 import time
@@ -18,12 +18,12 @@ from tunefarm_workers.threads.thread_placement import place_threads, seal_with_t
 from tunefarm_workers.timing.call_timer import CallTimer
 from tunefarm_workers.timing.timing_protocol import full_timing, take_time
 
-_HOPELESS = 4.0
-"""So many times slower than the incumbent, beside other work, that a quiet device would not change the verdict."""
-_BEYOND_SCHEDULING_S = 0.05
-"""Beside busy builders, threads wait milliseconds for each other: only calls far longer than that say something."""
-_CONTENTION = 2.0
-"""By how much other work may have slowed a call down that was not alone on the device."""
+_HOPELESS_RATIO = 4.0
+"""Slower than the incumbent by this, beside other work, is slower on a quiet device as well."""
+_MIN_HOPELESS_S = 0.05
+"""Shorter calls are inconclusive: beside busy builders, threads wait milliseconds for each other."""
+_MAX_CONTENTION = 2.0
+"""How much other work may slow down a call that does not have the device alone."""
 _MESSAGE_CHARACTERS = 3000
 
 
@@ -36,18 +36,25 @@ def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # no
         attempt.report(broken(FailureReason.OUT_OF_MEMORY, error))
     except Exception as error:  # noqa: BLE001 - whatever a candidate raises is its result
         attempt.report(broken(attempt.stage, error))
-    attempt.stay()
+    attempt.wait_for_end()
 
 
 def broken(stage: FailureReason, error: BaseException) -> Broken:
-    """The failure of a stage that raised ``error``."""
+    """Return the failure of a stage that raised ``error``."""
     message = f"{type(error).__name__}: {error}".strip()
     reason = FailureReason.OUT_OF_MEMORY if "bad_alloc" in message else stage
     return Broken(reason=reason, message=message[:_MESSAGE_CHARACTERS])
 
 
 class _Attempt:
-    """One candidate's way through its stages."""
+    """One candidate's stages.
+
+    1. Apply the trace; build; report ``Built``.
+    2. Place the threads, seal the process, call once beside other work, send the outputs.
+    3. Stop if the kernel is hopelessly slow; otherwise report ``Warm`` and wait for the device.
+    4. Time the kernel on the quiet device, check the guard zones, report ``Ran``.
+    5. For a new incumbent, call it on the other sets of inputs, send the outputs, report ``Checked``.
+    """
 
     def __init__(self, channel: Channel, order: CandidateOrder) -> None:
         self._channel = channel
@@ -59,8 +66,8 @@ class _Attempt:
     def report(self, message: Built | Warm | Ran | Checked | Broken) -> None:
         self._channel.send(message.model_dump_json().encode())
 
-    def stay(self) -> None:
-        """Wait to be ended, so that taking this process down does not disturb whoever is timed next."""
+    def wait_for_end(self) -> None:
+        """Wait to be killed: tearing down the process now would disturb the next timing."""
         with suppress(ChannelClosed):
             self._channel.receive()
 
@@ -97,24 +104,24 @@ class _Attempt:
             return
         self.report(Warm())
         go = Go.model_validate_json(self._channel.receive())
-        self._take_time(kernel, timer, go)
+        self._time(kernel, timer, go)
 
     def _hopeless(self, timer: CallTimer, first_s: float) -> Stopped | None:
         incumbent_s = self._order.incumbent_s
         if incumbent_s is None or self._order.thorough:
             return None
-        bearable_s = max(_HOPELESS * incumbent_s, _BEYOND_SCHEDULING_S)
-        if first_s <= bearable_s:
+        limit_s = max(_HOPELESS_RATIO * incumbent_s, _MIN_HOPELESS_S)
+        if first_s <= limit_s:
             return None
-        least_s = first_s
-        # Others slow it down by so much at most: far beyond, one more call is enough.
-        for _ in range(3 if first_s < _CONTENTION * _CONTENTION * bearable_s else 1):
-            least_s = min(least_s, timer.call())
-            if least_s <= bearable_s:
+        fastest_s = first_s
+        # Far beyond what contention explains, one more call is enough.
+        for _ in range(3 if first_s < _MAX_CONTENTION * _MAX_CONTENTION * limit_s else 1):
+            fastest_s = min(fastest_s, timer.call())
+            if fastest_s <= limit_s:
                 return None
-        return Stopped(at_least_s=least_s / _CONTENTION)
+        return Stopped(at_least_s=fastest_s / _MAX_CONTENTION)
 
-    def _take_time(self, kernel: Kernel, timer: CallTimer, go: Go) -> None:
+    def _time(self, kernel: Kernel, timer: CallTimer, go: Go) -> None:
         start_s = time.perf_counter()
         apart = self._held.separate_threads(go.tries)
         result: Result

@@ -1,4 +1,4 @@
-"""The child that times several schedules of one workload in turn."""
+"""The child that times several schedules of one workload side by side."""
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,13 +25,12 @@ from tunefarm_workers.timing.rounds import Entrant, sampled_round
 def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # noqa: ARG001 - an entry's shape
     """Entry: compile and check every schedule of the plan, then time one round for each ``RoundOrder``.
 
-    The schedules are compiled before any runs, for threads of kernels spin for a while after each call.
-
-    The outputs are sent before a schedule's ``Compiled``: all sets of inputs of the first schedule, then of the next.
+    All schedules are compiled before the first one runs, because a kernel's threads spin for a while after each call.
+    The outputs of a schedule on all sets of inputs are sent before its ``Compiled``.
     """
     plan = ComparisonPlan.model_validate_json(payload)
     libraries = _libraries(plan)
-    place_threads(held_task().order.num_cores)  # not before: threads that compile may run where this one may
+    place_threads(held_task().order.num_cores)  # after compiling, whose threads inherit the affinity
     seal_with_threads()
     flush = cache_flush(cold_cache=plan.cold_cache)
     entrants: list[Entrant | None] = []
@@ -53,7 +52,7 @@ def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # no
 
 @dataclass(frozen=True)
 class _SampledTimer:
-    """Estimates the time of a call from a few turns of the outer loops."""
+    """Estimates the time of a call from a few iterations of the outer loops."""
 
     kernel: Kernel
     sampled: SampledFunction
@@ -70,7 +69,7 @@ class _Library:
 
 
 def _libraries(plan: ComparisonPlan) -> Iterable[_Library | Broken]:
-    """All of them, or each when it is asked for."""
+    """Compile all at once, or lazily one after the other."""
     if not plan.side_by_side:
         return map(_compile, plan.traces)
     with ThreadPoolExecutor(held_task().order.num_cores) as threads:
@@ -89,7 +88,7 @@ def _compile(trace: str | None) -> _Library | Broken:
         if refused is not None:
             return refused
         module = build_in_place(shipped.module, held.target)
-        module[shipped.entry]  # now is when machine code is made
+        module[shipped.entry]  # generates machine code
     except Exception as error:  # noqa: BLE001 - whatever a schedule raises is its result
         return broken(stage, error)
     return _Library(shipped, module, bounds)
@@ -106,7 +105,7 @@ def _enter(
         return None, library
     try:
         outside = checked_call(held_task(), library.shipped, library.bounds)
-        if outside is not None:  # before its first call: what leaves its tensors may forge all that is said from here
+        if outside is not None:  # before its first call: an access out of bounds could forge all further messages
             return None, outside
         kernel = Kernel(held_task(), library.shipped, library.module)
         sampled = _long(kernel, library) if samples else None
@@ -121,7 +120,7 @@ def _enter(
 
 
 def _long(kernel: Kernel, library: _Library) -> SampledFunction | None:
-    """The untuned function, where a call of it takes long and every access of it is proven."""
+    """Return the untuned function, if a call takes long and all its accesses are proven."""
     if library.bounds.checked is not None:
         return None
     sampled = SampledFunction.of(library.shipped.module, held_task().target)

@@ -1,4 +1,4 @@
-"""The child that makes the inputs which several fresh processes read."""
+"""The child that makes the inputs of several fresh processes."""
 
 import mmap
 
@@ -12,7 +12,7 @@ from tunefarm_workers.correctness.inputs import make_inputs
 def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
     """Entry: write the first set of inputs of an ``InputsOrder`` into the memory that ``descriptors`` holds.
 
-    Answers with the digest of what it wrote, by which the parent sees whether another process changed it.
+    Answers with their digest, by which the parent detects changes by other processes.
     """
     order = InputsOrder.model_validate_json(payload)
     arrays = make_inputs(

@@ -16,12 +16,12 @@ from tunefarm_workers.timing.call_timer import EVALUATOR, CacheFlush, CallTimer
 
 
 def cache_flush(*, cold_cache: bool) -> CacheFlush | None:
-    """What empties caches in a process with TVM, where they are to be cold."""
+    """Create what flushes the caches before calls, if they are to be cold."""
     return CacheFlush(partial(tvm_ffi.register_global_func, override=True)) if cold_cache else None
 
 
 class Kernel:
-    """A compiled candidate with tensors to call it on, fed with the first set of inputs."""
+    """A compiled candidate with its tensors, which hold the first set of inputs at first."""
 
     def __init__(self, held: HeldTask, shipped: ShippedModule, runtime_module: Any) -> None:
         self._held = held
@@ -37,12 +37,12 @@ class Kernel:
         self.feed(0)
 
     def timer(self, flush: CacheFlush | None) -> CallTimer:
-        """What takes the time of its calls; with ``flush``, with cold caches."""
+        """Create a timer of its calls; with ``flush``, of cold ones."""
         evaluator = tvm_ffi.get_global_func(EVALUATOR)
         return CallTimer(self._module, self._shipped.entry, self.arguments, evaluator, flush)
 
     def feed(self, set_number: int) -> None:
-        """Put in one set of inputs, and clear the outputs."""
+        """Load one set of inputs, and clear the outputs."""
         arrays = self._held.inputs(set_number)
         tensors = [None if held is None else held.tensor for held in self._held.first_tensors]
         for position, argument in enumerate(self._held.arguments):
@@ -58,15 +58,15 @@ class Kernel:
         self.arguments = packed_inputs(self._shipped, self._module, tensors)
 
     def call(self) -> None:
-        """Call once on what was fed last."""
+        """Call once on the loaded inputs."""
         self._function(*self.arguments)
 
     def send_outputs(self, channel: Channel, slot: int) -> None:
-        """Send all outputs, under the number ``slot``."""
+        """Send all outputs as ``slot``."""
         send_outputs(channel, slot, (output.contents() for output in self._outputs.values()))
 
     def overstepped(self, *, inputs: bool = True) -> Broken | None:
-        """What the kernel wrote that it must not: around its outputs, or, if looked for, to or around its inputs."""
+        """Return a failure if the kernel wrote around its outputs or, with ``inputs``, to or around its inputs."""
         if not all(output.guards_hold() for output in self._outputs.values()):
             return Broken(reason=FailureReason.WRONG_RESULT, message="The kernel wrote outside of its output.")
         if inputs and not self._inputs_hold():

@@ -1,4 +1,4 @@
-"""What a fork server loads before it forks measuring children."""
+"""The preload of fork servers for measuring children."""
 
 from typing import Final
 
@@ -11,5 +11,5 @@ PRELOAD: Final = "tunefarm_workers.child.preload:preload"
 
 
 def preload() -> None:
-    """Load what candidates for this host need. Runs no kernel: a process that forks must not."""
+    """Load what candidates for this host need. Runs no kernel, which would break kernels in forked children."""
     warm_compiler()

@@ -1,4 +1,4 @@
-"""The child that runs the untuned function, so that others have something to be right against."""
+"""The child that computes the reference: the outputs of the untuned function."""
 
 import time
 from typing import Any, Final
@@ -29,15 +29,15 @@ from tunefarm_workers.correctness.reordered_module import with_faster_loops
 from tunefarm_workers.threads.thread_placement import seal_with_threads
 
 _MESSAGE_CHARACTERS = 2000
-_BEARABLE_S: Final = 0.5
-"""From here on a call of the function as written, only to show its time, would take too much from the candidates."""
-_BRIEF_S: Final = 0.05
+_MAX_TIMED_S: Final = 0.5
+"""A slower function as written is not timed: the call would delay the candidates."""
+_SHORT_S: Final = 0.05
 _NOT_BUILT = (tvm.error.InternalError, ValueError, RuntimeError)
-"""What TVM raises where it cannot compile the reordered loops of a type, such as vectors of bfloat16."""
+"""Raised by TVM if it cannot compile the reordered loops of a type, such as vectors of bfloat16."""
 
 
 def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # noqa: ARG001 - an entry's shape
-    """Entry: both forms of the function on every set of inputs, the first set first."""
+    """Entry: run the function in its own types and in float64, on one set of inputs after the other."""
     order = ReferenceOrder.model_validate_json(payload)
     held = held_task()
     widened = _widened(held) if order.widen else None
@@ -49,7 +49,7 @@ def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # no
         for function in list(functions):
             try:
                 outputs = function.run(set_number)
-            except Exception as error:  # noqa: BLE001 - whatever the user's function raises is the answer
+            except Exception as error:  # noqa: BLE001 - reported as the answer
                 message = f"{type(error).__name__}: {error}"[:_MESSAGE_CHARACTERS]
                 _send(channel, ReferenceBroken(double=function.double, message=message))
                 functions.remove(function)
@@ -87,7 +87,7 @@ def _widened(held: HeldTask) -> "_UntunedFunction | None":
 
 
 class _UntunedFunction:
-    """The untuned function in one choice of types, built at its first run."""
+    """The untuned function in its own types or in float64, built at its first run."""
 
     def __init__(
         self,
@@ -103,21 +103,21 @@ class _UntunedFunction:
         self._arguments = arguments
         self._function: Any = None
         self._is_as_written = True
-        self._least_s = float("inf")
+        self._fastest_s = float("inf")
         self._build_s = 0.0
 
     def run(self, set_number: int) -> list[GuardedTensor]:
-        """Run on one set of inputs; the outputs."""
+        """Run on one set of inputs and return the outputs."""
         if self._function is None:
             self._function = self._built(self._module or widen(self._held.order.module_json))
         outputs: list[GuardedTensor] = []
         tensors = self._tensors(set_number, outputs)
         seal_with_threads()
-        self._least_s = min(self._least_s, _seconds_of(self._function, tensors))
+        self._fastest_s = min(self._fastest_s, _seconds_of(self._function, tensors))
         return outputs
 
     def estimated_s(self) -> float | None:
-        """About how long a call takes of a function whose calls take long; None for others."""
+        """Estimate the latency of a call, if it is long."""
         sampled = None if self._module is None else SampledFunction.of(self._module, self._held.target)
         if sampled is None:
             return None
@@ -125,26 +125,26 @@ class _UntunedFunction:
         seal_with_threads()
         try:
             latency_s = sampled.seconds(tensors)
-        except RuntimeError:  # it shows again where its outputs are wanted
+        except RuntimeError:  # computing the outputs reports it
             return None
         return latency_s if latency_s >= LONG_S else None
 
     def figures(self, estimate_s: float | None) -> ReferenceFigures:
-        """By which limits are set to what is built and run for the same function."""
+        """Return the figures from which the deadlines of candidates follow."""
         if not self._is_as_written and self._module is not None:
             self._build_s = _build_s(self._module, self._held.target)
-        return ReferenceFigures(build_s=max(self._build_s, 1e-6), latency_s=estimate_s or self._least_s)
+        return ReferenceFigures(build_s=max(self._build_s, 1e-6), latency_s=estimate_s or self._fastest_s)
 
     def seconds_as_written(self) -> float | None:
-        """About how long a call takes of the function without the new order of its loops; None where that is long."""
+        """Measure roughly the latency of the function without reordered loops; None if it is long."""
         if self._is_as_written:
-            return self._least_s
-        if self._least_s > _BEARABLE_S or self._module is None:
+            return self._fastest_s
+        if self._fastest_s > _MAX_TIMED_S or self._module is None:
             return None
         function = build_in_place(self._module, self._held.target)[ENTRY]
         tensors = self._tensors(0, [])
         first_s = _seconds_of(function, tensors)
-        return first_s if first_s > _BRIEF_S else min(first_s, _seconds_of(function, tensors))
+        return first_s if first_s > _SHORT_S else min(first_s, _seconds_of(function, tensors))
 
     def _built(self, module: tvm.IRModule) -> Any:
         faster = with_faster_loops(module)
@@ -173,14 +173,14 @@ class _UntunedFunction:
 
 
 def _build_s(module: tvm.IRModule, target: Any) -> float:
-    """What it takes of the processor to make machine code of ``module``."""
+    """Return the processor time that building ``module`` takes."""
     began_s = time.process_time()
     build_in_place(module, target)[ENTRY]
     return time.process_time() - began_s
 
 
 def _seconds_of(function: Any, tensors: list[Any]) -> float:
-    """Time of this thread alone, so that being held still while others are timed does not count."""
+    """Return the processor time of this thread, which excludes pauses while others are timed."""
     start_s = time.thread_time()
     function(*tensors)
     return max(time.thread_time() - start_s, 1e-9)

@@ -1,6 +1,6 @@
 """A child that holds one exploration's module and inputs, and forks a child of its own for each candidate.
 
-It never runs a kernel: a child forked after a parallel kernel ran would hang in its own first one.
+It never runs a kernel: threads do not survive a fork, so a child's first parallel kernel would wait for them forever.
 """
 
 import json
@@ -40,7 +40,7 @@ _UNREADABLE = (
 
 @dataclass(frozen=True)
 class HeldTask:
-    """What every child forked from a task host finds in its memory."""
+    """The state that children of a task host inherit."""
 
     order: HostOrder
     module: tvm.IRModule
@@ -59,11 +59,11 @@ class HeldTask:
         return tuple(argument.tensor for argument in self.arguments)
 
     def separate_threads(self, tries: int) -> bool:
-        """Give each thread of this process a physical core, if it can be had by ``tries``; whether that is so."""
+        """Make at most ``tries`` attempts to get a physical core per thread; whether each has one."""
         return self.smt_detection is None or self.smt_detection.separate_threads(tries)
 
     def inputs(self, set_number: int) -> tuple[InputArray | None, ...]:
-        """One set of inputs as arrays."""
+        """Return one set of inputs as arrays."""
         if set_number == 0:
             return self.first_inputs
         return _inputs(self.order, self.arguments, set_number)
@@ -74,7 +74,7 @@ _held: list[HeldTask] = []
 
 
 def held_task() -> HeldTask:
-    """The task of the host that this process was forked from."""
+    """Return the task of the host that this process was forked from."""
     return _held[0]
 
 
@@ -98,7 +98,7 @@ def hold(order: HostOrder) -> HeldTask:
     """Parse the module and make its first inputs.
 
     Raises:
-        BadInput: when TVM cannot read the module or the target, or an argument cannot be fed.
+        BadInput: TVM cannot read the module or the target, or an argument cannot be drawn.
     """
     module, target = parse(order)
     arguments = arguments_of(module)
@@ -134,10 +134,10 @@ def _inputs(order: HostOrder, arguments: tuple[Argument, ...], set_number: int) 
 
 
 def parse(order: HostOrder) -> tuple[tvm.IRModule, Any]:
-    """The module and the target of an order.
+    """Parse the module and the target of an order.
 
     Raises:
-        BadInput: when TVM cannot read one of them, or one holds what is not permitted.
+        BadInput: TVM cannot read one of them, or one contains something that is not permitted.
     """
     try:
         module, target = tvm.ir.load_json(order.module_json), target_of(order.target)
@@ -148,7 +148,7 @@ def parse(order: HostOrder) -> tuple[tvm.IRModule, Any]:
 
 
 def input_tensor(array: InputArray, argument: Argument) -> Any:
-    """``array`` in memory that TVM allocated, as a caller's would be."""
+    """Copy ``array`` to memory that TVM allocates, as a caller's would be."""
     if argument.tensor.dtype == "bool":
         tensor = tvm.runtime.empty(argument.tensor.shape, "bool")
         return tensor.copyfrom(array.astype(np.bool_))

@@ -1,1 +1,1 @@
-"""What a lane and its children say to each other, and how it listens."""
+"""Messages between a lane and its children, and the loop that receives them."""

@@ -1,4 +1,4 @@
-"""A parameter of a workload as a measuring host sees it, and how its contents are drawn."""
+"""Parameters of a workload, and how their contents are drawn."""
 
 from typing import Literal
 
@@ -10,10 +10,10 @@ Distribution = Literal["normal", "positive"]
 
 
 class Argument(Frozen):
-    """One parameter, with what its contents have to obey.
+    """One parameter with the constraints on its contents.
 
-    ``holds_input`` is true when the function reads what the caller left in it, which an output may do as well.
-    ``index_extent`` is the number of valid values, from zero, of integers that address another tensor; None for others.
+    ``holds_input``: the function reads its initial contents, which can be true of an output as well.
+    ``index_extent``: the number of valid values, from zero, of integers that index another tensor; None for others.
     """
 
     tensor: TensorArgument

@@ -1,4 +1,4 @@
-"""What a child says on its caller's thread, or the failure that it ended with instead."""
+"""Waits for a child's answer on the caller's thread, or for its failure."""
 
 import time
 from collections.abc import Callable
@@ -8,18 +8,18 @@ from tunefarm_sandbox.fork_server.child import Child
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_workers.conversation.child_death import failure_of_death, was_killed
 
-_TURN_S = 0.4
+_POLL_S = 0.4
 
 OnWait = Callable[[], bool]
-"""Called a few times a second while something is awaited; False when it is not wanted any more."""
+"""Called a few times a second during a wait; False cancels it."""
 
 
 class ChildFailed(Exception):
-    """Raised when a child gives no answer.
+    """Raised when a child does not answer.
 
     Attributes:
-        failure: why, as a value for whoever asked.
-        may_be_tried_again: whether the child was killed by somebody else.
+        failure: the reason.
+        may_be_tried_again: whether the child was killed from outside.
     """
 
     def __init__(self, failure: TrialFailure, *, may_be_tried_again: bool = False) -> None:
@@ -29,15 +29,15 @@ class ChildFailed(Exception):
 
 
 def canceled() -> ChildFailed:
-    """What to raise when an answer is not wanted any more."""
+    """Create the error to raise for a canceled wait."""
     return ChildFailed(TrialFailure(reason=FailureReason.CANCELED, message="It was canceled."))
 
 
 def answer_of(child: Child, timeout_s: float, doing: str, on_wait: OnWait) -> bytes:
-    """The next message of a child that is ``doing`` something.
+    """Return the next message of a child that is ``doing`` something.
 
     Raises:
-        ChildFailed: it ended, took longer than ``timeout_s``, or ``on_wait`` said that it is not wanted any more.
+        ChildFailed: it ended, took longer than ``timeout_s``, or was canceled by ``on_wait``.
     """
 
     def failed() -> ChildFailed:
@@ -51,16 +51,16 @@ def answer_of(child: Child, timeout_s: float, doing: str, on_wait: OnWait) -> by
 def next_message(
     channel: Channel, timeout_s: float, doing: str, on_wait: OnWait, on_end: Callable[[], ChildFailed]
 ) -> bytes:
-    """The next message of whoever is ``doing`` something at the other end; ``on_end`` tells why there is none.
+    """Return the next message of the process at the other end; ``on_end`` creates the error if the channel ends.
 
     Raises:
-        ChildFailed: the channel ended, it took longer than ``timeout_s``, or ``on_wait`` said that it is not wanted.
+        ChildFailed: the channel ended, it took longer than ``timeout_s``, or was canceled by ``on_wait``.
     """
     deadline_s = time.monotonic() + timeout_s
     while True:
         left_s = deadline_s - time.monotonic()
         try:
-            return channel.receive(timeout_s=min(max(left_s, 0.0), _TURN_S))
+            return channel.receive(timeout_s=min(max(left_s, 0.0), _POLL_S))
         except ChannelClosed as closed:
             raise on_end() from closed
         except TimeoutError as late:

@@ -1,4 +1,4 @@
-"""What the end of a child tells about the candidate it ran."""
+"""Derives a candidate's failure from the exit of its child."""
 
 import signal
 
@@ -10,12 +10,12 @@ _TAIL_CHARACTERS = 2000
 
 
 def was_killed(death: Exit | None) -> bool:
-    """Whether somebody else ended the child, as no schedule does: a person, or the kernel when memory ran short."""
+    """Whether the child was killed from outside: by an operator, or by the kernel when memory was short."""
     return death is not None and death.kind == "signaled" and death.code == signal.SIGKILL
 
 
 def failure_of_death(death: Exit | None, while_it_was: str, output: str) -> TrialFailure:
-    """A typed failure for a child that went without its last word. ``output`` is what it wrote before."""
+    """Return the failure of a child that ended without reporting one. ``output`` is what it wrote before."""
     reason = FailureReason.CRASH
     if any(sign in output for sign in _MEMORY_SIGNS):
         reason = FailureReason.OUT_OF_MEMORY

@@ -1,4 +1,4 @@
-"""One thread that listens to children and to its owner."""
+"""A thread that receives messages from children and calls from other threads."""
 
 import os
 import selectors
@@ -16,21 +16,21 @@ from tunefarm_sandbox.fork_server.fork_server import ForkFailed
 
 _MAX_IDLE_S = 0.25
 
-Given = TypeVar("Given")
+T = TypeVar("T")
 
 
 class Conversation(Protocol):
-    """One channel, and what to do about what comes through it. All methods run on the loop's thread."""
+    """A channel and the handlers of its events. All methods run on the loop's thread."""
 
     @property
     def channel(self) -> Channel:
         """The channel that is listened to."""
 
     def received(self, message: bytes) -> None:
-        """A whole message came."""
+        """Handle a complete message."""
 
     def ended(self) -> None:
-        """The channel closed or carried nonsense; nothing more will come."""
+        """Handle the end of the channel, closed or with invalid data; no further calls follow."""
 
 
 class ChildConversation(Conversation, Protocol):
@@ -42,15 +42,15 @@ class ChildConversation(Conversation, Protocol):
 
 
 class EventLoop:
-    """Calls conversations when something comes for them, and callables that other threads hand in."""
+    """Calls conversations when messages arrive, and callables that other threads post."""
 
     def __init__(self, on_tick: Callable[[float], float | None], on_crash: Callable[[], None]) -> None:
-        """``on_tick`` is called after every event and says when it is wanted again.
+        """``on_tick`` is called after every event, and returns when to call it next.
 
-        It is given the monotonic time up to which all that came has been heard: by that it may judge who is late,
-        however long somebody else's event has taken since.
+        Its argument is the monotonic time up to which all messages have been read. Deadlines are compared with it, so
+        that a slow handler makes no child late.
 
-        ``on_crash`` is called when the thread ends of an error; ``crash`` holds it then.
+        ``on_crash`` is called when an error ends the thread; ``crash`` holds the error.
         """
         self._on_tick = on_tick
         self._on_crash = on_crash
@@ -60,7 +60,7 @@ class EventLoop:
         self._calls: deque[Callable[[], None]] = deque()
         self._closing = False
         self.crash: Exception | None = None
-        """What ended the thread too early: a fault of this software. Nothing is answered after it."""
+        """The error, a bug in this software, that ended the thread. Nothing is answered after it."""
         self._thread = threading.Thread(target=self._run, name="lane", daemon=True)
 
     def start(self) -> None:
@@ -68,40 +68,40 @@ class EventLoop:
         self._thread.start()
 
     def listen(self, conversation: Conversation) -> None:
-        """Begin to listen."""
+        """Start listening."""
         self._selector.register(conversation.channel.fileno(), selectors.EVENT_READ, conversation)
 
     def forget(self, conversation: Conversation) -> None:
-        """Stop listening; harmless when repeated or when the channel is closed already."""
+        """Stop listening; idempotent, also after the channel is closed."""
         for key in list(self._selector.get_map().values()):
             if key.data is conversation:
                 self._selector.unregister(key.fd)
 
     def post(self, call: Callable[[], None]) -> None:
-        """Have ``call`` made on the loop's thread, soon."""
+        """Call ``call`` on the loop's thread, soon."""
         self._calls.append(call)
         os.eventfd_write(self._wakeup, 1)
 
     def wake(self) -> None:
-        """Have the owner called soon, from any thread; nothing once the loop is being closed."""
+        """Request a tick, from any thread; no effect once the loop is closing."""
         if not self._closing:
             os.eventfd_write(self._wakeup, 1)
 
-    def ask(self, call: Callable[[], Given]) -> Given:
-        """Have ``call`` made on the loop's thread and give what it gives, or raise what it raises."""
-        answer: Future[Given] = Future()
+    def ask(self, call: Callable[[], T]) -> T:
+        """Call ``call`` on the loop's thread, and return its result or raise its error."""
+        answer: Future[T] = Future()
 
-        def make() -> None:
+        def run() -> None:
             try:
                 answer.set_result(call())
             except Exception as error:  # noqa: BLE001 - handed to the thread that asked
                 answer.set_exception(error)
 
-        self.post(make)
+        self.post(run)
         return self.wait_for(answer)
 
-    def wait_for(self, answer: "Future[Given]", on_idle: Callable[[], None] = lambda: None) -> Given:
-        """What the loop's thread will set as the result of ``answer``; ``on_idle`` is called now and then meanwhile."""
+    def wait_for(self, answer: "Future[T]", on_idle: Callable[[], None] = lambda: None) -> T:
+        """Wait for the result that the loop's thread will set; call ``on_idle`` now and then meanwhile."""
         while True:
             try:
                 return answer.result(timeout=_MAX_IDLE_S)
@@ -110,14 +110,14 @@ class EventLoop:
                 on_idle()
 
     def raise_crash(self) -> None:
-        """Raise when the thread ended too early; ``ForkFailed`` when that was for want of a fork server."""
+        """Raise if the thread crashed; ``ForkFailed`` if the fork server was lost."""
         if isinstance(self.crash, ForkFailed):
             raise ForkFailed(self.crash.kind, self.crash.reason) from self.crash
         if self.crash is not None:
-            raise RuntimeError("the lane's thread ended of an error") from self.crash
+            raise RuntimeError("the lane's thread ended with an error") from self.crash
 
     def close(self) -> None:
-        """End the thread once the calls that were posted are made."""
+        """End the thread after the posted calls."""
         self._closing = True
         os.eventfd_write(self._wakeup, 1)
         self._thread.join()
@@ -127,16 +127,16 @@ class EventLoop:
     def _run(self) -> None:
         try:
             self._serve()
-        except Exception as error:  # noqa: BLE001 - handed to whoever asks next
+        except Exception as error:  # noqa: BLE001 - raised by raise_crash
             self.crash = error
             self._on_crash()
 
-    # 1. Wait for messages, for calls of other threads, or for the moment that the owner asked for.
-    # 2. Take the time. All that was sent before it is heard below, so a child whose answer lies in its channel is not
-    #    late for want of this thread, and the owner judges deadlines by this time and not by the present one.
-    # 3. Hear one message of each channel that has any: none keeps the others waiting.
-    # 4. Make the calls of other threads, including those that came meanwhile.
-    # 5. Let the owner look at its deadlines, whatever happened.
+    # 1. Wait for messages, for calls of other threads, or for the time of the next tick.
+    # 2. Take the time. Every answer sent before it is read below, so a child whose answer waits in its channel is not
+    #    late because this thread was busy.
+    # 3. Read one message of each ready channel, so that none starves the others.
+    # 4. Make the calls of other threads, including those posted meanwhile.
+    # 5. Call the owner, which checks its deadlines against the time of step 2.
     def _serve(self) -> None:
         wanted_s: float | None = None
         while not (self._closing and not self._calls):
@@ -148,21 +148,20 @@ class EventLoop:
                 if key.data is None:
                     os.eventfd_read(self._wakeup)
                 elif self._is_listened_to(key):
-                    self._hear(key.data)
+                    self._read(key.data)
             while self._calls:
                 self._calls.popleft()()
             wanted_s = self._on_tick(heard_until_s)
 
     def _is_listened_to(self, key: selectors.SelectorKey) -> bool:
-        """Whether an earlier event of the same moment has not ended this conversation.
+        """Whether no earlier event of this pass ended the conversation.
 
-        It may have closed the channel, and the system may have given its number to a new one, which is read in its
-        turn.
+        If it closed the channel, the kernel may have given the descriptor's number to a new channel.
         """
         present = self._selector.get_map().get(key.fd)
         return present is not None and present.data is key.data
 
-    def _hear(self, conversation: Conversation) -> None:
+    def _read(self, conversation: Conversation) -> None:
         try:
             message = conversation.channel.receive(timeout_s=0)
         except TimeoutError:

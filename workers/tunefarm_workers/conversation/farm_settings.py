@@ -1,4 +1,4 @@
-"""What a local farm may use of its machine."""
+"""Settings of a local farm."""
 
 import psutil
 from pydantic import Field
@@ -12,10 +12,11 @@ _MIN_MEMORY_BYTES = 256 * 1024**2
 
 
 class FarmSettings(Frozen):
-    """Figures a person may want to change.
+    """Resources and limits.
 
-    ``memory_bytes`` is per child; None takes half of what is free, up to 4 GiB. Seconds: what a build and a run may
-    take before anything is known, how long the untuned function may take, and how often the device is checked.
+    ``memory_bytes`` is per child; None is half of the free memory, up to 4 GiB. ``first_build_s`` and ``first_run_s``
+    limit builds and runs before any figures are known, ``reference_s`` the untuned function; ``drift_check_s`` is the
+    interval between checks of the device.
     """
 
     build_lanes: int = Field(default_factory=usable_processors, ge=1)
@@ -26,7 +27,7 @@ class FarmSettings(Frozen):
     drift_check_s: float = Field(default=30.0, gt=0)
 
     def child_limits(self) -> Limits:
-        """Limits of one measuring child."""
+        """Return the limits of one measuring child."""
         memory_bytes = self.memory_bytes
         if memory_bytes is None:
             free_bytes = int(psutil.virtual_memory().available)

@@ -1,4 +1,4 @@
-"""What a lane and its children say to each other: JSON of frozen types, checked on arrival."""
+"""Messages between a lane and its children: JSON of frozen types, validated on arrival."""
 
 from typing import Annotated, Literal, Self
 
@@ -14,7 +14,7 @@ from tunefarm_workers.conversation.argument import Argument, Distribution
 
 
 class HostOrder(Frozen):
-    """What a task host holds ready for the candidates of one exploration."""
+    """The state that a task host prepares for the candidates of one exploration."""
 
     module_json: str = Field(repr=False)
     target: str
@@ -39,7 +39,7 @@ class HostReady(Frozen):
 
 
 class HostRefused(Frozen):
-    """A task host could not make sense of the module."""
+    """A task host rejected the module."""
 
     kind: Literal["refused"] = "refused"
     field: str
@@ -51,7 +51,7 @@ FromHost = Annotated[HostReady | HostRefused, Field(discriminator="kind")]
 
 
 class CandidateOrder(Frozen):
-    """One attempt. ``thorough`` asks for the whole protocol whatever the incumbent, and for all sets of inputs."""
+    """One attempt. ``thorough`` requests the full protocol regardless of the incumbent, and all sets of inputs."""
 
     trace: str | None = Field(repr=False)
     incumbent_s: float | None
@@ -67,20 +67,20 @@ class Built(Frozen):
 
 
 class Warm(Frozen):
-    """Called once, its first output sent; waiting for a quiet device."""
+    """Called once, first output sent; waits for a quiet device."""
 
     kind: Literal["warm"] = "warm"
 
 
 class Ran(Frozen):
-    """What the clock said. With ``checks_follow`` the child goes on to call the kernel on the other sets of inputs."""
+    """The timing. With ``checks_follow`` the child then calls the kernel on the other sets of inputs."""
 
     kind: Literal["ran"] = "ran"
     result: Annotated[Result, Field(discriminator="kind")]
     run_s: float
     checks_follow: bool
     hopeless: bool = False
-    """Let go before a quiet device was asked for."""
+    """Stopped before it waited for a quiet device."""
     peak_memory_bytes: int = 0
     apart: bool = True
     """Whether each thread had a physical core of its own."""
@@ -93,7 +93,7 @@ class Checked(Frozen):
 
 
 class Broken(Frozen):
-    """A failure that the child itself could still report."""
+    """A failure that the child itself reports."""
 
     kind: Literal["broken"] = "broken"
     reason: FailureReason
@@ -104,7 +104,7 @@ FromCandidate = Annotated[Built | Warm | Ran | Checked | Broken, Field(discrimin
 
 
 class Go(Frozen):
-    """The device is quiet: take the time, once no two threads share a physical core or ``tries`` to that end failed."""
+    """The device is quiet: time the kernel, after at most ``tries`` attempts to get a physical core per thread."""
 
     incumbent_s: float | None
     tries: int
@@ -118,7 +118,7 @@ class ReferenceOrder(Frozen):
 
 
 class ReferenceStep(Frozen):
-    """The outputs on one set of inputs were sent, in the workload's own types or with floats widened to 64 bits."""
+    """The outputs on one set of inputs were sent, in the workload's types or with floats widened to 64 bits."""
 
     kind: Literal["step"] = "step"
     set_number: int
@@ -126,7 +126,7 @@ class ReferenceStep(Frozen):
 
 
 class ReferenceBroken(Frozen):
-    """The untuned function did not build or run. ``double`` tells which form of it."""
+    """The untuned function, with ``double`` its widened form, did not build or run."""
 
     kind: Literal["broken"] = "broken"
     double: bool
@@ -134,7 +134,7 @@ class ReferenceBroken(Frozen):
 
 
 class ReferenceFigures(Frozen):
-    """What the untuned function as written took of the processor to build, and about what a call of it takes."""
+    """Processor time to build the untuned function as written, and the approximate latency of a call."""
 
     kind: Literal["figures"] = "figures"
     build_s: PositiveFloat
@@ -142,9 +142,9 @@ class ReferenceFigures(Frozen):
 
 
 class ReferenceTimed(Frozen):
-    """About how long the untuned function takes.
+    """The approximate latency of the untuned function.
 
-    It is timed once beside other work, as the child's last word, or estimated, of a long function, as its first.
+    Of a long function, an estimate and the child's first message; otherwise a timing beside other work and its last.
     """
 
     kind: Literal["timed"] = "timed"
@@ -157,11 +157,10 @@ FromReference = Annotated[
 
 
 class ComparisonPlan(Frozen):
-    """Schedules to be timed in turn in one process.
+    """Schedules to time in turn in one process.
 
-    Side by side they are compiled sooner; one after the other, it shows which of them took the process down.
-    Where calls of the untuned function take long, it is computed only where its output has the elements that
-    ``samples`` names for each set of inputs.
+    Compiling them ``side_by_side`` is faster; one after the other shows which of them crashed the process. If calls of
+    the untuned function take long, only the elements of its output in ``samples`` are computed, for each set of inputs.
     """
 
     traces: tuple[str | None, ...] = Field(repr=False)
@@ -173,8 +172,8 @@ class ComparisonPlan(Frozen):
 class Compiled(Frozen):
     """One schedule of a comparison is built, and its outputs on all sets of inputs were sent.
 
-    With ``leading``, of the output only the samples of the plan were computed, each with all elements that are the same
-    in so many leading dimensions; its times are estimates.
+    With ``leading``, only the samples of the plan were computed, each with all elements that share its index in so many
+    leading dimensions; its times are estimates.
     """
 
     kind: Literal["compiled"] = "compiled"
@@ -191,7 +190,7 @@ class RoundOrder(Frozen):
 
 
 class Round(Frozen):
-    """Seconds per call of each schedule that one round was asked for, in the order of their places."""
+    """Seconds per call of each schedule of one round, in the order of its places."""
 
     kind: Literal["round"] = "round"
     samples_s: tuple[tuple[PositiveFloat, ...], ...]
@@ -201,7 +200,7 @@ FromComparison = Annotated[Compiled | Round, Field(discriminator="kind")]
 
 
 class LinkOrder(Frozen):
-    """Compile one schedule to a shared library inside the folder that is the child's own."""
+    """Compile one schedule to a shared library in the child's own folder."""
 
     host: HostOrder
     trace: str | None = Field(repr=False)
@@ -209,7 +208,7 @@ class LinkOrder(Frozen):
 
 
 class Linked(Frozen):
-    """The library, whose bytes come in the next message."""
+    """The library is linked; its bytes are the next message."""
 
     kind: Literal["linked"] = "linked"
     entry: str
@@ -231,7 +230,7 @@ class InputsOrder(Frozen):
 
     @classmethod
     def of(cls, host: HostOrder, arguments: tuple[Argument, ...]) -> Self:
-        """The same inputs as that host holds."""
+        """Order the same inputs as that host holds."""
         return cls(
             arguments=arguments,
             seed=host.seed,
@@ -251,7 +250,7 @@ from_linker: TypeAdapter[Linked | Broken] = TypeAdapter(FromLinker)
 
 
 class DeviceChild(Frozen):
-    """First word of the child that times the reference kernels."""
+    """First message of the child that times the reference kernels."""
 
     code_generator: str
 

@@ -1,4 +1,4 @@
-"""Memory without a path that several processes read."""
+"""Anonymous memory that several processes read."""
 
 import fcntl
 import mmap
@@ -10,13 +10,13 @@ _FIXED_SIZE = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 
 
 class NotSealed(OSError):
-    """Raised when memory cannot be made unchangeable: another process has it mapped to write there."""
+    """Raised when memory cannot be sealed, because another process has a writable mapping."""
 
 
 class SharedMemory:
-    """Anonymous memory of a fixed size. Nobody can change the size, so no mapping can lose its ground.
+    """Anonymous memory of a fixed size: truncating it would crash the processes that map it.
 
-    Any process of the same user may open it through ``/proc/PID/fd`` until ``seal``, whatever descriptor it was given.
+    Until ``seal``, any process of the same user may open it for writing through ``/proc/PID/fd``.
     """
 
     def __init__(self, name: str, size_bytes: int) -> None:
@@ -31,11 +31,7 @@ class SharedMemory:
 
     @classmethod
     def holding(cls, name: str, contents: bytes) -> Self:
-        """Memory that holds ``contents`` for good.
-
-        Raises:
-            NotSealed: another process wrote there meanwhile, or could.
-        """
+        """Create sealed memory with ``contents``. Raises ``NotSealed`` if another process wrote there, or could."""
         memory = cls(name, max(len(contents), 1))
         try:
             written = 0
@@ -51,14 +47,14 @@ class SharedMemory:
         return memory
 
     def seal(self) -> None:
-        """Make the contents unchangeable, for every process and for good. Raises ``NotSealed``."""
+        """Make the contents immutable for all processes. Raises ``NotSealed``."""
         try:
             fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL)
         except OSError as error:
             raise NotSealed(error.errno, f"it cannot be sealed: {error.strerror}") from error
 
     def close(self) -> None:
-        """Let the descriptor go; mappings stay."""
+        """Close the descriptor; mappings stay."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1

@@ -1,4 +1,4 @@
-"""TVM's element types as NumPy's."""
+"""TVM's element types as NumPy types."""
 
 from functools import cache
 from typing import Any
@@ -12,10 +12,10 @@ from tunefarm_schemas.tuning.workload import TensorArgument
 
 @cache
 def numpy_type(dtype: str) -> np.dtype[Any]:
-    """The NumPy type of a TVM scalar type such as ``float32`` or ``bfloat16``.
+    """Return the NumPy type of a TVM scalar type such as ``float32`` or ``bfloat16``.
 
     Raises:
-        BadInput: for vectors, sub-byte types and types NumPy has no layout for.
+        BadInput: for vectors, sub-byte types and types without a NumPy layout.
     """
     name = "uint8" if dtype == "bool" else dtype
     try:
@@ -28,16 +28,16 @@ def numpy_type(dtype: str) -> np.dtype[Any]:
 
 @cache
 def is_floating(dtype: str) -> bool:
-    """Whether elements are rounded numbers, so that a tolerance makes sense."""
+    """Whether elements are rounded, so that a tolerance applies."""
     return "float" in dtype
 
 
 @cache
 def rounding_unit(dtype: str) -> float:
-    """The distance from one to the next larger number of a floating type."""
+    """Return the machine epsilon of a floating type."""
     return float(ml_dtypes.finfo(numpy_type(dtype)).eps)
 
 
 def size_in_bytes(tensor: TensorArgument) -> int:
-    """The memory that a tensor's elements take."""
+    """Return the size of a tensor's elements."""
     return tensor.elements * numpy_type(tensor.dtype).itemsize

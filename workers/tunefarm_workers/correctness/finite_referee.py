@@ -1,4 +1,4 @@
-"""Judges schedules that came without the function they were made from: all there is to say is whether they compute."""
+"""Judges schedules that came without their original function: their outputs can only be checked for finite numbers."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -8,7 +8,7 @@ from tunefarm_workers.correctness.tolerance import Array, all_finite
 
 
 class FiniteReferee:
-    """Finds outputs right that are finite numbers. It has no child and knows everything from the start."""
+    """Accepts outputs of finite numbers. Needs no child and no reference."""
 
     is_done = True
     host_is_lost = False
@@ -17,28 +17,28 @@ class FiniteReferee:
     untuned_about_s: float | None = None
 
     def __init__(self, on_progress: Callable[[], None], *, may_doubt: bool) -> None:
-        """With ``may_doubt``, numbers that are not finite raise doubt about the inputs, which others may dispel."""
+        """With ``may_doubt``, numbers that are not finite raise doubt about the inputs."""
         self._on_progress = on_progress
         self._may_doubt = may_doubt
         self.doubt: Doubt | None = None
 
     def knows(self, sets: int) -> bool:
-        """Always: nothing has to be computed first."""
+        """Return True: there is nothing to compute first."""
         del sets
         return True
 
     def judge(self, outputs: Iterable[tuple[int, Sequence[Array]]]) -> float:
-        """0 when every output is finite, else infinity. ``outputs`` pairs numbers of sets of inputs with outputs."""
+        """Return 0 if every output is finite, else infinity. ``outputs`` pairs numbers of input sets with outputs."""
         return max(self.error_of(own) for _, own in outputs)
 
     def judge_samples(
         self, samples: OutputSamples, leading: int, outputs: Iterable[tuple[int, Sequence[Array]]]
     ) -> float:
-        """The same, of what was computed of the only output."""
+        """The same for the samples of the only output."""
         return self.judge((number, [samples.pick(number, leading, own[0])]) for number, own in outputs)
 
     def error_of(self, outputs: Sequence[Array]) -> float:
-        """0 when every output is finite, else infinity."""
+        """Return 0 if every output is finite, else infinity."""
         if all_finite(outputs):
             return 0.0
         if self._may_doubt and self.doubt is None:
@@ -48,9 +48,9 @@ class FiniteReferee:
 
     @staticmethod
     def complaint(error: float) -> str:
-        """What to say of outputs with such an error."""
+        """Return the failure message for such an error."""
         del error
         return f"The output cannot be trusted: {Doubt.NOT_FINITE.value}."
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to close."""

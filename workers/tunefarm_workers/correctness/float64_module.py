@@ -1,21 +1,21 @@
-"""The same function in 64-bit floats, as a reference for the rounding of narrower ones."""
+"""Widens a function to 64-bit floats, as a reference for the rounding errors of narrower ones."""
 
 import tvm
 
 _NARROW = ("float16", "bfloat16", "float32")
 _BIT_LEVEL = ("reinterpret", "call_extern", "call_packed", "call_llvm", "bitwise_")
-"""Operations whose meaning depends on the width of their operands."""
+"""Operations whose semantics depend on the width of their operands."""
 
 
 def widen(module_json: str) -> tvm.IRModule:
-    """The module with every narrow float type replaced by ``float64``.
+    """Return the module with every narrow float type replaced by ``float64``.
 
     Raises:
-        ValueError: when the module looks into the bits of its numbers, or TVM refuses the widened form.
+        ValueError: the module uses the bits of its numbers, or TVM rejects the widened form.
     """
     for operation in _BIT_LEVEL:
         if operation in module_json:
-            raise ValueError(f"the module uses {operation}, which means something else in another width")
+            raise ValueError(f"the module uses {operation}, which depends on the width of its operands")
     for dtype in _NARROW:
         module_json = module_json.replace(f'"{dtype}"', '"float64"')
     return tvm.ir.load_json(module_json)

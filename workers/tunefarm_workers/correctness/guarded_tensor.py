@@ -1,4 +1,4 @@
-"""Tensors with a margin around them that no correct kernel touches."""
+"""Tensors between guard zones that no correct kernel writes to."""
 
 import zlib
 from typing import Any
@@ -11,25 +11,25 @@ from tunefarm_schemas.tuning.workload import TensorArgument
 from tunefarm_workers.correctness.element_type import is_floating, size_in_bytes
 
 GUARD_BYTES = 4096
-"""A page on either side, so that the tensor lies within its page as it would without a guard."""
+"""A page on either side, so that the tensor keeps its alignment within pages."""
 
 GUARD_VALUE = 0x5A
 _view = tvm_ffi.get_global_func("runtime.TVMTensorCreateView")
 _UNWRITTEN_FLOAT = 0xFF
-"""Every byte of a not-a-number, so that an element the kernel forgot shows."""
+"""Repeated, it is a NaN, so that an unwritten element is noticed."""
 _UNWRITTEN_INTEGER = 0xA5
 
 
 def unwritten_byte(dtype: str) -> int:
-    """What fills memory that no kernel wrote to."""
+    """Return the byte that fills unwritten memory."""
     return _UNWRITTEN_FLOAT if is_floating(dtype) else _UNWRITTEN_INTEGER
 
 
 class GuardedTensor:
-    """One tensor in memory that TVM allocated, as a caller's would be."""
+    """One tensor in memory that TVM allocates, as a caller's would be."""
 
     def __init__(self, tensor: TensorArgument, contents: "np.ndarray[Any, Any] | None" = None) -> None:
-        """Holds ``contents``, or without them something no kernel computes."""
+        """Fill with ``contents``, or with bytes that no kernel computes."""
         self._contents_bytes = size_in_bytes(tensor)
         self._size_bytes = max(self._contents_bytes, 1)
         self._unwritten = unwritten_byte(tensor.dtype)
@@ -44,22 +44,22 @@ class GuardedTensor:
             self.fill(contents)
 
     def clear(self) -> None:
-        """Overwrite the contents with something no kernel computes."""
+        """Overwrite the contents with bytes that no kernel computes."""
         self._inside[:] = self._unwritten
 
     def fill(self, contents: np.ndarray[Any, Any]) -> None:
-        """Set the contents, of an input or of an output that is read as well."""
+        """Set the contents of an input, or of an output that is read as well."""
         self._inside[:] = np.ascontiguousarray(contents).reshape(-1).view(np.uint8)
 
     def contents(self) -> memoryview:
-        """The contents, without a copy."""
+        """Return a view of the contents."""
         return self._inside.data[: self._contents_bytes]
 
     def checksum(self) -> int:
-        """A number that changes when a kernel writes to it or to its margins."""
+        """Return a checksum of the contents and the guard zones."""
         return zlib.crc32(self._whole.data)
 
     def guards_hold(self) -> bool:
-        """Whether both margins are as they were."""
+        """Whether both guard zones are unchanged."""
         before, behind = self._whole[:GUARD_BYTES], self._whole[-GUARD_BYTES:]
         return bool((before == GUARD_VALUE).all() and (behind == GUARD_VALUE).all())

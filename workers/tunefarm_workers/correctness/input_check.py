@@ -1,4 +1,4 @@
-"""Whether input specs fit a function's arguments, before anything is fed with them."""
+"""Checks input specs against a function's arguments."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -18,11 +18,11 @@ _EXACT_INTEGERS: Final = float(1 << 53)
 def require_fitting(
     arguments: Sequence[Argument], specs: Sequence[InputSpec], examples: Sequence[InputExample]
 ) -> None:
-    """Look at each spec that names one of ``arguments``; others are passed over, for another task may have them.
+    """Check the specs that name one of ``arguments``; the others may belong to another task.
 
     Raises:
-        BadInput: one of them names a parameter twice, or what the function does not read, or does not fit its type,
-            its shape, or the tensor that its numbers address.
+        BadInput: a parameter is named twice or not read by the function, or a spec does not fit its type, its shape, or
+            the tensor that it indexes.
     """
     if sum(len(example.content) for example in examples) > MAX_EXAMPLE_BYTES:
         fix = "Give an example only for arguments whose values matter."
@@ -39,7 +39,7 @@ def require_fitting(
 
 
 def require_names(arguments: Sequence[Sequence[Argument]], specs: Sequence[InputSpec]) -> None:
-    """Raise ``BadInput`` for a spec whose argument none of several functions has."""
+    """Raise ``BadInput`` for a spec whose argument no function has."""
     present = dict.fromkeys(argument.tensor.name for function in arguments for argument in function)
     for spec in specs:
         if spec.argument not in present:
@@ -53,15 +53,15 @@ def _require_one(argument: Argument, spec: InputSpec, contents: dict[str, bytes]
         raise BadInput(FIELD, f"{name} is an output that the function does not read.", "Leave it out.")
     if spec.kind in {"normal", "positive", "uniform"} and not is_floating(dtype):
         fix = f"Write {name}=integers:LOW:HIGH, or {name}=@FILE.npy."
-        raise BadInput(FIELD, f"{name} is of {dtype}, and {spec.kind} gives fractions.", fix)
+        raise BadInput(FIELD, f"{name} is of {dtype}, but {spec.kind} draws fractions.", fix)
     if spec.example_digest is not None:
         content = contents.get(spec.example_digest)
         if content is None:
             raise BadInput(FIELD, f"the example for {name} is missing.", "Give its content with the job.")
         _require_example(argument, content)
     elif spec.low is not None and spec.high is not None:
-        most = spec.high if spec.kind == "uniform" else spec.high - 1
-        _require_range(argument, spec.low, most)
+        maximum = spec.high if spec.kind == "uniform" else spec.high - 1
+        _require_range(argument, spec.low, maximum)
 
 
 def _require_example(argument: Argument, content: bytes) -> None:
@@ -81,13 +81,13 @@ def _require_example(argument: Argument, content: bytes) -> None:
     _require_range(argument, int(values.min()), int(values.max()))
 
 
-def _require_range(argument: Argument, least: float, most: float) -> None:
+def _require_range(argument: Argument, minimum: float, maximum: float) -> None:
     name, dtype = argument.tensor.name, argument.tensor.dtype
     for first, last, what in _bounds(argument):
-        if least < first or most > last:
-            problem = f"{name} would hold numbers from {least:.17g} to {most:.17g}, outside of {what}."
+        if minimum < first or maximum > last:
+            problem = f"{name} would hold numbers from {minimum:.17g} to {maximum:.17g}, outside of {what}."
             raise BadInput(FIELD, problem, f"Stay within {first:.17g} to {last:.17g}.")
-    if not is_floating(dtype) and max(abs(least), abs(most)) > _EXACT_INTEGERS:
+    if not is_floating(dtype) and max(abs(minimum), abs(maximum)) > _EXACT_INTEGERS:
         raise BadInput(FIELD, f"{name} would hold numbers beyond 2**53.", "Give smaller ones.")
 
 

@@ -1,4 +1,4 @@
-"""What candidates are fed: the same numbers for every candidate of a task, whoever makes them."""
+"""Draws the inputs of candidates: the same numbers for every candidate of a task, in whichever process."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -13,7 +13,7 @@ from tunefarm_workers.correctness.element_type import is_floating, numpy_type
 InputArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 INPUT_SETS = 3
-"""How many sets of inputs a new incumbent has to pass."""
+"""How many sets of inputs a new incumbent is checked on."""
 
 _LARGEST_INTEGER = 127
 
@@ -27,9 +27,9 @@ def make_inputs(
     specs: Sequence[InputSpec] = (),
     examples: Sequence[InputExample] = (),
 ) -> tuple[InputArray | None, ...]:
-    """One set of inputs, in the order of the arguments; None for an output whose contents do not matter.
+    """Draw one set of inputs, in the order of the arguments; None for an output that is only written.
 
-    ``distribution`` is for floats that no spec names. The specs fit the arguments: ``input_check.require_fitting``.
+    ``distribution`` applies to floats without a spec. The specs have passed ``input_check.require_fitting``.
     """
     named = {spec.argument: spec for spec in specs}
     contents = {example.example_digest: example.content for example in examples}
@@ -55,7 +55,7 @@ def _array(
     contents: dict[str, bytes],
 ) -> InputArray:
     if spec is None:
-        return _usual(argument, generator, distribution)
+        return _default(argument, generator, distribution)
     tensor = argument.tensor
     if spec.example_digest is not None:
         return np.frombuffer(contents[spec.example_digest], numpy_type(tensor.dtype)).reshape(tensor.shape).copy()
@@ -70,7 +70,7 @@ def _array(
     return _floats(tensor.shape, tensor.dtype, generator, "positive" if spec.kind == "positive" else "normal")
 
 
-def _usual(argument: Argument, generator: np.random.Generator, distribution: Distribution) -> InputArray:
+def _default(argument: Argument, generator: np.random.Generator, distribution: Distribution) -> InputArray:
     tensor = argument.tensor
     if is_floating(tensor.dtype):
         return _floats(tensor.shape, tensor.dtype, generator, distribution)
@@ -79,10 +79,10 @@ def _usual(argument: Argument, generator: np.random.Generator, distribution: Dis
         return generator.integers(0, 2, tensor.shape).astype(kind)
     if argument.index_extent is not None:
         return generator.integers(0, argument.index_extent, tensor.shape).astype(kind)
-    least = 0 if kind.kind == "u" else -_LARGEST_INTEGER
+    lowest = 0 if kind.kind == "u" else -_LARGEST_INTEGER
     limits = ml_dtypes.iinfo(kind)
-    least, most = max(least, int(limits.min)), min(_LARGEST_INTEGER, int(limits.max))
-    return generator.integers(least, most, tensor.shape, endpoint=True).astype(kind)
+    lowest, highest = max(lowest, int(limits.min)), min(_LARGEST_INTEGER, int(limits.max))
+    return generator.integers(lowest, highest, tensor.shape, endpoint=True).astype(kind)
 
 
 def _floats(

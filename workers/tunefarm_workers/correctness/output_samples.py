@@ -1,4 +1,4 @@
-"""Which elements of its output stand for an untuned function that takes too long to be computed whole."""
+"""Samples of the output of an untuned function that takes too long to compute completely."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from tunefarm_workers.correctness.inputs import INPUT_SETS
 from tunefarm_workers.correctness.output_layout import OutputLayout
 
 _DRAWN: Final = 10
-"""For each set of inputs, beside the first element and the last one, where blocks of loops are cut."""
+"""Drawn for each set of inputs, besides the first and the last element, where loops are cut into blocks."""
 _MAX_DISPUTED: Final = 4
 _NONE_DISPUTED: Final[Mapping[int, Collection[int]]] = MappingProxyType({})
 
@@ -22,13 +22,13 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True)
 class OutputSamples:
-    """Numbers of elements, rows first, for each set of inputs; none for a function of several outputs."""
+    """Row-major numbers of elements for each set of inputs; none for a function with several outputs."""
 
     elements: tuple[tuple[int, ...], ...]
 
     @classmethod
     def drawn(cls, layout: OutputLayout, disputed: Mapping[int, Collection[int]] = _NONE_DISPUTED) -> Self:
-        """Drawn anew, so that nothing can know them before; with those that are ``disputed`` of a set of inputs."""
+        """Draw unpredictable elements, so that no kernel can special-case them, and add ``disputed`` ones."""
         if len(layout.tensors) != 1 or not layout.tensors[0].elements:
             return cls(())
         size = layout.tensors[0].elements
@@ -44,7 +44,7 @@ class OutputSamples:
         )
 
     def pick(self, set_number: int, leading: int, array: Array) -> Array:
-        """What of ``array`` was computed: for each element all that shares its ``leading`` dimensions."""
+        """Return what of ``array`` was computed: for each sample, all elements that share its leading indices."""
         places = prod(array.shape[:leading])
         rows = array.reshape(places, -1)
         picked: Array = rows[np.array(self.elements[set_number]) // rows.shape[1]]

@@ -1,4 +1,4 @@
-"""What is right for one task, and whether a candidate's outputs are."""
+"""Computes the reference of a task and compares candidates' outputs with it."""
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
@@ -26,14 +26,14 @@ from tunefarm_workers.correctness.output_samples import OutputSamples
 from tunefarm_workers.correctness.output_transfer import OutputIntake
 from tunefarm_workers.correctness.tolerance import Array, OutputReference, all_finite, worst_error
 
-_KILLS_BORNE = 2
-"""How many times a child that somebody killed is replaced before the function it runs is blamed."""
+_MAX_KILLS = 2
+"""How often a killed child is replaced before its function is blamed."""
 
 
 class Doubt(Enum):
-    """Why nothing of a task can be verified."""
+    """Why results of a task cannot be verified."""
 
-    NOT_FINITE = "it gives numbers that are not finite"
+    NOT_FINITE = "it computes numbers that are not finite"
     FAILED = "it does not build or run"
     UNTRUSTED = "its reference cannot be trusted"
 
@@ -57,16 +57,16 @@ def slots_to_judge(sets: int, judge: Judge) -> list[tuple[int, int]]:
 
 
 class Referee:
-    """Runs the untuned function in a child of its own and compares outputs with what it gave.
+    """Runs the untuned function in a child and compares outputs with the result.
 
-    What is right lies in this process's private memory alone from the moment in which the child has sent it.
+    Once received, the reference exists only in this process's private memory, where no candidate can reach it.
 
-    The child runs the function twice on each set of inputs: as it is, and widened to float64. From both follows how
-    far a candidate may be off: as far as rounding explains. A set of inputs is known once both arrived. The widened
-    form is a help that may be had or not: where it breaks, takes too long or ends the child, what the function itself
-    gives is all that candidates are held against. Where the function itself does so, there is doubt, and no verdict.
+    The child runs the function twice on each set of inputs: as written, and widened to float64. The difference shows
+    the function's own rounding error, from which the tolerance for candidates follows. A set of inputs is known once
+    both arrived. The widened form is optional: if it fails, takes too long or ends the child, the function as written
+    is the only reference. If that fails as well, there is doubt, and no verdict.
 
-    A conversation with that child: ``on_progress`` is called whenever another set of inputs is known or doubt arose.
+    A conversation with that child: ``on_progress`` is called whenever another set of inputs is known or doubt arises.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Referee:
         on_progress: Callable[[], None],
         on_figures: Callable[[ReferenceFigures], None] = lambda _: None,
     ) -> None:
-        """``on_figures`` hears what the function took to build and to run, as soon as that is known."""
+        """``on_figures`` receives the function's build time and latency once they are known."""
         tensors = tuple(argument.tensor for argument in arguments)
         self._server = server
         self._limits = limits
@@ -92,19 +92,19 @@ class Referee:
         self.doubt: Doubt | None = None
         self.doubt_text = ""
         self.untuned_about_s: float | None = None
-        """About how long the untuned function takes; None until it was timed, or where that would take too long."""
+        """Approximate latency of the untuned function; None before it is timed, or if timing takes too long."""
         self.disputed: dict[int, set[int]] = {}
-        """For each set of inputs, elements of the only output at which something was found wrong."""
+        """Elements of the only output that were found wrong, for each set of inputs."""
         self._timing_is_over = False
         self._silent_since_s: float | None = None
         self._kills = 0
         self.host_is_lost = False
-        """Whether nothing more will come, because the host that children are forked from is gone."""
+        """Whether the fork server of the child is gone, so that no answer will come."""
         self.child: Child = self._fork()
 
     def _fork(self) -> Child:
         self._silent_since_s = None
-        self._steps.clear()  # what an earlier child sent and nobody has learnt from is sent again
+        self._steps.clear()  # the new child sends what was not learnt yet again
         self._sent = OutputIntake([self._own] * INPUT_SETS + [self._double] * INPUT_SETS)
         return self._server.fork(
             "tunefarm_workers.child.reference:run",
@@ -115,20 +115,20 @@ class Referee:
 
     @property
     def channel(self) -> Channel:
-        """Where the child speaks."""
+        """The channel of the child."""
         return self.child.channel
 
     @property
     def is_done(self) -> bool:
-        """Whether the child has nothing more to tell."""
+        """Whether no further message of the child is needed."""
         return self.doubt is not None or (self.knows(INPUT_SETS) and self._timing_is_over)
 
     def knows(self, sets: int) -> bool:
-        """Whether outputs on the first ``sets`` sets of inputs can be judged."""
+        """Whether the reference for the first ``sets`` sets of inputs is known."""
         return all(number in self._references for number in range(sets))
 
     def received(self, message: bytes) -> None:
-        """Take in one step."""
+        """Handle one step."""
         self._silent_since_s = None
         try:
             if self._sent.take(message):
@@ -137,7 +137,7 @@ class Referee:
             if isinstance(step, ReferenceStep):
                 self._done(step)
         except ValueError:
-            self._doubt(Doubt.FAILED, "its process sent nonsense")
+            self._doubt(Doubt.FAILED, "its process sent invalid data")
             return
         if isinstance(step, ReferenceFigures):
             self._on_figures(step)
@@ -152,9 +152,9 @@ class Referee:
         self._settle()
 
     def check_deadline(self, moving_s: float, limit_s: float) -> None:
-        """End what says nothing for more than ``limit_s``. ``moving_s`` is a clock that stands while it is held still.
+        """Kill the child if it is silent for more than ``limit_s``. ``moving_s`` is a clock that excludes its pauses.
 
-        Without the widened form, which takes longest, another child may still finish.
+        A new child may still finish without the widened form, which takes longest.
         """
         if self.is_done or self.host_is_lost:
             return
@@ -170,13 +170,13 @@ class Referee:
                 self._doubt(Doubt.FAILED, f"one call takes longer than {limit_s:g} s")
         self.child.kill()
 
-    # 1. Nothing more was to come, or only how long the function takes: there is no harm.
-    # 2. The host is gone as well: the lane opens the task again.
-    # 3. Somebody killed it: another child takes its place, a few times.
-    # 4. It died of what it ran. That may have been the widened form, which needs more memory: once more without it.
-    # 5. It died of the function itself: doubt.
+    # 1. Everything was known, or only the latency was missing: continue without it.
+    # 2. The fork server is gone as well: the lane opens the task again.
+    # 3. The child was killed from outside: replace it, a few times.
+    # 4. It crashed while the widened form, which needs more memory, was wanted: replace it, without that form.
+    # 5. It crashed without it: doubt.
     def ended(self) -> None:
-        """The child is gone: if it was killed it is replaced; without the widened form another may still finish."""
+        """Replace the child, or raise doubt."""
         if self.is_done:
             return
         if self.knows(INPUT_SETS):
@@ -185,7 +185,7 @@ class Referee:
             return
         self.host_is_lost = not self._server.alive
         if not self.host_is_lost:
-            if was_killed(self.child.exit(timeout_s=1.0)) and self._kills < _KILLS_BORNE:
+            if was_killed(self.child.exit(timeout_s=1.0)) and self._kills < _MAX_KILLS:
                 self._kills += 1
             elif self._widen:
                 self._drop_widened()
@@ -196,7 +196,7 @@ class Referee:
         self._on_progress()
 
     def _drop_widened(self) -> None:
-        """Do without the widened form, and compute the other one again."""
+        """Continue without the widened form."""
         self._widen = False
 
     def _replace_child(self) -> None:
@@ -206,10 +206,7 @@ class Referee:
             self.host_is_lost = True
 
     def judge(self, outputs: Iterable[tuple[int, Sequence[Array]]]) -> float:
-        """The worst error of outputs in units of what is allowed.
-
-        ``outputs`` pairs numbers of sets of inputs with the outputs on them.
-        """
+        """Return the worst error as a multiple of the allowed one. ``outputs`` pairs input set numbers with outputs."""
         worst = 0.0
         for number, own in outputs:
             error = worst_error(self._references[number], own)
@@ -221,7 +218,7 @@ class Referee:
     def judge_samples(
         self, samples: OutputSamples, leading: int, outputs: Iterable[tuple[int, Sequence[Array]]]
     ) -> float:
-        """The same of the only output where it was computed at ``samples``."""
+        """The same for the only output, computed at ``samples``."""
 
         def error_of(number: int, output: Array) -> float:
             def pick(array: Array) -> Array:
@@ -232,28 +229,28 @@ class Referee:
         return max(error_of(number, own[0]) for number, own in outputs)
 
     def difference_from(self, other: "Referee") -> float:
-        """How far what another run of the same function gave is from what this one did, in units of what is allowed."""
+        """Return the worst difference to another run of the function, as a multiple of the allowed error."""
         return max(worst_error(own, other.values(number)) for number, own in self._references.items())
 
     def values(self, set_number: int) -> list[Array]:
-        """What is right on a set of inputs that is known."""
+        """Return the reference outputs for a known set of inputs."""
         return [reference.values for reference in self._references[set_number]]
 
     def distrust(self, text: str) -> None:
-        """Judge nothing any more, for what is right is not known after all; ``text`` tells why."""
+        """Stop judging, because the reference turned out to be unreliable; ``text`` states why."""
         self._doubt(Doubt.UNTRUSTED, text)
 
     def complaint(self, error: float) -> str:
-        """What to say of outputs with such an error."""
-        return f"The output is wrong: its error is {error:.3g} times what is allowed."
+        """Return the failure message for such an error."""
+        return f"The output is wrong: its error is {error:.3g} times the tolerance."
 
     def error_of(self, outputs: Sequence[Array]) -> float:
-        """The error of outputs on the first set of inputs, in units of what is allowed."""
+        """Return the error of outputs on the first set of inputs, as a multiple of the allowed one."""
         return worst_error(self._references[0], outputs)
 
     @property
     def repeated_calls_agree(self) -> bool:
-        """Whether a second call on the same tensors gives the same outputs, as it does unless an output is read."""
+        """Whether a second call on the same tensors must give the same outputs: unless an output is also read."""
         return self._repeatable
 
     def close(self) -> None:
@@ -261,10 +258,10 @@ class Referee:
         self.child.close()
 
     def _done(self, step: ReferenceStep) -> None:
-        """Note that outputs were sent. Raises ``ValueError`` where they were not."""
+        """Record that outputs were sent. Raises ``ValueError`` if they were not."""
         slot = reference_slot(step.set_number, double=step.double)
         if not 0 <= step.set_number < INPUT_SETS or not self._sent.holds(slot):
-            raise ValueError("outputs are said to be sent, and were not")
+            raise ValueError("outputs were announced but not sent")
         self._steps.add((step.set_number, step.double))
 
     def _broken(self, broken: ReferenceBroken) -> None:
@@ -274,7 +271,7 @@ class Referee:
             self._doubt(Doubt.FAILED, broken.message)
 
     def _settle(self) -> None:
-        """Learn each set of inputs of which all that is to come has come, the widened form included while it is run."""
+        """Derive the references for each set of inputs whose outputs are complete."""
         for number in range(INPUT_SETS):
             known = (number, False) in self._steps and (not self._widen or (number, True) in self._steps)
             if known and number not in self._references and self.doubt is None:

@@ -1,7 +1,7 @@
-"""Confirms a reference before the first output is found wrong by it.
+"""Confirms a reference before the first candidate is rejected by it.
 
-One wrong output may be a bad schedule. It may as well be a reference that was damaged: by a process that wrote to the
-memory of the child that computed it, or by failing hardware. Then every right schedule would be found wrong.
+A wrong output may mean a wrong schedule, or a reference that was corrupted by another process or by failing hardware,
+which would reject every correct schedule.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -24,29 +24,29 @@ from tunefarm_workers.correctness.referee import Referee
 
 
 class Listener(Protocol):
-    """What listens to children: a lane or its loop."""
+    """Receives messages of children: a lane or its loop."""
 
     def listen(self, conversation: ChildConversation) -> None:
-        """Begin to listen to a child."""
+        """Start listening to a child."""
 
     def forget(self, conversation: ChildConversation) -> None:
-        """Stop listening to it."""
+        """Stop listening to a child."""
 
 
 class UntunedRun:
-    """A conversation with a child that runs the untuned function the way candidates run."""
+    """A conversation with a child that runs the untuned function as if it were a candidate."""
 
     def __init__(
         self, server: ForkServer, layout: OutputLayout, limits: Limits, disputed: Mapping[int, Collection[int]]
     ) -> None:
-        """Fork the child. Of a long function it computes elements that are ``disputed``. Raises ``ForkFailed``."""
+        """Fork the child; of a long function it computes samples with ``disputed`` elements. Raises ``ForkFailed``."""
         self._samples = OutputSamples.drawn(layout, disputed)
         self._leading: int | None = None
         self.outputs = OutputIntake([layout] * INPUT_SETS)
         self.is_over = False
         self.has_outputs = False
         self.broke_rules = False
-        """Whether it wrote outside of its outputs."""
+        """Whether the function wrote outside of its outputs."""
         plan = ComparisonPlan(traces=(None,), cold_cache=False, side_by_side=False, samples=self._samples.elements)
         self.child: Child = server.fork(
             "tunefarm_workers.child.comparison_child:run",
@@ -57,31 +57,31 @@ class UntunedRun:
 
     @property
     def channel(self) -> Channel:
-        """Where the child speaks."""
+        """The channel of the child."""
         return self.child.channel
 
     def received(self, message: bytes) -> None:
-        """Take in outputs, or the word that all were sent."""
+        """Handle outputs, or the message that all were sent."""
         try:
             if self.outputs.take(message):
                 return
-            said = from_comparison.validate_json(message)
+            step = from_comparison.validate_json(message)
         except ValueError:
             self.is_over = True
             return
         self.is_over = True
-        if isinstance(said, Compiled):
+        if isinstance(step, Compiled):
             sent = all(self.outputs.holds(number) for number in range(INPUT_SETS))
-            self.has_outputs = said.failure is None and sent
-            self._leading = said.leading
-            self.broke_rules = said.failure is not None and said.failure.reason is FailureReason.WRONG_RESULT
+            self.has_outputs = step.failure is None and sent
+            self._leading = step.leading
+            self.broke_rules = step.failure is not None and step.failure.reason is FailureReason.WRONG_RESULT
 
     def ended(self) -> None:
-        """The child is gone before all was said."""
+        """Give up: the child ended early."""
         self.is_over = True
 
     def error_by(self, referee: Referee) -> float:
-        """The error of its outputs, in units of what is allowed."""
+        """Return the error of its outputs, as a multiple of the allowed one."""
         outputs = ((number, self.outputs.arrays(number)) for number in range(INPUT_SETS))
         if self._leading is None:
             return referee.judge(outputs)
@@ -89,9 +89,10 @@ class UntunedRun:
 
 
 class ReferenceConfirmation:
-    """Computes the reference once more in a fresh child, and judges the untuned function as a candidate.
+    """Recomputes the reference in a fresh child, and judges the untuned function as a candidate.
 
-    A call that fails for other reasons than its result, such as the time it takes, speaks neither for nor against.
+    The reference is distrusted if the second one differs, or if the untuned function fails. A failure for other reasons
+    than its result, such as a timeout, is ignored.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class ReferenceConfirmation:
         listener: Listener,
         on_end: Callable[[str], None],
     ) -> None:
-        """``on_end`` hears why ``first`` cannot be trusted, or nothing. Raises ``ForkFailed``."""
+        """``on_end`` receives why ``first`` cannot be trusted, or an empty text. Raises ``ForkFailed``."""
         self._first = first
         self._listener = listener
         self._on_end = on_end
@@ -120,9 +121,9 @@ class ReferenceConfirmation:
         listener.listen(self._untuned)
 
     def tick(self, moving_s: float, limit_s: float) -> bool:
-        """Come to an end where everything is known; whether the host is lost, and nothing will be.
+        """Finish once everything is known; whether the fork server is lost, so that it never will be.
 
-        ``limit_s`` bounds each call; ``moving_s`` is a clock that stands while children are held still.
+        ``limit_s`` bounds each call; ``moving_s`` is a clock that excludes pauses of children.
         """
         if self._is_over:
             return False
@@ -142,17 +143,17 @@ class ReferenceConfirmation:
 
     @property
     def conversations(self) -> tuple[ChildConversation, ...]:
-        """Its children, which are listened to until it is over."""
+        """The conversations that are listened to until the end."""
         return self._again, self._untuned
 
     def close(self) -> None:
-        """End the children; harmless when repeated."""
+        """End the children; idempotent."""
         self._is_over = True
         self._again.close()
         self._untuned.child.close()
 
     def _reference_spoke(self) -> None:
-        """The child may be another one than before."""
+        """Listen to the present child, which may be a replacement."""
         self._listener.forget(self._again)
         if not self._again.is_done and not self._again.host_is_lost:
             self._listener.listen(self._again)
@@ -162,12 +163,12 @@ class ReferenceConfirmation:
             return f"it cannot be computed a second time: {self._again.doubt.value}. {self._again.doubt_text}".strip()
         difference = self._first.difference_from(self._again)
         if difference > 1.0:
-            return f"computed twice, it differs by {difference:.3g} times what is allowed."
+            return f"computed twice, it differs by {difference:.3g} times the tolerance."
         if self._untuned.broke_rules:
             return "the untuned function, run as a candidate, writes outside of its outputs."
         if not self._untuned.has_outputs:
             return ""
         error = self._untuned.error_by(self._first)
         if error > 1.0:
-            return f"the untuned function itself, run as a candidate, is off by {error:.3g} times what is allowed."
+            return f"the untuned function itself, run as a candidate, is off by {error:.3g} times the tolerance."
         return ""

@@ -1,8 +1,8 @@
-"""The untuned function with its loops in an order that computes faster and rounds the same.
+"""Reorders the loops of the untuned function, to compute the reference faster with the same rounding.
 
-A function as written sums each element in one long chain, which for a convolution takes a good part of a second, and
-it runs six times before the first candidate can be judged. Here several elements of a row are summed side by side: the
-terms of each are still added one by one, in the order of the function.
+As written, a function sums one element after the other, which takes most of a second for a convolution, and it runs six
+times before the first candidate can be judged. Reordered, several elements of a row are summed side by side; the terms
+of each are still added in the function's order.
 """
 
 from math import prod
@@ -13,21 +13,21 @@ from tvm.s_tir import Schedule
 from tvm.tirx import IndexMap, IterVar
 
 LONG_STEPS: Final = 100_000_000
-"""From so many steps on a call may take seconds, and sums are made in blocks that stay in registers and caches."""
+"""From here on a call may take seconds, and sums are blocked for registers and caches."""
 _WORTHWHILE_STEPS: Final = 4_000_000
-"""Below so many steps of the loops the function takes milliseconds as it is."""
+"""With fewer steps the function takes milliseconds as written."""
 _MAX_SIDE_BY_SIDE: Final = 64
 _BLOCK_ROWS, _BLOCK_COLUMNS = 8, 32
 _REFUSED = (tvm.s_tir.schedule.ScheduleError, tvm.error.InternalError, ValueError)
 
 
 def with_faster_loops(module: tvm.IRModule) -> tvm.IRModule:
-    """``module`` with its large reductions reordered; where TVM refuses that, the function as it is."""
-    for ease in (_ease_long, _ease):
+    """Return ``module`` with its large reductions reordered, or unchanged if TVM rejects that."""
+    for reorder in (_reorder_long, _reorder):
         schedule = Schedule(module)
         try:
             for block in schedule.get_child_blocks(schedule.get_sblock("root")):
-                ease(schedule, block)
+                reorder(schedule, block)
         except _REFUSED:
             continue
         return schedule.mod
@@ -35,7 +35,7 @@ def with_faster_loops(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def _loops_of(schedule: Any, block: Any) -> tuple[list[Any], list[int], list[int], list[int]]:
-    """The loops of a block, their extents, and which of them are spatial and of a reduction; nothing if it is brief."""
+    """Return a block's loops, their extents, and the indices of spatial and reduction loops; none if it is short."""
     loops = schedule.get_loops(block)
     kinds = [variable.iter_type for variable in schedule.get(block).iter_vars]
     extents = [int(schedule.get(loop).extent) for loop in loops]
@@ -48,7 +48,7 @@ def _loops_of(schedule: Any, block: Any) -> tuple[list[Any], list[int], list[int
     return loops, extents, spatial, reduction
 
 
-def _ease(schedule: Any, block: Any) -> None:
+def _reorder(schedule: Any, block: Any) -> None:
     loops, extents, spatial, reduction = _loops_of(schedule, block)
     if not spatial or not reduction:
         return
@@ -60,11 +60,11 @@ def _ease(schedule: Any, block: Any) -> None:
     schedule.decompose_reduction(block, summed[0])
 
 
-def _ease_long(schedule: Any, block: Any) -> None:
-    """The same with several rows at once, and with inputs in the order in which they are read."""
+def _reorder_long(schedule: Any, block: Any) -> None:
+    """The same with several rows at once, and with inputs copied to the order in which they are read."""
     loops, extents, spatial, reduction = _loops_of(schedule, block)
     if len(spatial) < 2 or not reduction or prod(extents) < LONG_STEPS:
-        _ease(schedule, block)
+        _reorder(schedule, block)
         return
     _transpose_inputs(schedule, block, schedule.get(block).iter_vars[spatial[-1]].var)
     above, across = loops[spatial[-2]], loops[spatial[-1]]
@@ -78,7 +78,7 @@ def _ease_long(schedule: Any, block: Any) -> None:
 
 
 def _transpose_inputs(schedule: Any, block: Any, across: Any) -> None:
-    """Copy what is read with strides along a row, such as the weights of a layer, so that a row lies together."""
+    """Copy inputs that are read with strides along a row, such as a layer's weights, so that rows are contiguous."""
     for number, read in enumerate(schedule.get(block).reads):
         places = [place for place, extent in enumerate(read.region) if extent.min.same_as(across)]
         last = len(read.region) - 1
@@ -97,5 +97,5 @@ def _reordering(order: list[int]) -> Any:
     return reordered
 
 
-def _divisor(extent: int, most: int) -> int:
-    return max(size for size in range(1, most + 1) if extent % size == 0)
+def _divisor(extent: int, limit: int) -> int:
+    return max(size for size in range(1, limit + 1) if extent % size == 0)

@@ -1,4 +1,11 @@
-"""How far a result may be from the truth."""
+"""The tolerance for results.
+
+1. The error of the untuned function is the largest difference between its output and that of its float64 form.
+2. A candidate may err four times as much, because reordered sums round differently, and at least by a floor per type.
+3. Without a float64 form, or if it disagrees by more than rounding explains, the tolerance is a multiple of the floor.
+Errors are relative to an element's own size plus the RMS of its tensor, because elements near zero result from
+cancellation, which makes their own relative error meaningless. Integers must be equal.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,18 +19,18 @@ from tunefarm_workers.correctness.element_type import is_floating, rounding_unit
 Array = np.ndarray[Any, Any]
 
 _ALLOWANCE = 4.0
-"""A candidate may err this many times as much as the untuned function does."""
+"""Multiple of the untuned function's error."""
 _FLOOR_UNITS = {"float64": 4096.0, "float32": 64.0}
 _FLOOR_UNITS_NARROW = 4.0
 _UNKNOWN_ALLOWANCE = 64.0
-"""On the floor, where no wider reference tells how much the untuned function itself errs."""
+"""Multiple of the floor, if the error of the untuned function is unknown."""
 _CREDIBLE_ERROR_ROOT = 0.5
-"""A wider reference that disagrees by more than the rounding unit to this power computes something else."""
+"""A float64 form that disagrees by more than the rounding unit to this power computes something else."""
 
 
 @dataclass(frozen=True)
 class OutputReference:
-    """The truth about one output. ``limit`` is the largest error allowed, relative to ``scale`` of each element."""
+    """The reference for one output. ``limit`` is the largest allowed error relative to ``scale`` of each element."""
 
     values: Array
     scale: Array
@@ -31,7 +38,7 @@ class OutputReference:
 
     @classmethod
     def of(cls, tensor: TensorArgument, own: Array, double: Array | None) -> "OutputReference":
-        """From the untuned function's output, in its own type and, where there is one, in 64-bit floats."""
+        """Derive it from the untuned function's output in its own type and, if there is one, in 64-bit floats."""
         if not is_floating(tensor.dtype):
             return cls(values=own, scale=np.ones(()), limit=0.0)
         unit = rounding_unit(tensor.dtype)
@@ -45,18 +52,18 @@ class OutputReference:
         return cls(values=plain, scale=_scale(plain), limit=_UNKNOWN_ALLOWANCE * floor)
 
     def among(self, pick: Callable[[Array], Array]) -> "OutputReference":
-        """The truth about the elements that ``pick`` takes of such an output."""
+        """Return the reference for the elements that ``pick`` selects."""
         scale = pick(self.scale) if self.scale.shape == self.values.shape else self.scale
         return OutputReference(values=pick(self.values), scale=scale, limit=self.limit)
 
     def worst_element(self, output: Array) -> int:
-        """The number, rows first, of the element that is furthest from the truth."""
+        """Return the row-major number of the element with the largest error."""
         with np.errstate(invalid="ignore", over="ignore"):
             away = np.abs(output.astype(np.float64) - self.values.astype(np.float64)) / self.scale
         return int(np.argmax(np.nan_to_num(away, nan=np.inf)))
 
     def error(self, output: Array) -> float:
-        """The largest error of ``output`` in units of the limit; infinite where a number is missing."""
+        """Return the largest error of ``output`` as a multiple of the limit; infinite if a number is not finite."""
         if self.limit == 0.0:
             return 0.0 if np.array_equal(output, self.values) else float("inf")
         with np.errstate(invalid="ignore", over="ignore"):
@@ -65,17 +72,17 @@ class OutputReference:
 
 
 def worst_error(references: Sequence[OutputReference], outputs: Sequence[Array]) -> float:
-    """The largest error over all outputs, in units of what is allowed; at most one is correct."""
+    """Return the largest error of all outputs as a multiple of the limit; at most 1 is correct."""
     return max(reference.error(output) for reference, output in zip(references, outputs, strict=True))
 
 
 def all_finite(outputs: Sequence[Array]) -> bool:
-    """Whether the untuned function gave numbers everywhere, so that results can be compared with them."""
+    """Whether all elements are finite."""
     return all(bool(np.isfinite(output.astype(np.float64)).all()) for output in outputs)
 
 
 def _scale(values: Array) -> Array:
-    """The size against which an element's error counts: its own, and the typical one of the tensor."""
+    """Return each element's magnitude plus the RMS of all."""
     magnitude = np.abs(values)
     typical = float(np.sqrt(np.mean(np.square(magnitude)))) if magnitude.size else 0.0
     return magnitude + max(typical, np.finfo(np.float64).tiny)

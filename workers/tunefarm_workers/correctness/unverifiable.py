@@ -1,4 +1,4 @@
-"""A function whose results nobody can check."""
+"""The error for functions whose results cannot be checked."""
 
 from typing import Self
 
@@ -7,11 +7,7 @@ from tunefarm_workers.correctness.referee import Doubt
 
 
 class UnverifiableFunction(BadInput):
-    """Raised for an exploration that cannot be measured, by whoever noticed.
-
-    Attributes:
-        exploration_id: which one.
-    """
+    """Raised for the exploration ``exploration_id``, which cannot be measured."""
 
     def __init__(self, exploration_id: str, field: str, problem: str, fix: str) -> None:
         super().__init__(field, problem, fix)
@@ -19,7 +15,7 @@ class UnverifiableFunction(BadInput):
 
     @classmethod
     def because_of(cls, exploration_id: str, doubt: Doubt, text: str) -> Self:
-        """What the referee found; ``text`` has its details."""
+        """Convert the referee's doubt; ``text`` has the details."""
         if doubt is Doubt.UNTRUSTED:
             return cls(
                 exploration_id,

@@ -1,1 +1,1 @@
-"""NVIDIA graphics processors of this host."""
+"""NVIDIA GPUs of this host."""

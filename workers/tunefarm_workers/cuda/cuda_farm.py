@@ -1,4 +1,4 @@
-"""A graphics processor of this host, offered to a tuner like any other device."""
+"""A GPU of this host as a device of a tuner."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -45,7 +45,10 @@ _STAND_IN = GpuFacts(
 
 
 class CudaFarm(SessionFarm):
-    """Compiles where the driver is never touched, and runs in one child that has the device alone."""
+    """Compiles in processes without a CUDA context, and runs candidates in one child.
+
+    The device is locked for this process: two processes that measure on it would distort each other's timings.
+    """
 
     def __init__(
         self,
@@ -57,10 +60,10 @@ class CudaFarm(SessionFarm):
         known: Device | None = None,
         bystanders: Callable[[], Sequence[Child]] = tuple,
     ) -> None:
-        """Take the device, make a context, and time the reference kernels. ``known`` is it as an earlier run saw it.
+        """Lock the device, create a context, and time the reference kernels. ``known`` is its last known identity.
 
-        ``scratch`` is a folder for this farm alone. It is compiled here where no ``compiler`` is given; that is closed
-        with the farm.
+        ``scratch`` is a folder for this farm alone. ``compiler`` defaults to one on this host, and is closed with the
+        farm.
 
         Raises:
             BadInput: there is no such device, another process measures on it, or nothing can be compiled for it.
@@ -89,7 +92,7 @@ class CudaFarm(SessionFarm):
 
     @property
     def facts(self) -> GpuFacts:
-        """What the driver said of the device when it was last asked."""
+        """The latest facts from the driver."""
         return self._facts
 
     @property
@@ -105,18 +108,18 @@ class CudaFarm(SessionFarm):
     def _circumstances(self) -> Environment:
         if self._reads_facts and time.monotonic() - self._facts_read_s > _FACTS_FRESH_S:
             self._facts_read_s = time.monotonic()
-            with suppress(BadInput):  # a driver that does not answer shows elsewhere; the last known facts stand
+            with suppress(BadInput):  # keep the latest facts: measuring reports a dead driver
                 self._facts = gpu_facts(self._index)
         return gpu_environment(self._facts)
 
 
 def facts_for(settings: CudaSettings) -> GpuFacts:
-    """What is known of the device that ``settings`` name. Raises ``BadInput``."""
+    """Return the facts of the device that ``settings`` name. Raises ``BadInput``."""
     return gpu_facts(settings.index) if settings.device_type == "cuda" else _STAND_IN
 
 
 def access_of(settings: CudaSettings, facts: GpuFacts) -> DeviceAccess:
-    """How the device of ``settings`` is reached."""
+    """Describe how to access the device of ``settings``."""
     on_gpu = settings.device_type == "cuda"
 
     def check(task: MeasureTask) -> None:
@@ -128,12 +131,12 @@ def access_of(settings: CudaSettings, facts: GpuFacts) -> DeviceAccess:
         entry="tunefarm_workers.cuda.gpu_child:run",
         connection=GpuConnection(device_type=settings.device_type, index=settings.index).model_dump_json(),
         target_kinds=("cuda",) if on_gpu else ("llvm",),
-        # What packs weights is not scheduled for threads.
+        # Pack functions are not scheduled for GPU threads.
         abis=("stable",) if on_gpu else ("stable", "packed"),
         reference_target=target_of_gpu(facts) if on_gpu else f'{{"kind":"llvm","num-cores":{usable_processors()}}}',
         num_cores=0 if on_gpu else usable_processors(),
         confinement=_confinement(settings),
-        # The driver reserves far more addresses than the device has memory.
+        # No memory limit: the driver reserves far more address space than the device has memory.
         limits=Limits() if on_gpu else settings.farm_settings().child_limits(),
         reach_s=settings.reach_s,
         run_allowance_s=settings.run_allowance_s,

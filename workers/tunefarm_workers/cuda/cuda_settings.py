@@ -1,4 +1,4 @@
-"""What a CUDA worker is told."""
+"""Settings of a CUDA worker."""
 
 from typing import Literal
 
@@ -14,21 +14,21 @@ class CudaSettings(BaseSettings):
     """From the environment, each name with the prefix ``TUNEFARM_CUDA_``.
 
     Attributes:
-        index: which of the host's devices, as ``nvidia-smi`` counts them.
-        device_type: ``cuda``; ``cpu`` runs everything on this host's processor in its place, to try a set-up out.
-        compile_pool: the pool of compile lanes, on other hosts, that make its libraries; empty compiles on this host.
-        compiler: ``nvrtc`` compiles inside the process (Python package cuda-bindings), ``nvcc`` runs the toolkit's.
-        toolkit: the folder of the CUDA toolkit, for ``nvcc``.
-        confined: whether the child that runs kernels is confined to the device's files. Kernels come from outside, so
-            turn it off only on a host that has nothing else to lose.
-        session_candidates: after so many candidates the context is renewed.
-        flush_bytes: written before each call where times with cold caches are wanted; more than the level two cache.
+        index: the device, as ``nvidia-smi`` numbers them.
+        device_type: ``cuda``; ``cpu`` uses this host's processor instead, to test an installation.
+        compile_pool: pool of compile lanes on other hosts that build its libraries; empty compiles on this host.
+        compiler: ``nvrtc`` compiles in-process (Python package cuda-bindings), ``nvcc`` runs the toolkit's compiler.
+        toolkit: folder of the CUDA toolkit, for ``nvcc``.
+        confined: whether the child that runs kernels is confined to the device's files. Kernels are untrusted code, so
+            disable it only on a host without anything else of value.
+        session_candidates: candidates after which the context is renewed.
+        flush_bytes: bytes written before each call with cold caches; more than the L2 cache.
         build_lanes: how many candidates are compiled at once.
-        first_build_s: what compiling may take before anything is known; later limits follow from what builds take.
-        first_run_s: what all calls of a kernel may take before anything is known of the task.
-        reach_s: how long making a context and bringing the inputs there may take.
-        run_allowance_s: what sending a library and fetching outputs may take on top of a kernel's own limit.
-        check_every_s: how often the reference kernels are timed.
+        first_build_s: limit for compiling before any build was timed; later limits follow from earlier builds.
+        first_run_s: limit for all calls of a kernel before anything is known of the task.
+        reach_s: limit for creating a context and copying the inputs.
+        run_allowance_s: time for sending a library and fetching outputs, on top of a kernel's own limit.
+        check_every_s: interval at which the reference kernels are timed.
     """
 
     model_config = SettingsConfigDict(env_prefix="TUNEFARM_CUDA_", frozen=True)
@@ -49,7 +49,7 @@ class CudaSettings(BaseSettings):
     check_every_s: float = Field(default=60.0, gt=0)
 
     def farm_settings(self) -> FarmSettings:
-        """What a farm on any machine is told."""
+        """Return the settings that all farms share."""
         return FarmSettings(
             build_lanes=self.build_lanes,
             first_build_s=self.first_build_s,

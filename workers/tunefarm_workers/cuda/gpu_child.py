@@ -1,7 +1,7 @@
-"""The child that has a context on a graphics processor.
+"""The child with a context on a GPU.
 
-A context takes a third of a second to make and does not survive a fork, so the child serves one exploration for as long
-as nothing fails. A kernel that goes wrong takes this child along and nobody else.
+A context takes a third of a second to create and does not survive a fork, so one child serves an exploration until
+something fails. A failing kernel ends only this child.
 """
 
 import os
@@ -13,21 +13,21 @@ from tunefarm_workers.session.device.session_child import serve_session
 
 
 class GpuConnection(Frozen):
-    """Which device of this host. ``device_type`` is as TVM names it."""
+    """A device of this host. ``device_type`` is TVM's name."""
 
     device_type: str
     index: int
 
 
 def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # noqa: ARG001 - the shape of an entry
-    """Entry: make the context, and serve until the channel closes."""
+    """Entry: create the context, and serve until the channel closes."""
     serve_session(channel, payload, _opened)
 
 
 def _opened(text: str) -> LocalBench:
     connection = GpuConnection.model_validate_json(text)
     if connection.device_type == "cuda":
-        # The driver counts devices as nvidia-smi does, sees one of them, and keeps no files.
+        # Number devices as nvidia-smi does, make one visible, and disable the cache on disk.
         os.environ.update(
             CUDA_DEVICE_ORDER="PCI_BUS_ID", CUDA_VISIBLE_DEVICES=str(connection.index), CUDA_CACHE_DISABLE="1"
         )

@@ -1,4 +1,4 @@
-"""What the driver says about a graphics processor of this host. Opens no context on it."""
+"""Facts about a GPU of this host from its driver, without creating a context."""
 
 import csv
 import subprocess
@@ -14,7 +14,7 @@ _MEBIBYTE = 1 << 20
 
 
 class GpuFacts(Frozen):
-    """``architecture`` is as compilers name it, such as ``sm_90``. The last three change while it works."""
+    """Facts about a GPU. ``architecture`` is the compilers' name, such as ``sm_90``; clock and temperature vary."""
 
     name: str
     uuid: str
@@ -26,7 +26,7 @@ class GpuFacts(Frozen):
 
 
 def gpu_facts(index: int) -> GpuFacts:
-    """Ask the driver, through its library where nvidia-ml-py is installed, through its command otherwise.
+    """Query the driver, through its library if nvidia-ml-py is installed, otherwise through ``nvidia-smi``.
 
     Raises:
         BadInput: there is no driver, or no such device.
@@ -68,7 +68,7 @@ def _of_command(index: int) -> GpuFacts:
 
 
 def facts_of(answer: str, index: int) -> GpuFacts:
-    """The facts in one line of ``nvidia-smi``. Raises ``BadInput`` when it is none."""
+    """Parse one line of ``nvidia-smi``. Raises ``BadInput`` if it is invalid."""
     try:
         row = next(csv.reader(answer.splitlines(), skipinitialspace=True))
         name, uuid, capability, memory_mib, driver, clock_mhz, temperature_c = (field.strip() for field in row)
@@ -86,7 +86,7 @@ def facts_of(answer: str, index: int) -> GpuFacts:
 
 
 def _number(text: str) -> int:
-    """A figure that the driver may not know."""
+    """Parse a number; 0 if the driver reports none."""
     return int(text) if text.isdecimal() else 0
 
 

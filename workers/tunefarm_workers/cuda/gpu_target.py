@@ -1,4 +1,4 @@
-"""Targets and identities of graphics processors."""
+"""Targets and identities of GPUs."""
 
 import json
 
@@ -14,11 +14,11 @@ from tunefarm_workers.device.environment import present_environment
 from tunefarm_workers.device.host_name import host_name
 
 _MODERATE_SHARED_BYTES = 48 * 1024
-"""What every block may use without asking the driver for more, which TVM's kernels do not."""
+"""Available to every block by default; TVM's kernels do not request more."""
 
 
 def target_of_gpu(facts: GpuFacts) -> str:
-    """A target for the device as JSON, complete as far as schedules ask."""
+    """Return a target for the device as JSON, with all attributes that schedule rules read."""
     return canonical_json(
         {
             "kind": "cuda",
@@ -31,10 +31,10 @@ def target_of_gpu(facts: GpuFacts) -> str:
 
 
 def check_architecture(task: MeasureTask, facts: GpuFacts) -> None:
-    """Refuse a target whose code the device cannot run.
+    """Reject a target whose code the device cannot run.
 
     Raises:
-        BadInput: its architecture is newer than the device's, of another generation, or bound to another one.
+        BadInput: its architecture is newer than the device's, or incompatible.
     """
     asked = str(json.loads(task.target).get("arch", ""))
     runs = card_runs(asked, facts.architecture)
@@ -46,7 +46,7 @@ def check_architecture(task: MeasureTask, facts: GpuFacts) -> None:
 
 
 def gpu_device(facts: GpuFacts, kind: str, times: ReferenceKernelTimes, known: Device | None) -> Device:
-    """The device: name, architecture and memory make its class, with the reference kernels' times."""
+    """Return the device: its class consists of name, architecture, memory and the reference kernels' times."""
     identity = CpuIdentity(
         vendor="nvidia" if kind == "cuda" else "",
         family=facts.architecture,
@@ -61,12 +61,12 @@ def gpu_device(facts: GpuFacts, kind: str, times: ReferenceKernelTimes, known: D
 
 
 def gpu_fingerprint(facts: GpuFacts) -> str:
-    """Tells this device from others, wherever it is put."""
+    """Return an id of this device that does not depend on its host."""
     return digest(f"gpu\n{facts.uuid}")
 
 
 def gpu_environment(facts: GpuFacts) -> Environment:
-    """The circumstances: the driver stands where a processor has its microcode, the clock where it has its governor."""
+    """Return the environment, with the driver as microcode and the clock as governor."""
     return present_environment().model_copy(
         update={
             "microcode": f"driver {facts.driver}",

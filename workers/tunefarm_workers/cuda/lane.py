@@ -1,4 +1,4 @@
-"""A lane on a graphics processor of this host."""
+"""A lane on a GPU of this host."""
 
 from pathlib import Path
 from typing import Final
@@ -19,7 +19,7 @@ PRELOAD: Final = (LOAD_TVM, SESSION_PRELOAD)
 
 
 def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path, blobs: Blobs) -> CudaFarm:
-    """Take the device that the variables ``TUNEFARM_CUDA_*`` name. Raises BadInput, ForkFailed."""
+    """Create a farm for the device that the variables ``TUNEFARM_CUDA_*`` name. Raises BadInput, ForkFailed."""
     cuda = cuda_settings()
     known = KnownDevice(settings.home, gpu_fingerprint(facts_for(cuda)))
     compiler = elsewhere(cuda.compile_pool, settings, blobs)
@@ -29,5 +29,5 @@ def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path, blobs: Bl
 
 
 def cuda_settings() -> CudaSettings:
-    """What the environment says of the device. Raises BadInput for the first field that is wrong."""
+    """Read the settings from the environment. Raises BadInput for the first invalid field."""
     return settings_of_environment(CudaSettings, "Correct it, or leave it out.")

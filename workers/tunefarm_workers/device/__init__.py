@@ -1,1 +1,1 @@
-"""What a device is, how fast it is, and when it is not to be trusted."""
+"""Identity, speed and quarantine of devices."""

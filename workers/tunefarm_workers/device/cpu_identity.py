@@ -1,4 +1,4 @@
-"""What the kernel says about this host's processor."""
+"""Facts about this host's processor from the kernel."""
 
 import contextlib
 import os
@@ -16,19 +16,19 @@ _CPU_INFO = Path("/proc/cpuinfo")
 _TOPOLOGY = Path("/sys/devices/system/cpu")
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _MACHINE_ID = Path("/etc/machine-id")
-_OF_SEVERAL_CACHES = frozenset({"AuthenticAMD", "HygonGenuine"})
-"""Who makes processors whose cores are in groups, each with a last cache of its own."""
+_CACHE_PER_GROUP = frozenset({"AuthenticAMD", "HygonGenuine"})
+"""Vendors of processors whose groups of cores have a last-level cache each."""
 _SUFFIXES = {"K": 1024, "M": 1024**2, "G": 1024**3}
 _X86_LEVELS: Final = (
     frozenset({"cx16", "lahf_lm", "pni", "popcnt", "sse4_1", "sse4_2", "ssse3"}),
     frozenset({"abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"}),
     frozenset({"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"}),
 )
-"""What the levels of x86-64 from the second on add (System V ABI, section 3.1.1), in Linux's words."""
+"""Flags that x86-64-v2 and later levels add (System V ABI, section 3.1.1), as Linux names them."""
 
 
 class CpuIdentity(Frozen):
-    """The fields of a device class that need no measuring. Texts are empty where the kernel does not tell."""
+    """The fields of a device class that need no measuring. Texts are empty if the kernel does not report them."""
 
     vendor: str
     family: str
@@ -57,14 +57,14 @@ def cpu_identity() -> CpuIdentity:
 
 
 def own_processor() -> Processor:
-    """What code this host's processor runs."""
+    """Return what code this host's processor runs."""
     architecture = architecture_named(platform.machine())
     level = x86_level(_first_processor().get("flags", "").split()) if architecture == "x86_64" else 0
     return Processor(architecture=architecture, x86_level=level)
 
 
 def x86_level(flags: Collection[str]) -> int:
-    """The highest level of x86-64 of which no instruction is missing; 0 where the kernel tells no ``flags``."""
+    """Return the highest x86-64 level that the processor fully supports; 0 if the kernel reports no ``flags``."""
     if not flags:
         return 0
     missing = (number for number, added in enumerate(_X86_LEVELS, 1) if not added.issubset(flags))
@@ -72,7 +72,7 @@ def x86_level(flags: Collection[str]) -> int:
 
 
 def host_fingerprint(identity: CpuIdentity) -> str:
-    """A name for this host that outlives restarts of this software."""
+    """Return an id of this host that survives restarts."""
     machine_id = ""
     with contextlib.suppress(OSError):
         machine_id = _MACHINE_ID.read_text().strip()
@@ -80,17 +80,17 @@ def host_fingerprint(identity: CpuIdentity) -> str:
 
 
 def are_declared_siblings(cores: list[int], topology: Path = _TOPOLOGY) -> bool:
-    """Whether the operating system itself says, in ``topology``, that some of these share a physical core."""
+    """Whether ``topology`` declares that some of these are hardware threads of one physical core."""
     siblings = [_siblings_of(topology / f"cpu{core}") for core in cores]
     return any(known and known in siblings[:number] for number, known in enumerate(siblings))
 
 
 def may_be_moved_apart(one: int, other: int, topology: Path = _TOPOLOGY) -> bool:
-    """Whether a virtual machine's host may run two of its cores, which share the last cache here, where they do not.
+    """Whether a hypervisor may run two virtual cores, declared to share the last-level cache, where they share none.
 
-    On processors that have one cache for all cores it makes no difference where they run.
+    False on processors with one last-level cache for all cores.
     """
-    if hypervisor() != "yes" or _first_processor().get("vendor_id") not in _OF_SEVERAL_CACHES:
+    if hypervisor() != "yes" or _first_processor().get("vendor_id") not in _CACHE_PER_GROUP:
         return False
     try:
         last = max((topology / f"cpu{one}" / "cache").glob("index[0-9]"))
@@ -100,7 +100,7 @@ def may_be_moved_apart(one: int, other: int, topology: Path = _TOPOLOGY) -> bool
 
 
 def _numbers(text: str) -> set[int]:
-    """Of a list of ranges such as 0-3,8."""
+    """Parse a list of ranges such as 0-3,8."""
     parts = [part.partition("-") for part in text.strip().split(",")]
     return {number for first, _, last in parts for number in range(int(first), int(last or first) + 1)}
 
@@ -113,12 +113,12 @@ def _siblings_of(core: Path) -> str:
 
 
 def microcode() -> str:
-    """The processor's microcode revision, or ``unknown``."""
+    """Return the processor's microcode revision, or ``unknown``."""
     return _first_processor().get("microcode", "unknown")
 
 
 def hypervisor() -> str:
-    """``yes`` inside a virtual machine, ``no`` on bare metal, ``unknown`` where the processor does not tell."""
+    """Return ``yes`` inside a virtual machine, ``no`` on bare metal, or ``unknown``."""
     flags = _first_processor().get("flags")
     if flags is None:
         return "unknown"
@@ -135,7 +135,7 @@ def _first_processor() -> dict[str, str]:
 
 
 def _caches_bytes() -> tuple[int, ...]:
-    """Sizes of the data and unified caches the first core sees, innermost first."""
+    """Return the sizes of the first core's data and unified caches, innermost first."""
     sizes = []
     with contextlib.suppress(OSError):
         sizes = [

@@ -1,4 +1,4 @@
-"""Which device class this host belongs to."""
+"""The device class of a device."""
 
 import math
 
@@ -8,12 +8,12 @@ from tunefarm_workers.device.host_name import host_name
 
 _BUCKET_RATIO = 2.0
 _UNIT_S = 1e-6
-_SAME_CLASS_BUCKETS = 0.85
-"""So far, in buckets, a time may move before a known device changes its class."""
+_MAX_SHIFT_BUCKETS = 0.85
+"""How far a time may move before a known device changes its class."""
 
 
 def device_of(identity: CpuIdentity, times: ReferenceKernelTimes, known: Device | None) -> Device:
-    """The device of this host, which ``identity`` and its reference times describe."""
+    """Return the device of this host."""
     return classified("cpu", identity, host_fingerprint(identity), host_name(), times, known)
 
 
@@ -25,10 +25,10 @@ def classified(
     times: ReferenceKernelTimes,
     known: Device | None,
 ) -> Device:
-    """The device of any ``kind`` that an identity and its reference times describe.
+    """Return the device of an identity and its reference times.
 
-    A ``known`` device keeps its class unless its times moved by most of a bucket, so that noise at the edge of a bucket
-    does not turn one device into two classes.
+    A ``known`` device keeps its class unless its times moved by most of a bucket: noise at the edge of a bucket must
+    not change the class.
     """
     if known is not None and known.fingerprint == fingerprint and not _moved(known.reference, times):
         return known
@@ -52,7 +52,7 @@ def _moved(before: ReferenceKernelTimes, now: ReferenceKernelTimes) -> bool:
         (before.bandwidth_s, now.bandwidth_s),
         (before.launch_s, now.launch_s),
     )
-    return any(abs(_bucket(one) - _bucket(other)) > _SAME_CLASS_BUCKETS for one, other in pairs)
+    return any(abs(_bucket(one) - _bucket(other)) > _MAX_SHIFT_BUCKETS for one, other in pairs)
 
 
 def _bucket(seconds: float) -> float:

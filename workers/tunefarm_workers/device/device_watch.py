@@ -1,4 +1,4 @@
-"""Times the reference kernels of this host's device, at the start and now and then, and notices when it drifts."""
+"""Times the reference kernels of this host's device at the start and periodically, and detects drift."""
 
 import time
 from collections.abc import Callable
@@ -23,28 +23,27 @@ _QUARANTINE_CHECK_S = 2.0
 
 
 class WatchOwner(Protocol):
-    """What the watch needs of its lane."""
+    """The lane that the watch belongs to."""
 
     @property
     def device_arbiter(self) -> DeviceArbiter:
-        """Where to ask for the device."""
+        """Grants the device."""
 
     @property
     def loop(self) -> EventLoop:
-        """Where the child is listened to."""
+        """Receives the child's messages."""
 
 
 class DeviceWatch:
     """One child that holds the compiled reference kernels.
 
-    ``identify`` and ``code_generator`` are used before the lane's loop starts; then the watch is one of its
-    conversations. ``on_verdict`` hears after each check whether the device can be trusted.
+    Use ``identify`` and ``code_generator`` before the lane's loop starts; ``join`` then adds the watch to the loop.
     """
 
     def __init__(self, zygote: ForkServer, limits: Limits, threads: int, check_every_s: float) -> None:
         self._check_every_s = check_every_s
         self._drift = Drift()
-        self._asked = False
+        self._is_claimed = False
         self._due_s = time.monotonic() + check_every_s
         self._alive = True
         self._zygote = zygote
@@ -65,45 +64,45 @@ class DeviceWatch:
 
     @property
     def channel(self) -> Channel:
-        """Where the child speaks."""
+        """The channel of the child."""
         return self.child.channel
 
     def identify(self, known: Device | None) -> Device:
-        """The device, timed anew unless it is ``known`` already; that is held against the times it was known with."""
+        """Return the device: ``known`` if it is this one, whose times then are the baseline, otherwise timed now."""
         identity = cpu_identity()
         if known is not None and known.fingerprint == host_fingerprint(identity):
             self._drift = Drift(known.reference, is_remembered=True)
             return known
-        with suppress(ChannelClosed, TimeoutError):  # then it is dead, and its answer tells
+        with suppress(ChannelClosed, TimeoutError):  # the child is dead; reading its answer raises
             self._ask("calibrate")
         baseline = ReferenceKernelTimes.model_validate_json(self._answer())
         self._drift = Drift(baseline)
         return device_of(identity, baseline, known)
 
     def join(self, owner: WatchOwner, on_verdict: Callable[[bool], None]) -> None:
-        """Become a conversation of a lane's loop."""
+        """Become a conversation of a lane's loop. ``on_verdict`` receives whether the device can be trusted."""
         self._owner = owner
         self._on_verdict = on_verdict
 
     def look_now(self) -> None:
-        """Check the device as soon as it is free, whenever the next check was due."""
+        """Check the device as soon as it is free."""
         self._due_s = min(self._due_s, time.monotonic())
 
     def tick(self, now_s: float) -> None:
-        """Ask for the device when a check is due."""
-        if self._alive and self._owner is not None and not self._asked and now_s >= self._due_s:
-            self._asked = True
+        """Claim the device when a check is due."""
+        if self._alive and self._owner is not None and not self._is_claimed and now_s >= self._due_s:
+            self._is_claimed = True
             self._owner.device_arbiter.claim(self)
 
     def go(self) -> None:
-        """The device is quiet and ours."""
+        """Start a check: the device is granted."""
         self.child.resume()
         with suppress(ChannelClosed, TimeoutError):
             self._ask("check")
 
     def received(self, message: bytes) -> None:
-        """Compare the present times with the baseline."""
-        self.child.stop()  # its kernels' threads would spin beside whoever has the device next
+        """Compare the times with the baseline."""
+        self.child.stop()  # its kernels' threads would spin beside the next kernel
         self._end_check()
         try:
             now = ReferenceKernelTimes.model_validate_json(message)
@@ -116,7 +115,7 @@ class DeviceWatch:
             self._on_verdict(not drifted)
 
     def ended(self) -> None:
-        """The child is gone. Another takes its place, and where there can be none, nobody is in quarantine for ever."""
+        """Replace the child. If that fails, end any quarantine, because no further check could end it."""
         self._end_check()
         assert self._owner is not None, "only what is listened to ends"
         self.child.close()
@@ -133,7 +132,7 @@ class DeviceWatch:
         self.child.close()
 
     def _end_check(self) -> None:
-        self._asked = False
+        self._is_claimed = False
         if self._owner is not None:
             self._owner.device_arbiter.release(self)
 

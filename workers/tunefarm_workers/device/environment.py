@@ -1,4 +1,4 @@
-"""The circumstances of a measurement."""
+"""The environment of a measurement."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ def _constants() -> tuple[str, str]:
 
 
 def present_environment() -> Environment:
-    """What may change between two measurements on one device, and what a device class leaves out."""
+    """Return facts that may change between two measurements on one device, which its class excludes."""
     governor = "unknown"
     with contextlib.suppress(OSError):
         governor = _GOVERNOR.read_text().strip()

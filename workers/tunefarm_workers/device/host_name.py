@@ -1,4 +1,4 @@
-"""What a farm calls this host."""
+"""The name of this host in a farm."""
 
 import os
 import platform
@@ -8,5 +8,5 @@ VARIABLE: Final = "TUNEFARM_HOST_NAME"
 
 
 def host_name() -> str:
-    """What the environment says, or else the system: a container has another name each time it is made."""
+    """Return the name from the environment, because containers get new names, or else from the system."""
     return os.environ.get(VARIABLE) or platform.node()

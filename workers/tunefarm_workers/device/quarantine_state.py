@@ -1,4 +1,4 @@
-"""A device that is not trusted for the moment, and the measurements that may have to be repeated for it."""
+"""The quarantine of a device, and the measurements to repeat because of it."""
 
 import time
 from typing import Final
@@ -8,11 +8,11 @@ from tunefarm_schemas.tuning.measurement import Measurement
 SLOWER: Final = "the device became slower than it was; its times cannot be trusted"
 UNTRUSTED: Final = "the reference of a function that was computed here cannot be trusted"
 
-_LONGEST_S = 30.0
+_MAX_S = 30.0
 
 
 class Quarantine:
-    """Begun and ended on the lane's thread; its properties may be read on any thread."""
+    """Changed on the lane's thread; properties may be read from any thread."""
 
     def __init__(self) -> None:
         self._since_s: float | None = None
@@ -26,29 +26,29 @@ class Quarantine:
 
     @property
     def trouble(self) -> str:
-        """Why; empty while it is not."""
+        """Why it is in quarantine; empty if it is not."""
         return self._trouble if self.is_on else ""
 
     @property
     def suspects(self) -> list[Measurement]:
-        """Measurements that were delivered since the device was last seen in order, while it is in quarantine."""
+        """Measurements between the last good check and the quarantine; empty outside of quarantine."""
         return list(self._suspects) if self.is_on else []
 
     def begin(self, trouble: str) -> None:
-        """Stop trusting the device; ``trouble`` tells why."""
+        """Put the device into quarantine; ``trouble`` states why."""
         self._since_s = time.monotonic()
         self._trouble = trouble
 
     def end(self) -> None:
-        """The device was seen in order."""
+        """Note a good check, which ends the quarantine."""
         self._since_s = None
         self._suspects.clear()
 
     def delivered(self, measurement: Measurement) -> None:
-        """Note a measurement. A device that stays slow is used in the end, and then it is what there is."""
+        """Note a measurement, suspect until the next good check; during quarantine it is deliberate instead."""
         if not self.is_on:
             self._suspects.append(measurement)
 
     def holds_back(self, now_s: float) -> bool:
-        """Whether nothing is measured: a device that stays slow is used after a while."""
-        return self._since_s is not None and now_s < self._since_s + _LONGEST_S
+        """Whether measuring waits for the device to recover. After ``_MAX_S`` a slow device is used as it is."""
+        return self._since_s is not None and now_s < self._since_s + _MAX_S

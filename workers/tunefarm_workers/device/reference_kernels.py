@@ -1,4 +1,4 @@
-"""Three kernels whose times tell one device from another, in a child that stays for as long as its farm."""
+"""Three kernels whose times distinguish devices, in a child that lives as long as its farm."""
 
 import json
 from collections.abc import Callable
@@ -17,12 +17,12 @@ from tunefarm_workers.timing.call_timer import EVALUATOR, CallTimer
 _COMPUTE_EXTENT = 48
 _BANDWIDTH_ELEMENTS = 4 * 1024 * 1024
 _SAMPLES = {"calibrate": (24, 5), "check": (8, 2)}
-"""How often the fast and the slow kernels are timed; the least counts."""
+"""Samples of fast and of slow kernels; the fastest counts."""
 _FAST_CALLS = 4
 
 
 def watch(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # noqa: ARG001 - the shape of an entry
-    """Entry: tell the code generator, then answer each request with the kernels' present times.
+    """Entry: report the code generator, then answer each request with the kernels' present times.
 
     ``payload`` is the number of threads as JSON.
     """
@@ -34,19 +34,19 @@ def watch(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # 
         timers = timers or _timers(int(json.loads(payload)))
         fast, slow = _SAMPLES[request.depth]
         times = ReferenceKernelTimes(
-            compute_s=_least(timers[0], fast, _FAST_CALLS),
-            bandwidth_s=_least(timers[1], slow, 1),
-            launch_s=_least(timers[2], fast, _FAST_CALLS),
+            compute_s=_fastest_s(timers[0], fast, _FAST_CALLS),
+            bandwidth_s=_fastest_s(timers[1], slow, 1),
+            launch_s=_fastest_s(timers[2], fast, _FAST_CALLS),
         )
         channel.send(times.model_dump_json().encode())
 
 
-def _least(timer: CallTimer, samples: int, calls: int) -> float:
+def _fastest_s(timer: CallTimer, samples: int, calls: int) -> float:
     return min(timer.seconds_per_call(calls) for _ in range(samples))
 
 
 def reference_functions(threads: int) -> tuple[Any, Any, Any]:
-    """The kernels for a processor: computing, copying, and starting ``threads`` threads."""
+    """Return the kernels for a processor: computing, copying, and starting ``threads`` threads."""
     return _compute(), _bandwidth(), _launch(threads)
 
 
@@ -63,7 +63,7 @@ def _timer(function: Any, target: Any) -> CallTimer:
 
 
 def _compute() -> Any:
-    """Multiply-adds on data that stay in the innermost cache."""
+    """Multiply-adds on data in the innermost cache."""
     extent = _COMPUTE_EXTENT
     left = te.placeholder((extent, extent), name="A")
     right = te.placeholder((extent, extent), name="B")
@@ -73,13 +73,13 @@ def _compute() -> Any:
 
 
 def _bandwidth() -> Any:
-    """A copy that no cache holds."""
+    """A copy that exceeds the caches."""
     source = te.placeholder((_BANDWIDTH_ELEMENTS,), name="A")
     return te.create_prim_func([source, te.compute(source.shape, _plus_one(source), name="B")])
 
 
 def _launch(threads: int) -> Any:
-    """Next to nothing on every thread: what starting and joining them costs."""
+    """Minimal work on every thread: the cost of starting and joining them."""
     source = te.placeholder((threads,), name="A")
     function = te.create_prim_func([source, te.compute(source.shape, _plus_one(source), name="B")])
     schedule = tvm.s_tir.Schedule(function)

@@ -1,1 +1,1 @@
-"""Boards that only speak TVM's RPC, measured from a host in front of them."""
+"""Boards with TVM's RPC server only, measured from a gateway host."""

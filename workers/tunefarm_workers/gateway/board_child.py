@@ -1,4 +1,4 @@
-"""The child that speaks RPC with a board. TVM's client blocks without end, so it is a child that may be killed."""
+"""The child that talks to a board over RPC. A child, because TVM's client may block forever and has to be killed."""
 
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_workers.gateway.board_connection import BoardConnection

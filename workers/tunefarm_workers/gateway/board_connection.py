@@ -1,10 +1,10 @@
-"""How a board's child reaches it."""
+"""The connection of a board's child."""
 
 from tunefarm_schemas.frozen import Frozen
 
 
 class BoardConnection(Frozen):
-    """An RPC server's address. It ends the session itself after ``session_s``, whatever a kernel does then."""
+    """An RPC server's address. The server ends the session after ``session_s``, even in the middle of a kernel."""
 
     host: str
     port: int

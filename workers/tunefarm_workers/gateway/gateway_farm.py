@@ -1,4 +1,4 @@
-"""A board behind TVM's RPC, offered to a tuner like any other device."""
+"""A board behind TVM's RPC as a device of a tuner."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -30,9 +30,9 @@ _LINGER_BEYOND_S = 5.0
 
 
 class GatewayFarm(SessionFarm):
-    """Has candidates compiled, and runs them on the board, in a session of a confined child.
+    """Compiles candidates off the board, and runs them on it in a session of a confined child.
 
-    A candidate that loses the board fails alone, as ``device_lost``; the others wait until the board is back.
+    If the board is lost, only the running candidate fails, as ``device_lost``; the others wait until it is back.
     """
 
     def __init__(
@@ -45,10 +45,10 @@ class GatewayFarm(SessionFarm):
         known: Device | None = None,
         bystanders: Callable[[], Sequence[Child]] = tuple,
     ) -> None:
-        """Connect, and time the reference kernels on the board. ``known`` is the board as an earlier run saw it.
+        """Lock the board, connect, and time the reference kernels. ``known`` is the board's last known identity.
 
-        ``scratch`` is a folder for this farm alone. It is compiled here where no ``compiler`` is given; that is closed
-        with the farm.
+        ``scratch`` is a folder for this farm alone. ``compiler`` defaults to one on this host, and is closed with the
+        farm.
 
         Raises:
             BadInput: the board does not answer, another process measures on it, or nothing can be compiled for it.
@@ -77,7 +77,7 @@ class GatewayFarm(SessionFarm):
 
 
 def access_of(settings: GatewaySettings) -> DeviceAccess:
-    """How the board of ``settings`` is reached."""
+    """Describe how to access the board of ``settings``."""
     connection = BoardConnection(
         host=settings.host,
         port=settings.port,
@@ -93,23 +93,23 @@ def access_of(settings: GatewaySettings) -> DeviceAccess:
         num_cores=settings.cores,
         confinement=Confinement(connect_ports=(settings.port,)),
         limits=Limits(memory_bytes=_CHILD_MEMORY_BYTES),
-        # A kernel that hangs keeps the board busy until the board itself ends that session.
+        # A hanging kernel keeps the board busy until its server ends that session.
         reach_s=settings.reach_s + settings.session_s,
         run_allowance_s=settings.run_allowance_s,
         session_candidates=settings.session_candidates,
         session_s=settings.session_s,
-        # TVM's server stops listening for good when a client is gone in the middle of a call.
+        # A client must not disconnect during a call: TVM's server would stop listening for good.
         linger_s=settings.session_s + _LINGER_BEYOND_S,
     )
 
 
 def toolchain_of(settings: GatewaySettings) -> Toolchain:
-    """How libraries for the board are made on this host."""
+    """Return how this host links libraries for the board."""
     return Toolchain(linker=settings.linker_command(), linker_flags=tuple(settings.linker_flags.split()))
 
 
 def health_of(settings: GatewaySettings) -> HealthSettings:
-    """When the board is tried again, given up, or left alone."""
+    """Return when to retry the board, to give it up, and to quarantine it."""
     return HealthSettings(
         patience_s=settings.patience_s,
         losses=settings.losses,
@@ -119,7 +119,7 @@ def health_of(settings: GatewaySettings) -> HealthSettings:
 
 
 def board_of(settings: GatewaySettings, times: ReferenceKernelTimes, known: Device | None) -> Device:
-    """The device: what was declared of the board, and how fast its reference kernels are."""
+    """Return the device: the declared facts, and the times of its reference kernels."""
     identity = CpuIdentity(
         vendor=settings.vendor,
         family=settings.family,
@@ -134,12 +134,12 @@ def board_of(settings: GatewaySettings, times: ReferenceKernelTimes, known: Devi
 
 
 def processor_of(settings: GatewaySettings) -> Processor:
-    """What code the board runs. One that was declared without an architecture is sent this host's code."""
+    """Return what code the board runs. Without a declared architecture, it is this host's."""
     declared = processor_for(Target(canonical=settings.target, kind="llvm", num_cores=settings.cores))
     return Processor(architecture=declared.architecture or own_processor().architecture)
 
 
 def board_fingerprint(settings: GatewaySettings) -> str:
-    """Tells this board from others: by its serial number, or by where it is connected."""
+    """Return an id of this board from its serial number, or from its address."""
     serial = settings.serial or f"{host_name()}:{settings.host}:{settings.port}"
     return digest(f"board\n{settings.board}\n{serial}")

@@ -1,4 +1,4 @@
-"""What a gateway worker is told of its board."""
+"""Settings of a gateway worker."""
 
 import ipaddress
 import json
@@ -16,29 +16,29 @@ from tunefarm_workers.conversation.farm_settings import FarmSettings
 class GatewaySettings(BaseSettings):
     """From the environment, each name with the prefix ``TUNEFARM_GATEWAY_``.
 
-    TVM's RPC authenticates nobody and runs what it is sent, so the board is reached over loopback only: its port is
-    forwarded by a tunnel, such as ``ssh -L``. ``allow_tunnel_address`` permits the address of a private tunnel instead.
+    TVM's RPC has no authentication and runs whatever it receives, so the board is reached over loopback only: forward
+    its port through a tunnel, such as ``ssh -L``. ``allow_tunnel_address`` permits a private tunnel's address instead.
 
     Attributes:
-        host: an IP address; 127.0.0.1 or ::1 unless ``allow_tunnel_address``.
-        port: of the board's RPC server, or of the tunnel to it.
-        key: what the server was started with as its key.
-        target: what code is generated for, as JSON of an object; its ``num-cores`` is how many cores the board has.
-        board: its name, which with the other declared facts makes its device class.
-        serial: tells boards of one kind apart; by default their address.
-        compile_pool: the pool of compile lanes, on other hosts, that make its libraries; empty compiles on this host.
-        linker: the command that makes shared libraries for it, with options; empty takes this host's own compiler.
-        linker_flags: further arguments behind the objects.
-        session_s: the board ends a session of its own accord after so many seconds, and with it a kernel that hangs.
-        session_candidates: so many candidates share one session.
-        reach_s: how long connecting and sending the inputs may take, beside waiting for the board to end a session.
+        host: IP address; 127.0.0.1 or ::1 unless ``allow_tunnel_address``.
+        port: port of the board's RPC server, or of the tunnel to it.
+        key: the key that the server was started with.
+        target: TVM target as a JSON object; ``num-cores`` is the number of the board's cores.
+        board: name; part of its device class with the other declared facts.
+        serial: distinguishes boards of one name; defaults to their address.
+        compile_pool: pool of compile lanes on other hosts that build its libraries; empty compiles on this host.
+        linker: command with options that links shared libraries for it; empty uses this host's compiler.
+        linker_flags: further arguments after the objects.
+        session_s: time after which the board ends a session, and with it a hanging kernel.
+        session_candidates: candidates per session.
+        reach_s: limit for connecting and sending the inputs, on top of waiting for the board to end a session.
         build_lanes: how many candidates are compiled at once.
-        first_build_s: what compiling may take before anything is known; later limits follow from what builds take.
-        first_run_s: what all calls of a kernel may take before anything is known of the task.
-        patience_s: a board that is away for longer is given up, and what waits for it fails.
-        losses: so many losses in a row put it into quarantine.
-        quarantine_s: how long it is left alone then.
-        check_every_s: how often its reference kernels are timed.
+        first_build_s: limit for compiling before any build was timed; later limits follow from earlier builds.
+        first_run_s: limit for all calls of a kernel before anything is known of the task.
+        patience_s: time after which an unreachable board is given up, and its pending candidates fail.
+        losses: consecutive losses that put it into quarantine.
+        quarantine_s: duration of the quarantine.
+        check_every_s: interval at which its reference kernels are timed.
     """
 
     model_config = SettingsConfigDict(env_prefix="TUNEFARM_GATEWAY_", frozen=True)
@@ -71,9 +71,9 @@ class GatewaySettings(BaseSettings):
 
     @field_validator("key")
     @classmethod
-    def _is_one_word(cls, key: SecretStr) -> SecretStr:
+    def _has_no_space(cls, key: SecretStr) -> SecretStr:
         if any(character.isspace() for character in key.get_secret_value()):
-            raise ValueError("the key holds a space, which the protocol takes for the beginning of an option")
+            raise ValueError("the key contains a space, which separates options in the protocol")
         return key
 
     @field_validator("target")
@@ -85,35 +85,35 @@ class GatewaySettings(BaseSettings):
         except (ValueError, TypeError, KeyError) as error:
             raise ValueError('give JSON such as {"kind":"llvm","mtriple":"aarch64-linux-gnu","num-cores":4}') from error
         if kind != "llvm" or cores < 1:
-            raise ValueError("the target of a board is of the kind llvm, with at least one of num-cores")
+            raise ValueError("the target of a board needs the kind llvm and num-cores of at least 1")
         return target
 
     @model_validator(mode="after")
-    def _stays_close(self) -> "GatewaySettings":
+    def _is_local(self) -> "GatewaySettings":
         try:
             address = ipaddress.ip_address(self.host)
         except ValueError as error:
-            raise ValueError("host is no IP address: names are not looked up; give 127.0.0.1") from error
+            raise ValueError("host must be an IP address such as 127.0.0.1; names are not resolved") from error
         if not address.is_loopback and not self.allow_tunnel_address:
             raise ValueError(
                 f"host {self.host} is not loopback. TVM's RPC has no authentication: forward the port through a tunnel "
-                "to 127.0.0.1, or set allow_tunnel_address where the address itself is that of a private tunnel"
+                "to 127.0.0.1, or set allow_tunnel_address if the address is that of a private tunnel"
             )
         if self.session_s <= self.first_run_s + self.run_allowance_s:
-            raise ValueError("session_s must be longer than first_run_s and run_allowance_s together")
+            raise ValueError("session_s must exceed the sum of first_run_s and run_allowance_s")
         return self
 
     @property
     def cores(self) -> int:
-        """How many cores the board has."""
+        """The number of the board's cores."""
         return int(json.loads(self.target)["num-cores"])
 
     def linker_command(self) -> tuple[str, ...]:
-        """The linker and its options, apart."""
+        """Return the linker and its options as a list of arguments."""
         return tuple(shlex.split(self.linker))
 
     def farm_settings(self) -> FarmSettings:
-        """What a farm on any machine is told."""
+        """Return the settings that all farms share."""
         return FarmSettings(
             build_lanes=self.build_lanes,
             first_build_s=self.first_build_s,

@@ -18,7 +18,7 @@ PRELOAD: Final = (LOAD_TVM, SESSION_PRELOAD)
 
 
 def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path, blobs: Blobs) -> GatewayFarm:
-    """Reach the board that the variables ``TUNEFARM_GATEWAY_*`` describe. Raises BadInput, ForkFailed."""
+    """Create a farm for the board that the variables ``TUNEFARM_GATEWAY_*`` describe. Raises BadInput, ForkFailed."""
     gateway = gateway_settings()
     known = KnownDevice(settings.home, board_fingerprint(gateway))
     compiler = elsewhere(gateway.compile_pool, settings, blobs)
@@ -28,5 +28,5 @@ def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path, blobs: Bl
 
 
 def gateway_settings() -> GatewaySettings:
-    """What the environment says of the board. Raises BadInput for the first field that is wrong."""
-    return settings_of_environment(GatewaySettings, "Set it to what describes the board.")
+    """Read the settings from the environment. Raises BadInput for the first invalid field."""
+    return settings_of_environment(GatewaySettings, "Set it as the board requires.")

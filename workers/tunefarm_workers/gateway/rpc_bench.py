@@ -1,4 +1,4 @@
-"""A board behind TVM's RPC."""
+"""Access to a board through TVM's RPC."""
 
 import itertools
 import mmap
@@ -19,13 +19,13 @@ _SESSION_ENDED = "RPCSessionTimeoutError"
 
 
 class RpcBench:
-    """One session with the server of a board."""
+    """One session with a board's server."""
 
     on_processor = True
     index = 0
 
     def __init__(self, connection: BoardConnection) -> None:
-        """Connect. Raises what TVM raises when nobody answers."""
+        """Connect. Raises TVM's errors if the server does not answer."""
         self._session: Any = rpc.connect(
             connection.host, connection.port, connection.key, session_timeout=connection.session_s
         )
@@ -34,35 +34,35 @@ class RpcBench:
         self._numbers = itertools.count()
 
     def load(self, library: int) -> Any:
-        """Send a library under a name of its own and have it loaded."""
+        """Upload a library under a unique name, and load it."""
         with mmap.mmap(library, 0, prot=mmap.PROT_READ) as contents:
             name = f"kernel-{next(self._numbers)}.so"
             self._session.upload(bytearray(contents[:]), name)
         return self._session.load_module(name)
 
     def place(self, array: InputArray, tensor: TensorArgument) -> Any:
-        """``array`` in the board's memory."""
+        """Copy ``array`` to the board's memory."""
         if tensor.dtype == "bool":
             return tvm.runtime.empty(tensor.shape, "bool", self._device).copyfrom(array.astype(np.bool_))
         return tvm.runtime.tensor(array, self._device)
 
     def empty(self, tensor: TensorArgument) -> Any:
-        """Memory of the board whose contents do not matter."""
+        """Allocate memory with undefined contents on the board."""
         return tvm.runtime.empty(tensor.shape, tensor.dtype, self._device)
 
     def output(self, tensor: TensorArgument) -> "BoardOutput":
-        """Memory for an output."""
+        """Allocate memory for an output."""
         return BoardOutput(tensor, self._device)
 
     def synchronize(self) -> None:
-        """Every call has ended when it returns."""
+        """Nothing to wait for: calls return after they ended."""
 
     def use_threads(self, num_cores: int) -> None:
-        """Have kernels take that many threads of the board."""
+        """Set the number of threads that kernels use on the board."""
         self._session.get_function("runtime.config_threadpool")(_ALL_CORES_EVENLY, num_cores)
 
     def is_lost(self, error: BaseException) -> bool:
-        """An error that the board itself reports is a kernel's; any other of TVM's is the connection's."""
+        """Whether an error means a lost connection: an error that the board itself reports is the kernel's."""
         if isinstance(error, tvm.error.RPCError):
             return False
         return isinstance(error, tvm.error.InternalError | OSError) or _SESSION_ENDED in str(error)
@@ -71,8 +71,7 @@ class RpcBench:
 class BoardOutput:
     """One output on a board.
 
-    What lies around it cannot be guarded: kernels take no tensor that begins within another one, and the protocol moves
-    no pointers.
+    Without guard zones: kernels accept no tensor at an offset in another one, and the protocol transfers no pointers.
     """
 
     def __init__(self, tensor: TensorArgument, device: Any) -> None:
@@ -84,17 +83,17 @@ class BoardOutput:
         self.clear()
 
     def clear(self) -> None:
-        """Overwrite the contents with something no kernel computes."""
+        """Overwrite the contents with bytes that no kernel computes."""
         self.fill(self._unwritten)
 
     def fill(self, contents: InputArray) -> None:
-        """Set the contents, for an output that is read as well."""
+        """Set the contents of an output that is read as well."""
         self.tensor.copyfrom(contents.astype(np.bool_) if self._as_bool else contents)
 
     def contents(self) -> np.ndarray[Any, Any]:
-        """The bytes as they are now."""
+        """Return the present contents."""
         return np.ascontiguousarray(self.tensor.numpy()).reshape(-1).view(np.uint8)
 
     def guards_hold(self) -> bool:
-        """Nothing is guarded."""
+        """Return True: there are no guard zones."""
         return True

@@ -1,1 +1,1 @@
-"""Which core each thread of a kernel runs on, and whether anything moves it."""
+"""Placement of a kernel's threads on cores, and checks that it holds."""

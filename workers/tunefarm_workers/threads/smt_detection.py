@@ -1,29 +1,30 @@
-"""Whether threads with a core each share a physical one after all, and how to get them apart. Imports nothing of TVM's.
+"""Detects and separates threads that share a physical core. Imports nothing of TVM.
 
-Two cores of a virtual machine may be the two hardware threads of one physical core. Their host chooses anew whenever a
-virtual core wakes up from idling, and sticks to its choice while it is busy. Kernels take up to twice as long then.
+Two cores of a virtual machine may be hardware threads of one physical core, on which kernels take up to twice as long.
+The hypervisor places a virtual core when it wakes up from idling, and does not move it while it is busy. Sleeping often
+therefore makes it choose again.
 """
 
 import time
 from collections.abc import Callable
 
-_SHARED = 1.5
-"""So many times longer all threads take than one does alone: 1.0 to 1.2 on cores of their own, 2.0 on a shared one."""
+_MAX_SLOWDOWN = 1.5
+"""Ratio of the time of all threads to that of one: 1.0 to 1.2 on separate physical cores, 2.0 on a shared one."""
 _CALLS = 3
-_NAPS, _NAP_S = 100, 0.0001
-_BORNE_IN_VAIN = 5
+_SLEEPS, _SLEEP_S = 100, 0.0001
+_MAX_FAILURES = 5
 TRIES = 6
-"""Bursts of sleeps before giving up."""
+"""Maximum number of sleep bursts."""
 
 
 def sleep_burst() -> None:
-    """Fall asleep and wake up so often that the host has most likely chosen anew; takes some 16 ms."""
-    for _ in range(_NAPS):
-        time.sleep(_NAP_S)
+    """Sleep so often that the hypervisor has most likely placed this core again; takes about 16 ms."""
+    for _ in range(_SLEEPS):
+        time.sleep(_SLEEP_S)
 
 
 class SmtDetection:
-    """Compares one thread's work done alone with the same work done by all threads at once."""
+    """Compares the time of one thread with that of all threads, each with the same work."""
 
     def __init__(
         self,
@@ -37,22 +38,21 @@ class SmtDetection:
         self._sleep_burst = sleep_burst
         self._clock_s = clock_s
 
-    # All threads do as much work each as the one alone does. On cores of their own both take the same time; on a shared
-    # one, whose adders the work keeps busy, the threads halve each other's speed. Only the least of a few times counts:
-    # what else runs on the host makes either longer.
+    # On separate physical cores both take the same time; on a shared one, whose adders the work saturates, the threads
+    # halve each other's speed. The fastest of a few calls counts, because other load makes calls only longer.
     def slowdown(self) -> float:
-        """How many times longer the work takes when all threads do it at once."""
+        """Return how many times longer the work takes with all threads."""
         alone_s = min(self._seconds(self._alone) for _ in range(_CALLS))
         together_s = min(self._seconds(self._together) for _ in range(_CALLS))
         return together_s / alone_s
 
     def separate_threads(self, tries: int) -> bool:
-        """Have bursts of sleeps, at most ``tries``, until no thread shares its core; whether that is so now."""
+        """Run sleep bursts, at most ``tries``, until no threads share a physical core; whether none do."""
         for _ in range(tries):
-            if self.slowdown() < _SHARED:
+            if self.slowdown() < _MAX_SLOWDOWN:
                 return True
             self._sleep_burst()
-        return self.slowdown() < _SHARED
+        return self.slowdown() < _MAX_SLOWDOWN
 
     def _seconds(self, call: Callable[[], object]) -> float:
         start_s = self._clock_s()
@@ -61,18 +61,18 @@ class SmtDetection:
 
 
 class SleepBurstBudget:
-    """How often to try, for whoever starts many processes: where it never helps, no time is spent on it."""
+    """Limits sleep bursts over many processes: where they do not help, no time is spent on them."""
 
     def __init__(self, *, can_help: bool = True) -> None:
-        """``can_help`` is false where the cores are known to be threads of one physical core."""
+        """``can_help`` is false if the guest knows the cores to be threads of one physical core."""
         self._can_help = can_help
-        self._in_vain = 0
+        self._failures = 0
 
     @property
     def tries(self) -> int:
-        """How many bursts of sleeps the next process may have."""
-        return TRIES if self._can_help and self._in_vain < _BORNE_IN_VAIN else 0
+        """How many sleep bursts the next process may run."""
+        return TRIES if self._can_help and self._failures < _MAX_FAILURES else 0
 
     def note(self, *, apart: bool) -> None:
-        """Take in how one process fared."""
-        self._in_vain = 0 if apart else self._in_vain + 1
+        """Record the outcome of one process."""
+        self._failures = 0 if apart else self._failures + 1

@@ -1,4 +1,4 @@
-"""Kernels that tell whether threads share a physical core: additions in registers, which two of them halve."""
+"""Kernels to detect threads that share a physical core: additions in registers, which saturate its adders."""
 
 from functools import partial
 from typing import Any
@@ -11,15 +11,15 @@ from tunefarm_workers.threads.smt_detection import SmtDetection
 from tunefarm_workers.threads.thread_cores import cores_for
 
 _LANES, _CHAINS = 4, 10
-"""Independent additions in flight, enough for two adders of four cycles; any processor has vectors of four floats."""
+"""Independent additions in flight, enough for two adders with a latency of four cycles, on vectors of four floats."""
 _ADDITIONS = 32_768
-"""Some 50 microseconds, so that starting the threads does not count."""
+"""About 50 us, so that the time to start the threads is negligible."""
 
 
 def smt_detection(threads: int) -> SmtDetection | None:
-    """Compiled for ``threads``, and never called here, so that a process may fork later.
+    """Compile the detection for ``threads`` without running it, because a process that forks must run no kernel.
 
-    None where there is nothing to find out: for one thread, and where there are fewer cores than threads.
+    None for one thread, and with fewer cores than threads.
     """
     if threads < 2 or not cores_for(threads):
         return None

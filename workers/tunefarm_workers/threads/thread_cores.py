@@ -1,25 +1,24 @@
-"""Which core each thread of a kernel runs on, whoever speaks to TVM's runtime."""
+"""Placement of a kernel's threads, through any interface to TVM's runtime."""
 
 import os
 from collections.abc import Callable
 
 _ONE_CORE_PER_THREAD = -2
-"""TVM's affinity mode in which worker number i runs on the i-th core of the list that is given."""
+"""TVM's affinity mode in which worker i runs on the i-th core of a list."""
 
 
 def cores_for(threads: int) -> list[int]:
-    """The cores of this process for so many threads, the calling one's first; none where there are too few."""
+    """Return the cores for so many threads of this process, the calling thread's first; none if there are too few."""
     cores = sorted(os.sched_getaffinity(0))[:threads]
     return cores if len(cores) == threads else []
 
 
 def place_on_cores(num_cores: int, configure: Callable[[int, int, list[str]], object]) -> None:
-    """Give each of ``num_cores`` threads of this process's kernels a core of its own, the calling thread included.
+    """Pin each of the ``num_cores`` threads of this process's kernels to a core, the calling thread included.
 
-    ``configure`` is the runtime's ``runtime.config_threadpool``. Left alone, TVM ties its workers to cores but not the
-    thread that calls the kernel, trusting the scheduler to find it the core that is left. For kernels of some
-    microseconds it often does not: both threads then share one core for as long as the process lives, and the kernel
-    takes twice its time.
+    ``configure`` is the runtime's ``runtime.config_threadpool``. By default TVM pins its workers but not the calling
+    thread, and relies on the scheduler to move that to the free core. For kernels of a few microseconds it often does
+    not: two threads then share a core for the life of the process, and the kernel takes twice as long.
     """
     cores = cores_for(num_cores)
     if not cores:

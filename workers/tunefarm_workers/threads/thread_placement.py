@@ -1,4 +1,4 @@
-"""Which core each thread of a kernel runs on, in a process that has TVM's packages."""
+"""Placement of a kernel's threads in a process that has TVM's packages."""
 
 import tvm_ffi
 
@@ -7,11 +7,11 @@ from tunefarm_workers.threads.thread_cores import place_on_cores
 
 
 def place_threads(num_cores: int) -> None:
-    """As ``place_on_cores``, by the runtime that TVM's packages have loaded."""
+    """Call ``place_on_cores`` with the runtime that TVM's packages have loaded."""
     place_on_cores(num_cores, tvm_ffi.get_global_func("runtime.config_threadpool"))
 
 
 def seal_with_threads() -> None:
-    """Let this process do nothing but compute from now on, as ``seal``, once all threads of its kernels stand."""
-    tvm_ffi.get_global_func("runtime.NumThreads")()  # makes them where nothing has; after the seal there are no more
+    """Create all threads of kernels, then restrict this process to computing with ``seal``."""
+    tvm_ffi.get_global_func("runtime.NumThreads")()  # creates the threads, which a sealed process cannot
     seal()

@@ -1,4 +1,4 @@
-"""Notices when another process moves or renices the threads that are timed, or those that they are forked from."""
+"""Detects that another process moved or reniced timed threads, or the processes they are forked from."""
 
 import os
 from contextlib import suppress
@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 CoresOfThreads = dict[int, tuple[frozenset[int], int, int]]
-"""By thread: the cores it may run on, its nice value, and its scheduling policy."""
+"""Cores, nice value and scheduling policy of each thread."""
 
 
 @dataclass(frozen=True)
 class ThreadWatch:
-    """What this process could run on and how when its lane began. Its children have the same, or less that they chose.
+    """Affinity and priority of this process when its lane began; children inherit them and may only narrow them.
 
-    Each look takes some tens of microseconds.
+    Each look takes tens of microseconds.
     """
 
     cores: frozenset[int]
@@ -22,14 +22,14 @@ class ThreadWatch:
 
     @classmethod
     def of_this_process(cls) -> Self:
-        """As the calling thread's process is now."""
+        """Record the present state of this process."""
         pid = os.getpid()
         return cls(
             frozenset(os.sched_getaffinity(pid)), os.getpriority(os.PRIO_PROCESS, pid), os.sched_getscheduler(pid)
         )
 
     def look(self, pid: int) -> CoresOfThreads:
-        """How the threads of a process are at present; none once it is gone."""
+        """Return the present state of a process's threads; none once it is gone."""
         found: CoresOfThreads = {}
         with suppress(OSError):
             for name in os.listdir(f"/proc/{pid}/task"):
@@ -41,13 +41,13 @@ class ThreadWatch:
                 )
         return found
 
-    # A kernel's threads were placed before its first call, one to a core, and only another process moves them. Of each
-    # thread: a priority or a policy that is not ours; a core that is not ours; another core than in the beginning. Of
-    # all: the calling thread on another core than it was given; fewer cores than threads.
+    # A kernel's threads were pinned before its first call, one to a core, so only another process can have moved them.
+    # 1. For each thread: another priority or policy than ours, a core that is not ours, another core than before.
+    # 2. For all: the calling thread is not on its core; fewer cores than threads.
     def fault(self, pid: int, threads: int, before: CoresOfThreads | None = None) -> str:
-        """What is wrong with the threads of a kernel that takes ``threads`` of them; empty where nothing is.
+        """Return what is wrong with the threads of a kernel with ``threads`` of them, or an empty text.
 
-        ``before`` is how they were when they began to be timed.
+        ``before`` is their state when timing began.
         """
         now = self.look(pid)
         usual = sorted(self.cores)[:threads] if len(self.cores) >= threads else []
@@ -67,25 +67,24 @@ class ThreadWatch:
         return ""
 
     def differs(self, pid: int) -> bool:
-        """Whether a process that chose nothing itself is not as this one was."""
+        """Whether the state of a process that pinned nothing itself differs from the recorded one."""
         return any(state != (self.cores, self.nice, self.policy) for state in self.look(pid).values())
 
     def put_back(self, *pids: int) -> Self:
-        """Give this process and ``pids`` back what they had. What to expect from now on.
+        """Restore the recorded state of this process and ``pids``; return the state to expect from now on.
 
-        Where the system itself allows fewer cores than before, nothing brings them back, and they are
-        not expected any longer.
+        Cores that the system no longer allows, such as after a change of the cgroup, are not expected any longer.
         """
         own = os.getpid()
         for pid in (own, *pids):
             for thread, state in self.look(pid).items():
                 if state != (self.cores, self.nice, self.policy):
-                    self._put_thread_back(thread)
+                    self._restore(thread)
         cores = frozenset(os.sched_getaffinity(own))
         return self if cores == self.cores else replace(self, cores=cores)
 
-    def _put_thread_back(self, thread: int) -> None:
-        """Each step by itself: an ordinary user may not undo all of them."""
+    def _restore(self, thread: int) -> None:
+        """Try each step separately, because an ordinary user may not be permitted all of them."""
         with suppress(OSError):
             os.sched_setaffinity(thread, self.cores)
         with suppress(OSError):

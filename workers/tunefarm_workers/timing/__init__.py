@@ -1,1 +1,1 @@
-"""How long a kernel takes, and who has the device meanwhile."""
+"""The timing protocol, and exclusive use of the device while it runs."""

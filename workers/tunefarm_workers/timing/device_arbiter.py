@@ -1,4 +1,4 @@
-"""Who may have the device alone, and who is held still meanwhile."""
+"""Grants exclusive use of the device, and stops other processes meanwhile."""
 
 import time
 from collections import deque
@@ -9,47 +9,47 @@ from typing import Protocol
 from tunefarm_sandbox.fork_server.child import Child
 
 TURN_S = 2.0
-"""How long others are held still for whoever has the device, unless its kernels are known to take longer."""
+"""How long others are stopped for a claimant, unless its kernels are known to take longer."""
 SETTLE_S = 0.01
-"""Until other processes have seen that a turn began, and hold still what they compute."""
-_PATIENCE_S = 0.015
-"""How long a lone claimant waits for company, so that several are timed in one exclusive window."""
-_COMPANY = 2
+"""Time for other processes to notice that a turn began, and to stop their children."""
+_GATHER_S = 0.015
+"""How long a lone claimant waits for others, so that several are timed in one exclusive window."""
+_MIN_CLAIMANTS = 2
 
 
 class Turns(Protocol):
-    """Turns that other processes of the host take as well; ``HostTurn`` says what each means."""
+    """Turns shared with other processes of the host, as in ``HostTurn``."""
 
     @property
     def is_wanted(self) -> bool:
-        """Whether another process waits."""
+        """Whether another process waits for a turn."""
 
     def take(self, turn_s: float) -> bool:
-        """Whether the turn is ours now."""
+        """Try to take the turn."""
 
     def give_back(self) -> None:
-        """Let others have it."""
+        """Release the turn."""
 
     def has_neighbours(self, now_s: float) -> bool:
-        """Whether there are others."""
+        """Whether other processes may measure."""
 
     def others_measure(self, now_s: float) -> bool:
-        """Whether one of them has its turn."""
+        """Whether another process has the turn."""
 
     def look_again_s(self, now_s: float, *, is_still: bool) -> float | None:
-        """When to ask again."""
+        """Return when to look again."""
 
 
-class _Alone:
-    """Turns of a device that no other process uses."""
+class _NoOthers:
+    """Turns without other processes."""
 
     is_wanted = False
 
-    def take(self, turn_s: float) -> bool:  # noqa: ARG002 - whatever it is
+    def take(self, turn_s: float) -> bool:  # noqa: ARG002 - no limit
         return True
 
     def give_back(self) -> None:
-        """Nobody wants it."""
+        """No process waits."""
 
     def has_neighbours(self, now_s: float) -> bool:  # noqa: ARG002 - at no time
         return False
@@ -62,10 +62,10 @@ class _Alone:
 
 
 class Claimant(Protocol):
-    """Something that wants the device for itself."""
+    """Something that needs the device exclusively."""
 
     def go(self) -> None:
-        """The device is yours. ``DeviceArbiter.release`` gives it back."""
+        """Start: the device is granted until ``DeviceArbiter.release``."""
 
 
 @dataclass(frozen=True)
@@ -76,14 +76,14 @@ class _Claim:
 
 
 class DeviceArbiter:
-    """Gives the device to one claimant at a time, back to back, while everything else on it is held still.
+    """Grants the device to one claimant at a time, while everything else that computes on it is stopped.
 
-    The time for which the others are held still is an exclusive window: it opens when a claimant goes, and closes when
-    the last one that fits into it gives the device back. Claimants share a window, so that the others are stopped less
-    often; it is bounded, so that the others get on.
+    The time for which others are stopped is an exclusive window. It opens with a claimant, and closes when the last one
+    that fits releases the device. Claimants share windows, because stopping and resuming costs time; windows are
+    bounded, so that builds and search progress.
 
-    Once its turn should have ended the others are let go, whatever the claimant does. Other processes that measure on
-    the host take turns with this one, claimant by claimant, and all is held still here while one of them measures.
+    At the end of a claimant's turn the others resume, even if it has not released the device: a hanging kernel must not
+    stop them. Other processes of the host take turns with this one; while one measures, everything here is stopped.
     """
 
     def __init__(
@@ -92,13 +92,13 @@ class DeviceArbiter:
         bystanders: Callable[[], Sequence[Child]],
         turns: Turns | None = None,
     ) -> None:
-        """``busy`` gives the farm's own children that compute; ``bystanders`` those of others, such as a search.
+        """``busy`` returns the farm's children that compute, ``bystanders`` those of others, such as a search.
 
-        Without ``turns`` no other process has the device.
+        Without ``turns`` no other process uses the device.
         """
         self._busy = busy
         self._bystanders = bystanders
-        self._turns = turns or _Alone()
+        self._turns = turns or _NoOthers()
         self._yields = False
         self._taken_s: float | None = None
         self._waiting: deque[_Claim] = deque()
@@ -106,10 +106,10 @@ class DeviceArbiter:
         self._held: list[Child] = []
         self._opened_s: float | None = None
         self.reserved_for: Claimant | None = None
-        """Who alone is given the device, while others wait; everybody in turn when None."""
+        """The only claimant that is granted the device; all in turn if None."""
         self._disturbed = False
         self.still_s = 0.0
-        """Seconds, in total, for which others were held still."""
+        """Total seconds for which others were stopped."""
 
     @property
     def is_taken(self) -> bool:
@@ -122,64 +122,61 @@ class DeviceArbiter:
         return len(self._waiting)
 
     def still_until_now_s(self) -> float:
-        """``still_s`` with the present exclusive window included."""
+        """Return ``still_s`` including the present exclusive window."""
         return self.still_s + (time.monotonic() - self._opened_s if self._opened_s is not None else 0.0)
 
     def claim(self, claimant: Claimant, turn_s: float = TURN_S) -> None:
-        """Queue for the device. Others are held still for ``turn_s`` at most."""
+        """Queue for the device. Others are stopped for ``turn_s`` at most."""
         self._waiting.append(_Claim(claimant, time.monotonic(), turn_s))
 
     def release(self, claimant: Claimant) -> None:
-        """Give the device back, or leave the queue.
-
-        The next claimant goes at once, or the others go on: for a moment, if others have been still for long.
-        """
+        """Release the device, or leave the queue. The next claimant starts in the same window, or the others resume."""
         self._waiting = deque(claim for claim in self._waiting if claim.claimant is not claimant)
         if self._holder is not None and self._holder.claimant is claimant:
             self._holder = None
             following = self._next()
-            if following is not None and self._goes_on_with(following):
-                self._give(following)
+            if following is not None and self._fits(following):
+                self._grant(following)
             else:
                 self._close_window()
                 self._give_turn_back()
 
-    def _goes_on_with(self, claim: _Claim) -> bool:
-        """Whether a claimant is next in the present exclusive window, which other processes do not wait for."""
+    def _fits(self, claim: _Claim) -> bool:
+        """Whether a claimant may start in the present window: there is time, and no other process waits."""
         return self._has_time_for(claim) and not self._turns.is_wanted and self._turns.take(claim.turn_s)
 
     def _has_time_for(self, claim: _Claim) -> bool:
-        """Whether the present window is younger than half of a claimant's turn, and the others are still held."""
+        """Whether the present window is younger than half of the claimant's turn, and the others are still stopped."""
         if self._opened_s is None or self._disturbed:
             return False
         return time.monotonic() - self._opened_s < claim.turn_s / 2
 
     def hold(self, child: Child) -> None:
-        """Hold a child still that began to compute during the present exclusive window."""
+        """Stop a child that began to compute during the present exclusive window."""
         if self._opened_s is not None and not self._disturbed:
             child.stop()
             self._held.append(child)
 
-    # While a claimant has the device: end its exclusive window when its turn should be over. Otherwise:
-    # 1. Hold all still while another process measures, and let them go once it does not.
-    # 2. Without a claimant, let other processes have the turn.
-    # 3. Let a lone claimant wait a moment for the next one, while one can be expected.
-    # 4. Take the turn from the other processes, and wait until they have seen it and hold still what they compute.
-    # 5. Hold still what computes here, and let the claimant go.
+    # While a claimant has the device, close its exclusive window at the end of its turn. Otherwise:
+    # 1. Stop everything while another process measures, and resume it afterwards.
+    # 2. Without a claimant, release the turn to other processes.
+    # 3. Delay a lone claimant for a moment, if another one is expected to share the window.
+    # 4. Take the turn from other processes, and wait until they have noticed it and stopped their children.
+    # 5. Stop what computes here, and start the claimant.
     def tick(self, now_s: float, *, others_build: bool) -> float | None:
-        """Open or close the exclusive window when due; the time at which to look again.
+        """Open or close the exclusive window when due; return when to look again.
 
-        ``others_build`` tells whether company for a lone claimant can be expected.
+        ``others_build``: further claimants can be expected.
         """
         if self._holder is not None:
-            return self._watch(now_s)
-        self._heed_others(now_s)
+            return self._check_end(now_s)
+        self._yield_to_others(now_s)
         first = self._next()
         if first is None:
             self._give_turn_back()
             return self._turns.look_again_s(now_s, is_still=self._yields)
-        due_s = first.since_s + _PATIENCE_S
-        if len(self._waiting) < _COMPANY and others_build and now_s < due_s:
+        due_s = first.since_s + _GATHER_S
+        if len(self._waiting) < _MIN_CLAIMANTS and others_build and now_s < due_s:
             return due_s
         begins_s = self._turn_begins_s(first)
         if begins_s is None:
@@ -189,8 +186,8 @@ class DeviceArbiter:
         self._open_window(first)
         return self._until_s()
 
-    def _heed_others(self, now_s: float) -> None:
-        """Hold all still while another process measures."""
+    def _yield_to_others(self, now_s: float) -> None:
+        """Stop everything while another process measures."""
         others_measure = self._taken_s is None and self._turns.others_measure(now_s)
         if others_measure and not self._yields:
             self._yields = True
@@ -199,7 +196,7 @@ class DeviceArbiter:
             self._close_window()
 
     def _turn_begins_s(self, first: _Claim) -> float | None:
-        """When all others are still; None while the turn is not ours."""
+        """Return when all other processes have stopped their children; None without the turn."""
         if self._taken_s is None:
             if not self._turns.take(SETTLE_S + first.turn_s):
                 return None
@@ -212,25 +209,25 @@ class DeviceArbiter:
         self._turns.give_back()
 
     def _until_s(self) -> float | None:
-        """When the others are let go, if nobody gives the device back before; None when there is nothing to end."""
+        """Return when the others resume, unless the device is released before; None without a window to close."""
         if self._opened_s is None or self._holder is None or self._disturbed:
             return None
         return self._opened_s + self._holder.turn_s
 
-    def _watch(self, now_s: float) -> float | None:
+    def _check_end(self, now_s: float) -> float | None:
         until_s = self._until_s()
         if until_s is None or now_s < until_s:
             return until_s
-        self._let_go()
+        self._resume_all()
         self._give_turn_back()
-        self._disturbed = True  # whoever has the device keeps it, beside the others; nobody follows in this window
+        self._disturbed = True  # the holder keeps the device, beside the others; no claimant follows in this window
         return None
 
     def _open_window(self, first: _Claim) -> None:
         if self._yields:
             self._close_window()
         self._hold_all()
-        self._give(first)
+        self._grant(first)
 
     def _hold_all(self) -> None:
         self._held = [*self._busy(), *self._bystanders()]
@@ -239,24 +236,24 @@ class DeviceArbiter:
         self._disturbed = False
         self._opened_s = time.monotonic()
 
-    def _give(self, claim: _Claim) -> None:
+    def _grant(self, claim: _Claim) -> None:
         self._waiting.remove(claim)
         self._holder = claim
         claim.claimant.go()
 
     def _next(self) -> _Claim | None:
-        """Who has waited longest of those that may have the device."""
+        """Return the claim that has waited longest of those that may be granted."""
         wanted = self.reserved_for
         return next((claim for claim in self._waiting if wanted is None or claim.claimant is wanted), None)
 
     def _close_window(self) -> None:
-        self._let_go()
+        self._resume_all()
         if self._opened_s is not None:
             self.still_s += time.monotonic() - self._opened_s
         self._opened_s = None
         self._disturbed = self._yields = False
 
-    def _let_go(self) -> None:
+    def _resume_all(self) -> None:
         for child in self._held:
             child.resume()
         self._held = []

@@ -1,4 +1,4 @@
-"""Another thread's turn on a quiet device."""
+"""Runs an action of another thread while a lane's device is quiet."""
 
 import threading
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from tunefarm_workers.timing.device_arbiter import DeviceArbiter
 
 _CRASH_POLL_S = 0.25
 
-Given = TypeVar("Given")
+T = TypeVar("T")
 
 
 class ArbitratedLane(Protocol):
@@ -21,7 +21,7 @@ class ArbitratedLane(Protocol):
 
 
 class _Turn:
-    """A claimant that lets a thread know when its turn has come."""
+    """A claimant that wakes up a thread."""
 
     def __init__(self) -> None:
         self.came = threading.Event()
@@ -30,10 +30,10 @@ class _Turn:
         self.came.set()
 
 
-def while_device_is_held(lane: ArbitratedLane, action: Callable[[], Given], on_wait: OnWait) -> Given:
-    """What ``action`` gives, called on this thread while ``lane`` keeps the device quiet.
+def while_device_is_held(lane: ArbitratedLane, action: Callable[[], T], on_wait: OnWait) -> T:
+    """Return the result of ``action``, called on this thread while ``lane`` keeps the device quiet.
 
-    Raises ``ChildFailed`` when ``on_wait`` says that it is not wanted any more.
+    Raises ``ChildFailed`` if ``on_wait`` cancels it.
     """
     turn = _Turn()
     lane.loop.post(lambda: lane.device_arbiter.claim(turn))

@@ -1,8 +1,8 @@
-"""Turns at measuring among all processes of this host, whichever user, folder or job they belong to.
+"""Turns at measuring among all processes of this host, of any user.
 
-A lock of the kernel on ranges of bytes of one empty file, which is never read or written: each core has a range, so
-that lanes on different cores do not wait for each other. The kernel lets go what a dead process held. How long a turn
-may last is told by where the locked range ends, so that one that hangs is not waited for.
+A turn is a set of file locks on byte ranges of an empty file that is never read or written. Each core has a range, so
+that lanes on different cores do not wait for each other. The kernel releases the locks of a dead process. The end of a
+locked range encodes the end of the turn, so that others stop waiting for a process that hangs.
 """
 
 import fcntl
@@ -22,26 +22,26 @@ from tunefarm_workers.timing.device_arbiter import SETTLE_S
 
 FILE_NAME: Final = "tunefarm-turns"
 _FOLDERS: Final = (Path("/dev/shm"), Path("/run/lock"), Path("/tmp"))  # noqa: S108 - all users share them
-"""Where every user may make a file, in the order in which all processes look. Containers see each other where they
-share the first: ``--ipc=host``."""
+"""Folders where every user may create a file; all processes use the first that works. Containers see each other if they
+share the first one: ``--ipc=host``."""
 GRACE_S: Final = 5.0
-"""How long after the end of its turn somebody who neither goes on nor gives it back is waited for."""
+"""How long after the end of its turn a process that does not release it is still waited for."""
 _MAX_TURN_S: Final = 600.0
-"""What is said of longer turns is not believed."""
+"""Ends further in the future are ignored as invalid."""
 _LOOK_S: Final = 0.25
-"""How often to look whether others are here at all."""
-_COMPANY_LOOK_S: Final = SETTLE_S / 2
+"""Interval at which to look for other processes."""
+_NEIGHBOUR_LOOK_S: Final = SETTLE_S / 2
 _STILL_LOOK_S: Final = 0.02
-"""How often to look whether others begin to measure, and whether they are done: the latter disturbs them."""
-_SAY_EVERY_S: Final = 60.0
+"""Intervals at which to look whether others begin to measure, and whether they are done, which disturbs them."""
+_LOG_EVERY_S: Final = 60.0
 _SHOWN_S: Final = 2.0
 
 _CORE_BYTES: Final = 1 << 50
-"""A core's range. A lock ends as many bytes into the last one as the turn's end has milliseconds."""
+"""Size of a core's range. The turn's end in ms is the offset of the lock's end in the range of its last core."""
 _GATES: Final = 1 << 62
-"""Whoever is next in turn holds these bytes, one for each core."""
+"""First of the gates, a byte for each core, which the next process in turn locks."""
 _PRESENT: Final = _GATES + (1 << 16)
-"""Whoever may measure on a core shares this byte of it."""
+"""First of the presence bytes, one for each core, with a shared lock of every process that may measure there."""
 _MAX_CORES: Final = 1 << 12
 _FLOCK: Final = "hhqqi4x"
 
@@ -49,7 +49,7 @@ log = structlog.get_logger()
 
 
 class _Run(NamedTuple):
-    """Neighbouring cores, which one lock covers."""
+    """Adjacent cores, which one lock covers."""
 
     first: int
     last: int
@@ -60,74 +60,74 @@ class _Run(NamedTuple):
 
 
 class HostTurn:
-    """One process's part in taking turns. All methods but ``held`` are called from one thread, and never block."""
+    """One process's turns. All methods are called from one thread, and only ``held`` blocks."""
 
     def __init__(
         self, cores: Collection[int], on_turn: Callable[[], None] = lambda: None, folders: Collection[Path] = _FOLDERS
     ) -> None:
         """``cores`` are the logical processors that it measures on.
 
-        ``on_turn`` is called, by another thread, when a turn came that had to be waited for. Where none of ``folders``
-        can be used, every turn is taken at once.
+        ``on_turn`` is called on another thread when a turn is acquired after waiting. If none of ``folders`` can be
+        used, every turn is acquired at once.
         """
         self._runs = _runs_of(cores)
         self.on_turn = on_turn
         self._folders = tuple(folders)
-        self._descriptor = self._opened()
-        self._is_held = self._is_asking = self._came = self._is_stuck = self._is_closed = False
-        self._rightful_s = 0.0
+        self._descriptor = self._open()
+        self._is_held = self._is_waiting = self._is_acquired = self._is_stuck = self._is_closed = False
+        self._last_in_time_s = 0.0
         self._next_look_s = 0.0
         self._has_neighbours = False
-        self._said_s = -_SAY_EVERY_S
+        self._logged_s = -_LOG_EVERY_S
         self._waited_s = -_SHOWN_S
         self._closing = threading.Lock()
 
     @property
     def waits(self) -> bool:
-        """Whether it waits for another process, or did a moment ago. Called on any thread."""
-        return self._is_asking or time.monotonic() - self._waited_s < _SHOWN_S
+        """Whether it waits for another process, or did a moment ago. Callable from any thread."""
+        return self._is_waiting or time.monotonic() - self._waited_s < _SHOWN_S
 
     @property
     def is_wanted(self) -> bool:
         """Whether another process waits for its turn."""
         return any(self._lock_of_others(_GATES + run.first, run.cores) is not None for run in self._runs)
 
-    # Two locks make a turn, so that whoever asked first is next and nobody polls:
-    # 1. the gates of its cores, which whoever is next holds while it waits for 2;
-    # 2. the cores themselves, for as long as it measures. Once it has them it opens the gates for the next one.
-    # Both are tried at once first. If either is taken, a thread of its own waits in the kernel's queue, for a lock that
-    # is waited for cannot be given up: a farm that closes meanwhile leaves the file to that thread.
-    # Whoever measures tells when its turn ends by where its lock ends. One that neither goes on nor gives it back is
-    # not waited for once that moment and ``GRACE_S`` have passed: two would disturb each other, and none would hang.
+    # A turn takes two locks, so that the kernel's queue keeps the order and no process polls:
+    # 1. The gates of its cores. The next process in turn holds them while it waits for 2.
+    # 2. The cores themselves, while it measures. Once it has them it opens the gates for the next process.
+    # Try both without blocking. If one is taken, wait on a separate thread, because a wait for a lock cannot be
+    # canceled: if the farm closes meanwhile, that thread closes the file.
+    # A process that does not release its turn within ``GRACE_S`` after the announced end is ignored: two measurements
+    # may then disturb each other, but no process hangs.
     def take(self, turn_s: float) -> bool:
-        """Whether the turn is ours, for ``turn_s`` from now on. Where not, ask again after ``on_turn`` or in a while.
+        """Acquire or extend the turn, for ``turn_s`` from now on; False while another process has it.
 
-        Others are waited for in the order of asking. One that does not give a turn back when it is over is not.
+        Call again after ``on_turn``, or periodically, to notice that an overdue turn is ignored.
         """
         if self._descriptor < 0:
             return True
         if self._is_held:
-            self._tell_end(turn_s)
+            self._set_end(turn_s)
             return True
-        if self._is_asking:
-            return self._after_waiting(turn_s)
+        if self._is_waiting:
+            return self._poll_waiting(turn_s)
         if self._taken_at_once(turn_s):
             self._is_held = True
             return True
-        self._ask()
+        self._start_waiting()
         return False
 
     def give_back(self) -> None:
-        """Let others have it; harmless when repeated, or when it is only being waited for."""
-        if self._is_asking and self._came:
-            self._is_asking = self._came = self._is_stuck = False
+        """Release the turn; idempotent, and without effect on a turn that is still waited for."""
+        if self._is_waiting and self._is_acquired:
+            self._is_waiting = self._is_acquired = self._is_stuck = False
             self._is_held = True
         if self._is_held:
             self._is_held = False
             self._unlock_turn()
 
     def others_measure(self, now_s: float) -> bool:
-        """Whether another process has its turn on one of these cores, by its own word of how long that is."""
+        """Whether another process has its turn on one of these cores, which has not ended."""
         if self._descriptor < 0 or self._is_held or not self.has_neighbours(now_s):
             return False
         end_s = self._end_of_others_s()
@@ -137,7 +137,7 @@ class HostTurn:
         return True
 
     def has_neighbours(self, now_s: float) -> bool:
-        """Whether another process may measure on one of these cores; seen anew every quarter of a second."""
+        """Whether another process may measure on one of these cores; updated every quarter of a second."""
         if self._descriptor >= 0 and now_s >= self._next_look_s:
             self._next_look_s = now_s + _LOOK_S
             self._reopen_where_replaced()
@@ -147,14 +147,14 @@ class HostTurn:
         return self._has_neighbours
 
     def look_again_s(self, now_s: float, *, is_still: bool) -> float | None:
-        """When to look at the others again; None while there are none. ``is_still``: while they measure."""
+        """Return when to look at other processes again, or None. ``is_still``: children here are stopped."""
         if not self._has_neighbours:
             return None
-        return now_s + (_STILL_LOOK_S if is_still else _COMPANY_LOOK_S)
+        return now_s + (_STILL_LOOK_S if is_still else _NEIGHBOUR_LOOK_S)
 
     @contextmanager
     def held(self, turn_s: float) -> Iterator[None]:
-        """Have the turn for a while, waiting for it on this thread."""
+        """Hold the turn for the duration of the context; blocks until it is acquired."""
         while not self.take(turn_s):
             time.sleep(_STILL_LOOK_S)
         if self.has_neighbours(time.monotonic()):
@@ -165,32 +165,32 @@ class HostTurn:
             self.give_back()
 
     def close(self) -> None:
-        """Give up the turn and the part in it; harmless when repeated."""
+        """Release the turn and close the file; idempotent."""
         with self._closing:
             if self._is_closed:
                 return
             self._is_closed = True
-            if not self._is_asking or self._came:
+            if not self._is_waiting or self._is_acquired:
                 self._close_file()
 
-    def _after_waiting(self, turn_s: float) -> bool:
+    def _poll_waiting(self, turn_s: float) -> bool:
         self._waited_s = now_s = time.monotonic()
-        if self._came:
-            self._is_asking = self._came = self._is_stuck = False
+        if self._is_acquired:
+            self._is_waiting = self._is_acquired = self._is_stuck = False
             self._is_held = True
-            self._tell_end(turn_s)
+            self._set_end(turn_s)
             return True
         return self._is_stuck or self._is_overdue(now_s)
 
     def _is_overdue(self, now_s: float) -> bool:
-        """Whether nobody whom it waits for is within a turn."""
+        """Whether the processes that it waits for have exceeded their turns by ``GRACE_S``."""
         end_s = self._end_of_others_s()
         if end_s is not None and now_s < end_s < now_s + _MAX_TURN_S:
-            self._rightful_s = now_s
-        if now_s - self._rightful_s <= GRACE_S:
+            self._last_in_time_s = now_s
+        if now_s - self._last_in_time_s <= GRACE_S:
             return False
         self._is_stuck = True
-        log.warning("another process keeps its turn at measuring for too long; it is not waited for any more")
+        log.warning("another process exceeds its turn at measuring; no longer waiting for it")
         return True
 
     def _taken_at_once(self, turn_s: float) -> bool:
@@ -203,28 +203,28 @@ class HostTurn:
         self._set(fcntl.F_OFD_SETLK, fcntl.F_UNLCK, _GATES, _MAX_CORES)
         return True
 
-    def _ask(self) -> None:
-        self._is_asking = True
-        self._rightful_s = self._waited_s = now_s = time.monotonic()
-        if now_s - self._said_s >= _SAY_EVERY_S:
-            self._said_s = now_s
+    def _start_waiting(self) -> None:
+        self._is_waiting = True
+        self._last_in_time_s = self._waited_s = now_s = time.monotonic()
+        if now_s - self._logged_s >= _LOG_EVERY_S:
+            self._logged_s = now_s
             log.info("waits for another process that measures on this host")
         threading.Thread(target=self._wait, name="turn", daemon=True).start()
 
     def _wait(self) -> None:
-        """On a thread of its own: wait in the kernel's queue, first to be next, then for whoever measures."""
-        with suppress(OSError):  # such as a file system that took the file away: then nobody is waited for
+        """On a separate thread, wait for both locks in the kernel's queue."""
+        with suppress(OSError):  # such as a file system that was removed: then no process is waited for
             self._lock_gates(fcntl.F_OFD_SETLKW)
             self._lock_cores(fcntl.F_OFD_SETLKW, _milliseconds(time.monotonic()))
             self._set(fcntl.F_OFD_SETLK, fcntl.F_UNLCK, _GATES, _MAX_CORES)
         with self._closing:
-            self._came = True
+            self._is_acquired = True
             if self._is_closed:
                 self._close_file()
             else:
                 self.on_turn()
 
-    def _tell_end(self, turn_s: float) -> None:
+    def _set_end(self, turn_s: float) -> None:
         with suppress(OSError):
             self._lock_cores(fcntl.F_OFD_SETLK, _milliseconds(time.monotonic() + turn_s))
 
@@ -233,7 +233,7 @@ class HostTurn:
             self._set(how, fcntl.F_WRLCK, _GATES + run.first, run.cores)
 
     def _lock_cores(self, how: int, end_ms: int) -> None:
-        """From the lowest core on, so that no two wait for each other."""
+        """Lock in ascending order, which prevents deadlocks."""
         for run in self._runs:
             self._set(how, fcntl.F_WRLCK, run.first * _CORE_BYTES, (run.cores - 1) * _CORE_BYTES + end_ms)
 
@@ -242,7 +242,7 @@ class HostTurn:
             self._set(fcntl.F_OFD_SETLK, fcntl.F_UNLCK, 0, _GATES + _MAX_CORES)
 
     def _end_of_others_s(self) -> float | None:
-        """When the turns of those who measure on these cores end; None while nobody does."""
+        """Return the latest end of other processes' turns on these cores, or None."""
         ends_s = []
         for run in self._runs:
             found = self._lock_of_others(run.first * _CORE_BYTES, run.cores * _CORE_BYTES)
@@ -251,7 +251,7 @@ class HostTurn:
         return max(ends_s, default=None)
 
     def _lock_of_others(self, start: int, length: int) -> tuple[int, int] | None:
-        """Start and length of a lock that another one holds in a range."""
+        """Return start and length of another process's lock in a range, or None."""
         if self._descriptor < 0:
             return None
         with suppress(OSError):
@@ -265,8 +265,8 @@ class HostTurn:
             raise OSError("turns are not taken any more")
         fcntl.fcntl(self._descriptor, how, struct.pack(_FLOCK, kind, os.SEEK_SET, start, length, 0))
 
-    def _opened(self) -> int:
-        """The file, with our part in it; negative where there can be none."""
+    def _open(self) -> int:
+        """Open the file and lock the presence bytes; negative if no file can be used."""
         for folder in self._folders:
             with suppress(OSError):
                 descriptor = _open_shared(folder / FILE_NAME)
@@ -279,19 +279,19 @@ class HostTurn:
                     raise
                 self._path = folder / FILE_NAME
                 return descriptor
-        log.warning("no file can be shared with other processes that measure on this host; none is waited for")
+        log.warning("no lock file can be shared with other processes that measure on this host; not waiting for them")
         return -1
 
     def _reopen_where_replaced(self) -> None:
-        """Some systems remove what a user left in shared memory when that user logs out."""
-        if self._is_held or self._is_asking or self._is_closed:
+        """Open the file again if it was removed: some systems remove a user's shared memory at logout."""
+        if self._is_held or self._is_waiting or self._is_closed:
             return
         with suppress(OSError):
             present, own = self._path.lstat(), os.fstat(self._descriptor)
             if (present.st_dev, present.st_ino) == (own.st_dev, own.st_ino):
                 return
         os.close(self._descriptor)
-        self._descriptor = self._opened()
+        self._descriptor = self._open()
 
     def _close_file(self) -> None:
         if self._descriptor >= 0:
@@ -301,7 +301,7 @@ class HostTurn:
 
 @contextmanager
 def own_turn(turn_s: float) -> Iterator[None]:
-    """A turn for whoever measures once, on all cores that this process may use."""
+    """Hold a turn on all cores that this process may use."""
     turn = HostTurn(os.sched_getaffinity(0))
     try:
         with turn.held(turn_s):
@@ -311,24 +311,24 @@ def own_turn(turn_s: float) -> Iterator[None]:
 
 
 def _open_shared(path: Path) -> int:
-    """A file that every user may lock. Raises OSError where it can be neither opened nor made, or is no plain file."""
+    """Open or create a file that every user may lock. Raises OSError if that fails, or if it is no regular file."""
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        descriptor = os.open(path, flags)  # first, for kernels refuse O_CREAT on files of others in shared folders
+        descriptor = os.open(path, flags)  # without O_CREAT, which kernels refuse for files of others in shared folders
     except FileNotFoundError:
         try:
             descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
-            os.fchmod(descriptor, 0o666)  # whatever the umask takes away
+            os.fchmod(descriptor, 0o666)  # regardless of the umask
         except FileExistsError:
             descriptor = os.open(path, flags)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(f"{path} is no plain file")
+        raise OSError(f"{path} is no regular file")
     return descriptor
 
 
 def _runs_of(cores: Collection[int]) -> tuple[_Run, ...]:
-    """Ascending runs of neighbouring cores."""
+    """Group cores into ascending runs of adjacent ones."""
     runs: list[_Run] = []
     for core in sorted(set(cores)):
         if core >= _MAX_CORES:

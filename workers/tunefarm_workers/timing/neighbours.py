@@ -1,4 +1,4 @@
-"""Children that another thread works with, which are held still while somebody else is timed."""
+"""Children that another thread uses, which are stopped while others are timed."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,21 +7,21 @@ from tunefarm_sandbox.fork_server.child import Child
 
 
 class Neighbours:
-    """May be used from several threads."""
+    """The present children. Thread-safe."""
 
     def __init__(self, hold: Callable[[Child], None]) -> None:
-        """``hold`` holds a child still that came while somebody is timed."""
+        """``hold`` stops a child that is added while others are timed."""
         self._hold = hold
         self._children: list[Child] = []
 
     @property
     def children(self) -> tuple[Child, ...]:
-        """Those that are here now."""
+        """The present children."""
         return tuple(self._children)
 
     @contextmanager
     def of(self, child: Child) -> Iterator[None]:
-        """Have ``child`` in company for a while."""
+        """Include ``child`` for the duration of the context."""
         self._children.append(child)
         self._hold(child)
         try:
@@ -30,5 +30,5 @@ class Neighbours:
             self.leave(child)
 
     def leave(self, child: Child) -> None:
-        """Let a child be timed itself; harmless when it is not here."""
+        """Exclude a child, so that it can be timed itself; idempotent."""
         self._children = [other for other in self._children if other is not child]

@@ -1,1 +1,1 @@
-"""The farm as the tuner sees it: a port, and the lanes behind the broker."""
+"""The tuner's farm port, and its implementation by lanes behind a broker."""

@@ -10,10 +10,10 @@ from redis.retry import Retry
 from tunefarm_schemas.farm.broker import Broker
 
 BROKER_ERRORS: Final = (RedisError, OSError)
-"""What is raised while the broker is away."""
+"""Raised while the broker is unavailable."""
 
 
 def connect(broker: Broker) -> redis.Redis:
-    """A client; it connects when it is first used, and again after each loss."""
-    # Its user decides how long to wait before the next attempt.
+    """A client that connects on first use, and again after each disconnection."""
+    # No retries here: the caller decides how long to wait before the next attempt.
     return redis.Redis.from_url(broker.redis_url(), retry=Retry(NoBackoff(), 0), **broker.redis_options())

@@ -1,4 +1,4 @@
-"""Farms of workers behind a broker, one for each job, and the registry of their lanes."""
+"""One farm for each job, of workers behind a broker, and the registry of their lanes."""
 
 import threading
 from contextlib import suppress
@@ -19,16 +19,16 @@ from tunefarm_services.tuner.farm.ports import Farm
 
 
 class BrokerFarms:
-    """Gives each job a farm of the lanes that were chosen for it. May be used from several threads."""
+    """Creates a farm for each job from the lanes of the device class chosen for it. Thread-safe."""
 
     def __init__(self, store: Store, broker_url: str, blobs: Path | str, prefix: str = DEFAULT_PREFIX) -> None:
-        """``blobs`` and the ``prefix`` of all keys are the same for tuners and workers. Raises BadInput for a URL."""
+        """Tuners and workers share ``blobs`` and the key ``prefix``. Raises BadInput if a URL is invalid."""
         self._store = store
         self._broker = Broker.at(broker_url, prefix)
         self._blobs = BlobStore(blobs)
 
     def farm_for(self, lease: Lease, job: Job) -> Farm | NoDevice:
-        """The farm for ``job``, or why there is none now. Raises StoreUnavailable."""
+        """The farm for ``job``, or why no device fits. Raises StoreUnavailable."""
         chosen = choose_device(self._store, job)
         if isinstance(chosen, NoDevice):
             return chosen
@@ -36,12 +36,12 @@ class BrokerFarms:
         return CeleryFarm(self._broker, pool, self._blobs, job_id=lease.job_id)
 
     def keep_registry(self, stop: threading.Event) -> None:
-        """Hear of lanes, admit or refuse them, and note those that fall silent, until ``stop`` is set."""
+        """Admit or refuse lanes by their heartbeats, and mark lost ones, until ``stop`` is set."""
         LaneRegistrar(self._store, self._broker, tvm_version=own_tvm_version()).run(stop)
 
 
 def own_tvm_version() -> str | None:
-    """The version of TVM that this tuner searches with, without loading it; None where none is installed."""
+    """The installed version of TVM, without loading it; None if it is not installed."""
     with suppress(PackageNotFoundError):
         return version("apache-tvm")
     return None

@@ -1,4 +1,4 @@
-"""The lanes that one job's measurements may come from."""
+"""The lanes that measure for one job."""
 
 import threading
 import time
@@ -16,19 +16,19 @@ MAX_EFFORT: Final = 0.02
 """Share of the time that reading the lanes of a large farm may take."""
 MAX_FRESH_S: Final = 5.0
 MAX_ROOM: Final = 4096
-"""So many candidates of one job are in the broker at most, however many lanes there are."""
+"""Maximum number of one job's candidates in the broker."""
 
 
 class LanePool:
-    """A device class and the code generator of the lanes that serve it: those give comparable numbers.
+    """The lanes of one device class and code generator, whose measurements are comparable.
 
     Attributes:
-        device: one device of the class, as its lane described it.
+        device: one device of the class, as its lane reported it.
         code_generator: compiler and back end with their versions.
     """
 
     def __init__(self, device: Device, code_generator: str, lanes: Callable[[], Sequence[Lane]]) -> None:
-        """``lanes`` gives the lanes of the device's class as the registry knows them, or raises StoreUnavailable."""
+        """``lanes`` returns the registered lanes of the device's class, or raises StoreUnavailable."""
         self.device = device
         self.code_generator = code_generator
         self._lanes = lanes
@@ -38,7 +38,7 @@ class LanePool:
 
     @classmethod
     def of_store(cls, store: Store, device: Device, code_generator: str) -> Self:
-        """The pool with the lanes that ``store`` knows."""
+        """The pool of the lanes in ``store``."""
         class_id = device.device_class.device_class_id
         return cls(device, code_generator, lambda: store.lanes.find(class_id))
 
@@ -48,7 +48,7 @@ class LanePool:
         return self.device.device_class.device_class_id
 
     def room(self) -> int:
-        """How many candidates the lanes that take work now take at once, together; 0 while there is none."""
+        """The number of candidates that all active lanes together accept at once; 0 without active lanes."""
         with self._lock:
             now_s = time.monotonic()
             if now_s < self._fresh_until_s:

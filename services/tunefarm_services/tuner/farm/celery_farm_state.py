@@ -1,4 +1,9 @@
-"""What one farm knows: its tasks, what is under way, what lanes replied, and what follows from it."""
+"""State of one farm: its tasks, the orders in flight, and the effects of replies.
+
+``OrderLedger`` decides when orders are sent, repeated and lost. An order may run twice, but its first answer removes it
+from the ledger: later ones find no entry and are discarded. A lost order ends as ``device_lost``, and the caller makes
+the second attempt.
+"""
 
 import threading
 import time
@@ -50,7 +55,7 @@ from tunefarm_services.store.store_error import BlobDamaged, BlobMissing, StoreU
 from tunefarm_services.tuner.farm.attempts import ATTEMPTS
 
 CANCEL_S: Final = 1.2
-"""So long lanes have to answer for what was canceled, before it counts as canceled without them."""
+"""Lanes have this time to answer canceled orders, which then end as canceled without an answer."""
 _DELIVERED_KEPT: Final = 1024
 
 log = structlog.get_logger()
@@ -58,7 +63,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class FarmOrder:
-    """What is wanted of a lane: an attempt, or a comparison or an export with the future that gets its answer."""
+    """An order to a lane: an attempt, or a comparison or an export with the future of its answer."""
 
     task_digest: str
     epoch: int
@@ -71,7 +76,7 @@ FarmEntry = LedgerEntry[FarmOrder]
 
 
 class FarmState:
-    """May be used from several threads; nothing here waits for the broker."""
+    """Thread-safe. No method waits for the broker."""
 
     def __init__(self, blobs: BlobStore, outbox: MeasurementOutbox, policy: RedeliveryPolicy, job_id: str) -> None:
         self.farm_id = uuid4().hex
@@ -84,36 +89,36 @@ class FarmState:
         self._ledger: OrderLedger[FarmOrder] = OrderLedger(policy)
         self._tasks: dict[str, tuple[str, bytes]] = {}
         self._incumbents_s: dict[str, float] = {}
-        self._delivered: OrderedDict[str, Measurement] = OrderedDict()
+        self._delivered: OrderedDict[str, Measurement] = OrderedDict()  # the latest results, which may become suspect
         self._entries: dict[str, list[bytes]] = {}
         self._suspects: list[Measurement] = []
         self._cancel_by_s: dict[str, float] = {}
-        self._heard_until_s = 0.0
+        self._read_until_s = 0.0
         self._lock = threading.RLock()
 
-    # What the caller asks.
+    # Called by the farm's user.
 
     def open_task(self, task: MeasureTask) -> None:
-        """Put the task where lanes find it. Raises StoreUnavailable."""
+        """Store the task for the lanes. Raises StoreUnavailable."""
         content = task.model_dump_json().encode()
         task_digest = self._blobs.put(content)
         with self._lock:
             self._tasks[task.exploration_id] = (task_digest, content)
 
     def close_task(self, exploration_id: str) -> None:
-        """Let an exploration go."""
+        """Forget an exploration."""
         with self._lock:
             self._tasks.pop(exploration_id, None)
 
     def submit(self, dispatch: Dispatch) -> None:
-        """Have one attempt sent."""
+        """Queue one attempt."""
         with self._lock:
             task_digest, _ = self._tasks[dispatch.candidate.exploration_id]
             order = FarmOrder(task_digest, self._epoch, dispatch=dispatch)
             self._ledger.add(dispatch.dispatch_id, order, is_bounded=True)
 
     def ask(self, question: ComparisonOrder | ExportOrder) -> "tuple[str, Future[Any]]":
-        """Have a comparison or an export sent: its id, and what will hold the answer, a BadInput or a Failed."""
+        """Queue a comparison or an export. Returns its id, and the future of its answer, a Failed or a BadInput."""
         answer: Future[Any] = Future()
         ident = uuid4().hex
         with self._lock:
@@ -122,42 +127,42 @@ class FarmState:
         return ident, answer
 
     def abandon(self, ident: str) -> None:
-        """An order is not wanted any more."""
+        """Cancel one order without waiting for an answer."""
         with self._lock:
             self._ledger.end(ident)
             self.cancellations.append(Cancellation(farm_id=self.farm_id, order_ids=(ident,)))
 
     def set_incumbent(self, exploration_id: str, latency_s: float) -> None:
-        """Have it travel with the candidates to come."""
+        """Send ``latency_s`` with the next candidates, if it is the lowest so far."""
         with self._lock:
             known_s = self._incumbents_s.get(exploration_id)
             self._incumbents_s[exploration_id] = latency_s if known_s is None else min(known_s, latency_s)
 
     def acknowledge(self, ident: str) -> None:
-        """The result is committed: the broker may forget it."""
+        """Release the broker's copies of a committed result."""
         with self._lock:
             self.done_entries.extend(self._entries.pop(ident, ()))
 
     def cancel_all(self) -> None:
-        """Nothing that was sent until now is wanted any more."""
+        """Cancel all orders until now. Lanes discard orders up to the canceled epoch, even those delivered later."""
         with self._lock:
             self.canceled_epoch += 1
             self.cancellations.append(Cancellation(farm_id=self.farm_id, epoch=self.canceled_epoch))
             by_s = time.monotonic() + CANCEL_S
             for entry in self._ledger.entries():
                 if entry.order.dispatch is not None:
-                    # What no lane ever saw needs nobody's answer.
+                    # No lane can answer an order that was never sent.
                     self._cancel_by_s[entry.ident] = by_s if entry.sent_s is not None else 0.0
         self.give_up_canceled()
 
     def take_suspects(self) -> list[Measurement]:
-        """Results that are in doubt, each once."""
+        """Results in doubt; each is returned once."""
         with self._lock:
             suspects, self._suspects = self._suspects, []
         return suspects
 
     def give_up_canceled(self) -> None:
-        """What lanes did not answer for in time is canceled without them."""
+        """End the canceled orders that lanes did not answer in time."""
         now_s = time.monotonic()
         with self._lock:
             for ident in [ident for ident, by_s in self._cancel_by_s.items() if now_s >= by_s]:
@@ -166,55 +171,59 @@ class FarmState:
                 if entry is not None:
                     self._fail(entry.order, FailureReason.CANCELED, "It was canceled.")
 
-    # What the sending thread asks.
+    # Called by the sender thread.
 
-    def next_messages(self, room: int, most: int) -> list[tuple[FarmEntry, str, Frozen]]:
-        """The next to send while lanes have ``room`` for so many, ``most`` of them: each with its task's name.
+    def next_messages(self, room: int, limit: int) -> list[tuple[FarmEntry, str, Frozen]]:
+        """Up to ``limit`` orders to send, with their Celery task names and messages.
 
-        They count as sent, for an answer may come before the sender goes on.
+        At most ``room`` attempts are in flight. The orders are marked as sent, because a reply may arrive before the
+        sender returns from sending.
         """
         now_s = time.monotonic()
         with self._lock:
             found = []
-            for entry in self._ledger.next_to_send(most) if room else ():
+            for entry in self._ledger.next_to_send(limit) if room else ():
                 if entry.order.dispatch is not None and self._ledger.sent >= room:
                     break
                 self._ledger.was_sent(entry, now_s)
                 found.append((entry, *self._message(entry)))
             return found
 
-    def were_not_sent(self, entries: Sequence[FarmEntry]) -> None:
-        """They may or may not be in the queue: they are sent again, and a lane takes a repeat for what it is."""
+    def requeue(self, entries: Sequence[FarmEntry]) -> None:
+        """Send orders again whose sending failed. If the broker has them already, they run twice and count once."""
         with self._lock:
             self._ledger.send_unaccepted(entries)
 
-    def excuse(self) -> None:
-        """The broker was away, so nobody's silence proves anything."""
+    def reset_timers(self) -> None:
+        """Restart the timers of all orders after an outage of the broker, during which lanes could not report."""
         with self._lock:
             self._ledger.excuse(time.monotonic())
 
-    def send_again(self) -> None:
-        """The broker lost its memory: send what no lane told of."""
+    def resend(self) -> None:
+        """Send all orders that no lane reported again, after the broker lost its data."""
         with self._lock:
             self._ledger.send_unaccepted()
 
-    def look_for_lost(self, *, queue_is_empty: bool) -> None:
-        """Call lost what was silent for too long, up to the moment until which everything was heard."""
+    def find_lost(self, *, queue_is_empty: bool) -> None:
+        """End the orders that timed out at the time until which replies were read.
+
+        Not at the present time: a slow listener must not make lanes lost whose reports wait in the stream.
+        """
         with self._lock:
-            self._lose(self._ledger.find_lost(self._heard_until_s, queue_is_empty=queue_is_empty))
+            self._lose(self._ledger.find_lost(self._read_until_s, queue_is_empty=queue_is_empty))
 
     def __len__(self) -> int:
         return len(self._ledger)
 
-    # What lanes reply.
+    # Called by the listener thread.
 
-    def heard_all(self, until_s: float) -> None:
-        """All replies of before ``until_s``, by the monotonic clock, were heard. Who waits unheard is not silent."""
+    def note_read_until(self, until_s: float) -> None:
+        """Note that all replies before ``until_s``, by the monotonic clock, were read."""
         with self._lock:
-            self._heard_until_s = until_s
+            self._read_until_s = until_s
 
-    def hear(self, entry: bytes, message: Reply | None) -> None:
-        """Take one reply in. ``entry`` names it in the broker; None is what was no reply."""
+    def receive(self, entry: bytes, message: Reply | None) -> None:
+        """Process one reply. ``entry`` is its id in the broker's stream; ``message`` is None if it is malformed."""
         with self._lock:
             if isinstance(message, Measured) and self._take(message.measurement):
                 self._entries.setdefault(message.measurement.dispatch_id, []).append(entry)
@@ -222,22 +231,22 @@ class FarmState:
             self.done_entries.append(entry)
             match message:
                 case Holding() | Returned() | TaskMissing():
-                    self._hear_of_orders(message)
+                    self._receive_order_report(message)
                 case Suspected(dispatch_ids=ids):
                     self._suspects += [self._delivered[ident] for ident in ids if ident in self._delivered]
                 case Unverifiable():
-                    self._hear_unverifiable(message)
+                    self._receive_unverifiable(message)
                 case Compared(order_id=ident, comparison=comparison):
                     self._answer(ident, comparison)
                 case ExportEnded():
-                    self._hear_exported(message)
+                    self._receive_export(message)
 
     @property
     def _epoch(self) -> int:
         return self.canceled_epoch + 1
 
     def _message(self, entry: FarmEntry) -> tuple[str, Frozen]:
-        # Their parts were validated when they were made.
+        # model_construct() skips validation, which the parts have passed already.
         order = entry.order
         common: dict[str, Any] = {
             "farm_id": self.farm_id,
@@ -254,7 +263,7 @@ class FarmState:
         return EXPORT, ExportMessage.model_construct(**common, **question)
 
     def _take(self, measurement: Measurement) -> bool:
-        """Whether it is the result of something that is under way, and so is on its way to the caller."""
+        """Deliver the result of an attempt in flight. Returns False if there is no such attempt."""
         ident = measurement.dispatch_id
         entry = self._ledger.get(ident)
         if entry is None or entry.order.dispatch is None or not _answers(entry.order.dispatch, measurement):
@@ -273,7 +282,7 @@ class FarmState:
         self._outbox.put(measurement)
         return True
 
-    def _hear_of_orders(self, message: Holding | Returned | TaskMissing) -> None:
+    def _receive_order_report(self, message: Holding | Returned | TaskMissing) -> None:
         match message:
             case Holding(lane_id=lane_id, instance=instance, ids=ids):
                 self._lose(self._ledger.holds(lane_id, instance, ids, time.monotonic()))
@@ -282,23 +291,23 @@ class FarmState:
             case TaskMissing(ids=ids):
                 self._put_task_again(message.task_digest)
                 for ident in ids:
-                    self._lose(self._ledger.lose(ident, "No lane finds its task in the blob store."))
+                    self._lose(self._ledger.lose(ident, "No lane can read its task from the blob store."))
 
-    def _hear_unverifiable(self, message: Unverifiable) -> None:
+    def _receive_unverifiable(self, message: Unverifiable) -> None:
         if message.exploration_id not in self._tasks:
             return
         problem = BadInput(message.field, message.problem, message.fix)
-        asked = [
+        waiting = [
             entry.ident
             for entry in self._ledger.entries()
             if entry.order.question is not None and entry.order.question.exploration_id == message.exploration_id
         ]
-        for ident in asked:
+        for ident in waiting:
             self._answer(ident, problem)
-        if not asked:  # else whoever asked hears of it
+        if not waiting:  # otherwise the waiting caller raises it
             self._outbox.put(problem)
 
-    def _hear_exported(self, message: ExportEnded) -> None:
+    def _receive_export(self, message: ExportEnded) -> None:
         if message.failure is not None:
             self._answer(message.order_id, Failed(failure=message.failure))
             return
@@ -327,7 +336,7 @@ class FarmState:
                     log.warning("the blob store is away", reason=str(error))
 
     def _lose(self, lost: Sequence[Lost[FarmOrder]]) -> None:
-        """Call them lost. The caller makes the second attempt; what vanishes twice is taken for the culprit."""
+        """End lost orders. The caller makes the second attempt; a candidate that is lost twice fails as a crash."""
         for entry, why in lost:
             dispatch = entry.order.dispatch
             log.warning("lost", what=entry.ident, lane_id=entry.lane_id, reason=why, **_ids_of(dispatch))
@@ -362,7 +371,7 @@ def _ids_of(dispatch: Dispatch | None) -> dict[str, object]:
 
 
 def _answers(dispatch: Dispatch, measurement: Measurement) -> bool:
-    """Whether a result carries what only those know who got the order."""
+    """Whether a result has the nonce and ids of its dispatch. Only a lane that received the order knows the nonce."""
     candidate = dispatch.candidate
     sent = (dispatch.nonce, dispatch.fence, dispatch.attempt, dispatch.purpose, candidate.exploration_id)
     got = (measurement.nonce, measurement.fence, measurement.attempt, measurement.purpose, measurement.exploration_id)

@@ -1,4 +1,4 @@
-"""Which devices measure for a job."""
+"""Choice of the device class that measures for a job."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _COMING_BACK: Final = frozenset({LaneState.STARTING, LaneState.QUARANTINED, Lane
 
 @dataclass(frozen=True)
 class ChosenDevice:
-    """A device class and the code generator of the lanes that serve it: those give comparable numbers."""
+    """A device class and a code generator, whose measurements are comparable."""
 
     device_class_id: str
     code_generator: str
@@ -27,10 +27,10 @@ class ChosenDevice:
 
 
 def choose_device(store: Store, job: Job) -> ChosenDevice | NoDevice:
-    """The device class for a job, from the lanes that are live now.
+    """The device class for a job, from the live lanes.
 
-    The one that was named; else one where this tenant has searched for the job's workload before, so that what is
-    known is used; else the one with the most room. Lanes of the host's own kind go before boards behind a gateway.
+    The job's own choice, if any. Otherwise lanes of the host's kind are preferred to boards behind a gateway, then
+    classes where the tenant has already tuned the workload, whose trials are reused, then classes with more room.
     """
     target = store.targets.get(job.spec.tasks[0].target_id, tenant=job.tenant)
     named = job.spec.device_class_id
@@ -58,18 +58,18 @@ def choose_device(store: Store, job: Job) -> ChosenDevice | NoDevice:
 
 
 def _able(lanes: Sequence[Lane], target: Target) -> list[Lane]:
-    """Those whose processor runs the target's code; a lane that tells nothing of it is believed to."""
+    """Lanes whose processor runs the target's code, or is unknown."""
     needed = processor_for(target)
     return [lane for lane in lanes if lane.processor.runs_code_for(needed)]
 
 
 def _has_cores(lane: Lane, target: Target) -> bool:
-    """Whether the kernel's threads find a core each; a lane that tells no cores is believed."""
+    """Whether the lane has a core for each thread of the kernel, or an unknown number of cores."""
     return lane.kind != "cpu" or not lane.cores or target.num_cores <= len(lane.cores)
 
 
 def _known_classes(store: Store, job: Job) -> dict[tuple[str, str], int]:
-    """Trials that were spent on the job's first workload, by device class and code generator."""
+    """Trials of the job's first workload, by device class and code generator."""
     task = job.spec.tasks[0]
     spent: dict[tuple[str, str], int] = defaultdict(int)
     for exploration in store.explorations.of_workload(job.tenant, task.workload_id):

@@ -1,4 +1,4 @@
-"""Hears the lanes of the farm, writes them down, and tells each what is asked of it."""
+"""Registers the lanes of a farm by their heartbeats, and answers each with its admission and requests."""
 
 import json
 import threading
@@ -18,79 +18,79 @@ from tunefarm_services.store.store_error import StoreUnavailable
 from tunefarm_services.tuner.farm.broker_client import BROKER_ERRORS, connect
 
 LOST_S: Final = 10.0
-"""A lane that was silent for so long is lost."""
-ASK_STORE_S: Final = 1.0
+"""A lane without a heartbeat for this time is lost."""
+POLL_STORE_S: Final = 1.0
 SWEEP_S: Final = 2.0
-GATHER_S: Final = 0.05
-"""So long it lets more heartbeats come before it writes again: a transaction for each would cost ten times as much."""
-_AT_ONCE: Final = 256
+BATCH_DELAY_S: Final = 0.05
+"""Delay between batches: a transaction for each heartbeat would cost ten times as much."""
+_MAX_BATCH: Final = 256
 _WAIT_S: Final = 1.0
-_AGAIN_S: Final = 1.0
+_RETRY_S: Final = 1.0
 
 log = structlog.get_logger()
 
 
 class LaneRegistrar:
-    """Any number of them may run: each heartbeat is heard by one."""
+    """Reads heartbeats from the broker. Any number may run: each heartbeat goes to one of them."""
 
     def __init__(self, store: Store, broker: Broker | str, *, tvm_version: str | None, lost_s: float = LOST_S) -> None:
-        """Lanes with another TVM than ``tvm_version`` get no work; None takes any. Raises BadInput."""
+        """Lanes whose version of TVM differs from ``tvm_version`` get no work; None admits all. Raises BadInput."""
         self._store = store
         self._broker = Broker.at(broker) if isinstance(broker, str) else broker
         self._tvm_version = tvm_version
         self._lost_s = lost_s
         self._requests: dict[str, LaneRequest] = {}
-        self._next_question_s = 0.0
+        self._next_poll_s = 0.0
         self._next_sweep_s = 0.0
         self._listening_since_s: float | None = None
 
     def run(self, stop: threading.Event) -> None:
-        """Work until ``stop`` is set, whatever happens to the broker and the store meanwhile."""
+        """Run until ``stop`` is set. Continues after failures of broker and store."""
         client = connect(self._broker)
         while not stop.is_set():
             try:
-                self.hear(client)
-                stop.wait(GATHER_S)
+                self.process(client)
+                stop.wait(BATCH_DELAY_S)
             except BROKER_ERRORS as error:
-                log.warning("lanes are not heard: the broker is away", reason=str(error))
+                log.warning("heartbeats are not read: the broker is away", reason=str(error))
                 self._listening_since_s = None
-                stop.wait(_AGAIN_S)
+                stop.wait(_RETRY_S)
             except StoreUnavailable as error:
-                log.warning("lanes are not written down: the store is away", reason=str(error))
+                log.warning("lanes are not registered: the store is unavailable", reason=str(error))
                 self._listening_since_s = None
-                stop.wait(_AGAIN_S)
-            except Exception:  # one lane's strange words must not make the others unheard
-                log.exception("lanes are not heard")
-                stop.wait(_AGAIN_S)
+                stop.wait(_RETRY_S)
+            except Exception:  # the heartbeat of one lane must not stop those of the others
+                log.exception("heartbeats are not processed")
+                stop.wait(_RETRY_S)
         client.close()
 
-    def hear(self, client: redis.Redis) -> None:
-        """One round: write down and answer what waits, or came within a second, and look for who is silent."""
-        texts = self._heard(client)
+    def process(self, client: redis.Redis) -> None:
+        """Process one batch: wait up to a second for heartbeats, register and answer their lanes, mark lost ones."""
+        texts = self._read(client)
         now_s = time.monotonic()
         self._listening_since_s = self._listening_since_s or now_s
-        has_heard_all = len(texts) <= _AT_ONCE
-        if now_s >= self._next_question_s:
-            self._next_question_s = now_s + ASK_STORE_S
+        has_read_all = len(texts) <= _MAX_BATCH
+        if now_s >= self._next_poll_s:
+            self._next_poll_s = now_s + POLL_STORE_S
             self._requests = self._store.lanes.requests()
         lanes, answers = self._judged(texts)
         if lanes:
             self._store.lanes.put_all(lanes)
         if answers:
-            self._tell(client, answers)
-        # Right after an outage everybody seems to have been silent, and so does whoever waits unheard.
-        if has_heard_all and now_s >= self._next_sweep_s and now_s - self._listening_since_s > self._lost_s:
+            self._publish(client, answers)
+        # No lane is lost whose heartbeats were not read: after an outage, or with more of them waiting.
+        if has_read_all and now_s >= self._next_sweep_s and now_s - self._listening_since_s > self._lost_s:
             self._next_sweep_s = now_s + SWEEP_S
             for lane in self._store.lanes.mark_lost(self._lost_s):
                 log.warning("a lane is lost", lane=lane.worker_name, host=lane.host_name)
 
-    def _heard(self, client: redis.Redis) -> list[bytes]:
-        """The heartbeats that wait, oldest first; after a while, none."""
+    def _read(self, client: redis.Redis) -> list[bytes]:
+        """The waiting heartbeats, oldest first; empty after a timeout."""
         key = self._broker.key(HEARTBEATS)
         first: Any = client.brpop([key], timeout=_WAIT_S)
         if first is None:
             return []
-        more: Any = client.rpop(key, _AT_ONCE) or []
+        more: Any = client.rpop(key, _MAX_BATCH) or []
         return [first[1], *(more if isinstance(more, list) else [more])]
 
     def _judged(self, texts: Sequence[bytes]) -> tuple[list[Lane], list[LaneAnswer]]:
@@ -127,7 +127,7 @@ class LaneRegistrar:
             )
         return ""
 
-    def _tell(self, client: redis.Redis, answers: Sequence[LaneAnswer]) -> None:
+    def _publish(self, client: redis.Redis, answers: Sequence[LaneAnswer]) -> None:
         with client.pipeline(transaction=False) as pipeline:
             for answer in answers:
                 pipeline.publish(self._broker.key(lane_channel(answer.lane_id)), answer.model_dump_json())
@@ -135,7 +135,7 @@ class LaneRegistrar:
 
 
 def _parsed(text: bytes) -> Heartbeat | LaneAnswer | None:
-    """A heartbeat; for one of another version, or one that is not understood, the refusal."""
+    """The heartbeat; or its refusal, if it has another version or is malformed."""
     try:
         beat = Heartbeat.model_validate_json(text)
     except ValidationError as error:
@@ -144,7 +144,7 @@ def _parsed(text: bytes) -> Heartbeat | LaneAnswer | None:
 
 
 def _refused(text: bytes, reason: str) -> LaneAnswer | None:
-    """The refusal of a heartbeat of which no more is understood than every version has; None for less than that."""
+    """The refusal of a heartbeat, from the fields that all versions share; None without them."""
     try:
         loose = json.loads(text)
         lane_id, version = str(loose["lane_id"])[:200], loose["version"]

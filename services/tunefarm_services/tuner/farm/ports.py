@@ -1,4 +1,4 @@
-"""What the tuner needs from whoever measures."""
+"""The tuner's port to a farm."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -16,54 +16,54 @@ from tunefarm_schemas.tuning.measurement import (
 
 
 class Farm(Protocol):
-    """Measures candidates. One farm serves one tuner; its methods are called from one thread."""
+    """Measures candidates for one tuner. Its methods are called from one thread."""
 
     @property
     def device(self) -> Device:
-        """The device whose class all measurements of this farm belong to."""
+        """A device of the class to which all measurements of this farm belong."""
 
     @property
     def code_generator(self) -> str:
-        """Compiler and back end with their versions, as they enter a record's key."""
+        """Compiler and back end with their versions, as in a record's key."""
 
     def open_task(self, task: MeasureTask) -> None:
-        """Announce an exploration. Raises ``BadInput`` when its workload cannot be verified."""
+        """Open an exploration. Raises ``BadInput`` if its workload cannot be verified."""
 
     def close_task(self, exploration_id: str) -> None:
-        """Let an exploration go whose attempts have all ended. Harmless when it is not open."""
+        """Close an exploration whose attempts have all ended. Does nothing if it is not open."""
 
     def submit(self, dispatch: Dispatch) -> None:
-        """Queue one attempt; its measurement comes out of ``collect``, whatever happens to it."""
+        """Queue one attempt. ``collect`` returns its measurement in every case."""
 
     def set_incumbent(self, exploration_id: str, latency_s: float) -> None:
-        """Tell the latency against which losers are stopped early."""
+        """Set the latency at which slower candidates are stopped early."""
 
     def collect(self, timeout_s: float | None) -> list[Measurement]:
-        """Measurements that are ready; waits up to ``timeout_s`` for the first, for ever when None."""
+        """Available measurements. Waits up to ``timeout_s`` for the first; forever if None."""
 
     def acknowledge(self, measurements: Sequence[Measurement]) -> None:
-        """Say that these are committed, so that whoever keeps copies of them may drop those."""
+        """Report these as committed, so that the farm drops its copies."""
 
     def wakeup_fileno(self) -> int:
-        """A descriptor that is readable when ``collect`` would return something."""
+        """A descriptor that is readable while ``collect`` has something to return."""
 
     def cancel_all(self) -> None:
-        """End all that is queued or running within two seconds; each attempt comes back as canceled."""
+        """Cancel everything queued or running within two seconds. Each attempt returns as canceled."""
 
     def suspects(self) -> list[Measurement]:
-        """Results delivered since the device was last seen in order, while it is not; empty while it is."""
+        """Results delivered since the device's last good health check, while it fails them; otherwise empty."""
 
     def compare(self, order: ComparisonOrder, on_wait: Callable[[], bool]) -> Comparison:
         """Time schedules side by side on a quiet device.
 
-        ``on_wait`` is called on this thread a few times a second; once it gives False, all comes back as canceled.
+        ``on_wait`` is called on this thread a few times a second; when it returns False, all results are canceled.
         """
 
     def export(self, order: ExportOrder, on_wait: Callable[[], bool]) -> ExportResult:
         """Compile a schedule to a library and time it in fresh processes. ``on_wait`` as in ``compare``."""
 
     def room(self) -> int:
-        """How many attempts it wants queued or running at once, to be kept busy."""
+        """The number of attempts, queued or running, that keep the farm busy."""
 
     def close(self) -> None:
-        """Let everything go; harmless when repeated."""
+        """Release all resources. Idempotent."""

@@ -1,1 +1,1 @@
-"""One job, from its lease to its summary."""
+"""The run of one job, from its lease to its summary."""

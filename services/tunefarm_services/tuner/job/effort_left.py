@@ -1,4 +1,4 @@
-"""How much of a job's effort is still to be spent, given what its explorations have seen."""
+"""How much of a job's effort remains after the trials of its explorations."""
 
 import json
 import math
@@ -13,16 +13,16 @@ from tunefarm_services.tuner.search.exploration_run import ExplorationRun
 
 MIN_DEVICE_SECONDS: Final = 0.1
 _OUT_OF_ORDER: Final = 8
-"""Results come in another order than candidates are numbered, by about as many as are under way at once."""
+"""Results arrive out of candidate order, by about the number of candidates in flight."""
 
 Scheduled: TypeAlias = tuple[list[Any], Mapping[int, Any]]
-"""Instructions up to the postprocessors', and decisions by instruction."""
+"""Instructions before the postprocessors, and decisions by instruction."""
 
 
 def effort_left(spec: JobSpec, runs: Sequence[ExplorationRun]) -> Effort | None:
-    """What is left to spend; None when at least as much as was asked for has been spent already.
+    """The remaining effort; None if the requested effort has been spent.
 
-    What other jobs spent on some of the tasks is no reason to leave out a task on which nothing was: it has its share.
+    A task without trials keeps its share of the effort, even if other jobs spent the whole of it on the other tasks.
     """
     effort, untried = spec.effort, _untried_seeds(spec, runs)
     if _already_met(effort, runs):
@@ -40,12 +40,12 @@ def effort_left(spec: JobSpec, runs: Sequence[ExplorationRun]) -> Effort | None:
 
 
 def only_seeds_are_left(spec: JobSpec, runs: Sequence[ExplorationRun]) -> bool:
-    """Whether all is done but the schedules that the job brought along, some of which were never tried."""
+    """Whether the effort is spent and only untried seed traces remain."""
     return _already_met(spec.effort, runs) and _untried_seeds(spec, runs) > 0
 
 
-def _left(asked: float | None, spent: float, share: float, least: float) -> float | None:
-    return None if asked is None else max(asked - spent, share * asked, least)
+def _left(requested: float | None, spent: float, share: float, minimum: float) -> float | None:
+    return None if requested is None else max(requested - spent, share * requested, minimum)
 
 
 def _device_seconds_spent(runs: Sequence[ExplorationRun]) -> float:
@@ -56,22 +56,22 @@ def _untried_seeds(spec: JobSpec, runs: Sequence[ExplorationRun]) -> int:
     if not spec.seed_traces:
         return 0
     tried = [as_scheduled(trace) for run in runs for trace in run.traces.values()]
-    return sum(not any(does_the_same(as_scheduled(seed), other) for other in tried) for seed in spec.seed_traces)
+    return sum(not any(is_same_schedule(as_scheduled(seed), other) for other in tried) for seed in spec.seed_traces)
 
 
 def as_scheduled(trace: Trace) -> Scheduled:
-    """Instructions as far as the postprocessors', which the search adds, and decisions by instruction."""
+    """Instructions before the postprocessors, which the search adds, and decisions by instruction."""
     try:
         instructions, decisions = json.loads(trace.text)
         ends = [number for number, step in enumerate(instructions) if step[0] == "EnterPostproc"]
         end = ends[0] if ends else len(instructions)
         return instructions[:end], {number: value for number, value in decisions if number < end}
-    except (ValueError, TypeError, LookupError):  # no trace at all, which no candidate is like
+    except (ValueError, TypeError, LookupError):  # not a trace: equal to no candidate
         return [trace.text], {}
 
 
-def does_the_same(seed: Scheduled, other: Scheduled) -> bool:
-    """Whether ``other`` does the same with the same decisions, and any where the seed leaves them open."""
+def is_same_schedule(seed: Scheduled, other: Scheduled) -> bool:
+    """Whether ``other`` has the instructions and decisions of ``seed``, which may leave decisions open."""
     steps, decisions = seed
     return steps == other[0] and all(other[1].get(number) == value for number, value in decisions.items())
 
@@ -97,7 +97,7 @@ def _already_met(effort: Effort, runs: Sequence[ExplorationRun]) -> bool:
 
 
 def _is_at_plateau(run: ExplorationRun, plateau_trials: int) -> bool:
-    """Whether its search ended at a plateau at least about as long as this one."""
+    """Whether its search ended at a plateau of about ``plateau_trials`` or more."""
     if run.exploration.spent.stop_reason is not StopReason.PLATEAU or not run.known:
         return False
     course = TaskCourse()

@@ -1,4 +1,4 @@
-"""Schedules that a job brought along, each measured once as it is."""
+"""Jobs of kind ``measure``: each submitted schedule is measured once, unchanged."""
 
 from collections.abc import Callable
 
@@ -23,20 +23,20 @@ from tunefarm_services.tuner.verify.ranking import UNTUNED
 
 
 class GivenSchedules:
-    """The tasks of a job of kind ``measure``. Their modules are schedules already, so nothing is searched.
+    """Measures the tasks of a job. Their modules are scheduled already, so nothing is searched.
 
-    As many are sent at once as keep the farm busy. What was measured before an interruption is not measured again.
+    Sends batches that keep the farm busy. After an interruption, only the unmeasured tasks are sent.
     """
 
     def __init__(self, store: Store, farm: Farm, job_run: JobRun, on_measured: Callable[[Measurement], None]) -> None:
-        """``on_measured`` hears of each measurement once it is stored."""
+        """``on_measured`` is called for each measurement after it is stored."""
         self._store = store
         self._farm = farm
         self._job_run = job_run
         self._on_measured = on_measured
 
     def measure(self) -> bool:
-        """Measure what is not measured yet; False when the job was stopped meanwhile."""
+        """Measure the unmeasured tasks. Returns False if the job was stopped."""
         unfinished = unfinished_attempts(self._store, self._job_run)
         second = {dispatch.candidate.exploration_id: dispatch for dispatch in unfinished}
         waiting = [
@@ -50,16 +50,16 @@ class GivenSchedules:
             if not self._measure_batch(batch, second):
                 return False
         take_results(self._store, self._job_run)
-        return self._job_run.goes_on("verifying")
+        return self._job_run.poll("verifying")
 
     def _was_lost(self, run: ExplorationRun, second: dict[str, Dispatch]) -> bool:
-        """Whether both attempts were sent already and the last one never came back."""
+        """Whether both attempts were sent and the last one never returned."""
         return len(run.traces) > len(run.known) and run.exploration_id not in second
 
     def _measure_batch(self, runs: list[ExplorationRun], second: dict[str, Dispatch]) -> bool:
         dispatches = [second.get(run.exploration_id) or self._first_attempt(run) for run in runs if self._opened(run)]
         session = self._job_run.begin_session(
-            self._store, self._farm, lambda: self._job_run.goes_on("searching"), self._on_measured
+            self._store, self._farm, lambda: self._job_run.poll("searching"), self._on_measured
         )
         is_whole = session.run(dispatches)
         if not is_whole:
@@ -69,7 +69,7 @@ class GivenSchedules:
         return is_whole
 
     def _opened(self, run: ExplorationRun) -> bool:
-        """Announce a module to the farm; False, with the reason noted, when it cannot be read or fed."""
+        """Open a task on the farm. Returns False, and notes the failure, if its module or inputs are invalid."""
         try:
             self._farm.open_task(run.measure_task())
         except BadInput as problem:
@@ -81,24 +81,24 @@ class GivenSchedules:
     def _first_attempt(self, run: ExplorationRun) -> Dispatch:
         candidate = Candidate(
             exploration_id=run.exploration_id,
-            number=len(run.traces),  # one that was called off is not sent again under its number
+            number=len(run.traces),  # the number of a canceled candidate is not reused
             trace=UNTUNED,
             module_hash=run.workload.structural_hash,
             origin=CandidateOrigin.SEED,
         )
         dispatch = dispatch_of(candidate, fence=self._job_run.lease.fence)
         self._store.trials.put(self._job_run.lease, [candidate], [dispatch])
-        run.proposed(candidate.number, candidate.trace)
+        run.add_candidate(candidate.number, candidate.trace)
         return dispatch
 
 
 def take_results(store: Store, job_run: JobRun) -> None:
-    """Show what the store holds, whichever run it was measured in."""
+    """Load the stored results of all runs of the job."""
     opened = job_run.by_id()
     for run in job_run.explorations:
         load_trials(store, job_run.lease, run)
-        run.forget_earlier_runs()  # what is measured as it is has one trial, whichever run made it
-        # Of two tasks with the same module only one was opened.
+        run.forget_earlier_runs()  # a given schedule counts as one trial, whichever run measured it
+        # Tasks with the same module share one exploration, and only one of their runs has the failures.
         run.failures = opened[run.exploration_id].failures
         run.first_failure_message = opened[run.exploration_id].first_failure_message
         result = result_of(run)
@@ -107,14 +107,14 @@ def take_results(store: Store, job_run: JobRun) -> None:
 
 
 def without_time(job_run: JobRun) -> str:
-    """How many gave no time, if any."""
-    asked = len(job_run.job.spec.tasks)
-    failed = asked - sum(run.best_latency_s is not None for run in job_run.explorations)
-    return f"{failed} of {asked} gave no time" if failed else ""
+    """The message that counts tasks without a timing; empty if there are none."""
+    tasks = len(job_run.job.spec.tasks)
+    failed = tasks - sum(run.best_latency_s is not None for run in job_run.explorations)
+    return f"{failed} of {tasks} have no timing" if failed else ""
 
 
 def result_of(run: ExplorationRun) -> Timing | Stopped | Failed | None:
-    """What measuring gave, in whichever run of the job; None while there is nothing but what was called off or lost."""
+    """The result of a given schedule, from any run of the job; None if all attempts were canceled or lost."""
     for known in run.known:
         result = known.measurement.result
         if not isinstance(result, Failed):

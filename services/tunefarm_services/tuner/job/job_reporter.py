@@ -1,4 +1,4 @@
-"""Tells the store how a running job fares, so that whoever watches through the API sees it."""
+"""Writes the progress and resource usage of a running job to the store, from where the API serves them."""
 
 import time
 
@@ -12,20 +12,20 @@ EVENT_S = 2.0
 
 
 class JobReporter:
-    """Appends a ``progress`` event when something changed, every two seconds at most, and books what was used."""
+    """Appends a ``progress`` event at most every two seconds, if something changed, and books resource usage."""
 
     def __init__(self, store: Store, lease: Lease, device_class_id: str) -> None:
         self._store = store
         self._lease = lease
         self._device_class_id = device_class_id
-        self._told: tuple[object, ...] = ()
+        self._last_shown: tuple[object, ...] = ()
         self._seconds = 0.0
         self._seen: set[tuple[str, int]] = set()
         self._trials = 0
         self._next_s = 0.0
 
     def measured(self, measurement: Measurement) -> None:
-        """Take in a measurement that is stored. A candidate's second attempt is no second trial."""
+        """Count a stored measurement. Both attempts of a candidate count as one trial."""
         self._seconds += measurement.stages.device_s
         result = measurement.result
         trial = (measurement.exploration_id, measurement.candidate_number)
@@ -36,18 +36,18 @@ class JobReporter:
             self._trials += 1
 
     def show(self, progress: Progress) -> None:
-        """Take in a look at the job. Raises FenceLost."""
+        """Report progress, if an event is due. Raises FenceLost."""
         if time.monotonic() < self._next_s:
             return
         self._next_s = time.monotonic() + EVENT_S
-        what = (progress.stage, progress.task_name, progress.trials_done, progress.best_latency_s, progress.doing)
-        if what != self._told:
-            self._told = what
+        shown = (progress.stage, progress.task_name, progress.trials_done, progress.best_latency_s, progress.doing)
+        if shown != self._last_shown:
+            self._last_shown = shown
             self._store.events.append(self._lease, "progress", progress.model_dump(mode="json"))
         self.book()
 
     def book(self) -> None:
-        """Add to the tenant's account what was used since the last time. Raises FenceLost."""
+        """Add the usage since the last call to the tenant's account. Raises FenceLost."""
         if self._seconds > 0 or self._trials > 0:
             self._store.usage.add(self._lease, self._device_class_id, self._seconds, self._trials)
             self._seconds, self._trials = 0.0, 0

@@ -1,4 +1,4 @@
-"""One job while a supervisor works on it, and how it is shown to people."""
+"""State of one job in a supervisor, its progress and its messages."""
 
 import time
 from collections import Counter
@@ -22,20 +22,20 @@ from tunefarm_services.tuner.verify.verifying_steps import VerifyingStep
 
 
 def seconds_to_deadline(job: Job) -> float | None:
-    """Seconds until the job searches no further, negative afterwards; None without a deadline."""
+    """Seconds until the search must end, negative afterwards; None without a deadline."""
     deadline_at = deadline_of(job)
     return None if deadline_at is None else deadline_at - time.time()
 
 
 def until_deadline(job: Job, reason: str) -> str:
-    """Why a job waits, and until when at the latest."""
+    """The reason why a job waits, with its deadline if it has one."""
     deadline = deadline_text(job)
     return reason if deadline is None else f"{reason}, until its deadline at {deadline}"
 
 
 @dataclass(frozen=True)
 class Ending:
-    """What ends a job. ``answered`` when nothing had to be measured."""
+    """The end of a job. ``answered``: from the store, without measuring."""
 
     outcome: JobOutcome
     message: str
@@ -52,16 +52,16 @@ class JobRun:
     origin_s: float
     session: SearchSession | None = None
     strategy: Strategy | None = None
-    """What it searches with, once it does."""
+    """The strategy in use; None before the search starts."""
     trials_allowed: int | None = None
     search_started_s: float = 0.0
     verify_s: float = 0.0
     finished: dict[str, Finished] = field(default_factory=dict)
     step: VerifyingStep | None = None
-    """What verifying does, once it does."""
+    """The current verification step; None before verification starts."""
     _step_began_s: float = 0.0
     _earlier_device_s: float = 0.0
-    _made_s: float = field(default_factory=time.monotonic)
+    _created_s: float = field(default_factory=time.monotonic)
     _elapsed_before_s: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -69,17 +69,17 @@ class JobRun:
 
     @property
     def lease(self) -> Lease:
-        """Under which the job is held."""
+        """The lease under which this run works."""
         return self.watch.lease
 
-    def begin_again(self) -> None:
-        """Forget what a run through an interruption knew beyond the store."""
+    def reset(self) -> None:
+        """Discard the state that is not in the store, after an outage."""
         self._earlier_device_s = self.device_seconds()
         self.session = None
         self.finished.clear()
 
-    def searches(self, strategy: Strategy, effort: Effort) -> None:
-        """Note how it is searched from now on, and with how much effort."""
+    def start_search(self, strategy: Strategy, effort: Effort) -> None:
+        """Note the strategy and the effort of a search that starts now."""
         self.strategy = strategy
         self.trials_allowed = self.trials_done() + effort.trials
 
@@ -91,7 +91,7 @@ class JobRun:
         on_measured: Callable[[Measurement], None],
         search: Child | None = None,
     ) -> SearchSession:
-        """A session over the explorations, the present one from now on. Its arguments are as ``SearchSession`` says."""
+        """Start a session over the explorations, with the arguments of ``SearchSession``, as the current one."""
         self._earlier_device_s = self.device_seconds()
         self.session = SearchSession(
             store=store,
@@ -105,16 +105,16 @@ class JobRun:
         )
         return self.session
 
-    def goes_on(self, stage: Stage) -> bool:
-        """Renew the lease, look for requests, report; False when the job has to stop. Raises FenceLost."""
-        return self.watch.goes_on(lambda: self.progress(stage))
+    def poll(self, stage: Stage) -> bool:
+        """Renew the lease, read requests, report progress. Returns False if the job must stop. Raises FenceLost."""
+        return self.watch.poll(lambda: self.progress(stage))
 
-    def reason_to_search_no_further(self, device_seconds_left: float | None = None) -> StopReason | None:
-        """Why the search is over although the job goes on to its end; None while it is not.
+    def reason_to_end_search(self, device_seconds_left: float | None = None) -> StopReason | None:
+        """Why the search must end and verification start; None if it continues.
 
-        ``device_seconds_left`` is what the present session may spend; None where nothing bounds it.
+        ``device_seconds_left`` is the budget of the current session; None if it is unlimited.
         """
-        if self.watch.has_to_finish:
+        if self.watch.must_finish:
             return StopReason.REQUESTED
         if self.deadline_passed():
             return StopReason.DEADLINE
@@ -124,40 +124,40 @@ class JobRun:
         return None
 
     def device_seconds(self) -> float:
-        """Seconds that candidates of this run held a lane."""
+        """Lane time of this run's candidates, in seconds."""
         return self._earlier_device_s + (self.session.device_seconds if self.session is not None else 0.0)
 
     def deadline_passed(self) -> bool:
-        """Whether the moment has come at which the job searches no further."""
+        """Whether the deadline of the search has passed."""
         left_s = self.seconds_to_deadline()
         return left_s is not None and left_s <= 0
 
     def seconds_to_deadline(self) -> float | None:
-        """Seconds until then, negative afterwards; None without a deadline."""
+        """Seconds until the deadline, negative afterwards; None without a deadline."""
         return seconds_to_deadline(self.job)
 
-    def stopped_by(self, reason: StopReason | None) -> None:
-        """Note why the search ended before it was done; None for an interruption."""
+    def set_stop_reason(self, reason: StopReason | None) -> None:
+        """Note why the search ended early; None for an interruption."""
         for run in self.explorations:
             run.stop_reason = reason
 
     def elapsed_s(self) -> float:
-        """Seconds since the origin, however the wall clock is set meanwhile."""
-        return self._elapsed_before_s + time.monotonic() - self._made_s
+        """Seconds since the origin, unaffected by changes of the wall clock."""
+        return self._elapsed_before_s + time.monotonic() - self._created_s
 
     def trials_done(self) -> int:
-        """Trials of this run that came back."""
+        """Completed trials of this run."""
         return sum(run.trials_done for run in self.explorations)
 
     def failures(self) -> Counter[str]:
-        """How often each reason occurred, over all runs of the job."""
+        """Failures by reason, over all runs of the job."""
         counted: Counter[str] = Counter()
         for run in self.explorations:
             counted.update(run.failures_of_job)
         return counted
 
     def progress(self, stage: Stage) -> Progress:
-        """One look at the job."""
+        """A snapshot of the job."""
         done = self.trials_done()
         earlier = sum(run.trials_of_job for run in self.explorations) - done
         budget = max(self._trials_allowed(), done)
@@ -172,9 +172,9 @@ class JobRun:
             trials_done=earlier + done,
             trials_budget=earlier + budget,
             best_latency_s=latest.best_latency_s,
-            untuned_latency_s=latest.untuned_to_show_s,
+            untuned_latency_s=latest.comparable_untuned_s,
             untuned_is_rough=latest.untuned_is_estimate
-            or (latest.untuned_latency_s is None and latest.untuned_to_show_s is not None),
+            or (latest.untuned_latency_s is None and latest.comparable_untuned_s is not None),
             trials_per_s=rate,
             seconds_left=self._left_s(stage, (budget - done) / rate if rate > 0 else None),
             doing=self.step.text if self.step is not None and stage == "verifying" else "",
@@ -183,12 +183,12 @@ class JobRun:
             model_rank_accuracy=None if accuracy is None else accuracy.share,
         )
 
-    def enters(self, step: VerifyingStep) -> None:
-        """Note what verifying does from now on."""
+    def begin_step(self, step: VerifyingStep) -> None:
+        """Note the verification step that starts now."""
         self.step, self._step_began_s = step, time.monotonic()
 
     def _left_s(self, stage: Stage, trials_s: float | None) -> float | None:
-        """Until the search, or verifying, ends; None where that is not known, or it took longer than was expected."""
+        """Time until search or verification ends; None if unknown, or if it exceeded the estimate."""
         if stage == "verifying" and self.step is not None:
             left_s = self.step.seconds - (time.monotonic() - self._step_began_s)
             return left_s if left_s > 0 else None
@@ -200,7 +200,7 @@ class JobRun:
         return self.job.spec.effort.trials - sum(run.exploration.spent.trials for run in self.explorations)
 
     def _seconds_left(self, trials_s: float) -> float:
-        """Until the search ends: when its trials are made, or sooner where the time is bounded."""
+        """Time until the search ends: ``trials_s`` for its trials, or less if effort or deadline bound it."""
         bounds_s = [trials_s]
         effort_s = self.job.spec.effort.seconds
         if effort_s is not None:
@@ -211,55 +211,55 @@ class JobRun:
         return max(min(bounds_s), 0.0)
 
     def by_id(self) -> Mapping[str, ExplorationRun]:
-        """The explorations under their ids."""
+        """The explorations by id."""
         return {run.exploration_id: run for run in self.explorations}
 
-    def has_found(self) -> bool:
-        """Whether any task has a candidate with a time."""
+    def has_timing(self) -> bool:
+        """Whether any task has a timed candidate."""
         return any(run.best_latency_s is not None for run in self.explorations)
 
     def has_records(self) -> bool:
-        """Whether each task has a record; of a job that was asked to finish, whether any has."""
+        """Whether each task has a record, or any task if the job was asked to finish early."""
         ends = [self.finished.get(run.exploration_id) for run in self.explorations]
         have = [end is not None and end.record is not None for end in ends]
-        return any(have) if self._was_asked_to_finish else all(have)
+        return any(have) if self._finish_requested else all(have)
 
     @property
-    def _was_asked_to_finish(self) -> bool:
+    def _finish_requested(self) -> bool:
         return any(run.stop_reason is StopReason.REQUESTED for run in self.explorations)
 
-    def why_nothing(self, otherwise: str = "none was reported") -> str:
-        """The failures counted and the first one shown, or ``otherwise``, for a job that ends without a kernel."""
+    def failure_message(self, otherwise: str = "none was reported") -> str:
+        """The message of a job that ends without a kernel: failure counts, and the first failure or ``otherwise``."""
         ends = [end.failure for end in self.finished.values() if end.record is None and end.failure is not None]
         lost = next((failure for failure in ends if failure.may_be_tried_again), None)
         if lost is not None:
-            kept = "The trials are kept; ask for the same again."
+            kept = "The trials are kept; submit the job again to verify them."
             return f"The fastest kernel could not be verified: {lost.message} {kept}"
-        if self._was_asked_to_finish and all(run.was_left_untried for run in self.explorations):
-            return f"{FINISHED} before anything was measured. Ask for the same again to search."
-        if ends and self.has_found():
+        if self._finish_requested and all(run.was_left_untried for run in self.explorations):
+            return f"{FINISHED} before anything was measured. Submit the job again to search."
+        if ends and self.has_timing():
             return f"The fastest kernel could not be verified: {ends[0].message}"
         first = next((run.first_failure_message for run in self.explorations if run.first_failure_message), "")
         counted = ", ".join(f"{reason} {count}" for reason, count in self.failures().most_common())
         if self.strategy == "replay" and not counted:
-            return "There was nothing to replay: tune it with another strategy first, or give seed traces."
+            return "There is nothing to replay: tune with another strategy first, or pass seed traces."
         refusal = next((run.refusal for run in self.explorations if run.refusal), "")
         if refusal and not counted:
-            return f"No valid kernel was found: every schedule was refused before it was measured. {refusal}"
+            return f"No valid kernel was found: every schedule was rejected before measurement. {refusal}"
         shown = first or (ends[0].message if ends else otherwise)
         return f"No valid kernel was found ({counted or 'nothing was measured'}). The first failure: {shown}"
 
-    def what_stands(self) -> str:
-        """What the message of a job with records says: what was not verified, what was timed anew, who ended it."""
+    def success_message(self) -> str:
+        """The message of a job with records: unverified tasks, records timed again, an early finish."""
         failures = [end.failure for end in self.finished.values() if end.failure is not None]
         if not failures:
-            return self._as_asked() or next((end.note for end in self.finished.values() if end.note), "")
-        kept = "The record of an earlier search stands; the trials are kept."
-        return f"What was found could not be verified: {failures[0].message} {kept}"
+            return self._finish_message() or next((end.note for end in self.finished.values() if end.note), "")
+        kept = "The record of an earlier search remains valid; the trials are kept."
+        return f"The new result could not be verified: {failures[0].message} {kept}"
 
-    def _as_asked(self) -> str:
-        """What was asked of a job that ends before its search does, and for which tasks that leaves nothing."""
-        if not self._was_asked_to_finish:
+    def _finish_message(self) -> str:
+        """The message of a job that was asked to finish early, with the tasks that have no result."""
+        if not self._finish_requested:
             return ""
         missing = [run.task.name for run in self.explorations if run.best_latency_s is None]
         return f"{FINISHED}; nothing was found for {', '.join(missing)}" if missing else FINISHED

@@ -1,4 +1,4 @@
-"""The search of one job, in confined children that may die."""
+"""Runs the search of one job in confined children, and replaces one that dies."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -20,14 +20,14 @@ from tunefarm_services.tuner.search.search_session import SearchDied, SearchSess
 MAX_DEATHS = 3
 READY_S, READY_TRIES = 1.0, 60
 STRATEGIES_THAT_SEE_ALL = ("evolutionary", "random")
-"""Others end when they have nothing more to propose, which says nothing about the space."""
+"""Strategies whose end means that the space is exhausted. Others just run out of proposals."""
 SEARCH_ENTRY = "tunefarm_services.tuner.search.search_child:main"
 SEARCH_MEMORY_BYTES = 16 << 30
 """Address space of a search child. Most of it is the shared libraries of the zygote, which cost nothing."""
 
 
 def end_if_poisoned(store: Store, lease: Lease, deaths: int, message: str) -> bool:
-    """Finish a job as failed if its ``deaths`` are too many; whether they are. Raises FenceLost, StoreUnavailable."""
+    """Finish a job as failed and return True if it has too many ``deaths``. Raises FenceLost, StoreUnavailable."""
     if deaths < MAX_DEATHS:
         return False
     store.jobs.set_state(lease, JobState.FINISHED, JobOutcome.FAILED, f"poisoned: {message}")
@@ -35,7 +35,11 @@ def end_if_poisoned(store: Store, lease: Lease, deaths: int, message: str) -> bo
 
 
 class JobSearch:
-    """Searches the explorations of a job, one child after the other: a new one follows each that died."""
+    """Searches the explorations of a job in one child at a time, and starts a new child after each death.
+
+    The store has everything that a dead child proposed and learned from, so its successor loses only cost-model state.
+    A module that kills its search in a TVM pass would do so forever: after ``MAX_DEATHS`` the job fails as poisoned.
+    """
 
     def __init__(
         self,
@@ -46,7 +50,7 @@ class JobSearch:
         on_search_child: Callable[[Child | None], None],
         on_measured: Callable[[Measurement], None],
     ) -> None:
-        """``on_search_child`` and ``on_measured`` are as ``Supervisor`` says."""
+        """``on_search_child`` and ``on_measured`` are those of ``Supervisor``."""
         self._store = store
         self._farm = farm
         self._zygote = zygote
@@ -55,7 +59,7 @@ class JobSearch:
         self._on_measured = on_measured
 
     def repeat_unfinished(self) -> None:
-        """Make the second attempts that a killed run left open, before the search looks at what is known."""
+        """Repeat the attempts that a killed run left unfinished, before the search loads the known trials."""
         unfinished = unfinished_attempts(self._store, self._run)
         if not unfinished:
             return
@@ -66,23 +70,23 @@ class JobSearch:
         self._load_trials()
 
     def search(self, left: Effort | None) -> None:
-        """Search as far as ``left`` allows; afterwards the farm knows every exploration."""
-        reason = self._run.reason_to_search_no_further()
+        """Search until the effort ``left`` is spent. Opens every exploration on the farm."""
+        reason = self._run.reason_to_end_search()
         if left is not None and reason is not None:
-            self._run.stopped_by(reason)
+            self._run.set_stop_reason(reason)
             left = None
         if left is None:
             self._open_tasks()
         is_first = True
         while left is not None:
             with self._child(left) as child:
-                if is_first:  # beside the child, which proposes meanwhile
+                if is_first:  # the child already prepares its first proposals
                     self._open_tasks()
                 is_first = False
-                left = self._until_its_end(child, left)
+                left = self._run_child(child, left)
 
-    def _until_its_end(self, child: Child, left: Effort) -> Effort | None:
-        """One search child's life; the effort that is left when it died before its end."""
+    def _run_child(self, child: Child, left: Effort) -> Effort | None:
+        """Run a search child until it ends. Returns the remaining effort if it died, else None."""
         began_s = time.monotonic()
         session = self._session(child, left.device_seconds)
         death: SearchDied | None = None
@@ -91,7 +95,7 @@ class JobSearch:
                 self._keep_models(session)
             else:
                 session.abandon()
-                self._run.stopped_by(self._run.reason_to_search_no_further(left.device_seconds))
+                self._run.set_stop_reason(self._run.reason_to_end_search(left.device_seconds))
         except SearchDied as died:
             session.abandon()
             death = died
@@ -99,7 +103,7 @@ class JobSearch:
         return None if death is None else self._after(death)
 
     def _after(self, death: SearchDied) -> Effort | None:
-        if not self._zygote.alive:  # then it is no fault of this job's
+        if not self._zygote.alive:  # the child died with its zygote: not this job's fault, so not counted
             raise ForkFailed("server_lost", "the process that forks all others is gone")
         lease = self._run.lease
         deaths = self._store.jobs.count_search_death(lease)
@@ -112,10 +116,10 @@ class JobSearch:
 
     @contextmanager
     def _child(self, effort: Effort) -> Iterator[Child]:
-        """A search that may spend ``effort``; it is ended with the block. Raises ForkFailed."""
+        """A search child that may spend ``effort``, killed when the block ends. Raises ForkFailed."""
         order = search_order(self._store, self._run, effort, self._farm.room())
-        self._run.searches(order.strategy, effort)
-        for _ in range(READY_TRIES):  # after which forking says what is wrong
+        self._run.start_search(order.strategy, effort)
+        for _ in range(READY_TRIES):  # loading TVM may take longer than a lease; afterwards fork() reports the problem
             if self._zygote.ready(READY_S) or not self._zygote.alive:
                 break
             self._run.watch.keep_lease()
@@ -134,14 +138,14 @@ class JobSearch:
             child.exit(2.0)
 
     def _session(self, search: Child | None, device_seconds: float | None) -> SearchSession:
-        """``device_seconds`` is what may be spent on lanes; None where nothing bounds it."""
+        """``device_seconds`` is the lane time that it may spend; None if unlimited."""
         run = self._run
 
-        def goes_on() -> bool:
-            return run.goes_on("searching") and run.reason_to_search_no_further(device_seconds) is None
+        def poll() -> bool:
+            return run.poll("searching") and run.reason_to_end_search(device_seconds) is None
 
         run.search_started_s = run.search_started_s or run.elapsed_s()
-        return run.begin_session(self._store, self._farm, goes_on, self._on_measured, search)
+        return run.begin_session(self._store, self._farm, poll, self._on_measured, search)
 
     def _open_tasks(self) -> None:
         for each in self._run.explorations:

@@ -1,4 +1,4 @@
-"""What is kept of a job when its run ends: for each task what was found, and what its own schedules took."""
+"""Builds the summary of a job: the result of each task, and the latencies of its own schedules."""
 
 from collections.abc import Sequence
 
@@ -6,14 +6,14 @@ from tunefarm_schemas.tuning.job import JobOutcome, StopReason
 from tunefarm_schemas.tuning.measurement import Failed, Stopped, Timing
 from tunefarm_schemas.tuning.record import TuningRecord
 from tunefarm_schemas.tuning.trace import Trace
-from tunefarm_services.tuner.job.effort_left import as_scheduled, does_the_same
+from tunefarm_services.tuner.job.effort_left import as_scheduled, is_same_schedule
 from tunefarm_services.tuner.job.job_run import JobRun
 from tunefarm_services.tuner.search.exploration_run import ExplorationRun
 from tunefarm_services.tuner.summary import JobSummary, ScheduleTime, TaskSummary
 
 
 def summary_of(run: JobRun, outcome: JobOutcome | None, message: str, *, answered: bool = False) -> JobSummary:
-    """How the job fares when its run ends; ``outcome`` is None where the job has not ended."""
+    """The summary at the end of a run; ``outcome`` is None if the job can be resumed."""
     seconds = {"total": run.elapsed_s(), "start": run.search_started_s, "verify": run.verify_s}
     if run.session is not None:
         seconds |= run.session.stage_seconds
@@ -57,7 +57,7 @@ def _task_summary(each: ExplorationRun, run: JobRun, answered: bool) -> TaskSumm
 
 
 def _run_best(run: ExplorationRun) -> ScheduleTime | None:
-    """What the fastest schedule took that a run of this job tried; None where none was timed."""
+    """The fastest schedule that this job tried; None if none was timed."""
     own = {number: latency_s for number, latency_s in run.latencies_s.items() if run.is_of_job(number)}
     if not own:
         return None
@@ -68,7 +68,7 @@ def _run_best(run: ExplorationRun) -> ScheduleTime | None:
 
 
 def _store_best(run: ExplorationRun, record: TuningRecord) -> ScheduleTime:
-    """What the schedule of ``record`` took, beside those of this job where they were compared."""
+    """The latency of the recorded schedule, from the comparison with this job's schedules if there was one."""
     compared_s = run.compared_s.get(record.trace)
     if compared_s is not None:
         return ScheduleTime(latency_s=compared_s, timed="side by side")
@@ -81,14 +81,14 @@ def _is_of_job(run: ExplorationRun, record: TuningRecord) -> bool:
 
 
 def _seed_times(run: ExplorationRun, seeds: Sequence[Trace]) -> tuple[ScheduleTime, ...]:
-    """What each of ``seeds`` took, in their order."""
+    """The latency of each seed, in order."""
     return tuple(_seed_time(run, seed) for seed in seeds)
 
 
 def _seed_time(run: ExplorationRun, seed: Trace) -> ScheduleTime:
     number = _trial_of(run, seed)
     if number is None:
-        return ScheduleTime(failure="it was not measured: it does not apply to the function, or was not reached")
+        return ScheduleTime(failure="it was not measured: it does not apply to the function, or the search ended first")
     compared_s = run.compared_s.get(run.traces[number])
     if compared_s is not None:
         return ScheduleTime(latency_s=compared_s, timed="side by side")
@@ -99,11 +99,11 @@ def _seed_time(run: ExplorationRun, seed: Trace) -> ScheduleTime:
             return ScheduleTime(at_least_s=at_least_s, timed="in the search")
         case Failed(failure=failure):
             return ScheduleTime(failure=f"{failure.reason.value}: {failure.message}")
-    return ScheduleTime(failure="it was sent, and nothing came back")
+    return ScheduleTime(failure="it was sent, but no result was received")
 
 
 def _trial_of(run: ExplorationRun, seed: Trace) -> int | None:
-    """The first trial that does what ``seed`` does."""
+    """The number of the first trial with the schedule of ``seed``."""
     wanted = as_scheduled(seed)
-    same = (number for number, trace in run.traces.items() if does_the_same(wanted, as_scheduled(trace)))
+    same = (number for number, trace in run.traces.items() if is_same_schedule(wanted, as_scheduled(trace)))
     return min(same, default=None)

@@ -1,4 +1,4 @@
-"""Verifying what a search found, again where the device was lost on the way."""
+"""Verifies the result of a search, and retries if the device is lost meanwhile."""
 
 import time
 from typing import Final
@@ -10,45 +10,49 @@ from tunefarm_services.tuner.verify.stored_answer import Finished
 from tunefarm_services.tuner.verify.verifier import Verifier
 
 VERIFY_AGAIN_AFTER_S: Final = (1.0, 10.0)
-"""A worker that is started anew, or whose host is, is back by then."""
+"""Retry delays, long enough for a worker or its host to restart."""
 
 
 def verify(verifier: Verifier, exploration: ExplorationRun, run: JobRun) -> bool:
-    """Verify and record the best of one exploration; False when the job was told to stop before that was done."""
+    """Verify and record the best schedule of one exploration. Returns False if the job must stop first."""
     if exploration.best_latency_s is None:
         if not exploration.was_left_untried:
-            verifier.look_for_reason(exploration)
+            verifier.check_untuned(exploration)
         return True
-    end = _end_of(verifier, exploration, run)
-    if end.failure is not None and run.watch.has_to_stop:
+    end = _verified(verifier, exploration, run)
+    if end.failure is not None and run.watch.must_stop:
         return False
     run.finished[exploration.exploration_id] = end
     if end.record is not None:
-        exploration.concluded(end.record.trace, end.record.latency_s, run.elapsed_s())
+        exploration.add_recorded(end.record.trace, end.record.latency_s, run.elapsed_s())
     return True
 
 
-def _end_of(verifier: Verifier, exploration: ExplorationRun, run: JobRun) -> Finished:
-    """What cannot be verified because no device is there is kept as a claim."""
+def _verified(verifier: Verifier, exploration: ExplorationRun, run: JobRun) -> Finished:
+    """Verify with retries.
+
+    A lost device must not cost the result of a long search. If it does not return in time, the incumbent is stored as a
+    claim, and the exploration stays unverified, so that the next job verifies it from the stored trials.
+    """
     known = verifier.known(exploration)
     if known is not None:
         return known
     end = verifier.finish(exploration)
     for wait_s in VERIFY_AGAIN_AFTER_S:
-        if not end.may_fare_better or not _rest(run, wait_s):
+        if not end.is_retryable or not _wait(run, wait_s):
             break
         end = verifier.finish(exploration)
-    if end.may_fare_better and not run.watch.has_to_stop:
+    if end.is_retryable and not run.watch.must_stop:
         verifier.claim(exploration)
-    elif not run.watch.has_to_stop:
+    elif not run.watch.must_stop:
         verifier.note_verified(exploration)
     return end
 
 
-def _rest(run: JobRun, seconds: float) -> bool:
-    """Let time pass; whether the job goes on."""
+def _wait(run: JobRun, seconds: float) -> bool:
+    """Wait while the lease is renewed. Returns False if the job must stop."""
     deadline_s = time.monotonic() + seconds
-    while run.goes_on("verifying"):
+    while run.poll("verifying"):
         if time.monotonic() >= deadline_s:
             return True
         time.sleep(REPORT_S)

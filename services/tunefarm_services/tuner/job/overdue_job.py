@@ -1,4 +1,4 @@
-"""The end of a job whose deadline passed while it waited: nothing is measured any more, and what is stored counts."""
+"""Ends a job whose deadline passed while it waited: with the stored results, without measuring."""
 
 import time
 from collections import Counter
@@ -21,14 +21,14 @@ _MAX_TEXT: Final = 4000
 
 
 class OverdueJob:
-    """Needs no farm."""
+    """Ends an overdue job. Uses the store only, no farm."""
 
     def __init__(self, store: Store, watch: JobWatch) -> None:
         self._store = store
         self._watch = watch
 
     def opened(self, job: Job) -> JobRun:
-        """A job that has no farm, with its explorations in the place where most is stored; with none where nothing is.
+        """Open the job without a farm, with its explorations of the place that has the most stored results, if any.
 
         Raises FenceLost, NotFound, StoreUnavailable.
         """
@@ -40,17 +40,17 @@ class OverdueJob:
         return JobRun(job, self._watch, explorations, time.time())
 
     def ending(self, job_run: JobRun, waited_for: str) -> Ending:
-        """How the job ends; ``waited_for`` says why nothing was measured. Raises FenceLost, StoreUnavailable."""
+        """How the job ends; ``waited_for`` is why nothing was measured. Raises FenceLost, StoreUnavailable."""
         why = f"The deadline passed while the job waited ({waited_for})."[:_MAX_TEXT]
-        job_run.stopped_by(StopReason.DEADLINE)
+        job_run.set_stop_reason(StopReason.DEADLINE)
         if job_run.job.spec.kind == "measure":
             return Ending(JobOutcome.SUCCEEDED, self._given(job_run, why))
         if self._take_answers(job_run, why):
             return Ending(JobOutcome.SUCCEEDED, ANSWERED, answered=True)
-        return Ending(JobOutcome.FAILED, job_run.why_nothing(why))
+        return Ending(JobOutcome.FAILED, job_run.failure_message(why))
 
     def _given(self, job_run: JobRun, why: str) -> str:
-        """Take what was measured before; a message where that is not all."""
+        """Load earlier measurements. Returns a message if some are missing."""
         take_results(self._store, job_run)
         for run in job_run.explorations:
             if run.best_latency_s is None:
@@ -59,7 +59,7 @@ class OverdueJob:
         return f"{missing}. {why}" if missing else ""
 
     def _take_answers(self, job_run: JobRun, why: str) -> bool:
-        """Take verified records for this job's; whether each exploration has one. Trials alone prove nothing."""
+        """Use stored verified records as answers. Returns whether each exploration has one; trials are not enough."""
         for run in job_run.explorations:
             self._watch.keep_lease()
             load_trials(self._store, job_run.lease, run)
@@ -73,7 +73,7 @@ class OverdueJob:
         return bool(ends) and all(end is not None and end.record is not None for end in ends)
 
     def _place(self, job: Job) -> Place | None:
-        """Where the most tasks have records, and then where this job has tried the most; None where neither is."""
+        """The place with records of the most tasks, then with the most trials of this job; None without either."""
         spec, first = job.spec, job.spec.tasks[0]
         own: Counter[Place] = Counter()
         for exploration in self._store.explorations.of_job(job.tenant, job.job_id):
@@ -90,7 +90,7 @@ class OverdueJob:
         return max(useful, key=lambda place: (answered[place], own[place], place), default=None)
 
     def _answered(self, job: Job, place: Place) -> int:
-        """How many of the job's tasks have a record there."""
+        """The number of the job's tasks that have a record at ``place``."""
         found = 0
         for task in job.spec.tasks:
             self._watch.keep_lease()
@@ -107,5 +107,5 @@ class OverdueJob:
 
 
 def _may_be_taken(answer: Finished, run: ExplorationRun, job: Job) -> bool:
-    """A fresh job takes no record but of its own exploration."""
+    """Whether the job may use the record; a fresh job only uses those of its own explorations."""
     return not job.spec.fresh or (answer.record is not None and answer.record.exploration_id == run.exploration_id)

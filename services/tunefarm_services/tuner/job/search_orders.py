@@ -1,4 +1,4 @@
-"""What a search child is told at its start, gathered from the store."""
+"""Explorations, known trials and the order of a search child, loaded from the store."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,23 +29,23 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """Where measurements can be compared: a device class and the code generator of those who serve it."""
+    """A device class and a code generator: measurements of the same place are comparable."""
 
     device_class_id: str
     code_generator: str
 
     @classmethod
     def of(cls, farm: Farm) -> Self:
-        """Where a farm measures."""
+        """The place where a farm measures."""
         return cls(farm.device.device_class.device_class_id, farm.code_generator)
 
 
 def opened_explorations(
     store: Store, place: Place, lease: Lease, job: Job, on_task: Callable[[], None]
 ) -> list[ExplorationRun]:
-    """The explorations of the tasks of ``job`` in a place, without their earlier trials.
+    """Open the explorations of the job's tasks at a place, without their earlier trials.
 
-    ``on_task`` is called before each task, of which there may be hundreds.
+    ``on_task`` is called before each task, to renew the lease of a job with hundreds of tasks.
     """
     explorations = []
     for task in job.spec.tasks:
@@ -55,7 +55,7 @@ def opened_explorations(
 
 
 def _opened(store: Store, place: Place, lease: Lease, job: Job, task: Task) -> ExplorationRun:
-    is_given = job.spec.kind == "measure"  # each is a schedule, and its exploration is this job's alone
+    is_given = job.spec.kind == "measure"  # its explorations belong to this job alone
     key = ExplorationKey(
         tenant=lease.tenant,
         workload_id=task.workload_id,
@@ -83,15 +83,15 @@ def _opened(store: Store, place: Place, lease: Lease, job: Job, task: Task) -> E
 
 
 def load_trials(store: Store, lease: Lease, run: ExplorationRun) -> None:
-    """Take what the store knows of the exploration into ``run``, in place of what it knew before."""
+    """Replace the known trials of ``run`` with those in the store."""
     run.forget_known()
     run.exploration = store.explorations.get(lease.tenant, run.exploration_id)
     for trial in store.trials.of_exploration(run.exploration_id, tenant=lease.tenant):
         if trial.measurement is not None:
             known = KnownTrialMessage(candidate=trial.candidate, measurement=trial.measurement)
-            run.remember(known, is_of_job=trial.job_id == lease.job_id)
+            run.add_known(known, is_of_job=trial.job_id == lease.job_id)
         else:
-            run.proposed(trial.candidate.number, trial.candidate.trace)
+            run.add_candidate(trial.candidate.number, trial.candidate.trace)
 
 
 def search_order(store: Store, job_run: JobRun, effort: Effort, queue_depth: int) -> SearchOrder:
@@ -134,7 +134,7 @@ def _search_task(store: Store, job_run: JobRun, run: ExplorationRun, *, uses_sto
 
 
 def _latest_model(store: Store, key: ExplorationKey) -> StoredModel | None:
-    """The model that was saved last. Without it a search learns from the beginning, so none is worth a failure."""
+    """The latest saved model; None if there is none or it is damaged, because the search can train a new one."""
     try:
         return store.models.latest(key.tenant, key.target_id, key.device_class_id)
     except (BlobMissing, BlobDamaged) as error:
@@ -143,7 +143,7 @@ def _latest_model(store: Store, key: ExplorationKey) -> StoredModel | None:
 
 
 def _claimed_traces(store: Store, run: ExplorationRun) -> list[Trace]:
-    """Schedules of this workload for the same kind of target that were imported, published, or found elsewhere."""
+    """Imported or published schedules of this workload, and those found on other devices, for the same target kind."""
     tenant = run.exploration.key.tenant
     traces = []
     for match in store.best_records.matches(tenant, run.record_key, limit=MAX_CLAIMS):
@@ -154,13 +154,17 @@ def _claimed_traces(store: Store, run: ExplorationRun) -> list[Trace]:
 
 
 def _near_traces(store: Store, tenant: str, key: ExplorationKey) -> list[Trace]:
-    """The schedules of workloads of the same family in another shape. The search skips what does not fit."""
+    """Schedules of similar workloads with other shapes. The search skips those that do not apply."""
     records = store.best_records.near(tenant, key.workload_id, key.target_id, key.device_class_id, MAX_NEAR_RECORDS)
     return [record.trace for record in records]
 
 
 def unfinished_attempts(store: Store, job_run: JobRun) -> list[Dispatch]:
-    """Second attempts, stored already, at the trials of a killed run that never came back."""
+    """Store and return second attempts at the trials that a killed run left without a measurement.
+
+    The first attempt may still run, but after a takeover its fence is outdated and its result is discarded. A trial
+    whose second attempt is missing too is not sent again, so that one candidate cannot take down host after host.
+    """
     lease = job_run.lease
     again = []
     for run in job_run.by_id().values():

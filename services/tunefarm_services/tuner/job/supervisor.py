@@ -1,21 +1,21 @@
 """Runs one leased job, from its row to its records.
 
     1. open     the exploration of each task, where the farm measures            search_orders
-    2. answer   with records of earlier jobs, where as much effort was spent     stored_answer
-    3. take     the explorations, each once no other job works on it             search_orders
-    4. repeat   attempts that a killed run left unfinished; then again 2         job_search
+    2. answer   with records of earlier jobs that spent the same effort          stored_answer
+    3. take     the explorations, as other jobs release them                     search_orders
+    4. repeat   attempts that a killed run left unfinished; then step 2 again    job_search
     5. search   in a child that may die, until the effort is spent               job_search
-    6. verify   what was found, side by side; keep records and artifacts         job_verification
+    6. verify   the fastest schedules side by side; write records and artifacts  job_verification
     7. close    the job with its outcome, a message, and a summary
 
-A job of kind ``measure`` has its schedules measured after step 3 (``given_schedules``), and is closed. A step gives the
-``Ending`` of the job, or None where the next step follows. What comes in between is handled in one place each:
+A job of kind ``measure`` takes steps 1 and 3, measures its schedules (``given_schedules``), and is closed. A step
+returns the job's ``Ending``, or None to continue with the next step. Interruptions are handled in one place each:
 
-    pause, cancel, stop, finish   heard by ``JobWatch.goes_on``; ``_halt`` keeps what was found
-    the store is away             ``_through_outages`` waits, and takes the steps again from the store
-    the lease is lost             ``JobWatch.renew_lease`` raises FenceLost, which ends the run
-    the job kills its searches    ``end_if_poisoned``
-    the deadline passes           step 5 ends at once; before step 3, ``OverdueJob``
+    pause, cancel, stop, finish   read by ``JobWatch.poll``; ``_halt`` keeps the incumbents
+    store unavailable             ``_through_outages`` waits, and repeats the steps from the state in the store
+    lease lost                    ``JobWatch.renew_lease`` raises FenceLost, which ends the run
+    search child dies repeatedly  ``end_if_poisoned``
+    deadline passes               step 5 ends at once; before step 3, ``OverdueJob``
 """
 
 import time
@@ -48,17 +48,17 @@ from tunefarm_services.tuner.verify.verifier import Verifier
 __all__ = ["LEASE_S", "ExplorationHeld", "Supervisor", "close_job"]
 
 CALM_S = 30.0
-"""A job that ran for so long since it waited for the store waits with all its patience again."""
+"""After running this long since the last outage, a job may wait for the full ``outage_s`` again."""
 
 log = structlog.get_logger()
 
 
 class ExplorationHeld(Exception):
-    """Another job works on an exploration that this one needs. Nothing was changed; try again soon."""
+    """Another job holds an exploration that this one needs. Nothing was changed; retry later."""
 
 
 class Supervisor:
-    """Runs jobs one at a time on one farm. Never loads TVM: search runs in a child of the zygote."""
+    """Runs jobs one at a time on one farm. Never loads TVM: the search runs in a child of the zygote."""
 
     def __init__(
         self,
@@ -74,12 +74,20 @@ class Supervisor:
         waits_for_explorations: bool = True,
         outage_s: float = 0.0,
     ) -> None:
-        """``started_at_s`` is the moment, on the wall clock, from which elapsed time counts; now when None.
+        """Create a supervisor.
 
-        ``on_search_child`` hears of each search child that starts, and None when it ended, so that a farm on the same
-        machine can hold it still while a clock runs. ``on_measured`` hears of each measurement once it is stored.
-        Without ``waits_for_explorations`` a job whose exploration another one holds is given back at once. A store
-        that is away for less than ``outage_s`` is waited for.
+        Args:
+            store: holds the jobs.
+            farm: measures the candidates.
+            zygote: forks the search children.
+            owner: the name of this process in leases.
+            started_at_s: wall clock time from which elapsed time counts; now if None.
+            on_progress: called with the progress of the running job.
+            on_search_child: called with each search child that starts, and with None when it ends, so that a farm on
+                the same machine can suspend it during timing.
+            on_measured: called with each measurement after it is stored.
+            waits_for_explorations: whether to wait for an exploration that another job holds, or raise at once.
+            outage_s: how long to wait for an unavailable store.
         """
         self._store = store
         self._farm = farm
@@ -94,14 +102,14 @@ class Supervisor:
         self.stop_requests = StopRequests()
 
     def stop(self) -> None:
-        """End the present run soon, keeping everything that was measured. Safe from threads and signal handlers."""
+        """End the current run soon; measurements are kept. Safe to call from threads and signal handlers."""
         self.stop_requests.stop()
 
     def run(self, lease: Lease) -> JobSummary:
-        """Work on the leased job until it is finished, paused, canceled or interrupted.
+        """Run the leased job until it is finished, paused, canceled or interrupted.
 
-        Raises BadInput when its workload cannot be verified, FenceLost when another supervisor took the job over,
-        ExplorationHeld when another job has what this one needs, StoreUnavailable, ForkFailed.
+        Raises BadInput if its workload cannot be verified, FenceLost if another supervisor took the job over,
+        ExplorationHeld if another job holds one of its explorations, StoreUnavailable, ForkFailed.
         """
         run = self._open(lease)
         try:
@@ -116,7 +124,10 @@ class Supervisor:
         return summary
 
     def _through_outages(self, run: JobRun) -> JobSummary:
-        """Begin again from the store after each time that it was away: what it holds is all that counts."""
+        """Run the steps; after an outage, repeat them from the store.
+
+        A commit that an outage cut off may or may not have happened, so memory cannot be trusted beyond the store.
+        """
         outage: Outage | None = None
         while True:
             began_s = time.monotonic()
@@ -129,46 +140,45 @@ class Supervisor:
                     log.warning("the job waits for the store", reason=str(away), for_s=self._outage_s)
                 if not self._store_is_back(run, outage):
                     raise
-                log.info("the store is back; the job goes on")
-                run.begin_again()
+                log.info("the store is back; the job continues")
+                run.reset()
 
     def _store_is_back(self, run: JobRun, outage: Outage) -> bool:
-        """Wait for the store, then store what came in meanwhile. False when it stayed away. Raises FenceLost."""
+        """Wait for the store, then commit what arrived meanwhile. Returns False if it stays away. Raises FenceLost."""
         while not outage.is_over and not self.stop_requests.stop_asked.wait(outage.next_wait_s()):
             try:
                 run.watch.renew_lease()
-                if run.goes_on("waiting") and run.session is not None:
-                    run.session.settle()
+                if run.poll("waiting") and run.session is not None:
+                    run.session.drain()
             except StoreUnavailable:
                 continue
             return True
         return False
 
     def _take_steps(self, run: JobRun) -> JobSummary:
-        """Steps 2 to 7, or as many of them as it takes until the job ends or is told to stop."""
+        """Run steps 2 to 7 until one of them ends the job or the job must stop."""
         to_tune = (self._answer, self._take_explorations, self._repeat_unfinished, self._search, self._verify)
         to_measure = (self._take_explorations, self._measure_given)
-        run.goes_on("waiting")
+        run.poll("waiting")
         for step in to_measure if run.job.spec.kind == "measure" else to_tune:
-            ending = None if run.watch.has_to_stop else step(run)
+            ending = None if run.watch.must_stop else step(run)
             if ending is not None:
                 return close_job(self._store, run, ending)
         return self._halt(run)
 
     def _open(self, lease: Lease) -> JobRun:
-        """Step 1."""
+        """Step 1: open the explorations."""
         watch = JobWatch(self._store, lease, self.stop_requests, self._on_progress)
         job = self._store.jobs.get(lease.tenant, lease.job_id)
         explorations = opened_explorations(self._store, Place.of(self._farm), lease, job, watch.keep_lease)
         return JobRun(job, watch, explorations, self._origin_s)
 
     def _answer(self, run: JobRun) -> Ending | None:
-        """Step 2, even while other jobs hold the explorations: records and artifacts of earlier jobs are this one's.
+        """Step 2: answer with the records and artifacts of earlier jobs, even while other jobs hold the explorations.
 
-        What was killed before it verified what it found has trials that may be faster than any record; what was taken
-        while the host was busy is timed anew.
+        Not if an exploration has unverified trials, which may beat its record, or a record measured on a busy host.
         """
-        if effort_left(run.job.spec, run.explorations) is not None:  # what is not loaded yet counts as not spent
+        if effort_left(run.job.spec, run.explorations) is not None:  # trials that are not loaded count as not spent
             return None
         for each in run.explorations:
             answer = stored_answer(self._store, each) if each.exploration.is_verified else None
@@ -179,11 +189,11 @@ class Supervisor:
         return Ending(JobOutcome.SUCCEEDED, ANSWERED, answered=True)
 
     def _take_explorations(self, run: JobRun) -> Ending | None:
-        """Step 3. All jobs take them in the same order, so that no two wait for each other."""
+        """Step 3: take the explorations, in the order of their ids, as all jobs do, so that no two jobs deadlock."""
         for each in sorted(run.explorations, key=lambda each: each.exploration_id):
             run.watch.keep_lease()
             while not self._store.explorations.hold(run.lease, each.exploration_id):
-                if not run.goes_on("waiting"):
+                if not run.poll("waiting"):
                     return None
                 if run.deadline_passed():
                     return OverdueJob(self._store, run.watch).ending(run, WAITING)
@@ -195,36 +205,36 @@ class Supervisor:
         return None
 
     def _measure_given(self, run: JobRun) -> Ending | None:
-        """What a job of kind ``measure`` brought along."""
+        """Measure the schedules of a job of kind ``measure``."""
         if not GivenSchedules(self._store, self._farm, run, self._on_measured).measure():
             return None
         return Ending(JobOutcome.SUCCEEDED, without_time(run))
 
     def _repeat_unfinished(self, run: JobRun) -> Ending | None:
-        """Step 4, after which the store may hold the whole answer."""
+        """Step 4: repeat unfinished attempts, after which the store may have the whole answer."""
         self._job_search(run).repeat_unfinished()
         return self._answer(run)
 
     def _search(self, run: JobRun) -> None:
-        """Step 5. A job whose process asks it to finish before anything is found is paused instead."""
+        """Step 5: search. A job that must finish before it has a timed candidate is paused instead."""
         self._job_search(run).search(effort_left(run.job.spec, run.explorations))
-        if self.stop_requests.is_to_finish and not run.has_found():
+        if self.stop_requests.is_to_finish and not run.has_timing():
             self.stop_requests.pause()
 
     def _verify(self, run: JobRun) -> Ending | None:
-        """Step 6."""
+        """Step 6: verify."""
         began_s = time.monotonic()
         verifier = self._verifier(run)
         for each in run.explorations:
-            if not (run.goes_on("verifying") and verify(verifier, each, run)):
+            if not (run.poll("verifying") and verify(verifier, each, run)):
                 return None
         run.verify_s = time.monotonic() - began_s
         if run.has_records():
-            return Ending(JobOutcome.SUCCEEDED, run.what_stands())
-        return Ending(JobOutcome.FAILED, run.why_nothing())
+            return Ending(JobOutcome.SUCCEEDED, run.success_message())
+        return Ending(JobOutcome.FAILED, run.failure_message())
 
     def _halt(self, run: JobRun) -> JobSummary:
-        """Canceled, paused, poisoned or interrupted: keep the incumbents as claims and leave the job in its state."""
+        """End a canceled, paused, poisoned or interrupted run: store incumbents as claims, and set the job's state."""
         verifier = self._verifier(run)
         for each in run.explorations:
             if each.exploration_id not in run.finished and run.job.spec.kind == "tune":
@@ -232,7 +242,7 @@ class Supervisor:
         if run.watch.halt is JobState.FINISHED:
             ended = self._store.jobs.get(run.lease.tenant, run.job.job_id)
             return summary_of(run, ended.outcome, ended.message)
-        state = run.watch.state_to_leave
+        state = run.watch.next_state
         self._store.jobs.set_state(run.lease, state)
         return summary_of(run, None, "paused" if state is JobState.PAUSED else "interrupted")
 
@@ -240,7 +250,7 @@ class Supervisor:
         return JobSearch(self._store, self._farm, self._zygote, run, self._on_search_child, self._on_measured)
 
     def _verifier(self, run: JobRun) -> Verifier:
-        return Verifier(self._store, self._farm, run.lease, lambda: run.goes_on("verifying"), run.enters)
+        return Verifier(self._store, self._farm, run.lease, lambda: run.poll("verifying"), run.begin_step)
 
 
 def close_job(store: Store, run: JobRun, ending: Ending) -> JobSummary:

@@ -1,1 +1,1 @@
-"""The search of one exploration: a confined child and the session that feeds it."""
+"""The search: a confined child, and the session that connects it to farm and store."""

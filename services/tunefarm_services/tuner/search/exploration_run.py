@@ -1,4 +1,4 @@
-"""One exploration while a job works on it: what was known, what is new, and the best so far."""
+"""State of one exploration in a job: known trials, new results and the incumbent."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -17,15 +17,15 @@ from tunefarm_services.tuner.search.search_messages import KnownTrialMessage
 from tunefarm_services.tuner.summary import Improvement, ModelAccuracy
 
 ROUGH_GRAIN_S = 5e-5
-"""A single call that finds caches cold takes microseconds whatever it computes. What was seen of a shorter function in
-one call says nothing beside times of many calls."""
+"""A single call with cold caches takes microseconds whatever it computes, so one call of a shorter function cannot be
+compared with the timings of candidates."""
 AS_GIVEN = "as-given"
-"""Id of the space that holds nothing but the module itself."""
+"""Id of the space that contains the unchanged module only."""
 
 
 @dataclass
 class ExplorationRun:
-    """Mutable state of one exploration inside one run of a job. Only its supervisor changes it."""
+    """Mutable state of one exploration in one run of a job. Only its supervisor changes it."""
 
     task: Task
     workload: Workload
@@ -45,24 +45,24 @@ class ExplorationRun:
     trials_done: int = 0
     untuned_latency_s: float | None = None
     untuned_is_estimate: bool = False
-    """Whether ``untuned_latency_s`` follows from a part of the function's steps."""
+    """Whether ``untuned_latency_s`` was extrapolated from part of the function's loop iterations."""
     untuned_about_s: float | None = None
-    """A rough figure, for as long as the untuned function was not timed beside the tuned ones."""
+    """Approximate latency, until the untuned function is timed beside the tuned ones."""
     stop_reason: StopReason | None = None
     refusal: str = ""
-    """Why most of the search's schedules were refused before any was measured."""
+    """Why most schedules were rejected before measurement."""
     samples_s: tuple[float, ...] = ()
     least_work: LeastWork = field(default_factory=LeastWork)
-    """What every schedule has to do; nothing where no search was begun that would know."""
+    """The minimum work of every schedule; zero before a search child reports it."""
     results: dict[int, Result] = field(default_factory=dict)
     model_accuracy: list[ModelAccuracy] = field(default_factory=list)
     compared_s: dict[Trace, float] = field(default_factory=dict)
-    """What schedules took side by side, when the end of the search was verified."""
+    """Latencies of the schedules that verification compared side by side."""
     builds_s: dict[int, float] = field(default_factory=dict)
-    """What it took in this run to build each candidate."""
+    """Build time of each candidate of this run."""
     _counted: set[int] = field(default_factory=set)
     _of_earlier_runs: dict[int, TrialFailure | None] = field(default_factory=dict)
-    """Trials that earlier runs of the same job made, each with its failure."""
+    """Trials of earlier runs of the same job, by number, with their failures."""
     _done_when_loaded: int = 0
 
     @property
@@ -71,8 +71,8 @@ class ExplorationRun:
         return self.exploration.exploration_id
 
     @property
-    def untuned_to_show_s(self) -> float | None:
-        """What the untuned function takes, as far as that may be set beside what candidates take."""
+    def comparable_untuned_s(self) -> float | None:
+        """The latency of the untuned function, if it is comparable with those of candidates."""
         if self.untuned_latency_s is not None:
             return self.untuned_latency_s
         about_s = self.untuned_about_s
@@ -80,7 +80,7 @@ class ExplorationRun:
 
     @property
     def record_key(self) -> RecordKey:
-        """The key under which its records may be reused."""
+        """The key of its records."""
         key = self.exploration.key
         return RecordKey(
             workload_id=key.workload_id,
@@ -93,11 +93,11 @@ class ExplorationRun:
 
     @property
     def was_left_untried(self) -> bool:
-        """Whether its job was asked to finish before anything that was tried came back."""
+        """Whether its job was asked to finish before the first result."""
         return self.stop_reason is StopReason.REQUESTED and not self.trials_done and not self.known
 
     def measure_task(self) -> MeasureTask:
-        """What a farm must know of this exploration."""
+        """The task as a farm needs it to measure candidates."""
         return MeasureTask(
             exploration_id=self.exploration_id,
             workload_id=self.workload.workload_id,
@@ -112,38 +112,38 @@ class ExplorationRun:
             callees=self.callees,
         )
 
-    def remember(self, known: KnownTrialMessage, *, is_of_job: bool = False) -> None:
-        """Take in a trial of an earlier run, of this job or of another one."""
+    def add_known(self, known: KnownTrialMessage, *, is_of_job: bool = False) -> None:
+        """Add a trial of an earlier run, of this job or another one."""
         self.known.append(known)
         if is_of_job:
             self._count_earlier(known.candidate.number, known.measurement)
         self.untuned_about_s = known.measurement.untuned_about_s or self.untuned_about_s
-        self.proposed(known.candidate.number, known.candidate.trace)
+        self.add_candidate(known.candidate.number, known.candidate.trace)
         self.results[known.candidate.number] = known.measurement.result
         if isinstance(known.measurement.result, Timing):
             self._keep_latency(known.candidate.number, known.measurement.result.latency_s)
 
-    def proposed(self, number: int, trace: Trace) -> None:
-        """Take in a candidate that is about to be dispatched."""
+    def add_candidate(self, number: int, trace: Trace) -> None:
+        """Add a candidate before it is dispatched."""
         self.traces[number] = trace
 
-    def note_accuracy(self, accuracy: ModelAccuracy) -> None:
-        """Take in how well the model placed new trials; the search tells the last figure again and again."""
+    def add_accuracy(self, accuracy: ModelAccuracy) -> None:
+        """Add an accuracy of the model. The search reports the latest one repeatedly."""
         if accuracy not in self.model_accuracy[-1:]:
             self.model_accuracy.append(accuracy)
 
     def disbelief(self, latency_s: float) -> TrialFailure | None:
-        """Why a time cannot be one of this function, whoever says so; None where it may be."""
+        """Why a latency is impossible for this function; None if it is possible. Workers are not trusted."""
         return disbelief(latency_s, least_latency_s(self.least_work, self.target.canonical, self.target.num_cores))
 
     def believed(self, measurement: Measurement) -> Measurement:
-        """``measurement``, or its failure where no kernel can have the time that it tells."""
+        """The measurement, as failed if its latency is impossible."""
         result = measurement.result
         doubt = self.disbelief(result.latency_s) if isinstance(result, Timing) else None
         return measurement if doubt is None else measurement.model_copy(update={"result": Failed(failure=doubt)})
 
     def measured(self, measurement: Measurement, elapsed_s: float) -> bool:
-        """Take in a result of this run; whether it is a new incumbent."""
+        """Add a result of this run. Returns whether it is a new incumbent."""
         result = measurement.result
         self.untuned_about_s = measurement.untuned_about_s or self.untuned_about_s
         if isinstance(result, Failed) and result.failure.reason is FailureReason.CANCELED:
@@ -170,8 +170,8 @@ class ExplorationRun:
         )
         return True
 
-    def concluded(self, trace: Trace, latency_s: float, elapsed_s: float) -> None:
-        """Note what was recorded in the end, where that is not the last incumbent of the search."""
+    def add_recorded(self, trace: Trace, latency_s: float, elapsed_s: float) -> None:
+        """Add the recorded schedule as an improvement, unless it is the last incumbent of the search."""
         if self.improvements and self.improvements[-1].trace != trace.text:
             self.improvements.append(
                 Improvement(
@@ -184,23 +184,23 @@ class ExplorationRun:
             )
 
     def forget_known(self) -> None:
-        """Drop the earlier trials, to be loaded anew together with those of this run."""
+        """Drop the known trials before they are reloaded together with those of this run."""
         self.known.clear()
         self._of_earlier_runs.clear()
         self._done_when_loaded = self.trials_done
 
     def forget_earlier_runs(self) -> None:
-        """Count no trials but those of this run as the job's."""
+        """Count only the trials of this run as the job's."""
         self._of_earlier_runs.clear()
 
     @property
     def trials_of_job(self) -> int:
-        """Trials of every run of this job."""
+        """Number of trials, over all runs of this job."""
         return self.trials_done + len(self._of_earlier_runs)
 
     @property
     def failures_of_job(self) -> Counter[str]:
-        """How often each reason occurred, over every run of this job."""
+        """Failures by reason, over all runs of this job."""
         earlier = (failure.reason.value for failure in self._of_earlier_runs.values() if failure is not None)
         return self.failures + Counter(earlier)
 
@@ -210,29 +210,29 @@ class ExplorationRun:
 
     @property
     def trials_in_store(self) -> int:
-        """Trials of every run; the exploration as it was loaded last counts those of this run until then."""
+        """Number of trials of all jobs. ``exploration.spent`` includes this run's trials up to the last load."""
         return self.exploration.spent.trials + self.trials_done - self._done_when_loaded
 
     def fastest(self, count: int) -> list[Trace]:
-        """The traces of the ``count`` lowest latencies, fastest first."""
+        """The traces with the lowest latencies, fastest first."""
         ranked = sorted(self.latencies_s, key=lambda number: self.latencies_s[number])
         return [self.traces[number] for number in ranked[:count]]
 
     def latencies_of(self, trace: Trace) -> list[float]:
-        """What the schedule of ``trace`` took in the search, in seconds; empty where it was not measured there."""
+        """The latencies of a schedule in the search; empty if it has none."""
         return [latency_s for number, latency_s in self.latencies_s.items() if self.traces[number] == trace]
 
     def build_s_of(self, trace: Trace) -> float | None:
-        """What it took in this run to build a schedule; None where it was not built."""
+        """Build time of a schedule in this run; None if it was not built."""
         return max((build_s for number, build_s in self.builds_s.items() if self.traces[number] == trace), default=None)
 
     @property
     def typical_build_s(self) -> float | None:
-        """What it takes to build a schedule; None where none was built in this run."""
+        """Median build time of this run; None before the first build."""
         return median(self.builds_s.values()) if self.builds_s else None
 
     def note_untuned(self, latency_s: float, *, is_estimate: bool = False) -> None:
-        """Take in what the untuned function takes."""
+        """Set the latency of the untuned function."""
         self.untuned_latency_s, self.untuned_is_estimate = latency_s, is_estimate
 
     def _count_earlier(self, number: int, measurement: Measurement) -> None:
@@ -245,7 +245,7 @@ class ExplorationRun:
             self.first_failure_message = self.first_failure_message or failure.message
 
     def _keep_latency(self, number: int, latency_s: float) -> bool:
-        """Take in a time; whether it is less than any before."""
+        """Set the latency of a candidate. Returns whether it is a new minimum."""
         before_s = self.best_latency_s
         self._forget_latency(number)
         self.latencies_s[number] = latency_s
@@ -253,7 +253,7 @@ class ExplorationRun:
         return before_s is None or latency_s < before_s
 
     def _forget_latency(self, number: int) -> None:
-        """A first time is believed no longer once the candidate was sent again."""
+        """Drop the latency of a candidate, once its second attempt has a result: the first one is in doubt."""
         forgotten_s = self.latencies_s.pop(number, None)
         if forgotten_s is not None and forgotten_s == self.best_latency_s:
             self.best_latency_s = min(self.latencies_s.values(), default=None)

@@ -1,4 +1,4 @@
-"""What several figures of a cost model's accuracy come to, and whether that is better than chance."""
+"""Combines the accuracies of a cost model, and tests whether they exceed chance."""
 
 import math
 from collections.abc import Sequence
@@ -7,14 +7,14 @@ from typing import Final
 from tunefarm_services.tuner.summary import ModelAccuracy
 
 RECENT: Final = 32
-"""New trials over which a present accuracy is taken: a batch alone is too few to tell."""
+"""Minimum number of new trials in the current accuracy: a single batch is too small a sample."""
 CHANCE: Final = 0.5
 SURE: Final = 2.0
 """Standard deviations above chance."""
 
 
 def recent_accuracy(found: Sequence[ModelAccuracy]) -> ModelAccuracy | None:
-    """The accuracy over the latest trials; None before there was any."""
+    """The accuracy over the latest trials; None if there is none."""
     taken: list[ModelAccuracy] = []
     while len(taken) < len(found) and sum(each.new for each in taken) < RECENT:
         taken.append(found[-1 - len(taken)])
@@ -22,7 +22,7 @@ def recent_accuracy(found: Sequence[ModelAccuracy]) -> ModelAccuracy | None:
 
 
 def accuracy_in_all(found: Sequence[ModelAccuracy]) -> ModelAccuracy | None:
-    """The accuracy over all pairs together; None where there are none."""
+    """The accuracy over all pairs; None without pairs."""
     pairs = sum(each.pairs for each in found)
     if not pairs:
         return None
@@ -31,9 +31,9 @@ def accuracy_in_all(found: Sequence[ModelAccuracy]) -> ModelAccuracy | None:
 
 
 def is_better_than_chance(accuracy: ModelAccuracy) -> bool:
-    """Whether a model that knows nothing would hardly do as well.
+    """Whether the accuracy exceeds chance by two standard deviations.
 
-    Pairs of the same new trial are not independent. Where one lies among many earlier ones by chance is uniform, with a
-    variance of 1/12, so that the mean over ``new`` of them deviates by ``sqrt(1 / (12 new))``.
+    Pairs with the same new trial are not independent. By chance, the relative rank of a new trial among many earlier
+    ones is uniform with variance 1/12, so the mean over ``new`` trials has a deviation of ``sqrt(1 / (12 new))``.
     """
     return accuracy.share > CHANCE + SURE * math.sqrt(1.0 / (12.0 * accuracy.new))

@@ -1,6 +1,6 @@
-"""The search, as it runs in its own confined process: the library's loop, with a pipe for a farm.
+"""The search in its own confined process: the library's loop, with a pipe as its farm.
 
-Of this package, only modules of children import what loads TVM.
+In this package, only modules of child processes import TVM.
 """
 
 import time
@@ -33,10 +33,10 @@ from tunefarm_services.tuner.summary import ModelAccuracy
 
 
 def main(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
-    """Entry of the search child: search as ordered until the effort is spent, then say why it ended."""
+    """Entry of the search child: search until the effort is spent, then report the reason for the end."""
     order = SearchOrder.model_validate_json(payload)
     farm = PipeFarm(channel, order.queue_depth)
-    farm.say(Understood(least_work={task.exploration_id: least_work_of(task.module_json) for task in order.tasks}))
+    farm.send(Understood(least_work={task.exploration_id: least_work_of(task.module_json) for task in order.tasks}))
     reporter = Reporter(farm)
     loop = SearchLoop(
         [_loop_task(task) for task in order.tasks],
@@ -52,19 +52,19 @@ def main(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
     summaries = loop.run()
     for summary in summaries:
         if summary.model is not None:
-            farm.say(
+            farm.send(
                 ModelSnapshot(exploration_id=summary.exploration_id, model_json=summary.model, trials=summary.trials)
             )
     refusals = {summary.exploration_id: summary.strategy.refusal for summary in summaries if summary.strategy.refusal}
     stop_reasons = {summary.exploration_id: summary.stop_reason for summary in summaries}
-    farm.say(SearchEnded(stop_reasons=stop_reasons, refusals=refusals))
+    farm.send(SearchEnded(stop_reasons=stop_reasons, refusals=refusals))
 
 
 class MonotonicClock:
     """Real time."""
 
     def now_s(self) -> float:
-        """Seconds since some fixed moment."""
+        """Seconds since a fixed moment."""
         return time.monotonic()
 
 
@@ -80,10 +80,10 @@ class PipeFarm:
     def submit(self, candidates: Sequence[Candidate]) -> None:
         """Send candidates to the supervisor."""
         self._outstanding.update((candidate.exploration_id, candidate.number) for candidate in candidates)
-        self.say(Proposed(candidates=tuple(candidates)))
+        self.send(Proposed(candidates=tuple(candidates)))
 
     def collect(self, timeout_s: float | None) -> list[Measurement]:
-        """Results that are there, waiting up to ``timeout_s`` for the first; for ever when None."""
+        """Available results. Waits up to ``timeout_s`` for the first; forever if None."""
         results: list[Measurement] = []
         wait_s = timeout_s
         while not self.stopped:
@@ -96,22 +96,22 @@ class PipeFarm:
                     self.stopped = True
                 case MeasuredMessage(measurements=measurements):
                     results.extend(measurements)
-                    for measurement in measurements:  # what a slow device gave comes a second time
+                    for measurement in measurements:  # discard(): a suspect candidate is measured and reported twice
                         self._outstanding.discard((measurement.exploration_id, measurement.candidate_number))
             wait_s = 0.0
         return results
 
     def room(self) -> int:
-        """How many more candidates keep the lanes busy."""
+        """The number of candidates to submit so that the lanes stay busy."""
         return max(0, self._queue_depth - len(self._outstanding))
 
-    def say(self, message: FromSearch) -> None:
+    def send(self, message: FromSearch) -> None:
         """Send one message to the supervisor."""
         self._channel.send(message.model_dump_json().encode())
 
 
 class OrderRecords:
-    """What the store knew, as it came with the order."""
+    """The contents of the store that came with the order."""
 
     def __init__(self, order: SearchOrder) -> None:
         self._tasks = {task.exploration_id: task for task in order.tasks}
@@ -124,7 +124,7 @@ class OrderRecords:
         ]
 
     def claimed_traces(self, exploration_id: str) -> Sequence[Trace]:
-        """Traces of the same workload that were not measured here."""
+        """Traces of the same workload that were not measured on this device class."""
         return self._tasks[exploration_id].claimed_traces
 
     def near_traces(self, exploration_id: str) -> Sequence[Trace]:
@@ -137,7 +137,7 @@ class OrderRecords:
 
 
 class Reporter:
-    """Adds the tasks' figures up and sends them on."""
+    """Sends the sums of all tasks' figures."""
 
     def __init__(self, farm: PipeFarm) -> None:
         self._farm = farm
@@ -145,11 +145,11 @@ class Reporter:
         self._rounds = 0
 
     def report(self, progress: LoopProgress) -> None:
-        """Take in a moment of the search."""
+        """Report the progress of the search."""
         self._latest[progress.exploration_id] = progress.strategy
         self._rounds += 1
         accuracy = progress.strategy.accuracy
-        self._farm.say(
+        self._farm.send(
             SearchReport(
                 evolve_s=sum(report.evolve_s for report in self._latest.values()),
                 train_s=sum(report.train_s for report in self._latest.values()),

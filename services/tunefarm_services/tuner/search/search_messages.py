@@ -1,4 +1,4 @@
-"""What the supervisor and the search child say to each other: JSON lines of frozen types, never pickles."""
+"""Messages between the supervisor and the search child: JSON of frozen types, never pickles."""
 
 from typing import Annotated, Literal
 
@@ -22,7 +22,7 @@ class KnownTrialMessage(Frozen):
 
 
 class SearchTaskMessage(Frozen):
-    """One exploration the search child works on, with all that the store knows of it."""
+    """One exploration of the search, with its data from the store."""
 
     exploration_id: str
     name: str
@@ -34,13 +34,13 @@ class SearchTaskMessage(Frozen):
     known: tuple[KnownTrialMessage, ...]
     seed_traces: tuple[Trace, ...]
     claimed_traces: tuple[Trace, ...] = ()
-    """Schedules of this very workload that were only claimed, or measured elsewhere."""
+    """Schedules of the same workload that were only claimed, or measured on another device class."""
     near_traces: tuple[Trace, ...] = ()
     model_json: str | None = Field(default=None, repr=False)
 
 
 class SearchOrder(Frozen):
-    """Everything a search child is told at its start. ``effort`` is what is left to spend."""
+    """The input of a search child. ``effort`` is the remaining effort."""
 
     tasks: tuple[SearchTaskMessage, ...] = Field(min_length=1)
     strategy: Strategy
@@ -57,14 +57,14 @@ class Proposed(Frozen):
 
 
 class Understood(Frozen):
-    """What every schedule of each exploration's function has to do. The first that the child says."""
+    """The minimum work of each exploration's function. The first message of the child."""
 
     kind: Literal["understood"] = "understood"
     least_work: dict[str, LeastWork]
 
 
 class SearchReport(Frozen):
-    """How the search is doing. Seconds are totals; the accuracy is of what the model learned last, before it did."""
+    """Progress of the search. Seconds are totals; the accuracy is on the latest trials, before training on them."""
 
     kind: Literal["report"] = "report"
     evolve_s: float
@@ -85,7 +85,7 @@ class ModelSnapshot(Frozen):
 
 
 class SearchEnded(Frozen):
-    """The search has nothing more to propose; per exploration, why, and why most of its schedules were refused."""
+    """The end of the search; by exploration, why it ended, and why most of its schedules were rejected."""
 
     kind: Literal["ended"] = "ended"
     stop_reasons: dict[str, StopReason]
@@ -96,14 +96,14 @@ FromSearch = Annotated[Understood | Proposed | SearchReport | ModelSnapshot | Se
 
 
 class MeasuredMessage(Frozen):
-    """Results, committed already."""
+    """Results that are committed to the store."""
 
     kind: Literal["measured"] = "measured"
     measurements: tuple[Measurement, ...]
 
 
 class StopSearching(Frozen):
-    """End now; what is in flight will not be reported."""
+    """End now; the results of candidates in flight will not be sent."""
 
     kind: Literal["stop"] = "stop"
 

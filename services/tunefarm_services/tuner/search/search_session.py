@@ -1,4 +1,4 @@
-"""The time between a search child's start and its end: candidates go out, results are committed and come back."""
+"""The session of a search child: dispatches its candidates, commits results and returns them to it."""
 
 import queue
 import selectors
@@ -27,23 +27,21 @@ from tunefarm_services.tuner.search.search_messages import (
 )
 
 TICK_S = 0.2
-COMMITS_APART_S = 0.02
-MAX_APART_S = 0.1
+MIN_COMMIT_INTERVAL_S, MAX_COMMIT_INTERVAL_S = 0.02, 0.1
 COMMIT_SHARE = 0.04
-"""Results share a transaction when they follow each other more closely than 20 ms, or than it takes for commits to use
-no more than this share of the time, up to a tenth of a second."""
-SETTLE_S = 10.0
+"""Maximum share of the time spent in commits. Results gather between commits, within the interval's bounds."""
+DRAIN_S = 10.0
 
 
 class SearchDied(Exception):
-    """The search child ended without saying so. The message tells how."""
+    """The search child died. The message describes how."""
 
 
 class SearchSession:
     """Carries messages between one search child and the farm, with the store in between.
 
-    Every candidate is in the store before the farm sees it, and every result before the search does, so that a
-    process killed at any instant leaves a state from which the job can go on.
+    A candidate and its dispatch are stored before they are sent to the farm, and a result is committed before it is
+    acknowledged and sent to the search. Killing any process at any instant thus leaves a state that can be resumed.
     """
 
     def __init__(
@@ -58,11 +56,10 @@ class SearchSession:
         on_tick: Callable[[], bool],
         on_measured: Callable[[Measurement], None] = lambda _: None,
     ) -> None:
-        """``on_tick`` is called several times a second and returns False when the job has to stop.
+        """``on_tick`` is called several times a second and returns False if the job must stop.
 
-        ``on_measured`` hears of each measurement once it is stored.
-
-        Without a ``search`` only the attempts given to ``run`` are made.
+        ``on_measured`` is called for each measurement after it is stored. Without a ``search``, only the attempts
+        passed to ``run`` are made.
         """
         self._store = store
         self._farm = farm
@@ -85,9 +82,9 @@ class SearchSession:
         self.first_measured_s: float | None = None
 
     def run(self, unfinished: Sequence[Dispatch] = ()) -> bool:
-        """Work until the search ends; False when ``on_tick`` ended it. Raises ``SearchDied``.
+        """Run until the search ends. Returns False if ``on_tick`` stopped it. Raises ``SearchDied``.
 
-        ``unfinished`` are attempts that are in the store already.
+        ``unfinished`` are stored attempts to send first.
         """
         for dispatch in unfinished:
             if dispatch.attempt < ATTEMPTS:
@@ -96,23 +93,23 @@ class SearchSession:
         with selectors.DefaultSelector() as selector:
             if self._search is None:
                 return self._listen(selector)
-            selector.register(self._search.channel, selectors.EVENT_READ, self._hear_search)
-            threading.Thread(target=self._speak, args=(self._search.channel,), name="search", daemon=True).start()
+            selector.register(self._search.channel, selectors.EVENT_READ, self._receive_search)
+            threading.Thread(target=self._send_loop, args=(self._search.channel,), name="search", daemon=True).start()
             try:
                 return self._listen(selector)
             finally:
                 self._to_search.put(None)
 
-    def _speak(self, channel: Channel) -> None:
-        """Send on what the search should know, apart from hearing it: else both could wait for the other to listen."""
-        with suppress(ChannelClosed):  # its last words, or that there are none, are heard where they are read
+    def _send_loop(self, channel: Channel) -> None:
+        """Send messages to the search, in a thread: with full pipes in both directions, two writers would deadlock."""
+        with suppress(ChannelClosed):  # the reading side handles the child's death
             while (message := self._to_search.get()) is not None:
                 channel.send(message)
 
     def _listen(self, selector: selectors.BaseSelector) -> bool:
         next_tick_s = 0.0
         while self._ended is None or self._in_flight:
-            for key, _ in selector.select(self._rest_s(selector)):
+            for key, _ in selector.select(self._select_timeout_s(selector)):
                 key.data()
             if time.monotonic() >= next_tick_s:
                 next_tick_s = time.monotonic() + TICK_S
@@ -123,27 +120,27 @@ class SearchSession:
                 selector.unregister(self._search.channel)
         return True
 
-    def _rest_s(self, selector: selectors.BaseSelector) -> float:
-        """How long to listen. Results gather until the next commit is due; only the search is heard meanwhile."""
+    def _select_timeout_s(self, selector: selectors.BaseSelector) -> float:
+        """The time to wait for messages. Until the next commit is due, only the search is read and results gather."""
         farm_fileno = self._farm.wakeup_fileno()
-        is_heard = farm_fileno in selector.get_map()
-        rest_s = self._next_commit_s - time.monotonic()
-        if rest_s > 0 and is_heard:
+        is_read = farm_fileno in selector.get_map()
+        until_commit_s = self._next_commit_s - time.monotonic()
+        if until_commit_s > 0 and is_read:
             selector.unregister(farm_fileno)
-        elif rest_s <= 0 and not is_heard:
-            selector.register(farm_fileno, selectors.EVENT_READ, self._hear_farm)
-        return min(rest_s, TICK_S) if rest_s > 0 else TICK_S
+        elif until_commit_s <= 0 and not is_read:
+            selector.register(farm_fileno, selectors.EVENT_READ, self._receive_farm)
+        return min(until_commit_s, TICK_S) if until_commit_s > 0 else TICK_S
 
     def abandon(self) -> None:
-        """Call back everything in flight and commit what it gave."""
+        """Cancel everything in flight and commit the results that still arrive."""
         self._is_abandoned = True
         self._farm.cancel_all()
         deadline_s = time.monotonic() + 3.0
         while self._in_flight and time.monotonic() < deadline_s:
             self._commit(self._farm.collect(0.1))
 
-    def settle(self, within_s: float = SETTLE_S) -> None:
-        """Commit what is in flight as it comes back, without calling it off; for as long as ``within_s`` at most."""
+    def drain(self, within_s: float = DRAIN_S) -> None:
+        """Commit the results of everything in flight, without canceling it, for at most ``within_s``."""
         deadline_s = time.monotonic() + within_s
         self._commit(self._uncommitted)
         while self._in_flight and time.monotonic() < deadline_s:
@@ -151,10 +148,10 @@ class SearchSession:
 
     @property
     def device_seconds(self) -> float:
-        """Seconds that the session's attempts held a lane."""
+        """Lane time of the session's attempts, in seconds."""
         return self.stage_seconds["build"] + self.stage_seconds["run"]
 
-    def _hear_search(self) -> None:
+    def _receive_search(self) -> None:
         assert self._search is not None
         try:
             message = from_search.validate_json(self._search.channel.receive())
@@ -169,7 +166,7 @@ class SearchSession:
             case SearchReport():
                 self.report = message
                 if message.rank_accuracy is not None:
-                    self._runs[message.exploration_id].note_accuracy(message.rank_accuracy)
+                    self._runs[message.exploration_id].add_accuracy(message.rank_accuracy)
             case ModelSnapshot():
                 self.models[message.exploration_id] = message
             case SearchEnded():
@@ -183,55 +180,46 @@ class SearchSession:
         self._store.trials.put(self._lease, candidates, dispatches)
         for candidate, dispatch in zip(candidates, dispatches, strict=True):
             self._candidates[candidate.exploration_id, candidate.number] = candidate
-            self._runs[candidate.exploration_id].proposed(candidate.number, candidate.trace)
+            self._runs[candidate.exploration_id].add_candidate(candidate.number, candidate.trace)
             self._send_to_farm(dispatch)
 
     def _repeat_suspects(self) -> None:
-        """Measure again, once, what came from a device that turned out to have become slower.
+        """Repeat once each measurement of a device that is found to have become slower.
 
-        What was lost with it is no suspect: its second attempt is made when the loss is committed.
+        Lost candidates are not suspects: ``_commit`` already sends their second attempts.
+        """
+        self._repeat([suspect for suspect in self._farm.suspects() if not _is_lost(suspect)])
+
+    def _repeat_lost(self, fresh: list[Measurement]) -> list[Measurement]:
+        """Send second attempts at lost candidates, whose results the search gets. Returns the other measurements."""
+        repeated = set() if self._is_abandoned else self._repeat([each for each in fresh if _is_lost(each)])
+        return [each for each in fresh if not _is_lost(each) or _candidate_of(each) not in repeated]
+
+    def _repeat(self, measurements: Sequence[Measurement]) -> set[tuple[str, int]]:
+        """Store and send second attempts at candidates, and return which.
+
+        Each is removed from ``_candidates``, so that one that is reported lost and suspect is repeated only once.
         """
         again = []
-        for suspect in self._farm.suspects():
-            if _is_lost(suspect):
-                continue
-            candidate = self._candidates.pop((suspect.exploration_id, suspect.candidate_number), None)
-            if candidate is not None and suspect.attempt < ATTEMPTS:
-                again.append(dispatch_of(candidate, fence=self._lease.fence, attempt=suspect.attempt + 1))
+        for measurement in measurements:
+            candidate = self._candidates.pop(_candidate_of(measurement), None)
+            if candidate is not None and measurement.attempt < ATTEMPTS:
+                again.append(dispatch_of(candidate, fence=self._lease.fence, attempt=measurement.attempt + 1))
         if again:
             self._store.trials.put(self._lease, [], again)
         for dispatch in again:
             self._send_to_farm(dispatch)
-
-    def _repeat_lost(self, fresh: list[Measurement]) -> list[Measurement]:
-        """Send once more what was lost with its device, and give the rest: the search hears of the second attempt."""
-        lost = [measurement for measurement in fresh if not self._is_abandoned and _is_lost(measurement)]
-        again = []
-        for measurement in lost:
-            candidate = self._candidates.pop((measurement.exploration_id, measurement.candidate_number), None)
-            if candidate is not None:
-                again.append(dispatch_of(candidate, fence=self._lease.fence, attempt=measurement.attempt + 1))
-        if not again:
-            return fresh
-        self._store.trials.put(self._lease, [], again)
-        for dispatch in again:
-            self._send_to_farm(dispatch)
-        repeated = {(dispatch.candidate.exploration_id, dispatch.candidate.number) for dispatch in again}
-        return [
-            measurement
-            for measurement in fresh
-            if measurement not in lost or (measurement.exploration_id, measurement.candidate_number) not in repeated
-        ]
+        return {(dispatch.candidate.exploration_id, dispatch.candidate.number) for dispatch in again}
 
     def _send_to_farm(self, dispatch: Dispatch) -> None:
         self._in_flight.add(dispatch.dispatch_id)
         self._farm.submit(dispatch)
 
-    def _hear_farm(self) -> None:
+    def _receive_farm(self) -> None:
         began_s = time.monotonic()
         fresh = self._commit(self._farm.collect(0.0))
         took_s = time.monotonic() - began_s
-        self._next_commit_s = began_s + min(max(COMMITS_APART_S, took_s / COMMIT_SHARE), MAX_APART_S)
+        self._next_commit_s = began_s + min(max(MIN_COMMIT_INTERVAL_S, took_s / COMMIT_SHARE), MAX_COMMIT_INTERVAL_S)
         if fresh and self._ended is None and self._search is not None:
             self._to_search.put(MeasuredMessage(measurements=tuple(fresh)).model_dump_json().encode())
 
@@ -239,7 +227,7 @@ class SearchSession:
         if not measurements:
             return []
         measurements = [self._runs[each.exploration_id].believed(each) for each in measurements]
-        self._uncommitted = measurements  # kept where the store is away
+        self._uncommitted = measurements  # if the store is unavailable, drain() commits them after the outage
         fresh = self._store.measurements.commit(self._lease, measurements)
         self._uncommitted = []
         self._farm.acknowledge(measurements)
@@ -274,8 +262,12 @@ class SearchSession:
             )
 
 
+def _candidate_of(measurement: Measurement) -> tuple[str, int]:
+    return measurement.exploration_id, measurement.candidate_number
+
+
 def _is_lost(measurement: Measurement) -> bool:
-    """Whether a first attempt ended with the loss of its device, which may be no fault of the candidate."""
+    """Whether a first attempt ended with the loss of its device, which the candidate need not have caused."""
     result = measurement.result
     is_lost = isinstance(result, Failed) and result.failure.reason is FailureReason.DEVICE_LOST
     return is_lost and measurement.attempt < ATTEMPTS

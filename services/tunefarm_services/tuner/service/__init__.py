@@ -1,1 +1,1 @@
-"""The tuner process: takes jobs from the queue and runs several at once."""
+"""The tuner process: leases jobs from the queue and runs several at once."""

@@ -1,4 +1,4 @@
-"""One job in the hands of a tuner service, from its lease to its release."""
+"""One job of a tuner service, from its lease to its release."""
 
 import math
 import random
@@ -33,30 +33,30 @@ from tunefarm_services.tuner.service.zygotes import Zygotes
 from tunefarm_services.tuner.summary import JobSummary
 
 FarmSource = Callable[[Lease, Job], Farm | NoDevice]
-"""Gives a farm for one job, which is closed when the job is let go. Raises ForkFailed, OSError."""
+"""Returns a farm for one job, which the job closes when it ends. Raises ForkFailed, OSError."""
 
 HELD_S: Final = 1.0
 NO_DEVICE_S: Final = 2.0
-TROUBLE_S: Final = 2.0
+RETRY_S: Final = 2.0
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a leased job was let go. Unless it was finished or halted it should rest for ``rest_s`` seconds.
+    """How a leased job was released. A job that is neither finished nor halted waits ``wait_s`` before its next lease.
 
-    However often it has rested, it rests for ``most_rest_s`` at most, for its deadline comes then.
+    The service doubles the wait each time, up to ``max_wait_s``, the time to the job's deadline.
     """
 
     job_id: str
     outcome: JobOutcome | None
-    rest_s: float = 0.0
-    most_rest_s: float = math.inf
+    wait_s: float = 0.0
+    max_wait_s: float = math.inf
 
 
 class LeasedJob:
-    """Runs one supervisor over one lease. ``stop`` may be called from any thread."""
+    """Runs one supervisor under one lease. ``stop`` may be called from any thread."""
 
     def __init__(
         self,
@@ -82,14 +82,14 @@ class LeasedJob:
         self._lock = threading.Lock()
 
     def stop(self) -> None:
-        """End soon; the job goes back to the queue with everything that was measured."""
+        """End soon; the job returns to the queue with all its measurements."""
         with self._lock:
             self._stop_asked.set()
             if self._supervisor is not None:
                 self._supervisor.stop()
 
     def run(self) -> Ended:
-        """Work until the job ends, is halted, or has to wait; then give the lease back. Raises nothing."""
+        """Run until the job ends, halts, or must wait; then release the lease. Raises nothing."""
         began_s = time.monotonic()
         parent = Traceparent.of_job(self.lease.job_id)
         with (
@@ -97,7 +97,7 @@ class LeasedJob:
             self._traces.span("job", parent=parent, job_id=self.lease.job_id),
         ):
             ended = self._attempt()
-            with suppress(StoreUnavailable):  # then the lease runs out by itself
+            with suppress(StoreUnavailable):  # the lease then expires
                 self._store.leases.release(self.lease)
         if ended.outcome is not None:
             self._metrics.jobs_finished.labels(outcome=ended.outcome.value).inc()
@@ -113,16 +113,16 @@ class LeasedJob:
         except (FenceLost, NotFound) as lost:  # another tuner has it, or its owner deleted it
             self._metrics.leases_lost.inc()
             log.warning("the lease is lost", reason=str(lost))
-            return self._resting(HELD_S)
+            return self._waiting(HELD_S)
         except StoreUnavailable as away:
             self._metrics.store_errors.labels(kind="unavailable").inc()
-            log.warning("the store is away; the job goes on when it is back", reason=str(away))
-            return self._resting(TROUBLE_S)
+            log.warning("the store is unavailable; the job continues afterwards", reason=str(away))
+            return self._waiting(RETRY_S)
         except (ForkFailed, OSError) as failed:
             log.warning("the job cannot run now", reason=str(failed))
-            self._say(f"waits: {failed}")
-            return self._resting(TROUBLE_S)
-        except Exception:  # one job's trouble must not end the others
+            self._set_message(f"waits: {failed}")
+            return self._waiting(RETRY_S)
+        except Exception:  # the failure of one job must not end the others
             log.exception("the supervisor failed")
             return self._after_failure()
 
@@ -134,20 +134,20 @@ class LeasedJob:
         try:
             summary = self._supervise(farm)
         except ExplorationHeld:
-            self._say(until_deadline(job, WAITING))
-            return self._resting(HELD_S, seconds_to_deadline(job))
+            self._set_message(until_deadline(job, WAITING))
+            return self._waiting(HELD_S, seconds_to_deadline(job))
         finally:
             farm.close()
-        log.info("the job was let go", outcome=summary.outcome, message=summary.message)
+        log.info("the job was released", outcome=summary.outcome, message=summary.message)
         return Ended(self.lease.job_id, summary.outcome)
 
     def _without_device(self, job: Job, reason: str) -> Ended:
-        """Say what is missing and let the job rest; one whose deadline has passed ends with what is stored."""
+        """Report why no device fits and release the job. An overdue job ends with the stored results."""
         left_s = seconds_to_deadline(job)
         is_halted = self._store.job_requests.pending(job.tenant, job.job_id) in (JobRequest.CANCEL, JobRequest.PAUSE)
         if left_s is None or left_s > 0 or is_halted:
-            self._say(until_deadline(job, reason))
-            return self._resting(NO_DEVICE_S, left_s)
+            self._set_message(until_deadline(job, reason))
+            return self._waiting(NO_DEVICE_S, left_s)
         overdue = OverdueJob(self._store, JobWatch(self._store, self.lease))
         run = overdue.opened(job)
         summary = close_job(self._store, run, overdue.ending(run, reason))
@@ -184,7 +184,7 @@ class LeasedJob:
                 reporter.book()
 
     def _count(self, measurement: Measurement) -> None:
-        """Take a committed measurement into the figures and the trace."""
+        """Count a committed measurement in the metrics and the trace."""
         result = measurement.result
         name = result.failure.reason.value if isinstance(result, Failed) else result.kind
         self._metrics.measurements.labels(result=name).inc()
@@ -208,23 +208,23 @@ class LeasedJob:
         )
 
     def _after_failure(self) -> Ended:
-        """Count it like the death of a search child, so that a job that cannot be worked on ends some day."""
+        """Count the failure as the death of a search child, so that a job that always fails ends as poisoned."""
         with suppress(FenceLost, StoreUnavailable, NotFound):
             deaths = self._store.jobs.count_search_death(self.lease)
-            message = f"working on it failed {MAX_DEATHS} times inside the tuner; see its log"
+            message = f"it failed {MAX_DEATHS} times inside the tuner; see the log of the tuner"
             if end_if_poisoned(self._store, self.lease, deaths, message):
                 return Ended(self.lease.job_id, JobOutcome.FAILED)
-        return self._resting(TROUBLE_S)
+        return self._waiting(RETRY_S)
 
-    def _say(self, message: str) -> None:
-        """Show why the job waits, once: each message is an event."""
+    def _set_message(self, message: str) -> None:
+        """Set the message that explains why the job waits, if it changed: each message is an event."""
         with suppress(FenceLost, StoreUnavailable, NotFound):
             job = self._store.jobs.get(self.lease.tenant, self.lease.job_id)
             if job.state is not JobState.FINISHED and (job.state, job.message) != (JobState.QUEUED, message):
                 self._store.jobs.set_state(self.lease, JobState.QUEUED, message=message)
 
-    def _resting(self, rest_s: float, left_s: float | None = None) -> Ended:
-        """``left_s`` is how long it is to the job's deadline, where it has one that has not passed."""
-        # Spread, so that tuners that wait for the same thing do not ask in step.
-        spread_s = rest_s * random.uniform(0.75, 1.25)
+    def _waiting(self, wait_s: float, left_s: float | None = None) -> Ended:
+        """``left_s`` is the time until the job's deadline; None without one."""
+        # Jitter: tuners that wait for the same thing must not query in lockstep.
+        spread_s = wait_s * random.uniform(0.75, 1.25)
         return Ended(self.lease.job_id, None, spread_s, left_s if left_s is not None and left_s > 0 else math.inf)

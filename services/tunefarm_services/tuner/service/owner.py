@@ -1,16 +1,16 @@
-"""Names of supervisors, and whether one of this host still lives."""
+"""Names of lease owners, and whether an owner on this host is dead."""
 
 import os
 from pathlib import Path
 
 
 def owner_name() -> str:
-    """A name for this process that no other process on any host has at the same time."""
+    """A name for this process, unique over all hosts."""
     return f"{os.uname().nodename}:{os.getpid()}:{os.urandom(4).hex()}"
 
 
 def is_gone(owner: str) -> bool:
-    """Whether ``owner`` is surely dead: a process of this host that no longer runs. Of other hosts nothing is sure."""
+    """Whether ``owner`` is a dead process of this host. False for other hosts, whose leases must expire."""
     node, _, rest = owner.rpartition(":")[0].rpartition(":")
     if node != os.uname().nodename or not rest.isdigit():
         return False

@@ -1,4 +1,4 @@
-"""The tuner as a service: takes jobs from the queue and works on several at once. Any number of tuners may run."""
+"""The tuner as a service: leases jobs from the queue and runs several at once. Any number of tuners may run."""
 
 import threading
 import time
@@ -24,22 +24,22 @@ from tunefarm_services.tuner.service.zygotes import Zygotes
 SWEEP_S: Final = 5.0
 STOP_S: Final = 8.0
 TIDYING_S: Final = 2.0
-MAX_AWAY_S: Final = 5.0
-MAX_REST_S: Final = 8.0
+MAX_BACKOFF_S: Final = 5.0
+MAX_WAIT_S: Final = 8.0
 MAX_DOUBLINGS: Final = 8
 DEFAULT_JOBS_AT_ONCE: Final = 8
-NO_PLACE: Final = "other jobs had every place of the tuners"
+NO_PLACE: Final = "other jobs occupied all places of the tuners"
 
 log = structlog.get_logger()
 
 
 class TunerService:
-    """Leases jobs and runs a supervisor over each in a thread of its own.
+    """Leases jobs and runs a supervisor for each in a thread.
 
-    Which job is next is the store's choice: priority, then fair shares of the tenants, then age. A job that is being
-    worked on is not interrupted for a more urgent one; that one gets the next place. A job that has to wait, for a
-    device or for another job's exploration, gives its place back and is asked again after a short rest. One that waited
-    for a place until its deadline is ended without one.
+    The store orders the queue: by priority, then fair shares of the tenants, then age. A running job is not preempted;
+    a more urgent one gets the next free place. A job that must wait, for a device or for another job's exploration,
+    releases its place and is leased again after a wait that doubles each time. A job that waits for a place until its
+    deadline is ended without one.
     """
 
     def __init__(
@@ -53,10 +53,9 @@ class TunerService:
         on_search_child: Callable[[Child | None], None] = lambda _: None,
         local_owners: bool = True,
     ) -> None:
-        """``on_search_child`` hears of search children, as ``Supervisor`` says.
+        """``on_search_child`` is that of ``Supervisor``.
 
-        With ``local_owners`` the jobs of dead tuners of this host are given back at once instead of when their leases
-        run out.
+        With ``local_owners``, jobs of dead tuners on this host are released at once, before their leases expire.
         """
         self._store = store
         self._farm_for = farm_for
@@ -71,19 +70,19 @@ class TunerService:
         self._places = settings.jobs_at_once or DEFAULT_JOBS_AT_ONCE
         self._running: dict[LeasedJob, threading.Thread] = {}
         self._ending: LeasedJob | None = None
-        """The latest job that was taken only to be ended at its deadline. It needs no place."""
-        self._resting_until_s: dict[str, float] = {}
-        self._rests: Counter[str] = Counter()
-        """How often each job has rested without having run in between."""
+        """The latest overdue job that was leased only to be ended. It needs no place."""
+        self._waiting_until_s: dict[str, float] = {}
+        self._waits: Counter[str] = Counter()
+        """How often each job had to wait since it last ran."""
         self._lock = threading.Lock()
         self._changed = threading.Event()
         self._next_sweep_s = 0.0
 
     def run(self, stop: threading.Event) -> None:
-        """Work until ``stop`` is set; then give every job back to the queue with all that was measured."""
-        away_s = self._settings.poll_s
+        """Run until ``stop`` is set; then return every job to the queue with all its measurements."""
+        wait_s = self._settings.poll_s
         is_over = threading.Event()
-        # In a thread, for it may take minutes in which jobs are to be taken.
+        # In a thread: it may take minutes, and jobs must be leased meanwhile.
         tidying = threading.Thread(target=self._tidying.run, args=(is_over,), name="tidying", daemon=True)
         tidying.start()
         try:
@@ -91,22 +90,22 @@ class TunerService:
                 self._metrics.tuner_alive.set_to_current_time()
                 try:
                     self._take_jobs()
-                    away_s = self._settings.poll_s
+                    wait_s = self._settings.poll_s
                 except StoreUnavailable as error:
                     self._metrics.store_errors.labels(kind="unavailable").inc()
-                    log.warning("the store is away", reason=str(error), again_in_s=away_s)
-                    away_s = min(2 * away_s, MAX_AWAY_S)
-                except Exception:  # what goes wrong with one job's row must not end those that run
-                    log.exception("taking jobs failed", again_in_s=MAX_AWAY_S)
-                    away_s = MAX_AWAY_S
-                self._wait(stop, away_s)
+                    log.warning("the store is unavailable", reason=str(error), again_in_s=wait_s)
+                    wait_s = min(2 * wait_s, MAX_BACKOFF_S)
+                except Exception:  # a failure with one job's row must not end the running jobs
+                    log.exception("taking jobs failed", again_in_s=MAX_BACKOFF_S)
+                    wait_s = MAX_BACKOFF_S
+                self._wait(stop, wait_s)
         finally:
             is_over.set()
             self._stop_all()
             tidying.join(TIDYING_S)
 
     def _wait(self, stop: threading.Event, seconds: float) -> None:
-        """Until a place became free, ``stop`` was set, or the time is up."""
+        """Wait until a place becomes free, ``stop`` is set, or the time is up."""
         deadline_s = time.monotonic() + seconds
         while time.monotonic() < deadline_s and not stop.wait(0.05):
             if self._changed.is_set():
@@ -114,29 +113,26 @@ class TunerService:
                 return
 
     def _take_jobs(self) -> None:
-        """Fill the free places."""
+        """Lease jobs for the free places."""
         self._sweep()
         while self._working() < self._places:
-            lease = self._store.queue.lease_next(self.owner, LEASE_S, passing_over=self._resting())
+            lease = self._store.queue.lease_next(self.owner, LEASE_S, passing_over=self._waiting())
             if lease is None:
                 break
             self._begin(lease, self._farm_for)
         self._end_overdue()
 
     def _end_overdue(self) -> None:
-        """Begin to end a job that waited for a place until its deadline.
-
-        It needs no place. One at a time is soon enough, and leaves the machine to those that run.
-        """
+        """End a job that waited for a place until its deadline. One at a time, to leave the host to running jobs."""
         with self._lock:
             if self._ending in self._running or self._working() < self._places:
                 return
-        lease = self._store.queue.lease_overdue(self.owner, LEASE_S, passing_over=self._resting())
+        lease = self._store.queue.lease_overdue(self.owner, LEASE_S, passing_over=self._waiting())
         if lease is not None:
             self._ending = self._begin(lease, lambda *_: NoDevice(NO_PLACE))
 
     def _working(self) -> int:
-        """How many places are taken."""
+        """The number of places in use."""
         return len(self._running.keys() - {self._ending})
 
     def _sweep(self) -> None:
@@ -145,14 +141,14 @@ class TunerService:
         self._next_sweep_s = time.monotonic() + SWEEP_S
         self._store.leases.release_of_the_dead(None, is_gone)
 
-    def _resting(self) -> list[str]:
-        """Jobs that are not to be taken now: those that rest, and those that this tuner has, should a lease run out."""
+    def _waiting(self) -> list[str]:
+        """Jobs not to lease now: those that wait, and this tuner's own, in case their leases expire."""
         now_s = time.monotonic()
         with self._lock:
-            over = [job_id for job_id, until_s in self._resting_until_s.items() if until_s <= now_s]
+            over = [job_id for job_id, until_s in self._waiting_until_s.items() if until_s <= now_s]
             for job_id in over:
-                del self._resting_until_s[job_id]
-            return [*self._resting_until_s, *(job.lease.job_id for job in self._running)]
+                del self._waiting_until_s[job_id]
+            return [*self._waiting_until_s, *(job.lease.job_id for job in self._running)]
 
     def _begin(self, lease: Lease, farm_for: FarmSource) -> LeasedJob:
         job = LeasedJob(
@@ -179,14 +175,14 @@ class TunerService:
         finally:
             with self._lock:
                 self._running.pop(job, None)
-                if ended.rest_s:
-                    # Ever longer, so that many that wait for the same leave places for those that need not.
-                    longer_s = ended.rest_s * 2 ** min(self._rests[ended.job_id], MAX_DOUBLINGS)
-                    rest_s = min(longer_s, max(MAX_REST_S, ended.rest_s), ended.most_rest_s)
-                    self._rests[ended.job_id] += 1
-                    self._resting_until_s[ended.job_id] = time.monotonic() + rest_s
+                if ended.wait_s:
+                    # Backoff: many jobs that wait for the same thing must not starve those that can run.
+                    longer_s = ended.wait_s * 2 ** min(self._waits[ended.job_id], MAX_DOUBLINGS)
+                    wait_s = min(longer_s, max(MAX_WAIT_S, ended.wait_s), ended.max_wait_s)
+                    self._waits[ended.job_id] += 1
+                    self._waiting_until_s[ended.job_id] = time.monotonic() + wait_s
                 else:
-                    del self._rests[ended.job_id]
+                    del self._waits[ended.job_id]
                 self._metrics.jobs_running.set(len(self._running))
             self._changed.set()
 

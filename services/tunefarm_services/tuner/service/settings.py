@@ -1,4 +1,4 @@
-"""What the environment says about a tuner."""
+"""Settings of a tuner from the environment."""
 
 from pydantic import Field, SecretStr
 
@@ -7,22 +7,22 @@ from tunefarm_services.settings import Settings
 
 
 class TunerSettings(Settings):
-    """Each field is the environment variable of its name with ``TUNEFARM_`` before. Printing shows no secret."""
+    """Each field is an environment variable with the prefix ``TUNEFARM_``. Printing hides secrets."""
 
     broker_url: SecretStr | None = None
-    """Redis, as redis:// or rediss://, through which workers are reached; without it this host measures itself."""
+    """URL of the Redis that connects workers, redis:// or rediss://. Without it, this host measures by itself."""
     broker_prefix: str = DEFAULT_PREFIX
-    """What the names of all keys in that Redis begin with; the workers' is the same."""
+    """Prefix of all keys in that Redis; the same as the workers'."""
     jobs_at_once: int | None = Field(default=None, ge=1, le=256)
-    """How many jobs one tuner works on side by side. None: one where this host measures itself, else eight."""
+    """Number of jobs that one tuner runs at once. None: one if this host measures by itself, else eight."""
     poll_s: float = Field(default=0.5, gt=0)
-    """How often a tuner with a free place looks for work."""
+    """Interval at which a tuner with a free place looks for work."""
     outage_s: float = Field(default=300.0, ge=0)
-    """How long a database that went away is waited for before a job is given up to whoever leases it next."""
+    """How long a job waits for an unavailable database before the tuner releases it."""
     keep_trials_days: float | None = Field(default=None, ge=0)
-    """How long the trials of an exploration that nobody works on are kept; for ever when absent. Records stay."""
+    """Retention of the trials of explorations without an active job; unlimited if absent. Records are always kept."""
     keep_events_days: float | None = Field(default=90.0, ge=0)
-    """How long the events of a finished job are kept."""
+    """Retention of the events of finished jobs."""
     keep_uploads_hours: float | None = Field(default=48.0, ge=0)
     keep_lanes_days: float | None = Field(default=14.0, ge=0)
-    """How long a lane that is gone is still shown."""
+    """How long a lost lane stays listed."""

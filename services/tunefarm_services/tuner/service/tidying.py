@@ -1,4 +1,4 @@
-"""Forgetting, now and then, what has been kept for as long as the settings say."""
+"""Hourly removal of expired rows and unreferenced blobs."""
 
 import threading
 import time
@@ -13,18 +13,15 @@ from tunefarm_services.tuner.service.settings import TunerSettings
 
 EVERY_S: Final = 3600.0
 UNREFERRED_S: Final = 3600.0
-"""A blob that no row refers to may be on its way between hosts for so long, such as a task or a library."""
+"""Minimum age of a blob to be removed: a task or a library in transit between hosts has no row yet."""
 FIRST_S: Final = 60.0
-LOOK_S: Final = 1.0
+POLL_S: Final = 1.0
 
 log = structlog.get_logger()
 
 
 class Tidying:
-    """Applies the retention policy hourly, and removes blobs that are left over.
-
-    Several tuners may do so; what is gone already costs nothing.
-    """
+    """Applies the retention policy hourly, and removes unreferenced blobs. Several tuners may do so."""
 
     def __init__(self, store: Store, settings: TunerSettings) -> None:
         self._store = store
@@ -37,17 +34,17 @@ class Tidying:
         self._due_s = time.monotonic() + FIRST_S
 
     def run(self, stop: threading.Event) -> None:
-        """Tidy when it is due until ``stop`` is set, whatever happens to the store meanwhile."""
-        while not stop.wait(LOOK_S):
+        """Tidy when due until ``stop`` is set. Continues after failures of the store."""
+        while not stop.wait(POLL_S):
             try:
                 self.tidy_if_due()
             except StoreUnavailable as error:
-                log.warning("nothing is tidied: the store is away", reason=str(error))
-            except Exception:  # what is left over costs room, and nobody's job
+                log.warning("nothing is tidied: the store is unavailable", reason=str(error))
+            except Exception:  # leftovers cost disk space only; jobs must continue
                 log.exception("tidying failed")
 
     def tidy_if_due(self) -> None:
-        """Tidy when an hour has gone by. Raises StoreUnavailable."""
+        """Tidy if an hour has passed. Raises StoreUnavailable."""
         if time.monotonic() < self._due_s:
             return
         self._due_s = time.monotonic() + EVERY_S

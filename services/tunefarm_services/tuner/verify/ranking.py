@@ -1,4 +1,4 @@
-"""What schedules took side by side and in fresh processes, and what follows from it."""
+"""Decisions from latencies measured side by side and in fresh processes."""
 
 import statistics
 from collections.abc import Sequence
@@ -11,19 +11,19 @@ from tunefarm_schemas.tuning.record import TuningRecord
 from tunefarm_schemas.tuning.trace import Trace
 
 DISTURBED = 1.05
-"""So many times what it took side by side: then something else ran beside the fresh processes."""
+"""Ratio of fresh-process to side-by-side latency that indicates other load during the fresh processes."""
 SCATTERED = 1.10
-"""So far apart, but for the fastest and the slowest, or from the best time of the search, fresh processes say little
-about the next one."""
+"""Maximum ratio of the slowest to the fastest process, without the two extremes, and of their median to the best
+latency of the search. Beyond it, the latency of the next process is not predictable."""
 UNTUNED = Trace(text="[[],[]]")
-"""The schedule that changes nothing; what ships when tuning found nothing faster."""
-_OUT_OF_REACH = 3.0
-"""Where the slowest sample of a schedule is so many times below the fastest of another one, that cannot be as fast."""
-_OUT_OF_REACH_OF_AN_ESTIMATE = 1.5
-"""The same beside an estimate, which no moment and no place of memory made better or worse."""
-_MOSTLY = 2 / 3
-"""Of the processes in which a schedule has to be the faster one."""
-_SAYS_NOTHING = frozenset(
+"""The schedule that changes nothing; it ships if tuning finds nothing faster."""
+_CLEARLY_FASTER = 3.0
+"""Minimum ratio of the untuned function's fastest sample to a schedule's slowest that needs no further comparison."""
+_CLEARLY_FASTER_THAN_ESTIMATE = 1.5
+"""The same for an estimate, which does not vary with host load and memory placement."""
+_MIN_WIN_SHARE = 2 / 3
+"""Share of the processes in which a schedule must be the faster one."""
+_INCONCLUSIVE = frozenset(
     {
         FailureReason.BUILD_TIMEOUT,
         FailureReason.RUN_TIMEOUT,
@@ -32,12 +32,12 @@ _SAYS_NOTHING = frozenset(
         FailureReason.CANCELED,
     }
 )
-"""Why a schedule may have no time beside others although it works."""
+"""Failures in a comparison that do not prove a schedule wrong."""
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """Schedules by what they took side by side, in seconds, the fastest first; and why others took nothing."""
+    """Schedules with their side-by-side latencies in seconds, fastest first, and the failures of the others."""
 
     timed: list[tuple[float, Trace]]
     failures: dict[Trace, TrialFailure]
@@ -45,73 +45,73 @@ class Ranking:
 
     @property
     def first_failure(self) -> TrialFailure | None:
-        """Why the first schedule that was asked for took nothing."""
+        """The failure of the first schedule without a latency."""
         return next(iter(self.failures.values()), None)
 
     def may_lose_to_untuned(self, trace: Trace) -> bool:
-        """Whether the untuned function may be as fast as a schedule on another day."""
+        """Whether the comparison leaves open that the untuned function is as fast as the schedule."""
         own, untuned = self.timings.get(trace), self.timings.get(UNTUNED)
         if trace == UNTUNED or own is None or untuned is None:
             return False
-        factor = _OUT_OF_REACH_OF_AN_ESTIMATE if untuned.is_estimate else _OUT_OF_REACH
+        factor = _CLEARLY_FASTER_THAN_ESTIMATE if untuned.is_estimate else _CLEARLY_FASTER
         slowest_s, fastest_s = max(own.samples_s, default=own.latency_s), min(untuned.samples_s, default=0.0)
         return factor * slowest_s >= fastest_s
 
 
 def require_right_untuned(untuned: Result) -> None:
-    """Raise ``BadInput`` where the untuned function was found wrong: then nothing that was compared says anything."""
+    """Raise ``BadInput`` if the untuned function has a wrong result: no comparison with its reference is then valid."""
     if isinstance(untuned, Failed) and untuned.failure.reason is FailureReason.WRONG_RESULT:
-        said = untuned.failure.message
+        message = untuned.failure.message
         raise BadInput(
             REFERENCE_IN_DOUBT,
-            f"the untuned function itself was found wrong, so its reference cannot be trusted: {said}",
+            f"the untuned function itself has wrong results, so its reference cannot be trusted: {message}",
             "Nothing was recorded or retracted. Check the host and the device, then tune again, or on another device.",
         )
 
 
 def stands(standing: TuningRecord, ranking: Ranking) -> bool:
-    """Whether it won side by side; where it could not be timed there, whether none took less than it did before."""
+    """Whether the standing record is the fastest side by side; if it has no result there, by its earlier latency."""
     fastest_s, fastest = ranking.timed[0]
     failure = ranking.failures.get(standing.trace)
-    could_not_be_timed = failure is not None and failure.reason in _SAYS_NOTHING
-    return fastest == standing.trace or (could_not_be_timed and standing.latency_s <= fastest_s)
+    has_no_result = failure is not None and failure.reason in _INCONCLUSIVE
+    return fastest == standing.trace or (has_no_result and standing.latency_s <= fastest_s)
 
 
 def beats_untuned(exported: Exported) -> bool:
     """Whether the schedule is faster than the untuned function, which was timed in the same processes.
 
-    Each process is a pair, for what disturbs one disturbs the other; and a few pairs of two that take the same are
-    decided by chance, so that most have to agree.
+    Each process yields a pair, because load disturbs both alike. Chance decides a few pairs of equally fast functions,
+    so the schedule must also win ``_MIN_WIN_SHARE`` of the pairs.
     """
     pairs = list(zip(exported.process_latencies_s, exported.untuned_latencies_s, strict=False))
     wins = sum(own_s < untuned_s for own_s, untuned_s in pairs)
     own_s, untuned_s = (statistics.median(side) for side in zip(*pairs, strict=True))
-    return own_s < untuned_s and wins > _MOSTLY * len(pairs)
+    return own_s < untuned_s and wins > _MIN_WIN_SHARE * len(pairs)
 
 
 def fault_of(standing: TuningRecord, record: TuningRecord, ranking: Ranking) -> str | None:
-    """Why ``standing`` gives way to ``record``; None where it is slower on record anyway, or nothing is known of it."""
+    """Why ``record`` refutes ``standing``; None if ``standing`` is recorded as slower, or failed inconclusively."""
     failure = ranking.failures.get(standing.trace)
     if standing.is_doubtful:
-        return f"taken while the host was busy; timed anew as record {record.record_id}"
+        return f"taken while the host was busy; timed again as record {record.record_id}"
     if failure is None:
         slower = f"slower than record {record.record_id} when both were timed side by side"
         return slower if standing.latency_s <= record.latency_s else None
-    if failure.reason in _SAYS_NOTHING:
+    if failure.reason in _INCONCLUSIVE:
         return None
     return f"failed when it was timed beside record {record.record_id}: {failure.reason.value}: {failure.message}"
 
 
 def beside_untuned(ranking: Ranking) -> str:
-    """What the comparison could not say."""
+    """The limits of the comparison with the untuned function, for a record's status."""
     failure, timing = ranking.failures.get(UNTUNED), ranking.timings.get(UNTUNED)
     if timing is not None and timing.is_estimate:
         return "; the untuned function's time is an estimate, and it was compared at samples of its output"
     return "" if failure is None else f"; the untuned function could not be timed beside it ({failure.reason.value})"
 
 
-def both(exported: Exported, more: Exported) -> Exported:
-    """One export of all processes of two of the same schedule."""
+def merged(exported: Exported, more: Exported) -> Exported:
+    """Two exports of the same schedule as one, with the processes of both."""
     own, other = len(exported.process_latencies_s), len(more.process_latencies_s)
     return exported.model_copy(
         update={
@@ -122,13 +122,13 @@ def both(exported: Exported, more: Exported) -> Exported:
     )
 
 
-def leaves_doubt(latencies_s: Sequence[float], compared_s: float, least_s: float) -> bool:
-    """Whether they are slower than side by side, or than the schedule ever was, or far apart."""
+def leaves_doubt(latencies_s: Sequence[float], compared_s: float, best_s: float) -> bool:
+    """Whether the processes are slower than side by side, or than the schedule's best latency, or scattered."""
     median_s = statistics.median(latencies_s)
-    return median_s > DISTURBED * compared_s or median_s > SCATTERED * least_s or is_scattered(latencies_s)
+    return median_s > DISTURBED * compared_s or median_s > SCATTERED * best_s or is_scattered(latencies_s)
 
 
 def is_scattered(latencies_s: Sequence[float]) -> bool:
-    """Whether all but the fastest and the slowest are far apart."""
+    """Whether the latencies vary by more than ``SCATTERED``, without the fastest and the slowest."""
     inner_s = sorted(latencies_s)[1:-1] or latencies_s
     return max(inner_s) > SCATTERED * min(inner_s)

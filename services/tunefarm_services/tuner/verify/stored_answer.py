@@ -1,4 +1,4 @@
-"""What verifying came to, and what the store already answers for an exploration."""
+"""The result of verifying an exploration, and the answer that the store already has for it."""
 
 from dataclasses import dataclass
 
@@ -8,50 +8,37 @@ from tunefarm_services.store.store import Store
 from tunefarm_services.tuner.search.exploration_run import ExplorationRun
 from tunefarm_services.tuner.verify.stored_library import usable_artifact
 
-FINALISTS, MAX_FINALISTS = 3, 6
-CLOSE = 1.06
-"""Within so many times the fastest, which of them is the fastest shows only side by side."""
-SLOW_S = 0.05
-"""Of kernels that take longer, a moment changes little: others than the close ones would be called for nothing."""
-COMPARE_S = 0.1
-"""Seconds of timing for each schedule that is compared."""
-PROCESSES, MORE_PROCESSES = 7, 8
-STILL_BUSY = "The record was taken while the host was busy, as it is now: the next job times it again."
-TIMED_ANEW = "The record was taken while the host was busy, and was timed anew."
-REFUSAL_S = 1.0
-"""A farm cancels what it had been asked about a function just before it says what is wrong with it."""
-
 
 @dataclass(frozen=True)
 class Finished:
-    """What the end of an exploration left behind, or why it left nothing."""
+    """The record and artifact of an exploration, or why there is none."""
 
     record: TuningRecord | None
     artifact_id: str | None
     failure: TrialFailure | None = None
     note: str = ""
-    """What a person is told of it."""
+    """Text for the job's message."""
     is_new: bool = False
-    """Whether the record was written just now."""
+    """Whether this run wrote the record."""
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether the record has to be timed anew before it is an answer."""
+        """Whether the record must be timed again before it is an answer."""
         return self.record is not None and self.record.is_doubtful
 
     @property
-    def may_fare_better(self) -> bool:
-        """Whether nothing was verified for a reason that may be gone later."""
+    def is_retryable(self) -> bool:
+        """Whether verification failed for a reason that may be temporary."""
         return self.failure is not None and self.failure.may_be_tried_again
 
 
 def standing_record(store: Store, run: ExplorationRun) -> TuningRecord | None:
-    """The best verified record for exactly the key of ``run``, if there is one."""
+    """The best verified record for the key of ``run``; None if there is none."""
     return exact_record(store, run.exploration.key.tenant, run.record_key)
 
 
 def exact_record(store: Store, tenant: str, key: RecordKey) -> TuningRecord | None:
-    """The best verified record for exactly this key, if there is one."""
+    """The best verified record for ``key``; None if there is none."""
     for match in store.best_records.matches(tenant, key):
         if match.match is MatchKind.EXACT:
             return match.record
@@ -59,10 +46,7 @@ def exact_record(store: Store, tenant: str, key: RecordKey) -> TuningRecord | No
 
 
 def stored_answer(store: Store, run: ExplorationRun) -> Finished | None:
-    """The standing record and its artifact, where there are both; ``run`` learns what the untuned function took.
-
-    An artifact whose library is damaged, gone or refused is none.
-    """
+    """The standing record and its usable artifact, if both exist. Copies the untuned latency to ``run``."""
     record = standing_record(store, run)
     artifact = None if record is None else usable_artifact(store, record, run.target, run.callees)
     if record is None or artifact is None:

@@ -1,4 +1,4 @@
-"""Libraries as the store holds them: which of them may still be given away."""
+"""Checks of stored and exported libraries before they are delivered."""
 
 from collections.abc import Collection
 from typing import Final
@@ -23,9 +23,9 @@ log = structlog.get_logger()
 def usable_artifact(
     store: Store, record: TuningRecord, target: Target, callees: Collection[str] = ()
 ) -> ArtifactManifest | None:
-    """The newest artifact of ``record`` whose library is whole and may be loaded; None calls for building it again.
+    """The newest artifact of ``record`` with an intact library that passes the checks; None if it must be rebuilt.
 
-    A library that an earlier version linked, with constructors, is none of these.
+    Libraries of earlier versions fail the checks: they were linked with constructors.
     """
     for manifest in store.artifacts.newest_first(record.tenant, record_id=record.record_id):
         reason = _fault_of(store, record.tenant, manifest, target, callees)
@@ -41,7 +41,7 @@ def usable_artifact(
 
 
 def checked_export(exported: ExportResult, target: Target, callees: Collection[str]) -> ExportResult:
-    """``exported``, or a failure in its place where nothing may load the library that a worker sent."""
+    """``exported``, or a failure if the worker's library does not pass the checks."""
     if not isinstance(exported, Exported):
         return exported
     refusal = refusal_of(exported.library, rules_of(target.canonical, callees))

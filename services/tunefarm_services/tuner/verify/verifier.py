@@ -1,4 +1,11 @@
-"""The end of a search: the fastest few side by side, the winner's library in fresh processes, a record of it."""
+"""Verifies the result of a search, and writes its record and artifact.
+
+1. rank      time the fastest candidates, the standing record's schedule and the untuned function side by side
+2. keep      the standing record, if it wins
+3. export    compile the winner to a library, and time it in fresh processes; in more of them if they disagree
+4. replace   the winner by the second if it is fast in some processes only, by the untuned function if that is as fast
+5. record    the schedule with its library, and retract a standing record that it disproves
+"""
 
 import statistics
 from collections.abc import Callable, Sequence
@@ -29,29 +36,29 @@ from tunefarm_services.tuner.verify.ranking import (
     Ranking,
     beats_untuned,
     beside_untuned,
-    both,
     fault_of,
     is_scattered,
     leaves_doubt,
+    merged,
     require_right_untuned,
     stands,
 )
 from tunefarm_services.tuner.verify.stored_answer import Finished, standing_record, stored_answer
 from tunefarm_services.tuner.verify.stored_library import checked_export, usable_artifact
-from tunefarm_services.tuner.verify.verifying_steps import OnStep, comparing, in_processes
+from tunefarm_services.tuner.verify.verifying_steps import OnStep, comparison_step, export_step
 
 FINALISTS, MAX_FINALISTS = 3, 6
 CLOSE = 1.06
-"""Within so many times the fastest, which of them is the fastest shows only side by side."""
+"""Latencies of the search within this ratio of the fastest are compared side by side: the search cannot order them."""
 SLOW_S = 0.05
-"""Of kernels that take longer, a moment changes little: others than the close ones would be called for nothing."""
+"""For kernels that take longer, noise is small, so only close candidates are compared."""
 COMPARE_S = 0.1
 """Seconds of timing for each schedule that is compared."""
 PROCESSES, MORE_PROCESSES = 7, 8
-STILL_BUSY = "The record was taken while the host was busy, as it is now: the next job times it again."
-TIMED_ANEW = "The record was taken while the host was busy, and was timed anew."
+STILL_BUSY = "The record was measured while the host was busy, as it is now: the next job times it again."
+TIMED_AGAIN = "The record was measured while the host was busy, and was timed again."
 REFUSAL_S = 1.0
-"""A farm cancels what it had been asked about a function just before it says what is wrong with it."""
+"""Time to wait for a farm's explanation: it cancels the orders of an unverifiable task just before it reports why."""
 
 
 class Verifier:
@@ -60,7 +67,7 @@ class Verifier:
     def __init__(
         self, store: Store, farm: Farm, lease: Lease, on_wait: Callable[[], bool], on_step: OnStep = lambda _: None
     ) -> None:
-        """``on_wait`` is called a few times a second while the farm works; False when the job has to stop."""
+        """``on_wait`` is called a few times a second while the farm works; it returns False if the job must stop."""
         self._on_wait = on_wait
         self._on_step = on_step
         self._store = store
@@ -69,10 +76,10 @@ class Verifier:
         self._lease = lease
 
     def finish(self, run: ExplorationRun) -> Finished:
-        """Compare, export, record. Keeps the standing record where nothing beats it side by side.
+        """Compare, export, record. Keeps the standing record if it wins the comparison.
 
         Raises:
-            BadInput: what it is compared with cannot be trusted; nothing was written.
+            BadInput: the reference cannot be trusted; nothing was written.
         """
         standing = standing_record(self._store, run)
         finalists = _finalists(run)
@@ -82,7 +89,7 @@ class Verifier:
         if not ranking.timed:
             return self._kept(run, standing, ranking.first_failure)
         kept = self._kept(run, standing)
-        whole = standing if kept.artifact_id is not None else None  # one without its library is made anew
+        whole = standing if kept.artifact_id is not None else None  # a record without a library is built again
         if whole is not None and stands(whole, ranking) and not whole.is_doubtful:
             return kept
         trace, exported = self._at_least_untuned(run, *self._shipped(run, ranking, standing), ranking)
@@ -90,28 +97,28 @@ class Verifier:
             return kept
         return self._record(run, trace, exported, standing, ranking, is_rebuilt=whole is None)
 
-    def look_for_reason(self, run: ExplorationRun) -> None:
-        """Time the untuned function of a run in which nothing worked: it may be at fault, and that shows late.
+    def check_untuned(self, run: ExplorationRun) -> None:
+        """Time the untuned function after a run without any timing, to find out whether it is the cause.
 
         Raises:
-            BadInput: nothing can be verified against it.
+            BadInput: the untuned function cannot be verified.
         """
         if not self._rank(run, []).timed:
             self._farm.collect(REFUSAL_S)
 
     def note_verified(self, run: ExplorationRun) -> None:
-        """Note that of all that was tried until now nothing is left to verify."""
+        """Note that all trials until now are verified."""
         self._store.explorations.set_verified(self._lease, run.exploration_id)
 
     def known(self, run: ExplorationRun) -> Finished | None:
-        """The answer of the store for a run that measured nothing new; None where one has to be verified."""
+        """The store's answer for a run without new trials; None if there is something to verify."""
         if run.trials_done or not run.exploration.is_verified:
             return None
         answer = stored_answer(self._store, run)
         return None if answer is None or answer.is_doubtful else answer
 
     def claim(self, run: ExplorationRun) -> TuningRecord | None:
-        """Keep the incumbent of an interrupted run as a claim, which seeds later searches."""
+        """Store the incumbent of an interrupted run as a claim, which seeds later searches."""
         if run.best_latency_s is None or not run.improvements:
             return None
         record = self._new_record(
@@ -123,14 +130,14 @@ class Verifier:
     def _kept(
         self, run: ExplorationRun, standing: TuningRecord | None, failure: TrialFailure | None = None
     ) -> Finished:
-        """The end of a run that leaves no new record."""
+        """The result of a run without a new record."""
         artifact = None if standing is None else usable_artifact(self._store, standing, run.target, run.callees)
         note = STILL_BUSY if standing is not None and standing.is_doubtful else ""
         return Finished(standing, None if artifact is None else artifact.artifact_id, failure, note)
 
     def _rank(self, run: ExplorationRun, finalists: Sequence[Trace]) -> Ranking:
         order = ComparisonOrder(exploration_id=run.exploration_id, traces=(*finalists, None), seconds_each=COMPARE_S)
-        self._on_step(comparing(run, finalists, PROCESSES))
+        self._on_step(comparison_step(run, finalists, PROCESSES))
         results = self._farm.compare(order, self._on_wait).results
         timings: dict[Trace, Timing] = {}
         failures: dict[Trace, TrialFailure] = {}
@@ -150,9 +157,9 @@ class Verifier:
     def _shipped(
         self, run: ExplorationRun, ranking: Ranking, standing: TuningRecord | None
     ) -> tuple[Trace, ExportResult]:
-        """The fastest schedule and its library; or the second, where the first is fast in some processes only.
+        """The fastest schedule and its library; or the second, if the first is fast in some processes only.
 
-        What decides between them is the mean, for the median of times of two kinds may be of either.
+        The mean decides between them: the median of a bimodal distribution may belong to either mode.
         """
         ranked = ranking.timed
         first = ranked[0][1]
@@ -172,10 +179,10 @@ class Verifier:
     def _at_least_untuned(
         self, run: ExplorationRun, trace: Trace, exported: ExportResult, ranking: Ranking
     ) -> tuple[Trace, ExportResult]:
-        """``trace``, or the untuned function where that is as fast in fresh processes as well.
+        """``trace``, or the untuned function if it is as fast in fresh processes.
 
-        Side by side it lost: but there a call from outside takes less, other memory is used, and another moment is
-        judged. A farm that cannot time both in one process times one after the other.
+        A schedule that won side by side may lose here: call overhead, memory placement and host load differ. A farm
+        that cannot time both in one process times one after the other.
         """
         compared_s = run.untuned_latency_s
         if compared_s is None or not isinstance(exported, Exported) or not ranking.may_lose_to_untuned(trace):
@@ -208,9 +215,9 @@ class Verifier:
         *,
         beside_untuned: bool = False,
     ) -> ExportResult:
-        """The library of ``trace``, timed in more processes where a few of them leave doubt.
+        """The library of ``trace``, timed in more processes if the first ones are inconclusive.
 
-        A few are enough where their mean is not below ``worth_s``.
+        No more are needed if their mean is not below ``worth_s``.
         """
         likely_s = min([compared_s, *run.latencies_of(trace)])
         order = ExportOrder(
@@ -224,12 +231,12 @@ class Verifier:
         more = self._exported(run, order.model_copy(update={"processes": MORE_PROCESSES}))
         if not isinstance(more, Exported):
             return exported
-        return both(exported, more)
+        return merged(exported, more)
 
     def _exported(self, run: ExplorationRun, order: ExportOrder) -> ExportResult:
-        """What the farm made, where its library and its times may be believed."""
+        """The farm's export, or a failure if its library or its latencies are not valid."""
         what = "the untuned function" if order.trace == UNTUNED else ""
-        self._on_step(in_processes(run, order.likely_s, order.processes, what))
+        self._on_step(export_step(run, order.likely_s, order.processes, what))
         exported = checked_export(self._farm.export(order, self._on_wait), run.target, run.callees)
         if isinstance(exported, Exported):
             doubt = run.disbelief(min(exported.process_latencies_s, default=float("inf")))
@@ -263,11 +270,11 @@ class Verifier:
         fault = None if standing is None else fault_of(standing, record, ranking)
         if standing is not None and is_rebuilt:
             fault = f"its library was missing, damaged or refused; built again as record {record.record_id}"
-        if standing is not None and fault is not None:  # only once there is another to take
+        if standing is not None and fault is not None:  # after the new record is stored, so that one always exists
             self._store.records.retract(self._tenant, standing.record_id, fault)
         manifest = self._manifest(run, record, exported)
         self._store.artifacts.put(self._tenant, manifest, exported.library)
-        note = TIMED_ANEW if standing is not None and standing.is_doubtful else ""
+        note = TIMED_AGAIN if standing is not None and standing.is_doubtful else ""
         return Finished(record=record, artifact_id=manifest.artifact_id, note=note, is_new=True)
 
     def _new_record(
@@ -326,19 +333,19 @@ class Verifier:
 
 
 def _failure_of(run: ExplorationRun, result: Result) -> TrialFailure | None:
-    """Why a schedule has no time, or none that any of its function can have."""
+    """Why a schedule has no latency, or an impossible one."""
     if isinstance(result, Failed):
         return result.failure
     return run.disbelief(result.latency_s) if isinstance(result, Timing) else None
 
 
 def _is_better_known(standing: TuningRecord, exported: ExportResult) -> bool:
-    """Whether a record that was taken while the host was busy has now been timed while it was not."""
+    """Whether a record measured on a busy host now has latencies from an idle one."""
     return standing.is_doubtful and isinstance(exported, Exported) and exported.foreign_load < BUSY
 
 
 def _busy_text(exported: Exported) -> str:
-    """What a record says of a host that others used meanwhile."""
+    """The note about a busy host in a record's status."""
     if exported.foreign_load < BUSY:
         return ""
     low_us, high_us = (1e6 * edge(exported.process_latencies_s) for edge in (min, max))
@@ -354,5 +361,5 @@ def _finalists(run: ExplorationRun) -> list[Trace]:
 
 
 def _as_given(run: ExplorationRun) -> str:
-    """Which of the inputs were not the usual ones."""
+    """The note about requested inputs in a record's status."""
     return f" with {', '.join(spec.text for spec in run.input_specs)}" if run.input_specs else ""
