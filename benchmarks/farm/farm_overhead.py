@@ -37,7 +37,7 @@ from tunefarm_services.tuner.farm.attempts import dispatch_of
 from tunefarm_services.tuner.farm.celery_farm import CeleryFarm
 from tunefarm_services.tuner.farm.celery_farm_pool import LanePool
 from tunefarm_services.tuner.farm.lane_registrar import LaneRegistrar
-from tunefarm_services.tuner.search.search_session import COMMITS_APART_S
+from tunefarm_services.tuner.search.search_session import MIN_COMMIT_INTERVAL_S
 
 ROOT: Final = Path(__file__).parents[2]
 WARM_UP: Final = 256
@@ -93,7 +93,7 @@ def pass_through(farm: CeleryFarm, store: Store, lease: Lease, dispatches: Seque
             store.trials.put(lease, [dispatch.candidate for dispatch in batch], batch)
         for dispatch in batch:
             farm.submit(dispatch)
-        time.sleep(COMMITS_APART_S)
+        time.sleep(MIN_COMMIT_INTERVAL_S)
         found = farm.collect(5.0)
         fresh = store.measurements.commit(lease, found)
         assert len(fresh) == len(found), "a result was counted twice"
