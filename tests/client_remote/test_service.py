@@ -97,15 +97,10 @@ def test_job_provides_record_and_library(service: Service, tuned: str, tmp_path:
         assert tuned in {each.job_id for each in client.jobs.list(labels={"team": "a"})}
 
 
-def test_best_record_query_uses_device_class_and_protocol(service: Service, tuned: str) -> None:
-    best = ("records", "best", MATMUL, *ONE_CORE, "--remote", "--json")
+def test_best_record_query_uses_prefix_of_device_class(service: Service, tuned: str) -> None:
     [device] = service.command("devices", "list", "--json").json()
-    exact = service.command(*best, "--device-class", device["device_class_id"][:12]).json()
-    assert exact[0]["match"] == "exact"
-    for options in (("--device-class", "another"), ("--protocol", "cpu-cold-cache")):
-        found = service.command(*best, *options).json()
-        assert found
-        assert all(match["match"] != "exact" for match in found), options
+    own = ("--device-class", device["device_class_id"][:12], "--remote", "--json")
+    assert service.command("records", "best", MATMUL, *ONE_CORE, *own).json()[0]["match"] == "exact"
 
 
 def test_job_uses_sketches_and_seed_trace(service: Service, tuned: str) -> None:
@@ -120,9 +115,7 @@ def test_job_uses_sketches_and_seed_trace(service: Service, tuned: str) -> None:
         assert record.trace.text in {"[[],[]]"} | {trial.trace.text for trial in timed}
 
 
-def test_claimed_record_is_published_listed_exported_and_retracted(
-    service: Service, tuned: str, tmp_path: Path
-) -> None:
+def test_claimed_record_is_published_once_and_exported(service: Service, tuned: str) -> None:
     with Client(service.url, service.token) as client:
         [verified] = client.jobs.get(tuned).records()
         workload = client.workloads.get(verified.key.workload_id)
@@ -139,12 +132,6 @@ def test_claimed_record_is_published_listed_exported_and_retracted(
         assert exported.exported == 1
         imported = client.records.import_(exported.workloads, exported.records + '[0,["cut')
         assert len(imported.refusals) == 1
-    ended = service.command("records", "retract", claim.record_id, "--reason", "a test", "--remote")
-    assert ended.code == 0, ended.err
-    listed = service.command("records", "list", "--remote", "--status", "retracted", "--json").json()
-    assert claim.record_id in {each["record_id"] for each in listed}
-    assert service.command("records", "export", str(tmp_path / "db"), "--remote").code == 0
-    assert "database_workload.json" in {path.name for path in (tmp_path / "db").iterdir()}
     shown = service.command("records", "show", verified.record_id[:12], "--remote").out
     assert all(title in shown for title in ("# Scheduled", "# Trace", "# Changes"))
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from tests.farm.workers import PATIENT_S, START_S, Worker, eventually, lane_of, registrar
@@ -27,8 +28,11 @@ class Place:
     broker: RedisServer
     home: Path
     store: Store
-    board: Board
     parts: ExitStack
+
+    @cached_property
+    def board(self) -> Board:
+        return self.parts.enter_context(Board.running(self.home))
 
     def start_gateway(self) -> Worker:
         """A gateway that could not link anything itself."""
@@ -73,13 +77,10 @@ class Place:
 def place_at(home: Path) -> Iterator[Place]:
     with ExitStack() as parts:
         broker = parts.enter_context(RedisServer())
-        board = Board(home)
-        board.start()
-        parts.callback(board.kill)
         store = Store.open(f"sqlite:///{home}/tunefarm.db", home / "blobs")
         parts.callback(store.close)
         parts.enter_context(registrar(store, broker.url, lost_s=PATIENT_S))
-        yield Place(broker, home, store, board, parts)
+        yield Place(broker, home, store, parts)
 
 
 def _ended(worker: Worker) -> None:

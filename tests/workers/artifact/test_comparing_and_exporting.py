@@ -115,23 +115,6 @@ def test_the_same_schedule_keeps_the_plain_signature_for_the_stable_abi(running:
     assert exported.packed_arguments == ()
 
 
-def test_a_schedule_that_does_not_build_is_not_exported(running: RunningFarm) -> None:
-    opened = running.open(workloads.matmul(64))
-    failed = running.farm.export(ExportOrder(exploration_id=opened, trace=misdeed("nonsense"), processes=1))
-    assert isinstance(failed, Failed)
-    assert failed.failure.reason is FailureReason.INVALID_SCHEDULE
-
-
-def test_a_library_that_computes_something_else_is_not_exported(running: RunningFarm) -> None:
-    module = workloads.matmul()
-    opened = running.open(module)
-    failed = running.farm.export(
-        ExportOrder(exploration_id=opened, trace=workloads.rounded_too_early(module), processes=1)
-    )
-    assert isinstance(failed, Failed)
-    assert failed.failure.reason is FailureReason.WRONG_RESULT
-
-
 def test_a_library_of_a_child_that_its_candidate_owns_is_refused_before_it_is_loaded(running: RunningFarm) -> None:
     opened = running.open(workloads.matmul(64))
     order = ExportOrder(exploration_id=opened, trace=misdeed("link a constructor"), processes=1)

@@ -57,4 +57,4 @@ class Compiler(Protocol):
         """Why nothing can be compiled now, for people; empty when it can."""
 
     def close(self) -> None:
-        """End what is under way; harmless when repeated."""
+        """Begin no more; harmless when repeated. Open builds end, and stay their owners' to close."""
