@@ -17,7 +17,6 @@ from tunefarm import ApiError, AsyncClient, Client
 from tunefarm.remote.remote_job import RemoteJob
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.record import RecordStatus
-from tunefarm_schemas.tuning.trace import Trace
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 
@@ -115,27 +114,6 @@ def test_job_uses_sketches_and_seed_trace(service: Service, tuned: str) -> None:
         assert record.trace.text in {"[[],[]]"} | {trial.trace.text for trial in timed}
 
 
-def test_claimed_record_is_published_once_and_exported(service: Service, tuned: str) -> None:
-    with Client(service.url, service.token) as client:
-        [verified] = client.jobs.get(tuned).records()
-        workload = client.workloads.get(verified.key.workload_id)
-        target = client.targets.get(verified.key.target_id)
-        claim = client.records.publish(
-            workload.module_json, target=target.attributes(), trace=Trace(text=verified.trace.text), latency_s=1.0
-        )
-        assert claim.status is RecordStatus.CLAIMED
-        again = client.records.publish(
-            workload.module_json, target=target.attributes(), trace=Trace(text=verified.trace.text), latency_s=1.0
-        )
-        assert again.record_id == claim.record_id
-        exported = client.records.export([verified.record_id])
-        assert exported.exported == 1
-        imported = client.records.import_(exported.workloads, exported.records + '[0,["cut')
-        assert len(imported.refusals) == 1
-    shown = service.command("records", "show", verified.record_id[:12], "--remote").out
-    assert all(title in shown for title in ("# Scheduled", "# Trace", "# Changes"))
-
-
 def test_job_is_paused_resumed_and_canceled(service: Service) -> None:
     with Client(service.url, service.token) as client:
         job = client.tune(MODULE, target=HOST, trials=100_000, fresh=True, labels={"kind": "long"})
@@ -215,18 +193,6 @@ def test_job_prefix_is_accepted_by_commands_and_clients(service: Service) -> Non
             assert gone.value.status == 404
         with pytest.raises(BadInput, match="empty"):
             client.jobs.get("")
-
-
-def test_record_prefix_is_accepted(service: Service, tuned: str, tmp_path: Path) -> None:
-    with Client(service.url, service.token) as client:
-        [verified] = client.jobs.get(tuned).records()
-        others = {each.record_id for each in client.records.list(limit=None)} - {verified.record_id}
-        short = shortest(verified.record_id, others)
-        assert client.records.get(short) == verified
-        assert client.records.export([short]).exported > 0
-        assert client.artifacts.of_record(short).manifest.record_id == verified.record_id
-    unknown = service.command("records", "show", "ffffffffff", "--remote")
-    assert (unknown.code, "There is no record 'ffffffffff'" in unknown.err) == (2, True)
 
 
 def shortest(whole: str, others: set[str]) -> str:

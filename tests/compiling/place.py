@@ -36,7 +36,7 @@ class Place:
 
     def start_gateway(self) -> Worker:
         """A gateway that could not link anything itself."""
-        return self._started(
+        return self.start(
             "gateway",
             TUNEFARM_WORKER_KIND="rpc",
             TUNEFARM_GATEWAY_PORT=str(self.board.port),
@@ -49,13 +49,13 @@ class Place:
         )
 
     def start_compiler(self, name: str = "compiler") -> Worker:
-        return self._started(
+        return self.start(
             name, TUNEFARM_WORKER_KIND="compile", TUNEFARM_COMPILE_POOL=POOL, TUNEFARM_COMPILE_BUILD_LANES="2"
         )
 
-    def open_farm(self) -> CeleryFarm:
+    def open_farm(self, lane_name: str = "gateway") -> CeleryFarm:
         """What a tuner would measure with."""
-        lane = self.lane("gateway")
+        lane = self.lane(lane_name)
         pool = LanePool.of_store(self.store, lane.device, lane.code_generator)
         farm = CeleryFarm(self.broker.url, pool, BlobStore(self.home / "blobs"), policy=PATIENT)
         self.parts.callback(farm.close)
@@ -67,7 +67,7 @@ class Place:
         assert lane is not None
         return lane
 
-    def _started(self, name: str, **environment: str) -> Worker:
+    def start(self, name: str, **environment: str) -> Worker:
         worker = Worker(self.broker.url, self.home, name, **environment)
         self.parts.callback(_ended, worker)
         return worker

@@ -1,19 +1,15 @@
 """A board's lane whose libraries are made by a worker of another host."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import tvm
 
 from benchmarks.farm.farm_tuning import tune_on
-from tests.compiling.place import POOL, Place, place_at
+from tests.compiling.place import Place, place_at
 from tests.farm.workers import await_ready, gather
 from tests.workers import workloads
-from tests.workers.measuring import RunningFarm
-from tunefarm.server.worker_blobs import WorkerBlobs
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
-from tunefarm_schemas.farm.broker import Broker
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.tuning.device import HOT_CACHE
 from tunefarm_schemas.tuning.job import JobOutcome
@@ -21,9 +17,6 @@ from tunefarm_schemas.tuning.measurement import Exported, ExportOrder, Timing
 from tunefarm_search.tvm.target import canonical_target
 from tunefarm_search.tvm.workload import workload_of
 from tunefarm_services.store.blob_store import BlobStore
-from tunefarm_workers.compile.remote_compiler import RemoteCompiler
-from tunefarm_workers.cuda.cuda_farm import CudaFarm
-from tunefarm_workers.cuda.cuda_settings import CudaSettings
 from tunefarm_workers.session.device.preload import PRELOAD
 
 
@@ -73,21 +66,6 @@ def test_a_board_that_could_not_link_anything_measures_and_exports(place: Place)
     exported = farm.export(ExportOrder(exploration_id="fine", trace=workloads.tiled(module)), lambda: True)
     assert isinstance(exported, Exported), exported
     assert BlobStore(place.home / "blobs").get(digest(exported.library)) == exported.library
-
-
-def test_a_graphics_processor_takes_libraries_of_another_host_as_well(
-    zygote: ForkServer, place: Place, tmp_path: Path
-) -> None:
-    blobs = WorkerBlobs(BlobStore(place.home / "blobs"))
-    compiler = RemoteCompiler(Broker.at(place.broker.url), POOL, blobs, "card")
-    farm = CudaFarm(zygote, CudaSettings(device_type="cpu"), scratch=tmp_path, compiler=compiler)
-    place.parts.callback(farm.close)
-    running = RunningFarm(farm)  # type: ignore[arg-type]
-    module = workloads.matmul(64)
-    measured = running.measure(running.open(module), workloads.tiled(module))
-    assert isinstance(measured.result, Timing), measured.result
-    farm.close()
-    assert not list(tmp_path.iterdir()), "nothing was compiled here"
 
 
 def test_a_compile_lane_is_seen_and_is_no_device_of_jobs(place: Place) -> None:

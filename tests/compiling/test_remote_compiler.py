@@ -164,12 +164,6 @@ def test_a_broker_that_comes_back_empty_is_told_again(
     assert build.wait(lambda: True)[1] == b"library"
 
 
-def test_closing_ends_whoever_waits(compiler: RemoteCompiler) -> None:
-    build = compiler.candidate(simulated_task(), None)
-    compiler.close()
-    assert failure_of(build)[0] is FailureReason.DEVICE_LOST
-
-
 def test_a_pool_without_lanes_is_trouble_until_one_shows_itself(
     broker: RedisServer, compiler: RemoteCompiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,6 @@
 
 import ctypes
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -32,11 +31,10 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
 
 @pytest.fixture(scope="module", params=["local", "board"])
 def bench(request: pytest.FixtureRequest) -> Bench:
-    return LocalBench("cpu", 0) if request.param == "local" else connected(request.getfixturevalue("board"))
-
-
-def connected(board: Board) -> RpcBench:
-    return RpcBench(BoardConnection(host="127.0.0.1", port=board.port, key=KEY, session_s=60.0))
+    if request.param == "local":
+        return LocalBench("cpu", 0)
+    port = request.getfixturevalue("board").port
+    return RpcBench(BoardConnection(host="127.0.0.1", port=port, key=KEY, session_s=60.0))
 
 
 def tensor_of(dtype: str = "float32") -> TensorArgument:
@@ -47,7 +45,6 @@ def array_of(dtype: str = "float32") -> InputArray:
     return (np.arange(15) % 2).reshape(SHAPE).astype(numpy_type(dtype))
 
 
-@cache
 def library_that_adds(number: int, folder: Path) -> bytes:
     source = te.placeholder(SHAPE, name="A")
     summed = te.compute(SHAPE, lambda i, j: source[i, j] + float(number), name="C")

@@ -6,7 +6,7 @@ The card is this host's processor driven by the card's code; the board is an RPC
 import select
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 from uuid import uuid4
@@ -14,10 +14,11 @@ from uuid import uuid4
 import pytest
 
 from tests.acceptance.hostile.measuring_farm import SETTINGS
-from tests.farm.workers import PATIENT_S, Worker, await_ready, gather, lane_of, reason_of, registrar
+from tests.compiling.place import place_at
+from tests.farm.workers import PATIENT_S, await_ready, gather, reason_of
 from tests.gateway.board import Board, gateway_settings_of
-from tests.servers.redis_server import RedisServer
 from tests.workers.workloads import (
+    dispatch,
     matmul,
     not_a_number,
     rounded_too_early,
@@ -30,10 +31,7 @@ from tests.workers.workloads import (
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.farm.redelivery import RedeliveryPolicy
 from tunefarm_schemas.tuning.measurement import (
-    Candidate,
-    CandidateOrigin,
     ComparisonOrder,
     Dispatch,
     Exported,
@@ -46,10 +44,6 @@ from tunefarm_schemas.tuning.measurement import (
 )
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_search.tvm.loading import LOAD_TVM
-from tunefarm_services.store import Store
-from tunefarm_services.store.blob_store import BlobStore
-from tunefarm_services.tuner.farm.celery_farm import CeleryFarm
-from tunefarm_services.tuner.farm.celery_farm_pool import LanePool
 from tunefarm_services.tuner.farm.ports import Farm
 from tunefarm_workers.child.preload import PRELOAD
 from tunefarm_workers.cuda.cuda_farm import CudaFarm
@@ -81,7 +75,9 @@ def open_farm(request, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cal
     home: Path = tmp_path_factory.mktemp("home")
     with ExitStack() as parts:
         if request.param == "celery":
-            yield parts.enter_context(farms_behind_a_broker(home))
+            place = parts.enter_context(place_at(home))
+            await_ready(place.store, place.start("lane"))
+            yield lambda: place.open_farm("lane")
             return
         zygote = request.getfixturevalue("zygote")
         if request.param == "local":
@@ -93,23 +89,6 @@ def open_farm(request, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cal
             yield lambda: GatewayFarm(zygote, gateway_settings_of(board), scratch=home / uuid4().hex)
 
 
-@contextmanager
-def farms_behind_a_broker(home: Path) -> Iterator[Callable[[], Farm]]:
-    with ExitStack() as parts:
-        server = parts.enter_context(RedisServer())
-        store = Store.open(f"sqlite:///{home}/tunefarm.db", home / "blobs")
-        parts.callback(store.close)
-        parts.enter_context(registrar(store, server.url, lost_s=PATIENT_S))
-        began_s = time.monotonic()
-        worker = parts.enter_context(Worker(server.url, home, "lane"))
-        await_ready(store, worker)
-        print(f"the worker was ready after {time.monotonic() - began_s:.1f} s")
-        lane = lane_of(store, "lane")
-        pool = LanePool.of_store(store, lane.device, lane.code_generator)
-        policy = RedeliveryPolicy(claim_s=PATIENT_S, lane_s=PATIENT_S)
-        yield lambda: CeleryFarm(server.url, pool, BlobStore(home / "blobs"), policy=policy)
-
-
 @pytest.fixture
 def farm(open_farm: Callable[[], Farm]) -> Iterator[Farm]:
     opened = open_farm()
@@ -118,21 +97,8 @@ def farm(open_farm: Callable[[], Farm]) -> Iterator[Farm]:
 
 
 def attempt(exploration_id: str, trace: Trace, purpose: Purpose = Purpose.SEARCH) -> Dispatch:
-    number = next(_numbers)
-    return Dispatch(
-        dispatch_id=uuid4().hex,
-        nonce=uuid4().hex,
-        fence=3,
-        attempt=1,
-        purpose=purpose,
-        candidate=Candidate(
-            exploration_id=exploration_id,
-            number=number,
-            trace=trace,
-            module_hash=str(number),
-            origin=CandidateOrigin.RANDOM,
-        ),
-    )
+    fresh = {"dispatch_id": uuid4().hex, "nonce": uuid4().hex, "fence": 3}
+    return dispatch(exploration_id, trace, next(_numbers), purpose).model_copy(update=fresh)
 
 
 def measured(farm: Farm, exploration_id: str, trace: Trace, purpose: Purpose = Purpose.SEARCH) -> Measurement:

@@ -23,7 +23,7 @@ from tunefarm_services.store import LOCAL_TENANT
 pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 
 QUERY = ModuleQuery(module=TUNED[0], function=None, target=TUNED[2], abi="stable")
-UNTUNED = "[[],[]]"
+PROGRAM = Path(__file__).parents[1] / "client" / "programs" / "matmul.py"
 
 
 @pytest.fixture(scope="module")
@@ -74,22 +74,24 @@ def test_record_that_does_not_exist_is_named(place: RecordPlace, unknown: str) -
 
 def test_exported_records_are_imported_as_claims(place: RecordPlace, record: TuningRecord, tmp_path: Path) -> None:
     folder = str(tmp_path / "database")
-    assert place.export(folder, [record.record_id]).records == 1
+    assert place.export(folder, [record.record_id[:12]]).records == 1
     assert {path.name for path in Path(folder).iterdir()} == {"database_workload.json", "database_tuning_record.json"}
     with (tmp_path / "database" / "database_tuning_record.json").open("a") as records:
         records.write('[0,["cut')
-    came = place.take_in(folder)
-    assert len(came.record_ids) + came.already_there == 1
+    came, again = place.take_in(folder), place.take_in(folder)
+    assert [place.named(each).status for each in came.record_ids] == [RecordStatus.CLAIMED]
     assert len(came.refusals) == came.refused == 1
+    assert (again.record_ids, again.already_there) == ((), 1)
     with pytest.raises(BadInput):
         place.take_in(str(tmp_path / "nothing here"))
 
 
-def test_claim_is_published_once_and_retracted(place: RecordPlace, tmp_path: Path) -> None:
-    (tmp_path / "trace.json").write_text(UNTUNED)
-    claim, again = (place.publish(QUERY, str(tmp_path / "trace.json"), latency_s) for latency_s in (1.0, 2.0))
-    assert (claim.status, claim.latency_s) == (RecordStatus.CLAIMED, 1.0)
-    assert again == claim
+def test_claim_of_a_function_or_a_trace_is_published_once_and_retracted(place: RecordPlace, tmp_path: Path) -> None:
+    module = replace(QUERY, module=f"{PROGRAM}:Module")
+    claim = place.publish(module, f"{PROGRAM}:schedule_by_hand", 1.0)
+    assert (claim.status, claim.source, claim.latency_s) == (RecordStatus.CLAIMED, "published", 1.0)
+    (tmp_path / "trace.json").write_text(claim.trace.text)
+    assert place.publish(module, str(tmp_path / "trace.json"), 2.0) == claim, "the first claim of a schedule stays"
     place.retract(claim, "a test")
     assert claim.record_id in {each.record_id for each in place.listed(RecordStatus.RETRACTED, 10)}
     with pytest.raises((BadInput, ApiError)):

@@ -1,4 +1,4 @@
-"""What every farm, clock and source of records of a search keeps: those of a replay, and those of its child."""
+"""What every farm and source of records of a search keeps: those of a replay, and those of its child."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -11,10 +11,10 @@ from tunefarm_sandbox.channel.channel import Channel, ChannelClosed
 from tunefarm_schemas.tuning.job import Effort
 from tunefarm_schemas.tuning.measurement import Candidate, Measurement, Stages, Timing
 from tunefarm_schemas.tuning.trace import Space
-from tunefarm_search.ports import Clock, KnownTrial, RecordsInMemory, RecordSource, SearchFarm
+from tunefarm_search.ports import KnownTrial, RecordsInMemory, RecordSource, SearchFarm
 from tunefarm_search.replay.replay_farm import ReplayFarm
 from tunefarm_search.replay.replay_table import ReplayTable
-from tunefarm_services.tuner.search.search_child import MonotonicClock, OrderRecords, PipeFarm
+from tunefarm_services.tuner.search.search_child import OrderRecords, PipeFarm
 from tunefarm_services.tuner.search.search_messages import (
     KnownTrialMessage,
     MeasuredMessage,
@@ -37,6 +37,9 @@ def candidates(amount: int) -> list[Candidate]:
 def timed(number: int = 0) -> Measurement:
     sent = dispatch("known", TRACES[number], number)
     return Measurement.answering(sent, Timing(latency_s=1e-3, samples_s=(1e-3,)), Stages(build_s=0.5))
+
+
+TRIAL = KnownTrial(candidates(1)[0], timed().result, build_s=0.5)
 
 
 def tell(supervisor: Channel, *measured: Measurement) -> None:
@@ -85,18 +88,6 @@ def test_search_farm_gives_each_result_once_and_tells_its_room(farm: SearchFarm)
     assert farm.room() == ROOM
 
 
-@pytest.mark.parametrize("clock", [MonotonicClock(), ReplayFarm(TABLE)], ids=["real", "virtual"])
-def test_clock_does_not_go_back(clock: Clock) -> None:
-    first = clock.now_s()
-    if isinstance(clock, ReplayFarm):
-        clock.collect(1.0)
-    assert clock.now_s() >= first
-
-
-def order_of(*tasks: SearchTaskMessage) -> SearchOrder:
-    return SearchOrder(tasks=tasks, strategy="random", effort=Effort(trials=1), seed=0, queue_depth=ROOM)
-
-
 def task_of(exploration_id: str, **known: object) -> SearchTaskMessage:
     return SearchTaskMessage(
         exploration_id=exploration_id, name="", weight=1.0, module_json="{}", target=TABLE.target, abi="stable",
@@ -105,20 +96,20 @@ def task_of(exploration_id: str, **known: object) -> SearchTaskMessage:
 
 
 def sources() -> Sequence[RecordSource]:
-    measured, candidate = timed(), candidates(1)[0]
-    trial = KnownTrial(candidate, measured.result, measured.stages.build_s)
-    known = KnownTrialMessage(candidate=candidate, measurement=measured)
+    known = KnownTrialMessage(candidate=TRIAL.candidate, measurement=timed())
     task = task_of("known", known=(known,), claimed_traces=(CLAIMED,), near_traces=(NEAR,), model_json="{}")
     in_memory = RecordsInMemory(
-        trials={"known": [trial]}, claims={"known": [CLAIMED]}, traces={"known": [NEAR]}, models={"known": "{}"}
+        trials={"known": [TRIAL]}, claims={"known": [CLAIMED]}, traces={"known": [NEAR]}, models={"known": "{}"}
     )
-    return in_memory, OrderRecords(order_of(task, task_of("new")))
+    order = SearchOrder(
+        tasks=(task, task_of("new")), strategy="random", effort=Effort(trials=1), seed=0, queue_depth=ROOM
+    )
+    return in_memory, OrderRecords(order)
 
 
 @pytest.mark.parametrize("source", sources(), ids=["in memory", "of an order"])
 def test_record_source_knows_what_it_was_given_of_each_exploration(source: RecordSource) -> None:
-    [trial] = source.known_trials("known")
-    assert (trial.candidate, trial.result, trial.build_s) == (candidates(1)[0], timed().result, 0.5)
+    assert list(source.known_trials("known")) == [TRIAL]
     assert (list(source.claimed_traces("known")), list(source.near_traces("known"))) == ([CLAIMED], [NEAR])
     assert source.model_snapshot("known") == "{}"
     assert not any((source.known_trials("new"), source.claimed_traces("new"), source.near_traces("new")))

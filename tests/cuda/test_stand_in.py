@@ -14,18 +14,15 @@ def child_of(running: RunningFarm) -> int:
     return int(running.farm._lane.holder.child.pid)  # type: ignore[attr-defined]
 
 
-def test_candidates_are_timed_by_the_devices_timer_and_judged_outside(farm_of: FarmOf) -> None:
+def test_a_context_is_kept_for_as_long_as_nothing_breaks(farm_of: FarmOf) -> None:
     running = farm_of()
     module = workloads.matmul()
     opened = running.open(module)
-    good = running.measure(opened, workloads.tiled(module))
-    assert isinstance(good.result, Timing), good.result
-    assert good.inputs_checked == 3
-    assert good.stages.build_s > 0
+    running.measure(opened, workloads.tiled(module))
     first_child = child_of(running)
     assert isinstance(running.measure(opened, workloads.slow(module)).result, Stopped)
     assert reason_of(running.measure(opened, workloads.rounded_too_early(module))) is FailureReason.WRONG_RESULT
-    assert child_of(running) == first_child, "a context is kept for as long as nothing breaks"
+    assert child_of(running) == first_child
 
 
 @pytest.mark.parametrize(("name", "signal"), [("abort", "SIGABRT"), ("segfault", "SIGSEGV")])

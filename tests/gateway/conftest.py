@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.board import Board, gateway_settings_of
-from tests.workers.measuring import RunningFarm
+from tests.workers.measuring import RunningFarm, running_farms
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_workers.gateway.gateway_farm import GatewayFarm
 from tunefarm_workers.session.device.preload import PRELOAD
@@ -29,12 +29,5 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
 
 @pytest.fixture
 def farm_of(zygote: ForkServer, board: Board, tmp_path: Path) -> Iterator[FarmOf]:
-    farms: list[GatewayFarm] = []
-
-    def make(**changed: object) -> RunningFarm:
-        farms.append(GatewayFarm(zygote, gateway_settings_of(board, **changed), scratch=tmp_path))
-        return RunningFarm(farms[-1])  # type: ignore[arg-type]
-
-    yield make
-    for farm in farms:
-        farm.close()
+    with running_farms(lambda **of: GatewayFarm(zygote, gateway_settings_of(board, **of), scratch=tmp_path)) as made:
+        yield made

@@ -13,23 +13,10 @@ from tests.workers.measuring import RunningFarm, message_of, reason_of
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.tuning.measurement import ComparisonOrder, Failed, Stopped, Timing
+from tunefarm_schemas.tuning.measurement import ComparisonOrder, Failed, Timing
 from tunefarm_workers.gateway.gateway_farm import GatewayFarm
 
 SLOW_EXTENT = 768
-
-
-def test_candidates_are_timed_on_the_board_and_judged_here(farm_of: FarmOf) -> None:
-    running = farm_of()
-    module = workloads.matmul()
-    opened = running.open(module)
-    good = running.measure(opened, workloads.tiled(module))
-    assert isinstance(good.result, Timing), good.result
-    assert good.inputs_checked == 3
-    assert good.worst_error is not None
-    assert good.worst_error <= 1.0
-    assert good.device_fingerprint == running.farm.device.fingerprint
-    assert isinstance(running.measure(opened, workloads.slow(module)).result, Stopped)
 
 
 def test_a_board_has_the_class_that_was_declared_and_measured(farm_of: FarmOf) -> None:

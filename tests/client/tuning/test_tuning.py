@@ -70,17 +70,6 @@ def test_an_artifact_runs_in_a_fresh_process(tunefarm: Run, tuned: TunedHome) ->
     assert json.loads(ended.out)["latency_s"] > 0
 
 
-def test_exported_records_are_imported_as_claimed(tunefarm: Run, environment: dict[str, str], tmp_path: Path) -> None:
-    left = tunefarm("records", "export", "tvm-database")
-    assert left.code == 0, left.err
-    environment["TUNEFARM_HOME"] = str(tmp_path / "elsewhere")
-    came = tunefarm("records", "import", "tvm-database", "--json")
-    assert came.code == 0, came.err
-    assert len(json.loads(came.out)["record_ids"]) == 1
-    listed = json.loads(tunefarm("records", "list", "--json").out)
-    assert [record["status"] for record in listed] == ["claimed"]
-
-
 def test_record_of_another_tvm_is_rejected_with_reason(
     tunefarm: Run, environment: dict[str, str], tmp_path: Path
 ) -> None:

@@ -30,22 +30,13 @@ ROUNDS = 5
 def test_schedules_are_compared_with_the_untuned_function_in_one_process(running: RunningFarm) -> None:
     module = workloads.matmul()
     opened = running.open(module)
-    traces = (
-        None,
-        workloads.tiled(module, parallel=False),
-        Trace(text="nonsense"),
-        workloads.rounded_too_early(module),
-    )
+    traces = (None, workloads.tiled(module, parallel=False))
     results = running.farm.compare(ComparisonOrder(exploration_id=opened, traces=traces, seconds_each=0.5)).results
-    untuned, tuned, nonsense, wrong = results
+    untuned, tuned = results
     assert isinstance(untuned, Timing)
     assert isinstance(tuned, Timing)
     assert min(tuned.samples_s) < min(untuned.samples_s)
     assert len(tuned.samples_s) >= 5
-    assert isinstance(nonsense, Failed)
-    assert nonsense.failure.reason is FailureReason.INVALID_SCHEDULE
-    assert isinstance(wrong, Failed)
-    assert wrong.failure.reason is FailureReason.WRONG_RESULT
 
 
 def test_many_large_outputs_are_compared_within_the_memory_of_one_schedule(running: RunningFarm) -> None:

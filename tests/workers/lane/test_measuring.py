@@ -11,20 +11,6 @@ from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_workers.device.cpu_identity import own_processor
 
 
-def test_a_good_schedule_is_timed_and_checked_on_three_sets_of_inputs(running: RunningFarm) -> None:
-    module = workloads.matmul()
-    measured = running.measure(running.open(module), workloads.tiled(module))
-    assert isinstance(measured.result, Timing)
-    assert 1e-6 < measured.result.latency_s < 5e-3
-    assert len(measured.result.samples_s) >= 3
-    assert measured.inputs_checked == 3
-    assert measured.worst_error is not None
-    assert measured.worst_error <= 1.0
-    assert measured.stages.build_s > 0
-    assert measured.peak_memory_bytes > 0
-    assert measured.device_fingerprint == running.farm.device.fingerprint
-
-
 @pytest.mark.skipif(own_processor().x86_level < 4, reason="the intrinsic is one of x86-64-v4")
 def test_a_schedule_may_name_intrinsics_that_nothing_else_loads(running: RunningFarm) -> None:
     module = workloads.dense_in_bytes()
@@ -71,6 +57,7 @@ def test_other_element_types_are_measured_and_correct(running: RunningFarm, dtyp
     assert isinstance(measured.result, Timing), measured.result
     assert measured.worst_error is not None
     assert measured.worst_error <= 1.0
+    assert measured.peak_memory_bytes > 0
 
 
 def test_integers_that_address_a_table_stay_inside_it(running: RunningFarm) -> None:
