@@ -6,7 +6,7 @@ The card is this host's processor driven by the card's code; the board is an RPC
 import select
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from itertools import count
 from pathlib import Path
 from uuid import uuid4
@@ -89,11 +89,11 @@ def open_farm(request, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cal
             yield lambda: GatewayFarm(zygote, gateway_settings_of(board), scratch=home / uuid4().hex)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def farm(open_farm: Callable[[], Farm]) -> Iterator[Farm]:
-    opened = open_farm()
-    yield opened
-    opened.close()
+    """One for all tests; the last of them closes it."""
+    with closing(open_farm()) as opened:
+        yield opened
 
 
 def attempt(exploration_id: str, trace: Trace, purpose: Purpose = Purpose.SEARCH) -> Dispatch:
@@ -234,7 +234,8 @@ def test_a_function_without_finite_results_is_bad_input(farm: Farm):
         gather(farm, 2)
 
 
-def test_closing_twice_is_harmless(open_farm: Callable[[], Farm]):
-    farm = open_farm()
-    farm.close()
-    farm.close()
+def test_closing_twice_is_harmless_and_leaves_the_device_to_the_next(open_farm: Callable[[], Farm], farm: Farm):
+    for _ in range(2):
+        farm.close()
+    with closing(open_farm()) as another:
+        assert another.device.fingerprint == farm.device.fingerprint
