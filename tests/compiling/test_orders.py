@@ -7,7 +7,6 @@ from tunefarm_schemas.farm.farm_message import Holding, TaskMissing
 from tunefarm_workers.compile.compile_messages import (
     CompileBegan,
     CompileReply,
-    CompileSucceeded,
     ReferencesWanted,
 )
 from tunefarm_workers.compile.compile_orders import CompileOrder, CompileOrders, Ended
@@ -56,12 +55,6 @@ def began(lane_id: str = LANE) -> CompileBegan:
     return CompileBegan(lane_id=lane_id, order_id=IDENT)
 
 
-def compiled() -> CompileSucceeded:
-    return CompileSucceeded(
-        lane_id=LANE, order_id=IDENT, code_generator="any", library_digest="0" * 64, build_s=1.0, shape=None
-    )
-
-
 def failure_of(ended: list[Ended]) -> TrialFailure:
     assert len(ended) == 1
     assert isinstance(ended[0][1], TrialFailure), ended
@@ -93,11 +86,6 @@ def test_a_lane_that_comes_in_time_ends_the_wait(asked: Asked) -> None:
     asked.look(10.0, queue_is_empty=False, somebody_compiles=False)
     asked.look(60.0, queue_is_empty=False)
     assert asked.look(100.0, queue_is_empty=False, somebody_compiles=False) == []
-
-
-def test_an_order_that_is_closed_is_forgotten(asked: Asked) -> None:
-    assert asked.orders.drop(IDENT)
-    assert asked.hear(compiled(), 1.0) == []
 
 
 def test_a_task_that_is_missing_twice_ends_its_order(asked: Asked) -> None:
