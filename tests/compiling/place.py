@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from tests.farm.workers import PATIENT_S, START_S, Worker, eventually, lane_of, registrar
@@ -27,12 +28,15 @@ class Place:
     broker: RedisServer
     home: Path
     store: Store
-    board: Board
     parts: ExitStack
+
+    @cached_property
+    def board(self) -> Board:
+        return self.parts.enter_context(Board.running(self.home))
 
     def start_gateway(self) -> Worker:
         """A gateway that cannot link anything itself."""
-        return self._started(
+        return self.start(
             "gateway",
             TUNEFARM_WORKER_KIND="rpc",
             TUNEFARM_GATEWAY_PORT=str(self.board.port),
@@ -45,13 +49,13 @@ class Place:
         )
 
     def start_compiler(self, name: str = "compiler") -> Worker:
-        return self._started(
+        return self.start(
             name, TUNEFARM_WORKER_KIND="compile", TUNEFARM_COMPILE_POOL=POOL, TUNEFARM_COMPILE_BUILD_LANES="2"
         )
 
-    def open_farm(self) -> CeleryFarm:
+    def open_farm(self, lane_name: str = "gateway") -> CeleryFarm:
         """The farm through which a tuner measures."""
-        lane = self.lane("gateway")
+        lane = self.lane(lane_name)
         pool = LanePool.of_store(self.store, lane.device, lane.code_generator)
         farm = CeleryFarm(self.broker.url, pool, BlobStore(self.home / "blobs"), policy=PATIENT)
         self.parts.callback(farm.close)
@@ -63,7 +67,7 @@ class Place:
         assert lane is not None
         return lane
 
-    def _started(self, name: str, **environment: str) -> Worker:
+    def start(self, name: str, **environment: str) -> Worker:
         worker = Worker(self.broker.url, self.home, name, **environment)
         self.parts.callback(_ended, worker)
         return worker
@@ -73,13 +77,10 @@ class Place:
 def place_at(home: Path) -> Iterator[Place]:
     with ExitStack() as parts:
         broker = parts.enter_context(RedisServer())
-        board = Board(home)
-        board.start()
-        parts.callback(board.kill)
         store = Store.open(f"sqlite:///{home}/tunefarm.db", home / "blobs")
         parts.callback(store.close)
         parts.enter_context(registrar(store, broker.url, lost_s=PATIENT_S))
-        yield Place(broker, home, store, board, parts)
+        yield Place(broker, home, store, parts)
 
 
 def _ended(worker: Worker) -> None:

@@ -162,12 +162,6 @@ def test_orders_are_resent_after_broker_data_loss(broker: RedisServer, compiler:
     assert build.wait(lambda: True)[1] == b"library"
 
 
-def test_close_ends_waiting_builds(compiler: RemoteCompiler) -> None:
-    build = compiler.candidate(simulated_task(), None)
-    compiler.close()
-    assert failure_of(build)[0] is FailureReason.DEVICE_LOST
-
-
 def test_pool_without_lanes_is_reported(
     broker: RedisServer, compiler: RemoteCompiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,8 +1,12 @@
-"""The contract of all farms: the one in this process, and the one behind a broker with a worker process."""
+"""What every farm keeps: one over this host's processor, over a card, over a board, and one behind a broker.
 
+The card is this host's processor driven by the card's code; the board is an RPC server on loopback.
+"""
+
+import select
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from itertools import count
 from pathlib import Path
 from uuid import uuid4
@@ -10,119 +14,150 @@ from uuid import uuid4
 import pytest
 
 from tests.acceptance.hostile.measuring_farm import SETTINGS
-from tests.farm.workers import PATIENT_S, Worker, await_ready, gather, lane_of, reason_of, registrar
-from tests.servers.redis_server import RedisServer
-from tests.workers.workloads import matmul, not_a_number, slow, task, tiled
+from tests.compiling.place import place_at
+from tests.farm.workers import PATIENT_S, await_ready, gather, reason_of
+from tests.gateway.board import Board, gateway_settings_of
+from tests.workers.workloads import (
+    dispatch,
+    matmul,
+    not_a_number,
+    rounded_too_early,
+    slow,
+    square_root,
+    task,
+    tiled,
+    untouched,
+)
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.farm.redelivery import RedeliveryPolicy
 from tunefarm_schemas.tuning.measurement import (
-    Candidate,
-    CandidateOrigin,
     ComparisonOrder,
     Dispatch,
     Exported,
     ExportOrder,
     Failed,
+    Measurement,
     Purpose,
+    Stopped,
     Timing,
 )
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_search.tvm.loading import LOAD_TVM
-from tunefarm_services.store import Store
-from tunefarm_services.store.blob_store import BlobStore
-from tunefarm_services.tuner.farm.celery_farm import CeleryFarm
-from tunefarm_services.tuner.farm.celery_farm_pool import LanePool
 from tunefarm_services.tuner.farm.ports import Farm
 from tunefarm_workers.child.preload import PRELOAD
+from tunefarm_workers.cuda.cuda_farm import CudaFarm
+from tunefarm_workers.cuda.cuda_settings import CudaSettings
+from tunefarm_workers.gateway.gateway_farm import GatewayFarm
 from tunefarm_workers.lane.local_farm import LocalFarm
+from tunefarm_workers.session.device.preload import PRELOAD as SESSION_PRELOAD
+from tunefarm_workers.worker.hosted_farm import HostedFarm
 
 EXTENT = 64
 LARGE_EXTENT = 512
 """Unscheduled, one candidate of this size takes seconds, and as many as a farm accepts take long."""
+UNTUNED = Trace(text="[[],[]]")
+INVALID_SCHEDULE, WRONG_RESULT = FailureReason.INVALID_SCHEDULE, FailureReason.WRONG_RESULT
+HOSTED = ("local", "card", "board")
 _numbers = count(1)
 
 
-@pytest.fixture(scope="module", params=["local", "celery"])
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[ForkServer]:
+    with ForkServer.start([LOAD_TVM, PRELOAD, SESSION_PRELOAD]) as server:
+        assert server.ready(60), server.failure
+        yield server
+
+
+@pytest.fixture(scope="module", params=[*HOSTED, "celery"])
 def open_farm(request, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Farm]]:
     """Open farms for one job after another, over the same device."""
     home: Path = tmp_path_factory.mktemp("home")
     with ExitStack() as parts:
-        if request.param == "local":
-            zygote = parts.enter_context(ForkServer.start([LOAD_TVM, PRELOAD]))
-            yield lambda: LocalFarm(zygote, scratch=home / uuid4().hex, settings=SETTINGS)
+        if request.param == "celery":
+            place = parts.enter_context(place_at(home))
+            await_ready(place.store, place.start("lane"))
+            yield lambda: place.open_farm("lane")
             return
-        server = parts.enter_context(RedisServer())
-        store = Store.open(f"sqlite:///{home}/tunefarm.db", home / "blobs")
-        parts.callback(store.close)
-        parts.enter_context(registrar(store, server.url, lost_s=PATIENT_S))
-        began_s = time.monotonic()
-        worker = parts.enter_context(Worker(server.url, home, "lane"))
-        await_ready(store, worker)
-        print(f"the worker was ready after {time.monotonic() - began_s:.1f} s")
-        lane = lane_of(store, "lane")
-        pool = LanePool.of_store(store, lane.device, lane.code_generator)
-        policy = RedeliveryPolicy(claim_s=PATIENT_S, lane_s=PATIENT_S)
-        yield lambda: CeleryFarm(server.url, pool, BlobStore(home / "blobs"), policy=policy)
+        zygote = request.getfixturevalue("zygote")
+        if request.param == "local":
+            yield lambda: LocalFarm(zygote, scratch=home / uuid4().hex, settings=SETTINGS)
+        elif request.param == "card":
+            yield lambda: CudaFarm(zygote, CudaSettings(device_type="cpu", build_lanes=2), scratch=home / uuid4().hex)
+        else:
+            board = parts.enter_context(Board.running(home))
+            yield lambda: GatewayFarm(zygote, gateway_settings_of(board), scratch=home / uuid4().hex)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def farm(open_farm: Callable[[], Farm]) -> Iterator[Farm]:
-    opened = open_farm()
-    yield opened
-    opened.close()
+    """One for all tests; the last of them closes it."""
+    with closing(open_farm()) as opened:
+        yield opened
 
 
-def attempt(exploration_id: str, trace: Trace) -> Dispatch:
-    number = next(_numbers)
-    return Dispatch(
-        dispatch_id=uuid4().hex,
-        nonce=uuid4().hex,
-        fence=3,
-        attempt=1,
-        purpose=Purpose.SEARCH,
-        candidate=Candidate(
-            exploration_id=exploration_id,
-            number=number,
-            trace=trace,
-            module_hash=str(number),
-            origin=CandidateOrigin.RANDOM,
-        ),
-    )
+def attempt(exploration_id: str, trace: Trace, purpose: Purpose = Purpose.SEARCH) -> Dispatch:
+    fresh = {"dispatch_id": uuid4().hex, "nonce": uuid4().hex, "fence": 3}
+    return dispatch(exploration_id, trace, next(_numbers), purpose).model_copy(update=fresh)
+
+
+def measured(farm: Farm, exploration_id: str, trace: Trace, purpose: Purpose = Purpose.SEARCH) -> Measurement:
+    farm.submit(one := attempt(exploration_id, trace, purpose))
+    return gather(farm, 1)[one.dispatch_id]
+
+
+def failure_of(result: object) -> FailureReason:
+    assert isinstance(result, Failed), result
+    return result.failure.reason
 
 
 def test_farm_returns_each_attempt_once(farm: Farm):
     module = matmul(EXTENT)
     farm.open_task(task(module, "fine"))
-    sent = {one.dispatch_id: one for one in [attempt("fine", tiled(module, rows)) for rows in (2, 4, 8, 16)] * 1} | {
-        one.dispatch_id: one for one in [attempt("fine", slow(module))]
-    }
-    for one in sent.values():
+    sent = [attempt("fine", trace) for trace in (*(tiled(module, rows) for rows in (2, 4, 8, 16)), slow(module))]
+    for one in sent:
         farm.submit(one)
     farm.set_incumbent("fine", 1.0)
+    assert select.select([farm.wakeup_fileno()], [], [], PATIENT_S)[0]
     found = gather(farm, len(sent))
-    assert found.keys() == sent.keys()
-    for ident, measurement in found.items():
-        one = sent[ident]
+    assert found.keys() == {one.dispatch_id for one in sent}
+    for one in sent:
+        measurement = found[one.dispatch_id]
         assert (measurement.nonce, measurement.fence) == (one.nonce, one.fence)
         assert (measurement.exploration_id, measurement.candidate_number) == ("fine", one.candidate.number)
-        assert measurement.device_fingerprint
+        assert measurement.device_fingerprint == farm.device.fingerprint
         assert reason_of(measurement) is None
+        assert measurement.stages.build_s > 0
     assert farm.collect(0.0) == []
     assert farm.suspects() == []
     assert farm.room() >= 1
+    farm.close_task("fine")
+    farm.close_task("never opened")
 
 
 def test_farm_reports_failure_and_measures_next_candidate(farm: Farm):
     module = matmul(EXTENT)
     farm.open_task(task(module, "failing"))
-    bad, good = attempt("failing", Trace(text='[["nonsense"],[]]')), attempt("failing", tiled(module))
-    farm.submit(bad)
-    farm.submit(good)
-    found = gather(farm, 2)
-    assert reason_of(found[bad.dispatch_id]) is FailureReason.INVALID_SCHEDULE
-    assert isinstance(found[good.dispatch_id].result, Timing)
+    assert failure_of(measured(farm, "failing", Trace(text='[["nonsense"],[]]')).result) is INVALID_SCHEDULE
+    wrong = measured(farm, "failing", rounded_too_early(module), Purpose.VERIFY)
+    assert failure_of(wrong.result) is WRONG_RESULT
+    assert wrong.worst_error is None or wrong.worst_error > 1.0
+    assert isinstance(measured(farm, "failing", tiled(module), Purpose.VERIFY).result, Timing)
+
+
+def test_what_is_slower_than_the_incumbent_is_stopped_unless_it_is_to_be_verified(farm: Farm):
+    module = matmul(EXTENT)
+    farm.open_task(task(module, "slower"))
+    farm.set_incumbent("slower", 1e-7)
+    stopped = measured(farm, "slower", untouched(module)).result
+    assert isinstance(stopped, Stopped)
+    assert stopped.at_least_s > 1e-7
+    verified = measured(farm, "slower", untouched(module), Purpose.VERIFY)
+    assert isinstance(verified.result, Timing)
+    assert len(verified.result.samples_s) >= 3
+    assert verified.inputs_checked == 3
+    assert verified.worst_error is not None
+    assert verified.worst_error <= 1.0
 
 
 def test_cancel_returns_attempts_early(farm: Farm):
@@ -135,40 +170,72 @@ def test_cancel_returns_attempts_early(farm: Farm):
     farm.cancel_all()
     found = gather(farm, room)
     assert FailureReason.CANCELED in {reason_of(measurement) for measurement in found.values()}
-    farm.submit(one := attempt("canceled", tiled(module)))
-    assert isinstance(gather(farm, 1)[one.dispatch_id].result, Timing)
+    assert isinstance(measured(farm, "canceled", tiled(module)).result, Timing)
+
+
+@pytest.mark.parametrize("open_farm", HOSTED, indirect=True, scope="module")
+def test_a_farm_of_a_worker_cancels_what_is_named_and_goes_on_with_the_rest(farm: HostedFarm):
+    module = matmul(LARGE_EXTENT)
+    for _ in range(2):
+        farm.open_task(task(module, "partly canceled"))
+    unwanted = [attempt("partly canceled", slow(module)) for _ in range(farm.room())]
+    farm.submit(wanted := attempt("partly canceled", tiled(module)))
+    for one in unwanted:
+        farm.submit(one)
+    farm.cancel([*(one.dispatch_id for one in unwanted), "never submitted"])
+    found = gather(farm, 1 + len(unwanted))
+    assert isinstance(found[wanted.dispatch_id].result, Timing)
+    assert FailureReason.CANCELED in {reason_of(found[one.dispatch_id]) for one in unwanted}
+    assert farm.trouble() == ""
+    assert farm.processor.architecture
 
 
 def test_farm_compares_and_exports_schedules(farm: Farm):
     module = matmul(EXTENT)
     farm.open_task(task(module, "finish"))
-    order = ComparisonOrder(exploration_id="finish", traces=(tiled(module), None), seconds_each=0.05)
-    results = farm.compare(order, lambda: True).results
-    assert [type(result) for result in results] == [Timing, Timing]
+    nonsense, wrong = Trace(text="nonsense"), rounded_too_early(module)
+    order = ComparisonOrder(exploration_id="finish", traces=(tiled(module), nonsense, wrong, None), seconds_each=0.05)
+    first, second, third, last = farm.compare(order, lambda: True).results
+    assert [type(result) for result in (first, last)] == [Timing, Timing]
+    assert (failure_of(second), failure_of(third)) == (INVALID_SCHEDULE, WRONG_RESULT)
     exported = farm.export(ExportOrder(exploration_id="finish", trace=tiled(module), processes=2), lambda: True)
     assert isinstance(exported, Exported), exported
     assert exported.library.startswith(b"\x7fELF")
     assert len(exported.process_latencies_s) == 2
+    for trace, reason in ((nonsense, INVALID_SCHEDULE), (wrong, WRONG_RESULT)):
+        failed = farm.export(ExportOrder(exploration_id="finish", trace=trace, processes=1), lambda: True)
+        assert failure_of(failed) is reason
 
 
-def test_comparison_ends_when_canceled(farm: Farm):
+def test_a_comparison_or_an_export_that_is_not_wanted_any_more_ends(farm: Farm):
     module = matmul(EXTENT)
     farm.open_task(task(module, "unwanted"))
     order = ComparisonOrder(exploration_id="unwanted", traces=(slow(module), None), seconds_each=20.0)
     began_s = time.monotonic()
     results = farm.compare(order, lambda: time.monotonic() < began_s + 1.0).results
     assert time.monotonic() - began_s < 30.0, "both take twenty seconds each"
-    assert all(isinstance(result, Failed) for result in results)
+    assert {failure_of(result) for result in results} == {FailureReason.CANCELED}
+    order = ExportOrder(exploration_id="unwanted", trace=tiled(module), processes=200)
+    began_s = time.monotonic()
+    exported = farm.export(order, lambda: time.monotonic() < began_s + 0.5)
+    assert failure_of(exported) is FailureReason.CANCELED
+    assert isinstance(measured(farm, "unwanted", tiled(module)).result, Timing)
+
+
+def test_a_function_that_needs_positive_inputs_gets_them(farm: Farm):
+    farm.open_task(task(square_root(), "positive"))
+    assert isinstance(measured(farm, "positive", UNTUNED).result, Timing)
 
 
 def test_function_without_finite_results_is_bad_input(farm: Farm):
     farm.open_task(task(not_a_number(), "odd"))
-    farm.submit(attempt("odd", Trace(text="[[],[]]")))
-    with pytest.raises(BadInput, match="verified"):
+    farm.submit(attempt("odd", UNTUNED))
+    with pytest.raises(BadInput, match="cannot be verified"):
         gather(farm, 2)
 
 
-def test_closing_twice_is_harmless(open_farm: Callable[[], Farm]):
-    farm = open_farm()
-    farm.close()
-    farm.close()
+def test_closing_twice_is_harmless_and_leaves_the_device_to_the_next(open_farm: Callable[[], Farm], farm: Farm):
+    for _ in range(2):
+        farm.close()
+    with closing(open_farm()) as another:
+        assert another.device.fingerprint == farm.device.fingerprint

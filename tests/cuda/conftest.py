@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.workers.measuring import RunningFarm
+from tests.workers.measuring import RunningFarm, running_farms
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_workers.cuda.cuda_farm import CudaFarm
 from tunefarm_workers.cuda.cuda_settings import CudaSettings
@@ -23,15 +23,10 @@ def zygote() -> Iterator[ForkServer]:
 
 @pytest.fixture
 def farm_of(zygote: ForkServer, tmp_path: Path) -> Iterator[FarmOf]:
-    farms: list[CudaFarm] = []
-
-    def make(**changed: object) -> RunningFarm:
+    def make(**changed: object) -> CudaFarm:
         chosen = {"device_type": "cpu", "build_lanes": 2, **changed}
-        settings = CudaSettings(**chosen)  # type: ignore[arg-type]
-        farms.append(CudaFarm(zygote, settings, scratch=tmp_path))
-        # Kernels crash or hang by calling a function of the C library, which must be allowed by name.
-        return RunningFarm(farms[-1], callees=("abort", "raise", "pause"))  # type: ignore[arg-type]
+        return CudaFarm(zygote, CudaSettings(**chosen), scratch=tmp_path)  # type: ignore[arg-type]
 
-    yield make
-    for farm in farms:
-        farm.close()
+    # Kernels crash or hang by calling a function of the C library, which must be allowed by name.
+    with running_farms(make, callees=("abort", "raise", "pause")) as made:
+        yield made

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from sqlalchemy import text
 
-from tests.contract.test_store_farm import lane
+from tests.contract.store.test_store_farm import lane
 from tests.farm.workers import dispatch_of, simulated_task
 from tests.servers.redis_server import RedisServer
 from tunefarm_sandbox.channel.measurement_outbox import MeasurementOutbox

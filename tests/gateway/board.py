@@ -6,7 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
+
+from tests.workers.workloads import TARGET
+from tunefarm_workers.gateway.gateway_settings import GatewaySettings
 
 KEY = "board"
 _START_S = 90.0
@@ -23,6 +29,14 @@ class Board:
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         self.port = 0
+
+    @classmethod
+    @contextmanager
+    def running(cls, folder: Path) -> Iterator[Self]:
+        board = cls(folder)
+        board.start()
+        yield board
+        board.kill()
 
     def start(self) -> None:
         first, last = (self.port, self.port + 1) if self.port else (_FIRST_PORT, 19990)
@@ -50,3 +64,17 @@ class Board:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
             self._process = None
+
+
+def gateway_settings_of(board: Board, **changed: object) -> GatewaySettings:
+    chosen = {
+        "port": board.port,
+        "key": KEY,
+        "target": TARGET,
+        "board": "a test's board",
+        "build_lanes": 2,
+        "first_build_s": 4.0,
+        "quarantine_s": 1.0,  # what else runs on this host may look like drift
+        **changed,
+    }
+    return GatewaySettings(**chosen)  # type: ignore[arg-type]

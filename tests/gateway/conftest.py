@@ -5,12 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.board import KEY, Board
-from tests.workers.measuring import RunningFarm
-from tests.workers.workloads import TARGET
+from tests.gateway.board import Board, gateway_settings_of
+from tests.workers.measuring import RunningFarm, running_farms
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_workers.gateway.gateway_farm import GatewayFarm
-from tunefarm_workers.gateway.gateway_settings import GatewaySettings
 from tunefarm_workers.session.device.preload import PRELOAD
 
 FarmOf = Callable[..., RunningFarm]
@@ -25,34 +23,11 @@ def zygote() -> Iterator[ForkServer]:
 
 @pytest.fixture(scope="session")
 def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
-    board = Board(tmp_path_factory.mktemp("board"))
-    board.start()
-    yield board
-    board.kill()
+    with Board.running(tmp_path_factory.mktemp("board")) as board:
+        yield board
 
 
 @pytest.fixture
 def farm_of(zygote: ForkServer, board: Board, tmp_path: Path) -> Iterator[FarmOf]:
-    farms: list[GatewayFarm] = []
-
-    def make(**changed: object) -> RunningFarm:
-        farms.append(GatewayFarm(zygote, settings_of(board, **changed), scratch=tmp_path))
-        return RunningFarm(farms[-1])  # type: ignore[arg-type]
-
-    yield make
-    for farm in farms:
-        farm.close()
-
-
-def settings_of(board: Board, **changed: object) -> GatewaySettings:
-    chosen = {
-        "port": board.port,
-        "key": KEY,
-        "target": TARGET,
-        "board": "a test's board",
-        "build_lanes": 2,
-        "first_build_s": 4.0,
-        "quarantine_s": 1.0,  # other load on this host may look like drift
-        **changed,
-    }
-    return GatewaySettings(**chosen)  # type: ignore[arg-type]
+    with running_farms(lambda **of: GatewayFarm(zygote, gateway_settings_of(board, **of), scratch=tmp_path)) as made:
+        yield made

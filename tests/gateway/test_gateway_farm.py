@@ -5,40 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.board import Board
-from tests.gateway.conftest import FarmOf, settings_of
+from tests.gateway.board import Board, gateway_settings_of
+from tests.gateway.conftest import FarmOf
 from tests.search import stray_functions
 from tests.workers import workloads
 from tests.workers.measuring import RunningFarm, message_of, reason_of
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.tuning.measurement import ComparisonOrder, Exported, ExportOrder, Failed, Stopped, Timing
+from tunefarm_schemas.tuning.measurement import ComparisonOrder, Failed, Timing
 from tunefarm_workers.gateway.gateway_farm import GatewayFarm
 
 SLOW_EXTENT = 768
-
-
-def test_candidate_is_timed_on_board_and_checked_here(farm_of: FarmOf) -> None:
-    running = farm_of()
-    module = workloads.matmul()
-    opened = running.open(module)
-    good = running.measure(opened, workloads.tiled(module))
-    assert isinstance(good.result, Timing), good.result
-    assert good.inputs_checked == 3
-    assert good.worst_error is not None
-    assert good.worst_error <= 1.0
-    assert good.device_fingerprint == running.farm.device.fingerprint
-    assert isinstance(running.measure(opened, workloads.slow(module)).result, Stopped)
-    assert reason_of(running.measure(opened, workloads.rounded_too_early(module))) is FailureReason.WRONG_RESULT
-    compared = running.farm.compare(
-        ComparisonOrder(exploration_id=opened, traces=(workloads.tiled(module), None), seconds_each=0.05)
-    )
-    assert all(isinstance(result, Timing) for result in compared.results), compared
-    exported = running.farm.export(ExportOrder(exploration_id=opened, trace=workloads.tiled(module), processes=2))
-    assert isinstance(exported, Exported), exported
-    assert len(exported.process_latencies_s) == 2
-    assert exported.library.startswith(b"\x7fELF")
 
 
 def test_board_has_declared_and_measured_class(farm_of: FarmOf) -> None:
@@ -148,11 +126,11 @@ def test_unreachable_or_busy_board_is_refused(
 ) -> None:
     farm_of()
     with pytest.raises(BadInput, match="another process"):
-        GatewayFarm(zygote, settings_of(board), scratch=tmp_path)
+        GatewayFarm(zygote, gateway_settings_of(board), scratch=tmp_path)
     with pytest.raises(BadInput, match="was not reached"):
-        GatewayFarm(zygote, settings_of(board, port=1), scratch=tmp_path)
+        GatewayFarm(zygote, gateway_settings_of(board, port=1), scratch=tmp_path)
     with pytest.raises(BadInput, match="no linker"):
-        GatewayFarm(zygote, settings_of(board, port=2, linker="no-such-linker -O2"), scratch=tmp_path)
+        GatewayFarm(zygote, gateway_settings_of(board, port=2, linker="no-such-linker -O2"), scratch=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -167,11 +145,11 @@ def test_unreachable_or_busy_board_is_refused(
 )
 def test_unsafe_gateway_settings_are_refused(board: Board, changed: dict[str, object], says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        settings_of(board, **changed)
+        gateway_settings_of(board, **changed)
 
 
 def test_tunnel_address_requires_permission(board: Board) -> None:
-    assert settings_of(board, host="10.77.0.2", allow_tunnel_address=True).host == "10.77.0.2"
+    assert gateway_settings_of(board, host="10.77.0.2", allow_tunnel_address=True).host == "10.77.0.2"
 
 
 def wait_until_running(running: RunningFarm) -> None:

@@ -1,6 +1,9 @@
 """Helpers that measure traces."""
 
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from itertools import count
+from typing import Any
 
 import tvm
 
@@ -47,6 +50,13 @@ class RunningFarm:
     def measure(self, exploration_id: str, trace: Trace, purpose: Purpose = Purpose.SEARCH) -> Measurement:
         number = self.submit(exploration_id, trace, purpose)
         return self.collect(1)[number]
+
+
+@contextmanager
+def running_farms(make: Callable[..., Any], callees: tuple[str, ...] = ()) -> Iterator[Callable[..., RunningFarm]]:
+    """Farms made with some settings changed, closed afterwards."""
+    with ExitStack() as farms:
+        yield lambda **changed: RunningFarm(farms.enter_context(closing(make(**changed))), callees)
 
 
 def misdeed(name: str) -> Trace:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.test_store_farm import lane
+from tests.contract.store.test_store_farm import lane
 from tunefarm.server.lane_request import ask_lane
 from tunefarm.startup.installation import open_store
 from tunefarm_schemas.bad_input import BadInput

@@ -15,23 +15,6 @@ def module(programs: Path) -> str:
     return str(programs / "matmul.py:Module")
 
 
-def test_publishing_function_and_trace_yields_one_record(
-    tunefarm: Run, module: str, programs: Path, tmp_path: Path
-) -> None:
-    of_function = tunefarm(
-        "records", "publish", module, "--trace", str(programs / "matmul.py:schedule_by_hand"), "--json"
-    )
-    assert of_function.code == 0, of_function.err
-    record = json.loads(of_function.out)
-    assert (record["status"], record["source"], record["latency_s"]) == ("claimed", "published", 1.0)
-    (tmp_path / "trace.json").write_text(record["trace"]["text"])
-    again = tunefarm("records", "publish", module, "--trace", "trace.json", "--latency-us", "7", "--json")
-    assert again.code == 0, again.err
-    assert json.loads(again.out) == record, "the first claim of a schedule stays"
-    listed = json.loads(tunefarm("records", "list", "--json").out)
-    assert [each["record_id"] for each in listed] == [record["record_id"]]
-
-
 def test_publish_accepts_target_of_another_processor(tunefarm: Run, module: str, programs: Path) -> None:
     target = json.dumps({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a72", "num-cores": 4})
     schedule = str(programs / "matmul.py:schedule_by_hand")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.test_store_farm import lane
+from tests.contract.store.test_store_farm import lane
 from tests.store.sample import DEVICE, TENANT, leased, spec, workload
 from tunefarm.server.local_farms import LocalFarms
 from tunefarm_schemas.farm.lane import Lane, LaneState

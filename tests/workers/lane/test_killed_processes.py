@@ -133,23 +133,6 @@ def test_process_killed_during_export_is_replaced(running: RunningFarm, zygote: 
     assert isinstance(exported, Exported), exported
 
 
-def test_cancel_stops_comparison_and_export(running: RunningFarm) -> None:
-    module = workloads.matmul(64)
-    opened = running.open(module)
-    began_s = time.monotonic()
-    order = ComparisonOrder(exploration_id=opened, traces=(workloads.tiled(module), None), seconds_each=30)
-    results = running.farm.compare(order, lambda: time.monotonic() < began_s + 0.5).results
-    assert time.monotonic() - began_s < 20.0
-    assert {result.failure.reason for result in results if isinstance(result, Failed)} == {FailureReason.CANCELED}
-    began_s = time.monotonic()
-    export = ExportOrder(exploration_id=opened, trace=workloads.tiled(module), processes=200)
-    failed = running.farm.export(export, lambda: time.monotonic() < began_s + 0.3)
-    assert time.monotonic() - began_s < 20.0
-    assert isinstance(failed, Failed)
-    assert failed.failure.reason is FailureReason.CANCELED
-    assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
-
-
 def test_killed_zygote_closes_farm_with_message(tmp_path: Path) -> None:
     module = workloads.matmul(64)
     with ForkServer.start(["hostile:arm"], environment=ENVIRONMENT) as zygote:

@@ -7,7 +7,7 @@ from contextlib import closing
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.tuning.device import PROTOCOLS
 from tunefarm_schemas.tuning.measurement import Comparison, ComparisonOrder, Failed, Result
-from tunefarm_workers.conversation.child_answer import ChildFailed, OnWait
+from tunefarm_workers.conversation.child_answer import ChildFailed, OnWait, canceled
 from tunefarm_workers.conversation.messages import Broken, Round
 from tunefarm_workers.correctness.inputs import INPUT_SETS
 from tunefarm_workers.correctness.output_transfer import OutputIntake
@@ -117,6 +117,8 @@ class SessionComparison:
             if not isinstance(answer, Round) or len(answer.samples_s) != entrants or not all(answer.samples_s):
                 broken = answer if isinstance(answer, Broken) else _out_of_turn(answer.kind)
                 raise ChildFailed(TrialFailure(reason=broken.reason, message=broken.message[:4000]))
+            if not self._on_wait():  # a round ends before the wait for its answer would ask
+                raise canceled()
             rounds.append(answer.samples_s)
             of_each = ([one[place] for one in rounds] for place in range(entrants))
             if suffice(of_each, spent_s, wanted_s):

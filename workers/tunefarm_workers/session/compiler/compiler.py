@@ -57,4 +57,4 @@ class Compiler(Protocol):
         """Why nothing can be compiled now, as text to show; empty if it can."""
 
     def close(self) -> None:
-        """End all builds. Idempotent."""
+        """Begin no more; harmless when repeated. Open builds end, and stay their owners' to close."""

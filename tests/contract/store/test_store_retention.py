@@ -2,7 +2,7 @@
 
 from sqlalchemy import text
 
-from tests.contract.test_store_farm import lane
+from tests.contract.store.test_store_farm import lane
 from tests.store.sample import TENANT, Bench, bench, put_job, record, timing
 from tunefarm_schemas.farm.lane import LaneState
 from tunefarm_schemas.tuning.job import JobOutcome, JobState
