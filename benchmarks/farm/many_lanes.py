@@ -230,7 +230,7 @@ class ManyLanes:
         life = LaneStatus(_facts(farm, name))
 
         def beat() -> None:
-            life.set_trouble(host.look_for_trouble())
+            life.set_trouble(host.check_health())
             host.take_work(life.takes_work)
 
         describe = lambda: life.describe(host.in_flight)  # noqa: E731 - as in a worker

@@ -84,7 +84,7 @@ def test_orders_of_silent_lane_are_lost(policy: RedeliveryPolicy):
 def test_broker_outage_resets_timers(policy: RedeliveryPolicy):
     ledger = ledger_with(policy, "a", "b")
     ledger.holds("lane", "life", ["b"], 1.0)
-    ledger.excuse(60.0)
+    ledger.reset_timers(60.0)
     assert find_lost(ledger, 60.0 + policy.lane_s - SOON_S) == []
     assert find_lost(ledger, 60.0 + policy.lane_s + SOON_S) == ["b"]
 

@@ -219,7 +219,7 @@ class LocalMachine(AbstractContextManager["LocalMachine"]):
         from tunefarm_services.tuner.job.supervisor import LEASE_S
         from tunefarm_services.tuner.service.owner import is_gone
 
-        self.store.leases.release_of_the_dead(LOCAL_TENANT, is_gone)
+        self.store.leases.release_abandoned(LOCAL_TENANT, is_gone)
         lease = self.store.leases.acquire(LOCAL_TENANT, job.job_id, supervisor.owner, LEASE_S)
         if lease is None:
             fix = f"Wait for it, or try again {LEASE_S:g} s after it was killed."

@@ -231,7 +231,7 @@ class OrderLedger(Generic[Order]):
             if entry.accepted_s is None:
                 self._resend(entry)
 
-    def excuse(self, now_s: float) -> None:
+    def reset_timers(self, now_s: float) -> None:
         """Restart all timeouts, because the broker was unavailable: silence until now proves nothing."""
         unaccepted = []
         for entry in self._entries.values():

@@ -204,7 +204,7 @@ class TestQueue:
         canceled = put_job_of(store, "a")
         store.job_requests.pause("a", paused)
         store.job_requests.cancel("a", canceled)
-        assert store.queue.lease_next("tuner", 60.0, passing_over={passed_over}) is None
+        assert store.queue.lease_next("tuner", 60.0, excluded={passed_over}) is None
         assert next_lease(store).job_id == passed_over
 
     def test_queue_retakes_abandoned_job_with_higher_fence(self, store: Store):
@@ -222,7 +222,7 @@ class TestQueue:
         store.job_requests.pause("b", put_job_of(store, "b", deadline_s=0.01))
         store.job_requests.cancel("b", put_job_of(store, "b", deadline_s=0.01))
         time.sleep(0.6)
-        assert store.queue.lease_overdue("tuner", 60.0, passing_over={last, first}) is None
+        assert store.queue.lease_overdue("tuner", 60.0, excluded={last, first}) is None
         leases = [store.queue.lease_overdue("tuner", seconds) for seconds in (60.0, 0.0)]
         assert [lease and lease.job_id for lease in leases] == [first, last]
         successor = store.queue.lease_overdue("successor", 60.0)
@@ -234,7 +234,7 @@ class TestQueue:
         put_job_of(store, "a"), put_job_of(store, "b")
         for _ in range(2):
             assert store.queue.lease_next("dead", 60.0) is not None
-        store.leases.release_of_the_dead(None, lambda owner: owner == "dead")
+        store.leases.release_abandoned(None, lambda owner: owner == "dead")
         assert {next_lease(store).tenant for _ in range(2)} == {"a", "b"}
 
     def test_concurrent_tuners_take_every_job_once(self, store: Store):

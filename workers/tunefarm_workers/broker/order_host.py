@@ -50,7 +50,7 @@ class OrderHost(Protocol):
     def tell_holding(self, instance: str, known_farms: Collection[str]) -> set[str]:
         """Report its orders here to each farm, ``known_farms`` included; return the farms that have any."""
 
-    def look_for_trouble(self) -> str:
+    def check_health(self) -> str:
         """Return why no work can be accepted now; empty if it can."""
 
     def settle(self, grace_s: float) -> None:

@@ -66,7 +66,7 @@ class OrderKeeper(ABC):
                 self._send(farm_id, Holding(lane_id=self._lane_id, instance=instance, ids=farms.get(farm_id, ())))
         return set(farms)
 
-    def look_for_trouble(self) -> str:
+    def check_health(self) -> str:
         """Return why no work can be accepted: the blob store does not answer. Empty if it does."""
         return self._blobs_trouble if time.monotonic() < self._blobs_away_until_s else ""
 

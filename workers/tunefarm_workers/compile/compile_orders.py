@@ -114,7 +114,7 @@ class CompileOrders:
     def reset_timers(self, now_s: float) -> None:
         """Restart all timers of silence: no lane could be heard until now."""
         with self._lock:
-            self._ledger.excuse(now_s)
+            self._ledger.reset_timers(now_s)
             self._no_lane_since_s = None
 
     def taken_s(self, order_id: str, now_s: float) -> float:

@@ -117,12 +117,12 @@ class LaneHost(OrderKeeper):
         _log_result(held.job_id, measurement)
         self._held.end(held, Measured(lane_id=self._lane_id, measurement=measurement))
 
-    def look_for_trouble(self) -> str:
+    def check_health(self) -> str:
         """Why no work can be accepted now: the device is quarantined, or tasks cannot be fetched. Empty if it can.
 
         Reports to each farm which of its results are suspect.
         """
-        return self._look_at_device() or super().look_for_trouble()
+        return self._look_at_device() or super().check_health()
 
     def _look_at_device(self) -> str:
         try:

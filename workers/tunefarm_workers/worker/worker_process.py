@@ -149,7 +149,7 @@ class WorkerProcess:
     def _beat(self, host: OrderHost, status: LaneStatus) -> None:
         """Check the device, and start or stop accepting work."""
         if host.crash is None:
-            status.set_trouble(host.look_for_trouble())
+            status.set_trouble(host.check_health())
         wanted = status.takes_work
         host.take_work(wanted)
         if self._intake is not None:

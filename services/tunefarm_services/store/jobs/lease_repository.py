@@ -88,7 +88,7 @@ class LeaseRepository(Repository):
                 apply_request(connection, lease.tenant, lease.job_id, JobState(row.state), wanted)
 
     @retried
-    def release_of_the_dead(self, tenant: str | None, is_gone: Callable[[str], bool]) -> None:
+    def release_abandoned(self, tenant: str | None, is_gone: Callable[[str], bool]) -> None:
         """Release the jobs of every owner for which ``is_gone`` returns true, before their leases expire.
 
         Of one tenant, or of all for None.

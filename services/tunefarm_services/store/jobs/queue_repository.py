@@ -29,7 +29,7 @@ _NEXT: Final = (
         IS_OPEN,
         JobTable.state != JobState.PAUSED.value,
         IS_FREE,
-        JobTable.job_id.not_in(bindparam("passing_over", expanding=True)),
+        JobTable.job_id.not_in(bindparam("excluded", expanding=True)),
     )
     .order_by(
         JobTable.priority.desc(),
@@ -55,7 +55,7 @@ _OVERDUE: Final = (
         JobTable.deadline_at <= bindparam("now_s"),
         JobTable.state != JobState.PAUSED.value,
         IS_FREE,
-        JobTable.job_id.not_in(bindparam("passing_over", expanding=True)),
+        JobTable.job_id.not_in(bindparam("excluded", expanding=True)),
     )
     .order_by(JobTable.deadline_at)
     .limit(1)
@@ -94,17 +94,17 @@ class QueueRepository(Repository):
         owner: str,
         seconds: float,
         device_class_ids: Collection[str] | None = None,
-        passing_over: Collection[str] = (),
+        excluded: Collection[str] = (),
     ) -> Lease | None:
         """Lease the next job of any tenant for ``seconds``; None if there is none.
 
         The order is: the highest priority, the tenant with the fewest running jobs, the tenant with the fewest recent
         device-seconds (halved every hour), the oldest job. ``device_class_ids`` restricts it to jobs for one of these
-        or for any device class. Skips paused jobs and those in ``passing_over``, which the caller is backing off.
+        or for any device class. Skips paused jobs and those in ``excluded``, which the caller is backing off.
         """
         with self._database.writing() as connection:
             now_s = self._database.now_s(connection)
-            values: dict[str, object] = {"now_s": now_s, "passing_over": sorted(passing_over)}
+            values: dict[str, object] = {"now_s": now_s, "excluded": sorted(excluded)}
             if device_class_ids is None:
                 found = connection.execute(_NEXT, values).one_or_none()
             else:
@@ -113,15 +113,15 @@ class QueueRepository(Repository):
             return None if found is None else take(connection, found.tenant, found.job_id, owner, now_s + seconds)
 
     @retried
-    def lease_overdue(self, owner: str, seconds: float, passing_over: Collection[str] = ()) -> Lease | None:
+    def lease_overdue(self, owner: str, seconds: float, excluded: Collection[str] = ()) -> Lease | None:
         """Lease the free job whose deadline passed first for ``seconds``; None if there is none.
 
         Ignores priority and fair shares, because such a job is only to be ended. Skips paused jobs and those in
-        ``passing_over``.
+        ``excluded``.
         """
         with self._database.writing() as connection:
             now_s = self._database.now_s(connection)
-            values = {"now_s": now_s, "passing_over": sorted(passing_over)}
+            values = {"now_s": now_s, "excluded": sorted(excluded)}
             found = connection.execute(_OVERDUE, values).one_or_none()
             return None if found is None else take(connection, found.tenant, found.job_id, owner, now_s + seconds)
 

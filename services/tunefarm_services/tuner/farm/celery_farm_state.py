@@ -197,7 +197,7 @@ class FarmState:
     def reset_timers(self) -> None:
         """Restart the timers of all orders after an outage of the broker, during which lanes could not report."""
         with self._lock:
-            self._ledger.excuse(time.monotonic())
+            self._ledger.reset_timers(time.monotonic())
 
     def resend(self) -> None:
         """Send all orders that no lane reported again, after the broker lost its data."""

@@ -17,13 +17,13 @@ from tunefarm_services.tuner.farm.no_device import NoDevice
 from tunefarm_services.tuner.job.job_watch import LEASE_S
 from tunefarm_services.tuner.service.leased_job import Ended, FarmSource, LeasedJob
 from tunefarm_services.tuner.service.owner import is_gone, owner_name
+from tunefarm_services.tuner.service.retention import RetentionJob
 from tunefarm_services.tuner.service.settings import TunerSettings
-from tunefarm_services.tuner.service.tidying import Tidying
 from tunefarm_services.tuner.service.zygotes import Zygotes
 
 SWEEP_S: Final = 5.0
 STOP_S: Final = 8.0
-TIDYING_S: Final = 2.0
+RETENTION_JOIN_S: Final = 2.0
 MAX_BACKOFF_S: Final = 5.0
 MAX_WAIT_S: Final = 8.0
 MAX_DOUBLINGS: Final = 8
@@ -66,7 +66,7 @@ class TunerService:
         self._on_search_child = on_search_child
         self._local_owners = local_owners
         self.owner = owner_name()
-        self._tidying = Tidying(store, settings)
+        self._retention = RetentionJob(store, settings)
         self._places = settings.jobs_at_once or DEFAULT_JOBS_AT_ONCE
         self._running: dict[LeasedJob, threading.Thread] = {}
         self._ending: LeasedJob | None = None
@@ -83,8 +83,8 @@ class TunerService:
         wait_s = self._settings.poll_s
         is_over = threading.Event()
         # In a thread: it may take minutes, and jobs must be leased meanwhile.
-        tidying = threading.Thread(target=self._tidying.run, args=(is_over,), name="tidying", daemon=True)
-        tidying.start()
+        retention = threading.Thread(target=self._retention.run, args=(is_over,), name="retention", daemon=True)
+        retention.start()
         try:
             while not stop.is_set():
                 self._metrics.tuner_alive.set_to_current_time()
@@ -102,7 +102,7 @@ class TunerService:
         finally:
             is_over.set()
             self._stop_all()
-            tidying.join(TIDYING_S)
+            retention.join(RETENTION_JOIN_S)
 
     def _wait(self, stop: threading.Event, seconds: float) -> None:
         """Wait until a place becomes free, ``stop`` is set, or the time is up."""
@@ -116,7 +116,7 @@ class TunerService:
         """Lease jobs for the free places."""
         self._sweep()
         while self._working() < self._places:
-            lease = self._store.queue.lease_next(self.owner, LEASE_S, passing_over=self._waiting())
+            lease = self._store.queue.lease_next(self.owner, LEASE_S, excluded=self._waiting())
             if lease is None:
                 break
             self._begin(lease, self._farm_for)
@@ -127,7 +127,7 @@ class TunerService:
         with self._lock:
             if self._ending in self._running or self._working() < self._places:
                 return
-        lease = self._store.queue.lease_overdue(self.owner, LEASE_S, passing_over=self._waiting())
+        lease = self._store.queue.lease_overdue(self.owner, LEASE_S, excluded=self._waiting())
         if lease is not None:
             self._ending = self._begin(lease, lambda *_: NoDevice(NO_PLACE))
 
@@ -139,7 +139,7 @@ class TunerService:
         if not self._local_owners or time.monotonic() < self._next_sweep_s:
             return
         self._next_sweep_s = time.monotonic() + SWEEP_S
-        self._store.leases.release_of_the_dead(None, is_gone)
+        self._store.leases.release_abandoned(None, is_gone)
 
     def _waiting(self) -> list[str]:
         """Jobs not to lease now: those that wait, and this tuner's own, in case their leases expire."""

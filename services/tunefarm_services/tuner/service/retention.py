@@ -20,7 +20,7 @@ POLL_S: Final = 1.0
 log = structlog.get_logger()
 
 
-class Tidying:
+class RetentionJob:
     """Applies the retention policy hourly, and removes unreferenced blobs. Several tuners may do so."""
 
     def __init__(self, store: Store, settings: TunerSettings) -> None:
@@ -34,17 +34,17 @@ class Tidying:
         self._due_s = time.monotonic() + FIRST_S
 
     def run(self, stop: threading.Event) -> None:
-        """Tidy when due until ``stop`` is set. Continues after failures of the store."""
+        """Apply the policy when due, until ``stop`` is set. Continues after failures of the store."""
         while not stop.wait(POLL_S):
             try:
-                self.tidy_if_due()
+                self.run_if_due()
             except StoreUnavailable as error:
-                log.warning("nothing is tidied: the store is unavailable", reason=str(error))
+                log.warning("retention waits: the store is unavailable", reason=str(error))
             except Exception:  # leftovers cost disk space only; jobs must continue
-                log.exception("tidying failed")
+                log.exception("retention failed")
 
-    def tidy_if_due(self) -> None:
-        """Tidy if an hour has passed. Raises StoreUnavailable."""
+    def run_if_due(self) -> None:
+        """Apply the policy if an hour has passed. Raises StoreUnavailable."""
         if time.monotonic() < self._due_s:
             return
         self._due_s = time.monotonic() + EVERY_S
