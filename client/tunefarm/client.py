@@ -99,7 +99,7 @@ class Client(ServiceClient[Transport, RemoteJob]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -151,7 +151,7 @@ class AsyncClient(ServiceClient[AsyncTransport, AsyncRemoteJob]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *error: object) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:

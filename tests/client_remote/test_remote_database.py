@@ -21,8 +21,6 @@ from tunefarm.intake.tvm_workload import target_of, workloads_of
 from tunefarm.remote_database import MAX_ANSWERS
 from tunefarm_schemas.views.target import TargetView
 
-pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
-
 TARGET = {"kind": "llvm", "num-cores": 1}
 
 

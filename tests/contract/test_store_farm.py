@@ -130,8 +130,6 @@ class TestUsage:
         assert on_a.day == utc_now()[:10]
         assert store.usage.of_tenant(TENANT, since_day="9999-01-01") == store.usage.of_tenant("other") == []
         assert store.usage.of_all_tenants() == [on_a, on_b]
-        assert store.usage.job_device_seconds(TENANT, second.job_id) == 10.0
-        assert store.usage.job_device_seconds(TENANT, "none") == 0.0
 
     def test_an_owner_who_lost_the_job_adds_nothing(self, store: Store):
         put_job(store)

@@ -91,11 +91,6 @@ class TestRecords:
         (event,) = store.events.of_job(TENANT, TENANT_STREAM)
         assert (event.kind, event.data) == ("retracted", {"record_id": "wrong", "reason": "wrong result"})
 
-    def test_an_interval_is_added_when_it_is_known(self, store: Store):
-        store.records.put(TENANT, None, record("r", 1e-3))
-        assert store.records.update_interval(TENANT, None, "r", (0.9e-3, 1.1e-3)).interval_s == (0.9e-3, 1.1e-3)
-        assert store.records.get(TENANT, "r").interval_s == (0.9e-3, 1.1e-3)
-
     def test_records_are_listed_page_by_page_and_filtered(self, store: Store):
         for number in range(4):
             store.records.put(TENANT, None, record(f"r{number}", 1e-3))

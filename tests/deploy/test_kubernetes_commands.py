@@ -139,8 +139,6 @@ def test_what_a_container_opens_is_where_its_process_listens(name: str) -> None:
         assert listen == f"0.0.0.0:{ports['metrics']}"
 
 
-@pytest.mark.enable_socket
-@pytest.mark.allow_hosts(["127.0.0.1"])
 @each_container
 def test_a_probe_asks_what_the_process_answers(name: str, tmp_path: Path) -> None:
     asked = {(probe["port"], probe["path"]) for probe in probes_of(CONTAINERS[name])}

@@ -215,8 +215,6 @@ def test_what_cannot_be_certified_is_refused(tmp_path, arguments):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.enable_socket
-@pytest.mark.allow_hosts(["127.0.0.1"])
 def test_postgresql_with_our_files_takes_verified_tls_and_nothing_else(folder, tmp_path, free_port):
     programs = postgresql_folder()
     if programs is None:

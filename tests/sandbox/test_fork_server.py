@@ -1,5 +1,4 @@
 import os
-import select
 import threading
 from pathlib import Path
 
@@ -94,12 +93,6 @@ def test_an_exception_exits_with_one_and_its_traceback_is_in_the_output(server: 
 
 def test_exit_code_is_reported(server: ForkServer) -> None:
     assert ended(fork(server, "leave_with_code", b"7")).code == 7
-
-
-def test_the_end_of_a_child_can_be_waited_for_with_others(server: ForkServer) -> None:
-    child = fork(server, "greet")
-    assert child.exit_fileno() in select.select([child.exit_fileno()], [], [], 5)[0]
-    assert ended(child).code == 0
 
 
 def test_secrets_in_the_environment_do_not_reach_children(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from tunefarm.confined.call import call
@@ -98,10 +97,8 @@ class LocalMachine(AbstractContextManager["LocalMachine"]):
             farm.device = store.devices.put(LOCAL_TENANT, farm.device)
         return farm
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is not None and self._zygote is not None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and self._zygote is not None:
             self._zygote.close()  # so that a farm in the making fails now instead of being awaited
         self._maker.shutdown(wait=True)
         if self._farm is not None and self._farm.exception() is None:

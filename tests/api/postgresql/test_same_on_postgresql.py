@@ -1,7 +1,5 @@
 """The tests of the API that depend on the store, over PostgreSQL."""
 
-import pytest
-
 from tests.api.hostile.test_isolation import (
     of_alice,
     test_ids_of_another_tenant_in_bodies_and_queries_are_not_found,
@@ -30,8 +28,6 @@ from tests.api.test_tokens import (
     test_an_expired_token_does_not_work,
     test_token_is_shown_once_and_can_be_revoked,
 )
-
-pytestmark = pytest.mark.enable_socket
 
 __all__ = [
     "of_alice",

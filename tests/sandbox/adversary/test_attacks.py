@@ -176,8 +176,6 @@ def test_a_child_that_tried_to_outlive_its_server_does_not(server_of_its_own: Fo
     assert within(LONG_S, lambda: not is_running(child.pid))
 
 
-@pytest.mark.enable_socket
-@pytest.mark.allow_hosts(["127.0.0.1"])
 @pytest.mark.parametrize("words", [(0,), (1,), (2,), (0, 1, 2)])
 @pytest.mark.parametrize("shape", [(1, 1, 0), (2, 2, 0), (2, 1, 262), (2, 1, 132), (16, 3, 0)])
 def test_further_bits_make_no_other_socket_of_one_that_may_be_had(
