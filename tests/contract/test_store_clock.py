@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tests.store.sample import TENANT, put_job
+from tests.store.sample import put_job
 from tunefarm_services.store import Store
 
 
@@ -14,20 +14,20 @@ def test_a_lease_of_a_server_goes_by_the_servers_clock_and_not_by_that_of_a_host
     if database_url.startswith("sqlite"):
         pytest.skip("there is one host, whose clock everybody reads")
     put_job(store)
-    assert store.leases.acquire(TENANT, None, "first", 60) is not None
+    assert store.queue.lease_next("first", 60) is not None
     now_s = time.time()
     for ahead_s in (3600.0, -3600.0):
         monkeypatch.setattr(time, "time", lambda ahead_s=ahead_s: now_s + ahead_s)
-        assert store.leases.acquire(TENANT, None, "second", 60) is None
+        assert store.queue.lease_next("second", 60) is None
 
 
 def test_a_lease_that_a_clock_set_forwards_has_ended_is_renewed_while_nobody_took_it(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_job(store)
-    lease = store.leases.acquire(TENANT, None, "first", 60)
+    lease = store.queue.lease_next("first", 60)
     assert lease is not None
     now_s = time.time()
     monkeypatch.setattr(time, "time", lambda: now_s + 3600.0)
     assert store.leases.renew(lease, 60) is not None
-    assert store.leases.acquire(TENANT, None, "second", 60) is None
+    assert store.queue.lease_next("second", 60) is None

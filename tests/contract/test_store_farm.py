@@ -153,8 +153,8 @@ def put_job_of(store: Store, tenant: str, *, priority: int = 0, **changes: objec
     return store.jobs.create(tenant, asked).job_id
 
 
-def next_lease(store: Store, classes: set[str] | None = None) -> Lease:
-    lease = store.queue.lease_next("tuner", 60.0, classes)
+def next_lease(store: Store) -> Lease:
+    lease = store.queue.lease_next("tuner", 60.0)
     assert lease is not None
     return lease
 
@@ -188,14 +188,6 @@ class TestQueue:
         store.leases.release(light)
         put_job_of(store, "heavy"), put_job_of(store, "light"), put_job_of(store, "new")
         assert [next_lease(store).tenant for _ in range(3)] == ["new", "light", "heavy"]
-
-    def test_a_jobs_device_class_decides_who_may_take_it(self, store: Store):
-        bound = put_job_of(store, "a", priority=1, device_class_id="x")
-        free = put_job_of(store, "a")
-        assert next_lease(store, {"y"}).job_id == free
-        assert store.queue.lease_next("tuner", 60.0, {"y"}) is None
-        assert store.queue.lease_next("tuner", 60.0, set()) is None
-        assert next_lease(store, {"x", "y"}).job_id == bound
 
     def test_jobs_that_rest_are_not_taken(self, store: Store):
         paused, passed_over = put_job_of(store, "a"), put_job_of(store, "a")

@@ -53,11 +53,6 @@ class TestRecords:
             store.records.put(TENANT, None, record(name, latency_s))
         assert answers(store) == [("fast", MatchKind.EXACT)]
 
-    def test_a_slower_record_does_not_make_the_best_worse(self, store: Store):
-        store.records.put(TENANT, None, record("best", 1e-3))
-        store.records.put(TENANT, None, record("later", 5e-3))
-        assert answers(store) == [("best", MatchKind.EXACT)]
-
     def test_a_claimed_record_is_never_exact(self, store: Store):
         store.records.put(TENANT, None, record("claimed", 1e-9, status=RecordStatus.CLAIMED))
         assert answers(store) == [("claimed", MatchKind.SAME_WORKLOAD_OTHER_DEVICE)]

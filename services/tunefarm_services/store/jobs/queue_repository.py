@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from sqlalchemy import bindparam, case, func, literal_column, or_, select
+from sqlalchemy import bindparam, case, func, literal_column, select
 
 from tunefarm_schemas.tuning.job import JobState
 from tunefarm_services.store.database.repository import Repository
@@ -40,12 +40,6 @@ _NEXT: Final = (
     .limit(1)
     # Jobs that another transaction is just taking are passed over, not waited for.
     .with_for_update(skip_locked=True, of=JobTable)
-)
-_NEXT_OF_CLASSES: Final = _NEXT.where(
-    or_(
-        JobTable.device_class_id.is_(None),
-        JobTable.device_class_id.in_(bindparam("device_class_ids", expanding=True)),
-    )
 )
 _OVERDUE: Final = (
     select(JobTable.tenant, JobTable.job_id)
@@ -89,28 +83,16 @@ class QueueRepository(Repository):
     """The open jobs of every tenant together: which of them is next, and how many there are."""
 
     @retried
-    def lease_next(
-        self,
-        owner: str,
-        seconds: float,
-        device_class_ids: Collection[str] | None = None,
-        passing_over: Collection[str] = (),
-    ) -> Lease | None:
+    def lease_next(self, owner: str, seconds: float, passing_over: Collection[str] = ()) -> Lease | None:
         """Take for ``seconds`` the job of any tenant that is next, None when there is nothing to do.
 
         The highest priority comes first; then the tenant with the fewest jobs being worked on, then the one with the
-        fewest device-seconds of late (they fade by half in an hour), then the oldest job. With ``device_class_ids``
-        only jobs for one of these, and those that leave the choice open. Paused jobs and those named in
-        ``passing_over``, which the caller lets rest, are not taken.
+        fewest device-seconds of late (they fade by half in an hour), then the oldest job. Paused jobs and those named
+        in ``passing_over``, which the caller lets rest, are not taken.
         """
         with self._database.writing() as connection:
             now_s = self._database.now_s(connection)
-            values: dict[str, object] = {"now_s": now_s, "passing_over": sorted(passing_over)}
-            if device_class_ids is None:
-                found = connection.execute(_NEXT, values).one_or_none()
-            else:
-                values["device_class_ids"] = sorted(device_class_ids)
-                found = connection.execute(_NEXT_OF_CLASSES, values).one_or_none()
+            found = connection.execute(_NEXT, {"now_s": now_s, "passing_over": sorted(passing_over)}).one_or_none()
             return None if found is None else take(connection, found.tenant, found.job_id, owner, now_s + seconds)
 
     @retried
