@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tunefarm.confined.call import call
-from tunefarm.confined.same_workload import ENTRY as SAME_ENTRY
 from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest
 from tunefarm.intake.understanding import understand
 from tunefarm.options.job_options import JobOptions
@@ -23,7 +22,7 @@ from tunefarm_schemas.tuning.job import Job, JobSpec, JobState, require_space_fo
 from tunefarm_schemas.tuning.record import TuningRecord
 from tunefarm_schemas.tuning.workload import Task, Workload
 from tunefarm_services.known_workloads import recognised
-from tunefarm_services.same_workload import SameAnswer, SameQuestion
+from tunefarm_services.same_workload import SAME_ENTRY, SameAnswer, SameQuestion
 from tunefarm_services.settings import Settings
 from tunefarm_services.store import LOCAL_TENANT, Store
 from tunefarm_services.telemetry.logs import warn_on_standard_error

@@ -3,7 +3,7 @@
 import time
 from contextlib import suppress
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from tunefarm_sandbox.channel.channel import Channel, ChannelClosed
 from tunefarm_sandbox.confinement.confinement import Confinement
@@ -18,10 +18,11 @@ from tunefarm_workers.correctness.inputs import INPUT_SETS
 from tunefarm_workers.correctness.output_layout import SLOTS
 from tunefarm_workers.correctness.output_transfer import OutputIntake
 from tunefarm_workers.lane.open_task import OpenTask
-from tunefarm_workers.lane.open_tasks import OpenTasks
-from tunefarm_workers.threads.thread_watch import CoresOfThreads, ThreadWatch
-from tunefarm_workers.timing.device_arbiter import DeviceArbiter
+from tunefarm_workers.threads.thread_watch import CoresOfThreads
 from tunefarm_workers.timing.processor_clock import processor_time_s, queueing_time_s
+
+if TYPE_CHECKING:
+    from tunefarm_workers.lane.lane import ProcessorLane
 
 _MUCH = 0.25
 """The share of its time for which a candidate queued for a core that makes a time-out its host's fault."""
@@ -43,38 +44,10 @@ class Stage(Enum):
     OVER = "over"
 
 
-class AttemptOwner(Protocol):
-    """What an attempt needs of its lane."""
-
-    @property
-    def device_arbiter(self) -> DeviceArbiter:
-        """Where to ask for the device."""
-
-    @property
-    def tasks(self) -> OpenTasks:
-        """What replaces a host that died, and confirms a reference; ``Attempt.judge`` is called again afterwards."""
-
-    @property
-    def thread_watch(self) -> ThreadWatch:
-        """What knows how threads have to be while they are timed."""
-
-    def disturbed(self, attempt: "Attempt", fault: str) -> None:
-        """Measure again, or give up: another process did to the attempt's threads what ``fault`` tells."""
-
-    def finished(self, attempt: "Attempt", measurement: Measurement) -> None:
-        """Take the result. The attempt's child may still live; ``Attempt.dispose`` ends it."""
-
-    def is_loaded(self) -> bool:
-        """Whether other work slows this host down."""
-
-    def look_at_device(self) -> None:
-        """Have the device checked as soon as it is free."""
-
-
 class Attempt:
     """Forks a candidate's child, follows it through its stages, and judges what comes out."""
 
-    def __init__(self, owner: AttemptOwner, task: OpenTask, dispatch: Dispatch, limits: Limits) -> None:
+    def __init__(self, owner: "ProcessorLane", task: OpenTask, dispatch: Dispatch, limits: Limits) -> None:
         """Fork the child. Raises ``ForkFailed``."""
         self.task = task
         self.dispatch = dispatch

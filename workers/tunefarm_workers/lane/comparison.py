@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from tunefarm_sandbox.channel.channel import Channel, ChannelClosed
 from tunefarm_sandbox.confinement.confinement import Confinement
@@ -14,7 +14,6 @@ from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.tuning.device import PROTOCOLS
 from tunefarm_schemas.tuning.measurement import Comparison, ComparisonOrder, Failed, Result, Timing
 from tunefarm_workers.conversation.child_death import failure_of_death, was_killed
-from tunefarm_workers.conversation.event_loop import ChildConversation
 from tunefarm_workers.conversation.messages import ComparisonPlan, Compiled, Round, RoundOrder, from_comparison
 from tunefarm_workers.correctness.element_type import size_in_bytes
 from tunefarm_workers.correctness.inputs import INPUT_SETS
@@ -22,41 +21,14 @@ from tunefarm_workers.correctness.output_layout import OutputLayout
 from tunefarm_workers.correctness.output_samples import OutputSamples
 from tunefarm_workers.correctness.output_transfer import OutputIntake
 from tunefarm_workers.lane.open_task import OpenTask
-from tunefarm_workers.lane.open_tasks import OpenTasks
-from tunefarm_workers.threads.thread_watch import CoresOfThreads, ThreadWatch
-from tunefarm_workers.timing.device_arbiter import DeviceArbiter
+from tunefarm_workers.threads.thread_watch import CoresOfThreads
 from tunefarm_workers.timing.rounds import PATIENCE, contenders, suffice, timing_of
+
+if TYPE_CHECKING:
+    from tunefarm_workers.lane.lane import ProcessorLane
 
 _KILLS_BORNE = 2
 """How many times a child that somebody killed is replaced before the schedule it was busy with is blamed."""
-
-
-class ComparisonOwner(Protocol):
-    """What a comparison needs of its lane."""
-
-    @property
-    def device_arbiter(self) -> DeviceArbiter:
-        """Where to ask for the device."""
-
-    def listen(self, conversation: ChildConversation) -> None:
-        """Listen to the comparison's child."""
-
-    def forget(self, conversation: ChildConversation) -> None:
-        """Stop listening to it."""
-
-    @property
-    def thread_watch(self) -> ThreadWatch:
-        """What knows how threads have to be while they are timed."""
-
-    @property
-    def tasks(self) -> OpenTasks:
-        """What replaces a host that died, and confirms a reference; ``conclude`` is called again afterwards."""
-
-    def put_threads_back(self, task: OpenTask) -> None:
-        """Undo what another process did to those that children are forked from."""
-
-    def look_at_device(self) -> None:
-        """Have the device checked as soon as it is free."""
 
 
 class _ComparisonRun:
@@ -99,7 +71,7 @@ class RunningComparison:
         self,
         task: OpenTask,
         order: ComparisonOrder,
-        owner: ComparisonOwner,
+        owner: "ProcessorLane",
         limits: Limits,
         deadline_s: float,
         on_end: Callable[["RunningComparison", Comparison], None],

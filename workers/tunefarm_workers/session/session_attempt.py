@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_sandbox.fork_server.child import Child
@@ -18,7 +18,6 @@ from tunefarm_workers.correctness.output_layout import SLOTS
 from tunefarm_workers.correctness.output_transfer import OutputIntake
 from tunefarm_workers.lane.attempt import Stage
 from tunefarm_workers.lane.open_task import OpenTask
-from tunefarm_workers.lane.open_tasks import OpenTasks
 from tunefarm_workers.session.compiler.compiler import Build
 from tunefarm_workers.session.compiler.library_build import in_memory
 from tunefarm_workers.session.device.session_messages import (
@@ -30,27 +29,10 @@ from tunefarm_workers.session.device.session_messages import (
 )
 from tunefarm_workers.session.device_session import DeviceSession
 
+if TYPE_CHECKING:
+    from tunefarm_workers.session.session_lane import SessionLane
+
 _SENT_TWICE = 2
-
-
-class SessionAttemptOwner(Protocol):
-    """What an attempt needs of its lane."""
-
-    @property
-    def tasks(self) -> OpenTasks:
-        """What confirms a reference; ``SessionAttempt.judge`` is called again afterwards."""
-
-    def built(self, attempt: "SessionAttempt") -> None:
-        """Its library is ready; it wants the device."""
-
-    def run(self, attempt: "SessionAttempt") -> None:
-        """It has the device."""
-
-    def finished(self, attempt: "SessionAttempt", measurement: Measurement) -> None:
-        """Take the result."""
-
-    def look_at_device(self) -> None:
-        """Have the device checked before it measures the next candidate."""
 
 
 class SessionAttempt:
@@ -58,7 +40,7 @@ class SessionAttempt:
 
     def __init__(
         self,
-        owner: SessionAttemptOwner,
+        owner: "SessionLane",
         task: OpenTask,
         dispatch: Dispatch,
         build: Build,

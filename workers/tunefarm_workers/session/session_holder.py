@@ -1,7 +1,7 @@
 """Keeps one session with the device: begins it, hands candidates to it, and notices when it is over."""
 
 import time
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_sandbox.fork_server.child import Child
@@ -24,23 +24,10 @@ from tunefarm_workers.session.device_health import DeviceHealth
 from tunefarm_workers.session.device_session import DeviceSession
 from tunefarm_workers.session.session_attempt import SessionAttempt
 
+if TYPE_CHECKING:
+    from tunefarm_workers.session.session_lane import SessionLane
+
 _CHECK_S = 30.0
-
-
-class HolderOwner(Protocol):
-    """What the holder tells its lane."""
-
-    def ran(self, attempt: SessionAttempt, said: SessionRan | TrialFailure) -> None:
-        """A candidate ran, or failed by its own fault."""
-
-    def device_away(self, attempt: SessionAttempt, message: str, *, ran: bool) -> None:
-        """The device went away; ``ran`` tells whether the candidate was running on it."""
-
-    def device_in_order(self) -> None:
-        """The reference kernels took their usual time."""
-
-    def check_ended(self) -> None:
-        """A check for which no candidate was at hand is over, whatever came of it."""
 
 
 class SessionHolder:
@@ -53,7 +40,7 @@ class SessionHolder:
         loop: EventLoop,
         health: DeviceHealth,
         references: SharedMemory,
-        owner: HolderOwner,
+        owner: "SessionLane",
     ) -> None:
         self.health = health
         self._zygote = zygote
