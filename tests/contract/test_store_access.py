@@ -1,8 +1,8 @@
 """What every store promises about tokens, repeated requests, and uploads."""
 
 import secrets
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -155,15 +155,8 @@ class TestRepeatedRequests:
         assert store.jobs.page(TENANT) == []
 
     def test_of_many_at_once_one_gets_the_request(self, store: Store):
-        claims = []
-        threads = [
-            threading.Thread(target=lambda: claims.append(store.idempotency_keys.claim(TENANT, "k", "digest")))
-            for _ in range(8)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(8) as threads:
+            claims = threads.map(lambda _: store.idempotency_keys.claim(TENANT, "k", "digest"), range(8))
         assert sorted(type(claim).__name__ for claim in claims) == ["Claimed"] + ["InProgress"] * 7
 
 

@@ -1,7 +1,7 @@
 """What every store promises about lanes, usage, and the queue over all tenants."""
 
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from sqlalchemy import text
@@ -95,14 +95,8 @@ class TestLanes:
 
     def test_two_writers_of_the_same_lanes_do_not_wait_for_each_other_for_ever(self, store: Store):
         lanes = [lane(f"host/{number}") for number in range(10)]
-        threads = [
-            threading.Thread(target=lambda batch=batch: [store.lanes.put_all(batch) for _ in range(20)])
-            for batch in (lanes, lanes[::-1])
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(90)
+        with ThreadPoolExecutor(2) as threads:
+            list(threads.map(lambda batch: [store.lanes.put_all(batch) for _ in range(20)], (lanes, lanes[::-1])))
         assert len(store.lanes.find()) == 10
 
 
@@ -235,9 +229,6 @@ class TestQueue:
             while lease := store.queue.lease_next(owner, 60.0):
                 taken.append(lease.job_id)
 
-        threads = [threading.Thread(target=take_all, args=(f"tuner {number}",)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(take_all, (f"tuner {number}" for number in range(4))))
         assert sorted(taken) == jobs

@@ -1,6 +1,7 @@
 """What every store promises about records, models, artifacts, and forgetting."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -102,11 +103,8 @@ class TestRecords:
                 store.records.put(TENANT, None, record(f"r{number:02}", 1e-3 * (60 - number)))
                 store.records.retract(TENANT, f"r{number:02}", "wrong") if number % 2 else None
 
-        threads = [threading.Thread(target=work, args=(start,)) for start in range(3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(3) as threads:
+            list(threads.map(work, range(3)))
         assert answers(store) == [("r58", MatchKind.EXACT)]
         for number in range(58, 0, -2):
             assert answers(store) == [(f"r{number:02}", MatchKind.EXACT)]

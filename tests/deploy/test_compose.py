@@ -24,10 +24,6 @@ def test_it_is_valid_by_the_compose_specification():
     jsonschema.validate(compose(), json.loads(schema.read_text(encoding="utf-8")))
 
 
-def test_all_roles_of_a_farm_are_there():
-    assert set(SERVICES) >= {"api", "tuner", "worker", "postgres", "redis", "objects"}
-
-
 @each(SERVICES)
 def test_a_service_has_no_more_rights_than_it_needs(name):
     service = SERVICES[name]

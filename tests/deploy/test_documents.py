@@ -107,16 +107,6 @@ def test_the_way_out_that_tuner_and_worker_may_be_given_exists():
         assert set(SERVICES[name]["networks"]) < set(service["networks"]) <= set(compose()["networks"])
 
 
-@pytest.mark.parametrize("place", ["docker compose", "systemd", "Kubernetes"])
-def test_where_workers_are_put_up_it_is_said_which_kernel_they_need(place):
-    section = operations().partition(f"## Deploy with {place}\n")[2].partition("\n## ")[0]
-    assert "Landlock" in section
-
-
-def test_the_setting_for_older_kernels_is_among_the_settings():
-    assert "\n| `TUNEFARM_WORKER_ALLOW_MISSING_CONFINEMENT` | worker |" in operations()
-
-
 def test_the_drill_names_every_place_that_a_restore_writes_to():
     drill = operations().partition("**Drill")[2].partition("```sh\n")[2].partition("```")[0]
     exported, _, rest = drill.partition("tunefarm db restore")

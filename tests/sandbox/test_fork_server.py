@@ -1,5 +1,5 @@
 import os
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -121,17 +121,9 @@ def test_a_writable_folder_that_does_not_exist_lets_nothing_run(server: ForkServ
 
 
 def test_threads_may_share_a_server(server: ForkServer) -> None:
-    heard: list[bytes] = []
-
-    def ask(number: int) -> None:
-        heard.append(answer(server, "greet", b"%d" % number))
-
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(heard) == [b"hello %d" % number for number in range(8)]
+    with ThreadPoolExecutor(8) as threads:
+        heard = list(threads.map(lambda number: answer(server, "greet", b"%d" % number), range(8)))
+    assert heard == [b"hello %d" % number for number in range(8)]
 
 
 def test_two_hundred_forks_leave_no_descriptor_and_no_process_behind(server_of_its_own: ForkServer) -> None:

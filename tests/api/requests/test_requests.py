@@ -1,8 +1,8 @@
 """Behaviour of every request: problems, limits, idempotency, pages and ETags."""
 
 import json
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from sqlalchemy import text
@@ -95,17 +95,12 @@ def test_a_request_that_failed_for_now_may_be_repeated(app_with, store):
 
 
 def test_requests_with_one_key_at_once_make_one_thing(app, store, alice):
-    answers = []
-
-    def ask() -> None:
+    def ask(_: int):
         client = somebody(app, f"Bearer {alice.secret}")
-        answers.append(client.post("/v1/uploads", json={"size_bytes": 10}, headers={"Idempotency-Key": "one"}))
+        return client.post("/v1/uploads", json={"size_bytes": 10}, headers={"Idempotency-Key": "one"})
 
-    threads = [threading.Thread(target=ask) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(ask, range(8)))
     assert {answer.status_code for answer in answers} <= {201, 409}
     assert len(store.uploads.of_tenant("alice")) == 1
 
