@@ -10,8 +10,8 @@ from tunefarm_workers.compile.elsewhere import elsewhere
 from tunefarm_workers.cuda.cuda_farm import CudaFarm, facts_for
 from tunefarm_workers.cuda.cuda_settings import CudaSettings
 from tunefarm_workers.cuda.gpu_target import gpu_fingerprint
+from tunefarm_workers.device.known_device import KnownDevice
 from tunefarm_workers.session.device.preload import PRELOAD as SESSION_PRELOAD
-from tunefarm_workers.session.known_device import KnownDevice
 from tunefarm_workers.worker.settings import WorkerSettings
 from tunefarm_workers.worker.settings_of_environment import settings_of_environment
 

@@ -7,10 +7,10 @@ from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_search.tvm.loading import LOAD_TVM
 from tunefarm_workers.broker.blobs import Blobs
 from tunefarm_workers.compile.elsewhere import elsewhere
+from tunefarm_workers.device.known_device import KnownDevice
 from tunefarm_workers.gateway.gateway_farm import GatewayFarm, board_fingerprint
 from tunefarm_workers.gateway.gateway_settings import GatewaySettings
 from tunefarm_workers.session.device.preload import PRELOAD as SESSION_PRELOAD
-from tunefarm_workers.session.known_device import KnownDevice
 from tunefarm_workers.worker.settings import WorkerSettings
 from tunefarm_workers.worker.settings_of_environment import settings_of_environment
 

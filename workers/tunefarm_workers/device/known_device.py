@@ -14,9 +14,9 @@ class KnownDevice:
 
     def __init__(self, home: Path, fingerprint: str) -> None:
         """``home`` is the folder of everything this software keeps; ``fingerprint`` is a digest of its own making."""
-        folder = home.expanduser().absolute() / "devices"
-        make_private_folder(folder)
-        self._path = folder / f"{fingerprint}.json"
+        self.folder = home.expanduser().absolute() / "devices"
+        make_private_folder(self.folder)
+        self._path = self.folder / f"{fingerprint}.json"
 
     def read(self) -> Device | None:
         """The device, if it was seen before."""
