@@ -64,7 +64,7 @@ def test_the_few_unverified_records_have_an_index_of_their_own(store: Store, tmp
 def test_neither_trials_nor_the_queue_of_a_tenant_are_scanned(store: Store, tmp_path: Path):
     put_job(store)
     trials = plan_of(tmp_path / "tunefarm.db", trial_repository._TRIALS, tenant="local", exploration_id="e")
-    queue = plan_of(tmp_path / "tunefarm.db", lease_repository._FREE_AND_NEXT, tenant="local", now_s=0.0)
+    queue = plan_of(tmp_path / "tunefarm.db", lease_repository._FREE, tenant="local", job_id="j", now_s=0.0)
     assert "SCAN" not in trials + queue
 
 

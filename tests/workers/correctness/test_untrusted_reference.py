@@ -50,18 +50,6 @@ def test_right_schedules_are_not_found_wrong_by_a_damaged_reference(
         farm.close()
 
 
-def test_a_device_is_in_quarantine_while_a_reference_of_it_is_in_doubt(
-    zygote: ForkServer, running: RunningFarm, tmp_path: Path
-) -> None:
-    farm = LocalFarm(zygote, scratch=tmp_path, known=running.farm.device, settings=SETTINGS)
-    try:
-        farm._lane.loop.ask(lambda: farm._lane._distrust_device("it differs"))
-        assert "cannot be trusted: it differs" in farm.trouble() or _becomes_in_order(farm)
-        assert _becomes_in_order(farm)
-    finally:
-        farm.close()
-
-
 def test_a_comparison_does_not_find_the_untuned_function_wrong(running: RunningFarm) -> None:
     opened = running.open(workloads.matmul(DAMAGED_ALIKE))
     compared = running.farm.compare(ComparisonOrder(exploration_id=opened, traces=(None,), seconds_each=0.02))
