@@ -48,8 +48,8 @@ def lane_channel(lane_id: str) -> str:
     return f"lane.{lane_id}"
 
 
-class _OfTask(Frozen):
-    """An order. ``task_digest`` names the blob with the JSON of its ``MeasureTask``.
+class MeasureMessage(Frozen):
+    """One attempt. ``task_digest`` names the blob with the JSON of its ``MeasureTask``.
 
     ``epoch`` grows by one with each ``cancel_all`` of the farm, which cancels all earlier orders.
     """
@@ -58,25 +58,28 @@ class _OfTask(Frozen):
     epoch: int
     job_id: str
     task_digest: str
-
-
-class MeasureMessage(_OfTask):
-    """One attempt."""
-
     incumbent_s: float | None
     dispatch: Dispatch
 
 
-class CompareMessage(_OfTask):
+class CompareMessage(Frozen):
     """An order to compare schedules, for one lane."""
 
+    farm_id: str
+    epoch: int
+    job_id: str
+    task_digest: str
     order_id: str
     order: ComparisonOrder
 
 
-class ExportMessage(_OfTask):
+class ExportMessage(Frozen):
     """An order to export a schedule, for one lane."""
 
+    farm_id: str
+    epoch: int
+    job_id: str
+    task_digest: str
     order_id: str
     order: ExportOrder
 
