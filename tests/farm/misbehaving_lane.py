@@ -10,7 +10,6 @@ from benchmarks.farm.simulated_lane import PRELOAD, ROOM, SECONDS, SimulatedFarm
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.tuning.measurement import Dispatch, Measurement, MeasureTask
 from tunefarm_workers.broker.blobs import Blobs
-from tunefarm_workers.correctness.unverifiable import UnverifiableFunction
 from tunefarm_workers.worker.settings import WorkerSettings
 
 __all__ = ["PRELOAD", "build"]
@@ -19,7 +18,6 @@ __all__ = ["PRELOAD", "build"]
 class MisbehavingFarm(SimulatedFarm):
     def __init__(self, *arguments) -> None:
         super().__init__(*arguments)
-        self._problem: UnverifiableFunction | None = None
         self._drift = threading.Event()
         signal.signal(signal.SIGUSR1, lambda *_: self._drift.set())
         signal.signal(signal.SIGUSR2, lambda *_: self._drift.clear())
@@ -29,18 +27,10 @@ class MisbehavingFarm(SimulatedFarm):
         match dispatch.candidate.trace.text:
             case "kill the host":
                 os.kill(os.getpid(), signal.SIGKILL)
-            case "unverifiable":
-                self._problem = UnverifiableFunction(
-                    dispatch.candidate.exploration_id, "module", "it is odd.", "Even it."
-                )
-                super().submit(dispatch)
             case _:
                 super().submit(dispatch)
 
     def collect(self, timeout_s: float | None) -> list[Measurement]:
-        problem, self._problem = self._problem, None
-        if problem is not None:
-            raise problem
         self._recent += (found := super().collect(timeout_s))
         return found
 

@@ -23,7 +23,6 @@ from tests.farm.workers import (
     simulated_task,
 )
 from tests.servers.redis_server import RedisServer
-from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.farm.lane import LaneRequest, LaneState
 from tunefarm_schemas.tuning.measurement import Comparison, ComparisonOrder, Exported, ExportOrder, Failed, Timing
@@ -122,19 +121,6 @@ def test_an_operator_drains_a_lane_and_takes_it_back(
         assert fingerprints == {lane_of(store, "second").device.fingerprint}
         store.lanes.request(lane_of(store, "first").lane_id, LaneRequest.RESUME)
         eventually(lambda: has_state(store, "first", LaneState.READY), 8, "coming back")
-
-
-def test_an_unverifiable_task_ends_with_the_reason(
-    broker: RedisServer, store: Store, open_farm: OpenFarm, start_worker: StartWorker
-):
-    worker = start_worker("lane", MISBEHAVING)
-    with registrar(store, broker.url, lost_s=PATIENT_S):
-        await_ready(store, worker)
-        farm = open_farm(policy=PATIENT)
-        farm.open_task(simulated_task())
-        farm.submit(dispatch_of("unverifiable"))
-        with pytest.raises(BadInput, match="it is odd"):
-            gather(farm, 2)
 
 
 def test_a_slow_device_is_quarantined_and_its_results_are_suspected(

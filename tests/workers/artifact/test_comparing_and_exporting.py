@@ -10,11 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.workers import workloads
+from tests.workers.artifact.test_artifact_check import manifest_of
 from tests.workers.measuring import RunningFarm, misdeed
-from tunefarm_schemas import SCHEMA_VERSION
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.frozen import digest
-from tunefarm_schemas.tuning.artifact import ArtifactManifest
 from tunefarm_schemas.tuning.measurement import ComparisonOrder, Exported, ExportOrder, Failed, Purpose, Timing
 from tunefarm_schemas.tuning.record import BUSY
 from tunefarm_schemas.tuning.trace import Trace
@@ -132,23 +130,6 @@ def test_a_library_that_computes_something_else_is_not_exported(running: Running
     assert failed.failure.reason is FailureReason.WRONG_RESULT
 
 
-def test_a_library_of_a_child_that_its_candidate_owns_is_refused_before_it_is_loaded(running: RunningFarm) -> None:
-    opened = running.open(workloads.matmul(64))
-    order = ExportOrder(exploration_id=opened, trace=misdeed("link a constructor"), processes=1)
-    failed = running.farm.export(order)
-    assert isinstance(failed, Failed)
-    assert failed.failure.reason is FailureReason.BUILD_ERROR
-    assert "runs when it is loaded" in failed.failure.message
-
-
-def test_a_kernel_that_keeps_state_is_refused(running: RunningFarm) -> None:
-    opened = running.open(workloads.matmul(64))
-    failed = running.farm.export(ExportOrder(exploration_id=opened, trace=misdeed("link a counter"), processes=1))
-    assert isinstance(failed, Failed)
-    assert failed.failure.reason is FailureReason.BUILD_ERROR
-    assert "bytes of state between calls" in failed.failure.message
-
-
 def test_a_kernel_that_is_right_at_first_and_wrong_later_is_a_wrong_result(
     running: RunningFarm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,29 +154,7 @@ def test_an_artifact_runs_from_its_folder_and_a_changed_one_does_not(running: Ru
     tensors = tuple(
         TensorArgument(name=name, shape=(64, 64), dtype="float32", is_output=name == "C") for name in ("A", "B", "C")
     )
-    manifest = ArtifactManifest(
-        schema_version=SCHEMA_VERSION,
-        artifact_id="artifact",
-        record_id="record",
-        workload_id="workload",
-        workload_name="matmul",
-        arguments=tensors,
-        target=workloads.TARGET,
-        num_cores=1,
-        device_class_id="class",
-        code_generator=running.farm.code_generator,
-        protocol_id=workloads.HOT,
-        abi="stable",
-        entry=exported.entry,
-        pack_entry=None,
-        packed_arguments=(),
-        trace_id="trace",
-        latency_s=exported.process_latencies_s[0],
-        interval_s=None,
-        library_digest=digest(exported.library),
-        library_name="kernel.so",
-        created_at="2026-01-01T00:00:00+00:00",
-    )
+    manifest = manifest_of(exported, arguments=tensors, num_cores=1)
     (tmp_path / "manifest.json").write_text(manifest.model_dump_json())
     (tmp_path / "kernel.so").write_bytes(exported.library)
     ran = run_artifact(tmp_path)
