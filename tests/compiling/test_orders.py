@@ -82,23 +82,6 @@ def test_what_a_silent_lane_had_is_sent_once_more_and_then_given_up(asked: Asked
     assert asked.look(100.0) == []
 
 
-def test_what_a_lane_had_and_does_not_hold_any_more_is_sent_again_at_once(asked: Asked) -> None:
-    asked.hear(holding(IDENT), 1.0)
-    assert asked.hear(holding(lane_id="one that never had it"), 1.5) == []
-    assert not asked.waits_to_be_sent
-    assert asked.hear(holding(), 2.0) == []
-    assert asked.waits_to_be_sent
-
-
-def test_what_nobody_took_waits_for_as_long_as_the_queue_holds_anything(asked: Asked) -> None:
-    assert asked.look(300.0, queue_is_empty=False) == []
-    assert not asked.waits_to_be_sent
-    asked.look(300.5)
-    assert not asked.waits_to_be_sent, "a lane may be about to name it"
-    asked.look(310.6)
-    assert asked.waits_to_be_sent, "it left the queue and never came to a lane"
-
-
 def test_what_nobody_is_there_for_is_given_up_after_a_minute(asked: Asked) -> None:
     for now_s in range(10, 70, 5):
         assert asked.look(float(now_s), queue_is_empty=False, somebody_compiles=False) == []
@@ -160,12 +143,4 @@ def test_nobody_is_blamed_for_what_was_not_heard(asked: Asked) -> None:
     asked.hear(began(), 1.0)
     asked.orders.excuse(30.0)
     asked.look(39.0)
-    assert not asked.waits_to_be_sent
-
-
-def test_a_broker_that_lost_its_memory_is_told_again_what_no_lane_has(asked: Asked) -> None:
-    asked.orders.send_again()
-    asked.send(1.0)
-    asked.hear(holding(IDENT), 2.0)
-    asked.orders.send_again()
     assert not asked.waits_to_be_sent
