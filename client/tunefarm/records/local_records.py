@@ -17,9 +17,10 @@ from tunefarm.terminal.named_id import ASKED_FOR, require_one
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.kernel_library.rules import LibraryRules
 from tunefarm_schemas.tuning.record import RecordKey, RecordMatch, RecordStatus, TuningRecord
+from tunefarm_schemas.views.database import ImportReport
 from tunefarm_services.exchange.claims import claim, kept, key_without_place
 from tunefarm_services.exchange.database_export import FIX, holds, left_out
-from tunefarm_services.exchange.database_import import ImportOutcome, take_in
+from tunefarm_services.exchange.database_import import take_in
 from tunefarm_services.exchange.database_reading import ReadingLimits, read_database
 from tunefarm_services.store import LOCAL_TENANT, NotFound, Store
 
@@ -98,7 +99,7 @@ class LocalRecords:
         write_database(folder, text.workloads, text.records)
         return Written(len(records), tuple((each.records, each.reason) for each in left_out(others)))
 
-    def take_in(self, folder: str) -> ImportOutcome:
+    def take_in(self, folder: str) -> ImportReport:
         """Import every usable line of TVM's JSON database as a claimed record.
 
         Raises:
