@@ -11,11 +11,9 @@ from typing import Any, Final
 from fuzz.confined_targets import FORBIDDEN, ConfinedDoor
 from fuzz.mutation import SCALARS, mutated_bytes, mutated_json
 from fuzz.seeds import TARGET, seeds
-from tunefarm.intake.intake_request import IntakeRequest, SeedSource
-from tunefarm.intake.module_source import JsonSource
 from tunefarm.local.machine import LocalMachine
-from tunefarm.records.database_exchange import export_records
-from tunefarm.records.record_queries import listed, published, schedule_view
+from tunefarm.records.local_records import LocalRecords
+from tunefarm.records.record_place import ModuleQuery
 from tunefarm.startup.zygote import start_zygote
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_services.settings import Settings
@@ -39,8 +37,11 @@ class RowTarget:
         self._good = Path(self._folder.name) / "good"
         self._home = Path(self._folder.name) / "home"
         with LocalMachine(Settings(home=self._good), start_zygote()) as machine:
+            module, trace = Path(self._folder.name) / "module.json", Path(self._folder.name) / "trace.json"
             for seed in seeds():
-                published(machine, _request(seed.module_json, seed.traces[0]), 1e-5)
+                module.write_text(seed.module_json, encoding="utf-8")
+                trace.write_text(seed.traces[0], encoding="utf-8")
+                LocalRecords(machine).publish(ModuleQuery(str(module), None, TARGET, "stable"), str(trace), 1e-5)
         self._values = self._stored()
         self._door = ConfinedDoor()
 
@@ -77,15 +78,16 @@ class RowTarget:
     def _used(self) -> str | None:
         machine = LocalMachine(Settings(home=self._home), self._door.zygote)
         try:
-            records = listed(machine.store.records, None, 100)
+            place = LocalRecords(machine)
+            records = place.listed(None, 100)
             for record in records:
                 try:
-                    script = schedule_view(machine, record).script
+                    script = place.view(record).script
                 except BadInput:
                     continue
                 if forbidden := FORBIDDEN.search(script):
                     return f"a displayed schedule contains {forbidden.group()}"
-            export_records(machine, str(self._home / "database"), [record.record_id for record in records])
+            place.export(str(self._home / "database"), [record.record_id for record in records])
         except StoreError:
             return None
         finally:
@@ -109,16 +111,3 @@ def _changed(value: Any, chance: random.Random) -> Any:
     if isinstance(value, str) and chance.random() < 0.6:
         return mutated_bytes(value.encode(), chance).decode("utf-8", "replace")
     return chance.choice([each for each in SCALARS if not isinstance(each, int) or abs(each) < 2**63])
-
-
-def _request(module_json: str, trace: str) -> IntakeRequest:
-    return IntakeRequest(
-        module=JsonSource(name="seed", text=module_json),
-        function=None,
-        all_functions=False,
-        target=TARGET,
-        abi="stable",
-        space=None,
-        seeds=(SeedSource(name="seed", text=trace),),
-        host_cores=2,
-    )

@@ -5,8 +5,7 @@ from typing import Final
 
 from pydantic import Field
 
-from tunefarm_sandbox.channel.channel import Channel
-from tunefarm_sandbox.fork_server.question import answer
+from tunefarm_sandbox.fork_server.question import answering
 from tunefarm_schemas.frozen import Frozen
 
 ENTRY: Final = "fuzz.trace_child:printed"
@@ -23,11 +22,6 @@ class Script(Frozen):
     """A function as TVM prints it."""
 
     text: str
-
-
-def printed(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
-    """Entry of the child: reads an ``AppliedTrace``, answers a ``Script``."""
-    answer(channel, lambda: _script(AppliedTrace.model_validate_json(payload)))
 
 
 def _script(question: AppliedTrace) -> Script:
@@ -48,3 +42,6 @@ def _script(question: AppliedTrace) -> Script:
         # A module may load and be unusable, such as one whose iterators have kinds that no block has: TVM can
         # neither print nor schedule it.
         return Script(text="")
+
+
+printed = answering(AppliedTrace, _script)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from tunefarm import embedded
-    from tunefarm.async_client import AsyncClient
-    from tunefarm.client import Client
+    from tunefarm.client import AsyncClient, Client
     from tunefarm.farm_builder import FarmBuilder
     from tunefarm.farm_runner import FarmRunner
     from tunefarm.http.api_error import ApiError, ServiceUnreachable
@@ -32,7 +31,7 @@ __all__ = [
 
 _MODULES: Final = {
     "ApiError": "tunefarm.http.api_error",
-    "AsyncClient": "tunefarm.async_client",
+    "AsyncClient": "tunefarm.client",
     "BadInput": "tunefarm_schemas.bad_input",
     "Client": "tunefarm.client",
     "FarmBuilder": "tunefarm.farm_builder",

@@ -1,12 +1,15 @@
-"""A blocking client of a service, for Python programs."""
+"""Clients of a service for Python programs: blocking, and for programs with an event loop."""
 
-from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
 
+from tunefarm.http.async_transport import AsyncTransport
 from tunefarm.http.calls.usage_calls import usage_list
+from tunefarm.http.method import Carrier, Noun, call, executed
+from tunefarm.http.request import Flow
 from tunefarm.http.retrying import RetryPolicy
-from tunefarm.http.service_address import ClientSettings, service_address
+from tunefarm.http.service_address import ClientSettings, ServiceAddress, service_address
 from tunefarm.http.transport import Transport
 from tunefarm.intake.untuned_functions import warn_of_untuned
 from tunefarm.remote.conversion import Conversion, Converter
@@ -14,16 +17,18 @@ from tunefarm.remote.job_options import RemoteJobOptions
 from tunefarm.remote.job_submission import measurement_submission, measurements, submission
 from tunefarm.remote.measured_module import MeasuredModule
 from tunefarm.remote.nouns import Artifacts, Devices, Jobs, Records, Targets, Tokens, Uploads, Workers, Workloads
-from tunefarm.remote.remote_job import RemoteJob
+from tunefarm.remote.remote_job import AsyncRemoteJob, RemoteJob
 from tunefarm.remote.tune_request import TuneArguments, TuneRequest, takes_tune_arguments
-from tunefarm_schemas.usage import Usage
+from tunefarm_schemas.tuning.job import Job
 
 if TYPE_CHECKING:
     from tunefarm_sandbox.fork_server.fork_server import ForkServer
 
+H = TypeVar("H")
 
-class Client:
-    """A client of a service. Use it in a ``with`` statement, or close it. It is thread-safe.
+
+class ServiceClient(Noun[Carrier], Generic[Carrier, H]):
+    """What ``Client`` and ``AsyncClient`` share.
 
     Retries requests, with the same idempotency key, while the service restarts or answers with ``Retry-After``.
 
@@ -36,6 +41,9 @@ class Client:
         ApiError: the service rejects a request; raised by every method.
         ServiceUnreachable: the service does not answer; raised by every method.
     """
+
+    _connect: Callable[[ServiceAddress, RetryPolicy], Carrier]
+    _handle: Callable[[Carrier, Job], H]
 
     def __init__(
         self,
@@ -56,8 +64,8 @@ class Client:
         self.converter = Converter(zygote)
         settings = ClientSettings()
         address = service_address(url, token, settings)
-        self.transport = Transport(address, retry or RetryPolicy(patience_s=settings.api_patience_s))
-        self.jobs = Jobs(self.transport)
+        super().__init__(self._connect(address, retry or RetryPolicy(patience_s=settings.api_patience_s)))
+        self.jobs = Jobs(self.transport, self._handle)
         self.records = Records(self.transport)
         self.workloads = Workloads(self.transport)
         self.targets = Targets(self.transport)
@@ -67,12 +75,31 @@ class Client:
         self.uploads = Uploads(self.transport)
         self.tokens = Tokens(self.transport)
 
+    usage = call(usage_list)
+
+    @executed
+    def submit(self, conversion: Conversion, options: RemoteJobOptions) -> Flow[H]:
+        """Submit a job for a converted module."""
+        return self._handle(self.transport, (yield from submission(conversion, options)))
+
+    @executed
+    def _submit_measurement(
+        self, modules: Sequence[str], target: str, device_class_id: str | None, labels: Mapping[str, str] | None
+    ) -> Flow[H]:
+        flow = measurement_submission(modules, target, device_class_id=device_class_id, labels=labels or {})
+        return self._handle(self.transport, (yield from flow))
+
+
+class Client(ServiceClient[Transport, RemoteJob]):
+    """A client of a service. Use it in a ``with`` statement, or close it. It is thread-safe."""
+
+    _connect = Transport
+    _handle = RemoteJob
+
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -98,10 +125,6 @@ class Client:
         warn_of_untuned(conversion.untuned_functions or job.view.spec.untuned_functions)
         return job
 
-    def submit(self, conversion: Conversion, options: RemoteJobOptions) -> RemoteJob:
-        """Submit a job for a converted module."""
-        return RemoteJob(self.transport, self.transport.run(submission(conversion, options)))
-
     def measure(
         self,
         modules: Sequence[str],
@@ -114,11 +137,47 @@ class Client:
 
         ``target`` is a JSON object.
         """
-        flow = measurement_submission(modules, target, device_class_id=device_class_id, labels=labels or {})
-        job = RemoteJob(self.transport, self.transport.run(flow))
+        job = self._submit_measurement(modules, target, device_class_id, labels)
         job.wait(progress=False)
         return measurements(job.view, job.summary, modules)
 
-    def usage(self, since: str | None = None) -> list[Usage]:
-        """Use of the farm per day, starting with the day ``since``, such as ``2026-01-31``."""
-        return self.transport.run(usage_list(since))
+
+class AsyncClient(ServiceClient[AsyncTransport, AsyncRemoteJob]):
+    """A client whose methods are coroutines. Use it in ``async with``, or close it. It belongs to one event loop."""
+
+    _connect = AsyncTransport
+    _handle = AsyncRemoteJob
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close connections and local processes; jobs continue on the service."""
+        await self.transport.close()
+        await asyncio.to_thread(self.converter.close)
+
+    @takes_tune_arguments
+    async def tune(self, module: Any, **arguments: Unpack[TuneArguments]) -> AsyncRemoteJob:
+        """Submit a job that tunes one or several functions, as ``Client.tune`` does."""
+        request = TuneRequest.of(module, **arguments)
+        # The conversion blocks on a child process, so it runs in a thread.
+        conversion = await asyncio.to_thread(self.converter.convert, request.intake, request.given)
+        job = await self.submit(conversion, request.options)
+        warn_of_untuned(conversion.untuned_functions or job.view.spec.untuned_functions)
+        return job
+
+    async def measure(
+        self,
+        modules: Sequence[str],
+        *,
+        target: str,
+        device_class_id: str | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> list[MeasuredModule]:
+        """Measure scheduled modules, as ``Client.measure`` does."""
+        job = await self._submit_measurement(modules, target, device_class_id, labels)
+        await job.wait(progress=False)
+        return measurements(job.view, job.summary, modules)

@@ -1,7 +1,12 @@
 """What a confined child is asked about workloads that may be one function, and what it answers."""
 
+from typing import Final
+
+from tunefarm_sandbox.fork_server.question import answering
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.workload import Workload
+
+SAME_ENTRY: Final = "tunefarm_services.same_workload:answer_same"
 
 
 class AlikeWorkloads(Frozen):
@@ -32,3 +37,6 @@ def compared(question: SameQuestion) -> SameAnswer:
         may_stand_for(pair.stored, pair.workload, with_schedules=question.with_schedules) for pair in question.pairs
     ]
     return SameAnswer(same=tuple(same))
+
+
+answer_same = answering(SameQuestion, compared)

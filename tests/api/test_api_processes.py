@@ -18,8 +18,6 @@ from tunefarm_schemas.token import Scope
 from tunefarm_services.settings import Settings
 from tunefarm_services.store import LOCAL_TENANT, Store
 
-pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
-
 RATE = 1200
 
 

@@ -23,8 +23,6 @@ from tunefarm_schemas.token import Scope
 from tunefarm_schemas.tuning.job import JobOutcome, JobState
 from tunefarm_services.store import Store
 
-pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
-
 
 class Service:
     """An API process, and its successor after a restart, on one listening socket."""

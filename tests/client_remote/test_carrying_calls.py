@@ -14,8 +14,6 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.upload import Upload
 
-pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
-
 QUICK = RetryPolicy(patience_s=60.0, first_wait_s=0.01, longest_wait_s=0.05)
 JOB = {
     "job_id": "j1",
@@ -125,21 +123,15 @@ def test_lists_are_fetched_page_by_page(scripted: ScriptedServer, client: Client
     assert "page_token=more" in scripted.asked[1].path
 
 
-def test_both_clients_send_all_parts_of_record_key(scripted: ScriptedServer, client: Client) -> None:
+def test_all_parts_of_record_key_are_sent(scripted: ScriptedServer, client: Client) -> None:
     scripted.answers(Prepared(200, {"items": []}))
     wanted = {"device_class_id": "d", "code_generator": "g", "protocol_id": "cpu-cold-cache/1", "abi": "packed"}
-
-    async def ask() -> None:
-        async with AsyncClient(scripted.url, "tfk_x", retry=QUICK) as awaited:
-            await awaited.records.best(workload_id="w", **wanted)  # type: ignore[arg-type]
-
-    asyncio.run(ask())
     with client:
         client.records.best(workload_id="w", **wanted)  # type: ignore[arg-type]
         client.records.best(workload_id="w")
     bodies = [asked.json() for asked in scripted.asked]
-    assert bodies[0] == bodies[1] == {"workload_id": "w", "limit": 8, **wanted}
-    assert bodies[2] == {"workload_id": "w", "limit": 8, "abi": "stable"}
+    assert bodies[0] == {"workload_id": "w", "limit": 8, **wanted}
+    assert bodies[1] == {"workload_id": "w", "limit": 8, "abi": "stable"}
 
 
 def stream(*events: tuple[int, str, dict[str, Any]], cut: bool = False) -> Prepared:

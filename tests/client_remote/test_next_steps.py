@@ -3,11 +3,7 @@
 import shlex
 from pathlib import Path
 
-import pytest
-
 from tests.client_remote.conftest import Service
-
-pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 
 
 def test_job_commands_print_next_step(service: Service, tmp_path: Path) -> None:

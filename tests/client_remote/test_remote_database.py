@@ -9,10 +9,9 @@ import pytest
 import tvm
 from tvm import relax
 from tvm.s_tir.meta_schedule.database import TuningRecord
-from tvm.script import ir as I
-from tvm.script import relax as R
 from tvm.script import tirx as T
 
+from tests.client.programs.mixed_module import Model
 from tests.client_remote.conftest import Service
 from tests.client_remote.scripted_server import Prepared, ScriptedServer
 from tests.foreign import corpus
@@ -21,29 +20,7 @@ from tunefarm.intake.tvm_workload import target_of, workloads_of
 from tunefarm.remote_database import MAX_ANSWERS
 from tunefarm_schemas.views.target import TargetView
 
-pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
-
 TARGET = {"kind": "llvm", "num-cores": 1}
-
-
-@I.ir_module
-class Model:
-    """A Relax function that calls a TIR function, as produced by a frontend."""
-
-    @T.prim_func(private=True, s_tir=True)
-    def scaled(A: T.Buffer((32, 48), "float32"), B: T.Buffer((32, 48), "float32")):  # noqa: N805
-        for i, j in T.grid(32, 48):
-            with T.sblock("B"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                B[vi, vj] = A[vi, vj] * T.float32(3)
-
-    @R.function
-    def main(x: R.Tensor((32, 48), "float32")) -> R.Tensor((32, 48), "float32"):  # noqa: N805
-        cls = Model
-        with R.dataflow():
-            y = R.call_tir(cls.scaled, (x,), out_ty=R.Tensor((32, 48), "float32"))
-            R.output(y)
-        return y
 
 
 def vectorized(schedule: Any) -> None:
@@ -85,7 +62,7 @@ def test_tvm_compiles_model_with_records_of_service(published: str, database: An
     assert "vectorized" in applied["scaled"].script()
     machine = relax.VirtualMachine(tvm.compile(applied, target=target), tvm.cpu())
     given = np.random.default_rng(0).random((32, 48), dtype="float32")
-    np.testing.assert_allclose(machine["main"](tvm.runtime.tensor(given)).numpy(), given * 3, rtol=1e-6)
+    np.testing.assert_allclose(machine["main"](tvm.runtime.tensor(given)).numpy(), given * 3 + 1, rtol=1e-6)
 
 
 def test_query_matches_only_its_function_and_target(published: str, database: Any, target: Any) -> None:

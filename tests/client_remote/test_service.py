@@ -18,8 +18,6 @@ from tunefarm.remote.remote_job import RemoteJob
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.record import RecordStatus
 
-pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
-
 PROGRAMS = ROOT / "tests" / "client" / "programs"
 MODULE = TUNED[0]
 MATMUL = f"{PROGRAMS / 'matmul.py'}:Module"

@@ -14,8 +14,6 @@ from tests.client_remote.conftest import ROOT, Service
 from tunefarm import Client
 from tunefarm_sandbox.confinement.abilities import abilities
 
-pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
-
 
 @pytest.fixture(scope="module")
 def stock() -> Any:

@@ -11,8 +11,6 @@ from tests.client_remote.test_carrying_calls import JOB, QUICK
 from tunefarm import AsyncClient, Client
 from tunefarm.intake.untuned_functions import MAX_NAMED, untuned_text
 
-pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
-
 
 @pytest.mark.parametrize("names", [("main",), ()])
 def test_warning_lists_untuned_functions(scripted: ScriptedServer, tmp_path: Path, names: tuple[str, ...]) -> None:

@@ -53,7 +53,7 @@ def test_job_succeeds_on_gateway_without_linker(zygote: ForkServer, place: Place
     assert sum(content.startswith(b"\x7fELF") for content in made) >= 6, "each library travelled as a blob"
 
 
-def test_a_board_that_could_not_link_anything_measures_and_exports(place: Place) -> None:
+def test_board_without_linker_measures_and_exports(place: Place) -> None:
     module = workloads.matmul(64)
     farm = place.open_farm()
     farm.open_task(workloads.task(module, "fine"))

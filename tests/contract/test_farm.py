@@ -145,7 +145,7 @@ def test_farm_reports_failure_and_measures_next_candidate(farm: Farm):
     assert isinstance(measured(farm, "failing", tiled(module), Purpose.VERIFY).result, Timing)
 
 
-def test_what_is_slower_than_the_incumbent_is_stopped_unless_it_is_to_be_verified(farm: Farm):
+def test_farm_stops_losers_except_for_verification(farm: Farm):
     module = matmul(EXTENT)
     farm.open_task(task(module, "slower"))
     farm.set_incumbent("slower", 1e-7)
@@ -174,7 +174,7 @@ def test_cancel_returns_attempts_early(farm: Farm):
 
 
 @pytest.mark.parametrize("open_farm", HOSTED, indirect=True, scope="module")
-def test_a_farm_of_a_worker_cancels_what_is_named_and_goes_on_with_the_rest(farm: HostedFarm):
+def test_hosted_farm_cancels_only_named_attempts(farm: HostedFarm):
     module = matmul(LARGE_EXTENT)
     for _ in range(2):
         farm.open_task(task(module, "partly canceled"))
@@ -207,7 +207,7 @@ def test_farm_compares_and_exports_schedules(farm: Farm):
         assert failure_of(failed) is reason
 
 
-def test_a_comparison_or_an_export_that_is_not_wanted_any_more_ends(farm: Farm):
+def test_comparison_and_export_end_when_canceled(farm: Farm):
     module = matmul(EXTENT)
     farm.open_task(task(module, "unwanted"))
     order = ComparisonOrder(exploration_id="unwanted", traces=(slow(module), None), seconds_each=20.0)
@@ -222,7 +222,7 @@ def test_a_comparison_or_an_export_that_is_not_wanted_any_more_ends(farm: Farm):
     assert isinstance(measured(farm, "unwanted", tiled(module)).result, Timing)
 
 
-def test_a_function_that_needs_positive_inputs_gets_them(farm: Farm):
+def test_farm_uses_positive_inputs_where_needed(farm: Farm):
     farm.open_task(task(square_root(), "positive"))
     assert isinstance(measured(farm, "positive", UNTUNED).result, Timing)
 

@@ -14,7 +14,7 @@ def child_of(running: RunningFarm) -> int:
     return int(running.farm._lane.holder.child.pid)  # type: ignore[attr-defined]
 
 
-def test_a_context_is_kept_for_as_long_as_nothing_breaks(farm_of: FarmOf) -> None:
+def test_device_context_is_kept_between_candidates(farm_of: FarmOf) -> None:
     running = farm_of()
     module = workloads.matmul()
     opened = running.open(module)
@@ -60,7 +60,7 @@ def test_context_is_renewed_by_count_and_exploration(farm_of: FarmOf) -> None:
     assert child_of(running) != children[2]
 
 
-def test_a_schedule_that_crashes_costs_no_other_its_place_and_is_not_exported(farm_of: FarmOf) -> None:
+def test_crashing_schedule_fails_alone_in_comparison(farm_of: FarmOf) -> None:
     running = farm_of()
     module = workloads.matmul()
     opened = running.open(module)

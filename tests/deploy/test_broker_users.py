@@ -98,8 +98,6 @@ def test_broker_requires_a_password(server):
         redis.Redis(unix_socket_path=str(server.socket)).ping()
 
 
-@pytest.mark.enable_socket
-@pytest.mark.allow_hosts(["127.0.0.1"])
 def test_broker_requires_verified_tls(free_port, tmp_path):
     program = redis_program()
     if program is None or not speaks_tls(program):

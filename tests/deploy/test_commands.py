@@ -25,7 +25,6 @@ from tests.servers.redis_server import redis_program
 from tunefarm_schemas.farm.lane import LaneState
 from tunefarm_services.store import Store
 
-pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 SERVICES = compose()["services"]
 MAX_START_S = 90.0
 STOPPED = {0, -15, 130, 143}

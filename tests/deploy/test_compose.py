@@ -24,10 +24,6 @@ def test_compose_file_matches_the_specification():
     jsonschema.validate(compose(), json.loads(schema.read_text(encoding="utf-8")))
 
 
-def test_compose_has_all_roles_of_a_farm():
-    assert set(SERVICES) >= {"api", "tuner", "worker", "postgres", "redis", "objects"}
-
-
 @each(SERVICES)
 def test_service_has_minimal_rights(name):
     service = SERVICES[name]

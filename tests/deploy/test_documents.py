@@ -107,16 +107,6 @@ def test_documented_network_override_is_valid():
         assert set(SERVICES[name]["networks"]) < set(service["networks"]) <= set(compose()["networks"])
 
 
-@pytest.mark.parametrize("place", ["docker compose", "systemd", "Kubernetes"])
-def test_deployment_sections_state_kernel_requirement(place):
-    section = operations().partition(f"## Deploy with {place}\n")[2].partition("\n## ")[0]
-    assert "Landlock" in section
-
-
-def test_older_kernel_setting_is_documented():
-    assert "\n| `TUNEFARM_WORKER_ALLOW_MISSING_CONFINEMENT` | worker |" in operations()
-
-
 def test_drill_sets_every_restore_destination():
     drill = operations().partition("**Drill")[2].partition("```sh\n")[2].partition("```")[0]
     exported, _, rest = drill.partition("tunefarm db restore")

@@ -139,8 +139,6 @@ def test_container_ports_match_listen_addresses(name: str) -> None:
         assert listen == f"0.0.0.0:{ports['metrics']}"
 
 
-@pytest.mark.enable_socket
-@pytest.mark.allow_hosts(["127.0.0.1"])
 @each_container
 def test_probes_are_answered(name: str, tmp_path: Path) -> None:
     asked = {(probe["port"], probe["path"]) for probe in probes_of(CONTAINERS[name])}

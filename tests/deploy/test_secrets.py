@@ -215,8 +215,6 @@ def test_make_certificates_rejects_invalid_host_names(tmp_path, arguments):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.enable_socket
-@pytest.mark.allow_hosts(["127.0.0.1"])
 def test_postgresql_requires_verified_tls(folder, tmp_path, free_port):
     programs = postgresql_folder()
     if programs is None:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from tunefarm_schemas.failure import FailureReason
@@ -70,7 +69,7 @@ class Worker:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
             print(f"--- worker {self.name}\n{self.said()[-6000:]}")
         self.kill()

@@ -14,7 +14,7 @@ from tests.faults.whole_farm import Part, WholeFarm, running_farm
 from tunefarm_schemas.tuning.job import JobOutcome, JobState
 from tunefarm_services.store import LOCAL_TENANT
 
-pytestmark = [pytest.mark.faults, pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
+pytestmark = pytest.mark.faults
 
 TRIALS = 400
 

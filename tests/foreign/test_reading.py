@@ -8,8 +8,9 @@ import pytest
 from tests.foreign import corpus
 from tunefarm_sandbox.confinement.limits import Limits
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
+from tunefarm_schemas.views.database import RefusedLine
 from tunefarm_search.tvm.loading import LOAD_TVM
-from tunefarm_services.exchange.database_messages import ReadRecord, UnreadLine
+from tunefarm_services.exchange.database_messages import ReadRecord
 from tunefarm_services.exchange.database_reading import ReadingLimits, read_database
 
 LIMITS = ReadingLimits(Limits(memory_bytes=8 << 30), line_s=60.0)
@@ -24,7 +25,7 @@ def zygote() -> Iterator[ForkServer]:
 
 def read(
     zygote: ForkServer, workloads: list[str], records: list[str], callees: tuple[str, ...] = ()
-) -> tuple[list[ReadRecord], list[UnreadLine]]:
+) -> tuple[list[ReadRecord], list[RefusedLine]]:
     batches = list(read_database(lambda: zygote, workloads, records, callees=callees, limits=LIMITS))
     return [r for batch in batches for r in batch.records], [r for batch in batches for r in batch.refused]
 

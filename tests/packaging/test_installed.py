@@ -13,7 +13,7 @@ from tests.packaging.environment import Environment, environment_with
 from tests.servers.redis_server import RedisServer
 from tests.service.conftest import Service, die_with_the_tests, module_json
 
-pytestmark = [pytest.mark.faults, pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
+pytestmark = pytest.mark.faults
 
 WHERE = """
 import importlib, importlib.util, json, sys

@@ -1,6 +1,5 @@
 import os
-import select
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -96,12 +95,6 @@ def test_exit_code_is_reported(server: ForkServer) -> None:
     assert ended(fork(server, "leave_with_code", b"7")).code == 7
 
 
-def test_exit_of_child_can_be_selected(server: ForkServer) -> None:
-    child = fork(server, "greet")
-    assert child.exit_fileno() in select.select([child.exit_fileno()], [], [], 5)[0]
-    assert ended(child).code == 0
-
-
 def test_secrets_in_environment_do_not_reach_children(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TUNEFARM_API_TOKEN", "a-secret")
     with ForkServer.start([], environment={**ENVIRONMENT, "ADDED": "here"}) as started:
@@ -128,17 +121,9 @@ def test_missing_writable_folder_is_refused(server: ForkServer, tmp_path: Path) 
 
 
 def test_threads_can_share_a_server(server: ForkServer) -> None:
-    heard: list[bytes] = []
-
-    def ask(number: int) -> None:
-        heard.append(answer(server, "greet", b"%d" % number))
-
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(heard) == [b"hello %d" % number for number in range(8)]
+    with ThreadPoolExecutor(8) as threads:
+        heard = list(threads.map(lambda number: answer(server, "greet", b"%d" % number), range(8)))
+    assert heard == [b"hello %d" % number for number in range(8)]
 
 
 def test_many_forks_leave_no_descriptors_or_processes(own_server: ForkServer) -> None:

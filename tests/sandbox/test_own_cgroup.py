@@ -54,7 +54,7 @@ def abandoned_name() -> str:
 
 
 @granted
-def test_a_server_and_all_its_descendants_share_a_cgroup(server: ForkServer) -> None:
+def test_fork_server_and_descendants_share_a_cgroup(server: ForkServer) -> None:
     own = cgroup_of(pid_of(server))
     assert own.parent == cgroup_of("self")
     assert re.fullmatch(rf"tunefarm-{pid_of(server)}-[0-9a-f]{{8}}", own.name)
@@ -69,7 +69,7 @@ def test_a_server_and_all_its_descendants_share_a_cgroup(server: ForkServer) -> 
 
 @granted
 @pytest.mark.parametrize("attack", ["threads", "processes"])
-def test_what_a_child_starts_without_end_meets_the_limit_of_its_server_alone(server: ForkServer, attack: str) -> None:
+def test_fork_bomb_exhausts_only_its_servers_limit(server: ForkServer, attack: str) -> None:
     own = cgroup_of(pid_of(server))
     # The same limit, lower: the machine of the tests keeps room for others.
     (own / "pids.max").write_text(str(FEW))
@@ -88,7 +88,7 @@ def test_what_a_child_starts_without_end_meets_the_limit_of_its_server_alone(ser
 @granted
 @pytest.mark.parametrize("attack", ["write", "create"])
 @pytest.mark.parametrize("kind", ["strict", "host", "compiler"])
-def test_a_child_can_neither_raise_nor_leave_its_limit(server: ForkServer, kind: str, attack: str) -> None:
+def test_child_cannot_raise_or_leave_its_limit(server: ForkServer, kind: str, attack: str) -> None:
     own = cgroup_of(pid_of(server))
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o777)
@@ -105,7 +105,7 @@ def fork_attempt(server: ForkServer, attack: str, confinement: Confinement) -> s
 
 
 @granted
-def test_the_cgroup_is_gone_after_the_server() -> None:
+def test_fork_server_removes_its_cgroup() -> None:
     with ForkServer.start([], environment=ENVIRONMENT) as server:
         child = fork(server, "ignore_signals")
         assert child.channel.receive(LONG_S) == b"deaf"
@@ -119,7 +119,7 @@ def test_the_cgroup_is_gone_after_the_server() -> None:
 
 
 @granted
-def test_the_next_start_removes_the_cgroup_of_a_killed_server() -> None:
+def test_start_removes_cgroup_of_killed_server() -> None:
     with ForkServer.start([], environment=ENVIRONMENT) as server:
         child = fork(server, "ignore_signals")
         own = cgroup_of(pid_of(server))
@@ -132,7 +132,7 @@ def test_the_next_start_removes_the_cgroup_of_a_killed_server() -> None:
 
 
 @granted
-def test_a_start_removes_no_cgroup_that_is_in_use_or_of_others() -> None:
+def test_start_keeps_cgroups_in_use_and_of_others() -> None:
     parent, name = cgroup_of("self"), abandoned_name()
     kept = [parent / name, parent / f"tunefarm-{os.getpid()}-0123abcd", parent / f"{name}0", parent / f"a-{name}"]
     with subprocess.Popen(["/bin/sleep", "600"]) as sleeper:
@@ -152,7 +152,7 @@ def test_a_start_removes_no_cgroup_that_is_in_use_or_of_others() -> None:
                 folder.rmdir()
 
 
-def test_a_server_without_a_cgroup_of_its_own_works_as_before() -> None:
+def test_fork_server_works_without_own_cgroup() -> None:
     asked = BECOME_ORDINARY + f"from {own_cgroup.__name__} import can_have_own_cgroup; print(can_have_own_cgroup())"
     told = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True, cwd=ROOT_FOLDER)
     if told.stdout.strip() == "True":
@@ -185,7 +185,7 @@ def mount(root: str, at: str, kind: str, options: str) -> str:
         ("", mount("/", "/g", "cgroup2", ""), None),
     ],
 )
-def test_the_place_of_a_process_is_what_the_kernel_says(cgroups: str, mounts: str, found: CgroupPlace | None) -> None:
+def test_cgroup_place_is_read_from_proc(cgroups: str, mounts: str, found: CgroupPlace | None) -> None:
     assert place_of(cgroups, mounts) == found
 
 

@@ -6,8 +6,6 @@ import pytest
 
 from benchmarks.load.event_stream import watched
 
-pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
-
 
 @pytest.mark.faults
 def test_event_streams_survive_api_restarts(tmp_path: Path) -> None:

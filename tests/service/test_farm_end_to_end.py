@@ -15,8 +15,6 @@ from tests.servers.redis_server import RedisServer
 from tests.service.conftest import Service, die_with_the_tests, environment_of, module_json
 from tunefarm_services.store import LOCAL_TENANT, Store
 
-pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
-
 SIMULATED = "benchmarks.farm.simulated_lane:build"
 EXTENTS = (24, 32, 40, 48, 56)
 

@@ -4,16 +4,12 @@ import json
 from contextlib import ExitStack
 from pathlib import Path
 
-import pytest
-
 from tests.farm.workers import Worker, await_ready
 from tests.servers.command_server import ROOT, run_command
 from tests.servers.postgres_server import empty_database
 from tests.servers.redis_server import RedisServer
 from tests.service.conftest import Service, environment_of
 from tunefarm_services.store import Store
-
-pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
 
 PROGRAM = ("builtin:matmul_bias_relu:64x64x64", "--target", "host:1")
 

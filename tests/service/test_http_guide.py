@@ -13,11 +13,9 @@ import pytest
 from tests.house.source_files import ROOT
 from tests.service.conftest import Service, environment_of
 
-pytestmark = [
-    pytest.mark.enable_socket,
-    pytest.mark.allow_hosts(["127.0.0.1"]),
-    pytest.mark.skipif(shutil.which("curl") is None, reason="the guide's commands are curl's, which is not installed"),
-]
+pytestmark = pytest.mark.skipif(
+    shutil.which("curl") is None, reason="the guide's commands are curl's, which is not installed"
+)
 BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 ADDRESS = "http://127.0.0.1:8177"
 QUICKER = {'{"trials": 8}': '{"trials": 2}', '"target": "host"': '"target": "host:1"'}

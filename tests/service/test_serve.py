@@ -19,9 +19,6 @@ from tests.servers.command_server import ROOT, Ended, run_command
 from tests.servers.processes import assert_gone
 from tests.service.conftest import Service, module_json
 
-pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
-
-
 HEAP_BYTES: Final = 64 << 20
 SOON_S = 20.0
 """Far longer than the operation takes, and far shorter than the interrupted work would take."""

@@ -82,7 +82,10 @@ def put_job(store: Store, text: str = "module", *, priority: int = 0, **labels: 
 
 
 def leased(store: Store, job: Job | None = None, *, owner: str = "tuner", seconds: float = 60.0) -> Lease:
-    lease = store.leases.acquire(TENANT, None if job is None else job.job_id, owner, seconds)
+    if job is None:
+        lease = store.queue.lease_next(owner, seconds)
+    else:
+        lease = store.leases.acquire(TENANT, job.job_id, owner, seconds)
     assert lease is not None
     return lease
 

@@ -20,7 +20,7 @@ from tests.store.sample import Bench, exploration_key, timing
 from tunefarm_schemas.tuning.measurement import TrialState
 from tunefarm_services.store import Store
 store = Store.open(sys.argv[1], sys.argv[2])
-lease = store.leases.acquire("local", None, "writer", 0.0)
+lease = store.queue.lease_next("writer", 0.0)
 exploration_id = store.explorations.open(lease, exploration_key()).exploration_id
 assert store.explorations.hold(lease, exploration_id)
 holder = Bench(store, lease, exploration_id)

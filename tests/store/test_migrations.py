@@ -9,8 +9,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from tests.store.sample import TENANT, put_job
@@ -18,7 +16,6 @@ from tunefarm_services.store import DatabaseOutdated, DatabaseTooNew, Store, Sto
 from tunefarm_services.store.database.database import Database
 from tunefarm_services.store.database.migrate import configuration
 from tunefarm_services.store.database.schema_revision import NEEDED, REVISIONS, upgrade_to
-from tunefarm_services.store.tables import Table
 
 
 def schema_of(path: Path) -> dict[str, list[str]]:
@@ -33,13 +30,6 @@ def database(url: str) -> Iterator[Database]:
     opened = Database(url, busy_timeout_s=1)
     yield opened
     opened.close()
-
-
-def test_migrations_create_exactly_the_declared_tables(database: Database):
-    upgrade_to(database, NEEDED)
-    with database.reading() as connection:
-        context = MigrationContext.configure(connection, opts={"compare_type": True})
-        assert compare_metadata(context, Table.metadata) == []
 
 
 def test_new_database_has_same_schema_as_migrated_one(url: str, database: Database, tmp_path: Path):
@@ -95,14 +85,6 @@ def test_open_refuses_newer_database_without_changing_it(url: str, store: Store,
     for upgrade in (False, True):
         with pytest.raises(DatabaseTooNew, match="9999"):
             Store.open(url, tmp_path / "blobs", upgrade=upgrade)
-
-
-def test_open_refuses_database_of_another_program(url: str, tmp_path: Path):
-    with closing(sqlite3.connect(tmp_path / "tunefarm.db")) as connection:
-        connection.execute("CREATE TABLE photos (name TEXT)")
-    with pytest.raises(StoreUnavailable, match="another program"):
-        Store.open(url, tmp_path / "blobs", upgrade=True)
-    assert set(schema_of(tmp_path / "tunefarm.db")) == {"photos"}
 
 
 def test_open_without_create_creates_nothing(url: str, tmp_path: Path):

@@ -64,7 +64,7 @@ def test_unverified_records_use_partial_index(store: Store, tmp_path: Path):
 def test_trials_and_queue_of_tenant_are_not_scanned(store: Store, tmp_path: Path):
     put_job(store)
     trials = plan_of(tmp_path / "tunefarm.db", trial_repository._TRIALS, tenant="local", exploration_id="e")
-    queue = plan_of(tmp_path / "tunefarm.db", lease_repository._FREE_AND_NEXT, tenant="local", now_s=0.0)
+    queue = plan_of(tmp_path / "tunefarm.db", lease_repository._FREE, tenant="local", job_id="j", now_s=0.0)
     assert "SCAN" not in trials + queue
 
 

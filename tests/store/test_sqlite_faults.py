@@ -20,10 +20,10 @@ def test_locked_database_raises_store_unavailable_and_recovers(url: str, tmp_pat
     with closing(sqlite3.connect(tmp_path / "tunefarm.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreUnavailable, match="locked"):
-            store.leases.acquire(TENANT, None, "tuner", 60)
+            store.queue.lease_next("tuner", 60)
         assert store.jobs.get(TENANT, job.job_id) == job
         other.execute("ROLLBACK")
-    assert store.leases.acquire(TENANT, None, "tuner", 60) is not None
+    assert store.queue.lease_next("tuner", 60) is not None
     store.close()
 
 
@@ -41,7 +41,7 @@ def test_writer_waits_for_short_lock(store: Store, tmp_path: Path):
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "locked\n"
-        assert store.leases.acquire(TENANT, None, "tuner", 60) is not None
+        assert store.queue.lease_next("tuner", 60) is not None
 
 
 # A limit on file sizes has the same effect as a full disk, and needs no privileges.

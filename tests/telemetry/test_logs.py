@@ -3,12 +3,11 @@
 import io
 import json
 import logging
-import threading
 
 import pytest
 import structlog
 
-from tunefarm_services.telemetry.logs import bind, bound_ids, configure_logs
+from tunefarm_services.telemetry.logs import bind, configure_logs
 
 
 @pytest.fixture
@@ -44,18 +43,6 @@ def test_log_lines_carry_bound_ids(output):
     assert (inner["job_id"], inner["candidate"], "request_id" in inner) == ("j1", 7, False)
     assert (outer["job_id"], "candidate" in outer) == ("j1", False)
     assert "job_id" not in outside
-
-
-def test_thread_logs_ids_passed_to_it(output):
-    def work(ids: dict[str, str]) -> None:
-        with bind(**ids):
-            structlog.get_logger().info("in the thread")
-
-    with bind(job_id="j1", candidate=2):
-        thread = threading.Thread(target=work, args=(bound_ids(),))
-        thread.start()
-        thread.join()
-    assert lines(output)[0]["job_id"] == "j1"
 
 
 def test_library_log_line_has_same_format(output):

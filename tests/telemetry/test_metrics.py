@@ -12,8 +12,6 @@ from tunefarm_services.telemetry.farm_collector import FAMILIES, FarmCollector
 from tunefarm_services.telemetry.metrics import Metrics
 from tunefarm_services.telemetry.metrics_server import MetricsServer
 
-pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
-
 
 def samples(text: str) -> dict[str, float]:
     families = text_string_to_metric_families(text)

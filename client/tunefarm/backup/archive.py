@@ -11,7 +11,6 @@ import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO, Final, Literal, Self
 
 from pydantic import ValidationError
@@ -107,9 +106,7 @@ class ArchiveReader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def blobs(self) -> Iterator[bytes]:

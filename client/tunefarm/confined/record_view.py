@@ -4,8 +4,7 @@ from typing import Final
 
 from pydantic import Field
 
-from tunefarm_sandbox.channel.channel import Channel
-from tunefarm_sandbox.fork_server.question import answer
+from tunefarm_sandbox.fork_server.question import answering
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.trace import Trace
 
@@ -27,13 +26,6 @@ class RecordView(Frozen):
     difference: str
 
 
-def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    """Entry of the child: reads a ``ViewRequest``, answers with a ``RecordView`` or a refusal."""
-    del descriptors
-    request = ViewRequest.model_validate_json(payload)
-    answer(channel, lambda: view(request))
-
-
 def view(request: ViewRequest) -> RecordView:
     """Apply the trace and print the function.
 
@@ -44,3 +36,6 @@ def view(request: ViewRequest) -> RecordView:
 
     shown = schedule_view(request.module_json, request.trace)
     return RecordView(script=shown.script, trace_python=shown.python, difference=shown.difference)
+
+
+main = answering(ViewRequest, view)

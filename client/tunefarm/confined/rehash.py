@@ -4,8 +4,7 @@ from typing import Final
 
 from pydantic import Field
 
-from tunefarm_sandbox.channel.channel import Channel
-from tunefarm_sandbox.fork_server.question import answer
+from tunefarm_sandbox.fork_server.question import answering
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen
 
@@ -25,13 +24,6 @@ class StructuralHash(Frozen):
     tvm_version: str
 
 
-def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    """Entry of the child: reads a ``StoredModule``, answers with a ``StructuralHash`` or a refusal."""
-    del descriptors
-    module = StoredModule.model_validate_json(payload)
-    answer(channel, lambda: hashed(module))
-
-
 def hashed(stored: StoredModule) -> StructuralHash:
     """Load and hash the module.
 
@@ -49,3 +41,6 @@ def hashed(stored: StoredModule) -> StructuralHash:
         fix = "Tune its function again."
         raise BadInput("workload", f"TVM {tvm.__version__} cannot load it: {last_line(error)}.", fix) from error
     return StructuralHash(structural_hash=structural_hash, tvm_version=str(tvm.__version__))
+
+
+main = answering(StoredModule, hashed)

@@ -4,8 +4,7 @@ from typing import Final
 
 from pydantic import Field
 
-from tunefarm_sandbox.channel.channel import Channel
-from tunefarm_sandbox.fork_server.question import answer
+from tunefarm_sandbox.fork_server.question import answering
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.trace import Trace
@@ -22,13 +21,6 @@ class TraceQuestion(Frozen):
 
 class Permitted(Frozen):
     """The trace applies, and the scheduled module contains only permitted constructs."""
-
-
-def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    """Entry of the child: reads a ``TraceQuestion``, answers with ``Permitted`` or a refusal."""
-    del descriptors
-    question = TraceQuestion.model_validate_json(payload)
-    answer(channel, lambda: checked(question))
 
 
 def checked(question: TraceQuestion) -> Permitted:
@@ -49,3 +41,6 @@ def checked(question: TraceQuestion) -> Permitted:
     except TVM_ERRORS as error:
         raise BadInput("trace", f"it cannot be used: {last_line(error)}.", "Retract the record.") from error
     return Permitted()
+
+
+main = answering(TraceQuestion, checked)

@@ -4,8 +4,7 @@ from typing import Final
 
 from pydantic import Field
 
-from tunefarm_sandbox.channel.channel import Channel
-from tunefarm_sandbox.fork_server.question import answer
+from tunefarm_sandbox.fork_server.question import answering
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.target import Target
@@ -37,13 +36,6 @@ class Entries(Frozen):
     accepted: tuple[Entry, ...]
 
 
-def write(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    """Entry of the child: reads ``Entries``, answers with a ``WrittenDatabase``."""
-    del descriptors
-    entries = Entries.model_validate_json(payload)
-    answer(channel, lambda: printed(entries))
-
-
 def printed(entries: Entries) -> WrittenDatabase:
     """Write both files.
 
@@ -61,3 +53,6 @@ def printed(entries: Entries) -> WrittenDatabase:
         fix = "Find it by naming records one at a time, and retract it: tunefarm records retract"
         raise BadInput("record", f"one of them cannot be written: {last_line(error)}.", fix) from error
     return WrittenDatabase(workloads=database.workloads, records=database.records)
+
+
+write = answering(Entries, printed)

@@ -2,8 +2,7 @@
 
 from typing import Final
 
-from tunefarm_sandbox.channel.channel import Channel
-from tunefarm_sandbox.fork_server.question import answer
+from tunefarm_sandbox.fork_server.question import answering
 from tunefarm_schemas.frozen import Frozen
 
 ENTRY: Final = "tunefarm.confined.tvm_facts:main"
@@ -21,12 +20,6 @@ class TvmFacts(Frozen):
     host_cpu: str
 
 
-def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    """Entry of the child."""
-    del payload, descriptors
-    answer(channel, facts)
-
-
 def facts() -> TvmFacts:
     """Query TVM."""
     import tvm
@@ -37,3 +30,6 @@ def facts() -> TvmFacts:
         llvm_version=str(codegen.llvm_version_major()),
         host_cpu=str(codegen.llvm_get_system_cpu()),
     )
+
+
+main = answering(NoQuestion, lambda _: facts())

@@ -3,8 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import closing
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
 import httpx
 from httpx_sse import EventSource
@@ -27,14 +26,6 @@ class AsyncTransport:
         self.address = address
         self.policy = policy
         self._client = httpx.AsyncClient(follow_redirects=False)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Close the connections."""

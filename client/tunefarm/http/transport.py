@@ -4,8 +4,7 @@ import time
 import weakref
 from collections.abc import Iterator
 from contextlib import closing
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
 import httpx
 from httpx_sse import EventSource
@@ -30,14 +29,6 @@ class Transport:
         self._client = httpx.Client(follow_redirects=False)
         # Closes a client that is never closed explicitly, such as that of a database which TVM holds.
         weakref.finalize(self, self._client.close)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the connections."""

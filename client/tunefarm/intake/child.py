@@ -10,8 +10,7 @@ from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest
 from tunefarm.intake.module_reader import read_module
 from tunefarm.intake.schedule_function import schedule_function_of, seed_trace, tersely_failing
 from tunefarm.intake.target_text import parse_target_text
-from tunefarm_sandbox.channel.channel import Channel
-from tunefarm_sandbox.fork_server.question import answer
+from tunefarm_sandbox.fork_server.question import answering
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.input_spec import InputExample, InputSpec
 from tunefarm_schemas.tuning.target import Target
@@ -22,13 +21,6 @@ from tunefarm_search.tvm.target import canonical_target, reason_it_cannot_run_he
 from tunefarm_search.tvm.workload import functions_of, untuned_functions, workload_of
 from tunefarm_search.validation.foreign_input import require_permitted_module
 from tunefarm_search.validation.memory_bounds import refuse_strays
-
-
-def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    """Entry of the child: reads an ``IntakeRequest``, answers with an ``IntakeAnswer`` or a refusal."""
-    del descriptors
-    request = IntakeRequest.model_validate_json(payload)
-    answer(channel, lambda: understand(request))
 
 
 def understand(request: IntakeRequest) -> IntakeAnswer:
@@ -126,3 +118,6 @@ def only_module(workloads: Sequence[Workload], field: str) -> Any:
             field, "a schedule applies to one function, but several are tuned.", "Select one with --function."
         )
     return tvm.ir.load_json(workloads[0].module_json)
+
+
+main = answering(IntakeRequest, understand)

@@ -4,11 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from tunefarm.confined.call import call
-from tunefarm.confined.same_workload import ENTRY as SAME_ENTRY
 from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest
 from tunefarm.intake.understanding import understand
 from tunefarm.options.job_options import JobOptions
@@ -24,7 +22,7 @@ from tunefarm_schemas.tuning.job import Job, JobSpec, JobState, require_space_fo
 from tunefarm_schemas.tuning.record import TuningRecord
 from tunefarm_schemas.tuning.workload import Task, Workload
 from tunefarm_services.known_workloads import recognised
-from tunefarm_services.same_workload import SameAnswer, SameQuestion
+from tunefarm_services.same_workload import SAME_ENTRY, SameAnswer, SameQuestion
 from tunefarm_services.settings import Settings
 from tunefarm_services.store import LOCAL_TENANT, Store
 from tunefarm_services.telemetry.logs import warn_on_standard_error
@@ -98,10 +96,8 @@ class LocalMachine(AbstractContextManager["LocalMachine"]):
             farm.device = store.devices.put(LOCAL_TENANT, farm.device)
         return farm
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is not None and self._zygote is not None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and self._zygote is not None:
             self._zygote.close()  # so that a farm in the making fails now instead of being awaited
         self._maker.shutdown(wait=True)
         if self._farm is not None and self._farm.exception() is None:

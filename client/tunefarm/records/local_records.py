@@ -2,16 +2,34 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from tunefarm.artifact.artifact_folder import write_artifact
+from tunefarm.confined.call import LIMITS, call
+from tunefarm.confined.record_view import ENTRY as VIEW_ENTRY
+from tunefarm.confined.record_view import RecordView, ViewRequest
+from tunefarm.confined.tvm_exchange import WRITE_ENTRY, Entries, Entry, WrittenDatabase
+from tunefarm.options.device_class_option import device_class_of_text
+from tunefarm.options.job_options import output_folder
 from tunefarm.records.record_place import ModuleQuery, Written
+from tunefarm.records.tvm_database_folder import database_lines, write_database
+from tunefarm.terminal.named_id import ASKED_FOR, require_one
+from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.kernel_library.rules import LibraryRules
-from tunefarm_schemas.tuning.record import RecordMatch, RecordStatus, TuningRecord
+from tunefarm_schemas.tuning.record import RecordKey, RecordMatch, RecordStatus, TuningRecord
+from tunefarm_schemas.views.database import ImportReport
+from tunefarm_services.exchange.claims import claim, kept, key_without_place
+from tunefarm_services.exchange.database_export import FIX, holds, left_out
+from tunefarm_services.exchange.database_import import take_in
+from tunefarm_services.exchange.database_reading import ReadingLimits, read_database
+from tunefarm_services.store import LOCAL_TENANT, NotFound, Store
 
 if TYPE_CHECKING:
-    from tunefarm.confined.record_view import RecordView
     from tunefarm.local.machine import LocalMachine
-    from tunefarm_services.exchange.database_import import ImportOutcome
+
+PAGE: Final = 1000
+MAX_RECORDS: Final = 100_000
+TIMEOUT_S: Final = 300.0
 
 
 class LocalRecords:
@@ -22,64 +40,151 @@ class LocalRecords:
 
     def listed(self, status: RecordStatus | None, limit: int) -> Sequence[TuningRecord]:
         """Records, the newest first."""
-        from tunefarm.records.record_queries import listed
-
-        return listed(self._machine.store.records, status, limit)
+        found: list[TuningRecord] = []
+        after: str | None = None
+        while page := self._machine.store.records.page(LOCAL_TENANT, status=status, limit=PAGE, after=after):
+            found += page
+            after = page[-1].record_id
+        return sorted(found, key=lambda record: record.created_at, reverse=True)[:limit]
 
     def best(self, query: ModuleQuery) -> Sequence[RecordMatch]:
-        """The best records for a module, each with its kind of match."""
-        from tunefarm.records.record_queries import best_matches
+        """The best records for a module. Exact ones are for this machine, unless the query names another device class.
 
-        return best_matches(self._machine, query)
+        Raises:
+            BadInput: the module or the target is invalid.
+        """
+        machine = self._machine
+        answer = machine.understand(query.request())
+        own = machine.farm.device.device_class.device_class_id
+        [workload] = machine.recognised(answer.workloads, with_schedules=False)
+        key = RecordKey(
+            workload_id=workload.workload_id,
+            target_id=answer.target.target_id,
+            device_class_id=own if query.device_class is None else device_class_of_text(query.device_class, [own]),
+            code_generator=machine.farm.code_generator,
+            protocol_id=query.protocol_id,
+            abi=query.abi,
+        )
+        return machine.store.best_records.matches(LOCAL_TENANT, key)
 
     def named(self, record_id: str) -> TuningRecord:
         """The record whose id is, or begins with, ``record_id``."""
-        from tunefarm.records.record_queries import named_record
-
         return named_record(self._machine.known_store, record_id)
 
     def workload_name(self, record: TuningRecord) -> str:
         """The name of the record's workload."""
         return self._machine.workload_name(record)
 
-    def view(self, record: TuningRecord) -> "RecordView":
+    def view(self, record: TuningRecord) -> RecordView:
         """The workload with the record's trace applied."""
-        from tunefarm.records.record_queries import schedule_view
-
         return schedule_view(self._machine, record)
 
     def export(self, folder: str, record_ids: Sequence[str]) -> Written:
-        """Write records as TVM's JSON database."""
-        from tunefarm.records.database_exchange import export_records
+        """Write the named records, or all verified ones of the stable ABI, as TVM's JSON database.
 
-        return export_records(self._machine, folder, record_ids)
+        Raises:
+            BadInput: a record is unknown or has the packed ABI, or the folder cannot be written.
+        """
+        output_folder(folder, field="folder")
+        records: Sequence[TuningRecord] = [_exportable(self.named(each)) for each in record_ids]
+        others: list[TuningRecord] = []
+        if not records:
+            verified = self.listed(RecordStatus.VERIFIED, MAX_RECORDS)
+            records = [record for record in verified if holds(record)]
+            others = [record for record in verified if not holds(record)]
+            others += self.listed(RecordStatus.CLAIMED, MAX_RECORDS)
+        zygote, store = self._machine.zygote, self._machine.store
+        entries = Entries(accepted=tuple(_entry(store, record) for record in records))
+        text = call(zygote, WRITE_ENTRY, entries, WrittenDatabase, field="record", timeout_s=TIMEOUT_S)
+        write_database(folder, text.workloads, text.records)
+        return Written(len(records), tuple((each.records, each.reason) for each in left_out(others)))
 
-    def take_in(self, folder: str) -> "ImportOutcome":
-        """Import records of TVM's JSON database as claimed."""
-        from tunefarm.records.database_exchange import import_database
+    def take_in(self, folder: str) -> ImportReport:
+        """Import every usable line of TVM's JSON database as a claimed record.
 
-        return import_database(self._machine, folder)
+        Raises:
+            BadInput: there is no database in the folder.
+        """
+        machine = self._machine
+        workloads, records = database_lines(folder)
+        zygote, callees = machine.zygote, machine.settings.callees.get(LOCAL_TENANT, ())
+        read = read_database(lambda: zygote, workloads, records, callees=callees, limits=ReadingLimits(LIMITS))
+        return take_in(machine.store, LOCAL_TENANT, read, machine.compare)
 
     def publish(self, query: ModuleQuery, trace: str, latency_s: float) -> TuningRecord:
-        """Publish a schedule of a module as claimed. ``trace`` is as typed."""
-        from tunefarm.records.record_queries import published
+        """Publish a schedule of a module as claimed. ``trace`` is as typed.
 
-        return published(self._machine, query.request(trace), latency_s)
+        Raises:
+            BadInput: the module, the target or the schedule is invalid, or the schedule does not apply.
+        """
+        machine = self._machine
+        answer = machine.understand(query.request(trace))
+        [workload] = machine.recognised(answer.workloads, with_schedules=True)
+        [applied] = answer.seed_traces
+        key = key_without_place(workload.workload_id, answer.target.target_id)
+        claimed = claim(LOCAL_TENANT, key, applied, latency_s, "published")
+        record, _ = kept(machine.store, claimed, workload, answer.target)
+        return record
 
     def retract(self, record: TuningRecord, reason: str) -> None:
         """Retract a record."""
-        from tunefarm_services.store import LOCAL_TENANT
-
         self._machine.store.records.retract(LOCAL_TENANT, record.record_id, reason)
 
     def write_artifact(self, record: TuningRecord, folder: Path, rules: LibraryRules) -> tuple[str, Path]:
-        """Write the record's library, manifest and function; returns the artifact's id and the library's path."""
-        from tunefarm.artifact.artifact_folder import write_artifact
-        from tunefarm.records.record_queries import stored_artifact
-        from tunefarm_services.store import LOCAL_TENANT
+        """Write the record's library, manifest and function; returns the artifact's id and the library's path.
 
+        Raises:
+            BadInput: the record has no artifact, because it was never verified here.
+        """
         store = self._machine.store
-        manifest, library = stored_artifact(store.artifacts, record)
+        manifests = store.artifacts.newest_first(LOCAL_TENANT, record_id=record.record_id)
+        if not manifests:
+            fix = "Tune its workload here, with the record as a claim in the store: tunefarm tune MODULE"
+            raise BadInput("record", f"{record.record_id} is {record.status.value} and was never built here.", fix)
+        manifest, library = store.artifacts.get(LOCAL_TENANT, manifests[0].artifact_id)
         module_json = store.workloads.get(LOCAL_TENANT, manifest.workload_id).module_json
         examples = store.input_examples.get(manifest.input_specs)
         return manifest.artifact_id, write_artifact(folder, manifest, library, module_json, examples, rules)
+
+
+def named_record(store: Store | None, record_id: str) -> TuningRecord:
+    """The record whose id is, or begins with, ``record_id``.
+
+    Raises:
+        BadInput: no record matches, or several do.
+    """
+    found: list[TuningRecord] = []
+    if store is not None and record_id:
+        try:
+            return store.records.get(LOCAL_TENANT, record_id)
+        except NotFound:
+            found = store.records.page(LOCAL_TENANT, limit=ASKED_FOR, id_prefix=record_id)
+    require_one("record", record_id, [record.record_id for record in found])
+    return found[0]
+
+
+def schedule_view(machine: "LocalMachine", record: TuningRecord) -> RecordView:
+    """Apply a record's trace in a confined child, and return the scheduled function as text.
+
+    Raises:
+        BadInput: the trace no longer applies.
+    """
+    workload = machine.store.workloads.get(LOCAL_TENANT, record.key.workload_id)
+    request = ViewRequest(module_json=workload.module_json, trace=record.trace)
+    return call(machine.zygote, VIEW_ENTRY, request, RecordView, field="record")
+
+
+def _exportable(record: TuningRecord) -> TuningRecord:
+    if not holds(record):
+        problem = f"{record.record_id} has the packed ABI, which TVM's database cannot represent."
+        raise BadInput("record", problem, FIX)
+    return record
+
+
+def _entry(store: Store, record: TuningRecord) -> Entry:
+    return Entry(
+        workload=store.workloads.get(LOCAL_TENANT, record.key.workload_id),
+        target=store.targets.get(record.key.target_id),
+        trace=record.trace,
+        latency_s=record.latency_s,
+    )

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from tunefarm.confined.record_view import RecordView
     from tunefarm.intake.intake_request import IntakeRequest
     from tunefarm_schemas.views.database import ImportReport
-    from tunefarm_services.exchange.database_import import ImportOutcome
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ class RecordPlace(Protocol):
     def export(self, folder: str, record_ids: Sequence[str]) -> Written:
         """Write records as TVM's JSON database."""
 
-    def take_in(self, folder: str) -> "ImportOutcome | ImportReport":
+    def take_in(self, folder: str) -> "ImportReport":
         """Import records of TVM's JSON database as claimed."""
 
     def publish(self, query: ModuleQuery, trace: str, latency_s: float) -> TuningRecord:

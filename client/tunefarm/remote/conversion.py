@@ -1,7 +1,6 @@
 """Converts modules and schedules to TVM JSON, traces and sketches for a service. Code never leaves this machine."""
 
 import json
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from pydantic import Field
@@ -54,9 +53,7 @@ class Converter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

@@ -1,6 +1,7 @@
-"""The resources of a service as attributes of ``Client``; each method executes one call."""
+"""The resources of a service as attributes of ``Client`` and ``AsyncClient``; each method executes one call."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Generic, TypeAlias, TypeVar
 
 from tunefarm.http.calls import (
     artifact_calls,
@@ -11,114 +12,115 @@ from tunefarm.http.calls import (
     upload_calls,
     workload_calls,
 )
-from tunefarm.http.method import blocking
-from tunefarm.http.transport import Transport
-from tunefarm.remote.remote_job import RemoteJob
-from tunefarm_schemas.tuning.job import JobKind, JobState
+from tunefarm.http.method import Carrier, Noun, call, executed
+from tunefarm.http.request import Flow
+from tunefarm_schemas.tuning.job import Job, JobKind, JobState
+
+H = TypeVar("H")
+Handles: TypeAlias = list[H]
 
 
-class Noun:
-    """A resource of a service."""
-
-    def __init__(self, transport: Transport) -> None:
-        self.transport = transport
-
-
-class Jobs(Noun):
+class Jobs(Noun[Carrier], Generic[Carrier, H]):
     """Jobs of the service."""
 
-    views = blocking(job_calls.job_views)
-    pause = blocking(job_calls.job_pause)
-    resume = blocking(job_calls.job_resumption)
-    cancel = blocking(job_calls.job_cancellation)
-    finish = blocking(job_calls.job_finish)
-    delete = blocking(job_calls.job_deletion)
+    def __init__(self, transport: Carrier, handle: Callable[[Carrier, Job], H]) -> None:
+        super().__init__(transport)
+        self._handle = handle
 
-    def get(self, job_id: str) -> RemoteJob:
+    views = call(job_calls.job_views)
+    pause = call(job_calls.job_pause)
+    resume = call(job_calls.job_resumption)
+    cancel = call(job_calls.job_cancellation)
+    finish = call(job_calls.job_finish)
+    delete = call(job_calls.job_deletion)
+
+    @executed
+    def get(self, job_id: str) -> Flow[H]:
         """Fetch a job."""
-        return RemoteJob(self.transport, self.transport.run(job_calls.job_view(job_id)))
+        return self._handle(self.transport, (yield from job_calls.job_view(job_id)))
 
+    @executed
     def list(
         self,
         state: JobState | None = None,
         labels: Mapping[str, str] | None = None,
         kind: JobKind | None = None,
         limit: int | None = job_calls.LIMIT,
-    ) -> "list[RemoteJob]":
+    ) -> Flow[Handles[H]]:
         """Jobs that have all ``labels``, the newest first."""
-        found = self.transport.run(job_calls.job_views(state, labels, kind, limit))
-        return [RemoteJob(self.transport, view) for view in found]
+        views = yield from job_calls.job_views(state, labels, kind, limit)
+        return [self._handle(self.transport, view) for view in views]
 
 
-class Records(Noun):
+class Records(Noun[Carrier]):
     """Tuning records: schedules with their latencies."""
 
-    get = blocking(record_calls.record)
-    list = blocking(record_calls.records)
-    best = blocking(record_calls.best_records)
-    publish = blocking(record_calls.publication)
-    retract = blocking(record_calls.retraction)
-    import_ = blocking(record_calls.database_import)
-    export = blocking(record_calls.database_export)
+    get = call(record_calls.record)
+    list = call(record_calls.records)
+    best = call(record_calls.best_records)
+    publish = call(record_calls.publication)
+    retract = call(record_calls.retraction)
+    import_ = call(record_calls.database_import)
+    export = call(record_calls.database_export)
 
 
-class Workloads(Noun):
+class Workloads(Noun[Carrier]):
     """Workloads: the functions that are tuned."""
 
-    get = blocking(workload_calls.workload)
-    view = blocking(workload_calls.workload_view)
-    module = blocking(workload_calls.workload_module)
-    list = blocking(workload_calls.workloads)
-    like = blocking(workload_calls.workloads_like)
-    add = blocking(workload_calls.new_workloads)
+    get = call(workload_calls.workload)
+    view = call(workload_calls.workload_view)
+    module = call(workload_calls.workload_module)
+    list = call(workload_calls.workloads)
+    like = call(workload_calls.workloads_like)
+    add = call(workload_calls.new_workloads)
 
 
-class Targets(Noun):
+class Targets(Noun[Carrier]):
     """Targets of code generation."""
 
-    get = blocking(workload_calls.target)
-    list = blocking(workload_calls.targets)
-    presets = blocking(workload_calls.target_presets)
-    validate = blocking(workload_calls.target_validation)
+    get = call(workload_calls.target)
+    list = call(workload_calls.targets)
+    presets = call(workload_calls.target_presets)
+    validate = call(workload_calls.target_validation)
 
 
-class Devices(Noun):
+class Devices(Noun[Carrier]):
     """Devices that measure."""
 
-    get = blocking(device_calls.device)
-    list = blocking(device_calls.devices)
-    ask = blocking(device_calls.device_request)
+    get = call(device_calls.device)
+    list = call(device_calls.devices)
+    ask = call(device_calls.device_request)
 
 
-class Workers(Noun):
+class Workers(Noun[Carrier]):
     """Lanes of workers."""
 
-    get = blocking(device_calls.worker)
-    list = blocking(device_calls.workers)
-    ask = blocking(device_calls.worker_request)
+    get = call(device_calls.worker)
+    list = call(device_calls.workers)
+    ask = call(device_calls.worker_request)
 
 
-class Artifacts(Noun):
+class Artifacts(Noun[Carrier]):
     """Compiled libraries."""
 
-    get = blocking(artifact_calls.artifact)
-    of_record = blocking(artifact_calls.artifact_of_record)
-    list = blocking(artifact_calls.artifacts)
+    get = call(artifact_calls.artifact)
+    of_record = call(artifact_calls.artifact_of_record)
+    list = call(artifact_calls.artifacts)
 
 
-class Uploads(Noun):
+class Uploads(Noun[Carrier]):
     """Resumable uploads. Clients upload large modules automatically."""
 
-    send = blocking(upload_calls.upload)
-    resume = blocking(upload_calls.upload_rest)
-    offset = blocking(upload_calls.upload_offset)
-    delete = blocking(upload_calls.upload_deletion)
+    send = call(upload_calls.upload)
+    resume = call(upload_calls.upload_rest)
+    offset = call(upload_calls.upload_offset)
+    delete = call(upload_calls.upload_deletion)
 
 
-class Tokens(Noun):
+class Tokens(Noun[Carrier]):
     """Tokens of the caller's tenant."""
 
-    list = blocking(token_calls.tokens)
-    create = blocking(token_calls.new_token)
-    revoke = blocking(token_calls.token_revocation)
-    rotate = blocking(token_calls.token_rotation)
+    list = call(token_calls.tokens)
+    create = call(token_calls.new_token)
+    revoke = call(token_calls.token_revocation)
+    rotate = call(token_calls.token_rotation)

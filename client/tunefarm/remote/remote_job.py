@@ -7,6 +7,8 @@ from tunefarm.http.async_transport import AsyncTransport
 from tunefarm.http.calls.artifact_calls import RemoteArtifact
 from tunefarm.http.calls.job_calls import job_deletion, job_events, job_verb, job_view
 from tunefarm.http.event_stream import EventStream, RemoteEvent
+from tunefarm.http.method import Carrier, Noun, executed
+from tunefarm.http.request import Flow
 from tunefarm.http.transport import Transport
 from tunefarm.remote.event_text import show
 from tunefarm.remote.job_result import artifact_of_job, artifacts_of_job, job_records, job_summary, job_trials
@@ -16,8 +18,8 @@ from tunefarm_schemas.views.job import NewJob
 from tunefarm_schemas.views.trial import TrialView
 
 
-class _Handle:
-    """The locally known state of a job.
+class JobHandle(Noun[Carrier]):
+    """A job on a service: its locally known state, and the calls for it.
 
     Attributes:
         view: the job when it was last fetched.
@@ -25,7 +27,8 @@ class _Handle:
         summary: the summary with one entry per task, once all events were read; empty before.
     """
 
-    def __init__(self, view: Job) -> None:
+    def __init__(self, transport: Carrier, view: Job) -> None:
+        super().__init__(transport)
         self.view = view
         self.notes = view.notes if isinstance(view, NewJob) else ()
         self.summary: Mapping[str, Any] = {}
@@ -48,57 +51,89 @@ class _Handle:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.job_id}, {self.view.outcome or self.view.state})"
 
+    @executed
+    def refresh(self) -> Flow[Job]:
+        """Fetch the current state of the job."""
+        self.view = yield from job_view(self.job_id)
+        return self.view
+
+    @executed
+    def pause(self) -> Flow[Job]:
+        """Pause the job. Its measurements are kept."""
+        return self._ask("pause")
+
+    @executed
+    def resume(self) -> Flow[Job]:
+        """Resume the job."""
+        return self._ask("resume")
+
+    @executed
+    def cancel(self) -> Flow[Job]:
+        """Cancel the job. Its measurements are kept."""
+        return self._ask("cancel")
+
+    @executed
+    def finish(self) -> Flow[Job]:
+        """End the search early; the best schedule is verified and built. Call ``wait`` for the result."""
+        return self._ask("finish")
+
+    @executed
+    def delete(self) -> Flow[None]:
+        """Delete the job and its events."""
+        return job_deletion(self.job_id)
+
+    @executed
+    def past_events(self) -> Flow[list[RemoteEvent]]:
+        """The job's events so far."""
+        return job_events(self.job_id)
+
+    @executed
+    def read_summary(self) -> Flow[Mapping[str, Any]]:
+        """The job's summary, with one entry per task; empty before it has ended."""
+        self.summary = yield from job_summary(self.job_id)
+        return self.summary
+
+    @executed
+    def trials(self, *, failed_only: bool = False, limit: int | None = None) -> Flow[list[TrialView]]:
+        """The job's trials with their measurements; only those without a timing if ``failed_only``."""
+        return job_trials(self.job_id, failed_only=failed_only, limit=limit)
+
+    @executed
+    def records(self) -> Flow[list[TuningRecord]]:
+        """The best verified record of each task that has one."""
+        return job_records(self.job_id)
+
+    @executed
+    def artifacts(self) -> Flow[list[RemoteArtifact | None]]:
+        """The compiled library of each task, in order; None for a task without one."""
+        return artifacts_of_job(self.job_id)
+
+    @executed
+    def artifact(self, task: str | None = None) -> Flow[RemoteArtifact]:
+        """The compiled library of the task named ``task``, or of the only task.
+
+        Raises:
+            BadInput: there is no library, or there are several and ``task`` is None.
+        """
+        return artifact_of_job(self.job_id, task)
+
+    def _ask(self, verb: str) -> Flow[Job]:
+        self.view = yield from job_verb(self.job_id, verb)
+        return self.view
+
     def _note(self, event: RemoteEvent) -> None:
         if event.kind == "summary":
             self.summary = event.data
 
 
-class RemoteJob(_Handle):
+class RemoteJob(JobHandle[Transport]):
     """A job on a service."""
-
-    def __init__(self, transport: Transport, view: Job) -> None:
-        super().__init__(view)
-        self.transport = transport
-
-    def refresh(self) -> Job:
-        """Fetch the current state of the job."""
-        self.view = self.transport.run(job_view(self.job_id))
-        return self.view
-
-    def pause(self) -> Job:
-        """Pause the job. Its measurements are kept."""
-        return self._ask("pause")
-
-    def resume(self) -> Job:
-        """Resume the job."""
-        return self._ask("resume")
-
-    def cancel(self) -> Job:
-        """Cancel the job. Its measurements are kept."""
-        return self._ask("cancel")
-
-    def finish(self) -> Job:
-        """End the search early; the best schedule is verified and built. Call ``wait`` for the result."""
-        return self._ask("finish")
-
-    def delete(self) -> None:
-        """Delete the job and its events."""
-        self.transport.run(job_deletion(self.job_id))
 
     def events(self, after: int = 0) -> Iterator[RemoteEvent]:
         """The job's events after number ``after``, up to the last; waits for further events."""
         for event in self.transport.events(EventStream(self.job_id, after)):
             self._note(event)
             yield event
-
-    def past_events(self) -> list[RemoteEvent]:
-        """The job's events so far."""
-        return self.transport.run(job_events(self.job_id))
-
-    def read_summary(self) -> Mapping[str, Any]:
-        """The job's summary, with one entry per task; empty before it has ended."""
-        self.summary = self.transport.run(job_summary(self.job_id))
-        return self.summary
 
     def wait(self, *, progress: bool = True) -> Job:
         """Wait until the job ends; shows its progress on standard error unless ``progress`` is False."""
@@ -113,77 +148,15 @@ class RemoteJob(_Handle):
                 show(event, display)
         return self.refresh()
 
-    def trials(self, *, failed_only: bool = False, limit: int | None = None) -> list[TrialView]:
-        """The job's trials with their measurements; only those without a timing if ``failed_only``."""
-        return self.transport.run(job_trials(self.job_id, failed_only=failed_only, limit=limit))
 
-    def records(self) -> list[TuningRecord]:
-        """The best verified record of each task that has one."""
-        return self.transport.run(job_records(self.job_id))
-
-    def artifacts(self) -> list[RemoteArtifact | None]:
-        """The compiled library of each task, in order; None for a task without one."""
-        return self.transport.run(artifacts_of_job(self.job_id))
-
-    def artifact(self, task: str | None = None) -> RemoteArtifact:
-        """The compiled library of the task named ``task``, or of the only task.
-
-        Raises:
-            BadInput: there is no library, or there are several and ``task`` is None.
-        """
-        return self.transport.run(artifact_of_job(self.job_id, task))
-
-    def _ask(self, verb: str) -> Job:
-        self.view = self.transport.run(job_verb(self.job_id, verb))
-        return self.view
-
-
-class AsyncRemoteJob(_Handle):
+class AsyncRemoteJob(JobHandle[AsyncTransport]):
     """A job on a service, for ``AsyncClient``."""
-
-    def __init__(self, transport: AsyncTransport, view: Job) -> None:
-        super().__init__(view)
-        self.transport = transport
-
-    async def refresh(self) -> Job:
-        """Fetch the current state of the job."""
-        self.view = await self.transport.run(job_view(self.job_id))
-        return self.view
-
-    async def pause(self) -> Job:
-        """Pause the job. Its measurements are kept."""
-        return await self._ask("pause")
-
-    async def resume(self) -> Job:
-        """Resume the job."""
-        return await self._ask("resume")
-
-    async def cancel(self) -> Job:
-        """Cancel the job. Its measurements are kept."""
-        return await self._ask("cancel")
-
-    async def finish(self) -> Job:
-        """End the search early; the best schedule is verified and built. Call ``wait`` for the result."""
-        return await self._ask("finish")
-
-    async def delete(self) -> None:
-        """Delete the job and its events."""
-        await self.transport.run(job_deletion(self.job_id))
 
     async def events(self, after: int = 0) -> AsyncIterator[RemoteEvent]:
         """The job's events after number ``after``, up to the last; waits for further events."""
         async for event in self.transport.events(EventStream(self.job_id, after)):
             self._note(event)
             yield event
-
-    async def past_events(self) -> list[RemoteEvent]:
-        """The job's events so far."""
-        return await self.transport.run(job_events(self.job_id))
-
-    async def read_summary(self) -> Mapping[str, Any]:
-        """The job's summary, with one entry per task; empty before it has ended."""
-        self.summary = await self.transport.run(job_summary(self.job_id))
-        return self.summary
 
     async def wait(self, *, progress: bool = True) -> Job:
         """Wait until the job ends; shows its progress on standard error unless ``progress`` is False."""
@@ -197,27 +170,3 @@ class AsyncRemoteJob(_Handle):
             async for event in self.events():
                 show(event, display)
         return await self.refresh()
-
-    async def trials(self, *, failed_only: bool = False, limit: int | None = None) -> list[TrialView]:
-        """The job's trials with their measurements; only those without a timing if ``failed_only``."""
-        return await self.transport.run(job_trials(self.job_id, failed_only=failed_only, limit=limit))
-
-    async def records(self) -> list[TuningRecord]:
-        """The best verified record of each task that has one."""
-        return await self.transport.run(job_records(self.job_id))
-
-    async def artifacts(self) -> list[RemoteArtifact | None]:
-        """The compiled library of each task, in order; None for a task without one."""
-        return await self.transport.run(artifacts_of_job(self.job_id))
-
-    async def artifact(self, task: str | None = None) -> RemoteArtifact:
-        """The compiled library of the task named ``task``, or of the only task.
-
-        Raises:
-            BadInput: there is no library, or there are several and ``task`` is None.
-        """
-        return await self.transport.run(artifact_of_job(self.job_id, task))
-
-    async def _ask(self, verb: str) -> Job:
-        self.view = await self.transport.run(job_verb(self.job_id, verb))
-        return self.view

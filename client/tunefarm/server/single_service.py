@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-from types import TracebackType
 from typing import Final, Self
 
 from tunefarm.startup.installation import private_folder
@@ -31,7 +30,5 @@ class SingleService:
             raise BadInput("TUNEFARM_HOME", problem, fix) from error
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self._descriptor)

@@ -3,7 +3,6 @@
 import sys
 import time
 from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol, Self, TextIO, TypeAlias
 
 from tunefarm.terminal.console import say
@@ -52,9 +51,7 @@ class PlainLines:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Nothing to put back."""
 
     def show(self, progress: ShownProgress) -> None:
@@ -85,9 +82,7 @@ class LivePanel:
         self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._live.stop()
 
     def show(self, progress: ShownProgress) -> None:

@@ -16,7 +16,6 @@ PR_CAP_AMBIENT_RAISE: Final = 2
 
 SECBIT_NO_SETUID_FIXUP: Final = 4
 SECBIT_KEEP_CAPS: Final = 16
-SECCOMP_MODE_FILTER: Final = 2
 
 PIDFD_SIGNAL_PROCESS_GROUP: Final = 4
 """Since Linux 6.9: a signal sent to a pidfd reaches the whole process group that its process leads."""

@@ -92,10 +92,6 @@ class Child:
                     self._ended(self._status.receive()[0])
         return self._exit
 
-    def exit_fileno(self) -> int:
-        """The descriptor that is readable when ``exit`` returns without waiting; -1 after it has."""
-        return self._status.fileno()
-
     def wait_until_confined(self, deadline_s: float) -> None:
         """Wait until a new child reports that it is confined, or until the monotonic ``deadline_s``; used by ``fork``.
 

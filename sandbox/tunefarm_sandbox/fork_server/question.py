@@ -2,7 +2,7 @@
 
 import signal
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -15,7 +15,9 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.refusal import Refusal
 
+Question = TypeVar("Question", bound=BaseModel)
 Answer = TypeVar("Answer", bound=BaseModel)
+Entry: TypeAlias = Callable[[Channel, bytes, list[int]], None]
 
 
 class Fixes(NamedTuple):
@@ -41,6 +43,15 @@ def answer(channel: Channel, work: Callable[[], Frozen]) -> None:
         no_text = BadInput("text", f"it cannot be written as UTF-8: {error}.", "Leave out halves of surrogate pairs.")
         said = Refusal.of(no_text).model_dump_json()
     channel.send(said.encode())
+
+
+def answering(question: type[Question], work: Callable[[Question], Frozen]) -> Entry:
+    """The entry of a child that reads one ``question`` and answers with the result of ``work``, or its refusal."""
+
+    def entry(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
+        answer(channel, lambda: work(question.model_validate_json(payload)))
+
+    return entry
 
 
 _ASKED_AT_MOST: Final = 2

@@ -12,8 +12,6 @@ from tunefarm_search.model.boosting import FeatureArray, FloatArray
 from tunefarm_search.space.decisions import SketchSpace
 from tunefarm_search.space.scheduling import Point
 
-IntVector = npt.NDArray[np.int64]
-
 
 @dataclass(frozen=True)
 class Population:

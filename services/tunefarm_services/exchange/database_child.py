@@ -6,6 +6,7 @@ from typing import TypeVar
 from tunefarm_sandbox.channel.channel import Channel, ChannelClosed
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.workload import Workload
+from tunefarm_schemas.views.database import RefusedLine
 from tunefarm_search.records.tvm_database import DatabaseReader, LineRefused
 from tunefarm_services.exchange.database_messages import (
     HoldWorkloads,
@@ -13,7 +14,6 @@ from tunefarm_services.exchange.database_messages import (
     ReadLines,
     ReadRecord,
     UnderstoodLines,
-    UnreadLine,
     to_reader,
 )
 
@@ -49,7 +49,7 @@ class _Reading:
 
     def understood(self, request: ReadLines) -> UnderstoodLines:
         records: list[ReadRecord] = []
-        refused: list[UnreadLine] = []
+        refused: list[RefusedLine] = []
         workloads: list[Workload] = []
         targets: list[Target] = []
         repeated = 0
@@ -61,7 +61,7 @@ class _Reading:
                     continue
                 found = self.reader.record(line.text)
             except LineRefused as reason:
-                refused.append(UnreadLine(file=request.file, line=line.number, reason=str(reason)))
+                refused.append(RefusedLine(file=request.file, line=line.number, reason=str(reason)))
                 continue
             workload_id, target_id = found.workload.workload_id, found.target.target_id
             key = (workload_id, target_id, found.trace.trace_id)

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Final
 
-from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.record import RecordStatus, TuningRecord
+from tunefarm_schemas.views.database import LeftOutRecords
 
 PACKED: Final = (
     "packed: TVM's database cannot represent the function that packs their weights. TVM would pack them in every call, "
@@ -14,19 +14,12 @@ CLAIMED: Final = "claimed: not measured here. Name those to export."
 FIX: Final = "Export records of the stable ABI."
 
 
-class LeftOut(Frozen):
-    """How many records an export left out for one reason."""
-
-    records: int
-    reason: str
-
-
 def holds(record: TuningRecord) -> bool:
     """Whether TVM's database can represent the record."""
     return record.key.abi == "stable"
 
 
-def left_out(records: Iterable[TuningRecord]) -> tuple[LeftOut, ...]:
+def left_out(records: Iterable[TuningRecord]) -> tuple[LeftOutRecords, ...]:
     """Report ``records``, none of which was exported and none of which is retracted."""
     reasons = [CLAIMED if record.status is RecordStatus.CLAIMED else PACKED for record in records]
-    return tuple(LeftOut(records=reasons.count(each), reason=each) for each in dict.fromkeys(reasons))
+    return tuple(LeftOutRecords(records=reasons.count(each), reason=each) for each in dict.fromkeys(reasons))

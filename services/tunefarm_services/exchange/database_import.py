@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.workload import Workload
+from tunefarm_schemas.views.database import ImportReport, RefusedLine
 from tunefarm_services.exchange.claims import claim, kept, key_without_place
-from tunefarm_services.exchange.database_messages import UnderstoodLines, UnreadLine
+from tunefarm_services.exchange.database_messages import UnderstoodLines
 from tunefarm_services.known_workloads import recognised
 from tunefarm_services.same_workload import SameAnswer, SameQuestion
 from tunefarm_services.store import Store
@@ -15,21 +15,9 @@ from tunefarm_services.store import Store
 MAX_REFUSALS: Final = 1000
 
 
-class ImportOutcome(Frozen):
-    """The result of an import: ids of the new records, the number of existing ones, and the rejected lines.
-
-    ``refusals`` are the first thousand of the ``refused`` lines.
-    """
-
-    record_ids: tuple[str, ...]
-    already_there: int
-    refusals: tuple[UnreadLine, ...]
-    refused: int = 0
-
-
 def take_in(
     store: Store, tenant: str, batches: Iterable[UnderstoodLines], compare: Callable[[SameQuestion], SameAnswer]
-) -> ImportOutcome:
+) -> ImportReport:
     """Store a claim for each new record. Processes batch after batch, so that memory stays bounded.
 
     ``compare`` asks a confined child which stored workloads are equal to others.
@@ -37,7 +25,7 @@ def take_in(
     imported = _Import(store, tenant, compare)
     for batch in batches:
         imported.take(batch)
-    return ImportOutcome(
+    return ImportReport(
         record_ids=tuple(imported.new),
         already_there=imported.already_there,
         refusals=tuple(imported.refusals),
@@ -55,7 +43,7 @@ class _Import:
         self._seen: set[str] = set()
         self.new: list[str] = []
         self.already_there = 0
-        self.refusals: list[UnreadLine] = []
+        self.refusals: list[RefusedLine] = []
         self.refused = 0
 
     def take(self, batch: UnderstoodLines) -> None:

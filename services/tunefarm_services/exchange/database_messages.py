@@ -8,6 +8,7 @@ from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_schemas.tuning.workload import Workload
+from tunefarm_schemas.views.database import RefusedLine
 
 FileName = Literal["workloads", "records"]
 
@@ -55,14 +56,6 @@ class ReadRecord(Frozen):
     is_form: bool = False
 
 
-class UnreadLine(Frozen):
-    """A rejected line, counted from 1 in its file, and the reason."""
-
-    file: str
-    line: int
-    reason: str
-
-
 class UnderstoodLines(Frozen):
     """The results of some lines. Workloads and targets come with the first record that refers to them.
 
@@ -72,5 +65,5 @@ class UnderstoodLines(Frozen):
     records: tuple[ReadRecord, ...] = ()
     workloads: tuple[Workload, ...] = ()
     targets: tuple[Target, ...] = ()
-    refused: tuple[UnreadLine, ...] = ()
+    refused: tuple[RefusedLine, ...] = ()
     repeated: int = 0

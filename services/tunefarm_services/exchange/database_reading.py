@@ -12,6 +12,7 @@ from tunefarm_sandbox.confinement.confinement import Confinement
 from tunefarm_sandbox.confinement.limits import Limits
 from tunefarm_sandbox.fork_server.child import Child
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
+from tunefarm_schemas.views.database import RefusedLine
 from tunefarm_services.exchange.database_messages import (
     FileName,
     HoldWorkloads,
@@ -19,7 +20,6 @@ from tunefarm_services.exchange.database_messages import (
     ReaderOrder,
     ReadLines,
     UnderstoodLines,
-    UnreadLine,
 )
 
 ENTRY: Final = "tunefarm_services.exchange.database_child:read"
@@ -80,14 +80,14 @@ def read_database(
             session.close()
 
 
-def _held(workloads: Iterable[str]) -> tuple[list[NumberedLine], list[UnreadLine]]:
+def _held(workloads: Iterable[str]) -> tuple[list[NumberedLine], list[RefusedLine]]:
     held: list[NumberedLine] = []
-    refused: list[UnreadLine] = []
+    refused: list[RefusedLine] = []
     characters = 0
     for number, text in enumerate(workloads, start=1):
         characters += len(text)
         if len(text) > LONGEST_WORKLOAD or characters > MAX_WORKLOADS:
-            refused.append(UnreadLine(file="workloads", line=number, reason="the line, or the file, is too long"))
+            refused.append(RefusedLine(file="workloads", line=number, reason="the line, or the file, is too long"))
         else:
             held.append(NumberedLine(number=number, text=text))
     return held, refused
@@ -150,7 +150,7 @@ class _Session:
                 number = int(found[1:])
                 lines = [line for line in lines if batch.file == "records" or line.number != number]
                 if self._held.pop(number, None) is not None:
-                    refused.append(UnreadLine(file="workloads", line=number, reason=why))
+                    refused.append(RefusedLine(file="workloads", line=number, reason=why))
                 continue
             culprit = next((line for line in lines if found == b"%d" % line.number), lines[0])
             lines.remove(culprit)
@@ -209,5 +209,5 @@ def _is_too_long(line: NumberedLine) -> bool:
     return len(line.text) > LONGEST_RECORD
 
 
-def _refused(batch: ReadLines, line: NumberedLine, reason: str) -> UnreadLine:
-    return UnreadLine(file=batch.file, line=line.number, reason=reason)
+def _refused(batch: ReadLines, line: NumberedLine, reason: str) -> RefusedLine:
+    return RefusedLine(file=batch.file, line=line.number, reason=reason)

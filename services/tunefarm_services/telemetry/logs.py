@@ -1,7 +1,6 @@
 """Structured logs: one line, one event, with the ids of the work it belongs to.
 
-Everything logged inside ``bind(job_id=...)`` carries that id, through all called functions. A thread or a process
-starts without ids: pass them along and bind them again.
+Everything logged inside ``bind(job_id=...)`` carries that id, through all called functions.
 """
 
 import io
@@ -100,11 +99,6 @@ def bind(**ids: object) -> Iterator[None]:
     known = {name: value for name, value in ids.items() if value is not None}
     with structlog.contextvars.bound_contextvars(**known):
         yield
-
-
-def bound_ids() -> dict[str, str]:
-    """The ids of this context, to pass to ``bind`` in a message's receiver or a new thread."""
-    return {name: str(value) for name, value in structlog.contextvars.get_contextvars().items()}
 
 
 def _shared_processors(service: str) -> list[Processor]:

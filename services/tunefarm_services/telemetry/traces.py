@@ -34,11 +34,6 @@ class Traces:
         """Export through ``provider``, or only propagate ids if it is None."""
         self._provider = provider
 
-    @property
-    def exporting(self) -> bool:
-        """Whether spans are exported."""
-        return self._provider is not None
-
     @contextmanager
     def span(
         self, name: str, *, parent: Traceparent | str | None = None, **attributes: AttributeValue | None

@@ -17,14 +17,3 @@ def doubled(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
         with T.sblock("B"):
             vi = T.axis.spatial(64, i)
             B[vi] = A[vi] * T.float32(2)
-
-
-@T.prim_func(s_tir=True)
-def of_any_length(a: T.handle, b: T.handle):
-    n = T.int64()
-    A = T.match_buffer(a, (n,), "float32")
-    B = T.match_buffer(b, (n,), "float32")
-    for i in range(n):
-        with T.sblock("B"):
-            vi = T.axis.spatial(n, i)
-            B[vi] = A[vi] + T.float32(2)

@@ -14,8 +14,6 @@ from tests.api.test_over_http import Service
 from tunefarm_schemas.token import Scope
 from tunefarm_services.store import Store
 
-pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
-
 MEBIBYTE = 1 << 20
 PLACES = 40
 GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"

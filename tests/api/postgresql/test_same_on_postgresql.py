@@ -1,7 +1,6 @@
 """The tests of the API that depend on the store, over PostgreSQL."""
 
-import pytest
-
+# ruff: noqa: F401 - pytest collects what is imported here
 from tests.api.hostile.test_isolation import (
     of_alice,
     test_every_route_answers_the_owner,
@@ -30,26 +29,3 @@ from tests.api.test_tokens import (
     test_rotation_replaces_the_token,
     test_token_is_shown_once_and_can_be_revoked,
 )
-
-pytestmark = pytest.mark.enable_socket
-
-__all__ = [
-    "of_alice",
-    "test_concurrent_requests_with_one_key_create_one_object",
-    "test_etag_avoids_sending_unchanged_content",
-    "test_every_route_answers_the_owner",
-    "test_exact_match_requires_the_requested_device_class",
-    "test_expired_token_is_rejected",
-    "test_ids_of_another_tenant_are_not_found",
-    "test_job_is_created_from_a_module",
-    "test_jobs_are_filtered_by_state_kind_and_label",
-    "test_lanes_are_drained_and_resumed",
-    "test_list_is_paged_without_gaps",
-    "test_no_route_shows_or_changes_data_of_another_tenant",
-    "test_open_jobs_are_limited_per_tenant",
-    "test_repeated_idempotency_key_creates_one_object",
-    "test_retracted_record_is_not_found",
-    "test_rotation_replaces_the_token",
-    "test_token_is_shown_once_and_can_be_revoked",
-    "test_trials_are_listed_with_failure_reasons",
-]

@@ -11,7 +11,7 @@ from tests.api.requests.test_requests import PROBLEM, assert_problem
 from tests.api.stored import furnished, put_job
 from tunefarm_services.api.routes.uploads import PIECE
 
-METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
 JSON = {"Content-Type": "application/json"}
 OF_THE_LIBRARY = re.compile(r"Value error|Input should|Extra input|Field required|Assertion|valid dictionary|\[type=")
 WRONG = {"$no": ["$such"]}

@@ -6,7 +6,6 @@ import pytest
 
 from tests.api.people import caller_of, person_of
 from tunefarm_services.api.problems.problem import FORMS, ApiProblem, ProblemKind
-from tunefarm_services.store import StoreUnavailable
 
 REST = re.compile(r'"([a-z0-9-]+)";r=([0-9]+);t=([0-9]+)')
 
@@ -48,14 +47,3 @@ def test_invalid_token_gets_rate_header_when_limited(app_with):
 def test_retryable_refusals_have_retry_after(kind):
     assert int(ApiProblem(kind, "Later.").response().headers["retry-after"]) > 0
     assert ApiProblem(kind, "Later.", headers={"Retry-After": "7"}).response().headers["retry-after"] == "7"
-
-
-def test_service_that_is_not_ready_sends_retry_after(app_with, store, monkeypatch):
-    def broken():
-        raise StoreUnavailable("The database is locked.", "Wait.")
-
-    app = app_with()
-    monkeypatch.setattr(store, "revision", broken)
-    answer = caller_of(app).get("/readyz")
-    assert answer.status_code == 503
-    assert int(answer.headers["retry-after"]) > 0

@@ -1,8 +1,8 @@
 """Behaviour of every request: problems, limits, idempotency, pages and ETags."""
 
 import json
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from sqlalchemy import text
@@ -27,34 +27,6 @@ def assert_problem(answer, status: int, kind: str) -> dict:
     assert problem["detail"]
     assert "Traceback" not in answer.text
     return problem
-
-
-def test_missing_objects_are_not_found(alice):
-    assert_problem(alice.get("/v1/nowhere"), 404, "not-found")
-    assert_problem(alice.get("/v1/jobs/none"), 404, "not-found")
-    assert_problem(alice.get("/v1/jobs/"), 404, "not-found")
-
-
-def test_unsupported_method_is_reported(alice):
-    answer = alice.put("/v1/jobs")
-    assert_problem(answer, 405, "method-not-allowed")
-    assert "POST" in answer.headers["allow"] or "GET" in answer.headers["allow"]
-
-
-def test_invalid_field_is_reported_by_name(alice):
-    problem = assert_problem(alice.post("/v1/uploads", json={"size_bytes": -1}), 422, "bad-input")
-    assert problem["field"] == "size_bytes"
-    problem = assert_problem(alice.post("/v1/uploads", json={"size_bytes": 1, "sise": 2}), 422, "bad-input")
-    assert problem["field"] == "sise"
-    problem = assert_problem(alice.get("/v1/jobs?page_size=100000"), 422, "bad-input")
-    assert problem["field"] == "page_size"
-
-
-def test_invalid_json_is_malformed(alice):
-    for body in (b"{", b"\xff\xfe", b"nonsense", b'{"a": NaN'):
-        answer = alice.post("/v1/uploads", content=body, headers={"Content-Type": "application/json"})
-        assert answer.status_code in {400, 422}
-        assert answer.headers["content-type"] == PROBLEM
 
 
 def test_half_a_character_is_rejected_as_text(alice):
@@ -123,17 +95,12 @@ def test_temporary_failure_can_be_repeated_with_same_key(app_with, store):
 
 
 def test_concurrent_requests_with_one_key_create_one_object(app, store, alice):
-    answers = []
-
-    def ask() -> None:
+    def ask(_: int):
         client = caller_of(app, f"Bearer {alice.secret}")
-        answers.append(client.post("/v1/uploads", json={"size_bytes": 10}, headers={"Idempotency-Key": "one"}))
+        return client.post("/v1/uploads", json={"size_bytes": 10}, headers={"Idempotency-Key": "one"})
 
-    threads = [threading.Thread(target=ask) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(ask, range(8)))
     assert {answer.status_code for answer in answers} <= {201, 409}
     assert len(store.uploads.of_tenant("alice")) == 1
 
@@ -210,7 +177,8 @@ def test_unavailable_store_gives_503(app_with, store, monkeypatch):
     monkeypatch.setattr(store.tokens, "authenticate_all", broken)
     assert_problem(alice.get("/v1/jobs"), 503, "unavailable")
     monkeypatch.setattr(store, "revision", broken)
-    assert alice.get("/readyz").status_code == 503
+    not_ready = alice.get("/readyz")
+    assert (not_ready.status_code, int(not_ready.headers["retry-after"]) > 0) == (503, True)
 
 
 def test_internal_error_hides_its_traceback(alice, store, monkeypatch):

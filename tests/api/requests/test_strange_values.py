@@ -170,19 +170,3 @@ def test_control_characters_in_names_are_rejected(alice, control):
         assert "labels" in answer.json()["field"]
     answer = alice.post("/v1/workloads", json={"module": "{}", "name": control})
     assert answer.json()["field"] == "name"
-
-
-@pytest.mark.parametrize(
-    ("path", "allowed"),
-    [
-        ("/v1/jobs", {"GET", "POST"}),
-        ("/v1/uploads/x", {"GET", "HEAD", "PATCH", "DELETE"}),
-        ("/v1/usage", {"GET"}),
-        ("/healthz", {"GET"}),
-    ],
-)
-@pytest.mark.parametrize("method", ["PUT", "OPTIONS", "TRACE"])
-def test_unsupported_method_lists_the_allowed_ones(alice, path, allowed, method):
-    answer = alice.request(method, path)
-    assert answer.status_code == 405
-    assert set(answer.headers["allow"].split(", ")) == allowed

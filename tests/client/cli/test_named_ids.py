@@ -8,7 +8,7 @@ import pytest
 
 from tests.store.sample import TENANT, put_job, record
 from tunefarm.local.machine import LocalMachine
-from tunefarm.records.record_queries import named_record
+from tunefarm.records.local_records import named_record
 from tunefarm.report.job_queries import named_job
 from tunefarm.report.job_report import latest_job
 from tunefarm.terminal.named_id import ASKED_FOR

@@ -68,15 +68,6 @@ def test_unwritable_output_folder_is_rejected(text: str, tmp_path: Path, monkeyp
     assert not list(tmp_path.iterdir())
 
 
-def test_rejected_command_creates_no_folder(tmp_path: Path):
-    output = tmp_path / "above" / "out"
-    refused(tmp_path / "home", "tune", "no-such-file.json", "--output", str(output))
-    refused(tmp_path / "home", "tune", "builtin:matmul", "--target", "nonsense", "--output", str(output))
-    refused(tmp_path / "home", "artifact", "build", "no-such-record", "--output", str(output))
-    refused(tmp_path / "home", "records", "export", str(output), "--record", "no-such-record")
-    assert not output.parent.exists()
-
-
 def test_put_file_is_atomic_and_follows_umask(tmp_path: Path):
     path = tmp_path / "new" / "report.html"
     old = os.umask(0o027)

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Connection, create_engine, text
 
 from tests.store.sample import TENANT, bench, leased, put_job, timing
-from tunefarm_services.store import FenceLost, Store, StoreUnavailable
+from tunefarm_services.store import Store, StoreUnavailable
 from tunefarm_services.store.database.retried import retried
 from tunefarm_services.store.store_error import TransactionLost
 
@@ -151,13 +151,3 @@ def test_lease_next_skips_job_locked_by_another_tuner(store: Store, open_store: 
         taken = open_store().queue.lease_next("tuner", 60.0)
         assert taken is not None
         assert taken.job_id == second.job_id
-
-
-def test_fence_rejects_stalled_owner(store: Store, open_store: Callable[[], Store]):
-    put_job(store)
-    stalled = store.queue.lease_next("stalled", 0.0)
-    successor = open_store().queue.lease_next("successor", 60.0)
-    assert stalled is not None
-    assert successor is not None
-    with pytest.raises(FenceLost):
-        store.events.append(stalled, "late", {})

@@ -158,7 +158,7 @@ class TestLeases:
         job = put_job(store)
         assert store.leases.acquire(TENANT, job.job_id, "first", 60) is not None
         assert store.leases.acquire(TENANT, job.job_id, "second", 60) is None
-        assert store.leases.acquire(TENANT, None, "second", 60) is None
+        assert store.queue.lease_next("second", 60) is None
 
     def test_acquire_prefers_priority_then_age(self, store: Store):
         old, urgent = put_job(store), put_job(store, priority=5)
@@ -216,7 +216,7 @@ class TestLeases:
             "import sys\n"
             "from tunefarm_services.store import Store\n"
             "store = Store.open(sys.argv[1], sys.argv[2])\n"
-            "while lease := store.leases.acquire('local', None, sys.argv[3], 60):\n"
+            "while lease := store.queue.lease_next(sys.argv[3], 60):\n"
             "    print(lease.job_id)\n"
         )
         arguments = [sys.executable, "-c", code, database_url, str(tmp_path / "blobs")]
@@ -232,7 +232,7 @@ class TestRequests:
         job = put_job(store)
         assert store.job_requests.cancel(TENANT, job.job_id).outcome is JobOutcome.CANCELED
         assert store.job_requests.cancel(TENANT, job.job_id).outcome is JobOutcome.CANCELED
-        assert store.leases.acquire(TENANT, None, "tuner", 60) is None
+        assert store.queue.lease_next("tuner", 60) is None
 
     def test_cancel_is_pending_for_running_job(self, store: Store):
         job = put_job(store)
@@ -264,7 +264,7 @@ class TestRequests:
         assert store.job_requests.pending(TENANT, job.job_id) is JobRequest.PAUSE
         assert store.jobs.set_state(lease, JobState.PAUSED).state is JobState.PAUSED
         store.leases.release(lease)
-        assert store.leases.acquire(TENANT, None, "tuner", 60) is None
+        assert store.queue.lease_next("tuner", 60) is None
         assert store.job_requests.resume(TENANT, job.job_id).state is JobState.QUEUED
         assert leased(store).job_id == job.job_id
 

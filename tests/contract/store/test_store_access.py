@@ -1,8 +1,8 @@
 """The contract of all stores for tokens, idempotency keys and uploads."""
 
 import secrets
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -155,15 +155,8 @@ class TestIdempotencyKeys:
         assert store.jobs.page(TENANT) == []
 
     def test_concurrent_claims_have_one_winner(self, store: Store):
-        claims = []
-        threads = [
-            threading.Thread(target=lambda: claims.append(store.idempotency_keys.claim(TENANT, "k", "digest")))
-            for _ in range(8)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(8) as threads:
+            claims = threads.map(lambda _: store.idempotency_keys.claim(TENANT, "k", "digest"), range(8))
         assert sorted(type(claim).__name__ for claim in claims) == ["Claimed"] + ["InProgress"] * 7
 
 

@@ -1,6 +1,7 @@
 """The contract of all stores for records, models, artifacts and deletion."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -54,11 +55,6 @@ class TestRecords:
             store.records.put(TENANT, None, record(name, latency_s))
         assert answers(store) == [("fast", MatchKind.EXACT)]
 
-    def test_slower_record_does_not_replace_the_best(self, store: Store):
-        store.records.put(TENANT, None, record("best", 1e-3))
-        store.records.put(TENANT, None, record("later", 5e-3))
-        assert answers(store) == [("best", MatchKind.EXACT)]
-
     def test_claimed_record_never_matches_exactly(self, store: Store):
         store.records.put(TENANT, None, record("claimed", 1e-9, status=RecordStatus.CLAIMED))
         assert answers(store) == [("claimed", MatchKind.SAME_WORKLOAD_OTHER_DEVICE)]
@@ -92,11 +88,6 @@ class TestRecords:
         (event,) = store.events.of_job(TENANT, TENANT_STREAM)
         assert (event.kind, event.data) == ("retracted", {"record_id": "wrong", "reason": "wrong result"})
 
-    def test_interval_is_updated(self, store: Store):
-        store.records.put(TENANT, None, record("r", 1e-3))
-        assert store.records.update_interval(TENANT, None, "r", (0.9e-3, 1.1e-3)).interval_s == (0.9e-3, 1.1e-3)
-        assert store.records.get(TENANT, "r").interval_s == (0.9e-3, 1.1e-3)
-
     def test_records_are_paged_and_filtered(self, store: Store):
         for number in range(4):
             store.records.put(TENANT, None, record(f"r{number}", 1e-3))
@@ -113,11 +104,8 @@ class TestRecords:
                 store.records.put(TENANT, None, record(f"r{number:02}", 1e-3 * (60 - number)))
                 store.records.retract(TENANT, f"r{number:02}", "wrong") if number % 2 else None
 
-        threads = [threading.Thread(target=work, args=(start,)) for start in range(3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(3) as threads:
+            list(threads.map(work, range(3)))
         assert answers(store) == [("r58", MatchKind.EXACT)]
         for number in range(58, 0, -2):
             assert answers(store) == [(f"r{number:02}", MatchKind.EXACT)]

@@ -20,7 +20,7 @@ from tunefarm_schemas.tuning.job import Job, JobOutcome, JobState
 from tunefarm_schemas.tuning.record import RecordStatus
 from tunefarm_services.store import LOCAL_TENANT
 
-pytestmark = [pytest.mark.faults, pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
+pytestmark = pytest.mark.faults
 
 LOUD = 20.0
 """Samples take up to this many times as long; in one check of twenty the minimum is as usual."""

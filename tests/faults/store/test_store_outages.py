@@ -23,7 +23,7 @@ from tunefarm_services.store import LOCAL_TENANT
 from tunefarm_services.tuner.farm.lane_registrar import LOST_S
 from tunefarm_services.tuner.job.job_watch import LEASE_S
 
-pytestmark = [pytest.mark.faults, pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
+pytestmark = pytest.mark.faults
 
 TRIALS = 400
 AWAY_S = max(LEASE_S, LOST_S) + 3.0

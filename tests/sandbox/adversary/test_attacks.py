@@ -179,8 +179,6 @@ def test_child_dies_with_server_despite_clearing_death_signal(own_server: ForkSe
     assert within(LONG_S, lambda: not is_running(child.pid))
 
 
-@pytest.mark.enable_socket
-@pytest.mark.allow_hosts(["127.0.0.1"])
 @pytest.mark.parametrize("words", [(0,), (1,), (2,), (0, 1, 2)])
 @pytest.mark.parametrize("shape", [(1, 1, 0), (2, 2, 0), (2, 1, 262), (2, 1, 132), (16, 3, 0)])
 def test_high_bits_in_arguments_open_no_other_socket(

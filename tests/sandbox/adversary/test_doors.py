@@ -11,8 +11,6 @@ from tunefarm_sandbox.confinement.abilities import NETWORK_ABI
 from tunefarm_sandbox.confinement.confinement import Confinement
 from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
 
-pytestmark = [pytest.mark.enable_socket, pytest.mark.allow_hosts(["127.0.0.1"])]
-
 
 @pytest.fixture
 def ports() -> Iterator[tuple[int, int]]:

@@ -37,16 +37,6 @@ def test_export_and_import_round_trip(exported: DatabaseFiles, trace: Trace, tar
     assert first.workload.structural_hash == te_workload("GMM").structural_hash
 
 
-def test_stock_tvm_loads_exported_database(exported: DatabaseFiles, tmp_path: Path) -> None:
-    (tmp_path / "workloads.json").write_text(exported.workloads)
-    (tmp_path / "records.json").write_text(exported.records)
-    database = meta_schedule.database.JSONDatabase(str(tmp_path / "workloads.json"), str(tmp_path / "records.json"))
-    module = tvm.ir.load_json(te_workload("GMM").module_json)
-    best = database.get_top_k(database.commit_workload(module), 1)[0]
-    assert min(float(seconds) for seconds in best.run_secs) == 1e-5
-    assert len(database) == 2
-
-
 def test_import_reads_database_of_stock_tvm(trace: Trace, target: Target, tmp_path: Path) -> None:
     database = meta_schedule.database.JSONDatabase(str(tmp_path / "workloads.json"), str(tmp_path / "records.json"))
     module = tvm.ir.load_json(te_workload("GMM").module_json)

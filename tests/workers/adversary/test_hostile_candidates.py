@@ -1,7 +1,6 @@
 """A hostile candidate fails alone: its child ends, and the next candidate is measured."""
 
 import os
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,7 +15,7 @@ from tests.workers.conftest import ENVIRONMENT, SETTINGS
 from tests.workers.measuring import RunningFarm, message_of, misdeed, reason_of
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.tuning.measurement import Failed, Purpose, Timing
+from tunefarm_schemas.tuning.measurement import Failed, Timing
 from tunefarm_workers.lane.local_farm import LocalFarm
 
 ENDED_S = 60.0
@@ -115,15 +114,6 @@ def test_cancel_ends_endless_candidates(running: RunningFarm, zygote: ForkServer
         assert isinstance(endless.measure(opened, workloads.tiled(module)).result, Timing)
     finally:
         farm.close()
-
-
-def test_killed_task_host_is_replaced(running: RunningFarm) -> None:
-    module = workloads.matmul(64)
-    opened = running.open(module)
-    running.measure(opened, workloads.tiled(module))
-    host = running.farm._lane.tasks[opened].host
-    os.kill(host.pid, signal.SIGKILL)
-    assert isinstance(running.measure(opened, workloads.tiled(module), Purpose.VERIFY).result, Timing)
 
 
 def test_closed_task_leaves_no_process(running: RunningFarm) -> None:

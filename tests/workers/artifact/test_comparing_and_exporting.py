@@ -10,11 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.workers import workloads
+from tests.workers.artifact.test_artifact_check import manifest_of
 from tests.workers.measuring import RunningFarm, misdeed
-from tunefarm_schemas import SCHEMA_VERSION
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.frozen import digest
-from tunefarm_schemas.tuning.artifact import ArtifactManifest
 from tunefarm_schemas.tuning.measurement import ComparisonOrder, Exported, ExportOrder, Failed, Purpose, Timing
 from tunefarm_schemas.tuning.record import BUSY
 from tunefarm_schemas.tuning.trace import Trace
@@ -106,23 +104,6 @@ def test_stable_export_keeps_plain_signature(running: RunningFarm) -> None:
     assert exported.packed_arguments == ()
 
 
-def test_export_refuses_library_with_constructor(running: RunningFarm) -> None:
-    opened = running.open(workloads.matmul(64))
-    order = ExportOrder(exploration_id=opened, trace=misdeed("link a constructor"), processes=1)
-    failed = running.farm.export(order)
-    assert isinstance(failed, Failed)
-    assert failed.failure.reason is FailureReason.BUILD_ERROR
-    assert "runs when it is loaded" in failed.failure.message
-
-
-def test_export_refuses_kernel_with_state(running: RunningFarm) -> None:
-    opened = running.open(workloads.matmul(64))
-    failed = running.farm.export(ExportOrder(exploration_id=opened, trace=misdeed("link a counter"), processes=1))
-    assert isinstance(failed, Failed)
-    assert failed.failure.reason is FailureReason.BUILD_ERROR
-    assert "bytes of state between calls" in failed.failure.message
-
-
 def test_export_refuses_kernel_that_is_wrong_later(running: RunningFarm, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(export, "checked_library", lambda library, *_: library)
     opened = running.open(workloads.matmul(64))
@@ -145,29 +126,7 @@ def test_artifact_runs_from_its_folder_until_changed(running: RunningFarm, tmp_p
     tensors = tuple(
         TensorArgument(name=name, shape=(64, 64), dtype="float32", is_output=name == "C") for name in ("A", "B", "C")
     )
-    manifest = ArtifactManifest(
-        schema_version=SCHEMA_VERSION,
-        artifact_id="artifact",
-        record_id="record",
-        workload_id="workload",
-        workload_name="matmul",
-        arguments=tensors,
-        target=workloads.TARGET,
-        num_cores=1,
-        device_class_id="class",
-        code_generator=running.farm.code_generator,
-        protocol_id=workloads.HOT,
-        abi="stable",
-        entry=exported.entry,
-        pack_entry=None,
-        packed_arguments=(),
-        trace_id="trace",
-        latency_s=exported.process_latencies_s[0],
-        interval_s=None,
-        library_digest=digest(exported.library),
-        library_name="kernel.so",
-        created_at="2026-01-01T00:00:00+00:00",
-    )
+    manifest = manifest_of(exported, arguments=tensors, num_cores=1)
     (tmp_path / "manifest.json").write_text(manifest.model_dump_json())
     (tmp_path / "kernel.so").write_bytes(exported.library)
     ran = run_artifact(tmp_path)

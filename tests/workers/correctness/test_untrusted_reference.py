@@ -50,18 +50,6 @@ def test_damaged_reference_blames_no_schedule(
         farm.close()
 
 
-def test_device_is_quarantined_while_reference_is_in_doubt(
-    zygote: ForkServer, running: RunningFarm, tmp_path: Path
-) -> None:
-    farm = LocalFarm(zygote, scratch=tmp_path, known=running.farm.device, settings=SETTINGS)
-    try:
-        farm._lane.loop.ask(lambda: farm._lane._distrust_device("it differs"))
-        assert "cannot be trusted: it differs" in farm.trouble() or _recovers(farm)
-        assert _recovers(farm)
-    finally:
-        farm.close()
-
-
 def test_comparison_never_blames_untuned_function(running: RunningFarm) -> None:
     opened = running.open(workloads.matmul(DAMAGED_ALIKE))
     compared = running.farm.compare(ComparisonOrder(exploration_id=opened, traces=(None,), seconds_each=0.02))

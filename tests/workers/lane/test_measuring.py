@@ -71,7 +71,7 @@ def test_table_indices_stay_in_bounds(running: RunningFarm) -> None:
     assert isinstance(running.measure(opened, trace_of(schedule)).result, Timing)
 
 
-def test_a_function_that_aborts_is_refused_as_unverifiable(running: RunningFarm) -> None:
+def test_aborting_function_is_unverifiable(running: RunningFarm) -> None:
     running.open(workloads.aborting(), callees=("abort",))
     with pytest.raises(BadInput, match="cannot be verified"):
         running.farm.collect(30)

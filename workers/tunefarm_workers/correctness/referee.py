@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
-from typing import Protocol
 
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_sandbox.confinement.confinement import Confinement
@@ -38,20 +37,12 @@ class Doubt(Enum):
     UNTRUSTED = "its reference cannot be trusted"
 
 
-class Judge(Protocol):
-    """What knows whether outputs are right."""
-
-    @property
-    def repeated_calls_agree(self) -> bool:
-        """Whether a second call on the same tensors gives the same outputs."""
-
-
-def slots_to_judge(sets: int, judge: Judge) -> list[tuple[int, int]]:
+def slots_to_judge(sets: int, *, repeated_calls_agree: bool) -> list[tuple[int, int]]:
     """Which of the slots that a candidate fills are compared, each with the number of its set of inputs."""
     slots = [(FIRST_SLOT, 0)]
     if sets == INPUT_SETS:
         slots += [(LAST_SLOT + number, number) for number in range(1, INPUT_SETS)]
-        if judge.repeated_calls_agree:
+        if repeated_calls_agree:
             slots.append((LAST_SLOT, 0))
     return slots
 

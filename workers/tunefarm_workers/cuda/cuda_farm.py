@@ -75,20 +75,16 @@ class CudaFarm(SessionFarm):
         self._reads_facts = on_gpu
         facts = self._facts
         self.processor = Processor(architecture=facts.architecture)
-        self._exclusive = ExclusiveDevice(facts.uuid if on_gpu else f"stand-in {scratch}")
-        try:
-            super().__init__(
-                zygote,
-                access_of(settings, facts),
-                compiler or LocalCompiler(zygote, scratch, settings.farm_settings(), _toolchain(settings)),
-                identify=lambda times: gpu_device(facts, settings.device_type, times, known),
-                environment=self._circumstances,
-                bystanders=bystanders,
-                settings=settings.farm_settings(),
-            )
-        except BaseException:
-            self._exclusive.release()
-            raise
+        super().__init__(
+            zygote,
+            access_of(settings, facts),
+            ExclusiveDevice(facts.uuid if on_gpu else f"stand-in {scratch}"),
+            compiler or LocalCompiler(zygote, scratch, settings.farm_settings(), _toolchain(settings)),
+            identify=lambda times: gpu_device(facts, settings.device_type, times, known),
+            environment=self._circumstances,
+            bystanders=bystanders,
+            settings=settings.farm_settings(),
+        )
 
     @property
     def facts(self) -> GpuFacts:
@@ -99,11 +95,6 @@ class CudaFarm(SessionFarm):
     def environment(self) -> Environment:
         """The present circumstances of measurements."""
         return self._circumstances()
-
-    def close(self) -> None:
-        """End every child, and leave the device to others; harmless when repeated."""
-        super().close()
-        self._exclusive.release()
 
     def _circumstances(self) -> Environment:
         if self._reads_facts and time.monotonic() - self._facts_read_s > _FACTS_FRESH_S:

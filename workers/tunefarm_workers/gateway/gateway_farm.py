@@ -54,26 +54,17 @@ class GatewayFarm(SessionFarm):
             BadInput: the board does not answer, another process measures on it, or nothing can be compiled for it.
         """
         self.processor = processor_of(settings)
-        self._exclusive = ExclusiveDevice(f"{settings.host}:{settings.port}")
-        try:
-            super().__init__(
-                zygote,
-                access_of(settings),
-                compiler or LocalCompiler(zygote, scratch, settings.farm_settings(), toolchain_of(settings)),
-                identify=lambda times: board_of(settings, times, known),
-                environment=present_environment,
-                bystanders=bystanders,
-                settings=settings.farm_settings(),
-                health=health_of(settings),
-            )
-        except BaseException:
-            self._exclusive.release()
-            raise
-
-    def close(self) -> None:
-        """End every child, and leave the board to others; harmless when repeated."""
-        super().close()
-        self._exclusive.release()
+        super().__init__(
+            zygote,
+            access_of(settings),
+            ExclusiveDevice(f"{settings.host}:{settings.port}"),
+            compiler or LocalCompiler(zygote, scratch, settings.farm_settings(), toolchain_of(settings)),
+            identify=lambda times: board_of(settings, times, known),
+            environment=present_environment,
+            bystanders=bystanders,
+            settings=settings.farm_settings(),
+            health=health_of(settings),
+        )
 
 
 def access_of(settings: GatewaySettings) -> DeviceAccess:

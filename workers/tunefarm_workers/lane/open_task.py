@@ -166,7 +166,7 @@ class OpenTask:
 
         The referee must know these sets. None if the candidate did not send all of its outputs.
         """
-        slots = slots_to_judge(sets, self.referee)
+        slots = slots_to_judge(sets, repeated_calls_agree=self.referee.repeated_calls_agree)
         if not all(outputs.holds(slot) for slot, _ in slots):
             return None
         return self.referee.judge((number, outputs.arrays(slot)) for slot, number in slots)

@@ -48,6 +48,7 @@ from tunefarm_workers.session.device.session_messages import (
 from tunefarm_workers.session.device_access import DeviceAccess
 from tunefarm_workers.session.device_health import DeviceHealth, HealthSettings
 from tunefarm_workers.session.device_session import DeviceLost, DeviceSession
+from tunefarm_workers.session.exclusive_device import ExclusiveDevice
 from tunefarm_workers.session.session_comparison import Library, SessionComparison
 from tunefarm_workers.session.session_lane import SessionLane
 from tunefarm_workers.timing.device_turn import while_device_is_held
@@ -66,6 +67,7 @@ class SessionFarm(LaneFarm[SessionLane]):
         self,
         zygote: ForkServer,
         access: DeviceAccess,
+        exclusive: ExclusiveDevice,
         compiler: Compiler,
         *,
         identify: Callable[[ReferenceKernelTimes], Device],
@@ -74,31 +76,33 @@ class SessionFarm(LaneFarm[SessionLane]):
         settings: FarmSettings | None = None,
         health: HealthSettings | None = None,
     ) -> None:
-        """Connect to the device, time its reference kernels, and start the lane.
+        """Reach the device, time its reference kernels, and start the lane.
 
-        ``identify`` identifies the device from these times; ``environment`` returns its state at a measurement. The
-        farm closes ``compiler``.
+        ``identify`` makes the device of these times; ``environment`` gives the circumstances of a measurement.
+        ``compiler`` is closed with the farm, and ``exclusive`` released.
 
         Raises:
-            BadInput: the device cannot be reached, or nothing can be compiled for it.
+            BadInput: when the device cannot be reached, or nothing can be compiled for it.
         """
         super().__init__(settings or FarmSettings())
         self._zygote = zygote
         self._access = access
+        self._exclusive = exclusive
         self._compiler = compiler
         self._health = health or HealthSettings(check_every_s=self._settings.drift_check_s)
         self._present_environment = environment
         try:
             times, references = self._calibrate()
             here = host_facts(zygote, self._settings.child_limits(), Toolchain())
+            self.device = identify(times)
         except BaseException as error:
             self._outbox.close()
             compiler.close()
+            exclusive.release()
             if not isinstance(error, ChildFailed):
                 raise
             fix = "Check that the device runs and is connected, and that the compiler for it is installed."
             raise BadInput("device", f"{access.name}: {error.failure.message}", fix) from error
-        self.device = identify(times)
         self._lane = SessionLane(
             *(zygote, access, compiler, self._settings, bystanders, self._deliver, self._outbox.put, self._outbox.wake),
             host_target=here.host_target,
@@ -149,9 +153,10 @@ class SessionFarm(LaneFarm[SessionLane]):
         )
 
     def close(self) -> None:
-        """End every child, the lane's thread and all builds. Idempotent."""
+        """End every child and the lane's thread, and whatever is compiled; leave the device to others. Idempotent."""
         super().close()
         self._compiler.close()
+        self._exclusive.release()
 
     def _calibrate(self) -> tuple[ReferenceKernelTimes, SharedMemory]:
         """Compile the reference kernels and time them on the device; returns the times and their library."""

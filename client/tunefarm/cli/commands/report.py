@@ -25,7 +25,7 @@ def report(
     """Write an HTML page on a job: latencies, failures, the cost model, and the time of each stage."""
     from tunefarm.builtin.numpy_latency import numpy_latency_s
     from tunefarm.local.machine import LocalMachine
-    from tunefarm.records.record_queries import schedule_view
+    from tunefarm.records.local_records import schedule_view
     from tunefarm.report.job_report import job_report, latest_job
     from tunefarm.report.page import render_page
     from tunefarm.report.plots import prepare_matplotlib

@@ -193,7 +193,7 @@ def _write_outputs(
     if folder is None or summary.outcome is not JobOutcome.SUCCEEDED:
         return
     from tunefarm.local.output_folder import write_outputs
-    from tunefarm.records.record_queries import schedule_view
+    from tunefarm.records.local_records import schedule_view
     from tunefarm.report.plots import prepare_matplotlib
     from tunefarm.startup.installation import private_folder
     from tunefarm_services.store import LOCAL_TENANT

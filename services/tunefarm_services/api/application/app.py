@@ -13,7 +13,7 @@ from tunefarm_services.api.access.request_rates import RequestRates
 from tunefarm_services.api.application.openapi import add_openapi
 from tunefarm_services.api.http.known_parameters import require_known_parameters
 from tunefarm_services.api.http.problem_handlers import add_problem_handlers
-from tunefarm_services.api.intake.intake import Intake, ZygoteIntake
+from tunefarm_services.api.intake.intake import ZygoteIntake
 from tunefarm_services.api.middleware.authentication import Authentication
 from tunefarm_services.api.middleware.idempotency import Idempotency
 from tunefarm_services.api.middleware.request_body import RequestBody
@@ -56,7 +56,7 @@ ROUTES = (
 
 
 def create_app(
-    store: Store, settings: ApiSettings, *, intake: Intake | None = None, metrics: Metrics | None = None
+    store: Store, settings: ApiSettings, *, intake: ZygoteIntake | None = None, metrics: Metrics | None = None
 ) -> FastAPI:
     """Create the API over ``store``.
 

@@ -1,16 +1,17 @@
-"""Intake of everything that requires TVM to read: a port, and its implementation with a zygote."""
+"""Intake of everything that requires TVM to read."""
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
+
+import structlog
 
 from tunefarm_sandbox.confinement.limits import Limits
 from tunefarm_sandbox.fork_server.fork_failed import ForkFailed
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
-from tunefarm_sandbox.fork_server.question import Answer
+from tunefarm_sandbox.fork_server.question import Answer, Fixes, ask
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_search.tvm.loading import LOAD_TVM
-from tunefarm_services.api.intake.confined_call import confined_call
 from tunefarm_services.api.intake.intake_messages import (
     DatabaseEntries,
     DatabaseText,
@@ -22,53 +23,30 @@ from tunefarm_services.api.intake.intake_messages import (
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.exchange.database_messages import UnderstoodLines
 from tunefarm_services.exchange.database_reading import ReadingLimits, read_database
-from tunefarm_services.same_workload import SameAnswer, SameQuestion
+from tunefarm_services.same_workload import SAME_ENTRY, SameAnswer, SameQuestion
 
 CHILD: Final = "tunefarm_services.api.intake.intake_child"
 READER: Final = "tunefarm_services.exchange.database_child"
 PRELOAD: Final = (LOAD_TVM, CHILD, READER)
 
 TARGETS_KEPT: Final = 256
+FIXES: Final = Fixes(
+    too_large="Send fewer modules in one request.",
+    ended="Send the unchanged output of tvm.ir.save_json for a module of TIR functions.",
+    late="Send one function at a time.",
+)
+
+log = structlog.get_logger()
 
 IntakeState = Literal["asleep", "loading", "ready", "failed"]
 """``asleep``: it starts to load with the first request."""
 
 
-class Intake(Protocol):
-    """Reads input. Raises BadInput for invalid input, ForkFailed if no child could be forked."""
-
-    def start(self) -> None:
-        """Start in the background."""
-
-    def state(self) -> IntakeState:
-        """Whether requests are answered at once."""
-
-    def read(self, question: ModuleQuestion) -> ModuleAnswer:
-        """Read workloads, a target, sketches and seed traces."""
-
-    def same(self, question: SameQuestion) -> SameAnswer:
-        """Find stored workloads that are equal to others."""
-
-    def target(self, question: TargetText) -> TargetAnswer:
-        """Convert a target to canonical form."""
-
-    def knows_target(self, question: TargetText) -> bool:
-        """Whether ``target`` returns without a child."""
-
-    def read_database(
-        self, workloads: Iterable[str], records: Iterable[str], callees: Sequence[str]
-    ) -> Iterator[UnderstoodLines]:
-        """Read the lines of a TVM database, a few hundred at a time; yields the valid ones."""
-
-    def write_database(self, question: DatabaseEntries) -> DatabaseText:
-        """Write records as a TVM database."""
-
-    def close(self) -> None:
-        """End it."""
-
-
 class ZygoteIntake:
-    """An intake that asks children of a process with TVM loaded. Threads may share it."""
+    """Reads input in children of a process with TVM loaded. Threads may share it.
+
+    Raises BadInput for invalid input, ForkFailed if no child could be forked.
+    """
 
     def __init__(self, settings: ApiSettings) -> None:
         self._settings = settings
@@ -97,17 +75,17 @@ class ZygoteIntake:
 
     def read(self, question: ModuleQuestion) -> ModuleAnswer:
         """Read workloads, a target, sketches and seed traces."""
-        return self._ask("read", question, ModuleAnswer, "module", self._settings.intake_timeout_s)
+        return self._ask(f"{CHILD}:read", question, ModuleAnswer, "module", self._settings.intake_timeout_s)
 
     def same(self, question: SameQuestion) -> SameAnswer:
         """Find stored workloads that are equal to others."""
-        return self._ask("same", question, SameAnswer, "module", self._settings.intake_timeout_s)
+        return self._ask(SAME_ENTRY, question, SameAnswer, "module", self._settings.intake_timeout_s)
 
     def target(self, question: TargetText) -> TargetAnswer:
         """Convert a target to canonical form; cached, because the result never changes."""
         known = self._targets.get(question)
         if known is None:
-            known = self._ask("target", question, TargetAnswer, "target", self._settings.intake_timeout_s)
+            known = self._ask(f"{CHILD}:target", question, TargetAnswer, "target", self._settings.intake_timeout_s)
             if len(self._targets) >= TARGETS_KEPT:
                 self._targets.clear()
             self._targets[question] = known
@@ -128,7 +106,9 @@ class ZygoteIntake:
 
     def write_database(self, question: DatabaseEntries) -> DatabaseText:
         """Write records as a TVM database."""
-        return self._ask("write_database", question, DatabaseText, "record_ids", self._settings.import_timeout_s)
+        return self._ask(
+            f"{CHILD}:write_database", question, DatabaseText, "record_ids", self._settings.import_timeout_s
+        )
 
     def close(self) -> None:
         """End the process and its children."""
@@ -136,13 +116,20 @@ class ZygoteIntake:
             if self._zygote is not None:
                 self._zygote.close()
 
-    def _ask(self, function: str, question: Frozen, answer: type[Answer], field: str, timeout_s: float) -> Answer:
+    def _ask(self, entry: str, question: Frozen, answer: type[Answer], field: str, timeout_s: float) -> Answer:
         limits = self._limits.model_copy(update={"cpu_s": timeout_s * 2})
-        entry = f"{CHILD}:{function}"
         for is_last in (False, True):
             try:
-                return confined_call(
-                    self._living(), entry, question, answer, field=field, limits=limits, timeout_s=timeout_s
+                return ask(
+                    self._living(),
+                    entry,
+                    question,
+                    answer,
+                    field=field,
+                    fixes=FIXES,
+                    limits=limits,
+                    timeout_s=timeout_s,
+                    described=_logged,
                 )
             except ForkFailed as failed:
                 if is_last or failed.kind != "server_lost":
@@ -157,3 +144,9 @@ class ZygoteIntake:
                     self._zygote.close()
                 self._zygote = ForkServer.start(PRELOAD)
             return self._zygote
+
+
+def _logged(how: str, output: str) -> str:
+    """Log the output of a child that died, which the caller must not see."""
+    log.warning("intake child died", ended=how, output=output[-2000:])
+    return f"{how}."

@@ -6,8 +6,7 @@ It runs confined, with limits on time and memory, in a process that handles one 
 from collections.abc import Sequence
 from typing import Any
 
-from tunefarm_sandbox.channel.channel import Channel
-from tunefarm_sandbox.fork_server.question import answer
+from tunefarm_sandbox.fork_server.question import answering
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.host_cores import usable_physical_cores
 from tunefarm_schemas.tuning.target import Target
@@ -33,30 +32,9 @@ from tunefarm_services.api.intake.intake_messages import (
     UnderstoodWorkload,
 )
 from tunefarm_services.api.intake.target_presets import PRESETS
-from tunefarm_services.same_workload import SameQuestion, compared
 
 MAX_NAMED, LONGEST_NAME = 64, 200
 """Maximum number of functions that are not tuned but named: the names become part of the job."""
-
-
-def read(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
-    """Entry of a child: reads a ``ModuleQuestion``, answers a ``ModuleAnswer`` or a refusal."""
-    answer(channel, lambda: understand(ModuleQuestion.model_validate_json(payload)))
-
-
-def target(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
-    """Entry of a child: reads a ``TargetText``, answers a ``TargetAnswer`` or a refusal."""
-    answer(channel, lambda: understand_target(TargetText.model_validate_json(payload)))
-
-
-def write_database(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
-    """Entry of a child: reads ``DatabaseEntries``, answers a ``DatabaseText``."""
-    answer(channel, lambda: _database_text(DatabaseEntries.model_validate_json(payload)))
-
-
-def same(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
-    """Entry of a child: reads a ``SameQuestion``, answers a ``SameAnswer``."""
-    answer(channel, lambda: compared(SameQuestion.model_validate_json(payload)))
 
 
 def understand(question: ModuleQuestion) -> ModuleAnswer:
@@ -143,3 +121,8 @@ def _database_text(entries: DatabaseEntries) -> DatabaseText:
         (workload, target, entry.trace, [entry.latency_s]) for entry, workload, target in entries.whole()
     )
     return DatabaseText(workloads=database.workloads, records=database.records)
+
+
+read = answering(ModuleQuestion, understand)
+target = answering(TargetText, understand_target)
+write_database = answering(DatabaseEntries, _database_text)

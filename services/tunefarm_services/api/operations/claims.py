@@ -8,7 +8,7 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.record import RecordKey, RecordStatus, TuningRecord
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.workload import Workload
-from tunefarm_schemas.views.database import ExportedDatabase, ImportReport, LeftOutRecords
+from tunefarm_schemas.views.database import ExportedDatabase, ImportReport
 from tunefarm_services.api.bodies.record import DatabaseBody, ExportBody, PublishBody
 from tunefarm_services.api.intake.intake_messages import DatabaseEntries, DatabaseEntry
 from tunefarm_services.api.operations.module_intake import target_question, trace_text, understood
@@ -47,8 +47,7 @@ def import_database(parts: Parts, tenant: str, body: DatabaseBody) -> ImportRepo
     """Store every valid line of a TVM database as a claim. Raises ForkFailed if no child could be forked."""
     callees = parts.settings.callees.get(tenant, ())
     read = parts.intake.read_database(_lines(body.workloads), _lines(body.records), callees)
-    outcome = take_in(parts.store, tenant, read, parts.intake.same)
-    return ImportReport.model_validate(outcome.model_dump())
+    return take_in(parts.store, tenant, read, parts.intake.same)
 
 
 def _lines(text: str) -> Iterator[str]:
@@ -84,8 +83,9 @@ def export_database(parts: Parts, tenant: str, body: ExportBody) -> ExportedData
     text = parts.intake.write_database(
         DatabaseEntries(workloads=tuple(workloads.values()), targets=tuple(targets.values()), accepted=tuple(entries))
     )
-    missing = tuple(LeftOutRecords.model_validate(each.model_dump()) for each in left_out(others))
-    return ExportedDatabase(workloads=text.workloads, records=text.records, exported=len(entries), left_out=missing)
+    return ExportedDatabase(
+        workloads=text.workloads, records=text.records, exported=len(entries), left_out=left_out(others)
+    )
 
 
 def _named(stored: RecordRepository, tenant: str, body: ExportBody) -> tuple[list[TuningRecord], list[TuningRecord]]:

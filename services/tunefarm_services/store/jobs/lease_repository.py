@@ -17,13 +17,10 @@ from tunefarm_services.store.tables import JobTable
 # Skips jobs that another transaction is taking, instead of waiting for it.
 _FREE: Final = (
     select(JobTable.job_id)
-    .where(JobTable.tenant == bindparam("tenant"), JobTable.state != JobState.FINISHED.value, IS_FREE)
-    .order_by(JobTable.priority.desc(), JobTable.job_id)
-    .limit(1)
+    .where(JobTable.tenant == bindparam("tenant"), JobTable.job_id == bindparam("job_id"))
+    .where(JobTable.state != JobState.FINISHED.value, IS_FREE)
     .with_for_update(skip_locked=True)
 )
-_FREE_AND_NAMED: Final = _FREE.where(JobTable.job_id == bindparam("job_id"))
-_FREE_AND_NEXT: Final = _FREE.where(JobTable.state != JobState.PAUSED.value)
 _LEASE: Final = (
     update(JobTable)
     .where(JobTable.tenant == bindparam("of_tenant"), JobTable.job_id == bindparam("of_job"))
@@ -50,21 +47,14 @@ class LeaseRepository(Repository):
     """Owners of jobs, and the expiry of their leases."""
 
     @retried
-    def acquire(self, tenant: str, job_id: str | None, owner: str, seconds: float) -> Lease | None:
-        """Lease a job for ``seconds``: the named one, even if paused, or else the next that is queued or abandoned.
-
-        Returns None if another owner holds it, if it is finished, or if there is no such job.
-        """
+    def acquire(self, tenant: str, job_id: str, owner: str, seconds: float) -> Lease | None:
+        """Lease a job, paused or not, for ``seconds``; None if another owner holds it or it is finished."""
         with self._database.writing() as connection:
             now_s = self._database.now_s(connection)
-            values: dict[str, object] = {"tenant": tenant, "now_s": now_s}
-            if job_id is None:
-                found = connection.execute(_FREE_AND_NEXT, values).scalar()
-            else:
-                found = connection.execute(_FREE_AND_NAMED, values | {"job_id": job_id}).scalar()
-            if found is None:
+            values = {"tenant": tenant, "now_s": now_s, "job_id": job_id}
+            if connection.execute(_FREE, values).scalar() is None:
                 return None
-            return take(connection, tenant, found, owner, now_s + seconds)
+            return take(connection, tenant, job_id, owner, now_s + seconds)
 
     @retried
     def renew(self, lease: Lease, seconds: float) -> Lease | None:

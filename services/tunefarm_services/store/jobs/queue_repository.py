@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from sqlalchemy import bindparam, case, func, literal_column, or_, select
+from sqlalchemy import bindparam, case, func, literal_column, select
 
 from tunefarm_schemas.tuning.job import JobState
 from tunefarm_services.store.database.repository import Repository
@@ -40,12 +40,6 @@ _NEXT: Final = (
     .limit(1)
     # Skips jobs that another transaction is taking, instead of waiting for it.
     .with_for_update(skip_locked=True, of=JobTable)
-)
-_NEXT_OF_CLASSES: Final = _NEXT.where(
-    or_(
-        JobTable.device_class_id.is_(None),
-        JobTable.device_class_id.in_(bindparam("device_class_ids", expanding=True)),
-    )
 )
 _OVERDUE: Final = (
     select(JobTable.tenant, JobTable.job_id)
@@ -89,27 +83,16 @@ class QueueRepository(Repository):
     """The open jobs of all tenants: their order and their number."""
 
     @retried
-    def lease_next(
-        self,
-        owner: str,
-        seconds: float,
-        device_class_ids: Collection[str] | None = None,
-        excluded: Collection[str] = (),
-    ) -> Lease | None:
+    def lease_next(self, owner: str, seconds: float, excluded: Collection[str] = ()) -> Lease | None:
         """Lease the next job of any tenant for ``seconds``; None if there is none.
 
         The order is: the highest priority, the tenant with the fewest running jobs, the tenant with the fewest recent
-        device-seconds (halved every hour), the oldest job. ``device_class_ids`` restricts it to jobs for one of these
-        or for any device class. Skips paused jobs and those in ``excluded``, which the caller is backing off.
+        device-seconds (halved every hour), the oldest job. Skips paused jobs and those in ``excluded``, which the
+        caller is backing off.
         """
         with self._database.writing() as connection:
             now_s = self._database.now_s(connection)
-            values: dict[str, object] = {"now_s": now_s, "excluded": sorted(excluded)}
-            if device_class_ids is None:
-                found = connection.execute(_NEXT, values).one_or_none()
-            else:
-                values["device_class_ids"] = sorted(device_class_ids)
-                found = connection.execute(_NEXT_OF_CLASSES, values).one_or_none()
+            found = connection.execute(_NEXT, {"now_s": now_s, "excluded": sorted(excluded)}).one_or_none()
             return None if found is None else take(connection, found.tenant, found.job_id, owner, now_s + seconds)
 
     @retried

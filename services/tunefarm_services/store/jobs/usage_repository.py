@@ -28,9 +28,6 @@ _DAILY: Final = (
     .group_by(UsageTable.tenant, UsageTable.day, UsageTable.device_class_id)
     .order_by(UsageTable.tenant, UsageTable.day, UsageTable.device_class_id)
 )
-_OF_JOB: Final = select(func.sum(UsageTable.device_seconds)).where(
-    UsageTable.tenant == bindparam("tenant"), UsageTable.job_id == bindparam("job_id")
-)
 _LEVEL: Final = select(TenantShareTable.level).where(TenantShareTable.tenant == bindparam("tenant")).with_for_update()
 _SET_LEVEL: Final = (
     update(TenantShareTable)
@@ -81,11 +78,6 @@ class UsageRepository(Repository):
         query = _DAILY if since_day is None else _DAILY.where(UsageTable.day >= since_day)
         with self._database.reading() as connection:
             return [Usage.model_validate(dict(row)) for row in connection.execute(query).mappings()]
-
-    def job_device_seconds(self, tenant: str, job_id: str) -> float:
-        """The device-seconds that a job has used so far."""
-        with self._database.reading() as connection:
-            return float(connection.execute(_OF_JOB, {"tenant": tenant, "job_id": job_id}).scalar() or 0.0)
 
 
 def _raise_level(connection: Connection, tenant: str, device_seconds: float, now_s: float) -> None:

@@ -107,24 +107,6 @@ class RecordRepository(Repository):
             append_event(connection, tenant, TENANT_STREAM, "retracted", {"record_id": record_id, "reason": reason})
             return record_of(connection, tenant, record_id)
 
-    @retried
-    def update_interval(
-        self, tenant: str, lease: Lease | None, record_id: str, interval_s: tuple[float, float]
-    ) -> TuningRecord:
-        """Store the spread, low and high in seconds, of the exported artifact's latency over fresh processes.
-
-        Raises FenceLost, NotFound.
-        """
-        low_s, high_s = interval_s
-        if not 0 < low_s <= high_s:
-            raise ValueError("an interval goes from a positive low to a high")
-        with self._database.writing() as connection:
-            if lease is not None:
-                require_fence(connection, lease)
-            values = {"interval_low_s": low_s, "interval_high_s": high_s}
-            connection.execute(_CHANGE.values(values), {"of_tenant": tenant, "of_record": record_id})
-            return record_of(connection, tenant, record_id)
-
 
 @cache
 def _page_query(
