@@ -62,7 +62,7 @@ def kernels(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> dict[int,
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "bool"])
-def test_bench_keeps_what_is_placed_and_filled_in_until_it_is_cleared(bench: Bench, dtype: str) -> None:
+def test_bench_keeps_arrays_until_cleared(bench: Bench, dtype: str) -> None:
     array = array_of(dtype)
     assert bench.place(array, tensor_of(dtype)).numpy().tobytes() == array.tobytes()
     output = bench.output(tensor_of(dtype))
@@ -75,7 +75,7 @@ def test_bench_keeps_what_is_placed_and_filled_in_until_it_is_cleared(bench: Ben
     assert output.guards_hold()
 
 
-def test_bench_runs_and_times_each_library_although_names_repeat(bench: Bench, kernels: dict[int, object]) -> None:
+def test_bench_runs_libraries_with_equal_names(bench: Bench, kernels: dict[int, object]) -> None:
     source, output = bench.place(array_of(), tensor_of()), bench.output(tensor_of())
     for number, module in kernels.items():
         output.clear()
@@ -87,16 +87,14 @@ def test_bench_runs_and_times_each_library_although_names_repeat(bench: Bench, k
     assert (bench.index, bench.on_processor) == (0, True)
 
 
-def test_bench_does_not_take_failure_of_a_kernel_for_loss_of_its_device(
-    bench: Bench, kernels: dict[int, object]
-) -> None:
+def test_bench_survives_kernel_failure(bench: Bench, kernels: dict[int, object]) -> None:
     other = TensorArgument(name="C", shape=(7,), dtype="float32", is_output=True)
     with pytest.raises(Exception, match=r"(?i)shape|ndim") as failed:
         kernels[1]["main"](bench.empty(other), bench.empty(other))
     assert not bench.is_lost(failed.value)
 
 
-def test_writing_beside_an_output_shows() -> None:
+def test_bench_detects_writes_beside_output() -> None:
     output = LocalBench("cpu", 0).output(tensor_of())
     inside: np.ndarray[tuple[int, ...], np.dtype[np.float32]] = np.from_dlpack(output.tensor)
     ctypes.memset(inside.ctypes.data, 1, inside.nbytes)

@@ -70,7 +70,7 @@ def unrolled() -> Trace:
     return trace_of(schedule)
 
 
-def test_builds_are_made_side_by_side_and_waited_for_in_any_order(compiler: Compiler) -> None:
+def test_compiler_builds_concurrently(compiler: Compiler) -> None:
     builds = [compiler.candidate(ORDER, trace) for trace in (None, tiled(MODULE, 4).text, tiled(MODULE, 8).text)]
     assert all(bool(build.children()) is compiler.is_here for build in builds)
     for build in reversed(builds):
@@ -84,7 +84,7 @@ def test_builds_are_made_side_by_side_and_waited_for_in_any_order(compiler: Comp
     assert compiler.trouble() == ""
 
 
-def test_owner_of_build_may_listen_to_its_channel(compiler: Compiler) -> None:
+def test_build_channel_signals_completion(compiler: Compiler) -> None:
     build = compiler.candidate(ORDER, None)
     said = from_builder.validate_json(build.channel.receive(HANG_S))
     assert isinstance(said, LibraryBuilt)
@@ -93,14 +93,14 @@ def test_owner_of_build_may_listen_to_its_channel(compiler: Compiler) -> None:
     build.close()
 
 
-def test_schedule_that_cannot_be_built_is_named_and_the_next_is_unaffected(compiler: Compiler) -> None:
+def test_compiler_reports_failure_and_builds_next(compiler: Compiler) -> None:
     bad, good = compiler.candidate(ORDER, NONSENSE), compiler.candidate(ORDER, None)
     assert failure_of(bad) is FailureReason.INVALID_SCHEDULE
     assert good.wait(lambda: True)[1].startswith(ELF)
     good.close()
 
 
-def test_build_that_is_not_wanted_any_more_ends_and_leaves_room(compiler: Compiler) -> None:
+def test_canceled_build_ends_and_frees_its_slot(compiler: Compiler) -> None:
     unwanted = [compiler.candidate(ORDER, unrolled().text) for _ in range(3)]
     assert {failure_of(build, is_wanted=False) for build in unwanted} == {FailureReason.CANCELED}
     build = compiler.candidate(ORDER, None)
@@ -108,7 +108,7 @@ def test_build_that_is_not_wanted_any_more_ends_and_leaves_room(compiler: Compil
     build.close()
 
 
-def test_compiler_that_is_closed_leaves_nobody_waiting(compiler: Compiler) -> None:
+def test_close_fails_waiting_builds(compiler: Compiler) -> None:
     build = compiler.candidate(ORDER, NONSENSE)
     for _ in range(2):
         compiler.close()

@@ -234,7 +234,7 @@ def test_function_without_finite_results_is_bad_input(farm: Farm):
         gather(farm, 2)
 
 
-def test_closing_twice_is_harmless_and_leaves_the_device_to_the_next(open_farm: Callable[[], Farm], farm: Farm):
+def test_farm_closes_twice_and_frees_its_device(open_farm: Callable[[], Farm], farm: Farm):
     for _ in range(2):
         farm.close()
     with closing(open_farm()) as another:

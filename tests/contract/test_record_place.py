@@ -61,13 +61,13 @@ def test_record_is_found_by_status_prefix_and_module(place: RecordPlace, record:
     assert (best.match, best.record) == (MatchKind.EXACT, record)
 
 
-def test_record_of_another_protocol_or_device_class_is_not_exact(place: RecordPlace) -> None:
+def test_exact_match_requires_protocol_and_device_class(place: RecordPlace) -> None:
     for other in (replace(QUERY, device_class="another"), replace(QUERY, protocol_id="cpu-cold-cache/2")):
         assert place.best(other)[0].match is MatchKind.SAME_WORKLOAD_OTHER_DEVICE
 
 
 @pytest.mark.parametrize("unknown", ["ffffffffff", "no-such-record"])
-def test_record_that_does_not_exist_is_named(place: RecordPlace, unknown: str) -> None:
+def test_unknown_record_is_reported(place: RecordPlace, unknown: str) -> None:
     with pytest.raises((BadInput, ApiError), match=f"no record '{unknown}'"):
         place.named(unknown)
 
@@ -86,7 +86,7 @@ def test_exported_records_are_imported_as_claims(place: RecordPlace, record: Tun
         place.take_in(str(tmp_path / "nothing here"))
 
 
-def test_claim_of_a_function_or_a_trace_is_published_once_and_retracted(place: RecordPlace, tmp_path: Path) -> None:
+def test_claim_is_published_once_and_retracted(place: RecordPlace, tmp_path: Path) -> None:
     module = replace(QUERY, module=f"{PROGRAM}:Module")
     claim = place.publish(module, f"{PROGRAM}:schedule_by_hand", 1.0)
     assert (claim.status, claim.source, claim.latency_s) == (RecordStatus.CLAIMED, "published", 1.0)

@@ -70,7 +70,7 @@ def farm(request: pytest.FixtureRequest) -> Iterator[SearchFarm]:
     supervisor.close()
 
 
-def test_search_farm_gives_each_result_once_and_tells_its_room(farm: SearchFarm) -> None:
+def test_search_farm_returns_each_result_once(farm: SearchFarm) -> None:
     assert farm.collect(0.0) == []
     assert farm.room() == ROOM
     farm.submit(candidates(3))
@@ -103,7 +103,7 @@ def sources() -> Sequence[RecordSource]:
 
 
 @pytest.mark.parametrize("source", sources(), ids=["in memory", "of an order"])
-def test_record_source_knows_what_it_was_given_of_each_exploration(source: RecordSource) -> None:
+def test_record_source_returns_records_of_exploration(source: RecordSource) -> None:
     assert list(source.known_trials("known")) == [TRIAL]
     assert (list(source.claimed_traces("known")), list(source.near_traces("known"))) == ([CLAIMED], [NEAR])
     assert source.model_snapshot("known") == "{}"
@@ -111,7 +111,7 @@ def test_record_source_knows_what_it_was_given_of_each_exploration(source: Recor
     assert source.model_snapshot("new") is None
 
 
-def test_candidate_that_was_measured_twice_makes_room_for_one() -> None:
+def test_repeated_result_frees_one_slot() -> None:
     supervisor, far = Channel.pair()
     farm = PipeFarm(Channel(far), ROOM)
     farm.submit(candidates(3))
