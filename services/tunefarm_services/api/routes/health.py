@@ -31,7 +31,7 @@ async def healthz() -> Response:
 @router.get(
     "/readyz",
     response_model=Readiness,
-    responses=problems(ProblemKind.BAD_INPUT) | {503: {"description": "Not now.", "model": Readiness}},
+    responses=problems(ProblemKind.BAD_INPUT) | {503: {"description": "Not ready.", "model": Readiness}},
 )
 async def readyz(parts: PartsOf) -> Response:
     """Check whether requests are accepted. Requests with modules wait until ``intake`` is ready."""
