@@ -11,7 +11,7 @@ from tunefarm_services.store.catalog.workload_repository import WorkloadReposito
 
 MAX_ALIKE: Final = 4
 """Stored workloads to compare with one. A tenant may store any number with the same structural hash."""
-LONGEST_QUESTION: Final = 64 << 20
+MAX_CHARACTERS: Final = 64 << 20
 """Maximum characters of all modules in one comparison. Further pairs are not compared."""
 
 
@@ -42,7 +42,7 @@ def _alike(known: WorkloadRepository, tenant: str, workloads: Sequence[Workload]
         found = known.with_hash(tenant, workload.structural_hash, workload.tvm_version)
         for stored in [each for each in found if each.arguments == workload.arguments][:MAX_ALIKE]:
             characters += len(workload.module_json) + len(stored.module_json)
-            if characters <= LONGEST_QUESTION:
+            if characters <= MAX_CHARACTERS:
                 yield AlikeWorkloads(workload=workload, stored=stored)
 
 

@@ -51,8 +51,8 @@ async def create(request: Request, body: JobBody, caller: JobsWriter, parts: Par
     # Link the trace of the request to that of the job, which every process derives from its id.
     log.info("job created", job_id=job.job_id, job_trace_id=Traceparent.of_job(job.job_id).trace_id)
     headers = {"ETag": etag_of(digest(job.model_dump_json())), "Cache_Control": "private, no-cache"}
-    told = NewJob(**dict(job), notes=notes)
-    return answer(told, 202, Location=f"/v1/jobs/{job.job_id}", **headers)
+    created = NewJob(**dict(job), notes=notes)
+    return answer(created, 202, Location=f"/v1/jobs/{job.job_id}", **headers)
 
 
 @router.get("", response_model=Page[Job], responses=responses())
