@@ -27,7 +27,7 @@ from tvm.s_tir.meta_schedule.testing.te_workload import create_te_workload
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Space, Trace
 from tunefarm_search.features.features import FeatureExtractor
-from tunefarm_search.model.population import Breeder, features_of
+from tunefarm_search.model.population import GeneticOperators, features_of
 from tunefarm_search.replay.replay_table import RecordedTrial, ReplayTable
 from tunefarm_search.space.scheduling import Point, Rejected, Scheduler
 from tunefarm_search.space.space import SearchSpace, search_space, sketches_of
@@ -71,11 +71,11 @@ def drawn_points(space: SearchSpace, count: int, seed: int) -> list[Point]:
 
     Fast schedules are rare: without the second half, a pool would contain almost none.
     """
-    breeder = Breeder(space.sketches, np.random.default_rng(seed))
-    random, many = breeder.sample(count - count // 2), breeder.sample(count // 2 * 8)
+    operators = GeneticOperators(space.sketches, np.random.default_rng(seed))
+    random, many = operators.sample(count - count // 2), operators.sample(count // 2 * 8)
     _, prior = features_of(many, space.sketches, FeatureExtractor(space))
     promising = many.take(np.argsort(-np.nan_to_num(prior))[: count // 2])
-    drawn = breeder.join([random, promising])
+    drawn = operators.join([random, promising])
     order = np.random.default_rng(seed).permutation(len(drawn))
     return [drawn.point(int(number), space.sketches) for number in order]
 

@@ -1,5 +1,5 @@
-"""The long-lived parts of tunefarm: the store of records, and the tuner that leads jobs through it.
+"""The long-lived parts of tunefarm: the store, the tuner and the API.
 
-This package owns tables, migrations, blobs, leases, and the supervisor of a job. It never loads TVM: what needs a
+This package owns tables, migrations, blobs, leases, and the supervisor of a job. It never loads TVM: code that needs a
 compiler runs in a confined child.
 """

@@ -1,4 +1,4 @@
-"""Which stored workload a function is: other names of loops and of what it keeps to itself make it no other."""
+"""Finds the stored workload of a function. Names of loops, variables and internal buffers make no difference."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
@@ -10,9 +10,9 @@ from tunefarm_services.store import NotFound
 from tunefarm_services.store.catalog.workload_repository import WorkloadRepository
 
 MAX_ALIKE: Final = 4
-"""So many stored workloads are compared with one, for somebody may store any number that only look alike."""
-LONGEST_QUESTION: Final = 64 << 20
-"""Characters of all modules that are compared at once. Those beyond are not."""
+"""Stored workloads to compare with one. A tenant may store any number with the same structural hash."""
+MAX_CHARACTERS: Final = 64 << 20
+"""Maximum characters of all modules in one comparison. Further pairs are not compared."""
 
 
 def recognised(
@@ -23,13 +23,13 @@ def recognised(
     *,
     with_schedules: bool,
 ) -> tuple[Workload, ...]:
-    """The workloads, each as it is stored where the store has it under other names of variables.
+    """Replace each workload that the store has with other variable names by the stored one; keep its name.
 
-    ``compare`` asks a confined child. What cannot be compared stays a workload of its own. Each keeps its own name.
+    ``compare`` compares in a confined child. A workload that cannot be compared is not replaced.
     """
     pairs = tuple(_alike(known, tenant, workloads))
     same = _compared(pairs, compare, with_schedules=with_schedules)
-    # Reversed, so that of several that are stored the first one counts.
+    # Reversed, so that the first of several stored ones wins.
     stored = {pair.workload.workload_id: pair.stored for pair, is_same in reversed(same) if is_same}
     return tuple(_named(stored.get(each.workload_id, each), each.name) for each in workloads)
 
@@ -42,7 +42,7 @@ def _alike(known: WorkloadRepository, tenant: str, workloads: Sequence[Workload]
         found = known.with_hash(tenant, workload.structural_hash, workload.tvm_version)
         for stored in [each for each in found if each.arguments == workload.arguments][:MAX_ALIKE]:
             characters += len(workload.module_json) + len(stored.module_json)
-            if characters <= LONGEST_QUESTION:
+            if characters <= MAX_CHARACTERS:
                 yield AlikeWorkloads(workload=workload, stored=stored)
 
 

@@ -1,4 +1,4 @@
-"""What a confined child is asked about workloads that may be one function, and what it answers."""
+"""Comparison of workloads in a confined child: its request and its response."""
 
 from typing import Final
 
@@ -17,20 +17,20 @@ class AlikeWorkloads(Frozen):
 
 
 class SameQuestion(Frozen):
-    """Which of the stored ones may stand for the others. ``with_schedules``: for schedules that were made for them."""
+    """Pairs to compare. ``with_schedules``: schedules of the given workload must also apply to the stored one."""
 
     pairs: tuple[AlikeWorkloads, ...]
     with_schedules: bool
 
 
 class SameAnswer(Frozen):
-    """For each pair, whether the stored one may stand for the other."""
+    """For each pair, whether the stored workload may replace the other."""
 
     same: tuple[bool, ...]
 
 
 def compared(question: SameQuestion) -> SameAnswer:
-    """Compare each pair. Loads TVM: for children only."""
+    """Compare each pair. Loads TVM, so call it only in a child."""
     from tunefarm_search.tvm.workload import may_stand_for
 
     same = [

@@ -76,7 +76,7 @@ def test_ctrl_c_builds_best_and_restores_terminal(
     assert seen <= {"R", "S", "D"}
     shell.sendintr()
     shell.expect("ending the search")
-    shell.expect("stopped +it was asked to finish")
+    shell.expect("stopped +finished on request")
     shell.expect(r"record +(\w+)")
     record = shell.match.group(1)
     shell.expect_exact(PROMPT)
@@ -98,7 +98,7 @@ def test_ctrl_c_builds_best_and_restores_terminal(
     summary = tunefarm.tune(*program, "--trials", "6", "--strategy", "random")
     assert summary["outcome"] == "succeeded"
     task = summary["tasks"][0]
-    assert task["answered_from_store"], "the job that was asked to finish is over, and its trials are kept"
+    assert task["answered_from_store"], "the job is finished early, and its trials are kept"
     assert (task["trials"], task["record_id"]) == (0, record)
     assert task["trials_in_store"] >= 6
     assert measured(tunefarm) == kept

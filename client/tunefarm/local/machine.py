@@ -1,4 +1,4 @@
-"""One machine as a whole tuner: a SQLite store, a local farm and a supervisor, put together here and nowhere else."""
+"""Tuning on one machine: assembles a store, a local farm and a supervisor."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 
 class LocalMachine(AbstractContextManager["LocalMachine"]):
-    """The parts of one machine, made when they are first needed and ended together."""
+    """The parts of a local tuner, each created on first use, all closed together."""
 
     def __init__(self, settings: Settings | None = None, zygote: ForkServer | None = None) -> None:
-        """``zygote`` is one that was started earlier; it is ended with the rest."""
+        """``zygote`` is a running one, closed with the other parts."""
         warn_on_standard_error()
         self.settings = settings or Settings()
         self._zygote = zygote
@@ -56,14 +56,14 @@ class LocalMachine(AbstractContextManager["LocalMachine"]):
 
     @property
     def store(self) -> Store:
-        """The store under TUNEFARM_HOME, created when it is missing."""
+        """The store under TUNEFARM_HOME, created if it is missing."""
         if self._store is None:
             self._store = open_store(self.settings)
         return self._store
 
     @property
     def known_store(self) -> Store | None:
-        """The store, for a question about what it holds: where there is none, none is created."""
+        """The store for read-only commands, or None: a missing store is not created."""
         return self.store if self._store is not None or has_store(self.settings) else None
 
     @property
@@ -74,7 +74,7 @@ class LocalMachine(AbstractContextManager["LocalMachine"]):
         return self._farm.result()
 
     def prepare_farm(self) -> None:
-        """Begin to make the farm, beside whatever comes next: compiling its reference kernels takes a while.
+        """Start creating the farm in the background, because compiling its reference kernels takes a while.
 
         Raises:
             BadInput: candidates cannot be confined as the settings require.
@@ -89,7 +89,7 @@ class LocalMachine(AbstractContextManager["LocalMachine"]):
         from tunefarm_workers.device.cpu_identity import cpu_identity, host_fingerprint
         from tunefarm_workers.lane.local_farm import LocalFarm
 
-        # A device that was seen before keeps its class, so that noise does not hide what is known of it.
+        # A known device keeps its class. Otherwise noise could assign another one, which hides its records.
         known = store.devices.get(LOCAL_TENANT, host_fingerprint(cpu_identity()))
         farm = LocalFarm(zygote, scratch=scratch, known=known, bystanders=self._bystanders)
         if farm.device != known:
@@ -98,7 +98,7 @@ class LocalMachine(AbstractContextManager["LocalMachine"]):
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None and self._zygote is not None:
-            self._zygote.close()  # so that a farm in the making fails now instead of being awaited
+            self._zygote.close()  # an unfinished farm fails now instead of being waited for
         self._maker.shutdown(wait=True)
         if self._farm is not None and self._farm.exception() is None:
             self._farm.result().close()
@@ -122,14 +122,14 @@ class LocalMachine(AbstractContextManager["LocalMachine"]):
         return self.settings.callees.get(LOCAL_TENANT, ())
 
     def recognised(self, workloads: Sequence[Workload], *, with_schedules: bool) -> tuple[Workload, ...]:
-        """The workloads, each as it is stored where the store has it under other names of variables.
+        """Replace each workload that the store has with other variable names by the stored one.
 
-        ``with_schedules`` where schedules that were made for them are to be used with the stored ones.
+        ``with_schedules``: schedules of the given workloads must also apply to the stored ones.
         """
         return recognised(self.store.workloads, LOCAL_TENANT, workloads, self.compare, with_schedules=with_schedules)
 
     def create_job(self, answer: IntakeAnswer, options: JobOptions) -> Job:
-        """Store a job over everything that was understood."""
+        """Create a job for all workloads of the answer."""
         require_space_for(options.strategy, answer.space)
         target = answer.target
         self.store.targets.put(LOCAL_TENANT, target)
@@ -158,10 +158,10 @@ class LocalMachine(AbstractContextManager["LocalMachine"]):
         return self.store.jobs.create(LOCAL_TENANT, spec, examples=answer.input_examples)
 
     def unfinished_job(self, job_id: str | None, labels: Mapping[str, str]) -> Job:
-        """The job to go on with: the one whose id begins so, or the latest unfinished one that carries ``labels``.
+        """The job to resume: the one whose id begins with ``job_id``, or the latest unfinished one with ``labels``.
 
         Raises:
-            BadInput: there is none, or there are several, or the one named is of another module than ``labels`` say.
+            BadInput: no job or several jobs match, or the job is of another module than in ``labels``.
         """
         store = self.known_store
         if job_id is None:
@@ -169,20 +169,20 @@ class LocalMachine(AbstractContextManager["LocalMachine"]):
             unfinished = [job for job in jobs if labels.items() <= job.spec.labels.items()]
             if not unfinished:
                 of_module = f" of {labels['module']}" if "module" in labels else ""
-                raise BadInput("resume", f"no job{of_module} is unfinished.", "Start one: tunefarm tune MODULE.")
+                raise BadInput("resume", f"there is no unfinished job{of_module}.", "Start one: tunefarm tune MODULE.")
             return max(unfinished, key=lambda job: job.created_at)
         job = named_job(store, job_id, field="resume")
         wanted, module = labels.get("module"), module_of(job)
         if wanted not in (None, module):
-            fix = "Leave MODULE out, or leave the id out to go on with the latest job of MODULE."
-            raise BadInput("resume", f"job {job.job_id} tunes {module}, and not {wanted}.", fix)
+            fix = "Omit MODULE, or omit the id to resume the latest job of MODULE."
+            raise BadInput("resume", f"job {job.job_id} tunes {module}, not {wanted}.", fix)
         if job.state is JobState.FINISHED:
-            fix = "Run the same command without --resume and with more --trials: it goes on from the store."
+            fix = "Run the same command without --resume and with more --trials. It reuses the results in the store."
             raise BadInput("resume", f"job {job.job_id} is finished.", fix)
         return job
 
     def workload_name(self, record: TuningRecord) -> str:
-        """What the record's workload is called."""
+        """The name of the record's workload."""
         return self.store.workloads.get(LOCAL_TENANT, record.key.workload_id).name
 
     def supervisor(
@@ -210,7 +210,7 @@ class LocalMachine(AbstractContextManager["LocalMachine"]):
         """Lease the job and work on it until it ends or is interrupted.
 
         Raises:
-            BadInput: another process works on it.
+            BadInput: another process holds its lease.
         """
         from tunefarm_services.tuner.job.supervisor import LEASE_S
         from tunefarm_services.tuner.service.owner import is_gone
@@ -226,7 +226,7 @@ class LocalMachine(AbstractContextManager["LocalMachine"]):
             self.store.leases.release(lease)
 
     def compare(self, question: SameQuestion) -> SameAnswer:
-        """Which stored workloads may stand for others. Raises BadInput, ForkFailed."""
+        """Compare workloads in a confined child. Raises BadInput, ForkFailed."""
         return call(self.zygote, SAME_ENTRY, question, SameAnswer, field="module")
 
     def _bystanders(self) -> list[Child]:

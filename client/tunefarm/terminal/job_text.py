@@ -1,4 +1,4 @@
-"""How a job ended, as lines for a person, from the JSON of its summary: of a job on this machine or at a service."""
+"""Formats the JSON summary of a job, on this machine or on a service, as lines of text."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -8,19 +8,19 @@ from tunefarm_schemas.tuning.job import StopReason
 from tunefarm_schemas.visible_text import visible_line
 
 STOP_TEXTS: Final[Mapping[str, str]] = {
-    StopReason.TRIALS: "all trials are made",
-    StopReason.SECONDS: "the time is used up",
-    StopReason.PLATEAU: "no gain for as many trials as --plateau says",
+    StopReason.TRIALS: "all trials are done",
+    StopReason.SECONDS: "the time limit is reached",
+    StopReason.PLATEAU: "no gain for the number of trials in --plateau",
     StopReason.TARGET_LATENCY: "the target latency is reached",
-    StopReason.DEVICE_SECONDS: "the device time is used up",
+    StopReason.DEVICE_SECONDS: "the device time limit is reached",
     StopReason.DEADLINE: "the deadline is reached",
-    StopReason.SPACE_EXHAUSTED: "the space holds no further schedule",
-    StopReason.REQUESTED: "it was asked to finish",
+    StopReason.SPACE_EXHAUSTED: "the space is exhausted",
+    StopReason.REQUESTED: "finished on request",
     StopReason.CANCELED: "canceled",
-    StopReason.INTERRUPTED: "interrupted; --resume goes on",
+    StopReason.INTERRUPTED: "interrupted; continue with --resume",
 }
 MAX_SEEDS: Final = 8
-"""How many seeds have a line each; ``--json`` tells all."""
+"""Maximum number of seeds with a line each; ``--json`` contains all."""
 
 
 def job_text(summary: Mapping[str, Any], numpy_latency_s: float | None = None) -> str:
@@ -28,14 +28,14 @@ def job_text(summary: Mapping[str, Any], numpy_latency_s: float | None = None) -
     tasks: Sequence[Mapping[str, Any]] = summary.get("tasks") or ()
     total = duration_text(dict(summary.get("seconds") or {}).get("total"))
     is_whole = all(_trials_of_latest_run(task) == task.get("trials") for task in tasks)
-    span = "in all" if is_whole else "in the latest run of it"
+    span = "in total" if is_whole else "in the latest run"
     return "\n".join(
         [*(task_text(task, numpy_latency_s) for task in tasks), f"{total} {span}, job {summary['job_id']}"]
     )
 
 
 def task_text(task: Mapping[str, Any], numpy_latency_s: float | None = None) -> str:
-    """One task: untuned, tuned, numpy, what else was timed, and what it took."""
+    """One task: latencies of the untuned and tuned function, NumPy and others, then trials and failures."""
     best_s, untuned_s = task.get("best_latency_s"), task.get("untuned_latency_s")
     lines = [visible_line(str(task.get("name"))), f"  untuned  {untuned_text(task)}"]
     spread = interval_text(task.get("interval_s"), was_busy=bool(task.get("was_busy")))
@@ -56,7 +56,7 @@ def task_text(task: Mapping[str, Any], numpy_latency_s: float | None = None) -> 
 
 
 def named_times(task: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    """What else was timed: this job's own best and the store's where they differ, and its seeds."""
+    """Other latencies: the job's own best and the store's best if they differ, and the seeds."""
     own = (("this run's best", task.get("run_best")), ("the store's best", task.get("store_best")))
     times = [(name, time) for name, time in own if time]
     seeds: Sequence[Mapping[str, Any]] = task.get("seeds") or ()
@@ -66,7 +66,7 @@ def named_times(task: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def time_text(time: Mapping[str, Any]) -> str:
-    """What a schedule took and how that was timed, or why it has no time."""
+    """The latency of a schedule and how it was timed, or the reason for its failure."""
     if time.get("failure"):
         return visible_line(str(time["failure"]))[:400]
     if time.get("latency_s") is None:
@@ -75,7 +75,7 @@ def time_text(time: Mapping[str, Any]) -> str:
 
 
 def trials_text(task: Mapping[str, Any]) -> str:
-    """How many trials all runs of the job made, and how many the store holds."""
+    """The number of trials of all runs of the job, and of those in the store."""
     trials = int(task.get("trials") or 0)
     text = counted(trials, "trial")
     latest = _trials_of_latest_run(task)
@@ -88,7 +88,7 @@ def trials_text(task: Mapping[str, Any]) -> str:
 
 
 def interval_text(interval_s: Sequence[float] | None, *, was_busy: bool = False) -> str:
-    """The spread over fresh processes, in parentheses; empty where it was not taken."""
+    """The spread over fresh processes, in parentheses; empty if it was not measured."""
     busy = "taken while the host was busy" if was_busy else ""
     if interval_s is None:
         return f" ({busy})" if busy else ""
@@ -98,14 +98,14 @@ def interval_text(interval_s: Sequence[float] | None, *, was_busy: bool = False)
 
 
 def untuned_text(task: Mapping[str, Any]) -> str:
-    """What the untuned function takes, and whether that is an estimate."""
+    """The latency of the untuned function, marked if it is an estimate."""
     if not task.get("untuned_is_estimate"):
         return latency_text(task.get("untuned_latency_s"))
     return f"about {latency_text(task.get('untuned_latency_s'), 2)}, estimated from a part of its steps"
 
 
 def gain_text(untuned_s: float | None, best_s: float | None, *, about: bool = False) -> str:
-    """How many times faster than the untuned function; empty where either is not known."""
+    """The speedup over the untuned function; empty if either latency is unknown."""
     if untuned_s is None or best_s is None:
         return ""
     return (

@@ -21,17 +21,17 @@ REFRESH_HZ: Final = 4
 
 
 ShownProgress: TypeAlias = "Progress | RemoteProgress"
-"""Of a job on this machine, or of one at a service."""
+"""Progress of a job on this machine or on a service."""
 
 
 class ProgressDisplay(AbstractContextManager["ProgressDisplay"], Protocol):
-    """Something a job's progress can be shown on."""
+    """Shows the progress of a job."""
 
     def show(self, progress: ShownProgress) -> None:
         """Show the latest state. Called often; must be cheap."""
 
     def say(self, text: str) -> None:
-        """Leave one line of text on the screen."""
+        """Print one permanent line of text."""
 
 
 def progress_display(stream: TextIO | None = None) -> ProgressDisplay:
@@ -52,10 +52,10 @@ class PlainLines:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing to put back."""
+        """Does nothing: plain lines need no cleanup."""
 
     def show(self, progress: ShownProgress) -> None:
-        """Print a line when there is news, or when none was printed for a while."""
+        """Print a line after a change, or if none was printed for a while."""
         now_s = time.monotonic()
         mark = (progress.stage, progress.task_name, progress.best_latency_s, progress.doing)
         if mark == self._last_mark and now_s - self._last_shown_s < PLAIN_LINE_INTERVAL_S:
@@ -69,7 +69,7 @@ class PlainLines:
 
 
 class LivePanel:
-    """A panel of a few lines that is drawn again in place."""
+    """A panel of a few lines, updated in place."""
 
     def __init__(self, stream: TextIO) -> None:
         from rich.console import Console
@@ -86,7 +86,7 @@ class LivePanel:
         self._live.stop()
 
     def show(self, progress: ShownProgress) -> None:
-        """Put the latest state into the panel."""
+        """Show the latest state in the panel."""
         from rich.panel import Panel
         from rich.text import Text
 
@@ -100,7 +100,7 @@ class LivePanel:
 
 
 def panel_lines(progress: ShownProgress) -> list[str]:
-    """The lines of the panel: how far, how fast, how good, what failed, what it does and waits for."""
+    """The lines of the panel: progress, rate, best latency, failures, and the current activity."""
     filled = round(BAR_CELLS * min(1.0, progress.trials_done / max(1, progress.trials_budget)))
     bar = "#" * filled + "." * (BAR_CELLS - filled)
     share = progress.model_rank_accuracy
@@ -114,7 +114,7 @@ def panel_lines(progress: ShownProgress) -> list[str]:
     waits = [f"waits for {progress.waits_for}"] if progress.waits_for else []
     return [
         f"[{bar}] {progress.trials_done}/{progress.trials_budget} trials   {progress.trials_per_s:.1f}/s   "
-        f"{duration_text(progress.elapsed_s)} gone, {duration_text(progress.seconds_left)} left",
+        f"{duration_text(progress.elapsed_s)} elapsed, {duration_text(progress.seconds_left)} left",
         f"best {latency_text(progress.best_latency_s)}{gain}",
         f"failures {failures_text(progress.failures)}{accuracy}",
         *doing,
@@ -123,16 +123,16 @@ def panel_lines(progress: ShownProgress) -> list[str]:
 
 
 def resumption_line(job: "Job") -> str:
-    """One line on a job that goes on: it does so as it was created, whatever the present command says."""
+    """One line about a resumed job, which keeps its options from when it was created."""
     spec = job.spec
     return (
         f"resuming job {job.job_id}: {module_of(job)}, {spec.effort.trials} trials, "
-        f"{spec.strategy} search, as it was created; options given now do not change it"
+        f"{spec.strategy} search; the options of the present command are ignored"
     )
 
 
 def progress_line(progress: ShownProgress) -> str:
-    """One line for logs: words a person reads and ``name=value`` pairs a machine finds."""
+    """One line for logs: the stage in words, followed by ``name=value`` pairs."""
     speedup = ratio_text(progress.untuned_latency_s, progress.best_latency_s, 2 if progress.untuned_is_rough else 3)
     if progress.untuned_is_rough and speedup != "-":
         speedup = f"~{speedup}"

@@ -36,7 +36,7 @@ def open_plain_file(path: Path) -> BinaryIO:
     file = os.fdopen(descriptor, "rb")
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         file.close()
-        raise OSError(errno.EINVAL, "is not a plain file", str(path))
+        raise OSError(errno.EINVAL, "is not a regular file", str(path))
     return file
 
 

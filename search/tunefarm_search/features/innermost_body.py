@@ -68,25 +68,25 @@ class _GrowingBody:
         self._tile = np.ones((len(extents), len(self._spatial)))
         self._tile[:, self._last] = self._innermost
         self._elements, self._scalar_steps, self._reuse = self._innermost, ones, ones
-        self._goes_on = self._is_in_registers = ones > 0
+        self._is_growing = self._is_in_registers = ones > 0
 
     def reach(self, iterator: int, extent: FloatArray, steps: FloatArray) -> None:
         """Process the next loop outwards: unroll it, vectorise it, or end the body."""
         row = self._row * extent if iterator == self._last else self._row
         is_short = self._operations(self._elements * extent, row) <= MAX_OPERATIONS
-        was_going = self._goes_on
-        self._goes_on = was_going & (is_short | (self._scalar_steps * extent <= steps) | (extent == 1))
-        self._scalar_steps = self._scalar_steps * np.where(self._goes_on, extent, 1.0)
-        self._take_in(iterator, np.where(self._goes_on, extent, 1.0))
-        stays = self._goes_on | (extent == 1)
+        was_growing = self._is_growing
+        self._is_growing = was_growing & (is_short | (self._scalar_steps * extent <= steps) | (extent == 1))
+        self._scalar_steps = self._scalar_steps * np.where(self._is_growing, extent, 1.0)
+        self._extend(iterator, np.where(self._is_growing, extent, 1.0))
+        fits = self._is_growing | (extent == 1)
         if self._is_side_by_side and iterator == self._last:
-            is_vector = was_going & ~self._goes_on & (self._row == 1)
-            self._take_in(iterator, np.where(is_vector, np.minimum(extent, self._lanes), 1.0))
-            stays |= is_vector & (extent <= self._lanes)
+            is_vector = was_growing & ~self._is_growing & (self._row == 1)
+            self._extend(iterator, np.where(is_vector, np.minimum(extent, self._lanes), 1.0))
+            fits |= is_vector & (extent <= self._lanes)
         elif not self._spatial[iterator]:
             self._reuse = self._reuse * np.where(self._is_in_registers, extent, 1.0)
-            stays |= True
-        self._is_in_registers = self._is_in_registers & stays
+            fits |= True
+        self._is_in_registers = self._is_in_registers & fits
 
     def body(self) -> InnermostBody:
         """The finished body."""
@@ -107,9 +107,9 @@ class _GrowingBody:
         """How far the innermost loop's iterator advances."""
         return self._tile[:, self._last]
 
-    def _take_in(self, iterator: int, taken: FloatArray) -> None:
-        self._tile[:, iterator] *= taken
-        self._elements = self._elements * taken
+    def _extend(self, iterator: int, factor: FloatArray) -> None:
+        self._tile[:, iterator] *= factor
+        self._elements = self._elements * factor
 
     def _operations(self, elements: FloatArray, row: FloatArray) -> FloatArray:
         return elements / row * np.ceil(row / self._lanes) if self._is_side_by_side else elements

@@ -1,32 +1,30 @@
-"""The processor, as far as the analytical cost model knows it."""
+"""The processor parameters of the analytical cost model."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
 class CycleCosts:
-    """The constants of the analytical cost model, in cycles of one core unless they say otherwise.
+    """The constants of the analytical cost model, in cycles of one core unless stated otherwise.
 
     Attributes:
-        bytes_multiplied_per_cycle: by the vector units.
-        loads_per_cycle: of vectors, from the first cache.
-        latency: of a multiplication that waits for the one before.
-        spilled_result: for each result too many for the registers.
-        result_while_spilling: for each result, where there are too many.
-        long_body: a body of more operations is not scheduled well: what it loads early must be put aside.
-        operation_of_long_body: for each operation, where a body is twice as long.
-        copied: for a vector of padding, or of another input, that is computed before it is read.
-        copied_at_once: so many vectors are computed without loops, and are still in the first cache when they are read.
-        copied_in_loops: for a vector, where it is more of them: loops over rows and their edges, and a way to the
-            second cache and back.
-        inlined: for a load that computes it instead.
-        line_from_second_level: a rate, not a latency: what lies in order is fetched ahead while the arithmetic goes on.
-        line_from_beyond: the same for what the second cache does not hold.
-        gathered: for an element of a vector that comes from a row of its own: a load and a shuffle.
-        aliasing_bytes: rows that lie a multiple of this apart share one set of a first cache of 64 sets, whatever its
-            size.
-        ways: of that set.
-        refetched_line: for a line that others have driven out of its set.
+        bytes_multiplied_per_cycle: throughput of the vector units.
+        loads_per_cycle: vector loads from the L1 cache.
+        latency: latency of a multiplication that depends on the previous one.
+        spilled_result: cost per result that does not fit into the registers.
+        result_while_spilling: cost per result, if there are more than registers.
+        long_body: operations above which LLVM schedules a body badly and spills early loads.
+        operation_of_long_body: cost per operation of a body of twice that length.
+        copied: cost per vector of padding, or of another input, that is computed before it is read.
+        copied_at_once: up to this many vectors are computed without loops, and are still in L1 when they are read.
+        copied_in_loops: cost per vector of a larger copy: loops over rows, edges, and a round trip to L2.
+        inlined: cost per load that computes the value instead.
+        line_from_second_level: a rate, not a latency: contiguous lines are prefetched during the arithmetic.
+        line_from_beyond: the same for lines from beyond L2.
+        gathered: cost per element of a vector whose elements come from different rows: a load and a shuffle.
+        aliasing_bytes: rows at a distance of a multiple of this share one set of an L1 of 64 sets, whatever its size.
+        ways: associativity of such a set.
+        refetched_line: cost per line that was evicted from its set.
     """
 
     bytes_multiplied_per_cycle: int = 64
@@ -50,7 +48,7 @@ class CycleCosts:
 
 @dataclass(frozen=True)
 class ProcessorModel:
-    """What the model must know of the processor. The caches are those of one core."""
+    """The processor parameters of the model. Cache sizes are per core."""
 
     cores: int
     vector_bytes: int

@@ -1,47 +1,48 @@
-"""Which of several tasks gets the next trials."""
+"""Distributes trials among tasks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 WARM_UP_TRIALS = 16
-"""Every task gets as many before gains are compared."""
+"""Number of trials that every task gets before gains are compared."""
 RECENT_SHARE = 0.3
-"""Weight of what was won lately against what an untried task may promise."""
+"""Weight of the recent gain against the optimistic estimate."""
 WINDOW_TRIALS = 32
 
 
 @dataclass
 class TaskBudget:
-    """What one task has got and won.
+    """The trials of one task and their gains.
 
     Attributes:
-        weight: how often the model calls the task.
+        weight: number of times the model calls the task.
         best_after: the best latency in seconds after each trial; infinite before the first valid one.
     """
 
     weight: float
-    handed_out: int = 0
+    submitted: int = 0
     best_after: list[float] = field(default_factory=list)
 
     @property
     def seen(self) -> int:
-        """Trials it got, those of earlier searches included."""
-        return max(self.handed_out, len(self.best_after))
+        """Trials of the task, including those of earlier searches."""
+        return max(self.submitted, len(self.best_after))
 
     def resume(self, trials: int, best_latency_s: float) -> None:
-        """Take in that an earlier search made ``trials`` trials, the best of which took ``best_latency_s``."""
+        """Add ``trials`` trials of an earlier search, of which the best took ``best_latency_s``."""
         self.best_after = [best_latency_s] * trials
 
     def note(self, latency_s: float | None) -> None:
-        """Add one result; None for one without a time."""
+        """Add one result; ``latency_s`` is None for a result without a timing."""
         before = self.best_after[-1] if self.best_after else float("inf")
         self.best_after.append(before if latency_s is None else min(before, latency_s))
 
     @property
     def expected_gain_s(self) -> float:
-        """Seconds of the model's time that one more trial of this task may win, after Ansor (OSDI 2020, section 6).
+        """Seconds of the model's time that one more trial of this task may save, after Ansor (OSDI 2020, section 6).
 
-        The rate of the last trials continues, or the latency falls inversely to the trials, whichever is believed.
+        A weighted mean of two estimates: the rate of recent trials continues, or the latency is inversely proportional
+        to the number of trials.
         """
         trials = len(self.best_after)
         if trials == 0 or self.best_after[-1] == float("inf"):
@@ -53,11 +54,11 @@ class TaskBudget:
 
 
 def next_task(budgets: Sequence[TaskBudget], active: Sequence[bool]) -> int | None:
-    """The task to give the next batch to, or None if none is active. A task that ended leaves its trials to others."""
+    """The task to get the next batch, or None if no task is active. Others get the unused trials of a stopped task."""
     numbers = [number for number, is_active in enumerate(active) if is_active]
     if not numbers:
         return None
     fresh = [number for number in numbers if budgets[number].seen < WARM_UP_TRIALS]
     if fresh:
         return min(fresh, key=lambda number: budgets[number].seen)
-    return max(numbers, key=lambda number: (budgets[number].expected_gain_s, -budgets[number].handed_out))
+    return max(numbers, key=lambda number: (budgets[number].expected_gain_s, -budgets[number].submitted))

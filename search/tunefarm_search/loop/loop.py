@@ -13,20 +13,20 @@ from tunefarm_search.strategy.protocol import StrategyReport
 from tunefarm_search.strategy.stopping import reason_to_stop_all, reason_to_stop_task
 
 BATCH = 8
-"""Candidates proposed at a time: small, so that the model learns early and results are waited for by nobody."""
+"""Candidates per proposal: few, so that the model learns early and available results are processed soon."""
 FIRST_BATCH = 2
 
 
 class SearchLoop:
     """Keeps a farm busy until the effort is spent.
 
-    One thread does everything: while the farm has room it proposes, taking in between what results are there; it waits
-    only when the farm has enough. Deterministic, given the seed and the order in which the farm delivers.
+    Runs in one thread. While the farm has room, it alternates between proposing and processing available results; it
+    waits only when the farm is full. Deterministic for a given seed and order of delivery.
 
     Args:
-        effort: over all tasks; ``trials`` counts what this loop hands out, not what the records hold.
+        effort: for all tasks together; ``trials`` limits what this loop submits, without known trials.
         on_progress: called after every delivery.
-        is_canceled: asked before every proposal and delivery; the loop then returns at once.
+        is_canceled: called before every proposal and delivery; if true, the loop returns immediately.
     """
 
     def __init__(
@@ -49,13 +49,13 @@ class SearchLoop:
         self._results = 0
 
     def run(self) -> list[TaskProgress]:
-        """Search until the effort is spent or nothing is left to try. One summary for each task."""
+        """Search until the effort is spent or all spaces are exhausted. Returns a summary for each task."""
         while (reason := self._reason_to_return()) is None:
             has_more = self._fill()
             if not has_more and self._in_flight == 0:
                 reason = self._reason_nothing_is_left()
                 break
-            self._take(self._farm.collect(0 if has_more else self._patience_s()))
+            self._take(self._farm.collect(0 if has_more else self._time_left_s()))
         return [self._summary(number, reason or StopReason.TRIALS) for number in range(len(self._tasks))]
 
     @property
@@ -63,29 +63,29 @@ class SearchLoop:
         return self._clock.now_s() - self._started_s
 
     @property
-    def _handed_out(self) -> int:
-        return sum(budget.handed_out for budget in self._budgets)
+    def _submitted(self) -> int:
+        return sum(budget.submitted for budget in self._budgets)
 
     @property
     def _in_flight(self) -> int:
         return sum(search.in_flight for search in self._searches.values())
 
     def _reason_to_return(self) -> StopReason | None:
-        """Why to return without waiting for what is in flight."""
+        """The reason to return without waiting for candidates in flight."""
         if self._is_canceled():
             return StopReason.CANCELED
         spent = reason_to_stop_all(self._effort, 0, self._elapsed_s)
         return spent if spent is StopReason.SECONDS else None
 
     def _reason_nothing_is_left(self) -> StopReason:
-        return reason_to_stop_all(self._effort, self._handed_out, self._elapsed_s) or StopReason.SPACE_EXHAUSTED
+        return reason_to_stop_all(self._effort, self._submitted, self._elapsed_s) or StopReason.SPACE_EXHAUSTED
 
-    def _patience_s(self) -> float | None:
+    def _time_left_s(self) -> float | None:
         return None if self._effort.seconds is None else max(0.0, self._effort.seconds - self._elapsed_s)
 
     def _fill(self) -> bool:
-        """Hand out one batch if the farm has room. Tells whether more could follow at once."""
-        left = self._effort.trials - self._handed_out
+        """Submit one batch if the farm has room. Returns whether another one could follow immediately."""
+        left = self._effort.trials - self._submitted
         room = min(self._farm.room(), left)
         if room <= 0:
             return False
@@ -94,18 +94,18 @@ class SearchLoop:
             return False
         started = self._clock.now_s()
         search = self._search(number)
-        unbegun = sum(b.seen == 0 and reason is None for b, reason in zip(self._budgets, self._stopped, strict=True))
-        # Where there are many tasks and few trials, none is to go without.
-        share = max(1, left // max(1, unbegun))
-        wanted = min(room, FIRST_BATCH if self._handed_out == 0 else BATCH, share)
+        unstarted = sum(b.seen == 0 and reason is None for b, reason in zip(self._budgets, self._stopped, strict=True))
+        # With many tasks and few trials, every task must get one.
+        share = max(1, left // max(1, unstarted))
+        wanted = min(room, FIRST_BATCH if self._submitted == 0 else BATCH, share)
         candidates = search.propose(wanted)
         self._propose_s += self._clock.now_s() - started
         if not candidates:
             if search.in_flight == 0:
                 self._stopped[number] = StopReason.SPACE_EXHAUSTED
-            # Another task may have something; this one may have again once its results are in.
+            # Another task may have proposals, and this one may have more after its results arrive.
             return search.in_flight == 0 and any(reason is None for reason in self._stopped)
-        self._budgets[number].handed_out += len(candidates)
+        self._budgets[number].submitted += len(candidates)
         self._farm.submit(candidates)
         return left > len(candidates) and self._farm.room() > 0
 
@@ -118,7 +118,7 @@ class SearchLoop:
                 self._budgets[number].note(latency_s)
                 self._results += 1
             self._stopped[number] = self._stopped[number] or reason_to_stop_task(self._effort, search.course)
-            self._tell(search)
+            self._report(search)
 
     def _search(self, number: int) -> TaskSearch:
         if number not in self._searches:
@@ -127,7 +127,7 @@ class SearchLoop:
             self._searches[number] = search
         return self._searches[number]
 
-    def _tell(self, search: TaskSearch) -> None:
+    def _report(self, search: TaskSearch) -> None:
         if self._on_progress is None:
             return
         elapsed_s = self._elapsed_s

@@ -1,4 +1,4 @@
-"""What the loop tells about itself while it runs."""
+"""Progress reports of the search loop."""
 
 from dataclasses import dataclass
 
@@ -8,15 +8,15 @@ from tunefarm_search.strategy.protocol import StrategyReport
 
 @dataclass(frozen=True)
 class LoopProgress:
-    """A moment of the search.
+    """The state of the search at one moment.
 
     Attributes:
-        exploration_id: the task that results came in for.
+        exploration_id: the task that the latest results belong to.
         trials: results so far over all tasks.
-        in_flight: candidates on their way, over all tasks.
-        best_latency_s: best of that task; infinite before the first valid one.
+        in_flight: candidates without a result, over all tasks.
+        best_latency_s: best latency of that task; infinite before the first timing.
         trials_per_s: over the whole run.
-        propose_s: seconds spent in proposing, learning apart.
+        propose_s: seconds spent on proposals, without training.
     """
 
     elapsed_s: float
@@ -31,7 +31,7 @@ class LoopProgress:
 
 @dataclass(frozen=True)
 class TaskProgress:
-    """How the search of one task ended. ``model`` is the cost model's text, for other explorations."""
+    """The outcome of the search of one task. ``model`` is the saved cost model, for other explorations."""
 
     exploration_id: str
     trials: int

@@ -1,4 +1,4 @@
-"""One task being searched: its space, its strategy, and what is on its way."""
+"""The search of one task: its space, its strategy and its candidates in flight."""
 
 import json
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from tunefarm_schemas.tuning.trace import Space, Trace
 from tunefarm_schemas.tuning.workload import Abi
 from tunefarm_search.features.features import FeatureExtractor
 from tunefarm_search.model.cost_model import CostModel
-from tunefarm_search.model.population import Breeder, Population
+from tunefarm_search.model.population import GeneticOperators, Population
 from tunefarm_search.ports import KnownTrial, RecordSource
 from tunefarm_search.space.scheduling import Scheduled, Scheduler
 from tunefarm_search.space.space import SearchSpace, search_space
@@ -36,9 +36,9 @@ from tunefarm_search.validation.judgement import named_callees
 
 @dataclass(frozen=True)
 class SearchTask:
-    """What is to be searched. ``module_json`` is TVM's JSON of the workload's module.
+    """The input of the search of one task. ``module_json`` is TVM's JSON of the workload's module.
 
-    With a ``pool`` only its traces are candidates: for comparing strategies on measured data.
+    With a ``pool``, only its traces are candidates, to compare strategies on measured data.
     """
 
     exploration_id: str
@@ -52,10 +52,10 @@ class SearchTask:
 
 
 class TaskSearch:
-    """Proposes numbered candidates for one task and takes their measurements in."""
+    """Proposes numbered candidates for one task and learns from their measurements."""
 
     def __init__(
-        self, task: SearchTask, strategy: StrategyName, seed: int, most_trials: int, records: RecordSource
+        self, task: SearchTask, strategy: StrategyName, seed: int, max_trials: int, records: RecordSource
     ) -> None:
         self.task = task
         space = search_space(tvm.ir.load_json(task.module_json), task.target, task.abi, task.space)
@@ -66,29 +66,29 @@ class TaskSearch:
             scheduler, CandidateFilter(scheduler.module_of), MovedDecisions(self.space.sketches)
         )
         pool = _pool(self.space, scheduler, task.pool)
-        self.strategy = _strategy(strategy, self.space, self.selector, seed, most_trials, task, records, pool)
+        self.strategy = _strategy(strategy, self.space, self.selector, seed, max_trials, task, records, pool)
         self.course = TaskCourse()
         self._in_flight: dict[int, Proposal] = {}
         self._next_number = 0
         self.known_trials = 0
-        """How many of an earlier search it began with."""
+        """Number of trials from earlier searches."""
         self._resume(records.known_trials(task.exploration_id), scheduler)
         self._first = self._given(strategy, records)
 
     @property
     def in_flight(self) -> int:
-        """How many candidates wait for a result."""
+        """Number of candidates without a result."""
         return len(self._in_flight)
 
     def propose(self, count: int) -> list[Candidate]:
-        """At most ``count`` new candidates; none if there is nothing to propose now."""
+        """At most ``count`` new candidates; none if there are none at present."""
         proposals, self._first = self._first[:count], self._first[count:]
         if len(proposals) < count:
             proposals = proposals + self.strategy.propose(count - len(proposals))
         return [self._numbered(proposal) for proposal in proposals]
 
     def take(self, measurements: Sequence[Measurement]) -> list[float | None]:
-        """Learn from measurements. Gives the latency in seconds of each that counts, None for one without a time."""
+        """Learn from measurements. Returns the latency in seconds for each known candidate, None without a timing."""
         outcomes = []
         for measurement in measurements:
             proposal = self._in_flight.pop(measurement.candidate_number, None)
@@ -115,7 +115,7 @@ class TaskSearch:
         )
 
     def _given(self, strategy: StrategyName, records: RecordSource) -> list[Proposal]:
-        """What is tried before anything is sought: seeds in each search, what the store knows where it is to help."""
+        """The first proposals: the seeds and, for the evolutionary strategy, traces from the store."""
         if strategy == "replay":
             return []
         given = given_proposals(self.selector, self.task.seed_traces, CandidateOrigin.SEED)
@@ -126,7 +126,7 @@ class TaskSearch:
         return given
 
     def _resume(self, known: Sequence[KnownTrial], scheduler: Scheduler) -> None:
-        """Take in what the store holds, without applying a schedule: a trace tells its point."""
+        """Add known trials without applying their traces: the point follows from the trace."""
         outcomes = []
         for trial in known:
             candidate = trial.candidate
@@ -145,11 +145,11 @@ class TaskSearch:
 
 
 def _with_sketches_of(space: SearchSpace, traces: Sequence[Trace]) -> SearchSpace:
-    """The space widened by the traces' own structure, so that evolution can start from a schedule written by hand."""
+    """The space with the sketches of the traces added, so that evolution can start from a hand-written schedule."""
     callees = named_callees(space.module)
     for trace in traces:
         try:
-            # What a sketch holds is in every candidate made from it, so that it is judged before it is one.
+            # Every candidate of a sketch contains its instructions, so check them before adding it.
             judged_schedule(space.module, json.loads(trace.text), callees=callees)
             space = space.with_sketch_of(trace)
         except TVM_ERRORS:
@@ -163,12 +163,12 @@ def _pool(space: SearchSpace, scheduler: Scheduler, traces: Sequence[Trace]) -> 
     points = [scheduler.point_of(trace) for trace in traces]
     if None in points:
         raise ValueError(f"trace {points.index(None)} of the pool is not a point of the space")
-    breeder = Breeder(space.sketches, np.random.default_rng(0))
-    return breeder.of_points([point for point in points if point is not None])
+    operators = GeneticOperators(space.sketches, np.random.default_rng(0))
+    return operators.of_points([point for point in points if point is not None])
 
 
 def _strategy(
-    name: StrategyName, space: SearchSpace, selector: CandidateSelector, seed: int, most_trials: int, task: SearchTask,
+    name: StrategyName, space: SearchSpace, selector: CandidateSelector, seed: int, max_trials: int, task: SearchTask,
     records: RecordSource, pool: Population | None,
 ) -> Strategy:  # fmt: skip
     match name:
@@ -182,9 +182,9 @@ def _strategy(
                 model.carry(snapshot)
             return EvolutionaryStrategy(space, selector, model, extractor, seed, pool)
         case "tvm":
-            # The same seed would make the rounds again that were measured already.
+            # The same seed would repeat the rounds that were already measured.
             known = len(records.known_trials(task.exploration_id))
-            return TvmStrategy(space, selector, seed + known, most_trials)
+            return TvmStrategy(space, selector, seed + known, max_trials)
         case "replay":
             claimed = records.claimed_traces(task.exploration_id)
             return ReplayStrategy(selector, (*task.seed_traces, *claimed, *records.near_traces(task.exploration_id)))

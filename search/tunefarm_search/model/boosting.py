@@ -1,4 +1,4 @@
-"""XGBoost, without what its Python package imports and this project never calls."""
+"""XGBoost, without an import of SciPy."""
 
 import sys
 import types
@@ -16,8 +16,8 @@ SPARSE_CLASSES = ("csr_matrix", "csc_matrix", "coo_matrix", "csr_array", "csc_ar
 def xgboost_module() -> Any:
     """The ``xgboost`` module.
 
-    It imports ``scipy.sparse`` to recognise sparse matrices, at a cost of 0.2 s and 40 MB a process. No sparse matrix
-    occurs here, so where scipy is not loaded yet, empty classes take its place.
+    It imports ``scipy.sparse`` to recognise sparse matrices, which costs 0.2 s and 40 MB per process. This project has
+    no sparse matrices, so empty classes replace those of SciPy unless it is already loaded.
     """
     if "xgboost" not in sys.modules and "scipy" not in sys.modules:
         scipy, sparse = types.ModuleType("scipy"), types.ModuleType("scipy.sparse")
@@ -31,7 +31,7 @@ def xgboost_module() -> Any:
 
 
 class BoostedTrees:
-    """A regression over feature vectors. One thread: beside busy builders more of them wait for each other."""
+    """A regression over feature vectors. Uses one thread: next to busy builders, more would wait for each other."""
 
     def __init__(self, booster: Any) -> None:
         self._booster = booster
@@ -75,10 +75,10 @@ class BoostedTrees:
 
     @classmethod
     def load(cls, text: str) -> "BoostedTrees":
-        """Trees from what ``save`` gave.
+        """Load trees from the output of ``save``.
 
         Raises:
-            ValueError: if the text is something else.
+            ValueError: the text is not a saved model.
         """
         xgboost = xgboost_module()
         booster = xgboost.Booster({"nthread": 1})

@@ -1,4 +1,4 @@
-"""The learned opinion on points: how fast, how sure, and how long to build."""
+"""The cost model: predicts the speed of points, its uncertainty, and the build time."""
 
 import json
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ class CostModelConfig:
     """The constants of the model.
 
     Attributes:
-        ensemble: how many sets of trees foresee the speed, each from another seed.
-        rounds: trees in each of them, of depth ``depth``.
-        build_rounds: trees that foresee the build time, of depth ``build_depth``.
-        min_new_samples: fewer are not worth growing the trees again.
-        failure_weight: what a failure counts beside the best, which counts 1 more.
-        prior_samples: after as many samples, the prior and the learned model weigh the same.
-        carried_samples: the same for a model carried over from another workload that knows all features.
-        min_likeness: share of the features that such a model has to know.
-        bound: so many times the best, a candidate that was stopped may take much longer than was seen of it.
+        ensemble: number of sets of trees that predict the speed, each with its own seed.
+        rounds: trees per set, of depth ``depth``.
+        build_rounds: trees that predict the build time, of depth ``build_depth``.
+        min_new_samples: fewer new samples do not start a training.
+        failure_weight: sample weight of a failure; the best candidate has 1 more.
+        prior_samples: number of samples at which the prior and the learned model have equal weight.
+        carried_samples: the same for a model of another workload that has all features.
+        min_shared_features: share of the features that such a model must have.
+        bound: a stopped candidate may be much slower than observed if it exceeds the best latency by this factor.
     """
 
     ensemble: int = 3
@@ -36,7 +36,7 @@ class CostModelConfig:
     failure_weight: float = 0.3
     prior_samples: float = 16.0
     carried_samples: float = 32.0
-    min_likeness: float = 0.25
+    min_shared_features: float = 0.25
     bound: float = 2.0
 
 
@@ -45,12 +45,12 @@ DEFAULTS = CostModelConfig()
 
 @dataclass(frozen=True)
 class Prediction:
-    """The model's opinion on points; every array has the shape [points].
+    """Predictions for points; every array has the shape [points].
 
     Attributes:
         score: higher is faster; comparable only within one prediction.
-        spread: how much the ensemble disagrees, in units of ``score``.
-        build_s: expected build time in seconds; NaN before any build was seen.
+        spread: standard deviation over the ensemble, in units of ``score``.
+        build_s: expected build time in seconds; NaN before the first build.
     """
 
     score: FloatArray
@@ -60,10 +60,10 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Sample:
-    """What was learned from one measurement.
+    """A training sample from one measurement.
 
-    ``latency_s`` is infinite for a failure, a lower bound if censored. ``build_s`` is 0 where nothing was built; of a
-    build that was cut it is what was spent.
+    ``latency_s`` is infinite for a failure and a lower bound if censored. ``build_s`` is 0 without a build, and the
+    time until the end of an interrupted one.
     """
 
     latency_s: float
@@ -72,7 +72,7 @@ class Sample:
 
 
 def sample_of(result: Result, build_s: float) -> Sample:
-    """The label for one result."""
+    """The sample of one result."""
     if isinstance(result, Timing):
         return Sample(result.latency_s, False, build_s)
     if isinstance(result, Stopped):
@@ -81,11 +81,11 @@ def sample_of(result: Result, build_s: float) -> Sample:
 
 
 class CostModel:
-    """An ensemble of boosted trees over the throughput relative to the best, and one over the build time.
+    """An ensemble of boosted trees for the throughput relative to the best, and one for the build time.
 
-    A failure has the label 0. A censored sample far behind the best bounds its label from above: it is taken as the
-    smaller of the bound and what the model before said. Until enough is learned, an analytical prior and a model
-    carried over from another workload have their say, less with every sample.
+    A failure has the label 0. A censored sample far behind the best has only an upper bound; its label is the minimum
+    of that and the previous prediction. An analytical prior and a model of another workload contribute to predictions,
+    with a weight that decreases with every sample.
     """
 
     def __init__(self, names: Sequence[str], seed: int = 0, config: CostModelConfig = DEFAULTS) -> None:
@@ -98,36 +98,33 @@ class CostModel:
         self._learned = 0
         self._speed: list[BoostedTrees] = []
         self._build: BoostedTrees | None = None
-        self._likeness = 0.0
+        self._shared_features = 0.0
         self._carried: tuple[list[BoostedTrees], BoostedTrees | None, np.ndarray] | None = None
 
     def add(self, features: FeatureArray, prior: FloatArray, samples: Sequence[Sample]) -> None:
-        """Take measurements in: features of shape [samples, names], and what the prior said of them."""
+        """Add measurements, with features of shape [samples, names] and their prior of shape [samples]."""
         self._features = np.concatenate([self._features, features])
         self._prior = np.concatenate([self._prior, prior])
         self._samples.extend(samples)
 
     @property
     def is_due(self) -> bool:
-        """Whether enough came in since the trees were grown for growing them again."""
+        """Whether enough samples are new since the last training."""
         fresh = len(self._samples) - self._learned
         return fresh >= max(self._config.min_new_samples, self._learned // 10)
 
     def learn(self) -> RankAccuracy | None:
-        """Grow the trees anew from all samples.
-
-        Returns how well the model, as it was, places the samples it had not learned from among all.
-        """
+        """Train new trees on all samples. Returns the accuracy of the old ones on the new samples."""
         accuracy = self._accuracy_on_new()
         self._learned = len(self._samples)
         self._grow()
         return accuracy
 
     def _accuracy_on_new(self) -> RankAccuracy | None:
-        said = self.predict(self._features, self._prior)
+        prediction = self.predict(self._features, self._prior)
         latencies_s = np.array([sample.latency_s for sample in self._samples])
         is_bound = np.array([sample.is_censored for sample in self._samples], np.bool_)
-        return placing_accuracy(said.score, latencies_s, is_bound, self._learned)
+        return placing_accuracy(prediction.score, latencies_s, is_bound, self._learned)
 
     def _grow(self) -> None:
         config = self._config
@@ -137,7 +134,7 @@ class CostModel:
         if not np.isfinite(timed).any():
             return
         labels = _labels_of(latencies)
-        # What is let go a little behind the best was called often enough to be known well.
+        # A candidate stopped slightly behind the best was called often enough for a good estimate.
         is_bound = censored & (latencies > config.bound * timed.min())
         if self._speed and is_bound.any():
             before = np.mean([trees.predict(self._features) for trees in self._speed], axis=0)
@@ -161,9 +158,9 @@ class CostModel:
             )
 
     def predict(self, features: FeatureArray, prior: FloatArray) -> Prediction:
-        """Judge points by features of shape [points, names] and an analytical prior of shape [points] (or NaN)."""
+        """Predict points from features of shape [points, names] and an analytical prior of shape [points] (or NaN)."""
         count = len(self._samples)
-        trust_in_carried = self._config.carried_samples * self._likeness if self._carried else 0.0
+        trust_in_carried = self._config.carried_samples * self._shared_features if self._carried else 0.0
         carried_weight = trust_in_carried / (trust_in_carried + count) if self._carried else 0.0
         trust_in_prior = self._config.prior_samples
         prior_weight = trust_in_prior / (trust_in_prior + count + 2 * trust_in_carried)
@@ -195,20 +192,20 @@ class CostModel:
         return float(np.median(built)) if built else float("nan")
 
     def save(self) -> str | None:
-        """The trees and the names of their features as JSON text; None before anything was learned."""
+        """The trees and their feature names as JSON text; None before the first training."""
         if not self._speed:
             return None
         slow = self._build.save() if self._build else None
         return json.dumps({"names": self.names, "speed": [trees.save() for trees in self._speed], "build": slow})
 
     def carry(self, text: str) -> None:
-        """Start from trees that another model saved; features are matched by name.
+        """Start from trees that another model saved. Matches features by name.
 
-        They have less of a say, the fewer of this model's features they know, and none where those are few: they come
-        from another kind of function.
+        The weight of the trees is proportional to the share of this model's features that they have, and 0 if the share
+        is small, because they then come from another kind of function.
 
         Raises:
-            ValueError: if the text is not what ``save`` gives.
+            ValueError: the text is not the output of ``save``.
         """
         value = json.loads(text)
         if not isinstance(value, dict) or not value.get("speed") or not isinstance(value.get("names"), list):
@@ -217,15 +214,16 @@ class CostModel:
         columns = np.array([place.get(name, -1) for name in value["names"]])
         slow = BoostedTrees.load(value["build"]) if value.get("build") else None
         speed = [BoostedTrees.load(trees) for trees in value["speed"]]
-        self._likeness = float((columns >= 0).sum()) / max(len(place), 1)
-        if self._likeness >= self._config.min_likeness:
+        self._shared_features = float((columns >= 0).sum()) / max(len(place), 1)
+        if self._shared_features >= self._config.min_shared_features:
             self._carried = (speed, slow, columns)
 
 
 def _labels_of(latencies_s: FloatArray) -> FloatArray:
-    """Between 0 for a failure and 1 for the best: half throughput relative to the best, half rank.
+    """Labels between 0 for a failure and 1 for the best: half throughput relative to the best, half rank.
 
-    Throughput alone tells the hopeless from the good; among the good, which differ by a few percent, only ranks do.
+    Throughput distinguishes slow candidates from fast ones; only ranks distinguish fast ones, which differ by a few
+    percent.
     """
     order = np.unique(latencies_s[np.isfinite(latencies_s)])
     rank = np.searchsorted(order, latencies_s) / max(len(order), 1)
@@ -240,6 +238,6 @@ def _columns(features: FeatureArray, columns: np.ndarray) -> FeatureArray:
 
 
 def _standard(values: FloatArray) -> FloatArray:
-    """Shifted and scaled to mean 0 and deviation 1."""
+    """Standardised to mean 0 and standard deviation 1."""
     deviation = float(values.std())
     return (values - values.mean()) / deviation if deviation > 0 else np.zeros_like(values)

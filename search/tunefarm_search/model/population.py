@@ -1,4 +1,4 @@
-"""Many points at once, over all sketches of a space."""
+"""Sets of points as arrays, over all sketches of a space."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Population:
         return Population(self.sketch[chosen], self.rows[chosen])
 
     def point(self, number: int, sketches: Sequence[SketchSpace]) -> Point:
-        """One of the points by itself."""
+        """One of the points."""
         sketch = int(self.sketch[number])
         return Point(sketch, tuple(self.rows[number, : len(sketches[sketch].columns)].tolist()))
 
@@ -44,8 +44,8 @@ class Population:
         return self.take(np.sort(first))
 
 
-class Breeder:
-    """Makes populations: samples, mutates and crosses points, sketch by sketch."""
+class GeneticOperators:
+    """Creates populations: samples, mutates and crosses points, each within its sketch."""
 
     def __init__(self, sketches: Sequence[SketchSpace], random: np.random.Generator) -> None:
         self._sketches = tuple(sketches)
@@ -81,7 +81,7 @@ class Breeder:
         return self.join(parts)
 
     def mutate(self, population: Population, restart: float) -> Population:
-        """Every point, changed a little; a decision that changes is drawn at random with chance ``restart``."""
+        """Change each point a little. A changed decision is resampled with probability ``restart``."""
         rows = population.rows.copy()
         for number in np.unique(population.sketch):
             members = np.flatnonzero(population.sketch == number)
@@ -108,7 +108,7 @@ class Breeder:
         return self.of_rows(point.sketch, self._sketches[point.sketch].neighbours(point.row))
 
     def transplants(self, point: Point) -> Population:
-        """The decisions of a point in each other sketch; what that one asks besides is drawn at random."""
+        """The decisions of a point in each other sketch, whose additional decisions are drawn at random."""
         taken = dict(zip((column.slot for column in self._sketches[point.sketch].columns), point.rows, strict=True))
         parts = [self.of_rows(0, np.zeros((0, 0), np.int32))]
         for sketch in self._sketches:
@@ -122,7 +122,7 @@ class Breeder:
         return self.join(parts)
 
     def every_point(self) -> Population:
-        """The whole space; for small ones."""
+        """All points of the space, for small spaces."""
         return self.join([self.of_rows(sketch.number, sketch.all_points()) for sketch in self._sketches])
 
 

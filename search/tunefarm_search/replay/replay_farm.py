@@ -34,7 +34,7 @@ class ReplayFarm:
         self._stop_ratio = stop_ratio
         self._now_s = 0.0
         self._best_latency_s = float("inf")
-        self._under_way: list[tuple[float, int, Candidate, RecordedTrial]] = []
+        self._in_flight: list[tuple[float, int, Candidate, RecordedTrial]] = []
         self._submitted = 0
         self.delivered: list[Measurement] = []
 
@@ -49,25 +49,25 @@ class ReplayFarm:
             lane = int(np.argmin(self._lanes))
             took_s = (trial.build_s + TIMING_S) * float(self._random.uniform(0.7, 1.5))
             self._lanes[lane] = max(self._lanes[lane], self._now_s) + took_s
-            heapq.heappush(self._under_way, (self._lanes[lane], self._submitted, candidate, trial))
+            heapq.heappush(self._in_flight, (self._lanes[lane], self._submitted, candidate, trial))
             self._submitted += 1
 
     def collect(self, timeout_s: float | None) -> list[Measurement]:
         """Advance virtual time to the next result, or by ``timeout_s``, and return the available results."""
-        if self._under_way and (timeout_s is None or self._under_way[0][0] <= self._now_s + timeout_s):
-            self._now_s = max(self._now_s, self._under_way[0][0])
+        if self._in_flight and (timeout_s is None or self._in_flight[0][0] <= self._now_s + timeout_s):
+            self._now_s = max(self._now_s, self._in_flight[0][0])
         elif timeout_s is not None:
             self._now_s += timeout_s
         ready = []
-        while self._under_way and self._under_way[0][0] <= self._now_s:
-            _, number, candidate, trial = heapq.heappop(self._under_way)
+        while self._in_flight and self._in_flight[0][0] <= self._now_s:
+            _, number, candidate, trial = heapq.heappop(self._in_flight)
             ready.append(self._measurement(number, candidate, trial))
         self.delivered += ready
         return ready
 
     def room(self) -> int:
         """Number of further candidates that it accepts."""
-        return self._depth - len(self._under_way)
+        return self._depth - len(self._in_flight)
 
     def now_s(self) -> float:
         """Virtual seconds since the start."""

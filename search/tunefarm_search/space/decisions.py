@@ -92,7 +92,7 @@ class SketchSpace:
         return np.stack([grid.ravel() for grid in grids], axis=1).astype(np.int32)
 
     def mutate(self, random: np.random.Generator, rows: Rows, restart: float) -> Rows:
-        """Change one to three columns of every point: a small step, or with chance ``restart`` any other row."""
+        """Change one to three columns of every point: a small step, or with probability ``restart`` any other row."""
         mutated = rows.copy()
         if not self.columns or not len(rows):
             return mutated

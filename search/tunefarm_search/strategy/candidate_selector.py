@@ -1,4 +1,4 @@
-"""From ranked points to proposals: what fits and was not tried."""
+"""Turns ranked points into proposals, without points that do not apply or repeat a schedule."""
 
 import time
 from collections import Counter
@@ -12,13 +12,13 @@ from tunefarm_search.strategy.candidate_filter import CandidateFilter
 from tunefarm_search.strategy.moved_decisions import MovedDecisions
 from tunefarm_search.strategy.protocol import Proposal
 
-MAX_FRUITLESS = 128
-"""After as many points in a row that do not fit or are repeats, there is likely nothing left."""
+MAX_CONSECUTIVE_MISSES = 128
+"""Stop after this many points in a row that do not apply or are repeats: the space is likely exhausted."""
 
 
 @dataclass(frozen=True)
 class RankedPoint:
-    """A point that a strategy would like to have measured."""
+    """A point that a strategy suggests for measurement."""
 
     point: Point
     origin: CandidateOrigin
@@ -27,7 +27,7 @@ class RankedPoint:
 
 
 class CandidateSelector:
-    """Applies points and keeps those that give a new schedule. Counts what it drops."""
+    """Applies points and keeps those with a new schedule. Counts the others."""
 
     def __init__(self, scheduler: Scheduler, known: CandidateFilter, moved: MovedDecisions) -> None:
         self._scheduler = scheduler
@@ -39,31 +39,31 @@ class CandidateSelector:
 
     @property
     def rejected(self) -> int:
-        """How many points gave no schedule worth measuring."""
+        """Number of points without a valid schedule."""
         return self._refusals.total()
 
     @property
     def refusal(self) -> str:
-        """Why most of them gave none; empty when there are none."""
+        """The most frequent reason for rejection; empty if nothing was rejected."""
         return next((text for text, _ in self._refusals.most_common(1)), "")
 
     def pick(self, ranked_points: Iterable[RankedPoint], count: int) -> list[Proposal]:
-        """The first ``count`` of them that give a schedule that was not tried."""
+        """Proposals for the first ``count`` points with a schedule that was not tried before."""
         picked: list[Proposal] = []
-        fruitless = 0
+        misses = 0
         for ranked in ranked_points if count > 0 else ():
             if not self.known.is_new_point(ranked.point):
                 continue
             scheduled = self._apply(ranked.point)
-            fruitless = fruitless + 1 if scheduled is None else 0
+            misses = misses + 1 if scheduled is None else 0
             if scheduled is not None:
                 picked.append(Proposal(scheduled, ranked.origin, ranked.score, ranked.build_s))
-            if len(picked) >= count or fruitless >= MAX_FRUITLESS:
+            if len(picked) >= count or misses >= MAX_CONSECUTIVE_MISSES:
                 break
         return picked
 
     def replay(self, trace: Trace, origin: CandidateOrigin) -> Proposal | None:
-        """A proposal from a whole trace, or None if it does not fit or was tried."""
+        """A proposal from a whole trace, or None if it does not apply or was tried before."""
         scheduled = self._admitted(self._scheduler.replay(trace))
         return None if scheduled is None else Proposal(scheduled, origin)
 

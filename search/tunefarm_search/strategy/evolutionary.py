@@ -1,18 +1,18 @@
 """Evolution over the sampling decisions, guided by the cost model.
 
-Thousands of points are bred and judged by their decisions alone; only those to be measured are made into schedules.
+Generates thousands of points and ranks them by their decisions alone. Builds schedules only for points to be measured.
 
-1. Breed. Random points, mutants and children of the best that were measured, and all neighbours of the very best; a few
-   generations of selection by worth and mutation. A small space is enumerated instead.
-2. Judge. Worth = score of the model + curiosity x disagreement of its ensemble - penalty for a long build.
-3. Plan a few proposals at a time, each from one of three sources, drawn by chance:
-   random      from the better half of random points; of a sketch that was hardly measured, while there is one
-   neighbour   one step from one of the best (coordinate descent, as in Droplet search, TACO 2023), leaps first
-   evolved     the most worthy of 1, in an order that spreads the first of them
-4. Learn from each result, and plan again once the trees were grown again.
+1. Generate: random points, mutants and children of the best measured points, and all neighbours of the best one. Then a
+   few generations of selection by worth and mutation. A small space is enumerated instead.
+2. Rank: worth = model score + spread_weight x disagreement of the ensemble - penalty for a long build.
+3. Plan a few proposals at a time, each from one of three randomly chosen sources:
+   random      from the better half of random points; from an undersampled sketch while there is one
+   neighbour   one step from one of the best (coordinate descent, as in Droplet search, TACO 2023), large steps first
+   evolved     the points of 1 with the highest worth, in an order that diversifies the first of them
+4. Learn from each result. Make a new plan after each training of the model.
 
-The share of random points is higher at first, since what is bred from the first good points stays near them, and
-whenever the search has gained nothing for a while.
+The share of random points is higher at the start, because descendants of the first good points stay near them, and on a
+plateau.
 """
 
 import time
@@ -26,7 +26,7 @@ from tunefarm_schemas.tuning.measurement import CandidateOrigin, Failed, Timing
 from tunefarm_search.features.features import FeatureExtractor
 from tunefarm_search.model.boosting import FloatArray
 from tunefarm_search.model.cost_model import CostModel, sample_of
-from tunefarm_search.model.population import Breeder, Population, features_of
+from tunefarm_search.model.population import GeneticOperators, Population, features_of
 from tunefarm_search.model.rank_accuracy import RankAccuracy
 from tunefarm_search.space.scheduling import Point
 from tunefarm_search.space.space import SearchSpace
@@ -34,7 +34,7 @@ from tunefarm_search.strategy.batch_choice import diverse_order
 from tunefarm_search.strategy.candidate_selector import CandidateSelector, RankedPoint
 from tunefarm_search.strategy.plan import Plan
 from tunefarm_search.strategy.protocol import Outcome, Proposal, StrategyReport
-from tunefarm_search.strategy.stopping import GAIN_THAT_COUNTS
+from tunefarm_search.strategy.stopping import MAX_GAIN_RATIO
 
 
 @dataclass(frozen=True)
@@ -42,59 +42,59 @@ class EvolutionConfig:
     """The constants of the search.
 
     Attributes:
-        small_space: a space of no more points is enumerated.
-        random_points: drawn at random for a population, and to choose random proposals from.
-        elites: how many of the best that were measured are parents.
-        mutants_of_elite: how many mutants each elite has, and as many children.
+        small_space: spaces of at most this many points are enumerated.
+        random_points: number of random points in a population, and of those that random proposals are chosen from.
+        elites: number of best measured points that are parents.
+        mutants_per_elite: mutants of each elite; there are as many children.
         generations: rounds of selection and mutation.
-        survivors: how many points a round keeps.
-        mutants_of_survivor: how many mutants each of them has.
-        restart: chance of a decision of a survivor's mutant to be drawn at random instead of moved by a step.
-        restart_of_elite: the same for a mutant of an elite.
-        restart_of_child: the same for a child of two elites.
-        finalists: how many of the most worthy are put into an order that spreads them.
-        curiosity: how much the ensemble's disagreement counts beside its mean.
-        build_penalty: what a doubled build time costs, in deviations of the score.
-        planned: proposals drawn from one evolution, if the model does not learn in between.
-        random_share: of the proposals.
-        random_share_on_plateau: after ``plateau`` results without a gain.
-        random_share_at_first: among the first ``looked_around`` results.
-        neighbour_share: of the proposals, once anything has a time.
-        neighbours_of: how many of the best have their neighbours tried.
-        acquainted: a sketch that was measured less often is strange: the model knows nothing of it.
-        max_sought: a strange sketch that was sought so often and gives nothing to measure is left alone.
+        survivors: points that each round keeps.
+        mutants_per_survivor: mutants of each survivor.
+        restart: probability that a mutated decision of a survivor is resampled instead of moved by one step.
+        elite_restart: the same for a mutant of an elite.
+        child_restart: the same for a child of two elites.
+        finalists: number of points with the highest worth that are ordered for diversity.
+        spread_weight: weight of the ensemble's disagreement relative to its mean.
+        build_penalty: cost of a doubled build time, in standard deviations of the score.
+        proposals_per_plan: proposals taken from one evolution if the model is not trained in between.
+        random_share: share of random proposals.
+        plateau_random_share: the same after ``plateau_trials`` results without a gain.
+        initial_random_share: the same during the first ``initial_trials`` results.
+        neighbour_share: share of neighbours, once a candidate has a timing.
+        neighbour_parents: number of best points whose neighbours are tried.
+        min_samples_per_sketch: a sketch with fewer measurements is undersampled: the model cannot rank its points.
+        max_attempts_per_sketch: an undersampled sketch is not preferred again after this many attempts.
     """
 
     small_space: int = 2_048
     random_points: int = 256
     elites: int = 32
-    mutants_of_elite: int = 4
+    mutants_per_elite: int = 4
     generations: int = 2
     survivors: int = 96
-    mutants_of_survivor: int = 3
+    mutants_per_survivor: int = 3
     restart: float = 0.1
-    restart_of_elite: float = 0.2
-    restart_of_child: float = 0.05
+    elite_restart: float = 0.2
+    child_restart: float = 0.05
     finalists: int = 64
-    curiosity: float = 0.25
+    spread_weight: float = 0.25
     build_penalty: float = 0.1
-    planned: int = 8
+    proposals_per_plan: int = 8
     random_share: float = 0.1
-    random_share_on_plateau: float = 0.35
-    plateau: int = 20
-    random_share_at_first: float = 0.4
-    looked_around: int = 40
+    plateau_random_share: float = 0.35
+    plateau_trials: int = 20
+    initial_random_share: float = 0.4
+    initial_trials: int = 40
     neighbour_share: float = 0.2
-    neighbours_of: int = 3
-    acquainted: int = 4
-    max_sought: int = 12
+    neighbour_parents: int = 3
+    min_samples_per_sketch: int = 4
+    max_attempts_per_sketch: int = 12
 
 
 DEFAULTS = EvolutionConfig()
 
 
 class EvolutionaryStrategy:
-    """Evolves decisions. With a ``pool`` it judges the points of that alone, for replaying measured data."""
+    """Evolves decisions. With a ``pool`` it ranks only the points of the pool, for replaying measured data."""
 
     def __init__(
         self, space: SearchSpace, selector: CandidateSelector, model: CostModel, extractor: FeatureExtractor, seed: int,
@@ -105,14 +105,14 @@ class EvolutionaryStrategy:
         self._model = model
         self._extractor = extractor
         self._random = np.random.default_rng(seed)
-        self._breeder = Breeder(space.sketches, self._random)
+        self._operators = GeneticOperators(space.sketches, self._random)
         self._pool = pool
         self._config = config
         self._valid: list[tuple[float, Point]] = []
         self._since_gain = 0
         self._best_at_last_gain_s = float("inf")
-        self._measured_of = np.zeros(len(space.sketches), np.int64)
-        self._sought = np.zeros(len(space.sketches), np.int64)
+        self._samples = np.zeros(len(space.sketches), np.int64)
+        self._attempts = np.zeros(len(space.sketches), np.int64)
         self._evolve_s = 0.0
         self._train_s = 0.0
         self._accuracy: RankAccuracy | None = None
@@ -134,18 +134,18 @@ class EvolutionaryStrategy:
         return proposals
 
     def observe(self, outcomes: Sequence[Outcome]) -> None:
-        """Take results in, and train where enough new ones have come."""
+        """Add results, and train the model if enough of them are new."""
         started = time.perf_counter()
         for outcome in outcomes:
             if isinstance(outcome.result, Failed):
                 self._selector.known.note_failure(outcome.proposal.scheduled, outcome.result.failure)
-        placed = [o for o in outcomes if o.proposal.scheduled.point is not None and not _says_nothing(o)]
-        if placed:
-            self._learn(placed)
+        informative = [o for o in outcomes if o.proposal.scheduled.point is not None and not _is_uninformative(o)]
+        if informative:
+            self._learn(informative)
         self._train_s += time.perf_counter() - started
 
     def report(self) -> StrategyReport:
-        """Seconds spent, what did not fit, and how well the last results were foreseen."""
+        """Seconds spent, counts of dropped points, and the accuracy of the last predictions."""
         selector = self._selector
         return StrategyReport(
             self._evolve_s,
@@ -166,29 +166,34 @@ class EvolutionaryStrategy:
         epsilon = self._random_share()
         near = self._config.neighbour_share if self._valid and self._pool is None else 0.0
         shares = [epsilon, near, 1 - epsilon - near]
-        order = [(random, neighbour, evolved)[n] for n in self._random.choice(3, size=self._config.planned, p=shares)]
+        order = [
+            (random, neighbour, evolved)[n]
+            for n in self._random.choice(3, size=self._config.proposals_per_plan, p=shares)
+        ]
         sources = {
             random: self._random_points(),
             neighbour: self._neighbour_points(),
             evolved: self._evolved_points(),
         }
-        return Plan(sources, order, instead=evolved)
+        return Plan(sources, order, fallback=evolved)
 
     def _random_share(self) -> float:
         config = self._config
-        if self._measured_of.sum() < config.looked_around:
-            return config.random_share_at_first
-        return config.random_share_on_plateau if self._since_gain >= config.plateau else config.random_share
+        if self._samples.sum() < config.initial_trials:
+            return config.initial_random_share
+        return config.plateau_random_share if self._since_gain >= config.plateau_trials else config.random_share
 
     @property
-    def _strange(self) -> npt.NDArray[np.bool_]:
-        """Which sketches the model knows nothing of; shape [sketches]."""
-        return (self._measured_of < self._config.acquainted) & (self._sought < self._config.max_sought)
+    def _undersampled(self) -> npt.NDArray[np.bool_]:
+        """Mask of the sketches with too few samples; shape [sketches]."""
+        return (self._samples < self._config.min_samples_per_sketch) & (
+            self._attempts < self._config.max_attempts_per_sketch
+        )
 
     def _learn(self, outcomes: Sequence[Outcome]) -> None:
         points = [o.proposal.scheduled.point for o in outcomes if o.proposal.scheduled.point is not None]
-        population = self._breeder.of_points(points)
-        np.add.at(self._measured_of, population.sketch, 1)
+        population = self._operators.of_points(points)
+        np.add.at(self._samples, population.sketch, 1)
         features, prior = features_of(population, self._space.sketches, self._extractor)
         self._model.add(features, prior, [sample_of(o.result, o.build_s) for o in outcomes])
         self._valid += [
@@ -198,79 +203,80 @@ class EvolutionaryStrategy:
         ]
         self._valid.sort(key=lambda entry: entry[0])
         self._since_gain += len(outcomes)
-        if self._valid and self._valid[0][0] <= GAIN_THAT_COUNTS * self._best_at_last_gain_s:
+        if self._valid and self._valid[0][0] <= MAX_GAIN_RATIO * self._best_at_last_gain_s:
             self._since_gain, self._best_at_last_gain_s = 0, self._valid[0][0]
         if self._model.is_due:
             accuracy = self._model.learn()
-            if any(o.proposal.score is not None for o in outcomes):  # what an earlier run measured was not foreseen
+            if any(o.proposal.score is not None for o in outcomes):  # earlier runs are no predictions
                 self._accuracy = accuracy or self._accuracy
             self._plan = None
 
-    def _judge(self, population: Population) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """What each point is worth measuring, its score, and its expected build time in seconds."""
+    def _rank(self, population: Population) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """The worth of measuring each point, its score, and its expected build time in seconds."""
         features, prior = features_of(population, self._space.sketches, self._extractor)
-        said = self._model.predict(features, prior)
-        slower = np.log2(np.maximum(said.build_s / self._model.typical_build_s, 1.0))
-        worth = said.score + self._config.curiosity * said.spread - self._config.build_penalty * np.nan_to_num(slower)
-        return worth, said.score, said.build_s
+        prediction = self._model.predict(features, prior)
+        slower = np.log2(np.maximum(prediction.build_s / self._model.typical_build_s, 1.0))
+        config, score = self._config, prediction.score
+        worth = score + config.spread_weight * prediction.spread - config.build_penalty * np.nan_to_num(slower)
+        return worth, score, prediction.build_s
 
     def _random_points(self) -> Iterator[RankedPoint]:
-        drawn = self._pool
-        if drawn is None:
-            drawn = self._strangest(self._breeder.sample(self._config.random_points))
-        drawn = self._unseen(drawn)
-        if not len(drawn):
+        points = self._pool
+        if points is None:
+            points = self._prefer_undersampled(self._operators.sample(self._config.random_points))
+        points = self._unseen(points)
+        if not len(points):
             return
-        worth, score, build_s = self._judge(drawn)
-        # Half of all random points are hopeless by any measure: draw among the better half.
+        worth, score, build_s = self._rank(points)
+        # Half of all random points are slow by any estimate: draw from the better half.
         better = np.argsort(-worth)[: max(1, len(worth) // 2)]
-        yield from self._ranked_points(drawn, self._random.permutation(better), score, build_s, CandidateOrigin.RANDOM)
+        yield from self._ranked_points(points, self._random.permutation(better), score, build_s, CandidateOrigin.RANDOM)
 
-    def _strangest(self, population: Population) -> Population:
-        """Points of the strange sketch that was measured least, if there is one; else all."""
-        strange = np.flatnonzero(self._strange)
-        if not len(strange):
+    def _prefer_undersampled(self, population: Population) -> Population:
+        """Points of the undersampled sketch with the fewest samples and attempts; all points if there is none."""
+        undersampled = np.flatnonzero(self._undersampled)
+        if not len(undersampled):
             return population
-        sketch = strange[np.argmin(self._measured_of[strange] + self._sought[strange])]
-        self._sought[sketch] += 1
+        sketch = undersampled[np.argmin(self._samples[undersampled] + self._attempts[undersampled])]
+        self._attempts[sketch] += 1
         return population.take(np.flatnonzero(population.sketch == sketch))
 
     def _neighbour_points(self) -> Iterator[RankedPoint]:
-        for _, point in self._valid[: self._config.neighbours_of]:
-            steps, elsewhere = self._breeder.neighbours(point), self._breeder.transplants(point)
-            near = self._unseen(self._breeder.join([steps, elsewhere]))
+        for _, point in self._valid[: self._config.neighbour_parents]:
+            steps, elsewhere = self._operators.neighbours(point), self._operators.transplants(point)
+            near = self._unseen(self._operators.join([steps, elsewhere]))
             if len(near):
-                worth, score, build_s = self._judge(near)
-                order = np.lexsort((-worth, ~self._is_a_leap(near, point)))
+                worth, score, build_s = self._rank(near)
+                order = np.lexsort((-worth, ~self._is_large_step(near, point)))
                 yield from self._ranked_points(near, order, score, build_s, CandidateOrigin.NEIGHBOUR)
 
-    def _is_a_leap(self, near: Population, point: Point) -> npt.NDArray[np.bool_]:
-        """Which neighbours have another sketch than ``point``, another choice, or a block now in none of the loops.
+    def _is_large_step(self, near: Population, point: Point) -> npt.NDArray[np.bool_]:
+        """Mask of the neighbours with another sketch than ``point``, another choice, or a block moved out of all loops.
 
-        There are few of them, and the worth of a sketch, or of how far to unroll, hangs on all tiles. What the model
-        learned elsewhere says little about them here, so they are tried first.
+        They are few, and the effect of a sketch or an unroll depth depends on all tiles. The model extrapolates badly
+        to them from other points, so they are tried first.
         """
-        leaps = np.asarray(near.sketch != point.sketch)
-        same = np.flatnonzero(~leaps)
+        is_large = np.asarray(near.sketch != point.sketch)
+        same = np.flatnonzero(~is_large)
         for number, column in enumerate(self._space.sketches[point.sketch].columns):
             rows = near.rows[same, number]
             is_other = rows != point.rows[number]
             if column.kind == "choice":
-                leaps[same] |= is_other
+                is_large[same] |= is_other
             elif column.kind == "location":
-                leaps[same] |= is_other & (column.table[rows, 0] < 0)
-        return leaps
+                is_large[same] |= is_other & (column.table[rows, 0] < 0)
+        return is_large
 
     def _evolved_points(self) -> Iterator[RankedPoint]:
         finalists = self._config.finalists
         population = self._unseen(self._evolved())
         if len(population) < finalists and self._pool is None:
-            # The best are all known, as in the last corner of a small space: look everywhere.
-            everywhere = self._breeder.sample(4 * self._config.random_points)
-            population = self._breeder.join([population, self._unseen(everywhere)])
+            # Most of the best points are already known, as at the end of a small space: add random points.
+            more = self._operators.sample(4 * self._config.random_points)
+            population = self._operators.join([population, self._unseen(more)])
         if not len(population):
             return
-        worth, score, build_s = self._judge(population)
+        worth, score, build_s = self._rank(population)
         order = np.argsort(-worth, kind="stable")
         head = order[:finalists]
         features, _ = features_of(population.take(head), self._space.sketches, self._extractor)
@@ -281,26 +287,26 @@ class EvolutionaryStrategy:
     def _evolved(self) -> Population:
         if self._pool is not None:
             return self._pool
-        config, breeder = self._config, self._breeder
+        config, operators = self._config, self._operators
         if self._space.points <= config.small_space:
-            return self._shuffled(breeder.every_point())
-        parts = [breeder.sample(config.random_points)]
+            return self._shuffled(operators.every_point())
+        parts = [operators.sample(config.random_points)]
         if self._valid:
-            elites = breeder.of_points([point for _, point in self._valid[: config.elites]])
-            parts += [breeder.mutate(elites, config.restart_of_elite) for _ in range(config.mutants_of_elite)]
-            children = breeder.cross(elites, config.mutants_of_elite * config.elites)
-            parts += [breeder.mutate(children, config.restart_of_child)]
-            parts += [breeder.neighbours(self._valid[0][1])]
-        population = breeder.join(parts)
+            elites = operators.of_points([point for _, point in self._valid[: config.elites]])
+            parts += [operators.mutate(elites, config.elite_restart) for _ in range(config.mutants_per_elite)]
+            children = operators.cross(elites, config.mutants_per_elite * config.elites)
+            parts += [operators.mutate(children, config.child_restart)]
+            parts += [operators.neighbours(self._valid[0][1])]
+        population = operators.join(parts)
         for _ in range(config.generations):
-            worth, _, _ = self._judge(population)
+            worth, _, _ = self._rank(population)
             kept = population.take(np.argsort(-worth)[: config.survivors])
-            mutants = (breeder.mutate(kept, config.restart) for _ in range(config.mutants_of_survivor))
-            population = breeder.join([kept, *mutants]).unique()
+            mutants = (operators.mutate(kept, config.restart) for _ in range(config.mutants_per_survivor))
+            population = operators.join([kept, *mutants]).unique()
         return population
 
     def _unseen(self, population: Population) -> Population:
-        """New points. Where only those are left whose locations seem to be moved, that may be an error: take them."""
+        """New points. If each seems to be moved to a known one, returns them unmoved: the assumption may be wrong."""
         settled = self._new(self._selector.moved.settle(population).unique())
         return settled if len(settled) else self._new(population)
 
@@ -325,6 +331,6 @@ class EvolutionaryStrategy:
             )
 
 
-def _says_nothing(outcome: Outcome) -> bool:
-    """Whether a failure tells nothing about the candidate."""
+def _is_uninformative(outcome: Outcome) -> bool:
+    """Whether a failure may have causes other than the candidate."""
     return isinstance(outcome.result, Failed) and outcome.result.failure.may_be_tried_again

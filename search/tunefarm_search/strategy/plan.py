@@ -1,4 +1,4 @@
-"""What was evolved once, drawn from until it is used up."""
+"""The result of one evolution, used for several proposals."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -8,30 +8,30 @@ from tunefarm_search.strategy.protocol import Proposal
 
 
 class Plan:
-    """Ranked points from several sources, and from which of them each next proposal comes.
+    """Ranked points from several sources, and the source of each proposal.
 
-    A farm that asks for one candidate at a time so costs one evolution for many of them. The sources are iterators
-    that do their work when they are first drawn from.
+    A farm that requests one candidate at a time thus does not cause an evolution for each. Sources are iterators that
+    compute their points on first use.
     """
 
     def __init__(
         self,
         sources: Mapping[CandidateOrigin, Iterator[RankedPoint]],
         order: Sequence[CandidateOrigin],
-        instead: CandidateOrigin,
+        fallback: CandidateOrigin,
     ) -> None:
         self._sources = sources
         self._order = list(order)
-        self._instead = instead
+        self._fallback = fallback
 
     @property
     def is_used_up(self) -> bool:
-        """Whether as many proposals were drawn as were planned."""
+        """Whether all planned proposals were made."""
         return not self._order
 
     def next_proposal(self, selector: CandidateSelector) -> Proposal | None:
-        """The next one; where its source has nothing more, one from the source that stands in. None if that is dry."""
-        for origin in (self._order.pop(0), self._instead):
+        """The next proposal, from ``fallback`` if its source is exhausted; None if both are."""
+        for origin in (self._order.pop(0), self._fallback):
             picked = selector.pick(self._sources[origin], 1)
             if picked:
                 return picked[0]

@@ -1,4 +1,4 @@
-"""What every strategy offers."""
+"""The interface of strategies."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from tunefarm_search.space.scheduling import Scheduled
 
 @dataclass(frozen=True)
 class Proposal:
-    """A schedule worth measuring. ``score`` is the model's opinion (higher is better), None if it has none."""
+    """A schedule worth measuring. ``score`` is the model's prediction (higher is better), or None."""
 
     scheduled: Scheduled
     origin: CandidateOrigin
@@ -21,7 +21,7 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A proposal with what came of it. ``build_s`` is the build time in seconds."""
+    """A proposal with its result. ``build_s`` is the build time in seconds."""
 
     proposal: Proposal
     result: Result
@@ -30,9 +30,9 @@ class Outcome:
 
 @dataclass(frozen=True)
 class StrategyReport:
-    """Where a strategy's time went, in seconds, and how good its model was on the last results it had not seen.
+    """Time that a strategy spent, in seconds, and the accuracy of its model on the last results it had not seen.
 
-    ``refusal`` says why most of the ``rejected`` points give no schedule; empty when none was rejected.
+    ``refusal`` is the most frequent reason for the ``rejected`` points; empty if none was rejected.
     """
 
     evolve_s: float = 0.0
@@ -45,16 +45,16 @@ class StrategyReport:
 
 
 class Strategy(Protocol):
-    """Chooses candidates for one exploration. Deterministic, given its seed and the order of calls."""
+    """Chooses candidates for one exploration. Deterministic for a given seed and order of calls."""
 
     def propose(self, count: int) -> list[Proposal]:
-        """At most ``count`` new schedules; none when the space has no more to offer."""
+        """At most ``count`` new schedules; none if the space is exhausted."""
 
     def observe(self, outcomes: Sequence[Outcome]) -> None:
-        """Learn from results, in the order in which they came."""
+        """Learn from results, in the order of arrival."""
 
     def report(self) -> StrategyReport:
         """Figures for the progress display."""
 
     def model(self) -> str | None:
-        """What was learned, for other explorations to start from; None if nothing was."""
+        """The learned model as text, for other explorations to start from; None if there is none."""

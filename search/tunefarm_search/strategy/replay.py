@@ -1,4 +1,4 @@
-"""Given traces, one after the other."""
+"""Proposes given traces in order."""
 
 from collections.abc import Sequence
 
@@ -9,14 +9,14 @@ from tunefarm_search.strategy.protocol import Outcome, Proposal, StrategyReport
 
 
 class ReplayStrategy:
-    """Proposes the given traces in their order and nothing else. Traces that do not fit are left out."""
+    """Proposes only the given traces, in order. Skips traces that do not apply."""
 
     def __init__(self, selector: CandidateSelector, traces: Sequence[Trace]) -> None:
         self._selector = selector
         self._left = list(traces)
 
     def propose(self, count: int) -> list[Proposal]:
-        """The next traces; none when all were proposed."""
+        """The next traces; none after the last."""
         proposals: list[Proposal] = []
         while self._left and len(proposals) < count:
             proposal = self._selector.replay(self._left.pop(0), CandidateOrigin.SEED)
@@ -25,14 +25,14 @@ class ReplayStrategy:
         return proposals
 
     def observe(self, outcomes: Sequence[Outcome]) -> None:
-        """Results change nothing."""
+        """Does nothing: results do not affect the order."""
 
     def report(self) -> StrategyReport:
-        """Counts of what did not fit."""
+        """Counts of dropped traces."""
         return StrategyReport(
             rejected=self._selector.rejected, repeated=self._selector.repeated, refusal=self._selector.refusal
         )
 
     def model(self) -> str | None:
-        """There is none."""
+        """Always None: this strategy has no model."""
         return None

@@ -1,18 +1,18 @@
-"""When enough was tried."""
+"""Decides when a task or a job has made enough trials."""
 
 from dataclasses import dataclass, replace
 
 from tunefarm_schemas.tuning.job import Effort, StopReason
 
-GAIN_THAT_COUNTS = 0.995
+MAX_GAIN_RATIO = 0.995
 """A latency counts as a gain if it is at most this share of the best before."""
 
 
 @dataclass(frozen=True)
 class TaskCourse:
-    """How far one task has come: trials with a result, the best latency in seconds, and since when nothing was won.
+    """The progress of one task: trials with a result, the best latency in seconds, and the last gain.
 
-    Small steps add up: each latency is compared with the one that counted last.
+    Compares each latency with the one at the last gain, so that several small improvements add up to a gain.
     """
 
     trials: int = 0
@@ -21,17 +21,17 @@ class TaskCourse:
     latency_at_last_gain_s: float = float("inf")
 
     def after(self, latency_s: float | None) -> "TaskCourse":
-        """The course after one more result; None for one without a time."""
+        """The course after one more result; ``latency_s`` is None for a result without a timing."""
         trials = self.trials + 1
         if latency_s is None:
             return replace(self, trials=trials)
-        if latency_s <= GAIN_THAT_COUNTS * self.latency_at_last_gain_s:
+        if latency_s <= MAX_GAIN_RATIO * self.latency_at_last_gain_s:
             return TaskCourse(trials, latency_s, trials, latency_s)
         return replace(self, trials=trials, best_latency_s=min(latency_s, self.best_latency_s))
 
 
 def reason_to_stop_task(effort: Effort, course: TaskCourse) -> StopReason | None:
-    """Why one task is done, or None if it goes on."""
+    """The reason to stop one task, or None if it continues."""
     if effort.target_latency_s is not None and course.best_latency_s <= effort.target_latency_s:
         return StopReason.TARGET_LATENCY
     if effort.plateau_trials is not None and course.trials - course.trials_at_last_gain >= effort.plateau_trials:
@@ -40,7 +40,7 @@ def reason_to_stop_task(effort: Effort, course: TaskCourse) -> StopReason | None
 
 
 def reason_to_stop_all(effort: Effort, trials: int, elapsed_s: float) -> StopReason | None:
-    """Why the whole job is done, or None. ``trials`` are those handed out, over all tasks."""
+    """The reason to stop the whole job, or None. ``trials`` is the number submitted over all tasks."""
     if trials >= effort.trials:
         return StopReason.TRIALS
     if effort.seconds is not None and elapsed_s >= effort.seconds:

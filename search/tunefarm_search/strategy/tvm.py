@@ -1,6 +1,6 @@
 """TVM's own evolutionary search, driven by its stepping interface, for comparison.
 
-Its measure callbacks, builders and runners are never involved: they delete directories that results name.
+Never uses its measure callbacks, builders and runners: they delete directories that results name.
 """
 
 import logging
@@ -26,14 +26,14 @@ SEED_BOUND = 2**31 - 2
 
 
 class TvmStrategy:
-    """Buffers TVM's rounds of candidates and hands results back in whole rounds, as TVM expects them."""
+    """Buffers TVM's rounds of candidates and returns results in whole rounds, as TVM expects."""
 
     def __init__(
         self,
         space: SearchSpace,
         selector: CandidateSelector,
         seed: int,
-        most_trials: int,
+        max_trials: int,
         *,
         population: int = STOCK_POPULATION,
         candidates_a_round: int = ROUND,
@@ -42,7 +42,7 @@ class TvmStrategy:
         self._model = _cost_model(seed)
         self._context = _context(space, seed, population)
         self._context.pre_tuning(
-            max_trials=max(most_trials, candidates_a_round),
+            max_trials=max(max_trials, candidates_a_round),
             num_trials_per_iter=candidates_a_round,
             database=meta_schedule.database.MemoryDatabase(),
             cost_model=self._model,
@@ -54,14 +54,14 @@ class TvmStrategy:
         self._is_done = False
 
     def propose(self, count: int) -> list[Proposal]:
-        """The next candidates of TVM's round; none while a round waits for results, or at the end."""
+        """The next candidates of TVM's round; none while the round waits for results, or after the last."""
         if not self._queue and not self._round and not self._is_done:
             self._next_round()
         taken, self._queue = self._queue[:count], self._queue[count:]
         return taken
 
     def observe(self, outcomes: Sequence[Outcome]) -> None:
-        """Collect results; a complete round is given to TVM's model and search."""
+        """Collect results; pass a complete round to TVM's model and search."""
         for outcome in outcomes:
             text = outcome.proposal.scheduled.trace.text
             if text in self._round:
@@ -70,7 +70,7 @@ class TvmStrategy:
             self._finish_round()
 
     def report(self) -> StrategyReport:
-        """Seconds in TVM's evolution, its training included."""
+        """Seconds in TVM's evolution, including training."""
         return StrategyReport(
             evolve_s=self._evolve_s,
             rejected=self._selector.rejected,
@@ -79,7 +79,7 @@ class TvmStrategy:
         )
 
     def model(self) -> str | None:
-        """TVM's model is not carried over: its file format is a pickle."""
+        """Always None: TVM saves its model as a pickle, which is unsafe to load."""
         return None
 
     def _next_round(self) -> None:

@@ -1,4 +1,4 @@
-"""What is tried first: schedules by hand, and the best of similar workloads."""
+"""The first proposals of a search: hand-written schedules, and the best of similar workloads."""
 
 from collections.abc import Sequence
 
@@ -15,13 +15,13 @@ MAX_NEAR_TRACES = 8
 
 
 def given_proposals(selector: CandidateSelector, traces: Sequence[Trace], origin: CandidateOrigin) -> list[Proposal]:
-    """The given traces as they are, as far as they fit."""
+    """Proposals for those of the given traces that apply."""
     found = [selector.replay(trace, origin) for trace in traces]
     return [proposal for proposal in found if proposal is not None]
 
 
 def near_proposals(space: SearchSpace, selector: CandidateSelector, traces: Sequence[Trace]) -> list[Proposal]:
-    """Traces of similar workloads, with their factors moved to the nearest that divide this one's extents."""
+    """Proposals from traces of similar workloads, with each factor replaced by the nearest divisor of the extent."""
     ranked_points = []
     for trace in traces:
         point = nearest_point(space, trace)
@@ -31,7 +31,7 @@ def near_proposals(space: SearchSpace, selector: CandidateSelector, traces: Sequ
 
 
 def nearest_point(space: SearchSpace, trace: Trace) -> Point | None:
-    """The point most like a trace of another workload, in the sketch with the same structure; None without one."""
+    """The point nearest to a trace of another workload, in the sketch of the same structure; None without one."""
     try:
         steps = steps_of(trace)
     except ValueError:
@@ -43,7 +43,7 @@ def nearest_point(space: SearchSpace, trace: Trace) -> Point | None:
 
 
 def _structure(steps: TraceSteps) -> tuple[tuple[str, tuple[object, ...], tuple[str, ...]], ...]:
-    """The instructions and how they feed each other, without names of blocks and numbers of the shape."""
+    """The instructions and their data flow, without block names and numbers that depend on the shape."""
     return tuple(
         (step.kind, tuple(name if isinstance(name, str) else None for name in step.inputs), step.outputs)
         for step in steps.instructions

@@ -36,7 +36,7 @@ from tunefarm.terminal.resume_option import with_resume_value
         (["artifact", "build", "nonsense", "--output", "out"], "RECORD", "records list"),
         (["artifact", "run", "."], "DIR", "artifact build"),
         (["tune", "--resume"], "--resume", "tunefarm tune MODULE"),
-        (["tune", "builtin:matmul", "--resume"], "--resume", "no job of builtin:matmul"),
+        (["tune", "builtin:matmul", "--resume"], "--resume", "no unfinished job of builtin:matmul"),
         (["nonsense"], "nonsense", "--help"),
     ],
 )

@@ -51,7 +51,7 @@ def test_pipe_without_writer_is_rejected_by_every_file_option(tmp_path: Path):
 
 
 def test_device_files_are_not_read(tmp_path: Path):
-    with pytest.raises(OSError, match="not a plain file"):
+    with pytest.raises(OSError, match="not a regular file"):
         read_plain_file(Path("/dev/zero"))
     (tmp_path / "large").write_bytes(bytes(1001))
     with pytest.raises(OSError, match="larger"):

@@ -4,7 +4,7 @@ from tunefarm_search.strategy.stopping import TaskCourse, reason_to_stop_all, re
 
 
 def budget(weight: float, latencies_s: list[float | None]) -> TaskBudget:
-    made = TaskBudget(weight, handed_out=len(latencies_s))
+    made = TaskBudget(weight, submitted=len(latencies_s))
     for latency_s in latencies_s:
         made.note(latency_s)
     return made

@@ -12,7 +12,7 @@ from tests.search.script_loops import iterations_around
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Space
 from tunefarm_search.features.features import FeatureExtractor
-from tunefarm_search.model.population import Breeder, features_of
+from tunefarm_search.model.population import GeneticOperators, features_of
 from tunefarm_search.replay.replay_table import ReplayTable
 from tunefarm_search.space.scheduling import Point, Scheduled, Scheduler
 from tunefarm_search.space.space import search_space
@@ -30,7 +30,7 @@ def estimated(table: ReplayTable) -> tuple[npt.NDArray[np.float64], npt.NDArray[
         if point is not None and trial.latency_s is not None:
             points.append(point)
             latencies.append(trial.latency_s)
-    population = Breeder(space.sketches, np.random.default_rng(0)).of_points(points)
+    population = GeneticOperators(space.sketches, np.random.default_rng(0)).of_points(points)
     return features_of(population, space.sketches, extractor)[1], np.array(latencies)
 
 
@@ -60,7 +60,7 @@ def test_cost_includes_recomputation_by_producers(target: Target) -> None:
     place, channels, seen = extractor.names.index("loops0.copied"), 3, set()
     for sketch in space.sketches:
         points = [Point(sketch.number, tuple(row.tolist())) for row in sketch.sample(random, 24)]
-        features, _ = features_of(Breeder(space.sketches, random).of_points(points), space.sketches, extractor)
+        features, _ = features_of(GeneticOperators(space.sketches, random).of_points(points), space.sketches, extractor)
         (location,) = (number for number, column in enumerate(sketch.columns) if column.kind == "location")
         for point, foreseen in zip(points, 2.0 ** features[:, place], strict=True):
             is_inlined = sketch.columns[location].table[point.rows[location], 0] == -2

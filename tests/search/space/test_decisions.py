@@ -9,7 +9,7 @@ from tvm.s_tir.analysis import estimate_tir_flops
 from tests.search.conftest import te_workload
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Space
-from tunefarm_search.model.population import Breeder
+from tunefarm_search.model.population import GeneticOperators
 from tunefarm_search.space.factorization import MAX_ROWS, factorizations, prime_powers
 from tunefarm_search.space.scheduling import MAX_REPEATED, Point, Rejected, Scheduled, Scheduler
 from tunefarm_search.space.space import SearchSpace, search_space
@@ -64,14 +64,14 @@ def test_samples_mutants_and_neighbours_stay_in_grid(convolution_space: SearchSp
 
 def test_transplant_keeps_tiles_of_shared_loops(convolution_space: SearchSpace) -> None:
     sketches = convolution_space.sketches
-    breeder = Breeder(sketches, np.random.default_rng(2))
+    operators = GeneticOperators(sketches, np.random.default_rng(2))
     point = Point(0, tuple(sketches[0].sample(np.random.default_rng(5), 1)[0].tolist()))
     tiles = {
         column.slot: column.decision(row)
         for column, row in zip(sketches[0].columns, point.rows, strict=True)
         if column.kind == "tile"
     }
-    moved = breeder.transplants(point)
+    moved = operators.transplants(point)
     assert sorted(moved.sketch.tolist()) == [sketch.number for sketch in sketches[1:]]
     for number in range(len(moved)):
         there = moved.point(number, sketches)

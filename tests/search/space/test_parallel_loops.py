@@ -11,7 +11,7 @@ from tests.search.script_loops import iterations_around
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Space
 from tunefarm_search.features.features import FeatureExtractor
-from tunefarm_search.model.population import Breeder, features_of
+from tunefarm_search.model.population import GeneticOperators, features_of
 from tunefarm_search.space.scheduling import Point, Scheduled, Scheduler
 from tunefarm_search.space.space import search_space
 
@@ -32,7 +32,7 @@ def test_parallel_extent_matches_prediction(name: str, target: Target) -> None:
     seen: set[int] = set()
     for sketch in space.sketches:
         points = [Point(sketch.number, tuple(row.tolist())) for row in sketch.sample(random, 16)]
-        features, _ = features_of(Breeder(space.sketches, random).of_points(points), space.sketches, extractor)
+        features, _ = features_of(GeneticOperators(space.sketches, random).of_points(points), space.sketches, extractor)
         for point, foreseen in zip(points, 2.0 ** features[:, place], strict=True):
             scheduled = scheduler.apply(point)
             if isinstance(scheduled, Scheduled) and scheduled.point == point:

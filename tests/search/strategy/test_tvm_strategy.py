@@ -12,7 +12,7 @@ from tunefarm_search.strategy.tvm import TvmStrategy
 def test_tvm_strategy_proposes_distinct_candidates(matmul_space: SearchSpace) -> None:
     scheduler = Scheduler(matmul_space)
     selector = CandidateSelector(scheduler, CandidateFilter(scheduler.module_of), MovedDecisions(matmul_space.sketches))
-    strategy = TvmStrategy(matmul_space, selector, seed=1, most_trials=64, population=32, candidates_a_round=16)
+    strategy = TvmStrategy(matmul_space, selector, seed=1, max_trials=64, population=32, candidates_a_round=16)
     hashes: list[str] = []
     for batch in range(6):
         proposals = strategy.propose(8)

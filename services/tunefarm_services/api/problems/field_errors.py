@@ -35,9 +35,9 @@ _RULES: Final[Mapping[str, str]] = {
     "tuple_type": "be a list",
 }
 _PATTERNS: Final[Mapping[str, str]] = {
-    r"^[A-Za-z0-9._@+=-]+$": "have only letters, digits and the characters . _ @ + = -",
-    r"^[^\x00]*$": "be without the character U+0000",
-    r"^[^\x00]+$": "have a character or more, and not U+0000",
+    r"^[A-Za-z0-9._@+=-]+$": "contain only letters, digits and the characters . _ @ + = -",
+    r"^[^\x00]*$": "not contain the character U+0000",
+    r"^[^\x00]+$": "not be empty or contain the character U+0000",
     r"^-?[0-9]+$": "be a whole number",
     "^[0-9a-f]{64}$": "be a SHA-256 digest of 64 hexadecimal digits in lower case",
 }
@@ -92,7 +92,7 @@ def _field_problem(error: Mapping[str, Any], body: object, model: object) -> Fie
     if place == "body":
         is_single = isinstance(body, dict) and "modules" not in body
         if is_single and steps[:2] == ["modules", 0]:
-            steps = steps[2:]  # its fields may stand at the top
+            steps = steps[2:]  # its fields may be at the top level
         names = _written(steps, body, is_missing=error["type"] == "missing")
     else:
         names = [str(step) for step in steps if isinstance(step, str)][:1]
@@ -131,7 +131,7 @@ def _words(error: Mapping[str, Any], names: Sequence[str], model: object) -> tup
             return "There is no such field.", among(names[-1] if names else "", _fields_beside(model, names), "fields")
         case "value_error":
             problem, stop, fix = str(context["error"]).partition(". ")
-            return _sentence(problem), _sentence(fix if stop else "Change it, as the document at /openapi.json says")
+            return _sentence(problem), _sentence(fix if stop else "See the document at /openapi.json")
         case "literal_error" | "enum":
             allowed = str(context["expected"])
             given = error["input"] if isinstance(error["input"], str) else ""
@@ -144,7 +144,7 @@ def _words(error: Mapping[str, Any], names: Sequence[str], model: object) -> tup
     rule = _RULES.get(kind) or (should[1] if should else "")
     if rule:
         return f"{_shown(error['input'])} is not accepted.", f"It should {rule}."
-    return _sentence(error["msg"]), "Change it, as the document at /openapi.json says."
+    return _sentence(error["msg"]), "See the document at /openapi.json."
 
 
 def _fields_beside(model: object, names: Sequence[str]) -> set[str]:

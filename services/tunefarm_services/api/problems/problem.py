@@ -53,26 +53,26 @@ class _ProblemForm:
 
 FORMS: Final[Mapping[ProblemKind, _ProblemForm]] = {
     ProblemKind.MALFORMED: _ProblemForm(400, "The request is malformed"),
-    ProblemKind.UNAUTHENTICATED: _ProblemForm(401, "A valid token is needed"),
+    ProblemKind.UNAUTHENTICATED: _ProblemForm(401, "A valid token is required"),
     ProblemKind.FORBIDDEN: _ProblemForm(403, "The token does not allow this"),
-    ProblemKind.NOT_FOUND: _ProblemForm(404, "There is no such thing"),
-    ProblemKind.METHOD_NOT_ALLOWED: _ProblemForm(405, "The method is not allowed here"),
-    ProblemKind.NOT_ACCEPTABLE: _ProblemForm(406, "No such form of it is offered"),
+    ProblemKind.NOT_FOUND: _ProblemForm(404, "Not found"),
+    ProblemKind.METHOD_NOT_ALLOWED: _ProblemForm(405, "The method is not allowed"),
+    ProblemKind.NOT_ACCEPTABLE: _ProblemForm(406, "No acceptable representation is available"),
     ProblemKind.TIMEOUT: _ProblemForm(408, "The request took too long to arrive"),
-    ProblemKind.CONFLICT: _ProblemForm(409, "It conflicts with the present state"),
-    ProblemKind.WRONG_OFFSET: _ProblemForm(409, "The upload goes on at another byte"),
-    ProblemKind.IN_PROGRESS: _ProblemForm(409, "The same request is being carried out"),
+    ProblemKind.CONFLICT: _ProblemForm(409, "The request conflicts with the current state"),
+    ProblemKind.WRONG_OFFSET: _ProblemForm(409, "The upload continues at another offset"),
+    ProblemKind.IN_PROGRESS: _ProblemForm(409, "The same request is in progress"),
     ProblemKind.TOO_LARGE: _ProblemForm(413, "The request is too large"),
     ProblemKind.TARGET_TOO_LONG: _ProblemForm(414, "The request target is too long"),
     ProblemKind.UNSUPPORTED_MEDIA_TYPE: _ProblemForm(415, "The content type is not supported"),
-    ProblemKind.RANGE: _ProblemForm(416, "The range lies outside of it"),
+    ProblemKind.RANGE: _ProblemForm(416, "The range is not satisfiable"),
     ProblemKind.BAD_INPUT: _ProblemForm(422, "The input cannot be used"),
     ProblemKind.KEY_REUSED: _ProblemForm(422, "The idempotency key belongs to another request"),
     ProblemKind.RATE_LIMITED: _ProblemForm(429, "Too many requests"),
-    ProblemKind.QUOTA_EXCEEDED: _ProblemForm(429, "A quota is used up"),
+    ProblemKind.QUOTA_EXCEEDED: _ProblemForm(429, "A quota is exceeded"),
     ProblemKind.HEAD_TOO_LARGE: _ProblemForm(431, "The header section is too large"),
-    ProblemKind.INTERNAL: _ProblemForm(500, "A bug of the service"),
-    ProblemKind.UNKNOWN_METHOD: _ProblemForm(501, "The method is not known"),
+    ProblemKind.INTERNAL: _ProblemForm(500, "Internal error"),
+    ProblemKind.UNKNOWN_METHOD: _ProblemForm(501, "The method is not implemented"),
     ProblemKind.UNAVAILABLE: _ProblemForm(503, "The service cannot answer now"),
     ProblemKind.UNKNOWN_VERSION: _ProblemForm(505, "The version of HTTP is not supported"),
 }
@@ -165,7 +165,7 @@ class ApiProblem(Exception):
 
 
 def unauthenticated(more: str = "") -> ApiProblem:
-    """The response to all requests without a valid token, whatever they ask for. ``more`` is appended."""
+    """The response to every request without a valid token. ``more`` is appended."""
     return ApiProblem(
         ProblemKind.UNAUTHENTICATED,
         f"Send a valid token: Authorization: Bearer tfk_... The first one comes from: tunefarm token create.{more}",

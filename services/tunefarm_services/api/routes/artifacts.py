@@ -43,7 +43,7 @@ def list_artifacts(
     responses=responses(ProblemKind.NOT_FOUND, s200={"headers": ETAG}, s304=NOT_MODIFIED),
 )
 def get(request: Request, artifact_id: Id, caller: ArtifactsReader, parts: PartsOf) -> Response:
-    """What an artifact is: its function, its arguments, its latency, and the digest of its library."""
+    """The manifest of an artifact: its function, arguments, latency, and the digest of its library."""
     return answer_tagged(request, parts.store.artifacts.get(caller.tenant, artifact_id)[0])
 
 
@@ -65,7 +65,7 @@ def get_library(
     parts: PartsOf,
     range_text: Annotated[str | None, Header(alias="Range", max_length=100)] = None,
 ) -> Response:
-    """The compiled library. Its ETag begins its SHA-256; a download that broke off goes on with Range."""
+    """The compiled library. Its ETag starts with its SHA-256. An interrupted download resumes with Range."""
     manifest, library = parts.store.artifacts.get(caller.tenant, artifact_id)
     etag = etag_of(manifest.library_digest)
     if has_already(request, etag):
@@ -86,7 +86,7 @@ def get_library(
 
 
 def _range(text: str | None, size_bytes: int) -> tuple[int, int]:
-    """First byte and the one after the last. Ignores a range that is not understood, as RFC 9110 requires."""
+    """First byte and the one after the last. Ignores an invalid or unsupported range, as RFC 9110 requires."""
     match = _RANGE.fullmatch(text.strip()) if text else None
     if match is None or not (match[1] or match[2]):
         return 0, size_bytes

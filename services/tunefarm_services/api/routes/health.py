@@ -31,7 +31,7 @@ async def healthz() -> Response:
 @router.get(
     "/readyz",
     response_model=Readiness,
-    responses=problems(ProblemKind.BAD_INPUT) | {503: {"description": "Not now.", "model": Readiness}},
+    responses=problems(ProblemKind.BAD_INPUT) | {503: {"description": "Not ready.", "model": Readiness}},
 )
 async def readyz(parts: PartsOf) -> Response:
     """Check whether requests are accepted. Requests with modules wait until ``intake`` is ready."""
@@ -43,8 +43,8 @@ async def readyz(parts: PartsOf) -> Response:
         except (StoreError, PoolExhausted):
             pass
     is_ready = store == "ready"
-    told = Readiness(ready=is_ready, store=store, intake=parts.intake.state())
-    return answer(told) if is_ready else answer(told, 503, Retry_After=RETRY_AFTER_S)
+    readiness = Readiness(ready=is_ready, store=store, intake=parts.intake.state())
+    return answer(readiness) if is_ready else answer(readiness, 503, Retry_After=RETRY_AFTER_S)
 
 
 @router.get(

@@ -22,7 +22,7 @@ from tunefarm_services.store.stored import StoredTrial
 
 router = APIRouter(prefix="/v1", tags=["jobs"])
 
-FailedOnly = Annotated[bool, Query(description="Only trials without a timing; each has its reason.")]
+FailedOnly = Annotated[bool, Query(description="Only trials without a timing, with the reason.")]
 View = TypeVar("View", bound=BaseModel)
 
 

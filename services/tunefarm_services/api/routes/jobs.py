@@ -31,7 +31,8 @@ log = structlog.get_logger()
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=JsonRoute)
 list[str], Query(max_length=32, description="NAME=VALUE; jobs with all of these labels. Repeatable.", alias="label")
 Labels = Annotated[
-    list[str], Query(max_length=32, description="NAME=VALUE; jobs that carry all of them. Repeatable.", alias="label")
+    list[str],
+    Query(max_length=32, description="NAME=VALUE; jobs with all of these labels. Repeatable.", alias="label"),
 ]
 
 _OF_A_REQUEST = responses(ProblemKind.NOT_FOUND, ProblemKind.CONFLICT)
@@ -50,8 +51,8 @@ async def create(request: Request, body: JobBody, caller: JobsWriter, parts: Par
     # Link the trace of the request to that of the job, which every process derives from its id.
     log.info("job created", job_id=job.job_id, job_trace_id=Traceparent.of_job(job.job_id).trace_id)
     headers = {"ETag": etag_of(digest(job.model_dump_json())), "Cache_Control": "private, no-cache"}
-    told = NewJob(**dict(job), notes=notes)
-    return answer(told, 202, Location=f"/v1/jobs/{job.job_id}", **headers)
+    created = NewJob(**dict(job), notes=notes)
+    return answer(created, 202, Location=f"/v1/jobs/{job.job_id}", **headers)
 
 
 @router.get("", response_model=Page[Job], responses=responses())
@@ -90,34 +91,34 @@ def get(request: Request, job_id: Id, caller: JobsReader, parts: PartsOf) -> Res
 
 @router.delete("/{job_id}", status_code=204, responses=responses(ProblemKind.NOT_FOUND, ProblemKind.CONFLICT))
 def delete(job_id: Id, caller: JobsWriter, parts: PartsOf) -> Response:
-    """Forget a job that nobody works on. What was measured for it stays."""
+    """Delete a job that no tuner holds. Its measurements remain."""
     parts.store.jobs.delete(caller.tenant, job_id)
     return Response(status_code=204)
 
 
 @router.post("/{job_id}:cancel", response_model=Job, responses=_OF_A_REQUEST)
 def cancel(job_id: Id, caller: JobsWriter, parts: PartsOf) -> Response:
-    """End a job, keeping all that was measured. A job that is worked on ends within two seconds."""
+    """Cancel a job and keep its measurements. A running job ends within two seconds."""
     return answer(parts.store.job_requests.cancel(caller.tenant, job_id))
 
 
 @router.post("/{job_id}:pause", response_model=Job, responses=_OF_A_REQUEST)
 def pause(job_id: Id, caller: JobsWriter, parts: PartsOf) -> Response:
-    """Let a job rest until it is resumed."""
+    """Pause a job until it is resumed."""
     return answer(parts.store.job_requests.pause(caller.tenant, job_id))
 
 
 @router.post("/{job_id}:resume", response_model=Job, responses=_OF_A_REQUEST)
 def resume(job_id: Id, caller: JobsWriter, parts: PartsOf) -> Response:
-    """Let a paused job go on."""
+    """Resume a paused job."""
     return answer(parts.store.job_requests.resume(caller.tenant, job_id))
 
 
 @router.post("/{job_id}:finish", response_model=Job, responses=_OF_A_REQUEST)
 def finish(job_id: Id, caller: JobsWriter, parts: PartsOf) -> Response:
-    """End a job's search: its best candidates are verified and exported. A paused job is queued for that.
+    """End the search of a job early, and verify and export its best candidates. A paused job is queued for this.
 
-    The job ends as failed if nothing was measured before.
+    The job fails if it has no measurement.
     """
     return answer(parts.store.job_requests.finish(caller.tenant, job_id))
 
@@ -134,8 +135,8 @@ def _labels(texts: list[str]) -> dict[str, str]:
 
 def _instant(moment: datetime) -> str:
     if moment.tzinfo is None:
-        raise BadInput("created_after", "It has no offset.", "Write, say, 2027-01-01T00:00:00Z.")
+        raise BadInput("created_after", "It has no UTC offset.", "Write, say, 2027-01-01T00:00:00Z.")
     try:
         return moment.astimezone(UTC).isoformat()
     except OverflowError as error:
-        raise BadInput("created_after", "It is not within the calendar.", "Write a date of this century.") from error
+        raise BadInput("created_after", "It is out of range.", "Write a date of this century.") from error

@@ -12,5 +12,5 @@ IdPrefix: TypeAlias = Annotated[
 ]
 
 IdFilter: TypeAlias = Annotated[
-    str | None, Query(min_length=1, max_length=200, pattern=r"^[^\x00]+$", description="Only those of this id.")
+    str | None, Query(min_length=1, max_length=200, pattern=r"^[^\x00]+$", description="Only items with this id.")
 ]

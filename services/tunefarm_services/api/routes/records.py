@@ -95,7 +95,7 @@ async def best(
     """Find the best records for a workload or an uploaded module, with the kind of each match: see the POST form."""
     if (workload_id is None) == (upload_id is None):
         fix = "Give one of workload_id and upload_id, or POST a module."
-        raise BadInput("workload_id", "It is missing, or given beside upload_id.", fix)
+        raise BadInput("workload_id", "It is missing, or given together with upload_id.", fix)
     try:
         body = BestBody(
             workload_id=workload_id,
@@ -162,5 +162,5 @@ def get(request: Request, record_id: Id, caller: RecordsReader, parts: PartsOf) 
 
 @router.post("/records/{record_id}:retract", response_model=TuningRecord, responses=responses(ProblemKind.NOT_FOUND))
 def retract(record_id: Id, body: RetractBody, caller: RecordsWriter, parts: PartsOf) -> Response:
-    """Take a record back. It stays, with the reason, and answers no query any more."""
+    """Retract a record. It remains stored with the reason, but queries no longer return it."""
     return answer(parts.store.records.retract(caller.tenant, record_id, body.reason))

@@ -74,7 +74,7 @@ def delete(token_id: Id, caller: TokensAdmin, parts: PartsOf) -> Response:
 
 @router.post("/tokens/{token_id}:rotate", response_model=NewToken, responses=responses(ProblemKind.NOT_FOUND))
 def rotate(token_id: Id, caller: TokensAdmin, parts: PartsOf) -> Response:
-    """Give a token a new secret, shown once; the old one becomes invalid at once."""
+    """Replace the secret of a token. The new one is shown once; the old one becomes invalid immediately."""
     _require_scopes(caller, _token(parts, caller, token_id).scopes)
     token, text = parts.store.tokens.rotate(caller.tenant, token_id)
     parts.tokens.forget()

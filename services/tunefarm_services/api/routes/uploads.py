@@ -1,4 +1,4 @@
-"""Uploads in pieces, each of which may be sent again."""
+"""Uploads in pieces, each of which can be retried."""
 
 from typing import Annotated, Final
 
@@ -39,7 +39,7 @@ MAX_UPLOADS: Final = 2000
 def create(body: UploadBody, caller: JobsWriter, parts: PartsOf) -> Response:
     """Create an upload; then send its pieces with PATCH."""
     if body.size_bytes > parts.settings.upload_bytes:
-        detail = f"An upload may have {parts.settings.upload_bytes} bytes."
+        detail = f"An upload may have at most {parts.settings.upload_bytes} bytes."
         raise ApiProblem(ProblemKind.TOO_LARGE, detail, field="size_bytes")
     uploads = parts.store.uploads.of_tenant(caller.tenant)
     declared_bytes = sum(upload.size_bytes for upload in uploads)
@@ -103,7 +103,7 @@ async def append(
     responses=responses(ProblemKind.NOT_FOUND, s200={"headers": OFFSET}),
 )
 def head(upload_id: Id, caller: JobsReader, parts: PartsOf) -> Response:
-    """Where an upload goes on: Upload-Offset, and Upload-Length for the whole."""
+    """The offset of the next piece, Upload-Offset, and the size of the upload, Upload-Length."""
     return Response(
         headers={**_headers(parts.store.uploads.get(caller.tenant, upload_id)), "Cache-Control": "no-store"}
     )
@@ -118,7 +118,7 @@ def get(upload_id: Id, caller: JobsReader, parts: PartsOf) -> Response:
 
 @router.delete("/{upload_id}", status_code=204, responses=responses(ProblemKind.NOT_FOUND))
 def delete(upload_id: Id, caller: JobsWriter, parts: PartsOf) -> Response:
-    """Forget an upload. Jobs that were made from it stay."""
+    """Delete an upload. Jobs that were created from it remain."""
     parts.store.uploads.delete(caller.tenant, upload_id)
     return Response(status_code=204)
 

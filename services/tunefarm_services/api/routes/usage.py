@@ -34,7 +34,7 @@ def get(
     caller: UsageReader,
     parts: PartsOf,
     since_day: Annotated[date | None, BeforeValidator(_dated), Query(description=_DAY)] = None,
-    all_tenants: Annotated[bool, Query(description="Of every tenant; for the operator only.")] = False,
+    all_tenants: Annotated[bool, Query(description="Usage of every tenant. Requires an operator's token.")] = False,
     page_size: PageSize = LARGEST_PAGE,
     page_token: PageToken = None,
 ) -> Response:
@@ -44,5 +44,5 @@ def get(
     if not all_tenants:
         return answer(paging.page_of_all(parts.store.usage.of_tenant(caller.tenant, day), lambda each: each))
     if caller.tenant not in parts.settings.operator_tenants:
-        raise ApiProblem(ProblemKind.FORBIDDEN, "Only the operator's tokens may see the use of every tenant.")
+        raise ApiProblem(ProblemKind.FORBIDDEN, "Only an operator's token may see the usage of every tenant.")
     return answer(paging.page_of_all(parts.store.usage.of_all_tenants(day), lambda each: each))
