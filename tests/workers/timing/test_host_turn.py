@@ -57,6 +57,12 @@ def holder(folder: Path, turn_s: float = TURN_S) -> Iterator["subprocess.Popen[s
             process.kill()
 
 
+def test_turn_is_taken_in_named_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(host_turn.FOLDER_VARIABLE, str(tmp_path))
+    with holder(tmp_path):
+        assert not HostTurn([0, 1]).take(TURN_S)
+
+
 def test_only_one_process_has_the_turn(tmp_path: Path) -> None:
     first, second = turn_on(tmp_path), turn_on(tmp_path)
     assert first.take(TURN_S)

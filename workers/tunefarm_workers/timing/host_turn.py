@@ -21,9 +21,9 @@ import structlog
 from tunefarm_workers.timing.device_arbiter import SETTLE_S
 
 FILE_NAME: Final = "tunefarm-turns"
+FOLDER_VARIABLE: Final = "TUNEFARM_TURN_FOLDER"
 _FOLDERS: Final = (Path("/dev/shm"), Path("/run/lock"), Path("/tmp"))  # noqa: S108 - all users share them
-"""Folders where every user may create a file; all processes use the first that works. Containers see each other if they
-share the first one: ``--ipc=host``."""
+"""Folders where every user may create a file; all processes use the first that works."""
 GRACE_S: Final = 5.0
 """How long after the end of its turn a process that does not release it is still waited for."""
 _MAX_TURN_S: Final = 600.0
@@ -63,16 +63,17 @@ class HostTurn:
     """One process's turns. All methods are called from one thread, and only ``held`` blocks."""
 
     def __init__(
-        self, cores: Collection[int], on_turn: Callable[[], None] = lambda: None, folders: Collection[Path] = _FOLDERS
+        self, cores: Collection[int], on_turn: Callable[[], None] = lambda: None, folders: Collection[Path] = ()
     ) -> None:
         """``cores`` are the logical processors that it measures on.
 
-        ``on_turn`` is called on another thread when a turn is acquired after waiting. If none of ``folders`` can be
-        used, every turn is acquired at once.
+        ``on_turn`` is called on another thread when a turn is acquired after waiting. ``folders`` are by default the
+        one that ``FOLDER_VARIABLE`` names, or those that all users share. If none can be used, every turn is acquired
+        at once.
         """
         self._runs = _runs_of(cores)
         self.on_turn = on_turn
-        self._folders = tuple(folders)
+        self._folders = tuple(folders) or _default_folders()
         self._descriptor = self._open()
         self._is_held = self._is_waiting = self._is_acquired = self._is_stuck = self._is_closed = False
         self._last_in_time_s = 0.0
@@ -325,6 +326,11 @@ def _open_shared(path: Path) -> int:
         os.close(descriptor)
         raise OSError(f"{path} is no regular file")
     return descriptor
+
+
+def _default_folders() -> tuple[Path, ...]:
+    named = os.environ.get(FOLDER_VARIABLE)
+    return (Path(named),) if named else _FOLDERS
 
 
 def _runs_of(cores: Collection[int]) -> tuple[_Run, ...]:
