@@ -15,7 +15,7 @@ from tunefarm_schemas.farm.lane import LaneState
 from tunefarm_schemas.farm.redelivery import RedeliveryPolicy
 from tunefarm_services.store import Store
 from tunefarm_services.store.blob_store import BlobStore
-from tunefarm_services.tuner.farm.celery_farm_state import FarmState
+from tunefarm_services.tuner.farm.farm_replies import FarmReplies
 from tunefarm_services.tuner.farm.lane_registrar import LaneRegistrar
 
 LANES = 600
@@ -60,7 +60,7 @@ def test_silent_lane_is_lost(broker: RedisServer, store: Store):
 
 def test_orders_are_lost_only_after_replies_are_read(tmp_path: Path):
     outbox = MeasurementOutbox()
-    state = FarmState(BlobStore(tmp_path), outbox, RedeliveryPolicy(lane_s=5.0), "job")
+    state = FarmReplies(BlobStore(tmp_path), outbox, RedeliveryPolicy(lane_s=5.0), "job")
     dispatch = dispatch_of()
     state.open_task(simulated_task())
     state.submit(dispatch)

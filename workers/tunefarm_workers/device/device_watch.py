@@ -15,7 +15,7 @@ from tunefarm_workers.conversation.event_loop import EventLoop
 from tunefarm_workers.conversation.messages import DeviceChild, KernelRequest
 from tunefarm_workers.device.cpu_identity import cpu_identity, host_fingerprint
 from tunefarm_workers.device.device_identity import device_of
-from tunefarm_workers.device.drift import RECHECK_S, Drift
+from tunefarm_workers.device.quarantine_verdict import RECHECK_S, Drift
 from tunefarm_workers.timing.device_arbiter import DeviceArbiter
 
 _ANSWER_S = 30.0

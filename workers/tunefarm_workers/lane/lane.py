@@ -26,7 +26,7 @@ from tunefarm_workers.conversation.farm_settings import FarmSettings
 from tunefarm_workers.correctness.referee import Doubt
 from tunefarm_workers.correctness.unverifiable import UnverifiableFunction
 from tunefarm_workers.device.device_watch import DeviceWatch
-from tunefarm_workers.device.quarantine_state import SLOWER, UNTRUSTED, Quarantine
+from tunefarm_workers.device.quarantine import SLOWER, UNTRUSTED, Quarantine
 from tunefarm_workers.lane.attempt import Attempt
 from tunefarm_workers.lane.comparison import RunningComparison
 from tunefarm_workers.lane.open_task import OpenTask

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tunefarm_schemas.tuning.device import ReferenceKernelTimes
-from tunefarm_workers.device.drift import RECHECK_S, Drift
+from tunefarm_workers.device.quarantine_verdict import RECHECK_S, Drift
 
 
 @dataclass(frozen=True)

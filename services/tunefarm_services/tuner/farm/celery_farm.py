@@ -30,7 +30,7 @@ from tunefarm_services.store.blob_store import BlobStore
 from tunefarm_services.tuner.farm.attempts import ATTEMPTS
 from tunefarm_services.tuner.farm.broker_client import BROKER_ERRORS, connect
 from tunefarm_services.tuner.farm.celery_farm_pool import LanePool
-from tunefarm_services.tuner.farm.celery_farm_state import FarmState
+from tunefarm_services.tuner.farm.farm_replies import FarmReplies
 
 SEND_POLL_S: Final = 0.25
 SEND_DELAY_S: Final = 0.002
@@ -74,7 +74,7 @@ class CeleryFarm:
         self._pool = pool
         self._outbox = MeasurementOutbox()
         self._crash: Exception | None = None
-        self._state = FarmState(blobs, self._outbox, policy or RedeliveryPolicy(), job_id)
+        self._state = FarmReplies(blobs, self._outbox, policy or RedeliveryPolicy(), job_id)
         queue = queue_name(pool.device_class_id, pool.code_generator)
         self._link = OrderLink(connect(broker), broker, queue, self.farm_id)
         self._reader = ReplyReader(connect(broker), broker, self.farm_id, reply)

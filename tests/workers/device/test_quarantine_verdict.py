@@ -3,7 +3,7 @@
 import pytest
 
 from tunefarm_schemas.tuning.device import ReferenceKernelTimes
-from tunefarm_workers.device.drift import CHECKS_TO_ACCEPT, Drift
+from tunefarm_workers.device.quarantine_verdict import CHECKS_TO_ACCEPT, Drift
 
 USUAL = ReferenceKernelTimes(compute_s=1e-3, bandwidth_s=1e-3, launch_s=1e-6)
 SLOW = ReferenceKernelTimes(compute_s=2e-3, bandwidth_s=1e-3, launch_s=1e-6)

@@ -1,4 +1,4 @@
-"""State of one farm: its tasks, the orders in flight, and the effects of replies.
+"""What the replies of lanes do to the orders and tasks of one farm.
 
 ``OrderLedger`` decides when orders are sent, repeated and lost. An order may run twice, but its first answer removes it
 from the ledger: later ones find no entry and are discarded. A lost order ends as ``device_lost``, and the caller makes
@@ -75,7 +75,7 @@ class FarmOrder:
 FarmEntry = LedgerEntry[FarmOrder]
 
 
-class FarmState:
+class FarmReplies:
     """Thread-safe. No method waits for the broker."""
 
     def __init__(self, blobs: BlobStore, outbox: MeasurementOutbox, policy: RedeliveryPolicy, job_id: str) -> None:
