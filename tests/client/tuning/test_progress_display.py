@@ -96,7 +96,7 @@ def test_resumption_line_names_job_and_its_options() -> None:
         finished_at=None,
     )
     line = resumption_line(job)
-    for part in ("job 0123", "net.py", "60 trials", "random", "do not change it"):
+    for part in ("job 0123", "net.py", "60 trials", "random", "options of the present command are ignored"):
         assert part in line
     assert "\n" not in line
 
