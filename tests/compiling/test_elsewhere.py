@@ -61,7 +61,9 @@ def test_board_without_linker_measures_and_exports(place: Place) -> None:
     [measured] = gather(farm, 1).values()
     assert isinstance(measured.result, Timing), measured.result
     assert measured.stages.build_s > 0
-    exported = farm.export(ExportOrder(exploration_id="fine", trace=workloads.tiled(module)), lambda: True)
+    exported = farm.export(
+        ExportOrder(exploration_id="fine", trace=workloads.tiled(module), processes=2, likely_s=1.0), lambda: True
+    )
     assert isinstance(exported, Exported), exported
     assert BlobStore(place.home / "blobs").get(digest(exported.library)) == exported.library
 

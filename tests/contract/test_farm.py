@@ -198,12 +198,14 @@ def test_farm_compares_and_exports_schedules(farm: Farm):
     first, second, third, last = farm.compare(order, lambda: True).results
     assert [type(result) for result in (first, last)] == [Timing, Timing]
     assert (failure_of(second), failure_of(third)) == (INVALID_SCHEDULE, WRONG_RESULT)
-    exported = farm.export(ExportOrder(exploration_id="finish", trace=tiled(module), processes=2), lambda: True)
+    exported = farm.export(
+        ExportOrder(exploration_id="finish", trace=tiled(module), processes=2, likely_s=1.0), lambda: True
+    )
     assert isinstance(exported, Exported), exported
     assert exported.library.startswith(b"\x7fELF")
     assert len(exported.process_latencies_s) == 2
     for trace, reason in ((nonsense, INVALID_SCHEDULE), (wrong, WRONG_RESULT)):
-        failed = farm.export(ExportOrder(exploration_id="finish", trace=trace, processes=1), lambda: True)
+        failed = farm.export(ExportOrder(exploration_id="finish", trace=trace, processes=1, likely_s=1.0), lambda: True)
         assert failure_of(failed) is reason
 
 
@@ -215,7 +217,7 @@ def test_comparison_and_export_end_when_canceled(farm: Farm):
     results = farm.compare(order, lambda: time.monotonic() < began_s + 1.0).results
     assert time.monotonic() - began_s < 30.0, "both take twenty seconds each"
     assert {failure_of(result) for result in results} == {FailureReason.CANCELED}
-    order = ExportOrder(exploration_id="unwanted", trace=tiled(module), processes=200)
+    order = ExportOrder(exploration_id="unwanted", trace=tiled(module), processes=200, likely_s=1.0)
     began_s = time.monotonic()
     exported = farm.export(order, lambda: time.monotonic() < began_s + 0.5)
     assert failure_of(exported) is FailureReason.CANCELED

@@ -30,6 +30,6 @@ def test_hostile_library_is_never_loaded(farm_of: FarmOf, monkeypatch: pytest.Mo
     measured = running.measure(opened, workloads.tiled(module))
     assert reason_of(measured) is FailureReason.BUILD_ERROR
     assert "runs when it is loaded" in message_of(measured)
-    exported = running.farm.export(ExportOrder(exploration_id=opened, trace=None, processes=1))
+    exported = running.farm.export(ExportOrder(exploration_id=opened, trace=None, processes=1, likely_s=1.0))
     assert isinstance(exported, Failed)
     assert exported.failure.reason is FailureReason.BUILD_ERROR

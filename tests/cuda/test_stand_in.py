@@ -71,7 +71,7 @@ def test_crashing_schedule_fails_alone_in_comparison(farm_of: FarmOf) -> None:
     assert min(results[0].samples_s) < min(results[2].samples_s)
     assert isinstance(results[1], Failed)
     assert results[1].failure.reason is FailureReason.CRASH
-    failed = running.farm.export(ExportOrder(exploration_id=opened, trace=traces[1], processes=1))
+    failed = running.farm.export(ExportOrder(exploration_id=opened, trace=traces[1], processes=1, likely_s=1.0))
     assert isinstance(failed, Failed)
 
 

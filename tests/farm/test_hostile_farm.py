@@ -59,7 +59,9 @@ class HostileFarm:
         return [found[dispatch.dispatch_id] for dispatch in sent]
 
     def export(self, opened: str, trace: Trace) -> Failed:
-        failed = self.farm.export(ExportOrder(exploration_id=opened, trace=trace, processes=1), lambda: True)
+        failed = self.farm.export(
+            ExportOrder(exploration_id=opened, trace=trace, processes=1, likely_s=1.0), lambda: True
+        )
         assert isinstance(failed, Failed), failed
         return failed
 

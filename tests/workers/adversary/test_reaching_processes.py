@@ -99,7 +99,9 @@ def test_export_rejects_inputs_of_another_process(running: RunningFarm) -> None:
     module = workloads.matmul(256)
     opened = running.open(module)
     with reaching():
-        exported = running.farm.export(ExportOrder(exploration_id=opened, trace=workloads.tiled(module), processes=2))
+        exported = running.farm.export(
+            ExportOrder(exploration_id=opened, trace=workloads.tiled(module), processes=2, likely_s=1.0)
+        )
     if isinstance(exported, Failed):  # it was noticed, and the schedule is not to blame
         assert exported.failure.reason is FailureReason.DEVICE_LOST
     else:

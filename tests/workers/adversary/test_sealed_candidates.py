@@ -92,7 +92,7 @@ def test_exported_library_is_sealed_before_its_call(running: RunningFarm, monkey
     monkeypatch.setattr(FreshRunner, "outputs", outputs)
     module = workloads.matmul(64)
     exploration = running.open(module)
-    order = ExportOrder(exploration_id=exploration, trace=workloads.tiled(module), processes=1)
+    order = ExportOrder(exploration_id=exploration, trace=workloads.tiled(module), processes=1, likely_s=1.0)
     assert isinstance(running.farm.export(order), Exported)
     assert filters == [{"2"}]
 

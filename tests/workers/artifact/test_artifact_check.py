@@ -26,7 +26,7 @@ def exported_library(
     running: RunningFarm, module: tvm.IRModule, trace: Trace | None, abi: str = "stable", callees: tuple[str, ...] = ()
 ) -> Exported:
     opened = running.open(module, abi=abi, callees=callees)
-    exported = running.farm.export(ExportOrder(exploration_id=opened, trace=trace, processes=1))
+    exported = running.farm.export(ExportOrder(exploration_id=opened, trace=trace, processes=1, likely_s=1.0))
     assert isinstance(exported, Exported), exported
     return exported
 

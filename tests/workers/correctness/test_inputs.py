@@ -140,7 +140,7 @@ def test_specified_inputs_are_used_at_every_step(running: RunningFarm, zygote: F
     assert measured.inputs_checked == INPUT_SETS
     order = ComparisonOrder(exploration_id=exploration, traces=(None,), seconds_each=0.02)
     assert isinstance(running.farm.compare(order).results[0], Timing)
-    exported = running.farm.export(ExportOrder(exploration_id=exploration, trace=None, processes=1))
+    exported = running.farm.export(ExportOrder(exploration_id=exploration, trace=None, processes=1, likely_s=1.0))
     assert isinstance(exported, Exported), exported
     assert check_exported(zygote, tmp_path, exported, module, input_specs=(BEYOND_FIVE,)).worst_error <= 1.0
     with pytest.raises(BadInput, match="not finite"):

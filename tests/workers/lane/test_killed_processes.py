@@ -125,7 +125,7 @@ def test_process_killed_during_export_is_replaced(running: RunningFarm, zygote: 
 
     timer = later(0.0, kill_repeatedly)
     exported = running.farm.export(
-        ExportOrder(exploration_id=opened, trace=workloads.tiled(module), processes=3), lambda: True
+        ExportOrder(exploration_id=opened, trace=workloads.tiled(module), processes=3, likely_s=1.0), lambda: True
     )
     over.set()
     timer.join()

@@ -285,7 +285,9 @@ def test_export_stops_its_other_children_while_timing(
     try:
         running = RunningFarm(farm)
         module = workloads.matmul(64)
-        order = ExportOrder(exploration_id=running.open(module), trace=workloads.tiled(module), processes=3)
+        order = ExportOrder(
+            exploration_id=running.open(module), trace=workloads.tiled(module), processes=3, likely_s=1.0
+        )
         assert isinstance(farm.export(order), Exported)
         # The child that linked and the one that made the inputs have ended, and do not disturb.
         assert [is_in for is_in, _ in timed] == [False] * 3
