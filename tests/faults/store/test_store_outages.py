@@ -108,7 +108,7 @@ def test_farm_waits_for_database_outage_beyond_leases(tmp_path: Path) -> None:
         assert answered(farm, requested_jobs[1]) is not None
         assert_ended_well(farm, killer, requested_jobs, before)
         assert lives_of(farm) == lives
-        assert any("store is away" in tuner.said() for tuner in farm.tuners)
+        assert any("the store is unavailable" in tuner.said() for tuner in farm.tuners)
 
 
 def test_farm_waits_for_full_database(tmp_path: Path) -> None:
