@@ -13,7 +13,7 @@ from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.tuning.device import HOT_CACHE
 from tunefarm_schemas.tuning.job import JobOutcome
-from tunefarm_schemas.tuning.measurement import Exported, ExportOrder, Timing
+from tunefarm_schemas.tuning.measurement import Exported, Timing
 from tunefarm_search.tvm.target import canonical_target
 from tunefarm_search.tvm.workload import workload_of
 from tunefarm_services.store.blob_store import BlobStore
@@ -61,9 +61,7 @@ def test_board_without_linker_measures_and_exports(place: Place) -> None:
     [measured] = gather(farm, 1).values()
     assert isinstance(measured.result, Timing), measured.result
     assert measured.stages.build_s > 0
-    exported = farm.export(
-        ExportOrder(exploration_id="fine", trace=workloads.tiled(module), processes=2, likely_s=1.0), lambda: True
-    )
+    exported = farm.export(workloads.export_order("fine", workloads.tiled(module), processes=2), lambda: True)
     assert isinstance(exported, Exported), exported
     assert BlobStore(place.home / "blobs").get(digest(exported.library)) == exported.library
 

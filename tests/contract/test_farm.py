@@ -19,6 +19,7 @@ from tests.farm.workers import PATIENT_S, await_ready, gather, reason_of
 from tests.gateway.board import Board, gateway_settings_of
 from tests.workers.workloads import (
     dispatch,
+    export_order,
     matmul,
     not_a_number,
     rounded_too_early,
@@ -35,7 +36,6 @@ from tunefarm_schemas.tuning.measurement import (
     ComparisonOrder,
     Dispatch,
     Exported,
-    ExportOrder,
     Failed,
     Measurement,
     Purpose,
@@ -198,14 +198,12 @@ def test_farm_compares_and_exports_schedules(farm: Farm):
     first, second, third, last = farm.compare(order, lambda: True).results
     assert [type(result) for result in (first, last)] == [Timing, Timing]
     assert (failure_of(second), failure_of(third)) == (INVALID_SCHEDULE, WRONG_RESULT)
-    exported = farm.export(
-        ExportOrder(exploration_id="finish", trace=tiled(module), processes=2, likely_s=1.0), lambda: True
-    )
+    exported = farm.export(export_order("finish", tiled(module), processes=2), lambda: True)
     assert isinstance(exported, Exported), exported
     assert exported.library.startswith(b"\x7fELF")
     assert len(exported.process_latencies_s) == 2
     for trace, reason in ((nonsense, INVALID_SCHEDULE), (wrong, WRONG_RESULT)):
-        failed = farm.export(ExportOrder(exploration_id="finish", trace=trace, processes=1, likely_s=1.0), lambda: True)
+        failed = farm.export(export_order("finish", trace), lambda: True)
         assert failure_of(failed) is reason
 
 
@@ -217,7 +215,7 @@ def test_comparison_and_export_end_when_canceled(farm: Farm):
     results = farm.compare(order, lambda: time.monotonic() < began_s + 1.0).results
     assert time.monotonic() - began_s < 30.0, "both take twenty seconds each"
     assert {failure_of(result) for result in results} == {FailureReason.CANCELED}
-    order = ExportOrder(exploration_id="unwanted", trace=tiled(module), processes=200, likely_s=1.0)
+    order = export_order("unwanted", tiled(module), processes=200)
     began_s = time.monotonic()
     exported = farm.export(order, lambda: time.monotonic() < began_s + 0.5)
     assert failure_of(exported) is FailureReason.CANCELED

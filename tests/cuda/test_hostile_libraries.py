@@ -9,7 +9,7 @@ from tests.libraries.hostile import MARKED, linked
 from tests.workers import workloads
 from tests.workers.measuring import message_of, reason_of
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.tuning.measurement import ExportOrder, Failed
+from tunefarm_schemas.tuning.measurement import Failed
 from tunefarm_workers.compile.remote_build import RemoteBuild
 from tunefarm_workers.session.device.session_messages import LibraryBuilt, LibraryShape
 
@@ -30,6 +30,6 @@ def test_hostile_library_is_never_loaded(farm_of: FarmOf, monkeypatch: pytest.Mo
     measured = running.measure(opened, workloads.tiled(module))
     assert reason_of(measured) is FailureReason.BUILD_ERROR
     assert "runs when it is loaded" in message_of(measured)
-    exported = running.farm.export(ExportOrder(exploration_id=opened, trace=None, processes=1, likely_s=1.0))
+    exported = running.farm.export(workloads.export_order(opened, None))
     assert isinstance(exported, Failed)
     assert exported.failure.reason is FailureReason.BUILD_ERROR

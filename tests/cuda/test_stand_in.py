@@ -7,7 +7,7 @@ from tests.workers import workloads
 from tests.workers.measuring import RunningFarm, message_of, misdeed, reason_of
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.device import COLD_CACHE
-from tunefarm_schemas.tuning.measurement import ComparisonOrder, ExportOrder, Failed, Stopped, Timing
+from tunefarm_schemas.tuning.measurement import ComparisonOrder, Failed, Stopped, Timing
 
 
 def child_of(running: RunningFarm) -> int:
@@ -71,7 +71,7 @@ def test_crashing_schedule_fails_alone_in_comparison(farm_of: FarmOf) -> None:
     assert min(results[0].samples_s) < min(results[2].samples_s)
     assert isinstance(results[1], Failed)
     assert results[1].failure.reason is FailureReason.CRASH
-    failed = running.farm.export(ExportOrder(exploration_id=opened, trace=traces[1], processes=1, likely_s=1.0))
+    failed = running.farm.export(workloads.export_order(opened, traces[1]))
     assert isinstance(failed, Failed)
 
 

@@ -20,7 +20,6 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.measurement import (
     ComparisonOrder,
-    ExportOrder,
     Failed,
     Measurement,
     Purpose,
@@ -59,9 +58,7 @@ class HostileFarm:
         return [found[dispatch.dispatch_id] for dispatch in sent]
 
     def export(self, opened: str, trace: Trace) -> Failed:
-        failed = self.farm.export(
-            ExportOrder(exploration_id=opened, trace=trace, processes=1, likely_s=1.0), lambda: True
-        )
+        failed = self.farm.export(workloads.export_order(opened, trace), lambda: True)
         assert isinstance(failed, Failed), failed
         return failed
 

@@ -6,7 +6,7 @@ from typing import Any
 import tvm
 from tvm import te
 
-from tunefarm_schemas.tuning.measurement import Candidate, CandidateOrigin, Dispatch, MeasureTask, Purpose
+from tunefarm_schemas.tuning.measurement import Candidate, CandidateOrigin, Dispatch, ExportOrder, MeasureTask, Purpose
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_search.tvm.intrinsics import load_intrinsics
 from tunefarm_search.tvm.trace import trace_of
@@ -231,3 +231,8 @@ def dispatch(exploration_id: str, trace: Trace, number: int = 0, purpose: Purpos
             origin=CandidateOrigin.RANDOM,
         ),
     )
+
+
+def export_order(exploration_id: str, trace: Trace | None, processes: int = 1) -> ExportOrder:
+    """An export whose latencies no test reads: any latency is as fast as likely, so one round of timing suffices."""
+    return ExportOrder(exploration_id=exploration_id, trace=trace, processes=processes, likely_s=1.0)

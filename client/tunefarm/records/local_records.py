@@ -103,7 +103,7 @@ class LocalRecords:
         """Import every usable line of TVM's JSON database as a claimed record.
 
         Raises:
-            BadInput: there is no database in the folder.
+            BadInput: the folder contains no database.
         """
         machine = self._machine
         workloads, records = database_lines(folder)

@@ -38,7 +38,7 @@ def read_database(folder_text: str) -> tuple[str, str]:
     """The text of both files: workloads, records.
 
     Raises:
-        BadInput: there is no database in the folder.
+        BadInput: the folder contains no database.
     """
     folder = _folder(folder_text)
     return _text(folder / WORKLOADS_NAME), _text(folder / RECORDS_NAME)
@@ -48,7 +48,7 @@ def database_lines(folder_text: str) -> tuple[Iterator[str], Iterator[str]]:
     """The lines of both files, read lazily: workloads, records.
 
     Raises:
-        BadInput: there is no database in the folder.
+        BadInput: the folder contains no database.
     """
     from tunefarm_services.exchange.database_reading import (  # not installed with the client alone
         LONGEST_RECORD,

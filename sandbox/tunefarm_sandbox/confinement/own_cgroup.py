@@ -1,6 +1,6 @@
 """A cgroup of a fork server and all its children, with ``pids.max``. Not every machine grants one.
 
-Paths come from the kernel's description of this process alone. Landlock denies children to open them.
+Paths come from the kernel's description of this process alone. Landlock denies children access to them.
 """
 
 import contextlib
@@ -30,13 +30,13 @@ class CgroupPlace(NamedTuple):
 
 
 @contextlib.contextmanager
-def within_own_cgroup(most_tasks: int) -> Iterator[None]:
-    """Limit this process, and what it forks from now on, to ``most_tasks`` threads, where the machine permits it.
+def within_own_cgroup(max_tasks: int) -> Iterator[None]:
+    """Limit this process, and what it forks from now on, to ``max_tasks`` threads, where the machine permits it.
 
     This process must have one thread. Its cgroup is removed at the end, or, after a kill, by the next start.
     """
     place = _own_place()
-    own = place and _create(place, most_tasks)
+    own = place and _create(place, max_tasks)
     if place is None or own is None:
         yield
         return
@@ -51,7 +51,7 @@ def within_own_cgroup(most_tasks: int) -> Iterator[None]:
 def can_have_own_cgroup() -> bool:
     """Whether a fork server that this process starts gets a cgroup of its own."""
     place = _own_place()
-    own = place and _create(place, most_tasks=1)
+    own = place and _create(place, max_tasks=1)
     if own is None:
         return False
     _remove(own)
@@ -82,7 +82,7 @@ def _own_place() -> CgroupPlace | None:
     return None
 
 
-def _create(place: CgroupPlace, most_tasks: int) -> Path | None:
+def _create(place: CgroupPlace, max_tasks: int) -> Path | None:
     own = place.folder / f"tunefarm-{os.getpid()}-{os.urandom(4).hex()}"
     try:
         if place.unified and not _may_be_divided(place.folder):
@@ -96,7 +96,7 @@ def _create(place: CgroupPlace, most_tasks: int) -> Path | None:
             (place.folder / "cgroup.subtree_control").write_text("+pids")
             # Below a cgroup with processes there can only be threaded ones, in which processes can be counted.
             (own / "cgroup.type").write_text("threaded")
-        (own / "pids.max").write_text(str(most_tasks))
+        (own / "pids.max").write_text(str(max_tasks))
     except OSError:
         _remove(own)
         return None
@@ -109,7 +109,7 @@ def _may_be_divided(folder: Path) -> bool:
 
 
 def _remove(folder: Path) -> None:
-    with contextlib.suppress(OSError):  # it was not made, or has processes
+    with contextlib.suppress(OSError):  # it does not exist, or contains processes
         folder.rmdir()
 
 

@@ -15,7 +15,7 @@ from tests.workers import reaching_process, workloads
 from tests.workers.measuring import RunningFarm, misdeed, reason_of
 from tunefarm_sandbox.confinement.process_user import CAP_DAC_READ_SEARCH, give_up_root
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.tuning.measurement import ComparisonOrder, Exported, ExportOrder, Failed, Purpose, Timing
+from tunefarm_schemas.tuning.measurement import ComparisonOrder, Exported, Failed, Purpose, Timing
 from tunefarm_workers.conversation.shared_memory import NotSealed, SharedMemory
 
 CONSTANT = struct.pack("=f", 1.25).hex()
@@ -99,9 +99,7 @@ def test_export_rejects_inputs_of_another_process(running: RunningFarm) -> None:
     module = workloads.matmul(256)
     opened = running.open(module)
     with reaching():
-        exported = running.farm.export(
-            ExportOrder(exploration_id=opened, trace=workloads.tiled(module), processes=2, likely_s=1.0)
-        )
+        exported = running.farm.export(workloads.export_order(opened, workloads.tiled(module), processes=2))
     if isinstance(exported, Failed):  # it was noticed, and the schedule is not to blame
         assert exported.failure.reason is FailureReason.DEVICE_LOST
     else:

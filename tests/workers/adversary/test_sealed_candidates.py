@@ -12,7 +12,7 @@ from tests.workers import workloads
 from tests.workers.conftest import ENVIRONMENT, SETTINGS
 from tests.workers.measuring import RunningFarm, message_of, misdeed, reason_of
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.tuning.measurement import ComparisonOrder, Exported, ExportOrder, Failed, Purpose, Timing
+from tunefarm_schemas.tuning.measurement import ComparisonOrder, Exported, Failed, Purpose, Timing
 from tunefarm_workers.artifact.fresh_runner import FreshRunner
 from tunefarm_workers.artifact.library_order import LibraryOrder
 from tunefarm_workers.correctness.tolerance import Array
@@ -92,7 +92,7 @@ def test_exported_library_is_sealed_before_its_call(running: RunningFarm, monkey
     monkeypatch.setattr(FreshRunner, "outputs", outputs)
     module = workloads.matmul(64)
     exploration = running.open(module)
-    order = ExportOrder(exploration_id=exploration, trace=workloads.tiled(module), processes=1, likely_s=1.0)
+    order = workloads.export_order(exploration, workloads.tiled(module))
     assert isinstance(running.farm.export(order), Exported)
     assert filters == [{"2"}]
 

@@ -14,7 +14,7 @@ from tunefarm_schemas import SCHEMA_VERSION
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.tuning.artifact import ArtifactManifest
-from tunefarm_schemas.tuning.measurement import Exported, ExportOrder
+from tunefarm_schemas.tuning.measurement import Exported
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_workers.conversation.child_answer import ChildFailed
 from tunefarm_workers.lane.artifact_check import ArtifactCheck, check_artifact
@@ -26,7 +26,7 @@ def exported_library(
     running: RunningFarm, module: tvm.IRModule, trace: Trace | None, abi: str = "stable", callees: tuple[str, ...] = ()
 ) -> Exported:
     opened = running.open(module, abi=abi, callees=callees)
-    exported = running.farm.export(ExportOrder(exploration_id=opened, trace=trace, processes=1, likely_s=1.0))
+    exported = running.farm.export(workloads.export_order(opened, trace))
     assert isinstance(exported, Exported), exported
     return exported
 

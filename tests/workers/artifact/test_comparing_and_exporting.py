@@ -66,9 +66,7 @@ def test_exported_library_is_as_fast_as_measured(running: RunningFarm) -> None:
     ratios = []
     for _ in range(ROUNDS):
         measured = running.measure(opened, workloads.tiled(module), Purpose.VERIFY).result
-        exported = running.farm.export(
-            ExportOrder(exploration_id=opened, trace=workloads.tiled(module), processes=3, likely_s=1.0)
-        )
+        exported = running.farm.export(ExportOrder(exploration_id=opened, trace=workloads.tiled(module), processes=3))
         assert isinstance(measured, Timing)
         assert isinstance(exported, Exported), exported
         assert exported.library.startswith(b"\x7fELF")
@@ -88,7 +86,7 @@ def test_packed_weight_is_exported_as_measured(running: RunningFarm, make: objec
     measured = running.measure(opened, trace)
     assert isinstance(measured.result, Timing), measured.result
     assert measured.inputs_checked == 3
-    exported = running.farm.export(ExportOrder(exploration_id=opened, trace=trace, processes=1, likely_s=1.0))
+    exported = running.farm.export(workloads.export_order(opened, trace))
     assert isinstance(exported, Exported), exported
     assert exported.pack_entry == "pack"
     (packed,) = exported.packed_arguments
@@ -99,7 +97,7 @@ def test_packed_weight_is_exported_as_measured(running: RunningFarm, make: objec
 def test_stable_export_keeps_plain_signature(running: RunningFarm) -> None:
     module = workloads.dense()
     opened = running.open(module)
-    order = ExportOrder(exploration_id=opened, trace=workloads.with_packed_weight(module), processes=1, likely_s=1.0)
+    order = workloads.export_order(opened, workloads.with_packed_weight(module))
     exported = running.farm.export(order)
     assert isinstance(exported, Exported), exported
     assert exported.pack_entry is None
@@ -109,9 +107,7 @@ def test_stable_export_keeps_plain_signature(running: RunningFarm) -> None:
 def test_export_refuses_kernel_that_is_wrong_later(running: RunningFarm, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(export, "checked_library", lambda library, *_: library)
     opened = running.open(workloads.matmul(64))
-    failed = running.farm.export(
-        ExportOrder(exploration_id=opened, trace=misdeed("link a counter"), processes=1, likely_s=1.0)
-    )
+    failed = running.farm.export(workloads.export_order(opened, misdeed("link a counter")))
     assert isinstance(failed, Failed), failed
     assert failed.failure.reason is FailureReason.WRONG_RESULT
     assert "wrong after other use" in failed.failure.message
@@ -125,9 +121,7 @@ def run_artifact(folder: Path) -> "subprocess.CompletedProcess[str]":
 def test_artifact_runs_from_its_folder_until_changed(running: RunningFarm, tmp_path: Path) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
-    exported = running.farm.export(
-        ExportOrder(exploration_id=opened, trace=workloads.tiled(module), processes=1, likely_s=1.0)
-    )
+    exported = running.farm.export(workloads.export_order(opened, workloads.tiled(module)))
     assert isinstance(exported, Exported), exported
     tensors = tuple(
         TensorArgument(name=name, shape=(64, 64), dtype="float32", is_output=name == "C") for name in ("A", "B", "C")
@@ -151,9 +145,7 @@ def test_export_reports_foreign_load(running: RunningFarm) -> None:
         for _ in range(3 * len(os.sched_getaffinity(0))):
             spinner = stack.enter_context(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
             stack.callback(spinner.kill)
-        beside = running.farm.export(
-            ExportOrder(exploration_id=opened, trace=workloads.tiled(module), processes=2, likely_s=1.0)
-        )
+        beside = running.farm.export(ExportOrder(exploration_id=opened, trace=workloads.tiled(module), processes=2))
     assert isinstance(beside, Exported)
     assert beside.foreign_load >= BUSY
 
@@ -164,7 +156,7 @@ def test_export_times_untuned_function_on_request(
 ) -> None:
     module = workloads.matmul()
     opened = running.open(module, target=ONE_CORE)
-    order = ExportOrder(exploration_id=opened, trace=workloads.tiled(module), processes=3, likely_s=1.0)
+    order = ExportOrder(exploration_id=opened, trace=workloads.tiled(module), processes=3)
     alone = running.farm.export(order)
     beside = running.farm.export(order.model_copy(update={"beside_untuned": True}))
     assert isinstance(alone, Exported)

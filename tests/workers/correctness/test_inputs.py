@@ -14,7 +14,7 @@ from tests.workers.measuring import RunningFarm
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.input_spec import InputExample, InputSpec
-from tunefarm_schemas.tuning.measurement import ComparisonOrder, Exported, ExportOrder, Purpose, Timing
+from tunefarm_schemas.tuning.measurement import ComparisonOrder, Exported, Purpose, Timing
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_schemas.tuning.workload import TensorArgument
 from tunefarm_workers.conversation.argument import Argument
@@ -140,7 +140,7 @@ def test_specified_inputs_are_used_at_every_step(running: RunningFarm, zygote: F
     assert measured.inputs_checked == INPUT_SETS
     order = ComparisonOrder(exploration_id=exploration, traces=(None,), seconds_each=0.02)
     assert isinstance(running.farm.compare(order).results[0], Timing)
-    exported = running.farm.export(ExportOrder(exploration_id=exploration, trace=None, processes=1, likely_s=1.0))
+    exported = running.farm.export(workloads.export_order(exploration, None))
     assert isinstance(exported, Exported), exported
     assert check_exported(zygote, tmp_path, exported, module, input_specs=(BEYOND_FIVE,)).worst_error <= 1.0
     with pytest.raises(BadInput, match="not finite"):

@@ -124,9 +124,7 @@ def test_process_killed_during_export_is_replaced(running: RunningFarm, zygote: 
                 return
 
     timer = later(0.0, kill_repeatedly)
-    exported = running.farm.export(
-        ExportOrder(exploration_id=opened, trace=workloads.tiled(module), processes=3, likely_s=1.0), lambda: True
-    )
+    exported = running.farm.export(workloads.export_order(opened, workloads.tiled(module), processes=3), lambda: True)
     over.set()
     timer.join()
     assert killed

@@ -16,7 +16,7 @@ from tunefarm_sandbox.confinement.confinement import Confinement
 from tunefarm_sandbox.confinement.limits import Limits
 from tunefarm_sandbox.fork_server.child import Child
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
-from tunefarm_schemas.tuning.measurement import Exported, ExportOrder, Purpose, Stopped, Timing
+from tunefarm_schemas.tuning.measurement import Exported, Purpose, Stopped, Timing
 from tunefarm_workers.artifact.fresh_runner import FreshRunner
 from tunefarm_workers.device.device_watch import DeviceWatch
 from tunefarm_workers.lane.attempt import Attempt
@@ -285,9 +285,7 @@ def test_export_stops_its_other_children_while_timing(
     try:
         running = RunningFarm(farm)
         module = workloads.matmul(64)
-        order = ExportOrder(
-            exploration_id=running.open(module), trace=workloads.tiled(module), processes=3, likely_s=1.0
-        )
+        order = workloads.export_order(running.open(module), workloads.tiled(module), processes=3)
         assert isinstance(farm.export(order), Exported)
         # The child that linked and the one that made the inputs have ended, and do not disturb.
         assert [is_in for is_in, _ in timed] == [False] * 3
