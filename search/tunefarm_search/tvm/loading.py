@@ -2,6 +2,7 @@
 
 import functools
 import resource
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
@@ -12,12 +13,26 @@ LOAD_TVM: Final = "tunefarm_search.tvm.loading:load"
 
 def load() -> None:
     """Import TVM."""
-    import tvm_ffi
+    with _without_torch():
+        import tvm_ffi
 
-    with _without_files():
-        _raise_an_error(tvm_ffi)
-    with _names_listed_once(tvm_ffi):
-        import tvm  # noqa: F401 - loaded for the children
+        with _without_files():
+            _raise_an_error(tvm_ffi)
+        with _names_listed_once(tvm_ffi):
+            import tvm  # noqa: F401 - loaded for the children
+
+
+@contextmanager
+def _without_torch() -> Iterator[None]:
+    """Hide torch meanwhile: TVM imports it if it is installed, which takes two seconds and 100 MB."""
+    if "torch" in sys.modules:
+        yield
+        return
+    sys.modules["torch"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules["torch"]
 
 
 def _raise_an_error(tvm_ffi: Any) -> None:

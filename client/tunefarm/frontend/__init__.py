@@ -1,0 +1,1 @@
+"""Frontends: convert models of other frameworks to Relax. They run only in confined children."""
