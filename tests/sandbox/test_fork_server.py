@@ -108,6 +108,12 @@ def test_limits_are_applied(server: ForkServer) -> None:
     assert fork(server, "report_limits", limits=limits).channel.receive(LONG_S) == b"[2, 4096, 33, 0]"
 
 
+def test_niceness_applies_to_one_child(server: ForkServer) -> None:
+    before = int(answer(server, "report_niceness"))
+    assert int(answer(server, "report_niceness", limits=Limits(niceness=10))) == min(19, before + 10)
+    assert int(answer(server, "report_niceness")) == before
+
+
 def test_child_can_import_other_modules(server: ForkServer) -> None:
     assert fork(server, "import_lazily").channel.receive(LONG_S) == b"wave"
 

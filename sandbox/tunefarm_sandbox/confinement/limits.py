@@ -22,6 +22,7 @@ class Limits(Frozen):
     ``children_memory_bytes`` is what a child that forks others may let each of them add, if that is more.
     ``cpu_s`` is rounded up to whole seconds: the kernel sends SIGXCPU at the limit and SIGKILL a second later.
     ``file_size_bytes`` bounds every file it writes; ``open_files`` its descriptors; ``core_bytes`` its core dump.
+    ``niceness`` is added to the parent's nice value.
     """
 
     memory_bytes: int | None = Field(default=None, gt=0)
@@ -30,6 +31,7 @@ class Limits(Frozen):
     file_size_bytes: int | None = Field(default=None, ge=0)
     open_files: int | None = Field(default=None, gt=0)
     core_bytes: int = Field(default=0, ge=0)
+    niceness: int = Field(default=0, ge=0, le=19)
 
     def with_processor_time(self, cpu_s: float) -> "Limits":
         """Return the same limits, with processor time limited to ``cpu_s``."""
@@ -77,6 +79,7 @@ def impose(limits: Limits, inherited: MemoryInUse | None) -> None:
     if limits.open_files is not None:
         _tighten(resource.RLIMIT_NOFILE, limits.open_files)
     _tighten(resource.RLIMIT_CORE, limits.core_bytes)
+    os.nice(limits.niceness)
 
 
 def tasks_on_this_machine() -> int:

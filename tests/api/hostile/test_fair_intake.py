@@ -1,22 +1,25 @@
 """Slow modules, long queues and many streams of one tenant do not affect other tenants."""
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import httpx
 import pytest
 from fastapi import FastAPI
 
+from tests.api.modules import matmul_json
 from tests.api.people import Person, caller_of, person_of
 from tests.api.stored import furnished
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_services.api.application.app import create_app
-from tunefarm_services.api.intake.fair_slots import FairSlots
+from tunefarm_services.api.intake.fair_slots import BUSY_NICENESS, FairSlots
 from tunefarm_services.api.intake.intake import ZygoteIntake
-from tunefarm_services.api.intake.intake_messages import TargetAnswer, TargetText
+from tunefarm_services.api.intake.intake_messages import ModuleQuestion, ModuleText, TargetAnswer, TargetText
 from tunefarm_services.api.problems.problem import ApiProblem
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.store import Store
@@ -103,6 +106,47 @@ def test_waiting_tenants_take_turns():
 
     asyncio.run(all_of_them())
     assert "".join(order) == "abcabaaa"
+
+
+def test_children_of_busy_tenant_give_way(intake: ZygoteIntake) -> None:
+    now_s = 0.0
+    turns = FairSlots(3, 100, 100, clock=lambda: now_s)
+
+    def work(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds
+
+    async def in_order() -> list[int]:
+        first = await turns.run("busy", lambda: added_niceness(intake))
+        await turns.run("busy", lambda: work(2.0))
+        during = [await turns.run(tenant, lambda: added_niceness(intake)) for tenant in ("busy", "other")]
+        work(60.0)
+        return [first, *during, await turns.run("busy", lambda: added_niceness(intake))]
+
+    assert asyncio.run(in_order()) == [0, BUSY_NICENESS, 0, 0]
+
+
+def added_niceness(intake: ZygoteIntake) -> int:
+    """What a real child that reads a module has more than this process."""
+    seen: list[int] = []
+    answered = threading.Event()
+
+    def watch() -> None:
+        while not seen and not answered.is_set():
+            with suppress(ProcessLookupError):
+                seen.extend(os.getpriority(os.PRIO_PROCESS, child.pid) for child in intake._living().children())
+
+    question = ModuleQuestion(modules=(ModuleText(module_json=matmul_json()),))
+    while not seen:  # a child may end before it is seen
+        watching = threading.Thread(target=watch)
+        watching.start()
+        try:
+            intake.read(question)
+        finally:
+            answered.set()
+            watching.join()
+            answered.clear()
+    return seen[0] - os.nice(0)
 
 
 def test_disconnected_caller_releases_its_slot():

@@ -12,6 +12,7 @@ from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_sandbox.fork_server.question import Answer, Fixes, ask
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_search.tvm.loading import LOAD_TVM
+from tunefarm_services.api.intake.fair_slots import child_niceness
 from tunefarm_services.api.intake.intake_messages import (
     DatabaseEntries,
     DatabaseText,
@@ -52,7 +53,6 @@ class ZygoteIntake:
         self._settings = settings
         self._limits = Limits(
             memory_bytes=settings.intake_memory_bytes,
-            cpu_s=settings.intake_timeout_s * 2,
             file_size_bytes=1 << 20,
             open_files=256,
         )
@@ -100,7 +100,7 @@ class ZygoteIntake:
     ) -> Iterator[UnderstoodLines]:
         """Read the lines of a TVM database, a few hundred at a time; yields the valid ones."""
         settings = self._settings
-        child = self._limits.model_copy(update={"cpu_s": settings.import_timeout_s * 2})
+        child = self._limits_within(settings.import_timeout_s)
         limits = ReadingLimits(child, line_s=settings.intake_timeout_s, total_s=settings.import_timeout_s)
         return read_database(self._living, workloads, records, callees=callees, limits=limits)
 
@@ -117,7 +117,7 @@ class ZygoteIntake:
                 self._zygote.close()
 
     def _ask(self, entry: str, question: Frozen, answer: type[Answer], field: str, timeout_s: float) -> Answer:
-        limits = self._limits.model_copy(update={"cpu_s": timeout_s * 2})
+        limits = self._limits_within(timeout_s)
         for is_last in (False, True):
             try:
                 return ask(
@@ -135,6 +135,9 @@ class ZygoteIntake:
                 if is_last or failed.kind != "server_lost":
                     raise
         raise AssertionError("unreachable")
+
+    def _limits_within(self, timeout_s: float) -> Limits:
+        return self._limits.model_copy(update={"cpu_s": timeout_s * 2, "niceness": child_niceness.get()})
 
     def _living(self) -> ForkServer:
         """The process, restarted if it died."""
