@@ -60,7 +60,7 @@ demo: $(STAMP)  ## tune a fused matmul + bias + ReLU; about a minute; leaves dem
 test: $(STAMP)  ## run the tests: no network, warnings are errors; those that compare times come first, alone
 	$(BIN)/python -m pytest -q -m "timing and not faults and not models" $$(grep -rl "mark.timing" tests --include "*.py")
 	$(BIN)/python -m pytest -m "not faults and not timing and not models" \
-		--numprocesses $(TEST_PROCESSES) --dist loadgroup --no-loadscope-reorder
+		--numprocesses $(TEST_PROCESSES) --no-loadscope-reorder
 
 test-models: $(FRAMEWORKS_STAMP)  ## run the tests that need torch, ONNX, TFLite or JAX; installs them
 	$(BIN)/python -m pytest -m "models and not faults" --numprocesses 2 --dist loadfile

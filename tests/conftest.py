@@ -5,9 +5,10 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
+from xdist.scheduler.loadscope import LoadScopeScheduling
 
 from tunefarm_search.tvm import loading
 
@@ -22,17 +23,35 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 CORES = os.sched_getaffinity(0)
 HERE: Final = Path(__file__).parent
-TOGETHER: Final = frozenset({"client_remote", "compiling", "cuda", "gateway"})
+TOGETHER: Final = (
+    "api/postgresql",
+    "backup",
+    "client_remote",
+    "compiling",
+    "contract/store",
+    "cuda",
+    "gateway",
+    "packaging",
+    "tuner",
+)
 """Folders whose tests share a slow fixture: one xdist process runs all tests of such a folder."""
-FIRST: Final = ("client_remote", "service", "acceptance", "faults", "client", "workers")
+FIRST: Final = ("client_remote", "tuner", "gateway", "service", "acceptance", "faults", "client", "workers")
 """The slowest folders start first, so that no process is left with them at the end."""
 
 
+class WholeFiles(LoadScopeScheduling):
+    """Hands out whole files, or whole folders, to the xdist processes. xdist's own groups need an older pytest."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.partition("::")[0]
+        return next((folder for folder in TOGETHER if path.startswith(f"tests/{folder}/")), path)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> WholeFiles:
+    return WholeFiles(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Distribute whole files, or whole folders, over the xdist processes."""
-    for item in items:
-        path = item.path.relative_to(HERE).with_suffix("")
-        item.add_marker(pytest.mark.xdist_group(path.parts[0] if path.parts[0] in TOGETHER else str(path)))
     items.sort(key=_rank)
 
 
