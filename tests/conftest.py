@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ from xdist.scheduler.loadscope import LoadScopeScheduling
 from tunefarm_search.tvm import loading
 
 gc.disable()
+WRITES_NO_BYTECODE: Final = sys.dont_write_bytecode
+sys.dont_write_bytecode = False  # during the collection: rewriting the assertions takes seconds of each process
 loading.load()  # without torch, which TVM imports where it is installed
 
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -62,6 +65,7 @@ def _rank(item: pytest.Item) -> int:
 
 def pytest_collection_finish() -> None:
     """Exempt loaded modules from garbage collection, which was disabled during the collection of tests."""
+    sys.dont_write_bytecode = WRITES_NO_BYTECODE
     gc.freeze()
     gc.enable()
 

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from scipy import stats
 
 from tunefarm_schemas.frozen import Frozen
 
@@ -34,6 +33,8 @@ def slope_of(times_s: Sequence[float], values: Sequence[float]) -> Slope | None:
     Successive samples of a process are correlated, which makes the textbook interval too narrow. It is widened by the
     autocorrelation of the residuals at lag one (a first-order process; Santer et al., 2000, JGR 105, eq. 6).
     """
+    from scipy import stats  # takes a second to import
+
     count = len(values)
     if count < _MIN_SAMPLES:
         return None

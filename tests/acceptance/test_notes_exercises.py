@@ -90,12 +90,13 @@ equal_to_numpy(result.compile(), relu=True)
 )
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize(
     ("strategy", "space"),
     [
         ("random", "own"),
-        pytest.param("evolutionary", "own", marks=pytest.mark.faults),
-        pytest.param("evolutionary", "automatic", marks=pytest.mark.faults),
+        ("evolutionary", "own"),
+        ("evolutionary", "automatic"),
     ],
 )
 def test_matmul_is_tuned_in_space(tunefarm: Tunefarm, programs: Path, space: str, strategy: str) -> None:

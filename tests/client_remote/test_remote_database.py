@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,6 @@ from tvm import relax
 from tvm.s_tir.meta_schedule.database import TuningRecord
 from tvm.script import tirx as T
 
-from tests.client.programs.mixed_module import Model
 from tests.client_remote.conftest import Service
 from tests.client_remote.scripted_server import Prepared, ScriptedServer
 from tests.foreign import corpus
@@ -40,7 +40,7 @@ def published(service: Service, target: Any) -> str:
     from tunefarm_search.tvm.trace import trace_of
     from tunefarm_search.tvm.workload import workload_of
 
-    module = tvm.IRModule({"main": Model["scaled"]})
+    module = tvm.IRModule({"main": model()["scaled"]})
     workload = workload_of(module)
     schedule = tvm.s_tir.Schedule(tvm.ir.load_json(workload.module_json))
     vectorized(schedule)
@@ -58,7 +58,7 @@ def database(service: Service) -> Any:
 
 def test_tvm_compiles_model_with_records_of_service(published: str, database: Any, target: Any) -> None:
     with target, database:
-        applied = relax.transform.MetaScheduleApplyDatabase(enable_warning=True)(Model)
+        applied = relax.transform.MetaScheduleApplyDatabase(enable_warning=True)(model())
     assert "vectorized" in applied["scaled"].script()
     machine = relax.VirtualMachine(tvm.compile(applied, target=target), tvm.cpu())
     given = np.random.default_rng(0).random((32, 48), dtype="float32")
@@ -66,23 +66,23 @@ def test_tvm_compiles_model_with_records_of_service(published: str, database: An
 
 
 def test_query_matches_only_its_function_and_target(published: str, database: Any, target: Any) -> None:
-    module = tvm.IRModule({"main": Model["scaled"]})
+    module = tvm.IRModule({"main": model()["scaled"]})
     assert database.has_workload(module)
     assert database.query_tuning_record(module, target, "main") is not None
     assert "vectorized" in str(database.query_ir_module(module, target, "main").script())
     assert database.query_schedule(module, target, "main") is not None
     assert database.query_tuning_record(module, tvm.target.Target({**TARGET, "num-cores": 7}), "main") is None
-    other = tvm.IRModule({"main": doubled})
+    other = tvm.IRModule({"main": doubled()})
     assert not database.has_workload(other)
     assert database.query_tuning_record(other, target, "main") is None
 
 
 def test_structurally_equal_function_is_found(published: str, database: Any, target: Any) -> None:
-    assert database.query_tuning_record(tvm.IRModule({"main": renamed}), target, "main") is not None
+    assert database.query_tuning_record(tvm.IRModule({"main": renamed()}), target, "main") is not None
 
 
 def test_committed_record_is_claimed_and_found(database: Any, service: Service, target: Any) -> None:
-    module = tvm.IRModule({"main": doubled})
+    module = tvm.IRModule({"main": doubled()})
     schedule = tvm.s_tir.Schedule(module)
     vectorized(schedule)
     workload = database.commit_workload(module)
@@ -108,7 +108,7 @@ def test_committed_record_is_claimed_and_found(database: Any, service: Service, 
 def test_api_error_is_raised_by_database(service: Service, target: Any) -> None:
     stranger = RemoteDatabase(service.url, "tfk_wrong_token")
     with pytest.raises(Exception, match="valid token"):
-        stranger.query_tuning_record(tvm.IRModule({"main": doubled}), target, "main")
+        stranger.query_tuning_record(tvm.IRModule({"main": doubled()}), target, "main")
 
 
 Match = Callable[..., dict[str, Any]]
@@ -117,7 +117,7 @@ Match = Callable[..., dict[str, Any]]
 @pytest.fixture
 def match_of(target: Any) -> Match:
     """A service's match for ``doubled`` on ``target``, unless the key differs."""
-    workload = next(workloads_of(tvm.IRModule({"main": doubled})))
+    workload = next(workloads_of(tvm.IRModule({"main": doubled()})))
 
     def make(kind: str, latency_s: float, status: str = "verified", **key: str) -> dict[str, Any]:
         usual = {
@@ -150,7 +150,7 @@ def match_of(target: Any) -> Match:
 @pytest.fixture
 def query_latencies(scripted: ScriptedServer, target: Any) -> Callable[..., list[float] | None]:
     """Query a database for ``doubled``; its service knows the function and then sends the scripted responses."""
-    module = tvm.IRModule({"main": doubled})
+    module = tvm.IRModule({"main": doubled()})
     workload = next(workloads_of(module))
     wanted = target_of(target)
 
@@ -226,20 +226,35 @@ def test_number_of_fetched_records_is_bounded(
     assert all(f"page_size={MAX_ANSWERS}" in path for path in asked[1:])
 
 
-@T.prim_func(s_tir=True)
-def doubled(A: T.Buffer((32, 48), "float32"), B: T.Buffer((32, 48), "float32")):
-    for i, j in T.grid(32, 48):
-        with T.sblock("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj] + A[vi, vj]
+@cache
+def model() -> tvm.IRModule:
+    from tests.client.programs.mixed_module import Model
+
+    return Model
 
 
-@T.prim_func(s_tir=True)
-def renamed(X: T.Buffer((32, 48), "float32"), Y: T.Buffer((32, 48), "float32")):
-    for row, column in T.grid(32, 48):
-        with T.sblock("B"):
-            v_row, v_column = T.axis.remap("SS", [row, column])
-            Y[v_row, v_column] = X[v_row, v_column] * T.float32(3)
+@cache
+def doubled() -> tvm.tirx.PrimFunc:
+    @T.prim_func(s_tir=True)
+    def main(A: T.Buffer((32, 48), "float32"), B: T.Buffer((32, 48), "float32")):
+        for i, j in T.grid(32, 48):
+            with T.sblock("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] + A[vi, vj]
+
+    return main
+
+
+@cache
+def renamed() -> tvm.tirx.PrimFunc:
+    @T.prim_func(s_tir=True)
+    def main(X: T.Buffer((32, 48), "float32"), Y: T.Buffer((32, 48), "float32")):
+        for row, column in T.grid(32, 48):
+            with T.sblock("B"):
+                v_row, v_column = T.axis.remap("SS", [row, column])
+                Y[v_row, v_column] = X[v_row, v_column] * T.float32(3)
+
+    return main
 
 
 def hostile_traces() -> list[corpus.Hostile]:

@@ -15,7 +15,7 @@ from tests.faults.jumping_clock import HOUR_S, Clock
 from tests.faults.trials import Trials, assert_kept
 
 MODULE = "builtin:matmul:128x128x128"
-WAIT_S = 60.0
+WAIT_S = 300.0
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_clock_fixture_jumps(clock: Clock) -> None:
 @pytest.mark.parametrize("ahead_s", [HOUR_S, -HOUR_S], ids=["forwards", "back"])
 def test_clock_jump_during_job_loses_nothing(tunefarm: Tunefarm, clock: Clock, ahead_s: int) -> None:
     tunefarm("db", "stats")
-    process = tunefarm.start("tune", MODULE, "--trials", "48", "--seconds", "100", "--json")
+    process = tunefarm.start("tune", MODULE, "--trials", "48", "--seconds", "1000", "--json")
     wait_for(lambda: len(Trials.read(tunefarm.database).documents) >= 8)
     before = Trials.read(tunefarm.database)
     clock.set_ahead(ahead_s)
@@ -59,7 +59,7 @@ def test_clock_jump_during_job_loses_nothing(tunefarm: Tunefarm, clock: Clock, a
     task = summary["tasks"][0]
     assert summary["outcome"] == "succeeded"
     assert (task["trials"], task["stop_reason"]) == (48, "trials"), "the hour was taken for time that passed"
-    assert 0 < summary["seconds"]["total"] < WAIT_S
+    assert 0 < summary["seconds"]["total"] < HOUR_S / 2
     steps_s = [each["elapsed_s"] for each in task["improvements"]]
     assert steps_s == sorted(steps_s)
     assert 0 < steps_s[0] <= steps_s[-1] <= summary["seconds"]["total"]
@@ -81,5 +81,5 @@ def test_killed_job_resumes_at_once_after_clock_jump(tunefarm: Tunefarm, clock: 
     began_s = time.monotonic()
     resumed = tunefarm("tune", "--resume", job, "--json")
     assert resumed.json()["outcome"] == "succeeded"
-    assert time.monotonic() - began_s < WAIT_S
+    assert time.monotonic() - began_s < HOUR_S / 2
     assert_kept(before, Trials.read(tunefarm.database))

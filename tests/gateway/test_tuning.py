@@ -1,5 +1,6 @@
 """A complete search on a board."""
 
+import pytest
 import tvm
 
 from benchmarks.farm.farm_tuning import tune_on
@@ -12,6 +13,7 @@ from tunefarm_search.tvm.target import canonical_target
 from tunefarm_search.tvm.workload import workload_of
 
 
+@pytest.mark.faults
 def test_tuning_speeds_up_matmul_on_board(farm_of: FarmOf, zygote: ForkServer) -> None:
     module: tvm.IRModule = workloads.matmul()
     target = canonical_target(workloads.TARGET).target

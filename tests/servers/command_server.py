@@ -61,7 +61,7 @@ def run_command(
         "folder": str(folder),
         "warnings_are_errors": warnings_are_errors,
     }
-    channel = _server()
+    channel = server_channel()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         socket.send_fds(channel, [json.dumps(request).encode()], [out.fileno(), err.fileno()])
         pid = _number(channel, None)
@@ -75,7 +75,7 @@ def run_command(
 
 
 @cache
-def _server() -> socket.socket:
+def server_channel() -> socket.socket:
     """The socket for requests. The process behind it ends with this one."""
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with there:

@@ -102,6 +102,7 @@ def run_jobs(service: Service, store: Store, clients: int, trials: int) -> None:
     assert sum(usage.trials for usage in store.usage.of_tenant(LOCAL_TENANT)) == total
 
 
+@pytest.mark.faults
 def test_jobs_of_several_clients_on_simulated_devices(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()

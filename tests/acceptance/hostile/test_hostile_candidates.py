@@ -6,11 +6,12 @@ import pytest
 
 from tests.acceptance.hostile.hostile_candidates import HostileCandidate, all_native, broken, good, misused, workload
 from tests.acceptance.hostile.measuring_farm import Holdings, assert_nothing_is_left, measured, measuring_farm
-from tests.server_of_user import EACH_USER
+from tests.server_of_user import USERS
 from tunefarm_schemas.tuning.measurement import Failed, Measurement, Stopped, Timing
 
 
-@pytest.mark.parametrize("user", EACH_USER)
+@pytest.mark.faults
+@pytest.mark.parametrize("user", USERS)
 def test_hostile_candidates_fail_and_valid_ones_are_timed(tmp_path: Path, user: str) -> None:
     forbidden = tmp_path / "made-by-a-kernel"
     running = [*all_native(str(forbidden)), *misused()]

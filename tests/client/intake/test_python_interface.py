@@ -2,13 +2,14 @@
 
 import inspect
 import json
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
 import tvm
 
 import tunefarm
-from tests.client.programs.matmul import Module
 from tunefarm.http.calls.record_calls import best_records, publication
 from tunefarm.http.calls.workload_calls import new_workloads, target_validation
 from tunefarm.http.method import Noun
@@ -22,7 +23,20 @@ from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_services.tuner.summary import JobSummary, TaskSummary
 
 TARGET = {"kind": "llvm", "num-cores": 1}
-MODULE_JSON = str(tvm.ir.save_json(Module))
+
+
+@cache
+def program() -> tvm.IRModule:
+    from tests.client.programs.matmul import Module
+
+    return Module
+
+
+FORMS: dict[str, Callable[[], object]] = {
+    "IRModule": program,
+    "PrimFunc": lambda: program()["main"],
+    "JSON": lambda: str(tvm.ir.save_json(program())),
+}
 KINDS = [name for name, kind in vars(nouns).items() if isinstance(kind, type) and kind in Noun.__subclasses__()]
 
 
@@ -54,9 +68,10 @@ def test_clients_and_jobs_have_equal_signatures() -> None:
     assert {"target", "trials", "labels"} <= set(inspect.signature(tunefarm.Client.tune).parameters)
 
 
-@pytest.mark.parametrize("module", [Module, Module["main"], MODULE_JSON], ids=["IRModule", "PrimFunc", "JSON"])
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("target", [tvm.target.Target(TARGET), TARGET], ids=["Target", "dictionary"])
-def test_modules_and_targets_are_accepted_in_every_form(module: Any, target: Any) -> None:
+def test_modules_and_targets_are_accepted_in_every_form(form: str, target: Any) -> None:
+    module: Any = FORMS[form]()
     sent = [
         next(best_records(module, target=target)).body,
         next(publication(module, target=target, trace=Trace(text="[[],[]]"), latency_s=1.0)).body,
@@ -64,18 +79,18 @@ def test_modules_and_targets_are_accepted_in_every_form(module: Any, target: Any
     ]
     for body in sent:
         loaded = tvm.ir.load_json(body["module"])
-        tvm.ir.assert_structural_equal(loaded["main"].body, Module["main"].body)
+        tvm.ir.assert_structural_equal(loaded["main"].body, program()["main"].body)
         assert body["target"]["num-cores"] == 1
 
 
 def test_tune_accepts_tvm_target() -> None:
-    request = TuneRequest.of(Module, target=tvm.target.Target(TARGET))
+    request = TuneRequest.of(program(), target=tvm.target.Target(TARGET))
     assert json.loads(request.intake.target)["num-cores"] == 1
 
 
-@pytest.mark.parametrize(("field", "arguments"), [("module", (object(),)), ("target", (Module, object()))])
-def test_unsupported_object_is_rejected_with_its_type(field: str, arguments: tuple[Any, ...]) -> None:
-    module, target = (*arguments, None)[:2]
+@pytest.mark.parametrize("field", ["module", "target"])
+def test_unsupported_object_is_rejected_with_its_type(field: str) -> None:
+    module, target = (object(), None) if field == "module" else (program(), object())
     with pytest.raises(tunefarm.BadInput) as refused:
         TuneRequest.of(module, target=target)
     assert refused.value.field == field

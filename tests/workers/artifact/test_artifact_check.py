@@ -31,6 +31,12 @@ def exported_library(
     return exported
 
 
+@pytest.fixture(scope="module")
+def matmul(running: RunningFarm) -> Exported:
+    module = workloads.matmul(64)
+    return exported_library(running, module, workloads.tiled(module))
+
+
 def manifest_of(exported: Exported, **changes: object) -> ArtifactManifest:
     fields: dict[str, object] = {
         "schema_version": SCHEMA_VERSION,
@@ -66,9 +72,8 @@ def check_exported(
     return check_artifact(zygote, manifest_of(exported, **changes), tvm.ir.save_json(module), library, LIMITS)
 
 
-def test_artifact_check_accepts_correct_library(running: RunningFarm, zygote: ForkServer, tmp_path: Path) -> None:
-    module = workloads.matmul(64)
-    check = check_exported(zygote, tmp_path, exported_library(running, module, workloads.tiled(module)), module)
+def test_artifact_check_accepts_correct_library(matmul: Exported, zygote: ForkServer, tmp_path: Path) -> None:
+    check = check_exported(zygote, tmp_path, matmul, workloads.matmul(64))
     assert 0.0 <= check.worst_error <= 1.0
     assert 0.0 < check.timing.latency_s < 1.0
 
@@ -97,18 +102,16 @@ def test_artifact_check_uses_positive_inputs(running: RunningFarm, zygote: ForkS
     assert check_exported(zygote, tmp_path, exported, module).worst_error <= 1.0
 
 
-def test_artifact_check_finds_wrong_function(running: RunningFarm, zygote: ForkServer, tmp_path: Path) -> None:
-    exported = exported_library(running, workloads.matmul(64), None)
-    check = check_exported(zygote, tmp_path, exported, workloads.matmul_of_swapped(64))
+def test_artifact_check_finds_wrong_function(matmul: Exported, zygote: ForkServer, tmp_path: Path) -> None:
+    check = check_exported(zygote, tmp_path, matmul, workloads.matmul_of_swapped(64))
     assert check.worst_error > 1.0
 
 
-def test_artifact_check_reports_why_library_fails(running: RunningFarm, zygote: ForkServer, tmp_path: Path) -> None:
+def test_artifact_check_reports_why_library_fails(matmul: Exported, zygote: ForkServer, tmp_path: Path) -> None:
     module = workloads.matmul(64)
-    exported = exported_library(running, module, None)
     with pytest.raises(ChildFailed, match="no_such_function"):
-        check_exported(zygote, tmp_path, exported, module, entry="no_such_function")
+        check_exported(zygote, tmp_path, matmul, module, entry="no_such_function")
     with pytest.raises(BadInput, match="not finite"):
-        check_exported(zygote, tmp_path, exported, workloads.not_a_number())
+        check_exported(zygote, tmp_path, matmul, workloads.not_a_number())
     with pytest.raises(BadInput, match="unknown protocol"):
-        check_exported(zygote, tmp_path, exported, module, protocol_id="of-tomorrow/9")
+        check_exported(zygote, tmp_path, matmul, module, protocol_id="of-tomorrow/9")

@@ -1,5 +1,8 @@
 """Writes outside a kernel's output are detected."""
 
+from collections.abc import Callable
+from functools import cache
+
 import pytest
 import tvm
 from tvm.script import tirx as T
@@ -14,50 +17,70 @@ from tunefarm_workers.conversation.messages import HostOrder
 TARGET = '{"kind": "llvm", "num-cores": 1}'
 
 
-@T.prim_func(s_tir=True)
-def doubling(A: T.Buffer((256,), "float32"), B: T.Buffer((256,), "float32")) -> None:
-    for i in range(256):
-        with T.sblock("B"):
-            v = T.axis.spatial(256, i)
-            B[v] = A[v] * T.float32(2)
+@cache
+def doubling() -> tvm.tirx.PrimFunc:
+    @T.prim_func(s_tir=True)
+    def main(A: T.Buffer((256,), "float32"), B: T.Buffer((256,), "float32")) -> None:
+        for i in range(256):
+            with T.sblock("B"):
+                v = T.axis.spatial(256, i)
+                B[v] = A[v] * T.float32(2)
+
+    return main
 
 
-@T.prim_func(s_tir=True)
-def one_too_many(A: T.Buffer((256,), "float32"), B: T.Buffer((257,), "float32")) -> None:
-    for i in range(257):
-        B[i] = A[i % 256] * T.float32(2)
+@cache
+def one_too_many() -> tvm.tirx.PrimFunc:
+    @T.prim_func(s_tir=True)
+    def main(A: T.Buffer((256,), "float32"), B: T.Buffer((257,), "float32")) -> None:
+        for i in range(257):
+            B[i] = A[i % 256] * T.float32(2)
+
+    return main
 
 
-@T.prim_func(s_tir=True)
-def one_too_early(A: T.Buffer((256,), "float32"), B: T.Buffer((256,), "float32")) -> None:
-    for i in range(257):
-        B[i - 1] = A[i % 256] * T.float32(2)
+@cache
+def one_too_early() -> tvm.tirx.PrimFunc:
+    @T.prim_func(s_tir=True)
+    def main(A: T.Buffer((256,), "float32"), B: T.Buffer((256,), "float32")) -> None:
+        for i in range(257):
+            B[i - 1] = A[i % 256] * T.float32(2)
+
+    return main
 
 
-@T.prim_func(s_tir=True)
-def changing_its_input(A: T.Buffer((256,), "float32"), B: T.Buffer((256,), "float32")) -> None:
-    for i in range(256):
-        B[i] = A[i] * T.float32(2)
-        A[i] = B[i]
+@cache
+def changing_its_input() -> tvm.tirx.PrimFunc:
+    @T.prim_func(s_tir=True)
+    def main(A: T.Buffer((256,), "float32"), B: T.Buffer((256,), "float32")) -> None:
+        for i in range(256):
+            B[i] = A[i] * T.float32(2)
+            A[i] = B[i]
+
+    return main
 
 
-@T.prim_func(s_tir=True)
-def beside_its_input(A: T.Buffer((257,), "float32"), B: T.Buffer((256,), "float32")) -> None:
-    for i in range(256):
-        B[i] = A[i] * T.float32(2)
-    A[256] = B[0]
+@cache
+def beside_its_input() -> tvm.tirx.PrimFunc:
+    @T.prim_func(s_tir=True)
+    def main(A: T.Buffer((257,), "float32"), B: T.Buffer((256,), "float32")) -> None:
+        for i in range(256):
+            B[i] = A[i] * T.float32(2)
+        A[256] = B[0]
+
+    return main
 
 
 @pytest.fixture
 def held() -> HeldTask:
-    module_json = tvm.ir.save_json(tvm.IRModule({"main": doubling.with_attr("global_symbol", "main")}))
+    module_json = tvm.ir.save_json(tvm.IRModule({"main": doubling().with_attr("global_symbol", "main")}))
     return hold(
         HostOrder(module_json=module_json, target=TARGET, num_cores=1, abi="stable", seed=0, distribution="normal")
     )
 
 
-def kernel(held: HeldTask, function: object) -> Kernel:
-    module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})  # type: ignore[attr-defined]
+def kernel(held: HeldTask, function: Callable[[], tvm.tirx.PrimFunc]) -> Kernel:
+    module = tvm.IRModule({"main": function().with_attr("global_symbol", "main")})
     shipped = ShippedModule(module=module, entry="main", pack_entry=None, packed={})
     return Kernel(held, shipped, build_in_place(module, held.target))
 
@@ -69,7 +92,7 @@ def test_correct_kernel_passes_write_check(held: HeldTask) -> None:
 
 
 @pytest.mark.parametrize("function", [one_too_many, one_too_early])
-def test_write_outside_output_is_detected(held: HeldTask, function: object) -> None:
+def test_write_outside_output_is_detected(held: HeldTask, function: Callable[[], tvm.tirx.PrimFunc]) -> None:
     wrong = kernel(held, function)
     wrong.call()
     found = wrong.overstepped(inputs=False)
@@ -78,7 +101,7 @@ def test_write_outside_output_is_detected(held: HeldTask, function: object) -> N
 
 
 @pytest.mark.parametrize("function", [changing_its_input, beside_its_input])
-def test_write_to_or_beside_input_is_detected(held: HeldTask, function: object) -> None:
+def test_write_to_or_beside_input_is_detected(held: HeldTask, function: Callable[[], tvm.tirx.PrimFunc]) -> None:
     wrong = kernel(held, function)
     wrong.call()
     assert wrong.overstepped(inputs=False) is None

@@ -45,7 +45,7 @@ def kill_a_child_of(parent: int) -> None:
         time.sleep(0.005)
 
 
-@pytest.mark.parametrize("delay_s", [0.0, 0.1, 0.4])
+@pytest.mark.parametrize("delay_s", [0.0, *(pytest.param(each, marks=pytest.mark.faults) for each in (0.1, 0.4))])
 def test_host_killed_during_comparison_fails_no_schedule(running: RunningFarm, delay_s: float) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
