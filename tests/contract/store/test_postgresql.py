@@ -11,8 +11,6 @@ from tunefarm_services.store import Store, StoreUnavailable
 from tunefarm_services.store.database.retried import retried
 from tunefarm_services.store.store_error import TransactionLost
 
-YOUNG = 200
-
 pytestmark = pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 
 
@@ -51,33 +49,6 @@ def test_lost_connection_is_replaced_between_calls(store: Store, database_url: s
     assert cut_other_connections(database_url) >= 1
     assert len(holder.measure(1, timing(1e-3))) == 1
     assert store.explorations.get(TENANT, holder.exploration_id).spent.trials == 2
-
-
-def test_trial_queries_do_not_slow_down_with_trials(store: Store):
-    """The planner has no statistics for a young exploration, and must read single rows all the same."""
-    holder = bench(store)
-    with store._database.writing() as connection:
-        for table in ("trials", "dispatches", "measurements"):  # with statistics it reads small tables whole
-            connection.execute(text(f"ALTER TABLE {table} SET (autovacuum_enabled = false)"))
-    before = rows_fetched(store)
-    for number in range(YOUNG):
-        holder.measure(number, timing(1e-3))
-    assert rows_fetched(store) - before < 15 * YOUNG
-
-
-def rows_fetched(store: Store) -> int:
-    """Rows of trials, dispatches and measurements fetched by all statements so far."""
-    with store._database.reading() as connection:
-        if connection.dialect.server_version_info < (15,):
-            pytest.skip("its figures come late")
-        connection.execute(text("SELECT pg_stat_force_next_flush()"))
-    with store._database.reading() as connection:
-        return connection.execute(
-            text(
-                "SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) FROM pg_stat_user_tables "
-                "WHERE relname IN ('trials', 'dispatches', 'measurements')"
-            )
-        ).scalar_one()
 
 
 def test_deadlocked_transactions_both_succeed(store: Store):

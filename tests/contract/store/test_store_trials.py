@@ -4,6 +4,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from sqlalchemy import text
 
 from tests.store.sample import (
     TENANT,
@@ -22,6 +23,8 @@ from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.job import JobState
 from tunefarm_schemas.tuning.measurement import Purpose, Stopped, TrialState
 from tunefarm_services.store import NotFound, Store, StoreConflict
+
+NEW_TRIALS = 200
 
 
 class TestTrials:
@@ -237,3 +240,34 @@ class TestHostileText:
         with pytest.raises(BadInput):
             store.jobs.create(TENANT, spec(put_task(store), priority=2**80))
         assert store.jobs.page(TENANT) == []
+
+
+@pytest.mark.parametrize("database_url", ["new postgresql"], indirect=True)
+def test_trial_queries_do_not_slow_down_with_trials(store: Store):
+    """The planner has no statistics for a young exploration, and must read single rows all the same.
+
+    In a database of its own, where no autovacuum has left statistics and no closed connection still adds its reads.
+    """
+    holder = bench(store)
+    with store._database.writing() as connection:
+        for table in ("trials", "dispatches", "measurements"):  # with statistics it reads small tables whole
+            connection.execute(text(f"ALTER TABLE {table} SET (autovacuum_enabled = false)"))
+    before = rows_fetched(store)
+    for number in range(NEW_TRIALS):
+        holder.measure(number, timing(1e-3))
+    assert rows_fetched(store) - before < 15 * NEW_TRIALS
+
+
+def rows_fetched(store: Store) -> int:
+    """Rows of trials, dispatches and measurements fetched by all statements so far."""
+    with store._database.reading() as connection:
+        if connection.dialect.server_version_info < (15,):
+            pytest.skip("its figures come late")
+        connection.execute(text("SELECT pg_stat_force_next_flush()"))
+    with store._database.reading() as connection:
+        return connection.execute(
+            text(
+                "SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) FROM pg_stat_user_tables "
+                "WHERE relname IN ('trials', 'dispatches', 'measurements')"
+            )
+        ).scalar_one()
