@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 import httpx
 import pytest
@@ -17,6 +18,7 @@ from tunefarm_sandbox.confinement.linux import PR_SET_PDEATHSIG, prctl
 
 READY_S = 90.0
 ENDED = {"finished"}
+Seen = TypeVar("Seen")
 
 
 @cache
@@ -113,10 +115,19 @@ class Service:
         return self.get(f"/v1/jobs/{job_id}/trials", page_size=500)["items"]
 
     def wait(self, condition: Callable[[], object], within_s: float = HANG_S) -> None:
-        deadline_s = time.monotonic() + within_s
-        while not condition():
+        self.wait_while_changing(lambda: bool(condition()), bool, within_s)
+
+    def wait_while_changing(
+        self, state: Callable[[], Seen], ended: Callable[[Seen], bool], within_s: float = HANG_S
+    ) -> None:
+        """Wait until ``state`` has ``ended``; fail if it does not change for ``within_s``."""
+        seen, deadline_s = state(), time.monotonic() + within_s
+        while not ended(seen):
             assert time.monotonic() < deadline_s, self.said()
             time.sleep(0.05)
+            before, seen = seen, state()
+            if seen != before:
+                deadline_s = time.monotonic() + within_s
 
     def finish(self, *job_ids: str) -> list[dict]:
         for job_id in job_ids:

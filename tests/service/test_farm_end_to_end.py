@@ -81,7 +81,13 @@ def run_jobs(service: Service, store: Store, clients: int, trials: int) -> None:
     with ThreadPoolExecutor(clients) as pool:
         job_ids = [job_id for made in pool.map(client, range(clients)) for job_id in made]
     assert len(set(job_ids)) == 2 * clients
-    service.wait(lambda: all(service.job(job_id)["state"] == "finished" for job_id in job_ids), 150.0 + 5 * trials)
+
+    def states() -> list[tuple[object, ...]]:
+        jobs = [service.job(job_id) for job_id in job_ids]
+        measured = sum(usage.trials for usage in store.usage.of_tenant(LOCAL_TENANT))
+        return [(job["state"], job["message"], measured) for job in jobs]
+
+    service.wait_while_changing(states, lambda seen: {state for state, *_ in seen} == {"finished"})
     jobs = service.finish(*job_ids)
     assert [job["outcome"] for job in jobs] == ["succeeded"] * len(jobs), [job["message"] for job in jobs]
     explorations = set()
