@@ -1,5 +1,6 @@
 """Ordering of tests over processes, and checks after every test."""
 
+import atexit
 import gc
 import os
 import sys
@@ -21,6 +22,7 @@ loading.load()  # without torch, which TVM imports where it is installed
 if "PYTEST_XDIST_WORKER" in os.environ:
     # No test judges how fast something is, so processes of one run need not wait for each other's measurements.
     TURNS: Final = tempfile.TemporaryDirectory(prefix="tunefarm-turns-")
+    atexit.register(TURNS.cleanup)
     Path(TURNS.name).chmod(0o1777)
     os.environ["TUNEFARM_TURN_FOLDER"] = TURNS.name
 

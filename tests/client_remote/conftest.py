@@ -18,7 +18,7 @@ from tests.servers.command_server import Ended, run_command
 from tests.servers.tuned_home import tuned_home
 
 ROOT = Path(__file__).parents[2]
-START_S = 120.0
+START_S = 300.0
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,10 @@ from tunefarm_services.store import Store
 from tunefarm_services.tuner.farm.lane_registrar import LaneRegistrar
 
 ROOT = Path(__file__).parents[2]
-START_S = 90.0
+START_S = 300.0
 LOST_S = 4.0
 """Short, for tests that wait until a lane is lost."""
-PATIENT_S = 60.0
+PATIENT_S = 300.0
 """Long, for all other tests: on a slow host a lane may be silent for seconds."""
 START = """
 import sys

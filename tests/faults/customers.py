@@ -23,7 +23,7 @@ AT_ONCE = 4
 CUSTOMERS = 6
 """More than jobs, because the repeat of an interrupted request may wait a minute for its answer."""
 LABEL = "requested_job"
-ANSWER_S = 75.0
+ANSWER_S = 300.0
 """The request of a killed process may be claimed again after a minute."""
 AGAIN_S = 0.3
 

@@ -22,7 +22,7 @@ MAX_SEARCH_DEATHS = 2
 MAX_PAUSE_S = 2.0
 OUTAGE_S = 30.0
 COUNTED_S = 5.0
-END_S = 150.0
+END_S = 600.0
 
 Answer = TypeVar("Answer")
 

@@ -24,8 +24,8 @@ TUNERS = 2
 WORKERS = 3
 AGAIN_S = 0.5
 """The delay before the supervisor restarts a process."""
-END_S = 20.0
-LISTENS_S = 60.0
+END_S = 120.0
+LISTENS_S = 300.0
 OF_WORKERS = ("worker", "worker's zygote", "child of a worker's zygote")
 OF_TUNERS = ("tuner", "tuner's zygote", "search", "below a search")
 OF_THE_API = ("API", "process of the API", "API's zygote", "intake child")

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import psutil
 
-GONE_S = 20.0
+GONE_S = 120.0
 """Far longer than a kill takes on a slow host, and shorter than a surviving process runs."""
 
 

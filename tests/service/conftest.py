@@ -16,7 +16,7 @@ import pytest
 from tests.acceptance.command import HANG_S
 from tunefarm_sandbox.confinement.linux import PR_SET_PDEATHSIG, prctl
 
-READY_S = 90.0
+READY_S = 300.0
 ENDED = {"finished"}
 Seen = TypeVar("Seen")
 

@@ -28,8 +28,8 @@ pytestmark = pytest.mark.faults
 TRIALS = 400
 AWAY_S = max(LEASE_S, LOST_S) + 3.0
 """Longer than any lease, and longer than lanes may be silent."""
-NOTICED_S = 20.0
-BACK_S = 40.0
+NOTICED_S = 120.0
+BACK_S = 300.0
 
 
 @contextmanager
