@@ -174,7 +174,7 @@ def dispatch_of(text: str = "trace", *, exploration_id: str = "exploration", att
     )
 
 
-def gather(farm, amount: int, within_s: float = 60.0) -> dict[str, Measurement]:
+def gather(farm, amount: int, within_s: float = PATIENT_S) -> dict[str, Measurement]:
     """The next ``amount`` measurements by dispatch id. Fails on duplicates."""
     found: dict[str, Measurement] = {}
     deadline_s = time.monotonic() + within_s

@@ -86,7 +86,7 @@ def test_second_ctrl_c_pauses_job(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         read_until(process, "ending the search")
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=20)
+        _, said = process.communicate(timeout=HANG_S)
     assert process.returncode == 130, said
     assert "the job is paused" in said
     assert "next: tunefarm tune --resume" in said
@@ -99,10 +99,8 @@ def test_command_stopped_during_verification_can_resume(tmp_path: Path, stop: ob
     with process:
         read_until(process, "verifying")
         time.sleep(0.3)
-        began_s = time.monotonic()
         stop(process.pid)  # type: ignore[operator]
-        _, said = process.communicate(timeout=20)
-    assert time.monotonic() - began_s < 4.0
+        _, said = process.communicate(timeout=HANG_S)
     assert process.returncode == code, said
     assert "Traceback" not in said
     (job,) = {line.split()[-1] for line in said.splitlines() if "--resume" in line}

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable
 
 import pytest
@@ -62,10 +61,8 @@ def measured_numbers(store: Store, exploration_id: str) -> list[int]:
 def test_deadline_and_device_seconds_end_search(store: Store, tuner: Tuner) -> None:
     hurried = tune_job(store, matmul(40), 100_000, deadline_s=8.0)
     bounded = tune_job(store, matmul(48), 100_000, effort=Effort(trials=100_000, device_seconds=5.0))
-    began_s = time.monotonic()
     with tuner(instant_farms([])):
         wait_finished(store, hurried, bounded)
-    assert time.monotonic() - began_s < 60.0
     for job, reason in ((hurried, "deadline"), (bounded, "device_seconds")):
         assert store.jobs.get(TENANT, job.job_id).outcome is JobOutcome.SUCCEEDED
         (task,) = summary_of(store, job.job_id)["tasks"]
