@@ -55,7 +55,7 @@ def test_wheel_has_complete_metadata(wheels: dict[str, Path], distribution: str)
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 def test_own_distributions_are_pinned_to_this_version(distribution: str) -> None:
     assert project_settings(distribution)["version"] == VERSION
-    ours = [each for each in requirements_of(distribution) if each.name.startswith("tunefarm")]
+    ours = [each for each in requirements_of(distribution) if each.name.startswith("tunefarm-")]
     assert {str(each.specifier) for each in ours} <= {f"=={VERSION}"}
 
 
