@@ -38,18 +38,20 @@ def test_numeric_expiry_is_rejected(alice):
 
 
 def test_query_parameters_never_cause_internal_errors(app, alice):
-    asked = 0
+    """A parameter that other routes have as well gets fewer values there."""
+    values = (*NUMBERS, *DATES, "\x00", "\ud7ff", "a" * 5000, "\x1b[31m")
+    known = set()
     for path, operations in app.openapi()["paths"].items():
         parameters = [each for each in operations.get("get", {}).get("parameters", ()) if each["in"] == "query"]
         if path.endswith("/events") and "{" in path:
             parameters = []  # a stream; its parameters are tested below
         place = re.sub(r"\{[^}]*\}", "x", path)
-        for parameter in parameters:
-            for value in (*NUMBERS, *DATES, "\x00", "\ud7ff", "a" * 5000, "\x1b[31m"):
-                answer = alice.get(place, params={parameter["name"]: value})
-                assert answer.status_code < 500, (path, parameter["name"], value, answer.text)
-                asked += 1
-    assert asked > 500
+        for name in (parameter["name"] for parameter in parameters):
+            for value in values[3::7] if name in known else values:
+                answer = alice.get(place, params={name: value})
+                assert answer.status_code < 500, (path, name, value, answer.text)
+            known.add(name)
+    assert len(known) > 10
 
 
 @pytest.mark.parametrize("number", NUMBERS)
