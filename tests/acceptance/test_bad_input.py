@@ -10,13 +10,14 @@ from tests.acceptance.command import Tunefarm, assert_refused
 from tests.acceptance.small_disk import fill, small_disk
 
 SMALL = "builtin:softmax:8x16"
+FUNCTIONS = str(Path(__file__).parents[1] / "client" / "programs" / "several_functions.py")
 TVM_WITH_A_SPACE = ["--strategy", "tvm", "--space", "{programs}/notes.py:stochastic_schedule_mm"]
 
 
 @pytest.mark.parametrize(
     ("words", "field", "said"),
     [
-        (["{programs}/refused.py:root_of_negative"], "MODULE", ["finite"]),
+        ([f"{FUNCTIONS}:not_finite"], "MODULE", ["finite"]),
         (
             [SMALL, "--target", '{"kind": "llvm", "mtriple": "aarch64-linux-gnu", "num-cores": 4}'],
             "--target",
@@ -24,7 +25,7 @@ TVM_WITH_A_SPACE = ["--strategy", "tvm", "--space", "{programs}/notes.py:stochas
         ),
         ([SMALL, "--target", '{"kind": "c"}'], "--target", ["text of a program"]),
         ([SMALL, "--seed", "-1"], "--seed", ["-1", "from 0"]),
-        (["{programs}/refused.py", "--all-functions", "--function", "doubled"], "--function", ["--all-functions"]),
+        ([FUNCTIONS, "--all-functions", "--function", "doubled"], "--function", ["--all-functions"]),
         (
             ["{programs}/notes.py:Matmul", "--target", '{"kind": "llvm"}', *TVM_WITH_A_SPACE],
             "--strategy",

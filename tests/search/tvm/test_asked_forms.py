@@ -10,9 +10,6 @@ import pytest
 import tvm
 from tvm import relax, te
 from tvm.s_tir.meta_schedule.database import JSONDatabase
-from tvm.script import ir as I
-from tvm.script import relax as R
-from tvm.script import tirx as T
 
 from tests.search.databases import parse_database
 from tunefarm_schemas.tuning.workload import Workload
@@ -27,34 +24,13 @@ TARGET = {"kind": "llvm", "num-cores": 1}
 
 @cache
 def model() -> tvm.IRModule:
-    @I.ir_module
-    class Model:
-        """A private and a public function, as users write them."""
+    """A private and a public function, as users write them."""
+    from tests.client.programs.mixed_module import Model
 
-        @T.prim_func(private=True, s_tir=True)
-        def scaled(A: T.Buffer((32, 48), "float32"), B: T.Buffer((32, 48), "float32")):  # noqa: N805
-            for i, j in T.grid(32, 48):
-                with T.sblock("B"):
-                    vi, vj = T.axis.remap("SS", [i, j])
-                    B[vi, vj] = A[vi, vj] * T.float32(3)
-
-        @T.prim_func(s_tir=True)
-        def shifted(A: T.Buffer((32, 48), "float32"), B: T.Buffer((32, 48), "float32")):  # noqa: N805
-            for i, j in T.grid(32, 48):
-                with T.sblock("B"):
-                    vi, vj = T.axis.remap("SS", [i, j])
-                    B[vi, vj] = A[vi, vj] + T.float32(1)
-
-        @R.function
-        def main(x: R.Tensor((32, 48), "float32")) -> R.Tensor((32, 48), "float32"):  # noqa: N805
-            cls = Model
-            with R.dataflow():
-                y = R.call_tir(cls.scaled, (x,), out_ty=R.Tensor((32, 48), "float32"))
-                z = R.call_tir(cls.shifted, (y,), out_ty=R.Tensor((32, 48), "float32"))
-                R.output(z)
-            return z
-
-    return Model
+    module = tvm.IRModule(Model.functions)
+    public = Model["shifted"].with_attr("global_symbol", "shifted")
+    module.update_func(module.get_global_var("shifted"), public)
+    return module
 
 
 def function_from_te() -> Any:
