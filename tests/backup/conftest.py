@@ -1,12 +1,13 @@
 """A store with data, in SQLite or PostgreSQL, selected by environment settings."""
 
-import os
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, make_url, text
 
+from tests.servers.postgres_server import database_on
 from tests.store.postgresql_server import postgresql_folder, running_server
 from tunefarm_services.settings import Settings
 
@@ -23,22 +24,9 @@ def postgresql_server() -> Iterator[str]:
 @pytest.fixture
 def new_database(postgresql_server: str) -> Iterator[Callable[[], str]]:
     """Create another empty database on the server, and return its URL."""
-    engine = create_engine(
-        make_url(postgresql_server).set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT"
-    )
-    made: list[str] = []
-
-    def make() -> str:
-        made.append(f"tunefarm_backup_{os.getpid()}_{len(made)}")
-        with engine.connect() as connection:
-            connection.execute(text(f"CREATE DATABASE {made[-1]}"))
-        return make_url(postgresql_server).set(database=made[-1]).render_as_string(hide_password=False)
-
-    yield make
-    with engine.connect() as connection:
-        for name in made:
-            connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
-    engine.dispose()
+    numbers = count()
+    with ExitStack() as made:
+        yield lambda: made.enter_context(database_on(postgresql_server, f"backup_{next(numbers)}"))
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
