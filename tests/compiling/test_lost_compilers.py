@@ -33,7 +33,7 @@ def test_killed_compile_worker_loses_no_trial(place: Place) -> None:
     found = gather(farm, 4)
     compiler.kill()
     place.start_compiler()
-    found |= gather(farm, TRIALS - len(found), within_s=120.0)
+    found |= gather(farm, TRIALS - len(found))
     assert {measurement.candidate_number for measurement in found.values()} == set(range(TRIALS))
     assert {reason_of(measurement) for measurement in found.values()} == {None}
     time.sleep(2.0)
@@ -44,7 +44,7 @@ def test_gateway_without_compilers_is_quarantined(place: Place) -> None:
     compiler, gateway = place.start_compiler(), place.start_gateway()
     await_ready(place.store, compiler, gateway)
     assert compiler.stop() == 0
-    eventually(lambda: has_state(place.store, "gateway", LaneState.QUARANTINED), 40.0, "quarantine")
+    eventually(lambda: has_state(place.store, "gateway", LaneState.QUARANTINED), what="quarantine")
     lane = lane_of(place.store, "gateway")
     assert lane is not None
     assert "no compile lane of the pool test-boards is alive" in lane.reason

@@ -88,7 +88,7 @@ def test_cancel_all_is_prompt_and_limited_to_its_farm(
         for _ in range(20):
             farm.submit(dispatch_of())
         farm.cancel_all()
-        found = gather(farm, 20, within_s=20.0)
+        found = gather(farm, 20)
         assert {reason_of(measurement) for measurement in found.values()} == {FailureReason.CANCELED}
         assert {reason_of(measurement) for measurement in gather(other, 4).values()} == {None}
 
@@ -112,7 +112,7 @@ def test_lane_drains_and_resumes_on_request(
         farm = open_farm()
         farm.open_task(simulated_task())
         store.lanes.request(lane_of(store, "first").lane_id, LaneRequest.DRAIN)
-        eventually(lambda: has_state(store, "first", LaneState.DRAINED), 8, "draining")
+        eventually(lambda: has_state(store, "first", LaneState.DRAINED), what="draining")
         time.sleep(1.5)
         fingerprints = set()
         for _ in range(30):
@@ -120,7 +120,7 @@ def test_lane_drains_and_resumes_on_request(
         fingerprints = {measurement.device_fingerprint for measurement in gather(farm, 30).values()}
         assert fingerprints == {lane_of(store, "second").device.fingerprint}
         store.lanes.request(lane_of(store, "first").lane_id, LaneRequest.RESUME)
-        eventually(lambda: has_state(store, "first", LaneState.READY), 8, "coming back")
+        eventually(lambda: has_state(store, "first", LaneState.READY), what="coming back")
 
 
 def test_slow_device_is_quarantined_with_suspect_results(
@@ -153,9 +153,9 @@ def test_comparison_waits_for_end_of_quarantine(
         answers: list[Comparison] = []
         asking = threading.Thread(target=lambda: answers.append(farm.compare(order, lambda: True)))
         asking.start()
-        eventually(lambda: has_state(store, "lane", LaneState.BUSY), 10, "taking")
+        eventually(lambda: has_state(store, "lane", LaneState.BUSY), what="taking")
         worker.process.send_signal(signal.SIGUSR1)
-        eventually(lambda: lane_is_empty(store), 10, "giving back")
+        eventually(lambda: lane_is_empty(store), what="giving back")
         assert has_state(store, "lane", LaneState.QUARANTINED)
         assert not answers
         worker.process.send_signal(signal.SIGUSR2)

@@ -62,7 +62,7 @@ def test_redelivered_order_counts_once(
         dispatches = [dispatch_of() for _ in range(8)]
         for dispatch in dispatches:
             farm.submit(dispatch)
-        eventually(lambda: len(list(waiting_orders(broker))) >= 4, 3.0, "the queue")
+        eventually(lambda: len(list(waiting_orders(broker))) >= 4, what="the queue")
         with broker.client() as client:
             for key, order in list(waiting_orders(broker)):
                 client.lpush(key, order)

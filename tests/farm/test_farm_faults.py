@@ -91,7 +91,7 @@ def test_orders_survive_paused_and_emptied_broker(
         broker.kill()
         time.sleep(2.0)
         broker.start()
-        found = gather(farm, 100, within_s=60.0)
+        found = gather(farm, 100)
         assert {reason_of(m) for m in found.values()} == {None}
         farm.submit(dispatch_of())
         gather(farm, 1)
@@ -115,7 +115,7 @@ def test_late_result_of_stalled_worker_is_discarded(
         farm.submit(dispatch_of(attempt=2))
         assert [reason_of(m) for m in gather(farm, 1).values()] == [None]
         slow.resume()
-        eventually(lambda: has_state(store, "slow", LaneState.READY), 10, "coming back")
+        eventually(lambda: has_state(store, "slow", LaneState.READY), what="coming back")
         time.sleep(3.0)
         assert farm.collect(0.5) == []
 
@@ -183,12 +183,12 @@ def test_orders_of_dead_tuner_are_dropped(
         farm = open_farm()
         farm.open_task(simulated_task())
         farm.submit(dispatch_of())
-        eventually(lambda: has_state(store, "lane", LaneState.BUSY), 10, "taking")
+        eventually(lambda: has_state(store, "lane", LaneState.BUSY), what="taking")
         farm._closing.set()  # ends without a message, like a killed tuner
         farm._state.cancellations.clear()
         with broker.client() as client:
             client.delete(f"tunefarm.farm.{farm.farm_id}")
-        eventually(lambda: has_state(store, "lane", LaneState.READY), 45, "letting go")
+        eventually(lambda: has_state(store, "lane", LaneState.READY), what="letting go")
 
 
 def test_killed_worker_leaves_no_processes(broker: RedisServer, store: Store, start_worker: StartWorker):

@@ -66,5 +66,5 @@ def test_export_waits_for_space_on_full_disk(
         assert isinstance(exported, Exported), exported
         assert exported.library == kernel_library()
         assert any("space" in reason for reason in reasons), reasons
-        eventually(lambda: not lane_of(store, "lane").reason, 10.0, "taking work again")
+        eventually(lambda: not lane_of(store, "lane").reason, what="taking work again")
         assert worker.process.poll() is None

@@ -38,14 +38,14 @@ def test_tuner_stopped_beyond_its_lease_writes_nothing(tmp_path: Path) -> None:
         os.kill(sleeper.pid, signal.SIGSTOP)
         asleep = killer.look()
         try:
-            eventually(lambda: owner_of(farm, killer, job_id) not in {sleeper, None}, 40.0, "taking over")
+            eventually(lambda: owner_of(farm, killer, job_id) not in {sleeper, None}, what="taking over")
             eventually(lambda: len(killer.look().documents) > len(asleep.documents) + 20)
         finally:
             os.kill(sleeper.pid, signal.SIGCONT)
         awake = killer.look()
         assert_kept(asleep, awake)
         successor = owner_of(farm, killer, job_id)
-        eventually(lambda: "the lease is lost" in sleeper.said(), 20.0, "noticing")
+        eventually(lambda: "the lease is lost" in sleeper.said(), what="noticing")
         assert owner_of(farm, killer, job_id) in {successor, None}
         killer.wait_until_all_ended()
         assert_kept(awake, killer.look())

@@ -107,7 +107,7 @@ class WholeFarm:
         try:
             for part in self.parts:
                 part.start()
-            eventually(self._is_ready, 60.0, "readiness")
+            eventually(self._is_ready, what="readiness")
         except BaseException as trouble:
             self.__exit__(type(trouble))
             raise
