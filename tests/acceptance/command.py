@@ -1,6 +1,5 @@
 """The ``tunefarm`` command in a subprocess with its own TUNEFARM_HOME."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -9,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.servers.command_server import Ended, run_command
+from tests.servers.processes import environment_without_settings
 
 ROOT = Path(__file__).parents[2]
 INSTALLED = Path(sys.executable).with_name("tunefarm")
-HANG_S = 300.0
+HANG_S = 600.0
 """A command hangs if it takes this long. On a busy host, a quarantine may double the measurements."""
 COMMAND = (str(INSTALLED),) if INSTALLED.exists() else (sys.executable, "-m", "tunefarm.cli.command_line")
 
@@ -27,7 +27,7 @@ class Tunefarm:
 
     @property
     def environment(self) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("TUNEFARM_")}
+        kept = environment_without_settings()
         return {**kept, "TUNEFARM_HOME": str(self.home), **self.extra}
 
     @property
@@ -65,7 +65,7 @@ class Tunefarm:
         return self("tune", *words, "--json", timeout_s=timeout_s).json()
 
 
-def python(program: str, *arguments: str, environment: Mapping[str, str], timeout_s: float = 150.0) -> Ended:
+def python(program: str, *arguments: str, environment: Mapping[str, str], timeout_s: float = HANG_S) -> Ended:
     """Run a user's Python program in a subprocess, with warnings as errors."""
     ended = subprocess.run(
         [sys.executable, "-W", "error", "-c", program, *arguments],

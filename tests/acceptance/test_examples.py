@@ -23,6 +23,7 @@ import pytest
 from tests.acceptance.command import HANG_S, INSTALLED
 from tests.acceptance.examples import Example, examples_of
 from tests.house.test_dangers import DELETES_WHAT_A_BUILDER_NAMES
+from tests.servers.processes import environment_without_settings
 
 GUIDE, README = "docs/guide.md", "README.md"
 SERVED: Final = "Serve a team"
@@ -72,7 +73,7 @@ class Reader:
 
     @property
     def environment(self) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("TUNEFARM_")}
+        kept = environment_without_settings()
         path = f"{INSTALLED.parent}{os.pathsep}{kept['PATH']}"
         return {**kept, "TUNEFARM_HOME": str(self.home), "PATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
 

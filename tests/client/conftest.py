@@ -1,4 +1,3 @@
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -6,6 +5,7 @@ import pytest
 
 from tests.acceptance.command import HANG_S
 from tests.servers.command_server import Ended, run_command
+from tests.servers.processes import environment_without_settings
 from tests.servers.tuned_home import TunedHome, tuned_home
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -18,7 +18,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def environment(home: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("TUNEFARM_")}
+    kept = environment_without_settings()
     return {**kept, "TUNEFARM_HOME": str(home)}
 
 

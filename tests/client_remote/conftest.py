@@ -1,7 +1,6 @@
 """A service in a subprocess, shared by all tests of a session."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import pytest
 
 from tests.client_remote.scripted_server import ScriptedServer
 from tests.servers.command_server import Ended, run_command
+from tests.servers.processes import environment_without_settings
 from tests.servers.tuned_home import tuned_home
 
 ROOT = Path(__file__).parents[2]
@@ -35,7 +35,7 @@ class Service:
     @property
     def environment(self) -> dict[str, str]:
         """The environment of a user on the same machine, who finds the service through TUNEFARM_HOME."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("TUNEFARM_")}
+        kept = environment_without_settings()
         return {**kept, "TUNEFARM_HOME": str(self.home)}
 
     def command(self, *words: str, folder: Path | None = None, timeout_s: float = 120.0) -> Ended:
@@ -53,7 +53,7 @@ def tunefarm(
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A running service with a tuner that measures on this host, and with the records of an earlier job."""
     home = tuned_home(tmp_path_factory).copied_to(tmp_path_factory.mktemp("service") / "home")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("TUNEFARM_")}
+    environment = environment_without_settings()
     log_path = home.parent / "log"
     with log_path.open("w") as log:
         process = subprocess.Popen(

@@ -1,12 +1,12 @@
 """Backups are restored with little space: containers have a small TUNEFARM_HOME, or a read-only one."""
 
 import json
-import os
 from pathlib import Path
 
 from pydantic import SecretStr
 
 from tests.servers.command_server import run_command
+from tests.servers.processes import environment_without_settings
 from tests.store.sample import TENANT, put_job
 from tunefarm.backup.store_backup import back_up, restore
 from tunefarm.startup.installation import open_store
@@ -40,7 +40,7 @@ def test_restore_unpacks_beside_its_archive_and_cleans_up(tmp_path):
 
 def test_drill_counts_objects_of_every_tenant(tmp_path):
     def output_of(*words: str) -> str:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("TUNEFARM_")}
+        kept = environment_without_settings()
         environment = {**kept, "TUNEFARM_HOME": str(tmp_path / "home")}
         ended = run_command(*words, environment=environment, folder=tmp_path, timeout_s=120)
         assert ended.code == 0, ended.err

@@ -1,5 +1,6 @@
-"""Whether processes of a killed parent run on."""
+"""Environments of commands, and whether processes of a killed parent run on."""
 
+import os
 import time
 from collections.abc import Iterable
 
@@ -7,6 +8,13 @@ import psutil
 
 GONE_S = 120.0
 """Far longer than a kill takes on a slow host, and shorter than a surviving process runs."""
+
+
+def environment_without_settings() -> dict[str, str]:
+    """This environment without settings of tunefarm, except for the folder of turns that this run shares."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TUNEFARM_")}
+    turns = os.environ.get("TUNEFARM_TURN_FOLDER")
+    return kept if turns is None else {**kept, "TUNEFARM_TURN_FOLDER": turns}
 
 
 def assert_gone(family: Iterable[psutil.Process], of_whom: object, within_s: float = GONE_S) -> None:

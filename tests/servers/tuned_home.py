@@ -13,6 +13,7 @@ import pytest
 from tests.acceptance.command import HANG_S
 from tests.quiet_records import as_on_a_quiet_host
 from tests.servers.command_server import Ended, run_command
+from tests.servers.processes import environment_without_settings
 
 TUNED: Final = ("builtin:matmul_bias_relu:64x64x64", "--target", "host:1", "--trials", "6")
 """The arguments of the tuning; the same arguments again are answered from the store."""
@@ -50,7 +51,7 @@ def tuned_home(factory: pytest.TempPathFactory) -> TunedHome:
 def _tune(folder: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("TUNEFARM_")}
+    kept = environment_without_settings()
     ended = run_command(
         *("tune", *TUNED, "--json", "--output", "out"),
         environment={**kept, "TUNEFARM_HOME": str(folder / "home")},

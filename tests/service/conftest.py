@@ -1,5 +1,4 @@
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import httpx
 import pytest
 
 from tests.acceptance.command import HANG_S
+from tests.servers.processes import environment_without_settings
 from tunefarm_sandbox.confinement.linux import PR_SET_PDEATHSIG, prctl
 
 READY_S = 300.0
@@ -143,7 +143,7 @@ class Service:
 
 
 def environment_of(home: Path, **more: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("TUNEFARM_")}
+    kept = environment_without_settings()
     return {**kept, "TUNEFARM_HOME": str(home), "PYTHONWARNINGS": "default", **more}
 
 
