@@ -23,6 +23,7 @@ TOOLS := check-jsonschema cloudpickle cryptography hypothesis import-linter json
 # The frameworks whose models are read, and those that results and latencies of models are compared with.
 FRAMEWORKS := torch onnx tflite jax ai-edge-litert onnxruntime openvino
 FRAMEWORKS_STAMP := .venv/.frameworks-installed
+EMULATORS_STAMP := .venv/.emulators-installed
 
 DEMO_TRIALS ?= 128
 # Tests often wait for something, so more of them than a small machine has cores run side by side. What a process takes
@@ -34,7 +35,7 @@ FUZZ_SEED ?= 0
 FUZZ_REPLAY ?=
 FUZZ_ARGUMENTS ?=
 
-.PHONY: help demo test test-models check bench bench-quick bench-trust bench-service bench-farm soak test-faults fuzz wheels clean
+.PHONY: help demo test test-models test-targets check bench bench-quick bench-trust bench-service bench-farm soak test-faults fuzz wheels clean
 
 help:  ## list these targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -54,16 +55,26 @@ $(FRAMEWORKS_STAMP): $(STAMP)
 	$(PIP) install --quiet --constraint constraints.txt $(FRAMEWORKS)
 	touch $@
 
+# Zig's compiler builds for every machine; QEMU's emulators come from Debian's package where they are not installed.
+$(EMULATORS_STAMP): $(STAMP)
+	$(PIP) install --quiet --constraint constraints.txt ziglang wasmtime
+	command -v qemu-riscv64-static >/dev/null || { mkdir -p .venv/emulators && cd .venv/emulators && \
+		apt-get download -qq qemu-user-static && dpkg --extract qemu-user-static_*.deb . && rm qemu-user-static_*.deb; }
+	touch $@
+
 demo: $(STAMP)  ## tune a fused matmul + bias + ReLU; about a minute; leaves demo-output/
 	TUNEFARM_HOME=$(CURDIR)/.demo-store $(BIN)/tunefarm tune builtin:matmul_bias_relu --trials $(DEMO_TRIALS) --output demo-output
 
 test: $(STAMP)  ## run the tests: no network, warnings are errors; those that compare times come first, alone
-	$(BIN)/python -m pytest -q -m "timing and not faults and not models" $$(grep -rl "mark.timing" tests --include "*.py")
-	$(BIN)/python -m pytest -m "not faults and not timing and not models" \
+	$(BIN)/python -m pytest -q -m "timing and not faults and not models and not targets" $$(grep -rl "mark.timing" tests --include "*.py")
+	$(BIN)/python -m pytest -m "not faults and not timing and not models and not targets" \
 		--numprocesses $(TEST_PROCESSES) --no-loadscope-reorder
 
 test-models: $(FRAMEWORKS_STAMP)  ## run the tests that need torch, ONNX, TFLite or JAX; installs them
 	$(BIN)/python -m pytest -m "models and not faults" --numprocesses 2 --dist loadfile
+
+test-targets: $(EMULATORS_STAMP)  ## run kernels for ARM, RISC-V and WebAssembly in emulators; installs those
+	$(BIN)/python -m pytest -m targets --numprocesses 2 --dist load
 
 test-faults: $(STAMP)  ## run the tests that kill, starve and corrupt for minutes
 	$(BIN)/python -m pytest -m faults --timeout 1800

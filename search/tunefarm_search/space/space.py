@@ -112,9 +112,9 @@ def postprocessors(module: Any, target: Target, abi: Abi) -> tuple[Any, ...]:
 def _context(module: Any, target: Target, abi: Abi) -> Any:
     """A TVM context whose space generator has the rules for the target.
 
-    For x86 the plain rules are named explicitly: those that TVM picks on processors with VNNI use an intrinsic that the
-    code generator rejects, and leave the function untiled. The same holds for CUDA, where kernels from the tensor core
-    rules do not compile.
+    For processors the plain rules are named explicitly: those that TVM picks for x86 with VNNI and for ARM tile int8
+    functions for an intrinsic that does not match or that the code generator rejects. The same holds for CUDA, where
+    kernels from the tensor core rules do not compile.
     """
     for_tvm = tvm_target(target)
     name = _named_rules(for_tvm)
@@ -169,9 +169,7 @@ def _vectorises(rule: Any) -> bool:
 
 def _named_rules(for_tvm: Any) -> str | None:
     kind = str(for_tvm.kind.name)
-    if kind == "llvm" and "x86" in str(for_tvm.attrs.get("mtriple", "x86")):
-        return "llvm"
-    return kind if kind == "cuda" else None
+    return kind if kind in {"llvm", "cuda"} else None
 
 
 def _tune_context(module: Any, for_tvm: Any, rules: Any, steps: Any) -> Any:
