@@ -21,6 +21,9 @@ from tunefarm_search.features.unrolling import unroll_steps, unrolled
 from tunefarm_search.space.access_pattern import BufferAccess
 from tunefarm_search.space.decisions import Rows, SketchSpace
 
+LONGEST_VECTOR = 64
+"""The extent up to which TVM's rule for CPUs vectorises fused loops."""
+
 
 @dataclass(frozen=True)
 class NestCost:
@@ -39,7 +42,7 @@ def nest_cost(nest: LoopNest, sketch: SketchSpace, rows: Rows, machine: Processo
     lanes = max(1, machine.vector_bytes // nest.pattern.writes[0].element_bytes)
     body = innermost_body(nest, extents, steps, lanes)
     bodies = unrolled(nest, extents, steps)
-    arithmetic = _arithmetic(nest, body, bodies["skipped"], lanes, machine)
+    arithmetic = _arithmetic(nest, extents, body, bodies["skipped"], lanes, machine)
     tiles = _inner_tiles(nest, extents, {0, *nest.boundaries, *(places[places >= 0] + 1).tolist()})
     traffic = _traffic(nest, extents, tiles, machine)
     producing = _producing(nest, extents, tiles, places, arithmetic["loads"], lanes, machine.costs)
@@ -92,7 +95,7 @@ def _inner_tiles(nest: LoopNest, extents: FloatArray, wanted: set[int]) -> dict[
 
 
 def _arithmetic(
-    nest: LoopNest, body: InnermostBody, skipped: FloatArray, lanes: int, machine: ProcessorModel
+    nest: LoopNest, extents: FloatArray, body: InnermostBody, skipped: FloatArray, lanes: int, machine: ProcessorModel
 ) -> dict[str, FloatArray]:
     """Cycles of arithmetic and loads, from what is kept in registers, less the steps that are skipped."""
     costs = machine.costs
@@ -108,10 +111,13 @@ def _arithmetic(
     step += 2 * accumulators / body.reuse
     step += costs.spilled_result * spilled + costs.result_while_spilling * accumulators * (spilled > 0)
     step += costs.operation_of_long_body * accumulators * np.maximum(body.operations / skipped / costs.long_body - 1, 0)
+    fused = _fused_vector(nest, extents)
+    step *= np.where((fused > lanes) & (fused % lanes > 0), costs.uneven_vector, 1.0)
     rounds = nest.pattern.iterations / body.results / skipped
     return {
         "vector": body.vector,
         "lane_use": body.vector / (per_row * lanes),
+        "fused_vector": fused,
         "inner": body.results,
         "accumulators": accumulators,
         "operations": body.operations,
@@ -123,6 +129,21 @@ def _arithmetic(
         "cycles_per_operation": step / accumulators,
         "cycles": rounds * step,
     }
+
+
+def _fused_vector(nest: LoopNest, extents: FloatArray) -> FloatArray:
+    """Elements of the vector after TVM fuses the innermost loops, up to 64 elements that lie side by side; [points]."""
+    written = nest.pattern.writes[0]
+    sizes = np.cumprod((1, *written.extents[:0:-1]))[::-1]
+    found, open_to_more = np.ones(len(extents)), np.ones(len(extents), bool)
+    for place in range(len(nest.parts) - 1, -1, -1):
+        iterator = nest.parts[place].iterator
+        stride = sum(steps[iterator] * size for steps, size in zip(written.strides, sizes, strict=True))
+        extent = extents[:, place]
+        fits = (stride == found) & (found * extent <= LONGEST_VECTOR) & nest.pattern.spatial[iterator]
+        open_to_more &= fits | (extent == 1)
+        found = np.where(open_to_more, found * extent, found)
+    return found
 
 
 def _loads(read: BufferAccess, tile: FloatArray, iterator: int, vector: FloatArray, per_row: FloatArray) -> FloatArray:

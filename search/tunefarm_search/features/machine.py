@@ -15,6 +15,8 @@ class CycleCosts:
         result_while_spilling: cost per result, if there are more than registers.
         long_body: operations above which LLVM schedules a body badly and spills early loads.
         operation_of_long_body: cost per operation of a body of twice that length.
+        uneven_vector: how many times longer LLVM's code takes for vectors of more than a register that do not fill
+            registers, such as 28 floats: it takes them apart into elements. It pads shorter ones.
         copied: cost per vector of padding, or of another input, that is computed before it is read.
         copied_at_once: up to this many vectors are computed without loops, and are still in L1 when they are read.
         copied_in_loops: cost per vector of a larger copy: loops over rows, edges, and a round trip to L2.
@@ -34,6 +36,7 @@ class CycleCosts:
     result_while_spilling: float = 0.5
     long_body: int = 128
     operation_of_long_body: float = 0.5
+    uneven_vector: float = 6.0
     copied: float = 1.0
     copied_at_once: int = 64
     copied_in_loops: float = 5.0

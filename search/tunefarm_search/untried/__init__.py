@@ -1,0 +1,1 @@
+"""Schedules of functions for CPUs before anything is measured."""

@@ -1,0 +1,176 @@
+"""What the rules need to know of a block: iterators, accesses along them, and how expensive an iteration is."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import tvm
+import tvm_ffi
+
+from tunefarm_search.space.access_pattern import AccessPattern, BufferAccess, access_pattern
+
+CHEAP_CALLS: Final = frozenset(
+    {"if_then_else", "likely", "bitwise_and", "bitwise_or", "bitwise_not", "bitwise_xor", "shift_right", "shift_left",
+     "fabs", "reinterpret", "fma", "max_value", "min_value"}
+)  # fmt: skip
+
+NEAR: Final = 4
+"""Elements between neighbouring results of a strided window that are still worth loading along with it."""
+
+
+@dataclass(frozen=True)
+class BlockFacts:
+    """A leaf block before its loops are changed.
+
+    Attributes:
+        calls: names of the intrinsics that an iteration calls, such as ``exp``.
+        chooses: whether an iteration computes one of several values, as padding and concatenation do.
+        conditional: the iterators that the choice depends on.
+        gathers: whether it reads at places that are not affine, such as those in another input.
+        is_plain: whether an iteration only copies an element, or converts its type.
+        is_output: whether the function returns what it writes.
+    """
+
+    name: str
+    pattern: AccessPattern
+    calls: tuple[str, ...]
+    chooses: bool
+    conditional: frozenset[int]
+    gathers: bool
+    is_plain: bool
+    is_output: bool
+
+    @property
+    def reduces(self) -> bool:
+        """Whether it has an iterator over what it sums up."""
+        return not all(self.pattern.spatial)
+
+    @property
+    def iterations(self) -> float:
+        """How often its statement runs."""
+        return self.pattern.iterations
+
+    @property
+    def results(self) -> int:
+        """Number of elements that it writes, if it writes each once."""
+        spatial = zip(self.pattern.extents, self.pattern.spatial, strict=True)
+        return math.prod(extent for extent, is_spatial in spatial if is_spatial)
+
+    @property
+    def expensive_calls(self) -> int:
+        """Number of calls of an iteration that are not one instruction or two."""
+        return sum(call not in CHEAP_CALLS for call in self.calls)
+
+    @cached_property
+    def strides(self) -> tuple[tuple[float, ...], ...]:
+        """Elements that each read, and then each write, advances with each iterator."""
+        return tuple(
+            flat_strides(access, len(self.pattern.extents)) for access in (*self.pattern.reads, *self.pattern.writes)
+        )
+
+    @cached_property
+    def contiguous_axis(self) -> int | None:
+        """The iterator along which results are contiguous and the largest read nearly, or else that read alone."""
+        accesses = sorted(self.pattern.reads, key=lambda read: -math.prod(read.extents)) or list(self.pattern.writes)
+        written = self.strides[-1]
+        for access in accesses:
+            steps = flat_strides(access, len(written))
+            near = [n for n, step in enumerate(steps) if 0 < step <= NEAR and self.pattern.extents[n] > 1]
+            results = [n for n in near if self.pattern.spatial[n] and written[n] == 1.0]
+            if results:
+                return results[-1]
+            contiguous = [n for n in near if steps[n] == 1.0]
+            if contiguous:
+                return contiguous[-1]
+        return None
+
+    @property
+    def slides(self) -> bool:
+        """Whether it reduces windows of its largest read only, as pooling and depthwise convolution do."""
+        spatial = self.pattern.spatial
+        read = max(self.pattern.reads, key=lambda read: math.prod(read.extents), default=None)
+        if read is None:
+            return False
+        shared = [
+            n for steps in read.strides if any(map(_both, steps, spatial)) for n, step in enumerate(steps) if step
+        ]
+        moved = {n for steps in read.strides for n, step in enumerate(steps) if step}
+        wanted = {n for n, extent in enumerate(self.pattern.extents) if extent > 1}
+        reduced = {n for n in wanted if not spatial[n]}
+        return wanted <= moved and reduced <= set(shared)
+
+    def in_vectors(self, axis: int) -> bool:
+        """Whether neighbours along an axis load neighbours or the same element, by the same choice.
+
+        TVM turns vectors of anything else into scalars one by one; LLVM makes more of a plain loop.
+        """
+        if axis in self.conditional or self.gathers:
+            return False
+        return all(steps[axis] in (0.0, 1.0) for steps in self.strides)
+
+    def merges(self, outer: int, inner: int) -> bool:
+        """Whether every access treats two neighbouring iterators as one: contiguous along both, or along neither."""
+        extent = self.pattern.extents[inner]
+        return all(steps[outer] == steps[inner] * extent for steps in self.strides)
+
+
+def _both(step: float, is_spatial: bool) -> bool:
+    return bool(step) and is_spatial
+
+
+def flat_strides(access: BufferAccess, iterators: int) -> tuple[float, ...]:
+    """Elements of the flat buffer by which an access advances with each iterator."""
+    total = [0.0] * iterators
+    size = 1
+    for extent, steps in zip(reversed(access.extents), reversed(access.strides), strict=True):
+        total = [known + step * size for known, step in zip(total, steps, strict=True)]
+        size *= extent
+    return tuple(total)
+
+
+def blocks_of(schedule: Any) -> list[Any]:
+    """The blocks directly under the root, in the order in which they run."""
+    return list(schedule.get_child_blocks(schedule.get_sblock("root")))
+
+
+def facts_of(schedule: Any, block: Any) -> BlockFacts | None:
+    """The facts of a block whose loops are still its iterators; None for any other block."""
+    held = schedule.get(block)
+    pattern = access_pattern(schedule.mod, held.name_hint)
+    if pattern is None or not pattern.writes:
+        return None
+    calls: list[Any] = []
+    selects: list[Any] = []
+    tvm_ffi.structural_walk(held.body, (tvm.ir.Call, calls.append), order="post")
+    tvm_ffi.structural_walk(held.body, (tvm.tirx.Select, selects.append), order="post")
+    conditions = [call.args[0] for call in calls if _name(call) == "if_then_else"]
+    conditions += [select.condition for select in selects]
+    value = getattr(held.body, "value", None)
+    while isinstance(value, tvm.tirx.Cast):
+        value = value.value
+    return BlockFacts(
+        name=str(held.name_hint),
+        pattern=pattern,
+        calls=tuple(_name(call) for call in calls),
+        chooses=bool(conditions),
+        conditional=_iterators_in(conditions, held),
+        gathers=any(getattr(each.extent, "value", 0) != 1 for read in held.reads for each in read.region),
+        is_plain=isinstance(value, tvm.ir.TensorLoad),
+        is_output=not schedule.get_consumers(block),
+    )
+
+
+def _iterators_in(conditions: Sequence[Any], block: Any) -> frozenset[int]:
+    """Numbers of the iterators of a block that occur in expressions."""
+    found: list[Any] = []
+    for condition in conditions:
+        tvm_ffi.structural_walk(condition, (tvm.ir.Var, found.append), order="post")
+    return frozenset(
+        number for number, each in enumerate(block.iter_vars) if any(each.var.same_as(variable) for variable in found)
+    )
+
+
+def _name(call: Any) -> str:
+    return str(getattr(call.op, "name", "extern")).rsplit(".", 1)[-1]

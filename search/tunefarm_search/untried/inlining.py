@@ -1,0 +1,41 @@
+"""Inlining of blocks whose values are cheaper to compute where they are read than to keep."""
+
+from itertools import pairwise
+from typing import Any, Final
+
+from tunefarm_search.tvm.errors import TVM_ERRORS
+from tunefarm_search.untried.block_facts import BlockFacts, blocks_of, facts_of
+
+MAX_REPEATED: Final = 1.5
+"""Each element of anything but a copy is computed at most this many times on average."""
+
+
+def inline_cheap_blocks(schedule: Any) -> None:
+    """Inline copies and casts, and all that is read about once; leave what its readers would compute repeatedly."""
+    for block in blocks_of(schedule):
+        facts = facts_of(schedule, block)
+        if facts is None or facts.reduces or facts.is_output:
+            continue
+        consumers = [facts_of(schedule, each) for each in schedule.get_consumers(block)]
+        if all(each is not None and _may_inline(facts, each, len(consumers)) for each in consumers):
+            try:
+                schedule.compute_inline(block)
+            except TVM_ERRORS:
+                continue
+
+
+def _may_inline(facts: BlockFacts, consumer: BlockFacts, consumers: int) -> bool:
+    repeated = consumer.iterations / facts.iterations
+    if consumer.reduces and repeated > MAX_REPEATED:
+        return facts.is_plain and not _crosses(facts)
+    if facts.is_plain or repeated * consumers <= MAX_REPEATED:
+        return True
+    return facts.expensive_calls == 0 and repeated <= MAX_REPEATED
+
+
+def _crosses(facts: BlockFacts) -> bool:
+    """Whether a copy reads in another order than it writes."""
+    written, read = facts.strides[-1], facts.strides[0]
+    order = [number for number, step in enumerate(written) if step and facts.pattern.extents[number] > 1]
+    steps = [read[number] for number in sorted(order, key=lambda number: -written[number])]
+    return any(first < second for first, second in pairwise(steps))

@@ -1,0 +1,174 @@
+"""Loops of single blocks: parallel, vectorised and unrolled ones."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tunefarm_search.untried.block_facts import BlockFacts
+
+MAX_UNROLLED: Final = 32
+"""Statements that a rule unrolls: LLVM's time grows with the body."""
+QUARTER: Final = 4
+"""Elements of the smallest vectors worth having."""
+LATENCY: Final = 4
+"""Cycles until the result of an addition can be added to."""
+MANY_ELEMENTS: Final = 1024
+"""Loops of that many elements are long enough."""
+VECTORS_AT_ONCE: Final = 4
+"""Independent vectors of a reduction or a loop of copies: they hide the latency of an addition."""
+
+
+REDUCTION: Final = 2
+"""``IterVar.CommReduce`` in TVM."""
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """The loops of a reduction: over its results, around those over what it sums up."""
+
+    results: tuple[Any, ...]
+    sums: tuple[Any, ...]
+
+
+def extent_of(schedule: Any, loop: Any) -> int:
+    """The number of iterations of a loop."""
+    return int(schedule.get(loop).extent)
+
+
+def fused(schedule: Any, loops: Sequence[Any]) -> Any:
+    """One loop for several neighbouring ones."""
+    return schedule.fuse(*loops) if len(loops) > 1 else loops[0]
+
+
+def vectorize(schedule: Any, loop: Any, lanes: int) -> Any:
+    """Vectorise a loop in equal pieces; return the loop over the pieces, or the loop if no pieces fit, or None."""
+    width = piece(extent_of(schedule, loop), lanes)
+    if width is None:
+        return loop
+    if width == extent_of(schedule, loop):
+        schedule.vectorize(loop)
+        return None
+    outer, inner = schedule.split(loop, [None, width])
+    schedule.vectorize(inner)
+    return outer
+
+
+def piece(extent: int, lanes: int) -> int | None:
+    """Elements of one vector statement: a divisor of the extent that fills registers, or None.
+
+    It fills registers or is shorter than one: LLVM takes other vectors apart. TVM computes a vector under a condition
+    one by one, so there is no piece for a rest; LLVM gives a plain loop vectors and a rest of its own.
+    """
+    divisors = [width for width in range(QUARTER, VECTORS_AT_ONCE * lanes + 1) if extent % width == 0]
+    whole = [width for width in divisors if width % lanes == 0]
+    short = [width for width in divisors if width < lanes]
+    return max(whole or short, default=extent if 1 < extent <= lanes else None)
+
+
+def results_vectorised(schedule: Any, block: Any, depth: int, facts: BlockFacts, lanes: int) -> list[Any]:
+    """Vectorise a block without a reduction along its last contiguous axes; return the loops around the vectors.
+
+    ``depth`` is the number of loops around it that are not its own; the others are its last iterators.
+    """
+    loops = schedule.get_loops(block)[depth:]
+    if not loops:
+        return []
+    axes = len(facts.pattern.extents)
+    if not facts.in_vectors(axes - 1):
+        return list(loops[:-1])
+    first = _first_merged(facts, axes - len(loops), lanes) - (axes - len(loops))
+    pieces = vectorize(schedule, fused(schedule, loops[first:]), lanes)
+    return [*loops[:first], *([] if pieces is None else [pieces])]
+
+
+def _first_merged(facts: BlockFacts, lowest: int, lanes: int) -> int:
+    """The first of the last axes that are fused for vectors, not below ``lowest``.
+
+    As few as give whole vectors: TVM simplifies the indices of fewer fused loops better.
+    """
+    extents = facts.pattern.extents
+    first = best = len(extents) - 1
+    size = extents[first]
+    while first > lowest and size < MANY_ELEMENTS and facts.merges(first - 1, first) and not facts.chooses:
+        first -= 1
+        size *= extents[first]
+        if size % lanes == 0 or math.prod(extents[best:]) == 1:
+            best = first
+    return best
+
+
+def reduction_vectorised(
+    schedule: Any, block: Any, depth: int, axis: int | None, lanes: int, *, in_vectors: bool = True
+) -> Reduced:
+    """Reduce in vectors of results: the reduction outside, a piece of one spatial loop inside.
+
+    Args:
+        schedule: TVM's schedule.
+        block: the reduction.
+        lanes: elements of a vector register.
+        depth: number of loops around the block that are not its own; the others are its iterators in their order.
+        axis: number of the iterator of the innermost loop, or None for one that is summed up.
+        in_vectors: whether to vectorise that loop.
+    """
+    kinds = [int(each.iter_type) for each in schedule.get(block).iter_vars]
+    loops = schedule.get_loops(block)[depth:]
+    sums = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == REDUCTION]
+    results = [loop for loop, kind in zip(loops, kinds, strict=True) if kind != REDUCTION]
+    if axis is None or extent_of(schedule, loops[axis]) == 1:
+        schedule.reorder(*results, *sums)
+        return Reduced(tuple(results), tuple(sums))
+    vector = loops[axis]
+    results = [loop for number, loop in enumerate(loops) if number != axis and kinds[number] != REDUCTION]
+    extent = extent_of(schedule, vector)
+    width = piece(extent, lanes) if in_vectors else None
+    if width is not None and extent > width:
+        pieces, vector = schedule.split(vector, [None, width])
+        results.append(pieces)
+    schedule.reorder(*results, *sums, vector)
+    if width is not None:
+        schedule.vectorize(vector)
+        unroll_small(schedule, sums, width / lanes)
+    return Reduced(tuple(results), tuple(sums))
+
+
+def unroll_small(schedule: Any, loops: Sequence[Any], statements: float) -> None:
+    """Unroll the innermost loops as long as few enough statements result."""
+    for loop in reversed(loops):
+        statements *= extent_of(schedule, loop)
+        if statements > MAX_UNROLLED:
+            return
+        schedule.unroll(loop)
+
+
+def partial_sums(schedule: Any, block: Any, facts: BlockFacts, lanes: int) -> Any | None:
+    """Split a reduction along a contiguous axis into partial results side by side; return the block of those.
+
+    The given block then reduces the partial results. None if the reduction stays as it is.
+    """
+    axis = facts.contiguous_axis
+    if axis is None or facts.pattern.spatial[axis]:
+        return None
+    loops = schedule.get_loops(block)
+    group = [axis]
+    while group[0] > 0 and not facts.pattern.spatial[group[0] - 1] and facts.merges(group[0] - 1, group[0]):
+        group.insert(0, group[0] - 1)
+    width = _width(math.prod(facts.pattern.extents[each] for each in group), lanes)
+    if width == 1:
+        return None
+    _, inner = schedule.split(fused(schedule, [loops[each] for each in group]), [None, width])
+    return schedule.rfactor(inner, sum(facts.pattern.spatial))
+
+
+def _width(extent: int, lanes: int) -> int:
+    """The divisor of the extent that needs the fewest cycles as the number of partial results; 1 for no partial ones.
+
+    Only divisors: TVM's ``compute_at`` drops the condition of a split with a rest.
+    """
+    divisors = [width for width in range(1, VECTORS_AT_ONCE * lanes + 1) if extent % width == 0]
+    return min(divisors, key=lambda width: extent / width * max(LATENCY, _registers(width, lanes)) + LATENCY * width)
+
+
+def _registers(width: int, lanes: int) -> int:
+    """Registers of falling sizes for a vector of that many elements."""
+    return width // lanes + (width % lanes).bit_count()

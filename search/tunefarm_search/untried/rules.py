@@ -1,0 +1,171 @@
+"""Schedules by rule: rows of results in parallel, with all that they need computed row by row, in vectors."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tunefarm_search.untried.block_facts import BlockFacts, blocks_of, facts_of
+from tunefarm_search.untried.inlining import inline_cheap_blocks
+from tunefarm_search.untried.loop_rules import (
+    REDUCTION,
+    Reduced,
+    extent_of,
+    fused,
+    partial_sums,
+    reduction_vectorised,
+    results_vectorised,
+)
+
+CHUNKS_PER_CORE: Final = 4
+"""Iterations of a parallel loop per core, if there are as many: more would only repeat what they share."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the rules need of a target: threads, and elements of a vector register."""
+
+    cores: int
+    lanes: int
+
+
+def block_by_block(schedule: Any, shape: Shape, *, parallel: bool) -> None:
+    """Inline, then schedule each block in loops of its own."""
+    inline_cheap_blocks(schedule)
+    for block in blocks_of(schedule):
+        facts = facts_of(schedule, block)
+        if facts is None:
+            continue
+        if facts.reduces:
+            _reduction_alone(schedule, block, facts, shape, parallel=parallel)
+            continue
+        around = results_vectorised(schedule, block, 0, facts, shape.lanes)
+        if parallel:
+            _parallel(schedule, around, shape)
+
+
+def row_by_row(schedule: Any, shape: Shape, *, parallel: bool) -> bool:
+    """Compute everything in the loop over rows of the last block; return whether the function has such rows.
+
+    A row is what one iteration of all reductions needs: of softmax and norms one row, of a pooling one line.
+    """
+    inline_cheap_blocks(schedule)
+    if not any(facts.reduces for facts in _known(schedule)):
+        return False
+    last = blocks_of(schedule)[-1]
+    if _known(schedule)[-1].reduces:
+        schedule.cache_write(last, 0, "global")
+    blocks, known = blocks_of(schedule), _known(schedule)
+    rows = math.gcd(*(_rows(facts) for facts in known if facts.reduces))
+    if len(known) < len(blocks) or sum(facts.is_output for facts in known) != 1 or rows <= 1:
+        return False
+    nest = _row_loops(schedule, blocks[-1], known, rows, shape)
+    if nest is None:
+        return False
+    shared, row = nest
+    if parallel:
+        schedule.parallel(shared)
+    for block, facts in reversed(list(zip(blocks[:-1], known[:-1], strict=True))):
+        sums = partial_sums(schedule, block, facts, shape.lanes) if facts.reduces else None
+        place = shared if facts.chooses and not facts.reduces else row
+        schedule.compute_at(block, place, preserve_unit_loops=True)
+        if sums is not None:
+            schedule.compute_at(sums, place, preserve_unit_loops=True)
+        _within(schedule, block, sums, facts, _depth(schedule, block, place), shape)
+    results_vectorised(schedule, blocks[-1], _depth(schedule, blocks[-1], row), known[-1], shape.lanes)
+    return True
+
+
+def _known(schedule: Any) -> list[BlockFacts]:
+    found = [facts_of(schedule, block) for block in blocks_of(schedule)]
+    return [facts for facts in found if facts is not None]
+
+
+def _rows(facts: BlockFacts) -> int:
+    """The number of rows of a reduction: of its results, those along a vector are one row."""
+    axis = facts.contiguous_axis
+    if axis is None or not facts.pattern.spatial[axis]:
+        return facts.results
+    return facts.results // facts.pattern.extents[axis]
+
+
+def _row_loops(
+    schedule: Any, block: Any, known: Sequence[BlockFacts], rows: int, shape: Shape
+) -> tuple[Any, Any] | None:
+    """The loop that shares padding, and the loop over rows in it or the same; None if the block's loops differ."""
+    loops = schedule.get_loops(block)
+    extents = [extent_of(schedule, loop) for loop in loops]
+    count = next((n for n in range(1, len(loops) + 1) if math.prod(extents[:n]) % rows == 0), None)
+    if count is None:
+        return None
+    total = math.prod(extents[:count])
+    if total > rows:
+        row, _ = schedule.split(fused(schedule, loops[:count]), [rows, total // rows])
+        return row, row
+    wanted = CHUNKS_PER_CORE * shape.cores
+    padded = any(facts.chooses and not facts.reduces for facts in known[:-1])
+    first = next((n for n in range(1, count) if math.prod(extents[:n]) >= wanted), count) if padded else count
+    shared = fused(schedule, loops[:first])
+    return shared, fused(schedule, loops[first:count]) if first < count else shared
+
+
+def _depth(schedule: Any, block: Any, place: Any) -> int:
+    """The number of loops around a block down to one of them."""
+    wanted = schedule.get_sref(place)
+    return 1 + next(n for n, loop in enumerate(schedule.get_loops(block)) if schedule.get_sref(loop).same_as(wanted))
+
+
+def _within(schedule: Any, block: Any, sums: Any, facts: BlockFacts, depth: int, shape: Shape) -> None:
+    """Schedule the loops of a block below ``depth`` others."""
+    if not facts.reduces:
+        results_vectorised(schedule, block, depth, facts, shape.lanes)
+    elif sums is None:
+        reduced = _reduced(schedule, block, depth, facts, shape)
+        schedule.decompose_reduction(block, reduced.sums[0])
+    else:
+        for each, vector in ((sums, _first_result(schedule, sums)), (block, None)):
+            reduced = reduction_vectorised(schedule, each, depth, vector, shape.lanes)
+            schedule.decompose_reduction(each, reduced.sums[0])
+
+
+def _reduced(schedule: Any, block: Any, depth: int, facts: BlockFacts, shape: Shape) -> Reduced:
+    axis = facts.contiguous_axis
+    if axis is None or not facts.pattern.spatial[axis]:
+        return reduction_vectorised(schedule, block, depth, None, shape.lanes)
+    whole = facts.in_vectors(axis) and facts.pattern.extents[axis] % shape.lanes == 0
+    return reduction_vectorised(schedule, block, depth, axis, shape.lanes, in_vectors=whole)
+
+
+def _first_result(schedule: Any, block: Any) -> int:
+    """The iterator over partial sums: TVM puts it before those over the results."""
+    return next(n for n, each in enumerate(schedule.get(block).iter_vars) if int(each.iter_type) != REDUCTION)
+
+
+def _reduction_alone(schedule: Any, block: Any, facts: BlockFacts, shape: Shape, *, parallel: bool) -> None:
+    """Schedule one reduction in loops of its own."""
+    sums = partial_sums(schedule, block, facts, shape.lanes)
+    if sums is None:
+        reduced = _reduced(schedule, block, 0, facts, shape)
+        if parallel:
+            _parallel(schedule, reduced.results, shape)
+        schedule.decompose_reduction(block, reduced.sums[0])
+        return
+    *results, lane = schedule.get_loops(block)
+    depth = 0
+    if results:
+        row, depth = fused(schedule, results), 1
+        schedule.compute_at(sums, row, preserve_unit_loops=True)
+        if parallel and extent_of(schedule, row) > 1:
+            schedule.parallel(row)
+    reduced = reduction_vectorised(schedule, sums, depth, _first_result(schedule, sums), shape.lanes)
+    schedule.decompose_reduction(sums, reduced.sums[0])
+    schedule.decompose_reduction(block, lane)
+
+
+def _parallel(schedule: Any, around: Sequence[Any], shape: Shape) -> None:
+    """Run the outermost of the loops in parallel, fused until they are enough for all cores."""
+    extents = [extent_of(schedule, loop) for loop in around]
+    wanted = CHUNKS_PER_CORE * shape.cores
+    count = next((n for n in range(1, len(around) + 1) if math.prod(extents[:n]) >= wanted), len(around))
+    if count and math.prod(extents[:count]) > 1:
+        schedule.parallel(fused(schedule, around[:count]))

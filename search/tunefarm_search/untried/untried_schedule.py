@@ -1,0 +1,142 @@
+"""A schedule for any function on a CPU before anything is measured."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final
+
+import tvm
+import tvm_ffi
+
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_schemas.tuning.trace import Space, Trace
+from tunefarm_search.features.features import machine_of
+from tunefarm_search.space.scheduling import Scheduled, Scheduler
+from tunefarm_search.space.space import search_space
+from tunefarm_search.space.tiled_movement import crossing_read
+from tunefarm_search.tvm.errors import TVM_ERRORS
+from tunefarm_search.tvm.trace import trace_of
+from tunefarm_search.untried.block_facts import BlockFacts, blocks_of, facts_of
+from tunefarm_search.untried.inlining import inline_cheap_blocks
+from tunefarm_search.untried.rules import Shape, block_by_block, row_by_row
+from tunefarm_search.untried.tiled_choice import cheapest_points
+
+ELEMENT_BYTES: Final = 4
+WORTH_THREADS_NS: Final = 10_000
+CYCLES_PER_S: Final = 4e9
+TRIED_POINTS: Final = 24
+MAX_MOVED: Final = 2.5
+"""Times more often than in the given function that statements of a function without reductions may run."""
+MAX_BROADCAST: Final = 8
+"""Results per sum from which on the sums are the smaller part of the work."""
+
+
+@dataclass(frozen=True)
+class UntriedSchedule:
+    """A schedule that nothing was measured of.
+
+    Attributes:
+        trace: applies to the given module and gives ``module``.
+        module: TVM's ``IRModule`` with the scheduled function ``main``.
+        estimate: seconds that a call is expected to take, from the analytical cost; NaN if it is unknown.
+        way: how the schedule was made: ``tiles``, ``rows``, ``blocks`` or ``none``.
+    """
+
+    trace: Trace
+    module: Any
+    estimate: float
+    way: str
+
+
+def untried_schedule(module: Any, target: Target) -> UntriedSchedule:
+    """Choose a schedule for ``main`` of a module on a CPU; an unscheduled one if nothing better applies."""
+    for make in (_tiled, _rows, _blocks):
+        try:
+            found = make(module, target)
+        except TVM_ERRORS:
+            continue
+        if found is not None:
+            return found
+    return UntriedSchedule(trace_of(tvm.s_tir.Schedule(module)), module, float("nan"), "none")
+
+
+def _tiled(module: Any, target: Target) -> UntriedSchedule | None:
+    reuses = _has_reuse(module)
+    if not reuses and not _crosses(module):
+        return None
+    space = search_space(module, target, "stable", Space())
+    scheduler = Scheduler(space)
+    limit = math.inf if reuses else MAX_MOVED * _moved(module)
+    for point, cycles in cheapest_points(space, TRIED_POINTS):
+        applied = scheduler.apply(point)
+        if not isinstance(applied, Scheduled):
+            continue
+        scheduled = scheduler.module_of(applied.trace)
+        if _moved(scheduled) <= limit:
+            return UntriedSchedule(applied.trace, scheduled, cycles / CYCLES_PER_S, "tiles")
+    return None
+
+
+def _moved(module: Any) -> float:
+    """Number of times that any statement of a function runs."""
+    schedule = tvm.s_tir.Schedule(module)
+    blocks: list[Any] = []
+    tvm_ffi.structural_walk(module["main"].body, (tvm.s_tir.SBlock, blocks.append), order="post")
+    names = [str(block.name_hint) for block in blocks if block.iter_vars]
+    loops = [schedule.get_loops(schedule.get_sblock(name)) for name in names]
+    return float(sum(math.prod(int(schedule.get(loop).extent) for loop in each) for each in loops))
+
+
+def _rows(module: Any, target: Target) -> UntriedSchedule | None:
+    schedule = tvm.s_tir.Schedule(module)
+    if not row_by_row(schedule, _shape(target), parallel=_worth_threads(module, target)):
+        return None
+    return UntriedSchedule(trace_of(schedule), schedule.mod, float("nan"), "rows")
+
+
+def _blocks(module: Any, target: Target) -> UntriedSchedule | None:
+    schedule = tvm.s_tir.Schedule(module)
+    block_by_block(schedule, _shape(target), parallel=_worth_threads(module, target))
+    return UntriedSchedule(trace_of(schedule), schedule.mod, float("nan"), "blocks")
+
+
+def _shape(target: Target) -> Shape:
+    machine = machine_of(target)
+    return Shape(machine.cores, max(1, machine.vector_bytes // ELEMENT_BYTES))
+
+
+def _has_reuse(module: Any) -> bool:
+    """Whether tiles save loads: a reduction over more than windows reads elements for several results.
+
+    Not if its results are only factors of a larger result, as in squeeze and excitation.
+    """
+    schedule = tvm.s_tir.Schedule(module)
+    known = [facts_of(schedule, block) for block in blocks_of(schedule)]
+    largest = max((facts.results for facts in known if facts is not None and facts.is_output), default=0)
+    for facts in known:
+        if facts is None or not facts.reduces or len(facts.pattern.reads) < 2 or facts.slides:
+            continue
+        results = [n for n, extent in enumerate(facts.pattern.extents) if facts.pattern.spatial[n] and extent > 1]
+        reads = facts.strides[: len(facts.pattern.reads)]
+        if any(not steps[n] for steps in reads for n in results) and largest <= MAX_BROADCAST * facts.results:
+            return True
+    return False
+
+
+def _crosses(module: Any) -> bool:
+    """Whether a function without reductions writes in another order than it reads."""
+    schedule = tvm.s_tir.Schedule(module)
+    inline_cheap_blocks(schedule)
+    known = [facts_of(schedule, block) for block in blocks_of(schedule)]
+    return len(known) == 1 and known[0] is not None and crossing_read(known[0].pattern) is not None
+
+
+def _worth_threads(module: Any, target: Target) -> bool:
+    """Whether the work outweighs starting threads."""
+    schedule = tvm.s_tir.Schedule(module)
+    known = [facts_of(schedule, block) for block in blocks_of(schedule)]
+    work_ns = sum(_nanoseconds(facts) for facts in known if facts is not None)
+    return target.num_cores > 1 and work_ns > WORTH_THREADS_NS
+
+
+def _nanoseconds(facts: BlockFacts) -> float:
+    return facts.iterations * (0.05 * len(facts.strides) + 5 * facts.expensive_calls)

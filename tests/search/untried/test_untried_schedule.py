@@ -1,0 +1,60 @@
+"""Schedules without a trial: correct for every function, and fast for the kinds that TVM leaves slow."""
+
+import json
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+
+import numpy as np
+import pytest
+import tvm
+import tvm_ffi
+
+from tests.search.conftest import te_workload
+from tests.search.untried.small_functions import EXTENTS, KINDS, largest_difference, module_of
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_search.untried.untried_schedule import untried_schedule
+from tunefarm_search.validation.judged_schedule import judged_schedule
+
+SHAPES = [tuple(int(each) for each in np.random.default_rng(seed).choice(EXTENTS, 3)) for seed in range(2)]
+
+
+@pytest.fixture(scope="module")
+def elsewhere() -> ProcessPoolExecutor:
+    """A process for kernels: one that ran a parallel kernel cannot fork children that run others."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        yield pool
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_untried_schedule_keeps_results(kind: str, elsewhere: ProcessPoolExecutor) -> None:
+    for extents in [*SHAPES, (1, 1, 1)]:
+        assert elsewhere.submit(largest_difference, kind, extents).result() < 1e-4, extents
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_trace_of_untried_schedule_gives_its_module(kind: str, target: Target) -> None:
+    module = module_of(kind, (2, 28, 28))
+    found = untried_schedule(module, target)
+    replayed = judged_schedule(module, json.loads(found.trace.text), callees=frozenset(), seed=1)
+    assert tvm_ffi.structural_equal(replayed.mod, found.module)
+
+
+@pytest.mark.parametrize(
+    ("kind", "way"),
+    [("softmax", "rows"), ("depthwise", "rows"), ("convolution", "tiles"), ("matmul_with_bias", "tiles")],
+)
+def test_untried_schedule_vectorises_in_the_way_of_the_kind(kind: str, way: str, target: Target) -> None:
+    found = untried_schedule(module_of(kind, (64, 64, 64)), target)
+    assert found.way == way
+    assert "T.vectorized" in found.module.script()
+    assert "T.parallel" in found.module.script()
+
+
+def test_small_functions_start_no_threads(target: Target) -> None:
+    assert "T.parallel" not in untried_schedule(module_of("softmax", (2, 3, 7)), target).module.script()
+
+
+@pytest.mark.parametrize("name", ["GMM", "SFM", "NRM", "TBG", "DEP", "CBR", "T2D", "GRP", "DIL", "CAP"])
+def test_untried_schedule_exists_for_workloads_of_tvm(name: str, target: Target) -> None:
+    found = untried_schedule(tvm.ir.load_json(te_workload(name).module_json), target)
+    assert found.way != "none"
