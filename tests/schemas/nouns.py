@@ -42,6 +42,14 @@ from tunefarm_schemas.tuning.measurement import (
     Stopped,
     Timing,
 )
+from tunefarm_schemas.tuning.model import (
+    MODEL_FORMAT,
+    EntryWeights,
+    ModelEntry,
+    ModelFunction,
+    ModelManifest,
+    ModelVerification,
+)
 from tunefarm_schemas.tuning.record import MatchKind, RecordKey, RecordMatch, RecordStatus, TuningRecord
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Sketch, Space, Trace
@@ -156,6 +164,36 @@ _RECORD = TuningRecord(
     exploration_id="0d",
     created_at=_AT,
     foreign_load=0.25,
+)
+
+_FUNCTION = ModelFunction(name="fused_dense", workload_id="0a", calls=2, kind="record", record_id="0e", way="tiles")
+_ENTRY = ModelEntry(name="main", inputs=(_ARGUMENT,), outputs=(_ARGUMENT,), is_tuple=False)
+_ENTRY_WEIGHTS = EntryWeights(entry="main", weights=("dense.weight",))
+_VERIFICATION = ModelVerification(reference="framework", input_sets=3, worst_error=0.01)
+_MODEL = (
+    _FUNCTION,
+    _ENTRY,
+    _ENTRY_WEIGHTS,
+    _VERIFICATION,
+    ModelManifest(
+        format=MODEL_FORMAT,
+        name="network",
+        framework="torch 2.13.0",
+        tunefarm_version="0.1.0",
+        tvm_version="0.27.0",
+        code_generator="tvm-0.27.0+llvm-22.1",
+        target="{}",
+        num_cores=2,
+        entries=(_ENTRY,),
+        entry_weights=(_ENTRY_WEIGHTS,),
+        functions=(_FUNCTION,),
+        callees=("env.relu",),
+        library="15",
+        program="16",
+        weights="17",
+        verified=_VERIFICATION,
+        created_at=_AT,
+    ),
 )
 
 NOUNS: tuple[Frozen, ...] = (
@@ -297,6 +335,7 @@ NOUNS: tuple[Frozen, ...] = (
         created_at=_AT,
         input_specs=(_UNIFORM,),
     ),
+    *_MODEL,
 )
 NOUNS += farm_nouns(NOUNS, _FAILURE, _PACKED)
 

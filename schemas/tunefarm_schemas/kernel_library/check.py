@@ -5,7 +5,7 @@ from tunefarm_schemas.kernel_library.dynamic import dynamic_of
 from tunefarm_schemas.kernel_library.image import image_of
 from tunefarm_schemas.kernel_library.refused import LibraryRefused, require
 from tunefarm_schemas.kernel_library.relocations import require_relocations
-from tunefarm_schemas.kernel_library.rules import LibraryRules
+from tunefarm_schemas.kernel_library.rules import ENTRY_PREFIX, RESERVED_PREFIX, LibraryRules
 from tunefarm_schemas.kernel_library.sections import require_honest_sections
 from tunefarm_schemas.kernel_library.symbols import require_allowed, symbols_of
 
@@ -39,3 +39,20 @@ def require_kernel(library: bytes, field: str, rules: LibraryRules = KERNEL, fix
     refusal = refusal_of(library, rules)
     if refusal is not None:
         raise BadInput(field, f"the library is refused: {refusal}.", fix)
+
+
+def exported_functions(library: bytes) -> tuple[str, ...]:
+    """The entry points of a library, as TVM's loader finds them by name.
+
+    Raises:
+        LibraryRefused: it is no library.
+    """
+    image = image_of(library)
+    symbols = symbols_of(image, dynamic_of(image))
+    return tuple(
+        symbol.name.removeprefix(ENTRY_PREFIX)
+        for symbol in symbols
+        if not symbol.is_undefined
+        and symbol.name.startswith(ENTRY_PREFIX)
+        and not symbol.name.startswith(RESERVED_PREFIX)
+    )

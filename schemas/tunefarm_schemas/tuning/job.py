@@ -41,6 +41,8 @@ class StopReason(StrEnum):
     SPACE_EXHAUSTED = "space_exhausted"
     REQUESTED = "requested"
     """The user asked the job to finish with its results so far."""
+    SMALL_SHARE = "small_share"
+    """The task takes too small a share of its model's time."""
     CANCELED = "canceled"
     INTERRUPTED = "interrupted"
 
@@ -130,6 +132,8 @@ class JobSpec(Frozen):
     """Contents of arguments, by name, in every task that has them; default contents for all others."""
     callees: tuple[str, ...] = ()
     """Functions outside of their modules that the tasks may call, as allowed when the job was accepted."""
+    of_model: bool = False
+    """Whether the tasks are those of one model, whose time is the sum of their weights times their latencies."""
     untuned_functions: tuple[str, ...] = ()
     """Functions of the same modules that are not tasks, because they are Relax and not TIR."""
 

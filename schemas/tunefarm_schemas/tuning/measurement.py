@@ -39,6 +39,8 @@ class CandidateOrigin(StrEnum):
     NEIGHBOUR = "neighbour"
     SEED = "seed"
     STORE = "store"
+    UNTRIED = "untried"
+    """The schedule that was chosen from the analytical cost, before anything was measured."""
 
 
 class Candidate(Frozen):

@@ -76,12 +76,12 @@ def untuned_functions(module: Any) -> tuple[str, ...]:
     return tuple(sorted(str(variable.name_hint) for variable in others))
 
 
-def may_stand_for(stored: Workload, given: Workload, *, with_schedules: bool) -> bool:
+def may_stand_for(stored: Workload, given: Workload, *, with_schedules: bool, of_model: bool = False) -> bool:
     """Whether a stored workload may be used in place of another.
 
     They must be structurally equal and have the same external names: parameters, which input specs refer to, and
     blocks, which traces refer to. ``with_schedules`` also compares buffers, after which TVM names the blocks that a
-    schedule adds.
+    schedule adds. ``of_model`` ignores the names of parameters, which no input spec of a model refers to.
     """
     if stored.module_json == given.module_json:
         return True
@@ -89,7 +89,8 @@ def may_stand_for(stored: Workload, given: Workload, *, with_schedules: bool) ->
     if not tvm_ffi.structural_equal(*modules):
         return False
     of_stored, of_given = (_outer_names(module, with_buffers=with_schedules) for module in modules)
-    return of_stored == of_given
+    first = len(given.arguments) if of_model else 0
+    return of_stored[first:] == of_given[first:]
 
 
 def _outer_names(module: Any, *, with_buffers: bool) -> list[str]:

@@ -56,8 +56,10 @@ def named_callees(module: Any) -> frozenset[str]:
     return frozenset(judge.text_of_first(call) for call in calls if judge.operator(call) in NAMED_CALLS)
 
 
-def foreign_node(module_json: str) -> str | None:
+def foreign_node(module_json: str, also: Collection[str] = ()) -> str | None:
     """The type of a node that modules of TIR and Relax functions do not have, or None. Does not need TVM.
+
+    ``also`` are types that are accepted besides.
 
     Raises:
         ValueError: it is not a list of nodes.
@@ -71,7 +73,7 @@ def foreign_node(module_json: str) -> str | None:
         if not isinstance(kind, str):
             raise ValueError("a node has no type")
         known = kind in PLAIN_NODES or kind.startswith(LOADABLE_FAMILIES)
-        if not known or kind in NEVER_LOADED:
+        if not known or (kind in NEVER_LOADED and kind not in also):
             return kind
     return None
 

@@ -64,7 +64,9 @@ def _difference(function: Any, given: Sequence[TensorArgument]) -> str | None:
 def _type_of(parameter: Any) -> str:
     if not isinstance(parameter.ty, tvm.tirx.BufferType):
         return "no tensor"
-    return f"{parameter.dtype}[{', '.join(map(str, parameter.shape))}]"
+    # Extents of functions from Relax are 64-bit integers, which print as T.int64(4).
+    extents = (str(getattr(extent, "value", extent)) for extent in parameter.shape)
+    return f"{parameter.dtype}[{', '.join(extents)}]"
 
 
 def packed_inputs(shipped: ShippedModule, runtime_module: Any, inputs: list[Any]) -> list[Any]:

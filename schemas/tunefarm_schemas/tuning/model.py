@@ -1,0 +1,95 @@
+"""Compiled models."""
+
+from typing import Final, Literal
+
+from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.tuning.workload import TensorArgument
+
+MODEL_FORMAT: Final = 1
+"""Version of the manifest of a compiled model and of the files beside it."""
+
+FunctionKind = Literal["record", "untried", "unscheduled"]
+"""How a function was scheduled: as a record says, without a trial, or not by us: it is as the model has it."""
+
+
+class ModelEntry(Frozen):
+    """A function of a model that its users call.
+
+    Attributes:
+        name: of the function.
+        inputs: its parameters without the weights, in order.
+        outputs: the tensors of its result, in order; those of nested tuples one after the other.
+        is_tuple: whether the result is a tuple.
+    """
+
+    name: str
+    inputs: tuple[TensorArgument, ...]
+    outputs: tuple[TensorArgument, ...]
+    is_tuple: bool
+
+
+class EntryWeights(Frozen):
+    """The tensors of the weight file that an entry takes after its inputs, in order."""
+
+    entry: str
+    weights: tuple[str, ...]
+
+
+class ModelFunction(Frozen):
+    """One TIR function of a compiled model.
+
+    Attributes:
+        name: in the library.
+        workload_id: of the task that it belongs to; None for functions that are not scheduled.
+        calls: per run, summed over the entries.
+        record_id: the record whose schedule it has; set if ``kind`` is ``record``.
+        way: what an untried schedule was made by; empty otherwise.
+    """
+
+    name: str
+    workload_id: str | None = None
+    calls: int = 0
+    kind: FunctionKind
+    record_id: str | None = None
+    way: str = ""
+
+
+class ModelVerification(Frozen):
+    """What a compiled model was compared with.
+
+    Attributes:
+        reference: ``framework``, or ``unscheduled``, which is TVM's build of the same module without schedules.
+        input_sets: how many sets of inputs were compared.
+        worst_error: the largest error relative to what is allowed; at most 1.
+    """
+
+    reference: Literal["framework", "unscheduled"]
+    input_sets: int
+    worst_error: float
+
+
+class ModelManifest(Frozen):
+    """Describes a compiled model, so that it can be checked before it is loaded.
+
+    ``library``, ``program`` and ``weights`` are the SHA-256 digests of the files beside it: the kernels, the bytecode
+    that calls them, and the weights in the safetensors format.
+    """
+
+    format: int
+    name: str
+    framework: str
+    tunefarm_version: str
+    tvm_version: str
+    code_generator: str
+    target: str
+    num_cores: int
+    entries: tuple[ModelEntry, ...]
+    entry_weights: tuple[EntryWeights, ...]
+    functions: tuple[ModelFunction, ...]
+    callees: tuple[str, ...] = ()
+    """External functions that its user registers before it is loaded."""
+    library: str
+    program: str
+    weights: str
+    verified: ModelVerification | None = None
+    created_at: str

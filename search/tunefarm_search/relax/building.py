@@ -1,0 +1,55 @@
+"""From a model with schedules to the bytecode of TVM's Relax VM and the kernels that it calls."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import relax
+
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_search.tvm.target import tvm_target
+
+Build = Callable[[Any, Any], Any]
+"""Compiles a module of TIR functions for a TVM target, such as ``build_scheduled`` of the workers."""
+
+
+@dataclass(frozen=True)
+class LoweredModel:
+    """A model as the VM runs it.
+
+    Attributes:
+        program: the bytecode with its constants, as a runtime module of TVM (``relax.VMExecutable``).
+        kernels: a module of the TIR functions that the bytecode calls by name; None if it calls none.
+    """
+
+    program: Any
+    kernels: Any
+
+
+def lower(module: Any, target: Target) -> LoweredModel:
+    """Plan memory and generate bytecode.
+
+    Args:
+        module: the result of ``with_schedules``, or any Relax module.
+        target: what its TIR functions are compiled for.
+
+    Raises TVM's errors.
+    """
+    built_for = tvm_target(target)
+    with built_for:
+        lowered = relax.get_pipeline("default_build")(module)
+    constants = dict((lowered.attrs or {}).get("const_name_to_constant", {}))
+    builder = relax.ExecBuilder()
+    rest = tvm_ffi.get_global_func("relax.VMCodeGen")(builder, lowered)
+    functions = {name: each for name, each in rest.functions.items() if isinstance(each, tvm.tirx.PrimFunc)}
+    program = tvm_ffi.get_global_func("relax.VMLink")(builder, built_for, None, [], constants)
+    return LoweredModel(program, tvm.IRModule(functions, attrs=rest.attrs) if functions else None)
+
+
+def virtual_machine(lowered: LoweredModel, target: Target, build: Build) -> Any:
+    """A VM that runs the model in this process; its entries are its items. ``build`` compiles the kernels."""
+    if lowered.kernels is not None:
+        lowered.program.import_module(build(lowered.kernels, tvm_target(target)))
+    return relax.VirtualMachine(lowered.program, tvm.cpu())

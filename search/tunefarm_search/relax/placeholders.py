@@ -1,0 +1,69 @@
+"""The tasks of a model whose weights are elsewhere.
+
+A task is a function of shapes and types: it takes the weights as arguments, whatever they contain. So constants of the
+right shapes in their place lead to the same functions, with layouts of weights folded away as they will be.
+"""
+
+import math
+from typing import Any, Final
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_search.relax.constants import constant_of
+from tunefarm_search.relax.preparation import prepare
+from tunefarm_search.relax.tasks import ModelTask, model_tasks
+
+LARGEST_BYTES: Final = 1 << 30
+_NUM_INPUT: Final = "num_input"
+
+
+def is_model(module: Any) -> bool:
+    """Whether a module has Relax functions only: one with TIR functions has workloads that can be named."""
+    functions = list(module.functions.values()) if isinstance(module, tvm.IRModule) else []
+    return bool(functions) and all(isinstance(function, relax.Function) for function in functions)
+
+
+def tasks_without_weights(module: Any, target: Target, largest_bytes: int = LARGEST_BYTES) -> tuple[ModelTask, ...]:
+    """The tasks of a Relax module, of which the parameters after the first ``num_input`` are weights.
+
+    Scalars and integers stay parameters, because their contents may become part of a function.
+
+    Raises:
+        BadInput: as for ``prepare``, or its weights have more than ``largest_bytes``.
+    """
+    for variable, function in list(module.functions.items()):
+        if isinstance(function, relax.Function) and _NUM_INPUT in (function.attrs or {}):
+            module = _with_placeholders(module, variable, function, largest_bytes)
+    tasks = model_tasks(prepare(module, {}, target))
+    if not tasks:
+        raise BadInput("module", "the model has no function that a schedule applies to.", "Tune another one.")
+    return tasks
+
+
+def _with_placeholders(module: Any, variable: Any, function: Any, largest_bytes: int) -> Any:
+    weights = list(function.params)[int(function.attrs[_NUM_INPUT]) :]
+    shapes = {weight: shape for weight in weights if (shape := _shape(weight))}
+    size_bytes = sum(math.prod(shape) * np.dtype(str(weight.ty.dtype)).itemsize for weight, shape in shapes.items())
+    if size_bytes > largest_bytes:
+        fix = "Prepare it where its weights are: tunefarm submit MODEL sends its functions."
+        raise BadInput("module", f"its weights have {size_bytes >> 20} MiB.", fix)
+    name = str(variable.name_hint)
+    constants = {
+        weight: constant_of(np.ones(shape, np.float32), str(weight.ty.dtype)) for weight, shape in shapes.items()
+    }
+    bound = relax.transform.BindParams(name, constants)(module) if constants else module
+    rest = bound[name]
+    bound.update_func(bound.get_global_var(name), rest.with_attr(_NUM_INPUT, len(rest.params)))
+    return bound
+
+
+def _shape(weight: Any) -> tuple[int, ...]:
+    """The shape of a weight that a placeholder can stand for; empty for a scalar, an integer or a dynamic shape."""
+    shape, dtype = getattr(weight.ty, "shape", None), str(getattr(weight.ty, "dtype", ""))
+    if shape is None or "float" not in dtype or not all(isinstance(extent, tvm.tirx.IntImm) for extent in shape):
+        return ()
+    return tuple(int(extent) for extent in shape)

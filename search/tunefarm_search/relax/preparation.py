@@ -1,0 +1,149 @@
+"""From a frontend's Relax module to one whose work is done by TIR functions that can be scheduled."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tvm
+from tvm import relax
+
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.tuning.model import ModelEntry
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_schemas.tuning.workload import TensorArgument
+from tunefarm_search.relax.batch_norm import fold_batch_norms
+from tunefarm_search.relax.constants import constant_of, fold_constants
+from tunefarm_search.relax.function_names import with_short_names
+from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
+from tunefarm_search.tvm.target import tvm_target
+
+Weights = Mapping[str, Sequence[npt.NDArray[np.generic]]]
+_NUM_INPUT = "num_input"
+
+
+@dataclass(frozen=True)
+class PreparedModel:
+    """A Relax module whose operators are calls of TIR functions, with its weights as constants.
+
+    Attributes:
+        module: TVM's ``IRModule``. Relax functions call TIR functions by ``call_tir`` and pass weights as arguments.
+        entries: the functions that users call, by name.
+        target: what the TIR functions are scheduled and compiled for.
+    """
+
+    module: Any
+    entries: tuple[ModelEntry, ...]
+    target: Target
+
+
+def prepare(module: Any, weights: Weights, target: Target) -> PreparedModel:
+    """Bind weights, decompose and legalize operators, fold constants and fuse.
+
+    Folds what NumPy does not know with kernels that it builds and runs: call it in a process that does not fork later.
+
+    Args:
+        module: a Relax ``IRModule``, as in ``RelaxModel``. Functions of TIR in it are kept, and fused with others.
+        weights: the contents of the parameters after the first ``num_input``, by the name of the entry function.
+        target: what is scheduled and compiled for; some operators are legalized differently for it.
+
+    Raises:
+        BadInput: there is no entry function, weights do not match, shapes are dynamic, or TVM cannot lower an operator.
+    """
+    names = _entry_names(module)
+    bound = _bound(module, names, weights)
+    entries = tuple(_entry(name, bound[name]) for name in names)
+    try:
+        with tvm_target(target):
+            prepared = _lowered(bound, names)
+    except TVM_ERRORS as error:
+        problem = f"TVM cannot lower it: {last_line(error)}"
+        raise BadInput("model", problem, "Replace the operator that it names by others.") from error
+    return PreparedModel(prepared, entries, target)
+
+
+def _lowered(module: Any, names: Sequence[str]) -> Any:
+    passes, keep = relax.transform, relax.transform.DeadCodeElimination(list(names))
+    module = _run(module, passes.LambdaLift(), passes.ConvertToDataflow(1), passes.CanonicalizeBindings())
+    module = _run(fold_constants(module), passes.CanonicalizeBindings())
+    module = _run(fold_batch_norms(module), passes.DecomposeOpsForInference(), passes.CanonicalizeBindings(), keep)
+    module = fold_constants(module)
+    dispatch = (relax.backend.DispatchSampling(), relax.backend.DispatchSortScan())
+    module = _run(module, passes.CanonicalizeBindings(), keep, *dispatch, passes.LegalizeOps())
+    module = _run(module, passes.AnnotateTIROpPattern(), passes.FoldConstant(), passes.FuseOps(), passes.FuseTIR())
+    return with_short_names(_run(module, passes.CanonicalizeBindings(), keep))
+
+
+def _run(module: Any, *passes: Any) -> Any:
+    return tvm.transform.Sequential(list(passes))(module)
+
+
+def _entry_names(module: Any) -> tuple[str, ...]:
+    """The public Relax functions of a module."""
+    if not isinstance(module, tvm.IRModule):
+        raise BadInput("model", f"is a {type(module).__name__}.", "Give an IRModule with Relax functions.")
+    names = [
+        str(variable.name_hint)
+        for variable, function in module.functions.items()
+        if isinstance(function, relax.Function) and "global_symbol" in (function.attrs or {})
+    ]
+    if not names:
+        raise BadInput("model", "has no Relax function to call.", "Give a module with one, such as main.")
+    return tuple(sorted(names))
+
+
+def _bound(module: Any, names: Sequence[str], weights: Weights) -> Any:
+    """``module`` with constants in place of the parameters that are weights."""
+    unknown = sorted(set(weights) - set(names))
+    if unknown:
+        raise BadInput("model", f"there are weights of {unknown[0]!r}, which is no function of it.", "Remove them.")
+    bound = tvm.IRModule(module.functions, attrs=module.attrs)
+    for name in names:
+        function = bound[name]
+        inputs = int((function.attrs or {}).get(_NUM_INPUT, len(function.params)))
+        parameters, given = list(function.params)[inputs:], list(weights.get(name, ()))
+        if len(parameters) != len(given):
+            problem = f"{name} has {len(parameters)} parameters that are weights, and {len(given)} weights are given."
+            raise BadInput("model", problem, "Give one array for each.")
+        constants = {
+            parameter: _weight(name, parameter, array) for parameter, array in zip(parameters, given, strict=True)
+        }
+        if constants:
+            # FFI passes variables as keys; names need not be unique.
+            bound = relax.transform.BindParams(name, constants)(bound)
+    return bound
+
+
+def _weight(entry: str, parameter: Any, array: npt.NDArray[np.generic]) -> Any:
+    expected = _tensor(entry, parameter.name, parameter.ty, is_output=False)
+    if tuple(array.shape) != expected.shape or str(array.dtype) != expected.dtype:
+        problem = f"the weight {expected.name} of {entry} is {array.dtype}{list(array.shape)}"
+        fix = f"Give {expected.dtype}{list(expected.shape)}."
+        raise BadInput("model", f"{problem}.", fix)
+    return constant_of(array)
+
+
+def _entry(name: str, function: Any) -> ModelEntry:
+    inputs = tuple(_tensor(name, parameter.name, parameter.ty, is_output=False) for parameter in function.params)
+    result = function.ret_ty
+    leaves = tuple(_leaves(result))
+    outputs = tuple(_tensor(name, f"output{at}", leaf, is_output=True) for at, leaf in enumerate(leaves))
+    return ModelEntry(name=name, inputs=inputs, outputs=outputs, is_tuple=isinstance(result, relax.TupleType))
+
+
+def _leaves(kind: Any) -> list[Any]:
+    if isinstance(kind, relax.TupleType):
+        return [leaf for field in kind.fields for leaf in _leaves(field)]
+    return [kind]
+
+
+def _tensor(entry: str, name: str, kind: Any, *, is_output: bool) -> TensorArgument:
+    where = f"{'the result' if is_output else f'the parameter {name}'} of {entry}"
+    shape = getattr(kind, "shape", None)
+    if shape is None or not hasattr(kind, "dtype"):
+        raise BadInput("model", f"{where} is not a tensor of known shape.", "Give each tensor a shape.")
+    if not all(isinstance(extent, tvm.tirx.IntImm) for extent in shape):
+        raise BadInput("model", f"{where} has the dynamic shape {list(shape)}.", "Fix its sizes.")
+    extents = tuple(int(extent) for extent in shape)
+    return TensorArgument(name=name, shape=extents, dtype=str(kind.dtype), is_output=is_output)

@@ -1,0 +1,179 @@
+"""Small models as Relax modules, with NumPy functions that compute the same."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.script import ir as I
+from tvm.script import relax as R
+
+Array = Any
+
+
+@dataclass(frozen=True)
+class SmallModel:
+    module: Any
+    weights: dict[str, tuple[Array, ...]]
+    inputs: tuple[Array, ...]
+    expected: Callable[..., Any]
+
+
+def random_array(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng([seed, *shape]).standard_normal(shape).astype("float32")
+
+
+def multilayer_perceptron() -> SmallModel:
+    weights = (
+        random_array(24, 16),
+        random_array(24),
+        random_array(24, 24, seed=1),
+        random_array(24, seed=1),
+        random_array(10, 24),
+    )
+
+    def build(builder: Any, given: Sequence[Any], names: Sequence[Any]) -> Any:
+        hidden = given[0]
+        for at in (0, 2):
+            product = builder.emit(relax.op.matmul(hidden, relax.op.permute_dims(names[at])))
+            hidden = builder.emit(relax.op.nn.relu(relax.op.add(product, names[at + 1])))
+        return relax.op.matmul(hidden, relax.op.permute_dims(names[4]))
+
+    def expected(x: Array) -> Array:
+        for at in (0, 2):
+            x = np.maximum(x @ weights[at].T + weights[at + 1], 0)
+        return x @ weights[4].T
+
+    return SmallModel(one_entry(build, [(4, 16)], weights), {"main": weights}, (random_array(4, 16),), expected)
+
+
+def one_entry(
+    build: Callable[[Any, Sequence[Any], Sequence[Any]], Any],
+    inputs: Sequence[tuple[int, ...]],
+    weights: Sequence[Array],
+    *,
+    name: str = "main",
+    builder: Any = None,
+) -> Any:
+    """A module with one function, whose body ``build`` emits; the weights are its last parameters."""
+    builder = builder or relax.BlockBuilder()
+    given = [relax.Var(f"x{at}", relax.TensorType(shape, "float32")) for at, shape in enumerate(inputs)]
+    names = [relax.Var(f"w{at}", relax.TensorType(each.shape, str(each.dtype))) for at, each in enumerate(weights)]
+    with builder.function(name, [*given, *names], attrs={"num_input": len(given)}):
+        with builder.dataflow():
+            result = builder.emit_output(builder.normalize(build(builder, given, names)))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+def run(machine: Any, inputs: Sequence[Array], entry: str = "main") -> Any:
+    result = machine[entry](*(tvm.runtime.tensor(each) for each in inputs))
+    return arrays_of(result)
+
+
+def arrays_of(result: Any) -> Any:
+    return result.numpy() if isinstance(result, tvm.runtime.Tensor) else tuple(arrays_of(each) for each in result)
+
+
+def convolutional_network() -> SmallModel:
+    """Two convolutions with batch norms, one of them with a bias, a residual sum, pooling, and a dense layer."""
+    first, second, bias = random_array(8, 3, 3, 3), random_array(8, 8, 3, 3), random_array(8)
+    norms = [np.abs(random_array(8, seed=at)) + 0.5 if at % 4 == 3 else random_array(8, seed=at) for at in range(8)]
+    dense = random_array(8 * 4 * 4, 10)
+    weights = (first, second, bias, dense, *norms)
+
+    def normalised(builder: Any, data: Any, names: Sequence[Any]) -> Any:
+        return builder.emit(relax.TupleGetItem(builder.emit(relax.op.nn.batch_norm(data, *names, axis=1)), 0))
+
+    def build(builder: Any, given: Sequence[Any], names: Sequence[Any]) -> Any:
+        one = builder.emit(relax.op.nn.conv2d(given[0], names[0], padding=1))
+        one = builder.emit(relax.op.nn.relu(normalised(builder, one, names[4:8])))
+        two = builder.emit(relax.op.nn.conv2d(one, names[1], padding=1))
+        two = builder.emit(relax.op.add(two, relax.op.reshape(names[2], (1, 8, 1, 1))))
+        two = builder.emit(relax.op.nn.relu(relax.op.add(normalised(builder, two, names[8:12]), one)))
+        pooled = builder.emit(relax.op.nn.max_pool2d(two, pool_size=(2, 2), strides=(2, 2)))
+        return relax.op.matmul(builder.emit(relax.op.reshape(pooled, (1, 128))), names[3])
+
+    def norm(data: Array, given: Sequence[Array]) -> Array:
+        weight, shift, mean, variance = (each.reshape(1, 8, 1, 1) for each in given)
+        return (data - mean) / np.sqrt(variance + 1e-5) * weight + shift
+
+    def expected(x: Array) -> Array:
+        one = np.maximum(norm(_convolved(x, first), norms[:4]), 0)
+        two = np.maximum(norm(_convolved(one, second) + bias.reshape(1, 8, 1, 1), norms[4:]) + one, 0)
+        return two.reshape(1, 8, 4, 2, 4, 2).max(axis=(3, 5)).reshape(1, 128) @ dense
+
+    return SmallModel(
+        one_entry(build, [(1, 3, 8, 8)], weights), {"main": weights}, (random_array(1, 3, 8, 8),), expected
+    )
+
+
+def _convolved(data: Array, weight: Array) -> Array:
+    """A convolution of 3 by 3 with a padding of 1."""
+    padded = np.pad(data, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
+    return np.einsum("nchwij,ocij->nohw", windows, weight)
+
+
+def tuples() -> SmallModel:
+    """Two results, of which one is a sum and the other a nested pair."""
+
+    def build(builder: Any, given: Sequence[Any], _names: Sequence[Any]) -> Any:
+        total = builder.emit(relax.op.sum(given[0], axis=1))
+        return relax.Tuple([total, relax.Tuple([builder.emit(relax.op.exp(given[1])), given[0]])])
+
+    def expected(x: Array, y: Array) -> Any:
+        return x.sum(axis=1), (np.exp(y), x)
+
+    module = one_entry(build, [(4, 6), (5,)], ())
+    return SmallModel(module, {}, (random_array(4, 6), random_array(5)), expected)
+
+
+def two_entries() -> SmallModel:
+    """Two functions with weights of their own."""
+    encoder, decoder = (random_array(6, 6),), (random_array(6, 6, seed=1), random_array(6, 6, seed=2))
+
+    def encode(_builder: Any, given: Sequence[Any], names: Sequence[Any]) -> Any:
+        return relax.op.matmul(given[0], names[0])
+
+    def decode(builder: Any, given: Sequence[Any], names: Sequence[Any]) -> Any:
+        return relax.op.matmul(builder.emit(relax.op.matmul(given[0], names[0])), names[1])
+
+    def expected(entry: str, x: Array) -> Array:
+        return x @ encoder[0] if entry == "encode" else x @ decoder[0] @ decoder[1]
+
+    builder = relax.BlockBuilder()
+    one_entry(encode, [(6, 6)], encoder, name="encode", builder=builder)
+    module = one_entry(decode, [(6, 6)], decoder, name="decode", builder=builder)
+    return SmallModel(module, {"encode": encoder, "decode": decoder}, (random_array(6, 6),), expected)
+
+
+@I.ir_module
+class Controlled:
+    """Doubles its input a number of times, and then keeps the positive or the negative part of it."""
+
+    @R.function(private=True)
+    def loop(x: R.Tensor((8,), "float32"), left: R.Tensor((), "int32")) -> R.Tensor((8,), "float32"):  # noqa: N805
+        cls = Controlled
+        goes_on: R.Tensor((), "bool") = R.greater(left, R.const(0, "int32"))
+        if goes_on:
+            doubled: R.Tensor((8,), "float32") = R.multiply(x, R.const(2.0, "float32"))
+            fewer: R.Tensor((), "int32") = R.subtract(left, R.const(1, "int32"))
+            result: R.Tensor((8,), "float32") = cls.loop(doubled, fewer)
+        else:
+            result: R.Tensor((8,), "float32") = x
+        return result
+
+    @R.function
+    def main(x: R.Tensor((8,), "float32"), times: R.Tensor((), "int32")) -> R.Tensor((8,), "float32"):  # noqa: N805
+        cls = Controlled
+        scaled: R.Tensor((8,), "float32") = cls.loop(x, times)
+        total: R.Tensor((), "float32") = R.sum(scaled)
+        is_positive: R.Tensor((), "bool") = R.greater(total, R.const(0.0, "float32"))
+        if is_positive:
+            part: R.Tensor((8,), "float32") = R.maximum(scaled, R.const(0.0, "float32"))
+        else:
+            part: R.Tensor((8,), "float32") = R.minimum(scaled, R.const(0.0, "float32"))
+        return part

@@ -1,0 +1,124 @@
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+from tests.search.relax.models import (
+    Controlled,
+    SmallModel,
+    convolutional_network,
+    multilayer_perceptron,
+    random_array,
+    run,
+    tuples,
+    two_entries,
+)
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_search.relax.assembly import with_schedules
+from tunefarm_search.relax.building import lower, virtual_machine
+from tunefarm_search.relax.preparation import PreparedModel, prepare
+from tunefarm_search.relax.tasks import calls_per_run, is_reshape, model_tasks, tir_functions
+from tunefarm_search.tvm.target import host_target
+from tunefarm_workers.builder.scheduled_module import build_scheduled
+
+
+@pytest.fixture(scope="module")
+def here() -> Target:
+    return host_target(1)
+
+
+def result_of(prepared: PreparedModel, inputs: tuple[object, ...], entry: str = "main") -> object:
+    machine = virtual_machine(lower(with_schedules(prepared, {}), prepared.target), prepared.target, build_scheduled)
+    return run(machine, inputs, entry)
+
+
+@pytest.mark.parametrize("create", [multilayer_perceptron, convolutional_network, tuples])
+def test_prepare_keeps_what_a_model_computes(create: Callable[[], SmallModel], here: Target) -> None:
+    model = create()
+    prepared = prepare(model.module, model.weights, here)
+    assert [each.shape for each in prepared.entries[0].inputs] == [each.shape for each in model.inputs]
+    assert_close(result_of(prepared, model.inputs), model.expected(*model.inputs))
+
+
+def assert_close(found: object, expected: object) -> None:
+    if isinstance(expected, tuple):
+        assert isinstance(found, tuple)
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            assert_close(one, other)
+        return
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_prepare_serves_several_entries(here: Target) -> None:
+    model = two_entries()
+    prepared = prepare(model.module, model.weights, here)
+    assert [entry.name for entry in prepared.entries] == ["decode", "encode"]
+    for entry in prepared.entries:
+        assert_close(result_of(prepared, model.inputs, entry.name), model.expected(entry.name, *model.inputs))
+    assert {entry: sum(calls.values()) for entry, calls in calls_per_run(prepared).items()} == {
+        "decode": 2,
+        "encode": 1,
+    }
+
+
+def test_prepare_leaves_no_work_on_constants_at_run_time(here: Target) -> None:
+    model = multilayer_perceptron()
+    functions = tir_functions(prepare(model.module, model.weights, here).module)
+    assert not [name for name in functions if "transpose" in name or "permute" in name]
+
+
+def test_prepare_folds_batch_norms_into_convolutions(here: Target) -> None:
+    model = convolutional_network()
+    calls = calls_per_run(prepare(model.module, model.weights, here))["main"]
+    assert [name for name in calls if "conv2d" in name]
+    assert not [name for name in calls if "multiply" in name or "divide" in name or "sqrt" in name]
+
+
+def test_model_tasks_counts_calls_and_leaves_views_out(here: Target) -> None:
+    model = multilayer_perceptron()
+    prepared = prepare(model.module, model.weights, here)
+    tasks = model_tasks(prepared)
+    assert sum(task.calls["main"] for task in tasks) == 3
+    convolutional = convolutional_network()
+    with_view = prepare(convolutional.module, convolutional.weights, here)
+    named = {name for task in model_tasks(with_view) for name in task.functions}
+    views = {name for name, function in tir_functions(with_view.module).items() if is_reshape(function)}
+    assert views
+    assert not views & named
+
+
+def test_conditions_and_loops_run_and_are_counted(here: Target) -> None:
+    prepared = prepare(Controlled, {}, here)
+    few = np.array(3, dtype="int32")
+    x = random_array(8)
+    found = result_of(prepared, (x, few))
+    assert_close(found, np.maximum(x * 2**3, 0) if x.sum() > 0 else np.minimum(x * 2**3, 0))
+    assert len(model_tasks(prepared)) >= 2
+
+
+def test_prepare_names_a_weight_of_another_shape(here: Target) -> None:
+    model = multilayer_perceptron()
+    wrong = (model.weights["main"][0].T, *model.weights["main"][1:])
+    with pytest.raises(BadInput, match="w0 of main"):
+        prepare(model.module, {"main": wrong}, here)
+    with pytest.raises(BadInput, match="5 parameters that are weights, and 1 weights"):
+        prepare(model.module, {"main": wrong[:1]}, here)
+
+
+def test_prepare_refuses_dynamic_shapes(here: Target) -> None:
+    builder = relax.BlockBuilder()
+    rows = tvm.tirx.Var("rows", "int64")
+    x = relax.Var("x", relax.TensorType((rows, 4), "float32"))
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit(relax.op.nn.relu(x)))
+    with pytest.raises(BadInput, match="dynamic"):
+        prepare(builder.get(), {}, here)
+
+
+def test_prepare_refuses_a_module_without_an_entry(here: Target) -> None:
+    with pytest.raises(BadInput, match="no Relax function"):
+        prepare(tvm.IRModule(), {}, here)
