@@ -9,6 +9,15 @@ import numpy.typing as npt
 
 
 @dataclass(frozen=True)
+class ModelReference:
+    """What the framework computes for some inputs. Both are in the order of the entry function's, tuples flattened."""
+
+    entry: str
+    inputs: tuple[npt.NDArray[np.generic], ...]
+    outputs: tuple[npt.NDArray[np.generic], ...]
+
+
+@dataclass(frozen=True)
 class RelaxModel:
     """A Relax module, and its weights beside it.
 
@@ -18,9 +27,11 @@ class RelaxModel:
         weights: the contents of those parameters, in their order, by the name of the entry function.
         framework: name and version of what wrote the model, such as ``torch 2.13.0``.
         notes: what a user should know, such as a dimension that was fixed.
+        references: results of the framework; empty where it cannot run the model.
     """
 
     module: Any
     weights: Mapping[str, tuple[npt.NDArray[np.generic], ...]]
     framework: str
     notes: tuple[str, ...] = ()
+    references: tuple[ModelReference, ...] = ()

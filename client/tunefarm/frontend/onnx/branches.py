@@ -1,0 +1,142 @@
+"""Replaces ``If`` by its branch and ``Loop`` by its steps, where condition or count are constants."""
+
+from typing import Any, Final
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+MAX_STEPS: Final = 256
+"""Loops of more steps would make modules that take too long to build."""
+
+
+def inline_branches(graph: Any) -> bool:
+    """Whether a node was replaced; the graph changes."""
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    nodes: list[Any] = []
+    changed = False
+    for number, node in enumerate(graph.node):
+        replacement = _replacement(node, constants, f"{node.name or node.op_type}/{number}", graph)
+        changed |= replacement is not None
+        nodes += [node] if replacement is None else replacement
+    if changed:
+        nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
+        del graph.node[:]
+        graph.node.extend(nodes)
+    return changed
+
+
+def _replacement(node: Any, constants: dict[str, Any], prefix: str, graph: Any) -> list[Any] | None:
+    if node.domain not in {"", "ai.onnx"}:
+        return None
+    if node.op_type == "If" and node.input[0] in constants:
+        condition = bool(numpy_helper.to_array(constants[node.input[0]]).reshape(-1)[0])
+        branch = next(each.g for each in node.attribute if each.name == f"{'then' if condition else 'else'}_branch")
+        names, inner = _inlined(branch, {}, prefix, graph)
+        return inner + [
+            _same(names.get(out.name, out.name), name)
+            for out, name in zip(branch.output, node.output, strict=True)
+            if name
+        ]
+    if node.op_type == "Loop":
+        return _unrolled(node, constants, prefix, graph)
+    return None
+
+
+def _unrolled(node: Any, constants: dict[str, Any], prefix: str, graph: Any) -> list[Any] | None:
+    body = next(each.g for each in node.attribute if each.name == "body")
+    count = constants.get(node.input[0])
+    condition = constants.get(node.input[1]) if len(node.input) > 1 and node.input[1] else None
+    if count is None or not (condition is not None or len(node.input) < 2 or not node.input[1]):
+        return None
+    if condition is not None and not numpy_helper.to_array(condition).reshape(-1)[0]:
+        return None
+    steps = int(numpy_helper.to_array(count).reshape(-1)[0])
+    if not 0 < steps <= MAX_STEPS or not _goes_on(body):
+        return None
+    carried = list(node.input[2:])
+    scanned: list[list[str]] = [[] for _ in body.output[1 + len(carried) :]]
+    nodes = []
+    for step in range(steps):
+        number, true = f"{prefix}/{step}/number", f"{prefix}/{step}/condition"
+        graph.initializer.append(numpy_helper.from_array(np.asarray(step, np.int64), number))
+        graph.initializer.append(numpy_helper.from_array(np.asarray(True), true))
+        given = dict(zip((each.name for each in body.input), [number, true, *carried], strict=True))
+        names, inner = _inlined(body, given, f"{prefix}/{step}", graph)
+        nodes += inner
+        results = [names.get(each.name, each.name) for each in body.output[1:]]
+        for values, name in zip(scanned, results[len(carried) :], strict=True):
+            values.append(name)
+        carried = results[: len(carried)]
+    return nodes + _results(node, carried, scanned, prefix, graph)
+
+
+def _goes_on(body: Any) -> bool:
+    """Whether the condition that a body computes is the one it was given, or a constant that holds."""
+    name, given = body.output[0].name, body.input[1].name
+    for _ in range(len(body.node)):
+        if name == given:
+            return True
+        source = next((each for each in body.node if name in each.output), None)
+        if source is None:
+            break
+        if source.op_type == "Constant":
+            return bool(numpy_helper.to_array(source.attribute[0].t).reshape(-1)[0])
+        if source.op_type not in {"Identity", "Cast"}:
+            return False
+        name = source.input[0]
+    initial = next((each for each in body.initializer if each.name == name), None)
+    return name == given or (initial is not None and bool(numpy_helper.to_array(initial).reshape(-1)[0]))
+
+
+def _results(node: Any, carried: list[str], scanned: list[list[str]], prefix: str, graph: Any) -> list[Any]:
+    nodes = [_same(value, name) for value, name in zip(carried, node.output, strict=False) if name]
+    axes = f"{prefix}/axes"
+    graph.initializer.append(numpy_helper.from_array(np.asarray([0], np.int64), axes))
+    for values, name in zip(scanned, node.output[len(carried) :], strict=False):
+        if name:
+            parts = [f"{value}/{name}/step" for value in values]
+            nodes += [
+                helper.make_node("Unsqueeze", [value, axes], [part]) for value, part in zip(values, parts, strict=True)
+            ]
+            nodes.append(helper.make_node("Concat", parts, [name], axis=0))
+    return nodes
+
+
+def _inlined(body: Any, given: dict[str, str], prefix: str, graph: Any) -> tuple[dict[str, str], list[Any]]:
+    """The nodes of a body under names of their own, and what its names became; its weights go into ``graph``."""
+    names = dict(given)
+    for tensor in body.initializer:
+        names[tensor.name] = f"{prefix}/{tensor.name}"
+        copy = onnx.TensorProto.FromString(tensor.SerializeToString())
+        copy.name = names[tensor.name]
+        graph.initializer.append(copy)
+    for node in body.node:
+        names |= {name: f"{prefix}/{name}" for name in node.output if name}
+    nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in body.node]
+    for node in nodes:
+        node.name = f"{prefix}/{node.name or node.op_type}"
+        _rename(node, names)
+    return names, nodes
+
+
+def _rename(node: Any, names: dict[str, str]) -> None:
+    node.input[:] = [names.get(name, name) for name in node.input]
+    node.output[:] = [names.get(name, name) for name in node.output]
+    for attribute in node.attribute:
+        for graph in [attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else attribute.graphs:
+            _rename_inner(graph, names)
+
+
+def _rename_inner(graph: Any, names: dict[str, str]) -> None:
+    """What a nested body defines hides the same name around it."""
+    own = {each.name for each in [*graph.input, *graph.initializer]} | {n for node in graph.node for n in node.output}
+    outer = {name: new for name, new in names.items() if name not in own}
+    for node in graph.node:
+        _rename(node, outer)
+    for output in graph.output:
+        output.name = outer.get(output.name, output.name)
+
+
+def _same(source: str, name: str) -> Any:
+    return helper.make_node("Identity", [source], [name])

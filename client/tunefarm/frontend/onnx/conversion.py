@@ -1,0 +1,300 @@
+"""Converts an ONNX graph, with all its shapes known, to a Relax function."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import tvm
+from onnx import AttributeProto, numpy_helper
+from tvm import relax
+from tvm.relax.frontend.onnx.onnx_frontend import onnx_input
+
+from tunefarm.frontend.onnx.constants import constant
+from tunefarm.frontend.onnx.operators import advice_for, converter_of
+from tunefarm.frontend.onnx.skeleton import subgraphs
+from tunefarm.frontend.onnx.structure import opset_of, shape_text, static_shape
+from tunefarm.frontend.unsupported_operators import UnsupportedOperator, refuse_unsupported
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.visible_text import visible_line
+
+_Array = npt.NDArray[np.generic]
+MAX_ELEMENTS_INSIDE: Final = 8
+"""Smaller arrays are constants of the module: converters need bounds, scales and axes as numbers."""
+_SCALES: Final[Mapping[str, tuple[int, ...]]] = {
+    "QuantizeLinear": (1, 2),
+    "DequantizeLinear": (1, 2),
+    "ConvInteger": (2, 3),
+    "QGemm": (1, 2, 4, 5, 7, 8),
+    "QLinearConv": (1, 2, 4, 5, 6, 7),
+    "QLinearMatMul": (1, 2, 4, 5, 6, 7),
+    "Reshape": (1,),
+    "Tile": (1,),
+    "Pad": (1, 2, 3),
+    "Gather": (1,),
+}
+"""Inputs, by operator, that are constants of the module whatever their size."""
+_REASON_CHARACTERS: Final = 200
+# What converters raise for a node that they cannot express: all kinds, since they check little themselves.
+_REFUSALS: Final = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ConvertedGraph:
+    """A Relax module with one function ``main``.
+
+    Attributes:
+        module: TVM's ``IRModule``.
+        weights: the contents of the parameters that follow the inputs, in their order.
+    """
+
+    module: Any
+    weights: tuple[_Array, ...]
+
+
+def convert_graph(model: Any, weights: Mapping[str, _Array]) -> ConvertedGraph:
+    """Convert a folded model.
+
+    Args:
+        model: ONNX's ``ModelProto`` with the shapes of all values; its weights are inputs.
+        weights: the contents of the inputs that are weights, by name.
+
+    Raises:
+        BadInput: operators have no conversion; the error names all of them.
+    """
+    return _Conversion(model, weights).run()
+
+
+def missing_operators(model: Any) -> tuple[str, ...]:
+    """The standard operators of a model that have no conversion, bodies of If and Loop included."""
+    opset = opset_of(model)
+    found = {node.op_type for node in _all_nodes(model.graph) if node.domain in {"", "ai.onnx"}} - {"If", "Loop"}
+    return tuple(sorted(each for each in found if converter_of("", each, opset) is None))
+
+
+class _Conversion:
+    """The state of one conversion: what each name of the graph became."""
+
+    def __init__(self, model: Any, weights: Mapping[str, _Array]) -> None:
+        graph = model.graph
+        self._graph = graph
+        self._opset = opset_of(model)
+        self._weights = {**weights, **{each.name: numpy_helper.to_array(each) for each in graph.initializer}}
+        self._info = {each.name: each for each in [*graph.input, *graph.value_info, *graph.output]}
+        self._values: dict[str, Any] = {}
+        self._parameters: dict[str, Any] = {}
+        self._refused: list[UnsupportedOperator] = []
+        self._unknown: set[str] = set()
+        self._builder = relax.BlockBuilder()
+        self._used = {each.name for inner in [graph, *subgraphs(graph)] for each in inner.output}
+        self._used |= {name for node in _all_nodes(graph) for name in node.input}
+
+    def run(self) -> ConvertedGraph:
+        self._refused += [self._unsupported(node) for node in _all_nodes(self._graph) if not self._is_known(node)]
+        inputs = [self._variable(each.name) for each in self._graph.input if each.name not in self._weights]
+        branches = any(node.op_type == "If" for node in self._graph.node)
+        with self._builder.function("main"):
+            if branches:
+                result = self._convert_all(self._graph)
+            else:
+                with self._builder.dataflow():
+                    result = self._builder.emit_output(self._convert_all(self._graph))
+            self._builder.emit_func_output(result, [*inputs, *self._parameters.values()])
+        refuse_unsupported(self._refused)
+        return self._without_unused(self._builder.get(), len(inputs))
+
+    def _without_unused(self, module: Any, inputs: int) -> ConvertedGraph:
+        """Drop the parameters that converters took as numbers."""
+        function = module["main"]
+        names = list(self._parameters)
+        free = set(relax.analysis.free_vars(function.body))
+        used = [(name, var) for name, var in zip(names, function.params[inputs:], strict=True) if var in free]
+        parameters = [*function.params[:inputs], *(var for _, var in used)]
+        kept = relax.Function(parameters, function.body, function.ret_ty, function.is_pure)
+        module["main"] = kept.with_attrs({"global_symbol": "main", "num_input": inputs})
+        return ConvertedGraph(module, tuple(self._weights[name] for name, _ in used))
+
+    def _convert_all(self, graph: Any) -> Any:
+        """The results of a graph: an expression, or a tuple of several."""
+        for node in graph.node:
+            self._convert(node)
+        if self._refused:
+            return relax.const(0.0)  # TVM's builder is finished in order, and then the model is refused
+        results = [self._tensor(each.name) for each in graph.output]
+        return results[0] if len(results) == 1 else relax.Tuple(results)
+
+    def _convert(self, node: Any) -> None:
+        names = [name for name in node.output if name]
+        if not self._is_known(node) or self._unknown.intersection(node.input):
+            self._stand_in(names)
+            return
+        try:
+            results = self._branch(node) if node.op_type == "If" else self._operator(node)
+            if any(name in self._used for name in node.output[len(results) :]):
+                raise ValueError(f"only {len(results)} of its {len(node.output)} outputs have a conversion")
+            for name, result in zip(node.output, results, strict=False):
+                self._check_type(name, result)
+        except _REFUSALS as error:
+            if isinstance(error, BadInput):
+                raise
+            if node.op_type != "If" or not self._refused:  # an If fails for what was refused in its branches
+                self._refused.append(self._unsupported(node, str(error)))
+            self._stand_in(names)
+            return
+        self._values |= {name: result for name, result in zip(node.output, results, strict=False) if name}
+
+    def _operator(self, node: Any) -> list[Any]:
+        convert = converter_of(node.domain, node.op_type, self._opset)
+        inputs = onnx_input([self._input(node, index) for index in range(len(node.input))])
+        attributes = attributes_of(node)
+        attributes["tvm_custom"] = {"name": node.name, "num_outputs": len(node.output)}
+        result = convert(self._builder, inputs, attributes, [self._values, {}])
+        if isinstance(result, relax.Tuple):
+            if len(result) < len(node.output):
+                raise ValueError(f"only the first {len(result)} of its {len(node.output)} outputs have a conversion")
+            return [self._emitted(result[index], name) for index, name in enumerate(node.output)]
+        result = self._emitted(result, node.output[0])
+        if isinstance(getattr(result, "ty", None), relax.TupleType):
+            parts = [relax.TupleGetItem(result, index) for index in range(len(result.ty.fields))]
+            return [self._emitted(part, name) for part, name in zip(parts, node.output, strict=False)]
+        return [result]
+
+    def _emitted(self, expression: Any, name: str) -> Any:
+        """Bind a computation to a variable, so that two uses of it do not compute it twice."""
+        if isinstance(expression, tvm.ir.Call | relax.TupleGetItem):
+            return self._builder.emit(expression, name_hint=name)
+        return expression
+
+    def _check_type(self, name: str, result: Any) -> None:
+        """Refuse a result that is not what ONNX infers: TVM's converters ignore some attributes without a word."""
+        expected, found = self._info.get(name), getattr(result, "ty", None)
+        if expected is None or name not in self._used or not isinstance(found, relax.TensorType):
+            return
+        if not expected.type.tensor_type.elem_type:
+            return
+        shape = static_shape(expected)
+        if shape is not None and isinstance(found.shape, relax.ShapeExpr):
+            sizes = [int(size) if isinstance(size, tvm.tirx.IntImm) else str(size) for size in found.shape]
+            if sizes != list(shape):
+                raise ValueError(f"its conversion has the shape {sizes}, not {list(shape)}")
+        if str(found.dtype) != type_name(expected.type.tensor_type.elem_type):
+            raise ValueError(f"its conversion has the type {found.dtype}")
+
+    def _branch(self, node: Any) -> list[Any]:
+        """A condition that only the run decides: Relax computes one of the branches."""
+        condition = self._tensor(node.input[0])
+        if condition.ty.ndim:
+            condition = self._builder.emit(relax.op.reshape(condition, ()))
+        graphs = {each.name: each.g for each in node.attribute}
+        then, otherwise = self._body(graphs["then_branch"]), self._body(graphs["else_branch"])
+        result = self._builder.emit(relax.If(condition, then, otherwise))
+        if len(node.output) == 1:
+            return [result]
+        return [self._builder.emit(relax.TupleGetItem(result, index)) for index in range(len(node.output))]
+
+    def _body(self, graph: Any) -> Any:
+        outside, weights = dict(self._values), dict(self._weights)
+        self._weights |= {each.name: numpy_helper.to_array(each) for each in graph.initializer}
+        inner = {each.name for each in graph.initializer}
+        self._values |= {name: constant(self._weights[name]) for name in inner}
+        self._builder._begin_binding_block()  # noqa: SLF001 - TVM has no other way to build the body of an If
+        try:
+            result = self._convert_all(graph)
+        finally:
+            block = self._builder._end_block()  # noqa: SLF001 - as above
+            self._values, self._weights = outside, weights
+        return relax.SeqExpr([block], result)
+
+    def _input(self, node: Any, index: int) -> Any:
+        name = node.input[index]
+        if not name:
+            return None
+        if name in self._values:
+            return self._values[name]
+        array = self._weights[name]
+        if array.size <= MAX_ELEMENTS_INSIDE or index in _SCALES.get(node.op_type, ()):
+            return constant(array)
+        return self._parameter(name, array)
+
+    def _parameter(self, name: str, array: _Array) -> Any:
+        self._parameters[name] = relax.Var(name, relax.TensorType(array.shape, str(array.dtype)))
+        self._values[name] = self._parameters[name]
+        return self._parameters[name]
+
+    def _tensor(self, name: str) -> Any:
+        """A value as a result of the graph, which is a tensor even where converters keep a shape."""
+        if name not in self._values:
+            return self._parameter(name, self._weights[name])
+        value = self._values[name]
+        if isinstance(value, relax.ShapeExpr):
+            return relax.const([int(size) for size in value.values], "int64")
+        return value
+
+    def _variable(self, name: str) -> Any:
+        tensor = self._info[name].type.tensor_type
+        shape = [int(dim.dim_value) for dim in tensor.shape.dim]
+        self._values[name] = relax.Var(name, relax.TensorType(shape, type_name(tensor.elem_type)))
+        return self._values[name]
+
+    def _stand_in(self, names: list[str]) -> None:
+        """Let the nodes after a refused one be examined as well."""
+        for name in names:
+            value = self._info.get(name)
+            if value is not None and value.type.tensor_type.elem_type and static_shape(value) is not None:
+                self._variable(name)
+            else:
+                self._unknown.add(name)
+
+    def _is_known(self, node: Any) -> bool:
+        return (node.op_type == "If" and not node.domain) or converter_of(
+            node.domain, node.op_type, self._opset
+        ) is not None
+
+    def _unsupported(self, node: Any, reason: str = "") -> UnsupportedOperator:
+        shapes = ", ".join(self._shape(name) for name in node.input if name)
+        operator = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
+        advice = advice_for(node.domain, node.op_type)
+        if reason:
+            line = visible_line(reason.strip().splitlines()[-1][:_REASON_CHARACTERS])
+            advice = f"{operator}: {line}. {advice}".strip()
+        return UnsupportedOperator(operator, node.name or node.output[0], shapes, advice)
+
+    def _shape(self, name: str) -> str:
+        if name in self._weights:
+            return f"{self._weights[name].dtype}[{', '.join(map(str, self._weights[name].shape))}]"
+        return shape_text(self._info[name]) if name in self._info else "?"
+
+
+def attributes_of(node: Any) -> dict[str, Any]:
+    """The attributes of a node as TVM's converters read them: strings are bytes, lists are tuples."""
+    return {each.name: _attribute(each) for each in node.attribute}
+
+
+def _attribute(attribute: Any) -> Any:
+    fields = {
+        AttributeProto.FLOAT: "f", AttributeProto.INT: "i", AttributeProto.STRING: "s", AttributeProto.TENSOR: "t",
+        AttributeProto.GRAPH: "g", AttributeProto.TYPE_PROTO: "tp",
+    }  # fmt: skip
+    if attribute.type in fields:
+        return getattr(attribute, fields[attribute.type])
+    lists = {AttributeProto.FLOATS: "floats", AttributeProto.INTS: "ints", AttributeProto.STRINGS: "strings"}
+    return tuple(getattr(attribute, lists[attribute.type]))
+
+
+def type_name(element_type: int) -> str:
+    """TVM's name of an ONNX element type."""
+    from onnx.helper import tensor_dtype_to_np_dtype
+
+    return str(tensor_dtype_to_np_dtype(element_type))
+
+
+def _all_nodes(graph: Any) -> Iterator[Any]:
+    """The nodes of a graph and of the bodies in it."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            for inner in [attribute.g] if attribute.type == AttributeProto.GRAPH else attribute.graphs:
+                yield from _all_nodes(inner)

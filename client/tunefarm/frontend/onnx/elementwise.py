@@ -1,0 +1,134 @@
+"""Elementwise operators, Gather and OneHot, whose converters in TVM are wrong for some types or give slow modules."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from onnx import numpy_helper
+from tvm import relax
+from tvm.ir import GenericConst
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from tunefarm.frontend.onnx.constants import constant
+
+
+def clip(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+    """One ``clip`` where both bounds are numbers: TVM's converter gives two functions that nothing fuses with."""
+    bounds = inputs[1], inputs[2]
+    if not all(bound is None or isinstance(bound, GenericConst) for bound in bounds):
+        return onnx_frontend.Clip.get_converter(13)(builder, inputs, attributes, scope)
+    low, high = (None if bound is None else float(bound.value.numpy().reshape(())) for bound in bounds)
+    dtype = np.dtype(str(inputs[0].ty.dtype))
+    if dtype.kind == "f":
+        low, high = (-np.inf if low is None else low), (np.inf if high is None else high)
+    else:
+        low, high = (np.iinfo(dtype).min if low is None else low), (np.iinfo(dtype).max if high is None else high)
+    if low > high:
+        return relax.op.full_like(inputs[0], relax.const(high, str(dtype)))
+    if dtype.kind == "f" and low == 0 and high == np.inf:
+        return relax.op.nn.relu(inputs[0])
+    return relax.op.clip(inputs[0], low, high)
+
+
+def literal(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+    """Constant in the body of an If, by any of its attributes: TVM's converter takes a tensor only."""
+    del builder, inputs, scope
+    if "value" in attributes:
+        return constant(numpy_helper.to_array(attributes["value"]))
+    for name, dtype in (("value_float", np.float32), ("value_int", np.int64)):
+        for key in (name, f"{name}s"):
+            if key in attributes:
+                return constant(np.asarray(attributes[key], dtype))
+    raise ValueError("its value is no number")
+
+
+def elu(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+    """In the type of the input: TVM's converter has constants of 32 bits only."""
+    del builder, scope
+    x, dtype = inputs[0], str(inputs[0].ty.dtype)
+    negative = relax.op.subtract(relax.op.exp(relax.op.minimum(x, relax.const(0, dtype))), relax.const(1, dtype))
+    scaled = relax.op.multiply(relax.const(attributes.get("alpha", 1.0), dtype), negative)
+    return relax.op.add(relax.op.nn.relu(x), scaled)
+
+
+def is_infinite(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+    """With regard to the sign, which TVM's converter ignores."""
+    del builder, scope
+    x, zero = inputs[0], relax.const(0, str(inputs[0].ty.dtype))
+    found = relax.op.isinf(x)
+    if not attributes.get("detect_negative", 1):
+        found = relax.op.logical_and(found, relax.op.greater(x, zero))
+    if not attributes.get("detect_positive", 1):
+        found = relax.op.logical_and(found, relax.op.less(x, zero))
+    return found
+
+
+def rms_normalization(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+    """Over any number of axes: TVM's operator cannot be lowered for several."""
+    del scope
+    x, scale, dtype = inputs[0], inputs[1], str(inputs[0].ty.dtype)
+    rank = len(x.ty.shape)
+    axes = list(range(attributes.get("axis", -1) % rank, rank))
+    wide = _cast(builder, x, "float32") if dtype in {"float16", "bfloat16"} else x
+    epsilon = relax.const(attributes.get("epsilon", 1e-5), str(wide.ty.dtype))
+    mean = relax.op.mean(relax.op.multiply(wide, wide), axes, keepdims=True)
+    normal = builder.emit(relax.op.multiply(wide, relax.op.rsqrt(relax.op.add(mean, epsilon))))
+    return relax.op.multiply(_cast(builder, normal, dtype), scale)
+
+
+def power(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+    """In the type of the base: TVM has no power of integers and none of two types. Small exponents are products."""
+    del attributes, scope
+    x, exponent = inputs[0], inputs[1]
+    dtype = np.dtype(str(x.ty.dtype))
+    if isinstance(exponent, GenericConst) and exponent.value.numpy().size == 1:
+        number = float(exponent.value.numpy().reshape(()))
+        rank = len(exponent.value.numpy().shape)
+        if rank <= len(x.ty.shape) and number in {1.0, 2.0, 3.0}:
+            square = x if number == 1 else builder.emit(relax.op.multiply(x, x))
+            return relax.op.multiply(square, x) if number == 3 else square
+        if rank <= len(x.ty.shape) and number == 0.5 and dtype.kind == "f":
+            return relax.op.sqrt(x)
+    wide = str(dtype) if dtype.kind == "f" else "float64"
+    result = relax.op.power(_cast(builder, x, wide), _cast(builder, exponent, wide))
+    return result if wide == str(dtype) else relax.op.astype(builder.emit(relax.op.round(result)), str(dtype))
+
+
+def _cast(builder: Any, value: Any, dtype: str) -> Any:
+    return value if str(value.ty.dtype) == dtype else builder.emit(relax.op.astype(value, dtype))
+
+
+def one_hot(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+    """With a depth of any type and negative indices, which TVM's converter does not take."""
+    del scope
+    if not all(isinstance(each, GenericConst) for each in inputs[1:3]):
+        raise ValueError("its depth or its values depend on the input of the model")
+    depth = int(inputs[1].value.numpy().reshape(()))
+    off, on = inputs[2].value.numpy()
+    classes = constant(np.arange(depth, dtype=np.int64))
+    rank = len(inputs[0].ty.shape) + 1
+    axis = attributes.get("axis", -1) % rank
+    indices = _cast(builder, inputs[0], "int64")
+    negative = relax.op.less(indices, relax.const(0, "int64"))
+    indices = builder.emit(relax.op.where(negative, relax.op.add(indices, relax.const(depth, "int64")), indices))
+    shape = tuple(depth if each == axis else 1 for each in range(rank))
+    hits = relax.op.equal(relax.op.expand_dims(indices, axis), relax.op.reshape(classes, shape))
+    return relax.op.where(builder.emit(hits), constant(on), constant(off))
+
+
+def gather(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+    """Gather; an index out of bounds, which ONNX forbids, gives the nearest element and reads nothing else."""
+    del scope
+    data, indices = inputs[0], inputs[1]
+    axis = attributes.get("axis", 0) % len(data.ty.shape)
+    size = int(data.ty.shape[axis])
+    if isinstance(indices, GenericConst):
+        numbers = indices.value.numpy()
+        if numbers.size and not -size <= numbers.min() <= numbers.max() < size:
+            raise ValueError(f"an index is out of bounds of axis {axis}, which has {size} elements")
+        numbers = np.where(numbers < 0, numbers + size, numbers).astype(numbers.dtype)
+        return relax.op.take(data, constant(numbers), axis, mode="clip")
+    dtype = str(indices.ty.dtype)
+    counted = relax.op.add(indices, relax.const(size, dtype))
+    indices = builder.emit(relax.op.where(relax.op.less(indices, relax.const(0, dtype)), counted, indices))
+    return relax.op.take(data, indices, axis, mode="clip")

@@ -1,0 +1,77 @@
+"""Which converter takes an ONNX operator: TVM's own, or one of ours where TVM has none or a wrong one."""
+
+import functools
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from tunefarm.frontend.onnx.elementwise import (
+    clip,
+    elu,
+    gather,
+    is_infinite,
+    literal,
+    one_hot,
+    power,
+    rms_normalization,
+)
+from tunefarm.frontend.onnx.quantized import QUANTISED, QUANTISED_OF_MICROSOFT
+from tunefarm.frontend.onnx.recurrent import gru, lstm, rnn
+from tunefarm.frontend.onnx.spatial import conv, conv_transpose, resize
+
+_OF_MICROSOFT: Final = frozenset(
+    {
+        "Attention",
+        "BiasGelu",
+        "EmbedLayerNormalization",
+        "FastGelu",
+        "Gelu",
+        "MatMulInteger16",
+        "SkipLayerNormalization",
+    }
+)
+"""TVM's table ignores domains; these are its converters for the operators of com.microsoft."""
+_NOT_ONNX: Final = (_OF_MICROSOFT - {"Gelu"}) | {"AllClassNMS"}
+
+
+_OURS: Final[Mapping[str, Any]] = MappingProxyType({
+    "Clip": clip, "Constant": literal, "Conv": conv, "ConvTranspose": conv_transpose, "Elu": elu, "GRU": gru,
+    "Gather": gather, "IsInf": is_infinite, "LSTM": lstm, "OneHot": one_hot, "Pow": power, "RNN": rnn,
+    "RMSNormalization": rms_normalization, "Resize": resize, **QUANTISED,
+})  # fmt: skip
+_ADVICE: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "Loop": "Export loops with a constant count of at most 256 steps, or unroll them before the export.",
+        "Scan": "Unroll Scan before the export, or export the recurrent layer as LSTM, GRU or RNN.",
+    }
+)
+
+
+def converter_of(domain: str, operator: str, opset: int) -> Any:
+    """A function of builder, inputs, attributes and scope that gives a Relax expression; None if there is none."""
+    if domain in {"", "ai.onnx"}:
+        if operator in _OURS:
+            return _OURS[operator]
+        table = _tvm_table()
+        return table[operator].get_converter(opset) if operator in table and operator not in _NOT_ONNX else None
+    if domain != "com.microsoft":
+        return None
+    if operator in QUANTISED_OF_MICROSOFT:
+        return QUANTISED_OF_MICROSOFT[operator]
+    return _tvm_table()[operator].get_converter(1) if operator in _OF_MICROSOFT else None
+
+
+def advice_for(domain: str, operator: str) -> str:
+    """A way around an operator without conversion, as a sentence; empty if none is known."""
+    if domain == "com.microsoft":
+        return "Export without the fusions of onnxruntime, which replace standard operators by those of com.microsoft."
+    if domain not in {"", "ai.onnx"}:
+        return f"Operators of the domain {domain} are extensions: export the model with standard operators."
+    return _ADVICE.get(operator, "")
+
+
+@functools.cache
+def _tvm_table() -> Mapping[str, Any]:
+    return MappingProxyType(onnx_frontend._get_convert_map())  # noqa: SLF001 - TVM offers no public table

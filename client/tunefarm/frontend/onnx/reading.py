@@ -1,0 +1,38 @@
+"""The way of an ONNX model from its file to Relax."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from tunefarm.frontend.onnx.conversion import convert_graph, missing_operators
+from tunefarm.frontend.onnx.folding import with_constants_folded
+from tunefarm.frontend.onnx.input_sizes import fix_input_sizes
+from tunefarm.frontend.onnx.model_file import read_model_file
+from tunefarm.frontend.onnx.skeleton import name_nodes, skeleton_of
+from tunefarm.frontend.onnx.structure import check_structure, opset_of, with_functions_inlined, with_recent_opset
+from tunefarm.frontend.relax_model import RelaxModel
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.visible_text import visible_line
+
+
+def read_onnx(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> RelaxModel:
+    """As ``import_onnx``."""
+    try:
+        return _read(path, shapes)
+    except UnicodeDecodeError:
+        fix = "Export the model again."
+        raise BadInput("model", f"{visible_line(path.name)} is damaged: text in it is no UTF-8.", fix) from None
+
+
+def _read(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> RelaxModel:
+    file = read_model_file(path)
+    producer = " ".join(filter(None, [file.producer_name, file.producer_version]))
+    framework = f"onnx opset {opset_of(file)}" + (f", {visible_line(producer)}" if producer else "")
+    skeleton = skeleton_of(file, path.parent)
+    model, weights = skeleton.model, skeleton.weights
+    check_structure(model)
+    notes = fix_input_sizes([each for each in model.graph.input if each.name not in weights], shapes)
+    model = with_recent_opset(with_functions_inlined(model, ()))
+    model = with_constants_folded(with_functions_inlined(model, missing_operators(model)))
+    name_nodes(model.graph)
+    converted = convert_graph(model, weights)
+    return RelaxModel(converted.module, {"main": converted.weights}, framework, notes)

@@ -1,0 +1,90 @@
+"""Convolutions and resizing, where TVM's converters ignore attributes or give slow modules."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from tvm.ir import GenericConst
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from tunefarm.frontend.onnx.constants import constant
+
+
+def conv(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+    """SAME as padding of the convolution: TVM's converter pads in a function of its own."""
+    attributes = dict(attributes)
+    mode = attributes.pop("auto_pad", b"NOTSET")
+    spatial = len(inputs[0].ty.shape) - 2
+    if mode in {b"SAME_UPPER", b"SAME_LOWER"}:
+        strides = attributes.get("strides", (1,) * spatial)
+        dilations = attributes.get("dilations", (1,) * spatial)
+        before, after = [], []
+        for axis in range(spatial):
+            size, kernel = int(inputs[0].ty.shape[2 + axis]), int(inputs[1].ty.shape[2 + axis])
+            total = max((-(-size // strides[axis]) - 1) * strides[axis] + (kernel - 1) * dilations[axis] + 1 - size, 0)
+            small, large = total // 2, total - total // 2
+            before.append(small if mode == b"SAME_UPPER" else large)
+            after.append(large if mode == b"SAME_UPPER" else small)
+        attributes["pads"] = (*before, *after)
+    elif mode == b"VALID":
+        attributes["pads"] = (0,) * (2 * spatial)
+    return onnx_frontend.Conv.get_converter(11)(builder, inputs, attributes, scope)
+
+
+def conv_transpose(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+    """The shape of the output as padding: TVM's converter ignores it unless the padding is SAME."""
+    attributes = dict(attributes)
+    shape = attributes.pop("output_shape", None)
+    if shape is not None:
+        mode = attributes.pop("auto_pad", b"NOTSET")
+        spatial = len(inputs[0].ty.shape) - 2
+        strides = attributes.get("strides", (1,) * spatial)
+        dilations = attributes.get("dilations", (1,) * spatial)
+        extra = list(attributes.get("output_padding", (0,) * spatial))
+        before, after = [], []
+        for axis, wanted in enumerate(shape[-spatial:]):
+            size, kernel = int(inputs[0].ty.shape[2 + axis]), int(inputs[1].ty.shape[2 + axis])
+            total = strides[axis] * (size - 1) + extra[axis] + (kernel - 1) * dilations[axis] + 1 - wanted
+            extra[axis] += max(-total, 0)
+            small, large = max(total, 0) // 2, max(total, 0) - max(total, 0) // 2
+            before.append(small if mode == b"SAME_UPPER" else large)
+            after.append(large if mode == b"SAME_UPPER" else small)
+        attributes |= {"pads": (*before, *after), "output_padding": tuple(extra)}
+    return onnx_frontend.ConvTranspose.get_converter(11)(builder, inputs, attributes, scope)
+
+
+def resize(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+    """TVM's converter divides the sizes; ONNX takes the scales as they are, which differs unless they divide evenly."""
+    if attributes.get("antialias", 0) or attributes.get("keep_aspect_ratio_policy", b"stretch") != b"stretch":
+        raise ValueError("antialias and keep_aspect_ratio_policy have no conversion")
+    if attributes.get("coordinate_transformation_mode") in {b"half_pixel_symmetric", b"tf_crop_and_resize"}:
+        raise ValueError("its coordinate_transformation_mode has no conversion")
+    shape = [int(size) for size in inputs[0].ty.shape]
+    axes = [axis % len(shape) for axis in attributes.get("axes", range(len(shape)))]
+    scales, sizes = (_numbers(inputs[index]) for index in (2, 3))
+    wanted = list(shape)
+    if scales is not None:
+        for axis, scale in zip(axes, scales, strict=True):
+            wanted[axis] = int(np.floor(np.float32(scale) * np.float32(shape[axis])))
+            if abs(wanted[axis] - scale * shape[axis]) > 1e-3:
+                raise ValueError(f"scale {scale} of axis {axis} gives no whole number of elements: give sizes")
+    elif sizes is not None:
+        for axis, size in zip(axes, sizes, strict=True):
+            wanted[axis] = int(size)
+    if wanted[:2] != shape[:2]:
+        raise ValueError("batch and channels cannot be resized")
+    if wanted == shape:
+        return inputs[0]
+    operands = onnx_frontend.onnx_input([inputs[0], inputs[1], None, constant(np.asarray(wanted, np.int64))])
+    plain = {name: value for name, value in attributes.items() if name != "axes"}
+    return onnx_frontend.Resize.get_converter(18)(builder, operands, plain, scope)
+
+
+def _numbers(value: Any) -> Any:
+    """The contents of an input; None if it is absent or empty, as ONNX writes the one of scales and sizes not used."""
+    if value is None:
+        return None
+    if not isinstance(value, GenericConst):
+        raise ValueError("its sizes depend on the input of the model")
+    numbers = value.value.numpy()
+    return numbers if numbers.size else None

@@ -1,0 +1,119 @@
+"""Checks the structure of an ONNX graph, brings it to one opset, and infers its shapes."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import onnx
+from onnx import checker, defs, helper, inliner, shape_inference, version_converter
+
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.visible_text import visible_line
+
+OLDEST_OPSET: Final = 13
+"""Graphs of an older opset are converted to it: from there on axes and bounds are inputs, as the converters expect."""
+_MAX_PROBLEM: Final = 600
+_AGAIN: Final = "Export the model again, and check it with onnx.checker.check_model."
+
+
+def check_structure(model: Any) -> None:
+    """Raise ``BadInput`` unless the graph is one that ONNX describes."""
+    newest = defs.onnx_opset_version()
+    if opset_of(model) > newest:
+        problem = f"The model has opset {opset_of(model)}; the installed onnx knows up to {newest}."
+        raise BadInput("model", problem, f"Export it with opset_version={newest}, or install a newer onnx.")
+    shaped = onnx.ModelProto()
+    shaped.CopyFrom(model)
+    for value in [*shaped.graph.input, *shaped.graph.output]:
+        if value.type.HasField("tensor_type"):
+            value.type.tensor_type.shape.SetInParent()  # the checker requires shapes, which inference does not
+    try:
+        checker.check_model(shaped)
+    except checker.ValidationError as error:
+        raise BadInput("model", f"ONNX's checker refuses the model: {_first_lines(error)}", _AGAIN) from None
+
+
+def opset_of(model: Any) -> int:
+    """The version of the operators of the default domain; 1 if the model does not state it."""
+    return max((int(each.version) for each in model.opset_import if each.domain in {"", "ai.onnx"}), default=1)
+
+
+def with_recent_opset(model: Any) -> Any:
+    """The same model in an opset that the converters know; older than they know is converted by ONNX.
+
+    Raises:
+        BadInput: ONNX cannot convert it.
+    """
+    if opset_of(model) >= OLDEST_OPSET:
+        return model
+    try:
+        return version_converter.convert_version(model, OLDEST_OPSET)
+    except RuntimeError as error:
+        problem = f"The model has opset {opset_of(model)}, which cannot be converted: {_first_lines(error)}"
+        raise BadInput("model", problem, f"Export it with opset_version={OLDEST_OPSET} or newer.") from None
+
+
+def with_functions_inlined(model: Any, missing: Sequence[str]) -> Any:
+    """The same model without functions of its own.
+
+    Args:
+        model: ONNX's ``ModelProto``.
+        missing: standard operators without conversion; those that ONNX defines by other operators are replaced by them.
+    """
+    if model.functions:
+        model = inliner.inline_local_functions(model, True)
+    if not missing:
+        return model
+    typed = with_shapes(model)
+    typed.graph.value_info.extend(
+        helper.make_tensor_value_info(each.name, each.data_type, each.dims) for each in typed.graph.initializer
+    )
+    names = [("", operator) for operator in missing]
+    try:
+        return inliner.inline_selected_functions(typed, names, inline_schema_functions=True)
+    except RuntimeError:
+        return model  # the conversion names the operators
+
+
+def with_shapes(model: Any) -> Any:
+    """The same model with the shapes and types that follow from its inputs, as ``value_info``.
+
+    Raises:
+        BadInput: they contradict each other, as with a weight of the wrong type.
+    """
+    forgetting = onnx.ModelProto()
+    forgetting.CopyFrom(model)
+    del forgetting.graph.value_info[:]  # those of the export may hold for other sizes
+    for output in forgetting.graph.output:
+        if output.type.HasField("tensor_type"):
+            output.type.tensor_type.ClearField("shape")
+    for of_values in (True, False):  # values that are shapes are followed too; where that fails, it may be ONNX's fault
+        try:
+            return shape_inference.infer_shapes(forgetting, check_type=True, strict_mode=True, data_prop=of_values)
+        except shape_inference.InferenceError as error:
+            problem = f"Shapes or types of the model contradict each other: {_first_lines(error)}"
+    raise BadInput("model", problem, "Correct the weight or the sizes that it names.")
+
+
+def shape_text(value: Any) -> str:
+    """The type and shape of a ``ValueInfoProto``, such as ``float32[1, 3, 224, 224]``."""
+    tensor = value.type.tensor_type
+    try:
+        name = str(helper.tensor_dtype_to_np_dtype(tensor.elem_type))
+    except KeyError:
+        name = "unknown"
+    if not tensor.HasField("shape"):
+        return f"{name}[?]"
+    sizes = [str(dim.dim_value) if dim.HasField("dim_value") else dim.dim_param or "?" for dim in tensor.shape.dim]
+    return f"{name}[{', '.join(sizes)}]"
+
+
+def static_shape(value: Any) -> tuple[int, ...] | None:
+    """The shape of a ``ValueInfoProto``; None if a dimension of it is unknown."""
+    tensor = value.type.tensor_type
+    if not tensor.HasField("shape") or not all(dim.HasField("dim_value") for dim in tensor.shape.dim):
+        return None
+    return tuple(int(dim.dim_value) for dim in tensor.shape.dim)
+
+
+def _first_lines(error: BaseException) -> str:
+    return visible_line(" ".join(str(error).split())[:_MAX_PROBLEM])

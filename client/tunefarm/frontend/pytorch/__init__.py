@@ -1,0 +1,1 @@
+"""Models of torch: exported or traced programs, and ``.pt2`` archives."""

@@ -1,0 +1,166 @@
+"""Converters of operators that read or write by position.
+
+TVM's own read outside of the data for positions that count from the end.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from tvm import relax
+
+
+def value_of(node: Any) -> Any:
+    """The fake tensor that torch computed for a node."""
+    return node.meta.get("val")
+
+
+def argument(node: fx.Node, number: int, name: str, default: Any = None) -> Any:
+    """An argument of a node by its position or its name."""
+    return node.args[number] if len(node.args) > number else node.kwargs.get(name, default)
+
+
+def select(node: fx.Node, importer: Any) -> Any:
+    """``x[:, 3]``: one position of an axis, as a slice, which fuses with its neighbours."""
+    data, axis, position = importer.env[node.args[0]], node.args[1], node.args[2]
+    shape = value_of(node.args[0]).shape
+    axis, position = axis % len(shape), position % int(shape[axis])
+    emit = importer.block_builder.emit
+    return emit(relax.op.squeeze(emit(relax.op.strided_slice(data, [axis], [position], [position + 1])), [axis]))
+
+
+def index(node: fx.Node, importer: Any) -> Any:
+    """``x[:, i]``, ``x[i, j]`` and the like, as one gather.
+
+    Raises:
+        ValueError: an index is a mask, so that the size of the result depends on data.
+    """
+    data, shape = importer.env[node.args[0]], _extents(node.args[0])
+    used, position = _joined_position(node, shape, importer)
+    emit = importer.block_builder.emit
+    if len(used) == 1:
+        return emit(relax.op.take(data, position, axis=used[0]))
+    others = [axis for axis in range(len(shape)) if axis not in used]
+    turned = emit(relax.op.permute_dims(data, [*used, *others]))
+    joined = emit(relax.op.reshape(turned, [-1, *[shape[axis] for axis in others]]))
+    taken = emit(relax.op.take(joined, position, axis=0))
+    order = _order_of_result(used, position.ty.ndim, taken.ty.ndim)
+    return taken if order == sorted(order) else emit(relax.op.permute_dims(taken, order))
+
+
+def index_put(node: fx.Node, importer: Any) -> Any:
+    """``x[:, i] = values``.
+
+    One position, such as that of a step in a cache, becomes a selection, which every schedule can fuse and split.
+    Several become a scatter.
+
+    Raises:
+        ValueError: an index is a mask, and more than one value is put.
+    """
+    if _is_masked_value(node):
+        return _put_by_mask(node, importer)
+    used = _used_axes(node)
+    if len(used) == 1 and value_of(node.args[1][used[0]]).numel() == 1 and not argument(node, 3, "accumulate", False):
+        return _put_one(node, importer, used[0])
+    shape = _extents(node.args[0])
+    emit = importer.block_builder.emit
+    axes, position = _joined_position(node, shape, importer)
+    others = [axis for axis in range(len(shape)) if axis not in axes]
+    turn = [*axes, *others]
+    turned = emit(relax.op.permute_dims(importer.env[node.args[0]], turn))
+    rest = [shape[axis] for axis in others]
+    joined = emit(relax.op.reshape(turned, [-1, *rest]))
+    reduction = "add" if argument(node, 3, "accumulate", False) else "update"
+    at = emit(relax.op.expand_dims(position, -1))
+    values = _values_in_order(node, importer, axes, [int(extent) for extent in position.ty.shape], rest)
+    written = emit(relax.op.scatter_nd(joined, at, values, reduction))
+    unfolded = emit(relax.op.reshape(written, [shape[axis] for axis in turn]))
+    return emit(relax.op.permute_dims(unfolded, [turn.index(axis) for axis in range(len(shape))]))
+
+
+def _is_masked_value(node: fx.Node) -> bool:
+    indices = node.args[1]
+    is_mask = len(indices) == 1 and indices[0] is not None and value_of(indices[0]).dtype == torch.bool
+    return is_mask and value_of(node.args[2]).numel() == 1 and not argument(node, 3, "accumulate", False)
+
+
+def _put_by_mask(node: fx.Node, importer: Any) -> Any:
+    """``x[mask] = value``, where the mask may lack the last axes of the data."""
+    shape, mask = _extents(node), node.args[1][0]
+    covered = value_of(mask).dim()
+    emit = importer.block_builder.emit
+    chosen = emit(relax.op.reshape(importer.env[mask], [*shape[:covered], *[1] * (len(shape) - covered)]))
+    value = emit(relax.op.reshape(importer.env[node.args[2]], [1] * len(shape)))
+    return emit(relax.op.where(chosen, value, importer.env[node.args[0]]))
+
+
+def _put_one(node: fx.Node, importer: Any, axis: int) -> Any:
+    shape = _extents(node)
+    extent = shape[axis]
+    emit = importer.block_builder.emit
+    position = _wrapped(importer.env[node.args[1][axis]], extent, importer)
+    dtype = str(position.ty.dtype)
+    bounds = (relax.prim_value(0), relax.prim_value(extent), relax.prim_value(1))
+    positions = emit(relax.op.arange(*bounds, dtype))
+    chosen = emit(relax.op.equal(positions, emit(relax.op.reshape(position, [1]))))
+    chosen = emit(relax.op.reshape(chosen, [extent if each == axis else 1 for each in range(len(shape))]))
+    # The dimensions of the index, all of extent 1, give way to one.
+    dimensions = value_of(node.args[1][axis]).dim()
+    given = _extents(node.args[2])
+    aligned = [*[1] * (len(shape) - 1 + dimensions - len(given)), *given]
+    values = emit(relax.op.reshape(importer.env[node.args[2]], [*aligned[:axis], 1, *aligned[axis + dimensions :]]))
+    return emit(relax.op.where(chosen, emit(relax.op.broadcast_to(values, shape)), importer.env[node.args[0]]))
+
+
+def _values_in_order(
+    node: fx.Node, importer: Any, axes: Sequence[int], positions: Sequence[int], rest: Sequence[int]
+) -> Any:
+    """The values broadcast, with the dimensions of the index first."""
+    order = _order_of_result(axes, len(positions), len(positions) + len(rest))
+    whole = [*positions, *rest]
+    emit = importer.block_builder.emit
+    values = emit(relax.op.broadcast_to(importer.env[node.args[2]], [whole[axis] for axis in order]))
+    return emit(relax.op.permute_dims(values, [order.index(axis) for axis in range(len(whole))]))
+
+
+def _order_of_result(axes: Sequence[int], positions: int, dimensions: int) -> list[int]:
+    """Where torch puts the dimensions of an index that a gather puts first.
+
+    Those of neighbouring axes stand where the axes stood; others stay first.
+    """
+    first = axes[0] if list(axes) == list(range(axes[0], axes[-1] + 1)) else 0
+    return [*range(positions, positions + first), *range(positions), *range(positions + first, dimensions)]
+
+
+def _joined_position(node: fx.Node, shape: Sequence[int], importer: Any) -> tuple[list[int], Any]:
+    """The indexed axes, and the position in these axes joined into one."""
+    axes = _used_axes(node)
+    tensors = [_wrapped(importer.env[node.args[1][axis]], shape[axis], importer) for axis in axes]
+    emit = importer.block_builder.emit
+    position = tensors[0]
+    for axis, tensor in zip(axes[1:], tensors[1:], strict=True):
+        scaled = emit(relax.op.multiply(position, relax.const(shape[axis], str(position.ty.dtype))))
+        position = emit(relax.op.add(scaled, tensor))
+    return axes, position
+
+
+def _used_axes(node: fx.Node) -> list[int]:
+    indices = node.args[1]
+    axes = [axis for axis, each in enumerate(indices) if each is not None]
+    if any(value_of(indices[axis]).dtype in (torch.bool, torch.uint8) for axis in axes):
+        raise ValueError(f"{node.name} selects by a mask, and the size of the result depends on data")
+    return axes
+
+
+def _wrapped(position: Any, extent: int, importer: Any) -> Any:
+    """The position, from the start of the axis also where it counts from the end."""
+    dtype = str(position.ty.dtype)
+    emit = importer.block_builder.emit
+    below = emit(relax.op.less(position, relax.const(0, dtype)))
+    beyond = emit(relax.op.add(position, relax.const(extent, dtype)))
+    return emit(relax.op.where(below, beyond, position))
+
+
+def _extents(node: Any) -> list[int]:
+    return [int(extent) for extent in value_of(node).shape]

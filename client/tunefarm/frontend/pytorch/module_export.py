@@ -1,0 +1,36 @@
+"""Exports a torch module of the caller's process, for which it need not be importable from a file."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tunefarm_schemas.bad_input import BadInput
+
+
+def export_module(model: Any, example_inputs: Sequence[Any] | None) -> Any:
+    """Export a ``torch.nn.Module`` in evaluation mode; it keeps its own mode.
+
+    Raises:
+        BadInput: there are no example inputs, or torch cannot export it.
+    """
+    import torch
+
+    if example_inputs is None:
+        raise BadInput("example_inputs", "none were given.", "Give the module's arguments as a tuple of tensors.")
+    was_training = model.training
+    try:
+        return torch.export.export(model.eval(), tuple(example_inputs))
+    except Exception as error:  # torch raises whatever it likes
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+        fix = "Export it with torch.export.export, and change what that names."
+        raise BadInput("model", f"torch cannot export it: {reason}.", fix) from error
+    finally:
+        model.train(was_training)
+
+
+def save_exported(exported: Any, path: Path) -> Path:
+    """Write an exported program to a ``.pt2`` file; returns the path."""
+    import torch
+
+    torch.export.save(exported, path)
+    return path

@@ -1,0 +1,279 @@
+"""Translates an exported program of torch to Relax, by TVM's converters and ours. Called only in a confined child."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+import ml_dtypes
+import numpy as np
+import torch
+from torch import fx
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+from tvm import relax
+from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
+
+from tunefarm.frontend.model_source import FIELD
+from tunefarm.frontend.pytorch.converters import CONVERTERS
+from tunefarm.frontend.pytorch.indexing import value_of
+from tunefarm.frontend.relax_model import RelaxModel
+from tunefarm.frontend.unsupported_operators import UnsupportedOperator, refuse_unsupported
+from tunefarm.frontend.weights_file import Array
+from tunefarm.intake.user_file import describe
+from tunefarm_schemas.bad_input import BadInput
+
+Converters: TypeAlias = Mapping[str, Callable[[fx.Node, Any], Any]]
+"""Functions of a node and an importer (``env``, ``block_builder``) that give a Relax expression, by operator."""
+
+ENTRY: Final = "main"
+_NAMESPACES: Final = frozenset({"aten", "prims", "quantized_decomposed", "torchvision", "higher_order"})
+_RANDOM: Final = frozenset(
+    {
+        "bernoulli.p",
+        "bernoulli.default",
+        "randn.default",
+        "randn_like.default",
+        "rand.default",
+        "native_dropout.default",
+    }
+)
+_BITS: Final = {
+    torch.bfloat16: (torch.int16, ml_dtypes.bfloat16),
+    torch.float8_e4m3fn: (torch.int8, ml_dtypes.float8_e4m3fn),
+    torch.float8_e5m2: (torch.int8, ml_dtypes.float8_e5m2),
+}
+
+
+def translated(program: ExportedProgram, converters: Converters) -> RelaxModel:
+    """Translate a program of static shapes whose operators are decomposed.
+
+    Its parameters, buffers and constants become weights under torch's names, except those that nothing uses.
+
+    Raises:
+        BadInput: operators have no conversion, or weights have no contents.
+    """
+    importer = _ProgramImporter(converters)
+    importer.refuse_unsupported(program.graph_module)
+    return importer.translate(program)
+
+
+class _ProgramImporter(ExportedProgramImporter):  # type: ignore[misc]
+    """TVM's importer, which keeps buffers and constants as parameters, and uses our converters first."""
+
+    def __init__(self, converters: Converters) -> None:
+        super().__init__()
+        ours = {name: _bound(function, self) for name, function in CONVERTERS.items()}
+        self._of_user = {name: _bound(function, self) for name, function in converters.items()}
+        self.update_convert_map(ours)
+
+    def refuse_unsupported(self, graph_module: fx.GraphModule) -> None:
+        """Refuse all operators without a converter at once, those of nested graphs included."""
+        found = [
+            UnsupportedOperator(operator=_operator(node), node=node.name, shapes=_shapes(node), advice=_advice(node))
+            for node in _calls(graph_module)
+            if not self._is_known(node)
+        ]
+        refuse_unsupported(found)
+
+    def translate(self, program: ExportedProgram) -> RelaxModel:
+        """Translate a program whose operators all have converters."""
+        inputs, parameters, arrays = _variables(program)
+        self.block_builder = relax.BlockBuilder()
+        attributes = {"num_input": len(inputs)}
+        arguments = [*inputs.values(), *parameters.values()]
+        nodes = program.graph.nodes
+        with self.block_builder.function(name=ENTRY, params=arguments, attrs=attributes):
+            if self._has_cond_op(nodes):
+                result = self._result(program, {**inputs, **parameters})
+                self.block_builder.emit_func_output(result)
+            else:
+                with self.block_builder.dataflow():
+                    result = self.block_builder.emit_output(self._result(program, {**inputs, **parameters}))
+                self.block_builder.emit_func_output(result)
+        version = torch.__version__.partition("+")[0]
+        return RelaxModel(module=self.block_builder.get(), weights={ENTRY: arrays}, framework=f"torch {version}")
+
+    def _result(self, program: ExportedProgram, variables: Mapping[str, Any]) -> Any:
+        """The output, or a tuple of the outputs if there are several, without those that are None."""
+        outputs = self._translate_fx_graph(program.graph_module, program.graph.nodes, dict(variables))
+        kinds = [specification.kind for specification in program.graph_signature.output_specs]
+        chosen = [
+            output
+            for output, kind in zip(outputs, kinds, strict=True)
+            if kind == OutputKind.USER_OUTPUT and not self._is_no_bias(output)
+        ]
+        if not chosen:
+            raise BadInput(FIELD, "it returns no tensor.", "Return a tensor or a tuple of tensors.")
+        return chosen[0] if len(chosen) == 1 else relax.Tuple(chosen)
+
+    def _translate_fx_graph(self, graph_module: Any, nodes: Any, inputs_vars: Any, _custom_ops: Any = None) -> Any:
+        """Translate the nodes of a graph. TVM's method of this name knows operators without their namespaces only."""
+        for node in nodes:
+            if node.op == "placeholder":
+                if node.name in inputs_vars:
+                    self.env[node] = inputs_vars[node.name]
+            elif node.op == "get_attr":
+                self.env[node] = getattr(graph_module, node.target)
+            elif node.op == "call_function":
+                name = self._user_name(node)
+                convert = self.convert_map[node.target.__name__] if name is None else self._of_user[name]
+                self.env[node] = self._as_in_torch(node, _convert(convert, node))
+            elif node.op == "output":
+                return self._flatten_output_args(self.retrieve_args(node)[0])
+        raise ValueError("a graph has no output")
+
+    def _as_in_torch(self, node: fx.Node, result: Any) -> Any:
+        """The result in the element type that it has in torch: TVM multiplies halves to float32.
+
+        Raises:
+            BadInput: it has another shape than in torch, which shows an error of a converter.
+        """
+        expected = node.meta.get("val")
+        if not isinstance(expected, torch.Tensor) or not isinstance(result, relax.Expr):
+            return result
+        if not isinstance(result.ty, relax.TensorType):
+            return result
+        shape = [getattr(extent, "value", None) for extent in result.ty.shape or ()]
+        if shape != list(expected.shape):
+            problem = f"{_operator(node)} at {node.name} is converted to the shape {shape}, not {list(expected.shape)}."
+            fix = "Register a converter for it in the file of the model: converters = {OPERATOR: function}."
+            raise BadInput(FIELD, problem, fix)
+        dtype = self._convert_data_type(expected.dtype)
+        same = str(result.ty.dtype) == dtype
+        return result if same else self.block_builder.emit(relax.op.astype(result, dtype))
+
+    def _user_name(self, node: fx.Node) -> str | None:
+        names = (_operator(node), _operator(node).rpartition(".")[0], node.target.__name__)
+        return next((name for name in names if name in self._of_user), None)
+
+    def _is_known(self, node: fx.Node) -> bool:
+        if self._user_name(node) is not None:
+            return True
+        if any(not isinstance(extent, int) for extent in getattr(value_of(node), "shape", ())):
+            return False  # its size depends on data
+        namespace = getattr(node.target, "namespace", None)
+        foreign = namespace is not None and namespace not in _NAMESPACES
+        name = node.target.__name__
+        return not foreign and name in self.convert_map and name not in _RANDOM
+
+
+def _convert(convert: Callable[[fx.Node], Any], node: fx.Node) -> Any:
+    try:
+        return convert(node)
+    except BadInput:
+        raise
+    except Exception as error:  # TVM's converters raise whatever they like
+        problem = f"{_operator(node)} at {node.name} ({_shapes(node)}) cannot be converted: {describe(error)}."
+        raise BadInput(FIELD, problem, _advice(node) or _REPLACE) from error
+
+
+def _bound(function: Callable[[fx.Node, Any], Any], importer: Any) -> Callable[[fx.Node], Any]:
+    return lambda node: function(node, importer)
+
+
+def _variables(program: ExportedProgram) -> tuple[dict[str, Any], dict[str, Any], tuple[Array, ...]]:
+    """The variables of the inputs and of the weights, by their nodes, and the contents of the weights."""
+    nodes = {node.name: node for node in program.graph.find_nodes(op="placeholder")}
+    inputs: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
+    arrays: list[Array] = []
+    shared: dict[tuple[Any, ...], Array] = {}
+    for specification in program.graph_signature.input_specs:
+        node = nodes[specification.arg.name]
+        if specification.kind == InputKind.USER_INPUT:
+            if isinstance(node.meta.get("val"), torch.Tensor):
+                inputs[node.name] = _variable(node.name, node.meta["val"])
+            elif node.users:
+                fix = "Make it a constant of the module, or a tensor."
+                raise BadInput(FIELD, f"its input {node.name} is not a tensor.", fix)
+        elif node.users:
+            tensor = _contents(program, specification)
+            parameters[node.name] = _variable(str(specification.target), tensor)
+            arrays.append(_shared_array(str(specification.target), tensor, shared))
+    return inputs, parameters, tuple(arrays)
+
+
+def _variable(name: str, tensor: torch.Tensor) -> Any:
+    dtype = ExportedProgramImporter._convert_data_type(tensor.dtype)  # noqa: SLF001 - TVM gives no other way to it
+    return relax.Var(name, relax.TensorType([int(extent) for extent in tensor.shape], dtype))
+
+
+def _contents(program: ExportedProgram, specification: Any) -> torch.Tensor:
+    kinds = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+    if specification.kind not in kinds:
+        problem = f"it has {specification.target}, a constant of the kind {specification.kind.name}."
+        raise BadInput(FIELD, problem, "Use tensors only.")
+    found = program.state_dict.get(specification.target)
+    tensor = program.constants.get(specification.target) if found is None else found
+    if not isinstance(tensor, torch.Tensor) or tensor.is_meta or type(tensor).__name__ == "FakeTensor":
+        fix = "Load the weights before the export; a model on the device meta has none."
+        raise BadInput(FIELD, f"the weight {specification.target} has no contents.", fix)
+    if tensor.layout != torch.strided or tensor.is_quantized:
+        fix = "Convert it with to_dense() or dequantize(), or quantize with torch.export's quantization (PT2E)."
+        raise BadInput(FIELD, f"the weight {specification.target} is a sparse or quantized tensor.", fix)
+    return tensor
+
+
+def _shared_array(name: str, tensor: torch.Tensor, shared: dict[tuple[Any, ...], Array]) -> Array:
+    """The contents as an array; one array for all weights that are the same memory."""
+    key = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
+    if tensor.numel() == 0 or key not in shared:
+        shared[key] = array_of(name, tensor)
+    return shared[key]
+
+
+def array_of(name: str, tensor: torch.Tensor) -> Array:
+    """The contents of a tensor.
+
+    Raises:
+        BadInput: numpy has no such element type.
+    """
+    plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+    try:
+        if plain.dtype in _BITS:
+            bits, kind = _BITS[plain.dtype]
+            return np.asarray(plain.view(bits).numpy().view(kind))
+        return np.asarray(plain.numpy())
+    except TypeError as error:
+        raise BadInput(FIELD, f"the weight {name} has the element type {plain.dtype}.", "Use another one.") from error
+
+
+def _calls(graph_module: fx.GraphModule) -> Iterator[fx.Node]:
+    for module in graph_module.modules():
+        if isinstance(module, fx.GraphModule):
+            yield from (node for node in module.graph.nodes if node.op == "call_function")
+
+
+def _operator(node: fx.Node) -> str:
+    target: Any = node.target
+    name = target.__name__
+    return f"{target.namespace}::{name}" if hasattr(target, "namespace") else str(name)
+
+
+def _shapes(node: fx.Node) -> str:
+    values = [argument.meta.get("val") for argument in node.all_input_nodes]
+    return ", ".join(
+        f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}" for value in values if hasattr(value, "shape")
+    )
+
+
+_REPLACE: Final = "Replace it by other operators before the export."
+_SELECTION: Final = "Replace results whose size depends on data by masks of a fixed size."
+_ADVICE: Final = (
+    (("fft", "stft", "complex"), "Move Fourier transforms out of the model, before or behind it."),
+    (("nonzero", "unique", "masked_select", "aten::index.Tensor"), _SELECTION),
+    (("rand", "bernoulli", "dropout", "multinomial"), "Take random numbers as an input, and call eval() for dropout."),
+    (("while_loop", "scan", "map"), "Unroll the loop, or export its body as a model of its own."),
+    (("nms",), "Return boxes and scores, and select them behind the model."),
+)
+
+
+def _advice(node: fx.Node) -> str:
+    name = _operator(node)
+    return next((advice for words, advice in _ADVICE if any(word in name for word in words)), "") or _registration(name)
+
+
+def _registration(name: str) -> str:
+    namespace, separator, _ = name.partition("::")
+    if not separator or namespace in _NAMESPACES:
+        return ""
+    return 'Register a converter in the file of the model: converters = {"LIBRARY::OPERATOR": function}.'

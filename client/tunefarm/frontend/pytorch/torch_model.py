@@ -1,0 +1,220 @@
+"""Models of torch by way of ``torch.export``. Called only in a confined child."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+import torch.ao.quantization.fx._decomposed  # defines the operators of quantized models, which a file only names
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+from tunefarm.frontend.model_source import FIELD
+from tunefarm.frontend.pytorch.program_translation import Converters, translated
+from tunefarm.frontend.pytorch.pt2_archive import require_safe_archive
+from tunefarm.frontend.pytorch.references import references_of
+from tunefarm.frontend.relax_model import RelaxModel
+from tunefarm.intake.user_file import describe
+from tunefarm_schemas.bad_input import BadInput
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+_EVALUATED: Final = "The module was in training mode; it was converted in evaluation mode."
+_INPUTS_FIX: Final = "Set example_inputs in the file or on the module: a tuple of tensors, as forward takes them."
+_OLD_FILE_FIX: Final = "Save it again with torch.export.save, by a version of torch that is not newer than this one."
+_EXPORT_FIX: Final = "Make torch.export.export(module, example_inputs) work, or have it traced with torch.fx."
+
+
+def import_pt2(path: Path, shapes: Shapes) -> RelaxModel:
+    """Convert a file that ``torch.export.save`` wrote.
+
+    ``shapes`` gives the sizes of inputs with dynamic dimensions, by name.
+
+    Raises:
+        BadInput: it is damaged, contains pickled objects, or cannot be converted.
+    """
+    require_safe_archive(path)
+    os.environ.pop("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", None)
+    os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"  # torch falls back to whole pickles otherwise
+    try:
+        program = torch.export.load(path)
+    except Exception as error:
+        problem = f"torch {torch.__version__} cannot load {path.name}: {describe(error)}."
+        raise BadInput(FIELD, problem, _OLD_FILE_FIX) from error
+    return import_program(program, shapes, {})
+
+
+def import_torch(
+    found: torch.nn.Module | ExportedProgram, inputs: Any, shapes: Shapes, converters: Converters, *, traced: bool
+) -> RelaxModel:
+    """Convert a module with example inputs, or an exported program.
+
+    Args:
+        found: the model. A module is exported in evaluation mode; if that fails, it is traced with torch.fx.
+        inputs: a tuple of tensors, one tensor, or a dictionary of keyword arguments.
+        shapes: sizes of inputs by name: they replace those of the examples, or of dynamic dimensions.
+        converters: of the user, by the name of an operator such as ``mylib::gelu``.
+        traced: trace it with torch.fx without exporting it.
+
+    Raises:
+        BadInput: it cannot be converted.
+    """
+    if isinstance(found, ExportedProgram):
+        return import_program(found, shapes, converters)
+    _require_contents(found)
+    notes = (_EVALUATED,) if found.training else ()
+    found.eval()
+    if inputs is None:
+        inputs = getattr(found, "example_inputs", None)
+    arguments, keywords = _arguments(found, inputs, shapes)
+    # Imported here because fewer models need it.
+    from tunefarm.frontend.pytorch.torch_fx import NotTraceable, import_traced
+
+    if traced:
+        return replace(import_traced(found, arguments, keywords, converters), notes=notes)
+    try:
+        program = _exported(found, arguments, keywords)
+    except BadInput as refused:
+        try:
+            model = import_traced(found, arguments, keywords, converters)
+        except NotTraceable:
+            raise refused from None
+        return replace(model, notes=(*notes, f"torch.fx traced the module, because {refused.problem}"))
+    model = import_program(program, {}, converters)
+    return replace(model, notes=(*notes, *model.notes))
+
+
+def _exported(module: torch.nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> ExportedProgram:
+    try:
+        with torch.no_grad():
+            return torch.export.export(module, arguments, keywords)
+    except Exception as error:
+        problem = f"torch.export cannot export the module: {_first_line(error)}."
+        raise BadInput(FIELD, problem, _EXPORT_FIX) from error
+
+
+def import_program(program: ExportedProgram, shapes: Shapes, converters: Converters) -> RelaxModel:
+    """Convert an exported program, for one size of each input.
+
+    Raises:
+        BadInput: operators have no conversion, dynamic dimensions have no size, or it changes its inputs or buffers.
+    """
+    program, notes = _with_sizes(program, shapes)
+    with torch.no_grad():
+        decomposed = program.run_decompositions()
+    _refuse_mutation(decomposed)  # before, operators in place hide it
+    model = translated(decomposed, converters)
+    return replace(model, notes=(*notes, *model.notes), references=references_of(program))
+
+
+def _require_contents(module: torch.nn.Module) -> None:
+    missing = [name for name, tensor in module.state_dict().items() if tensor.is_meta]
+    if missing:
+        problem = f"weights have no contents: {', '.join(missing[:10])}."
+        raise BadInput(FIELD, problem, "Load the weights; a module on the device meta has none.")
+
+
+def _first_line(error: Exception) -> str:
+    """The reason: torch puts its own stack and general advice behind it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0][:300].rstrip('.') if lines else 'no message'}"
+
+
+def _arguments(module: torch.nn.Module, inputs: Any, shapes: Shapes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if inputs is None:
+        raise BadInput(FIELD, f"the {type(module).__name__} has no example inputs.", _INPUTS_FIX)
+    keywords = dict(inputs) if isinstance(inputs, Mapping) else {}
+    arguments = () if keywords else tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
+    if not any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves((arguments, keywords))):
+        raise BadInput(FIELD, "its example inputs contain no tensor.", _INPUTS_FIX)
+    if not shapes:
+        return arguments, keywords
+    names = _names_of(module, len(arguments))
+    known = {*names, *keywords}
+    if unknown := sorted(shapes.keys() - known):
+        raise _no_such_input(unknown, sorted(known))
+    resized = [_resized(value, shapes.get(name)) for name, value in zip(names, arguments, strict=False)]
+    return tuple(resized), {name: _resized(value, shapes.get(name)) for name, value in keywords.items()}
+
+
+def _names_of(module: torch.nn.Module, count: int) -> list[str]:
+    import inspect
+
+    return list(inspect.signature(module.forward).parameters)[:count]
+
+
+def _resized(value: Any, size: tuple[int, ...] | None) -> Any:
+    return value if size is None or not isinstance(value, torch.Tensor) else value.new_zeros(size)
+
+
+def _with_sizes(program: ExportedProgram, shapes: Shapes) -> tuple[ExportedProgram, tuple[str, ...]]:
+    """The program for the given sizes: exported again if it has dynamic dimensions."""
+    sizes = _input_sizes(program)
+    if unknown := sorted(shapes.keys() - sizes.keys()):
+        raise _no_such_input(unknown, list(sizes))
+    for name, size in shapes.items():
+        _judge_size(name, sizes[name], size)
+    dynamic = {name: size for name, size in sizes.items() if not all(isinstance(extent, int) for extent in size)}
+    if not dynamic:
+        return program, ()
+    if missing := {name: size for name, size in dynamic.items() if name not in shapes}:
+        listed = ", ".join(f"{name} ({', '.join(map(str, size))})" for name, size in missing.items())
+        example = next(iter(missing))
+        shape = ", ".join(str(extent) if isinstance(extent, int) else "1" for extent in missing[example])
+        fix = f"Give the sizes of each, such as {example}: {shape}."
+        raise BadInput("shapes", f"inputs have dynamic dimensions: {listed}.", fix)
+    arguments, keywords = _zeros(program, shapes)
+    try:
+        with torch.no_grad():
+            fixed = torch.export.export(program.module(), arguments, keywords)
+    except Exception as error:
+        fix = "Give sizes within the bounds that the program was exported with."
+        raise BadInput("shapes", f"the model cannot have these sizes: {describe(error)}.", fix) from error
+    return fixed, tuple(f"{name} was fixed at {shapes[name]}." for name in dynamic)
+
+
+def _input_sizes(program: ExportedProgram) -> dict[str, tuple[Any, ...]]:
+    values = {node.name: node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")}
+    names = program.graph_signature.user_inputs
+    return {
+        str(name): tuple(extent if isinstance(extent, int) else str(extent) for extent in values[name].shape)
+        for name in names
+        if isinstance(values.get(str(name)), torch.Tensor)
+    }
+
+
+def _zeros(program: ExportedProgram, shapes: Shapes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    values = {node.name: node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")}
+    leaves = []
+    for name in program.graph_signature.user_inputs:
+        value = values.get(str(name), name)
+        if isinstance(value, torch.Tensor):
+            size = shapes.get(str(name), tuple(value.shape))
+            value = torch.zeros(size, dtype=value.dtype)
+        leaves.append(value)
+    arguments, keywords = pytree.tree_unflatten(leaves, program.call_spec.in_spec)
+    return tuple(arguments), dict(keywords)
+
+
+def _judge_size(name: str, declared: tuple[Any, ...], size: tuple[int, ...]) -> None:
+    fits = len(declared) == len(size) and all(
+        not isinstance(extent, int) or extent == given for extent, given in zip(declared, size, strict=True)
+    )
+    if not fits or any(extent < 1 for extent in size):
+        shown = ", ".join(map(str, declared))
+        fix = "Give positive sizes that agree with its fixed dimensions, or export it with dynamic ones."
+        raise BadInput("shapes", f"{name} is ({shown}) in the model, which {size} does not fit.", fix)
+
+
+def _refuse_mutation(program: ExportedProgram) -> None:
+    signature = program.graph_signature
+    changed = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
+    if changed:
+        problem = f"the model changes {', '.join(map(str, changed[:10]))} when it runs."
+        raise BadInput(FIELD, problem, "Take the state as inputs, and return the new state beside the outputs.")
+
+
+def _no_such_input(unknown: list[str], known: list[str]) -> BadInput:
+    return BadInput("shapes", f"the model has no input {', '.join(unknown)}.", f"Its inputs are {', '.join(known)}.")

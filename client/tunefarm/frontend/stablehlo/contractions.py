@@ -1,0 +1,155 @@
+"""Matrix products and convolutions."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+from jaxlib.mlir.dialects import stablehlo
+from tvm import relax
+
+from tunefarm.frontend.stablehlo.attributes import Unconvertible, dtype_of, integer, integers, pairs, shape_of
+from tunefarm.frontend.stablehlo.elementwise import Converter
+from tunefarm.frontend.stablehlo.operand import Emitter, Operand
+from tunefarm.frontend.stablehlo.shaping import padded
+
+R: Final = relax.op
+SPATIAL: Final = "DHW"
+
+
+def _dot_general(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Operand]:
+    """Batch dimensions first, then rows, the contracted dimensions as one, columns."""
+    numbers = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
+    left_batch, right_batch = list(numbers.lhs_batching_dimensions), list(numbers.rhs_batching_dimensions)
+    left_sum, right_sum = list(numbers.lhs_contracting_dimensions), list(numbers.rhs_contracting_dimensions)
+    left, right = operands
+    left_free = [axis for axis in range(len(left.shape)) if axis not in left_batch + left_sum]
+    right_free = [axis for axis in range(len(right.shape)) if axis not in right_batch + right_sum]
+    # The contracted dimensions may stand in any order, the same one on both sides: that of the right operand saves a
+    # transposition of the weights.
+    order = sorted(range(len(left_sum)), key=right_sum.__getitem__)
+    left_sum, right_sum = [left_sum[each] for each in order], [right_sum[each] for each in order]
+
+    def sizes(operand: Operand, axes: Sequence[int]) -> list[int]:
+        return [operand.shape[axis] for axis in axes]
+
+    depth = math.prod(sizes(left, left_sum))
+    batch, rows = sizes(left, left_batch), sizes(left, left_free)
+    columns = math.prod(sizes(right, right_free))
+    # Without batches the rows stay several dimensions; with them they are one.
+    row_shape = rows if rows and not batch else [math.prod(rows)]
+    a = _arranged(emitter, left, left_batch + left_free + left_sum, [*batch, *row_shape, depth])
+    b = _arranged(emitter, right, right_batch + right_sum + right_free, [*batch, depth, columns])
+    shape, dtype = shape_of(op.result), dtype_of(op.result)
+    product = emitter.emit(R.matmul(a, b, out_dtype=dtype))
+    return [Operand(emitter.reshaped(product, shape), shape, dtype)]
+
+
+def _arranged(emitter: Emitter, operand: Operand, order: Sequence[int], shape: Sequence[int]) -> Any:
+    value = emitter.full(operand)
+    if list(order) != sorted(order):
+        value = emitter.emit(R.permute_dims(value, order))
+    return emitter.reshaped(value, shape)
+
+
+def _letters(batch: int, feature: int, spatial: Sequence[int], names: str) -> str:
+    """The layout as TVM writes it, such as ``NHWC``: two letters of ``names``, and those of the spatial dimensions."""
+    of_axis = {batch: names[0], feature: names[1]}
+    of_axis |= dict(zip(spatial, SPATIAL[-len(spatial) :], strict=True))
+    return "".join(of_axis[axis] for axis in range(len(of_axis)))
+
+
+def _layouts(numbers: Any) -> tuple[str, str, str]:
+    data = _letters(
+        numbers.input_batch_dimension, numbers.input_feature_dimension, numbers.input_spatial_dimensions, "NC"
+    )
+    kernel = _letters(
+        numbers.kernel_output_feature_dimension,
+        numbers.kernel_input_feature_dimension,
+        numbers.kernel_spatial_dimensions,
+        "OI",
+    )
+    result = _letters(
+        numbers.output_batch_dimension, numbers.output_feature_dimension, numbers.output_spatial_dimensions, "NC"
+    )
+    return data, kernel, result
+
+
+def _convolution(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Operand]:
+    numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
+    rank = len(numbers.input_spatial_dimensions)
+    if not 1 <= rank <= 3:
+        raise Unconvertible("Convolve over one to three spatial dimensions.")
+    if integer(op, "batch_group_count") != 1:
+        raise Unconvertible("Groups of batches occur in gradients of grouped convolutions: export the forward pass.")
+    data, kernel = emitter.full(operands[0]), emitter.full(operands[1])
+    data_layout, kernel_layout, result_layout = _layouts(numbers)
+    data, padding = _prepared(op, emitter, data, data_layout, operands[0].dtype, rank)
+    for axis, is_reversed in enumerate(op.attributes.get("window_reversal", ())):
+        if is_reversed:
+            kernel = emitter.emit(R.flip(kernel, numbers.kernel_spatial_dimensions[axis]))
+    data, working_layout = _ordered(emitter, data, data_layout)
+    kernel, kernel_layout = _ordered(emitter, kernel, kernel_layout)
+    convolve = (R.nn.conv1d, R.nn.conv2d, R.nn.conv3d)[rank - 1]
+    value = emitter.emit(
+        convolve(
+            data,
+            kernel,
+            strides=list(integers(op, "window_strides") or (1,) * rank),
+            padding=padding,
+            dilation=list(integers(op, "rhs_dilation") or (1,) * rank),
+            groups=integer(op, "feature_group_count"),
+            data_layout=working_layout,
+            kernel_layout=kernel_layout,
+            out_dtype=dtype_of(op.result),
+        )
+    )
+    if working_layout != result_layout:
+        value = emitter.emit(R.permute_dims(value, [working_layout.index(letter) for letter in result_layout]))
+    return [Operand(value, shape_of(op.result), dtype_of(op.result))]
+
+
+def _prepared(op: Any, emitter: Emitter, data: Any, layout: str, dtype: str, rank: int) -> tuple[Any, list[int]]:
+    """The input with what TVM's convolutions cannot do done before: gaps between elements and negative padding."""
+    padding = pairs(op, "padding", rank)
+    gaps = [each - 1 for each in integers(op, "lhs_dilation") or (1,) * rank]
+    if not any(gaps) and all(each >= 0 for pair in padding for each in pair):
+        return data, [pair[0] for pair in padding] + [pair[1] for pair in padding]
+    spatial = [layout.index(letter) for letter in SPATIAL[-rank:]]
+    low, high, interior = ([0] * len(layout) for _ in range(3))
+    for axis, pair, gap in zip(spatial, padding, gaps, strict=True):
+        low[axis], high[axis], interior[axis] = *pair, gap
+    zero = relax.const(0, dtype)
+    return padded(emitter, data, zero, low, high, interior, "dilate"), [0] * (2 * rank)
+
+
+def _ordered(emitter: Emitter, value: Any, layout: str) -> tuple[Any, str]:
+    """The tensor in an order that has schedules: channels first or last; kernels as ``OIHW`` or ``HWIO``."""
+    spatial = "".join(letter for letter in SPATIAL if letter in layout)
+    kernel = "O" in layout
+    known = (f"OI{spatial}", f"{spatial}IO") if kernel else (f"NC{spatial}", f"N{spatial}C")
+    if layout in known:
+        return value, layout
+    return emitter.emit(R.permute_dims(value, [layout.index(letter) for letter in known[1]])), known[1]
+
+
+def _batch_norm(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Operand]:
+    data, scale, offset, mean, variance = (emitter.full(each) for each in operands)
+    normal = R.nn.batch_norm(
+        data,
+        scale,
+        offset,
+        mean,
+        variance,
+        axis=integer(op, "feature_index"),
+        epsilon=float(op.attributes["epsilon"].value),
+        training=False,
+    )
+    value = emitter.emit(relax.TupleGetItem(emitter.emit(normal), 0))
+    return [Operand(value, operands[0].shape, operands[0].dtype)]
+
+
+CONVERTERS: Final[dict[str, Converter]] = {
+    "stablehlo.batch_norm_inference": _batch_norm,
+    "stablehlo.convolution": _convolution,
+    "stablehlo.dot_general": _dot_general,
+}

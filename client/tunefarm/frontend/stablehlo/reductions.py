@@ -1,0 +1,234 @@
+"""Reductions over dimensions and windows, sorting and the greatest elements."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import tvm
+from tvm import relax, te, tirx
+
+from tunefarm.frontend.stablehlo.attributes import (
+    Unconvertible,
+    dtype_of,
+    integer,
+    integers,
+    numpy_dtype,
+    pairs,
+    shape_of,
+)
+from tunefarm.frontend.stablehlo.elementwise import LOGICAL, Converter
+from tunefarm.frontend.stablehlo.operand import Emitter, Operand
+from tunefarm.frontend.stablehlo.scalars import evaluate_region
+from tunefarm.frontend.stablehlo.shaping import padded
+
+R: Final = relax.op
+REDUCERS: Final[dict[str, tuple[Callable[..., Any], Callable[..., Any]]]] = {
+    "stablehlo.add": (R.sum, R.add),
+    "stablehlo.maximum": (R.max, R.maximum),
+    "stablehlo.minimum": (R.min, R.minimum),
+    "stablehlo.multiply": (R.prod, R.multiply),
+}
+"""Of each operator, its Relax reduction over dimensions and its function of two tensors."""
+WINDOW_REDUCERS: Final[dict[str, Callable[..., Any]]] = {
+    "stablehlo.add": te.sum,
+    "stablehlo.maximum": te.max,
+    "stablehlo.minimum": te.min,
+    "stablehlo.multiply": te.comm_reducer(lambda a, b: a * b, lambda dtype: tirx.const(1, dtype), name="prod"),
+}
+
+
+def neutral(name: str, dtype: str) -> Any:
+    """The number that changes nothing in a reduction by this operator."""
+    kind = numpy_dtype(dtype)
+    if name in {"stablehlo.add", "stablehlo.multiply"}:
+        return np.array(name == "stablehlo.multiply").astype(kind)
+    high = name == "stablehlo.minimum"
+    if "float" in dtype:
+        return np.array(np.inf if high else -np.inf).astype(kind)
+    limits = np.iinfo(kind)
+    return np.array(limits.max if high else limits.min, kind)
+
+
+def reducer_of(op: Any) -> str:
+    """The operator by which a region combines its two arguments.
+
+    Raises:
+        Unconvertible: it is not a single operator on the two.
+    """
+    block = op.regions[0].blocks[0]
+    operators, arguments = list(block.operations), list(block.arguments)
+    if len(operators) == 2 and len(arguments) == 2 and set(operators[0].operands) == set(arguments):
+        return str(operators[0].operation.name)
+    raise Unconvertible("Reduce by one operator: a sum, product, maximum, minimum, conjunction or disjunction.")
+
+
+def _reduce(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Operand]:
+    if len(operands) == 4:
+        return _arg_extreme(op, operands, emitter)
+    name, axes = reducer_of(op), list(integers(op, "dimensions"))
+    data, initial = operands
+    if data.dtype == "bool":
+        return [_reduce_booleans(op, name, data, initial, emitter)]
+    if name not in REDUCERS:
+        raise Unconvertible(f"Reduce {data.dtype} by a sum, product, maximum or minimum instead of {name}.")
+    over_axes, of_two = REDUCERS[name]
+    value = emitter.emit(over_axes(emitter.full(data), axes)) if axes else emitter.full(data)
+    if initial.scalar is None or initial.scalar != neutral(name, data.dtype):
+        value = emitter.emit(of_two(value, initial.compact))
+    return [Operand(value, shape_of(op.results[0]), data.dtype)]
+
+
+def _reduce_booleans(op: Any, name: str, data: Operand, initial: Operand, emitter: Emitter) -> Operand:
+    of_two = LOGICAL.get(name, R.logical_xor)
+    if of_two is R.logical_xor:
+        raise Unconvertible("Reduce booleans by a conjunction or disjunction.")
+    over_axes = R.min if of_two is R.logical_and else R.max
+    numbers = emitter.emit(R.astype(emitter.full(data), "int8"))
+    reduced = emitter.emit(over_axes(numbers, list(integers(op, "dimensions"))))
+    value = emitter.emit(R.astype(reduced, "bool"))
+    if initial.scalar is None or bool(initial.scalar) != (of_two is R.logical_and):
+        value = emitter.emit(of_two(value, initial.compact))
+    return Operand(value, shape_of(op.results[0]), "bool")
+
+
+def _arg_extreme(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Operand]:
+    """The greatest or smallest element and its index: a reduction of pairs, whose region says which."""
+    data, index = operands[:2]
+    axes = integers(op, "dimensions")
+    greatest = _prefers(op.regions[0])
+    if len(axes) != 1 or greatest is None or not _counts_along(index, axes[0]):
+        raise Unconvertible("Reduce several tensors at once by argmax or argmin along one dimension only.")
+    whole = emitter.full(data)
+    extreme, place = (R.max, R.argmax) if greatest else (R.min, R.argmin)
+    value = emitter.emit(extreme(whole, [axes[0]]))
+    found = emitter.emit(R.astype(emitter.emit(place(whole, axes[0])), index.dtype))
+    shape = shape_of(op.results[0])
+    return [Operand(value, shape, data.dtype), Operand(found, shape, index.dtype)]
+
+
+def _prefers(region: Any) -> bool | None:
+    """Whether a region of pairs returns the greater one, and of equal ones that with the lower index.
+
+    True if it is the greatest, False if it is the smallest, None if it is something else. Compilers write these
+    regions in several ways, so this evaluates them.
+    """
+    samples = [(1, 0, 2, 1), (2, 0, 1, 1), (1, 0, 1, 1), (1, 1, 1, 0), (2, 1, 1, 0), (1, 1, 2, 0)]
+
+    def expected(sign: int) -> list[tuple[int, int]]:
+        return [max((a, i), (b, j), key=lambda pair: (sign * pair[0], -pair[1])) for a, i, b, j in samples]
+
+    results = [evaluate_region(region, *sample) for sample in samples]
+    for sign in (1, -1):
+        if results == expected(sign):
+            return sign == 1
+    return None
+
+
+def _counts_along(index: Operand, axis: int) -> bool:
+    """Whether it is an iota along this axis."""
+    if not isinstance(index.compact, tvm.ir.GenericConst):
+        return False
+    sizes = tuple(size if each == axis else 1 for each, size in enumerate(index.shape))
+    return index.compact_shape == sizes and bool(
+        (index.compact.value.numpy().reshape(-1) == np.arange(sizes[axis])).all()
+    )
+
+
+def _reduce_window(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Operand]:
+    name = reducer_of(op)
+    if len(operands) != 2 or name not in WINDOW_REDUCERS or operands[0].dtype == "bool":
+        raise Unconvertible("Reduce windows of one tensor of numbers by a sum, product, maximum or minimum.")
+    data, initial = operands
+    rank = len(data.shape)
+    window = integers(op, "window_dimensions")
+    strides = integers(op, "window_strides") or (1,) * rank
+    spacing = integers(op, "window_dilations") or (1,) * rank
+    gaps = [each - 1 for each in integers(op, "base_dilations") or (1,) * rank]
+    padding = pairs(op, "padding", rank)
+    rest = relax.const(neutral(name, data.dtype), data.dtype)
+    whole = padded(emitter, emitter.full(data), rest, [low for low, _ in padding], [high for _, high in padding], gaps)
+    shape = shape_of(op.results[0])
+    kind = name.removeprefix("stablehlo.")
+    value = emitter.computed(
+        f"window_{kind}", lambda x: _windows(x, shape, window, strides, spacing, WINDOW_REDUCERS[name]), whole
+    )
+    if initial.scalar is None or initial.scalar != neutral(name, data.dtype):
+        value = emitter.emit(REDUCERS[name][1](value, initial.compact))
+    return [Operand(value, shape, data.dtype)]
+
+
+def _windows(
+    x: te.Tensor,
+    shape: Sequence[int],
+    window: Sequence[int],
+    strides: Sequence[int],
+    spacing: Sequence[int],
+    combine: Callable[..., Any],
+) -> te.Tensor:
+    inner = [te.reduce_axis((0, size), f"r{axis}") if size > 1 else None for axis, size in enumerate(window)]
+
+    def element(*index: Any) -> Any:
+        places = [
+            i * stride if r is None else i * stride + r * space
+            for i, stride, r, space in zip(index, strides, inner, spacing, strict=True)
+        ]
+        axes = [r for r in inner if r is not None]
+        return combine(x(*places), axis=axes) if axes else x(*places)
+
+    return te.compute(shape, element, name="window")
+
+
+def _sort(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Operand]:
+    """By the first operand; the others follow it."""
+    axis, descending = integer(op, "dimension"), _descends(op, len(operands))
+    whole = [emitter.full(each) for each in operands]
+    if len(operands) == 1:
+        return [emitter.operand(R.sort(whole[0], axis, descending), operands[0].shape, operands[0].dtype)]
+    order = emitter.emit(R.argsort(whole[0], axis, descending, "int32"))
+    results = []
+    for operand, value in zip(operands, whole, strict=True):
+        if _counts_along(operand, axis):
+            moved = order if operand.dtype == "int32" else emitter.emit(R.astype(order, operand.dtype))
+        else:
+            moved = emitter.emit(R.gather_elements(value, order, axis))
+        results.append(Operand(moved, operand.shape, operand.dtype))
+    return results
+
+
+def _descends(op: Any, count: int) -> bool:
+    """Whether a comparator orders by its first pair alone, from the greatest down."""
+
+    def holds(first: int, second: int) -> Any:
+        outcomes = [
+            evaluate_region(op.regions[0], first, second, *(each for _ in range(count - 1) for each in rest))
+            for rest in ((0, 1), (1, 0))
+        ]
+        return outcomes[0][0] if outcomes[0] is not None and outcomes[0] == outcomes[1] else None
+
+    answers = (holds(1, 2), holds(2, 1), holds(1, 1))
+    if answers == (True, False, False):
+        return False
+    if answers == (False, True, False):
+        return True
+    raise Unconvertible("Sort by one key, ascending or descending.")
+
+
+def greatest(data: Operand, count: int, shapes: Sequence[Any], emitter: Emitter) -> list[Operand]:
+    """The ``count`` greatest elements along the last dimension and their indexes, as ``chlo.top_k`` has them."""
+    pair = emitter.emit(R.topk(emitter.full(data), k=count, axis=-1, ret_type="both", largest=True, dtype="int32"))
+    return [
+        emitter.operand(relax.TupleGetItem(pair, place), shape_of(result), dtype_of(result))
+        for place, result in enumerate(shapes)
+    ]
+
+
+def _top_k(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Operand]:
+    return greatest(operands[0], integer(op, "k"), op.results, emitter)
+
+
+CONVERTERS: Final[dict[str, Converter]] = {
+    "chlo.top_k": _top_k,
+    "stablehlo.reduce": _reduce,
+    "stablehlo.reduce_window": _reduce_window,
+    "stablehlo.sort": _sort,
+}

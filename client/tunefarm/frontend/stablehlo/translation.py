@@ -1,0 +1,327 @@
+"""Walks the operators of a function and emits Relax for each, and for the functions and regions that it calls."""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import tvm
+from jaxlib.mlir import ir
+from tvm import relax
+
+from tunefarm.frontend.stablehlo import contractions, elementwise, indexing, reductions, shaping
+from tunefarm.frontend.stablehlo.attributes import (
+    DTYPES,
+    Unconvertible,
+    dtype_of,
+    node_name,
+    operand_types,
+    shape_of,
+    text,
+)
+from tunefarm.frontend.stablehlo.custom_operators import (
+    ADVICE,
+    IGNORED_CALLS,
+    IGNORED_OPERATORS,
+    KNOWN_CALLS,
+    call_advice,
+    composite_attribute,
+)
+from tunefarm.frontend.stablehlo.loops import free_values, known_trips, nested
+from tunefarm.frontend.stablehlo.operand import Emitter, Operand, constant
+from tunefarm.frontend.stablehlo.scalars import fold
+from tunefarm.frontend.unsupported_operators import UnsupportedOperator
+from tunefarm_schemas.bad_input import BadInput
+
+CONVERTERS: Final = {
+    **elementwise.CONVERTERS,
+    **shaping.CONVERTERS,
+    **contractions.CONVERTERS,
+    **reductions.CONVERTERS,
+    **indexing.CONVERTERS,
+}
+MAX_UNROLLED_OPERATORS: Final = 4096
+"""A loop that would become more operators than that calls its body as a function."""
+MAX_OPERATORS: Final = 200_000
+"""A module that has more once its calls are inlined and its loops unrolled is refused."""
+MAX_DOUBLINGS: Final = 31
+"""A loop whose number of iterations is unknown runs at most two to the power of this many times."""
+TERMINATORS: Final = frozenset({"func.return", "stablehlo.return"})
+
+Scope = Mapping[Any, Operand]
+
+
+class Translation:
+    """One StableHLO module on its way to a Relax module.
+
+    Operators without a conversion are collected, and their results replaced by zeros, so that one walk finds all.
+    """
+
+    def __init__(self, functions: Mapping[str, Any]) -> None:
+        self.builder = relax.BlockBuilder()
+        self.unsupported: dict[Any, UnsupportedOperator] = {}
+        self._emitter = Emitter(self.builder)
+        self._functions = functions
+        self._called: list[str] = []
+        self._converted_count = 0
+        self._constants: dict[Any, Operand] = {}
+        self._structured: dict[str, Callable[[Any, list[Operand], Scope], list[Operand]]] = {
+            "func.call": self._call,
+            "stablehlo.case": self._case,
+            "stablehlo.composite": self._composite,
+            "stablehlo.custom_call": self._custom_call,
+            "stablehlo.if": self._case,
+            "stablehlo.while": self._while,
+        }
+
+    def function(self, name: str, arguments: Sequence[Operand], weights: Scope) -> list[Any]:
+        """Emit the body of a function; return its results as expressions of their full shapes.
+
+        Args:
+            name: of the StableHLO function.
+            arguments: its parameters.
+            weights: the parameters that take the place of large constants.
+        """
+        self._constants = dict(weights)
+        results = self._region(self._functions[name].regions[0], arguments, {})
+        return [self._emitter.full(each) for each in results]
+
+    def called_by(self, op: Any) -> Any | None:
+        """The function that an operator calls; None if it calls none, or one whose name is enough."""
+        name = str(op.operation.name)
+        if name == "func.call":
+            return self._functions.get(text(op, "callee"))
+        if name == "stablehlo.composite" and text(op, "name") not in CONVERTERS:
+            return self._functions.get(text(op, "decomposition"))
+        return None
+
+    def refuse(self, op: Any, advice: str) -> None:
+        """Remember that an operator has no conversion."""
+        name = str(op.operation.name)
+        target = text(op, "call_target_name")
+        shown = f"{name} @{target}" if target else name
+        self.unsupported[op] = UnsupportedOperator(shown, node_name(op), operand_types(op), advice)
+
+    def _region(self, region: Any, arguments: Sequence[Operand], scope: Scope) -> list[Operand]:
+        block = region.blocks[0]
+        values = {**scope, **dict(zip(block.arguments, arguments, strict=True))}
+        for op in block.operations:
+            if str(op.operation.name) in TERMINATORS:
+                return [values[each] for each in op.operands]
+            results = self._converted(op, [values[each] for each in op.operands], values)
+            values.update(zip(op.results, results, strict=True))
+        return []
+
+    def _converted(self, op: Any, operands: list[Operand], scope: Scope) -> list[Operand]:
+        self._converted_count += 1
+        if self._converted_count > MAX_OPERATORS:
+            fix = "Export a part of the model, or keep its loops as loops."
+            raise BadInput("model", f"It has more than {MAX_OPERATORS} operators with its calls inlined.", fix)
+        try:
+            return self._convert(op, operands, scope)
+        except Unconvertible as error:
+            self.refuse(op, str(error))
+        except (tvm.error.InternalError, TypeError, ValueError) as error:
+            if not self.unsupported:
+                first = (str(error).strip().splitlines() or ["no reason"])[-1]
+                self.refuse(op, f"TVM has no such operator: {first[:200]}.")
+        return [_zeros(each) for each in op.results]
+
+    def _convert(self, op: Any, operands: list[Operand], scope: Scope) -> list[Operand]:
+        name = str(op.operation.name)
+        if name in self._structured:
+            return self._structured[name](op, operands, scope)
+        if name in ADVICE:
+            raise Unconvertible(ADVICE[name])
+        for result in op.results:
+            dtype_of(result)
+        if name == "stablehlo.constant":
+            return [self._constant(op)]
+        numbers = [each.scalar for each in operands]
+        known = [each for each in numbers if each is not None]
+        if operands and len(known) == len(numbers) and len(op.results) == 1:
+            number = fold(op, known)
+            if number is not None:
+                folded = constant(number, dtype_of(op.result))
+                return [Operand(folded.compact, shape_of(op.result), folded.dtype)]
+        if name in IGNORED_OPERATORS:
+            return operands
+        if name in CONVERTERS:
+            return CONVERTERS[name](op, operands, self._emitter)
+        raise Unconvertible("")
+
+    def _constant(self, op: Any) -> Operand:
+        if op.result not in self._constants:
+            self._constants[op.result] = CONVERTERS["stablehlo.constant"](op, [], self._emitter)[0]
+        return self._constants[op.result]
+
+    def _call(self, op: Any, operands: list[Operand], _scope: Scope) -> list[Operand]:
+        """The callee's operators in place of the call."""
+        name = text(op, "callee") or text(op, "decomposition")
+        if name not in self._functions or name in self._called:
+            raise Unconvertible(f"Export the module with the function {name}, and without recursion.")
+        self._called.append(name)
+        results = self._region(self._functions[name].regions[0], operands, {})
+        self._called.pop()
+        return results
+
+    def _composite(self, op: Any, operands: list[Operand], scope: Scope) -> list[Operand]:
+        return self._named(text(op, "name"), op, operands) or self._call(op, operands, scope)
+
+    def _custom_call(self, op: Any, operands: list[Operand], _scope: Scope) -> list[Operand]:
+        target = text(op, "call_target_name")
+        if target in IGNORED_CALLS:
+            return operands
+        results = self._named(KNOWN_CALLS.get(target, ""), op, operands)
+        if not results:
+            raise Unconvertible(call_advice(target))
+        return results
+
+    def _named(self, name: str, op: Any, operands: list[Operand]) -> list[Operand]:
+        """An operator that a composite or a custom call stands for; empty if it has no converter."""
+        if name in elementwise.UNARY:
+            return elementwise.apply(elementwise.UNARY[name], op, operands, self._emitter)
+        count = composite_attribute(op, "k")
+        if name == "chlo.top_k" and count is not None:
+            return reductions.greatest(operands[0], count, op.results, self._emitter)
+        return []
+
+    def _case(self, op: Any, operands: list[Operand], scope: Scope) -> list[Operand]:
+        """Branches as functions, under a chain of Relax conditions; only the taken one if that is known."""
+        index, regions = operands[0], list(op.regions)
+        of_truth = str(op.operation.name) == "stablehlo.if"
+        if index.scalar is not None:
+            chosen = int(not index.scalar) if of_truth else int(index.scalar)
+            return self._region(regions[chosen if 0 <= chosen < len(regions) else -1], [], scope)
+        conditions = [index.compact]
+        if not of_truth:
+            numbers = [relax.const(each, index.dtype) for each in range(len(regions) - 1)]
+            conditions = [self._emitter.emit(relax.op.equal(index.compact, number)) for number in numbers]
+        calls = []
+        for region in regions:
+            captured = self._captured([region], scope)
+            function = self._outlined("branch", [], captured, scope, functools.partial(self._tuple, region))
+            calls.append(self._call_of(function, [], captured, scope))
+        expression = calls[-1]
+        for condition, call in zip(reversed(conditions), reversed(calls[:-1]), strict=True):
+            expression = relax.If(condition, call, expression)
+        return self._unpacked(expression, op.results)
+
+    def _while(self, op: Any, operands: list[Operand], scope: Scope) -> list[Operand]:
+        """Unrolled if it is short, by doubled calls of its body if not.
+
+        A call of the n-th function runs the loop two to the power of n times: Relax functions that call themselves
+        would need a stack as deep as the loop is long.
+        """
+        outer = {each: scope[each].scalar for each in free_values(op.regions) if each in scope}
+        trips = known_trips(
+            op,
+            [each.scalar for each in operands],
+            {each: number for each, number in outer.items() if number is not None},
+        )
+        condition, body = op.regions
+        size = sum(1 for _ in nested([body], self.called_by))
+        if trips is not None and trips * size <= MAX_UNROLLED_OPERATORS:
+            for _ in range(trips):
+                operands = self._region(body, operands, scope)
+            return operands
+        captured = self._captured(op.regions, scope)
+        loop = self._outlined("loop", operands, captured, scope, functools.partial(self._tuple, body))
+
+        def doubled(half: Any, state: Sequence[Operand], inner: Scope) -> Any:
+            once = self._unpacked(self._call_of(half, state, captured, inner), op.results)
+            return self._repeated(half, once, captured, inner, condition if trips is None else None)
+
+        for bit in range(MAX_DOUBLINGS if trips is None else trips.bit_length()):
+            if trips is not None and trips >> bit & 1:
+                operands = self._unpacked(self._call_of(loop, operands, captured, scope), op.results)
+            if trips is None or trips >> (bit + 1):
+                loop = self._outlined("loop", operands, captured, scope, functools.partial(doubled, loop))
+        if trips is None:
+            return self._unpacked(self._repeated(loop, operands, captured, scope, condition), op.results)
+        return operands
+
+    def _repeated(
+        self, loop: Any, state: Sequence[Operand], captured: Sequence[Any], scope: Scope, condition: Any | None
+    ) -> Any:
+        """A call of a loop's function, where the loop goes on."""
+        call = self._call_of(loop, state, captured, scope)
+        if condition is None:
+            return call
+        goes_on = self._emitter.full(self._region(condition, state, scope)[0])
+        return relax.If(goes_on, call, relax.Tuple([self._emitter.full(each) for each in state]))
+
+    def _captured(self, regions: Any, scope: Scope) -> list[Any]:
+        """The values that a function of these regions gets as parameters: variables and weights of the caller."""
+        read = [each for each in free_values(regions) if each in scope and not _is_constant(scope[each])]
+        weights = [
+            op.result
+            for op in nested(regions, self.called_by)
+            if str(op.operation.name) == "stablehlo.constant"
+            and op.result in self._constants
+            and not _is_constant(self._constants[op.result])
+        ]
+        return list(dict.fromkeys(read + weights))
+
+    def _outlined(
+        self,
+        name: str,
+        state: Sequence[Operand],
+        captured: Sequence[Any],
+        scope: Scope,
+        emit: Callable[[Sequence[Operand], Scope], Any],
+    ) -> Any:
+        """Define a private function; its parameters are the state and what it captures.
+
+        Args:
+            name: the beginning of its name.
+            state: operands with the shapes of its first parameters.
+            captured: the values that it reads besides.
+            scope: of the caller.
+            emit: gives its result, a tuple, for its parameters and its own scope.
+        """
+        outer, kept = {**self._constants, **scope}, self._constants
+        parameters = [_variable(f"state_{place}", each.shape, each.dtype) for place, each in enumerate(state)]
+        inner_state = [
+            Operand(parameter, each.shape, each.dtype) for parameter, each in zip(parameters, state, strict=True)
+        ]
+        inner = {key: each for key, each in outer.items() if _is_constant(each)}
+        for place, key in enumerate(captured):
+            each = outer[key]
+            parameters.append(_variable(f"captured_{place}", each.compact_shape, each.dtype))
+            inner[key] = Operand(parameters[-1], each.shape, each.dtype)
+        self._constants = {key: inner[key] for key in kept if key in inner}
+        with self.builder.function(self.builder.get_unique_name(name), parameters, private=True):
+            function = self.builder.emit_func_output(self._emitter.emit(emit(inner_state, inner)))
+        self._constants = kept
+        return function
+
+    def _call_of(self, function: Any, state: Sequence[Operand], captured: Sequence[Any], scope: Scope) -> Any:
+        outer = {**self._constants, **scope}
+        of_state = [self._emitter.full(each) for each in state]
+        others = [self._emitter.reshaped(outer[key].compact, outer[key].compact_shape) for key in captured]
+        return relax.Call(function, [*of_state, *others])
+
+    def _tuple(self, region: Any, arguments: Sequence[Operand], scope: Scope) -> Any:
+        return relax.Tuple([self._emitter.full(each) for each in self._region(region, arguments, scope)])
+
+    def _unpacked(self, expression: Any, results: Any) -> list[Operand]:
+        whole = self._emitter.emit(expression)
+        return [
+            self._emitter.operand(relax.TupleGetItem(whole, place), shape_of(each), dtype_of(each))
+            for place, each in enumerate(results)
+        ]
+
+
+def _variable(name: str, shape: Sequence[int], dtype: str) -> Any:
+    return relax.Var(name, relax.TensorType(shape, dtype))
+
+
+def _is_constant(operand: Operand) -> bool:
+    return isinstance(operand.compact, tvm.ir.GenericConst)
+
+
+def _zeros(value: Any) -> Operand:
+    """What takes the place of a result that could not be converted."""
+    kind = ir.RankedTensorType(value.type) if isinstance(value.type, ir.RankedTensorType) else None
+    dtype = DTYPES.get(str(kind.element_type), "float32") if kind else "float32"
+    return Operand(relax.const(0, dtype), tuple(kind.shape) if kind else (), dtype)

@@ -1,0 +1,1 @@
+"""TFLite models: their flatbuffer, checked, and their operators in Relax."""

@@ -1,0 +1,27 @@
+"""Reads TFLite models."""
+
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+
+from tunefarm.frontend.relax_model import RelaxModel
+
+
+def import_tflite(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> RelaxModel:
+    """Convert a TFLite model to Relax.
+
+    Args:
+        path: of the ``.tflite`` file.
+        shapes: of inputs; a TFLite file is written for one shape, so others than its own are refused.
+
+    Raises:
+        BadInput: the file is damaged or no TFLite model, an operator has no conversion, or ``shapes`` contradicts it.
+    """
+    from tunefarm.frontend.tflite.conversion import convert_model
+    from tunefarm.frontend.tflite.flatbuffer import damaged, read_tflite
+
+    try:
+        converted = convert_model(read_tflite(path), shapes)
+    except struct.error as error:
+        raise damaged(f"a table is out of bounds ({error})") from None
+    return RelaxModel(converted.module, {"main": converted.weights}, "tflite 3", converted.notes)

@@ -1,0 +1,114 @@
+"""Weights in a file without a limit of size, in the safetensors format.
+
+A child writes them to memory that its parent made; the parent maps that memory, so weights of gigabytes are held once.
+"""
+
+import json
+import mmap
+import os
+import struct
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.generic]
+
+_LENGTH: Final = struct.Struct("<Q")
+_ALIGNMENT_BYTES: Final = 64
+_MAX_HEADER_BYTES: Final = 100 << 20
+_CHUNK_BYTES: Final = 64 << 20
+_TYPES: Final[Mapping[str, npt.DTypeLike]] = MappingProxyType(
+    {
+        "BOOL": np.bool_,
+        "I8": np.int8,
+        "I16": np.int16,
+        "I32": np.int32,
+        "I64": np.int64,
+        "U8": np.uint8,
+        "U16": np.uint16,
+        "U32": np.uint32,
+        "U64": np.uint64,
+        "F16": np.float16,
+        "F32": np.float32,
+        "F64": np.float64,
+        "BF16": ml_dtypes.bfloat16,
+        "F8_E4M3": ml_dtypes.float8_e4m3fn,
+        "F8_E5M2": ml_dtypes.float8_e5m2,
+    }
+)
+_NAMES: Final = MappingProxyType({np.dtype(kind): name for name, kind in _TYPES.items()})
+
+
+class DamagedWeights(ValueError):
+    """Raised when a file does not contain what the safetensors format prescribes."""
+
+
+def write_weights(descriptor: int, weights: Mapping[str, Array]) -> None:
+    """Replace the contents of a file by ``weights``.
+
+    Raises:
+        ValueError: an array has an element type that the format does not have.
+        OSError: the file cannot hold them.
+    """
+    header: dict[str, Any] = {}
+    end = 0
+    for name, array in weights.items():
+        if array.dtype not in _NAMES:
+            raise ValueError(f"{name} has the element type {array.dtype}, which weights cannot have")
+        start, end = end, end + array.nbytes
+        header[name] = {"dtype": _NAMES[array.dtype], "shape": list(array.shape), "data_offsets": [start, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-(len(text) + _LENGTH.size) % _ALIGNMENT_BYTES)
+    os.ftruncate(descriptor, 0)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    _write(descriptor, _LENGTH.pack(len(text)) + text)
+    for array in weights.values():
+        _write(descriptor, np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+
+
+def read_weights(descriptor: int, *, is_private: bool = False) -> Mapping[str, Array]:
+    """Map the weights of a file; the arrays are views of it. The descriptor can be closed afterwards.
+
+    They are read-only, unless ``is_private``: then they can be written, which does not change the file.
+
+    Raises:
+        DamagedWeights: the file has another format.
+    """
+    size_bytes = os.fstat(descriptor).st_size
+    if size_bytes < _LENGTH.size:
+        raise DamagedWeights(f"the file has only {size_bytes} bytes")
+    access = mmap.ACCESS_COPY if is_private else mmap.ACCESS_READ
+    contents = memoryview(mmap.mmap(descriptor, 0, access=access))
+    (header_bytes,) = _LENGTH.unpack(contents[: _LENGTH.size])
+    start = _LENGTH.size + header_bytes
+    if header_bytes > _MAX_HEADER_BYTES or start > size_bytes:
+        raise DamagedWeights("its header is longer than the file")
+    try:
+        header = json.loads(bytes(contents[_LENGTH.size : start]))
+        return {name: _array(contents[start:], entry) for name, entry in header.items() if name != "__metadata__"}
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise DamagedWeights(f"its header is damaged: {error}") from error
+
+
+def _array(contents: memoryview, entry: Mapping[str, Any]) -> Array:
+    kind = np.dtype(_TYPES[entry["dtype"]])
+    shape: Sequence[int] = entry["shape"]
+    first, end = entry["data_offsets"]
+    elements = 1
+    for extent in shape:
+        if not isinstance(extent, int) or extent < 0:
+            raise ValueError(f"an extent is {extent}")
+        elements *= extent
+    if not 0 <= first <= end <= len(contents) or end - first != elements * kind.itemsize:
+        raise ValueError("an array is not where it is said to be")
+    return np.frombuffer(contents[first:end], np.uint8).view(kind).reshape(tuple(shape))
+
+
+def _write(descriptor: int, contents: bytes | memoryview) -> None:
+    left = memoryview(contents)
+    while left:
+        left = left[os.write(descriptor, left[:_CHUNK_BYTES]) :]

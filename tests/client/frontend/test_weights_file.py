@@ -1,0 +1,97 @@
+"""Weights that pass through a file in the safetensors format."""
+
+import json
+import os
+import struct
+from collections.abc import Iterator
+
+import ml_dtypes
+import numpy as np
+import pytest
+from safetensors import numpy as safetensors
+
+from tunefarm.frontend.weights_file import DamagedWeights, read_weights, write_weights
+
+
+@pytest.fixture
+def descriptor() -> Iterator[int]:
+    memory = os.memfd_create("weights")
+    yield memory
+    os.close(memory)
+
+
+def contents(descriptor: int) -> bytes:
+    return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+
+
+def put(descriptor: int, header: object, data: bytes = b"") -> None:
+    text = json.dumps(header).encode()
+    os.pwrite(descriptor, struct.pack("<Q", len(text)) + text + data, 0)
+
+
+def test_read_weights_returns_what_was_written(descriptor: int) -> None:
+    weights = {
+        "dense": np.arange(12, dtype=np.float32).reshape(3, 4),
+        "turned": np.arange(12, dtype=np.float16).reshape(3, 4).T,
+        "brain": np.array([1.5, -2.0], dtype=ml_dtypes.bfloat16),
+        "scalar": np.array(7, dtype=np.int64),
+        "empty": np.zeros((0, 5), dtype=np.int8),
+        "flags": np.array([True, False]),
+    }
+
+    write_weights(descriptor, weights)
+    read = read_weights(descriptor)
+
+    assert list(read) == list(weights)
+    for name, array in weights.items():
+        assert read[name].dtype == array.dtype
+        np.testing.assert_array_equal(read[name], array)
+        assert not read[name].flags.writeable
+
+
+def test_write_weights_writes_what_the_safetensors_package_reads(descriptor: int) -> None:
+    write_weights(descriptor, {"first": np.arange(6, dtype=np.float32).reshape(2, 3), "second": np.ones(3, np.int8)})
+
+    loaded = safetensors.load(contents(descriptor))
+
+    np.testing.assert_array_equal(loaded["first"], np.arange(6, dtype=np.float32).reshape(2, 3))
+    np.testing.assert_array_equal(loaded["second"], np.ones(3, np.int8))
+
+
+def test_write_weights_replaces_earlier_contents(descriptor: int) -> None:
+    write_weights(descriptor, {"old": np.ones(1000)})
+    write_weights(descriptor, {"new": np.ones(1)})
+
+    assert list(read_weights(descriptor)) == ["new"]
+    assert os.fstat(descriptor).st_size < 1000
+
+
+def test_write_weights_rejects_element_types_without_a_name(descriptor: int) -> None:
+    with pytest.raises(ValueError, match="complex64"):
+        write_weights(descriptor, {"spectrum": np.ones(2, np.complex64)})
+
+
+@pytest.mark.parametrize(
+    ("header", "data"),
+    [
+        ([], b""),
+        ({"w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}, b"1234"),
+        ({"w": {"dtype": "F32", "shape": [3], "data_offsets": [0, 8]}}, b"12345678"),
+        ({"w": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}}, b"1234"),
+        ({"w": {"dtype": "F32", "shape": [1], "data_offsets": [-4, 0]}}, b"1234"),
+        ({"w": {"dtype": "F99", "shape": [1], "data_offsets": [0, 4]}}, b"1234"),
+        ({"w": 3}, b""),
+    ],
+)
+def test_read_weights_rejects_damaged_headers(descriptor: int, header: object, data: bytes) -> None:
+    put(descriptor, header, data)
+
+    with pytest.raises(DamagedWeights):
+        read_weights(descriptor)
+
+
+def test_read_weights_rejects_a_header_beyond_the_file(descriptor: int) -> None:
+    os.pwrite(descriptor, struct.pack("<Q", 1 << 40), 0)
+
+    with pytest.raises(DamagedWeights, match="longer than the file"):
+        read_weights(descriptor)

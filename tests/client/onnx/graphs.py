@@ -1,0 +1,100 @@
+"""Builds ONNX models, and runs them in onnxruntime and, as Relax, in TVM's virtual machine."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import onnxruntime
+import tvm
+from onnx import TensorProto, helper, numpy_helper
+from tvm import relax
+
+from tunefarm.frontend.onnx_model import import_onnx
+from tunefarm.frontend.relax_model import RelaxModel
+
+Array = npt.NDArray[np.generic]
+OPSET = 17
+
+
+def normal(*shape: int, seed: int = 0) -> Any:
+    return (np.random.default_rng(seed).normal(size=shape) * 0.5).astype(np.float32)
+
+
+def model_of(
+    nodes: Sequence[Any],
+    inputs: Mapping[str, Sequence[int | str]],
+    outputs: Sequence[str],
+    weights: Mapping[str, Array] | None = None,
+    *,
+    opset: int = OPSET,
+    types: Mapping[str, int] | None = None,
+    domains: Sequence[str] = (),
+) -> Any:
+    """A model; outputs have the type float32 and no shape, unless ``types`` names another."""
+    kinds = types or {}
+
+    def value(name: str, shape: Sequence[int | str] | None) -> Any:
+        return helper.make_tensor_value_info(name, kinds.get(name, TensorProto.FLOAT), shape)
+
+    graph = helper.make_graph(
+        list(nodes),
+        "test",
+        [value(name, shape) for name, shape in inputs.items()],
+        [value(name, None) for name in outputs],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in (weights or {}).items()],
+    )
+    imports = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=8 if opset < 20 else 10)
+
+
+def saved(model: Any, folder: Path, name: str = "model.onnx") -> Path:
+    path = folder / name
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def by_onnxruntime(path: Path, inputs: Mapping[str, Array]) -> list[Array]:
+    return list(onnxruntime.InferenceSession(str(path)).run(None, dict(inputs)))
+
+
+def by_tvm(model: RelaxModel, inputs: Sequence[Array]) -> list[Array]:
+    target = tvm.target.Target({"kind": "llvm", "num-cores": 1})
+    with target:
+        passes = [relax.transform.DecomposeOpsForInference(), relax.transform.LegalizeOps()]
+        module = tvm.transform.Sequential(passes)(model.module)
+    machine = relax.VirtualMachine(tvm.compile(module, target=target), tvm.cpu())
+    arguments = [*inputs, *model.weights["main"]]
+    result = machine["main"](*(tvm.runtime.tensor(np.array(array, order="C")) for array in arguments))
+    return [result.numpy()] if isinstance(result, tvm.runtime.Tensor) else [each.numpy() for each in result]
+
+
+def assert_equal(path: Path, *calls: Mapping[str, Array], tolerance: float = 1e-5, steps: int = 0) -> RelaxModel:
+    """TVM gives what onnxruntime gives, for each call.
+
+    ``tolerance`` is relative to the largest value of an output; integers differ by at most ``steps``.
+    """
+    model = import_onnx(path, {name: tuple(array.shape) for name, array in calls[0].items()})
+    for call in calls:
+        expected = by_onnxruntime(path, call)
+        found = by_tvm(model, list(call.values()))
+        assert len(found) == len(expected)
+        for mine, theirs in zip(found, expected, strict=True):
+            assert (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape)
+            worst = np.max(np.abs(mine.astype(np.float64) - theirs.astype(np.float64)), initial=0)
+            allowed = tolerance * np.max(np.abs(theirs), initial=1e-9) if theirs.dtype.kind == "f" else steps
+            assert worst <= allowed
+    return model
+
+
+def node(operator: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> Any:
+    return helper.make_node(operator, list(inputs), list(outputs), **attributes)
+
+
+def constants(**arrays: Any) -> dict[str, Array]:
+    return {name: np.asarray(array) for name, array in arrays.items()}
+
+
+__all__ = ["TensorProto", "assert_equal", "by_tvm", "constants", "model_of", "node", "normal", "onnx", "saved"]

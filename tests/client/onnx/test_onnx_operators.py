@@ -1,0 +1,188 @@
+"""Operators give in TVM what they give in onnxruntime: those of our own converters, and those that are rewritten."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from tests.client.onnx.graphs import TensorProto, assert_equal, constants, model_of, node, normal, saved
+
+pytestmark = pytest.mark.models
+X = {"x": (1, 4, 9, 8)}
+
+
+def one(operator: str, weights: Any = None, inputs: Any = None, opset: int = 17, **attributes: Any) -> Any:
+    """A model of one node, whose inputs are ``x`` and the weights in their order."""
+    names = [*(inputs or X), *(weights or {})]
+    return model_of([node(operator, names, ["y"], **attributes)], inputs or X, ["y"], weights, opset=opset)
+
+
+INT64 = np.int64
+MODELS = {
+    "conv same upper": lambda: one("Conv", constants(w=normal(6, 4, 3, 2), b=normal(6)), strides=[2, 3],
+                                   auto_pad="SAME_UPPER"),
+    "conv same lower": lambda: one("Conv", constants(w=normal(6, 4, 4, 3)), auto_pad="SAME_LOWER"),
+    "conv valid": lambda: one("Conv", constants(w=normal(6, 4, 3, 3)), auto_pad="VALID", dilations=[2, 2]),
+    "conv of groups": lambda: one("Conv", constants(w=normal(8, 1, 3, 3)), group=4, pads=[1, 0, 2, 1]),
+    "conv transpose": lambda: one("ConvTranspose", constants(w=normal(4, 3, 3, 3)), strides=[2, 2],
+                                  pads=[1, 1, 0, 0], output_padding=[1, 0]),
+    "conv transpose of a shape": lambda: one("ConvTranspose", constants(w=normal(4, 3, 3, 3)), strides=[2, 2],
+                                             output_shape=[18, 16]),
+    "clip": lambda: one("Clip", constants(low=np.float32(-0.2), high=np.float32(0.3))),
+    "clip below": lambda: one("Clip", constants(low=np.float32(0))),
+    "old clip": lambda: one("Clip", min=0.0, max=0.4, opset=9),
+    "old softmax": lambda: one("Softmax", axis=2, opset=11),
+    "old batch normalization": lambda: one("BatchNormalization", constants(
+        s=normal(4), b=normal(4), m=normal(4), v=np.abs(normal(4)) + 1), opset=9),
+    "old pad": lambda: one("Pad", pads=[0, 0, 1, 2, 0, 0, 0, 1], mode="reflect", opset=10),
+    "elu": lambda: one("Elu", alpha=0.7),
+    "square": lambda: one("Pow", constants(e=np.float32(2))),
+    "cube": lambda: one("Pow", constants(e=np.float32(3))),
+    "integer exponent": lambda: one("Pow", constants(e=INT64(4))),
+    "gather negative": lambda: one("Gather", constants(i=np.array([[-1, 0], [2, -9]])), axis=2),
+    "slice to the end": lambda: one("Slice", constants(s=[4], e=[2**63 - 1], a=[3])),
+    "slice backwards": lambda: one("Slice", constants(s=[-1, 7], e=[-100, 1], a=[2, 3], t=[-2, -3])),
+    "resize nearest": lambda: one("Resize", constants(r=np.zeros(0, np.float32), s=np.array([1, 1, 2, 2], np.float32)),
+                                  mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"),
+    "resize linear": lambda: one("Resize", constants(r=np.zeros(0, np.float32), s=np.zeros(0, np.float32),
+                                                     n=np.array([1, 4, 13, 5])), mode="linear"),
+    "resize cubic": lambda: one("Resize", constants(r=np.zeros(0, np.float32), s=np.array([1, 1, 2, 2], np.float32)),
+                                mode="cubic", coordinate_transformation_mode="align_corners"),
+    "old upsample": lambda: one("Upsample", constants(s=np.array([1, 1, 2, 2], np.float32)), opset=9),
+    "average pool": lambda: one("AveragePool", kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 0], ceil_mode=1),
+    "max pool same": lambda: one("MaxPool", kernel_shape=[3, 2], strides=[2, 2], auto_pad="SAME_UPPER"),
+    "layer normalization": lambda: one("LayerNormalization", constants(s=normal(9, 8), b=normal(9, 8)), axis=2),
+    "group of instances": lambda: one("InstanceNormalization", constants(s=normal(4), b=normal(4))),
+    "celu by other operators": lambda: one("Celu", alpha=0.8),
+    "gelu by other operators": lambda: one("Gelu", opset=20),
+    "hard swish": lambda: one("HardSwish"),
+    "depth to space": lambda: one("DepthToSpace", blocksize=2, mode="CRD"),
+    "einsum": lambda: one("Einsum", constants(w=normal(8, 5)), equation="bchw,wd->bhcd"),
+    "cumulative sum": lambda: one("CumSum", constants(a=INT64(2))),
+    "reduce by axes": lambda: one("ReduceMean", axes=[2, 3], keepdims=0),
+    "top values": lambda: model_of([node("TopK", ["x", "k"], ["y", "i"], axis=3)], X, ["y", "i"],
+                                   constants(k=np.array([3])), types={"i": TensorProto.INT64}),
+    "integer division": lambda: model_of(
+        [node("Mul", ["x", "k"], ["m"]), node("Cast", ["m"], ["i"], to=TensorProto.INT64),
+         node("Div", ["i", "n"], ["q"]), node("Mod", ["i", "n"], ["r"]), node("Sub", ["q", "r"], ["s"]),
+         node("Cast", ["s"], ["y"], to=TensorProto.FLOAT)],
+        X, ["y"], constants(k=np.float32(20), n=np.array(-3))),
+    "ceiling average pool": lambda: one("AveragePool", kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1],
+                                        ceil_mode=1, count_include_pad=1),
+    "negative padding": lambda: one("Pad", constants(p=np.array([0, 0, -1, 2, 0, 0, 3, -1]))),
+    "large constant": lambda: model_of(
+        [node("ConstantOfShape", ["s"], ["c"]), node("ReduceSum", ["c"], ["t"], keepdims=0),
+         node("Add", ["x", "t"], ["y"])],
+        X, ["y"], constants(s=np.array([1100, 1100]))),
+    "is infinite": lambda: model_of(
+        [node("Mul", ["x", "n"], ["z"]), node("IsInf", ["z"], ["b"], detect_negative=0),
+         node("Cast", ["b"], ["y"], to=TensorProto.FLOAT)],
+        X, ["y"], constants(n=np.float32(np.inf))),
+    "shape arithmetic": lambda: model_of(
+        [node("Shape", ["x"], ["s"]), node("Gather", ["s", "i"], ["c"]), node("Concat", ["c", "m"], ["t"], axis=0),
+         node("Reshape", ["x", "t"], ["y"])],
+        X, ["y"], constants(i=np.array([0, 1]), m=np.array([-1]))),
+    "scatter of elements": lambda: model_of(
+        [node("ScatterND", ["x", "i", "u"], ["y"])], {"x": (5, 3), "u": (2, 3)}, ["y"],
+        constants(i=np.array([[4], [1]]))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_import_onnx_converts(tmp_path: Path, name: str) -> None:
+    model = MODELS[name]()
+    call = {}
+    for number, each in enumerate(model.graph.input):
+        shape = [dim.dim_value for dim in each.type.tensor_type.shape.dim]
+        call[each.name] = normal(*shape, seed=number)
+    assert_equal(saved(model, tmp_path), call)
+
+
+def recurrent(operator: str, gates: int, directions: int, **attributes: Any) -> Any:
+    weights = constants(
+        w=normal(directions, gates * 5, 3, seed=1), r=normal(directions, gates * 5, 5, seed=2),
+        b=normal(directions, gates * 10, seed=3), h=normal(directions, 2, 5, seed=4),
+    )  # fmt: skip
+    names = ["x", "w", "r", "b", "", "h"]
+    outputs = ["y", "last"]
+    if gates == 4:
+        weights |= constants(c=normal(directions, 2, 5, seed=5), p=normal(directions, 15, seed=6))
+        names, outputs = [*names, "c", "p"], [*outputs, "cell"]
+    kind = {1: "forward", 2: "bidirectional"}[directions]
+    attributes = {"hidden_size": 5, "direction": kind, **attributes}
+    return model_of([node(operator, names, outputs, **attributes)], {"x": (4, 2, 3)}, outputs, weights)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        recurrent("LSTM", 4, 1),
+        recurrent("LSTM", 4, 2),
+        recurrent("LSTM", 4, 1, direction="reverse", clip=0.3),
+        recurrent("GRU", 3, 2, linear_before_reset=1),
+        recurrent("GRU", 3, 1, linear_before_reset=0),
+        recurrent("RNN", 1, 2, activations=["Relu", "Tanh"]),
+    ],
+    ids=["lstm", "lstm both ways", "lstm backwards", "gru of torch", "gru", "rnn"],
+)
+def test_import_onnx_unrolls_recurrent_layers(tmp_path: Path, model: Any) -> None:
+    assert_equal(saved(model, tmp_path), {"x": normal(4, 2, 3)})
+
+
+def branch(name: str, factor: float) -> Any:
+    value = helper.make_tensor_value_info(f"{name}_out", TensorProto.FLOAT, None)
+    nodes = [
+        node("Constant", [], [f"{name}_c"], value_float=factor),
+        node("Mul", ["x", f"{name}_c"], [f"{name}_out"]),
+    ]
+    return helper.make_graph(nodes, name, [], [value])
+
+
+def conditional(condition: Any) -> Any:
+    return node("If", [condition], ["y"], then_branch=branch("then", 2.0), else_branch=branch("else", -3.0))
+
+
+def test_import_onnx_keeps_a_condition_of_the_input(tmp_path: Path) -> None:
+    nodes = [node("ReduceSum", ["x"], ["s"], keepdims=0), node("Greater", ["s", "z"], ["c"]), conditional("c")]
+    path = saved(model_of(nodes, {"x": (3,)}, ["y"], constants(z=np.float32(0))), tmp_path)
+    positive = np.ones(3, np.float32)
+    assert_equal(path, {"x": positive}, {"x": -positive})
+
+
+def test_import_onnx_replaces_a_constant_condition_by_its_branch(tmp_path: Path) -> None:
+    nodes = [node("Shape", ["x"], ["s"]), node("Equal", ["s", "n"], ["c"]), conditional("c")]
+    path = saved(model_of(nodes, {"x": (3,)}, ["y"], constants(n=np.array([3]))), tmp_path)
+    model = assert_equal(path, {"x": normal(3)})
+    assert "if " not in model.module.script()
+
+
+def test_import_onnx_unrolls_loops_of_a_constant_count(tmp_path: Path) -> None:
+    body = helper.make_graph(
+        [
+            node("Add", ["a", "w"], ["next"]),
+            node("Mul", ["next", "next"], ["scanned"]),
+            node("Identity", ["c"], ["go"]),
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("i", TensorProto.INT64, []),
+            helper.make_tensor_value_info("c", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("a", TensorProto.FLOAT, [2]),
+        ],
+        [helper.make_tensor_value_info("go", TensorProto.BOOL, [])]
+        + [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("next", "scanned")],
+    )
+    nodes = [node("Loop", ["n", "t", "x"], ["y", "all"], body=body)]
+    weights = constants(n=np.int64(3), t=np.bool_(True), w=normal(2, seed=4))
+    assert_equal(saved(model_of(nodes, {"x": (2,)}, ["y", "all"], weights), tmp_path), {"x": normal(2)})
+
+
+def test_import_onnx_inlines_functions_of_the_model(tmp_path: Path) -> None:
+    model = model_of([node("Twice", ["x"], ["y"], domain="own")], {"x": (3,)}, ["y"], domains=["own"])
+    imports = [helper.make_opsetid("", 17)]
+    model.functions.append(
+        helper.make_function("own", "Twice", ["a"], ["b"], [node("Add", ["a", "a"], ["b"])], imports)
+    )
+    assert_equal(saved(model, tmp_path), {"x": normal(3)})

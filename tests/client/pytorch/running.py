@@ -1,0 +1,47 @@
+"""Runs a model in torch, and as Relax in TVM's virtual machine without tuning."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import tvm
+from torch.utils import _pytree as pytree
+from tvm import relax
+
+from tunefarm.frontend.pytorch.torch_model import import_torch
+from tunefarm.frontend.relax_model import RelaxModel
+
+Arrays = list[np.ndarray]
+TARGET = tvm.target.Target({"kind": "llvm", "num-cores": 1})
+
+
+def imported(
+    module: Any, inputs: Any, *, traced: bool = False, converters: Mapping[str, Any] | None = None
+) -> RelaxModel:
+    return import_torch(module, inputs, {}, converters or {}, traced=traced)
+
+
+def by_torch(module: Any, inputs: Any) -> Arrays:
+    with torch.no_grad():
+        result = module(**inputs) if isinstance(inputs, dict) else module(*inputs)
+    return [each.numpy() for each in pytree.tree_leaves(result) if isinstance(each, torch.Tensor)]
+
+
+def by_tvm(model: RelaxModel, inputs: Any, **functions: Any) -> Arrays:
+    """The outputs. ``functions`` are those outside of the module, by name with "env_" for "env."."""
+    for name, function in functions.items():
+        tvm.register_global_func(name.replace("_", ".", 1), function, override=True)
+    module = relax.transform.DecomposeOpsForInference()(model.module)
+    machine = relax.VirtualMachine(tvm.compile(module, target=TARGET), tvm.cpu())
+    arrays = [leaf.numpy() for leaf in pytree.tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
+    result = machine["main"](*(tvm.runtime.tensor(array) for array in [*arrays, *model.weights["main"]]))
+    return [result.numpy()] if isinstance(result, tvm.runtime.Tensor) else [each.numpy() for each in result]
+
+
+def require_equal(found: Sequence[Any], expected: Sequence[Any], tolerance: float = 1e-5) -> None:
+    """Equal shapes and element types, and equal numbers relative to the largest of each output."""
+    assert [(each.shape, each.dtype) for each in found] == [(each.shape, each.dtype) for each in expected]
+    for mine, theirs in zip(found, expected, strict=True):
+        largest = max(float(np.abs(theirs.astype("float64")).max(initial=0)), 1e-6)
+        np.testing.assert_allclose(mine.astype("float64"), theirs.astype("float64"), atol=tolerance * largest, rtol=0)

@@ -1,0 +1,229 @@
+"""Models of torch give in TVM what they give in torch."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from tvm import relax
+
+from benchmarks.models.zoo import TINY_ZOO
+from tests.client.pytorch.running import by_torch, by_tvm, imported, require_equal
+
+pytestmark = [pytest.mark.models, pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")]
+
+
+class Of(nn.Module):
+    """A module of one function."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+        self.eval()
+
+    def forward(self, *inputs: torch.Tensor) -> Any:
+        return self.function(*inputs)
+
+
+def require_as_torch(module: nn.Module, inputs: Any, tolerance: float = 1e-5, **options: Any) -> None:
+    model = imported(module, inputs, **options)
+    require_equal(by_tvm(model, inputs), by_torch(module, inputs), tolerance)
+
+
+@pytest.mark.parametrize("name", TINY_ZOO)
+def test_model_of_the_benchmark_computes_what_torch_computes(name: str) -> None:
+    module, inputs = TINY_ZOO[name].build()
+
+    require_as_torch(module, inputs, TINY_ZOO[name].tolerance)
+
+
+def test_parameters_have_the_names_of_torch_and_unused_ones_are_left_out() -> None:
+    module = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)).eval()
+
+    model = imported(module, (torch.randn(2, 4),))
+
+    function = model.module["main"]
+    assert function.attrs["num_input"] == 1
+    assert {parameter.name for parameter in function.params[1:]} == {
+        "0.weight", "0.bias", "1.weight", "1.bias", "1.running_mean", "1.running_var",
+    }  # fmt: skip
+    assert model.framework == "torch 2.13.0"
+
+
+def test_tied_weights_are_one_array() -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = nn.Embedding(5, 4)
+            self.logits = nn.Linear(4, 5, bias=False)
+            self.logits.weight = nn.Parameter(self.words.weight.detach())
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            return self.logits(self.words(ids))
+
+    model = imported(Tied().eval(), (torch.tensor([1, 2]),))
+
+    first, second = model.weights["main"]
+    assert first is second
+
+
+def test_dropout_is_off_and_said_so_where_a_module_was_in_training_mode() -> None:
+    module = nn.Sequential(nn.Linear(4, 3), nn.Dropout(0.9))
+    inputs = (torch.randn(2, 4),)
+
+    model = imported(module, inputs)
+
+    assert "training mode" in model.notes[0]
+    require_equal(by_tvm(model, inputs), by_torch(module.eval(), inputs))
+
+
+def test_inputs_may_be_keywords_and_outputs_nested() -> None:
+    class Nested(nn.Module):
+        def forward(self, x: torch.Tensor, *, mask: torch.Tensor) -> dict[str, Any]:
+            return {"masked": x * mask, "nothing": None, "more": (x + 1, [mask])}
+
+    require_as_torch(Nested().eval(), {"x": torch.randn(2, 3), "mask": torch.ones(2, 3)})
+
+
+def test_positions_that_count_from_the_end_are_read_and_written_there() -> None:
+    at = torch.tensor([1, -1, 0, 2])
+
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            x[:, -1],
+            x[:, at],
+            x[torch.tensor([0, -1]), :, torch.tensor([2, -3])],
+            x[:, at, at],
+            x.index_copy(2, at[3:], torch.ones(2, 6, 1)),
+            torch.ops.aten.index_put(x, [None, at[1:2]], torch.ones(2, 1, 8)),
+            torch.ops.aten.index_put(x, [None, at[:2]], torch.ones(1, 8)),
+            torch.ops.aten.index_put(x, [x[..., 0] > 0], torch.tensor(3.0)),
+            torch.ops.aten.index_put(x, [torch.tensor([0, 1]), torch.tensor([2, -2])], torch.ones(8), True),
+        )
+
+    require_as_torch(Of(function), (torch.randn(2, 6, 8),))
+
+
+def test_operators_that_tvm_converts_wrongly_are_converted_as_torch_computes_them() -> None:
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            functional.selu(x),
+            functional.celu(x, 0.7),
+            functional.group_norm(x, 2),
+            x.amax((1, 2)),
+            x.amin(-1, keepdim=True),
+            x.min(1)[0],
+            x.max(1)[1],
+            x.prod(-1),
+            x.logsumexp(-1),
+            (x * 3).long() @ (x * 3).long().mT,
+            x.scatter_add(-1, torch.zeros(2, 4, 2, dtype=torch.int64), x[..., :2]),
+            functional.interpolate(x[None], size=(7, 3)),
+            functional.interpolate(x[None], scale_factor=1.7),
+        )
+
+    require_as_torch(Of(function), (torch.randn(2, 4, 5),))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float16, 5e-3), (torch.float64, 1e-12)], ids=["float16", "float64"]
+)
+def test_other_float_types_keep_their_type(dtype: torch.dtype, tolerance: float) -> None:
+    class Mixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(3, 8, 3, padding=1)
+            self.norm = nn.BatchNorm2d(8)
+            self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            tokens = self.norm(self.conv(x)).relu().flatten(2).transpose(1, 2)
+            return self.attention(tokens, tokens, tokens)[0]
+
+    require_as_torch(Mixed().eval().to(dtype), (torch.randn(1, 3, 4, 4, dtype=dtype),), tolerance)
+
+
+def test_transposed_convolution_of_halves_is_summed_in_float32() -> None:
+    module = nn.ConvTranspose2d(4, 3, 2, stride=2).eval().half()
+
+    require_as_torch(module, (torch.randn(1, 4, 3, 3).half(),), 5e-3)
+
+
+def test_bfloat16_weights_keep_their_bits() -> None:
+    module = nn.Linear(4, 3).eval().to(torch.bfloat16)
+
+    model = imported(module, (torch.randn(2, 4, dtype=torch.bfloat16),))
+
+    weight = next(array for array in model.weights["main"] if array.ndim > 1)
+    np.testing.assert_array_equal(weight.astype(np.float32), module.weight.detach().float().numpy())
+
+
+def test_conditions_choose_a_branch_at_run_time() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda a: a * 2, lambda a: a - 1, (x,))
+
+    module = Of(function)
+    model = imported(module, (torch.ones(2, 3),))
+
+    for inputs in ((torch.ones(2, 3),), (-torch.ones(2, 3),)):
+        require_equal(by_tvm(model, inputs), by_torch(module, inputs))
+
+
+def test_trace_of_modules_computes_what_torch_computes() -> None:
+    module = nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(72, 4)
+    ).eval()
+    module[1].running_mean.uniform_()
+
+    require_as_torch(module, (torch.randn(1, 3, 8, 8),), traced=True)
+
+
+def test_trace_of_functions_computes_what_torch_computes() -> None:
+    class Notes(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(8, 4))
+            self.linear = nn.Linear(4, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.linear(torch.relu(torch.matmul(x, self.weight)))
+
+    require_as_torch(Notes().eval(), (torch.randn(2, 8),), traced=True)
+
+
+def test_converters_of_the_user_serve_classes_of_modules_in_a_trace() -> None:
+    class Gate(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * (x.sum().item() > 0)  # depends on a value
+
+    def gate(node: Any, importer: Any) -> Any:
+        return importer.block_builder.emit(relax.op.multiply(importer.env[node.args[0]], relax.const(2.0)))
+
+    module = nn.Sequential(nn.Linear(4, 3), Gate()).eval()
+    inputs = (torch.randn(2, 4),)
+
+    model = imported(module, inputs, traced=True, converters={"Gate": gate})
+
+    require_equal(by_tvm(model, inputs), [by_torch(module[0], inputs)[0] * 2])
+
+
+def test_converters_of_the_user_serve_operators_of_libraries() -> None:
+    @torch.library.custom_op("tunefarmtest::add", mutates_args=())
+    def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x + 2 * y
+
+    add.register_fake(lambda x, y: torch.empty_like(x))
+
+    def convert(node: Any, importer: Any) -> Any:
+        first, second = (importer.env[each] for each in node.args)
+        doubled = importer.block_builder.emit(relax.op.multiply(second, relax.const(2.0)))
+        return importer.block_builder.emit(relax.op.add(first, doubled))
+
+    require_as_torch(
+        Of(lambda x, y: add(x, y) + y),
+        (torch.randn(2, 3), torch.randn(2, 3)),
+        converters={"tunefarmtest::add": convert},
+    )

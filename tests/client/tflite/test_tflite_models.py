@@ -1,0 +1,205 @@
+"""TFLite models give in TVM what they give in LiteRT."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.client.tflite.model_builder import NONE, RELU, RELU6, SAME, VALID, ModelBuilder, options
+from tests.client.tflite.running import by_litert, by_tvm
+from tunefarm.frontend.tflite_model import import_tflite
+
+pytestmark = pytest.mark.models
+SCALE = 0.05
+"""Of the activations of the quantised models."""
+
+
+def normal(*shape: int, seed: int = 0) -> Any:
+    return (np.random.default_rng(seed).normal(size=shape) * 0.5).astype(np.float32)
+
+
+def integers(*shape: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).integers(-100, 100, shape).astype(np.int8)
+
+
+def convolution(kind: str, **fields: Any) -> Any:
+    return options(kind, dilationWFactor=1, dilationHFactor=1, **fields)
+
+
+def pool(stride: int, padding: int = VALID) -> Any:
+    sizes = {"strideW": stride, "strideH": stride, "filterWidth": stride, "filterHeight": stride}
+    return options("Pool2DOptions", padding=padding, fusedActivationFunction=NONE, **sizes)
+
+
+def equal(path: Path, inputs: list[Any], tolerance: float) -> None:
+    for mine, theirs in zip(by_tvm(import_tflite(path, {}), inputs), by_litert(path, inputs), strict=True):
+        assert mine.dtype == theirs.dtype
+        assert mine.shape == theirs.shape
+        assert np.max(np.abs(mine.astype(np.float64) - theirs.astype(np.float64))) <= tolerance
+
+
+def mobile_network() -> tuple[ModelBuilder, int]:
+    """Convolutions with every padding and activation, a residual, pools, a dense layer and softmax."""
+    model = ModelBuilder()
+    x, first = model.input((1, 15, 16, 3)), model.tensor((1, 8, 8, 16))
+    weights = [model.weight(normal(16, 3, 3, 3), "stem/kernel"), model.weight(normal(16), "stem/bias")]
+    fields = {"strideW": 2, "strideH": 2, "fusedActivationFunction": RELU6}
+    model.operator("CONV_2D", [x, *weights], [first], convolution("Conv2DOptions", padding=SAME, **fields))
+    depthwise = model.tensor((1, 8, 8, 16))
+    weights = [model.weight(normal(1, 3, 3, 16), "depthwise/kernel"), model.weight(normal(16))]
+    fields = {"strideW": 1, "strideH": 1, "depthMultiplier": 1, "fusedActivationFunction": RELU}
+    chosen = convolution("DepthwiseConv2DOptions", padding=SAME, **fields)
+    model.operator("DEPTHWISE_CONV_2D", [first, *weights], [depthwise], chosen)
+    total, halved, mean = model.tensor((1, 8, 8, 16)), model.tensor((1, 4, 4, 16)), model.tensor((1, 1, 1, 16))
+    model.operator("ADD", [first, depthwise], [total], options("AddOptions", fusedActivationFunction=NONE))
+    model.operator("MAX_POOL_2D", [total], [halved], pool(2))
+    model.operator("AVERAGE_POOL_2D", [halved], [mean], pool(4))
+    flat, scores, result = model.tensor((1, 16)), model.tensor((1, 10)), model.tensor((1, 10))
+    shape = model.weight(np.array([1, 16], np.int32))
+    model.operator("RESHAPE", [mean, shape], [flat], options("ReshapeOptions", newShape=[1, 16]))
+    weights = [model.weight(normal(10, 16), "dense/kernel"), model.weight(normal(10), "dense/bias")]
+    dense = options("FullyConnectedOptions", fusedActivationFunction=NONE)
+    model.operator("FULLY_CONNECTED", [flat, *weights], [scores], dense)
+    model.operator("SOFTMAX", [scores], [result], options("SoftmaxOptions", beta=1.0))
+    return model, result
+
+
+def int8_network() -> tuple[ModelBuilder, int]:
+    """The same operators with int8 tensors: weights of convolutions have a scale per channel."""
+    model = ModelBuilder()
+
+    def value(*shape: int, zero: int = 3) -> int:
+        return model.tensor(shape, "int8", scale=SCALE, zero=zero)
+
+    def bias(count: int, scales: Any) -> int:
+        array = np.random.default_rng(count).integers(-200, 200, count).astype(np.int32)
+        return model.weight(array, scale=SCALE * scales)
+
+    x, first = model.input((1, 8, 8, 3), "int8", scale=SCALE, zero=3), value(1, 4, 4, 8)
+    scales = np.linspace(0.002, 0.01, 8)
+    weights = [model.weight(integers(8, 3, 3, 3), "stem/kernel", scale=scales), bias(8, scales)]
+    fields = {"strideW": 2, "strideH": 2, "fusedActivationFunction": RELU}
+    model.operator("CONV_2D", [x, *weights], [first], convolution("Conv2DOptions", padding=SAME, **fields))
+    depthwise = value(1, 4, 4, 8)
+    weights = [model.weight(integers(1, 3, 3, 8), "depthwise/kernel", scale=scales, axis=3), bias(8, scales)]
+    fields = {"strideW": 1, "strideH": 1, "depthMultiplier": 1, "fusedActivationFunction": RELU6}
+    chosen = convolution("DepthwiseConv2DOptions", padding=SAME, **fields)
+    model.operator("DEPTHWISE_CONV_2D", [first, *weights], [depthwise], chosen)
+    total, halved, mean = value(1, 4, 4, 8, zero=-5), value(1, 2, 2, 8, zero=-5), value(1, 1, 1, 8, zero=-5)
+    model.operator("ADD", [first, depthwise], [total], options("AddOptions", fusedActivationFunction=NONE))
+    model.operator("MAX_POOL_2D", [total], [halved], pool(2))
+    model.operator("AVERAGE_POOL_2D", [halved], [mean], pool(2))
+    flat, scores = value(1, 8, zero=-5), value(1, 5)
+    shape = model.weight(np.array([1, 8], np.int32))
+    model.operator("RESHAPE", [mean, shape], [flat], options("ReshapeOptions", newShape=[1, 8]))
+    weights = [model.weight(integers(5, 8), "dense/kernel", scale=0.01), bias(5, np.array([0.01]))]
+    dense = options("FullyConnectedOptions", fusedActivationFunction=NONE)
+    model.operator("FULLY_CONNECTED", [flat, *weights], [scores], dense)
+    result = model.tensor((1, 5), "int8", scale=1 / 256, zero=-128)
+    model.operator("SOFTMAX", [scores], [result], options("SoftmaxOptions", beta=1.0))
+    return model, result
+
+
+def test_import_tflite_keeps_a_float_network(tmp_path: Path) -> None:
+    model, result = mobile_network()
+    path = model.save(tmp_path, result)
+    for seed in range(3):
+        equal(path, [normal(1, 15, 16, 3, seed=seed)], 1e-6)
+
+
+def test_import_tflite_names_weights_as_the_file(tmp_path: Path) -> None:
+    model, result = mobile_network()
+    imported = import_tflite(model.save(tmp_path, result), {})
+    names = [variable.name for variable in imported.module["main"].params]
+    assert names[:2] == ["input_0", "stem/kernel"]
+    assert {"stem/bias", "depthwise/kernel", "dense/kernel", "dense/bias"} <= set(names)
+    assert int(imported.module["main"].attrs["num_input"]) == 1
+    assert len(imported.weights["main"]) == len(names) - 1
+
+
+def test_import_tflite_keeps_an_int8_network_within_two_steps(tmp_path: Path) -> None:
+    model, result = int8_network()
+    path = model.save(tmp_path, result)
+    for seed in range(3):
+        equal(path, [integers(1, 8, 8, 3, seed=seed)], 2)
+
+
+def test_import_tflite_computes_with_weights_that_are_quantised_alone(tmp_path: Path) -> None:
+    """LiteRT quantises the activations at each run, so that it differs from floating point by a percent."""
+    model = ModelBuilder()
+    x, first = model.input((1, 6, 6, 4)), model.tensor((1, 6, 6, 8))
+    weights = [model.weight(integers(8, 3, 3, 4), "kernel", scale=np.linspace(0.002, 0.01, 8)), model.weight(normal(8))]
+    fields = {"strideW": 1, "strideH": 1, "fusedActivationFunction": RELU}
+    model.operator("CONV_2D", [x, *weights], [first], convolution("Conv2DOptions", padding=SAME, **fields))
+    flat, result = model.tensor((1, 288)), model.tensor((1, 5))
+    shape = model.weight(np.array([1, 288], np.int32))
+    model.operator("RESHAPE", [first, shape], [flat], options("ReshapeOptions", newShape=[1, 288]))
+    weights = [model.weight(integers(5, 288), scale=0.01), model.weight(normal(5))]
+    dense = options("FullyConnectedOptions", fusedActivationFunction=NONE)
+    model.operator("FULLY_CONNECTED", [flat, *weights], [result], dense)
+    path, values = model.save(tmp_path, result), normal(1, 6, 6, 4)
+    found, expected = by_tvm(import_tflite(path, {}), [values])[0], by_litert(path, [values])[0]
+    assert np.max(np.abs(found - expected)) <= 0.03 * np.max(np.abs(expected))
+
+
+def test_import_tflite_tells_tensors_of_the_same_name_apart(tmp_path: Path) -> None:
+    model = ModelBuilder()
+    x, one, two = model.input((4,)), model.tensor((4,), name="same"), model.tensor((4,), name="same")
+    model.operator("ABS", [x], [one], options("AbsOptions"))
+    model.operator("EXP", [x], [two], options("ExpOptions"))
+    result = model.tensor((4,))
+    model.operator("SUB", [one, two], [result], options("SubOptions", fusedActivationFunction=NONE))
+    equal(model.save(tmp_path, result), [normal(4)], 1e-6)
+
+
+def test_import_tflite_returns_several_outputs(tmp_path: Path) -> None:
+    model = ModelBuilder()
+    x = model.input((2, 6))
+    axis = model.weight(np.array(1, np.int32))
+    parts = [model.tensor((2, 3)), model.tensor((2, 3))]
+    model.operator("SPLIT", [axis, x], parts, options("SplitOptions", numSplits=2))
+    equal(model.save(tmp_path, *parts), [normal(2, 6)], 0)
+
+
+def unary(name: str, kind: str = "", **fields: Any) -> Any:
+    return lambda model, x: [name, [x], (1, 4, 6, 2), options(kind, **fields) if kind else None]
+
+
+def with_constant(name: str, constant: Any, shape: tuple[int, ...], kind: str = "", **fields: Any) -> Any:
+    chosen = options(kind, **fields) if kind else None
+    return lambda model, x: [name, [x, model.weight(np.asarray(constant))], shape, chosen]
+
+
+OPERATORS = {
+    "hard swish": unary("HARD_SWISH", "HardSwishOptions"),
+    "logistic": unary("LOGISTIC"),
+    "tanh": unary("TANH"),
+    "relu": unary("RELU"),
+    "leaky relu": unary("LEAKY_RELU", "LeakyReluOptions", alpha=0.2),
+    "elu": unary("ELU"),
+    "mean": with_constant("MEAN", np.array([1, 2], np.int32), (1, 1, 1, 2), "ReducerOptions", keepDims=True),
+    "sum": with_constant("SUM", np.array([3], np.int32), (1, 4, 6), "ReducerOptions", keepDims=False),
+    "transpose": with_constant("TRANSPOSE", np.array([0, 2, 1, 3], np.int32), (1, 6, 4, 2), "TransposeOptions"),
+    "pad": with_constant("PAD", np.array([[0, 0], [1, 2], [0, 1], [0, 0]], np.int32), (1, 7, 7, 2), "PadOptions"),
+    "resize nearest": with_constant("RESIZE_NEAREST_NEIGHBOR", np.array([8, 12], np.int32), (1, 8, 12, 2),
+                                    "ResizeNearestNeighborOptions", alignCorners=False, halfPixelCenters=True),
+    "resize bilinear": with_constant("RESIZE_BILINEAR", np.array([8, 12], np.int32), (1, 8, 12, 2),
+                                     "ResizeBilinearOptions", alignCorners=False, halfPixelCenters=True),
+    "multiply": with_constant("MUL", normal(1, 4, 6, 2, seed=5), (1, 4, 6, 2), "MulOptions",
+                              fusedActivationFunction=NONE),
+    "space to depth": unary("SPACE_TO_DEPTH", "SpaceToDepthOptions", blockSize=2),
+    "argmax": with_constant("ARG_MAX", np.array(2, np.int32), (1, 4, 2), "ArgMaxOptions",
+                            outputType=2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_import_tflite_converts_the_operator(tmp_path: Path, name: str) -> None:
+    model = ModelBuilder()
+    x = model.input((1, 4, 6, 2))
+    code, inputs, shape, chosen = OPERATORS[name](model, x)
+    shape = (1, 2, 3, 8) if name == "space to depth" else shape
+    result = model.tensor(shape, "int32" if name == "argmax" else "float32")
+    model.operator(code, inputs, [result], chosen)
+    equal(model.save(tmp_path, result), [normal(1, 4, 6, 2)], 1e-6)
