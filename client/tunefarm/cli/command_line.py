@@ -98,6 +98,7 @@ def application() -> "typer.Typer":
     from tunefarm.cli.commands.tune import tune
     from tunefarm.cli.commands.usage import usage
     from tunefarm.cli.commands.worker import worker
+    from tunefarm.cli.model.compile import compile_model
     from tunefarm.cli.version import common_options
 
     root = typer.Typer(
@@ -107,6 +108,7 @@ def application() -> "typer.Typer":
     )
     root.callback()(common_options)
     root.command()(tune)
+    root.command("compile")(compile_model)
     root.add_typer(records, name="records")
     root.add_typer(artifact, name="artifact")
     root.command()(report)

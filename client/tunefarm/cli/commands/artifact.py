@@ -56,14 +56,24 @@ def build(
 def run(
     folder: Annotated[str, typer.Argument(metavar="DIR", help="Folder written by artifact build or tune --output.")],
     callee: Callees = [],  # noqa: B006 - typer copies it
+    functions: Annotated[
+        str | None, typer.Option(metavar="FILE.py", help="Registers the external functions that a model calls.")
+    ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Check an artifact's library, compare its outputs with the untuned function's, and time it."""
+    """Check an artifact's library, compare its outputs with the untuned function's, and time it.
+
+    A compiled model is checked and timed.
+    """
     from tunefarm.artifact.artifact_folder import library_name, read_artifact, read_workload
     from tunefarm.artifact.artifact_trial import try_and_compare, try_artifact
+    from tunefarm.cli.model.run import run_model_folder
+    from tunefarm.model.model_folder import is_model
     from tunefarm_services.telemetry.logs import warn_on_standard_error
 
     warn_on_standard_error()
+    if is_model(folder):
+        return run_model_folder(folder, callee, functions, as_json=as_json)
     manifest, library, place = read_artifact(folder, callee)
     module_json = read_workload(place, manifest)
     if module_json is None:

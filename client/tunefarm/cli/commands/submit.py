@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from tunefarm.cli.remote_options import Api, AsJson
+from tunefarm.frontend.model_file import model_file
+from tunefarm.frontend.model_source import ModelFile
 from tunefarm.intake.intake_request import IntakeRequest
-from tunefarm.intake.module_source import parse_module_source
+from tunefarm.intake.module_source import JsonSource, parse_module_source
 from tunefarm.intake.untuned_functions import untuned_text
 from tunefarm.options.intake_options import request_of_texts
 from tunefarm.options.job_options import output_folder
@@ -29,7 +31,10 @@ AbiName = Literal["stable", "packed"]
 
 def submit(
     module: Annotated[
-        str, typer.Argument(help="TVMScript or te file, TVM JSON, FILE.py:FUNCTION, te:NAME or builtin:NAME[:SHAPE].")
+        str,
+        typer.Argument(
+            help="TVMScript or te file, TVM JSON, FILE.py:FUNCTION, te:NAME, builtin:NAME[:SHAPE] or a model's file."
+        ),
     ],
     function: Annotated[str | None, typer.Option(help="One of the module's functions.")] = None,
     all_functions: Annotated[bool, typer.Option("--all-functions", help="All of the module's functions.")] = False,
@@ -91,8 +96,9 @@ def submit(
     )
     options.require_usable()
     folder = None if output is None else output_folder(output)
+    file = model_file(module)
     request = request_of_texts(
-        parse_module_source(module),
+        parse_module_source(module) if file is None else JsonSource(name=file.path, text=""),
         function=function,
         all_functions=all_functions,
         target=target,
@@ -101,11 +107,12 @@ def submit(
         seed_traces=seed_trace,
         inputs=inputs,
     )
-    return _submit(request, options, api, folder, wait=wait, as_json=as_json)
+    return _submit(request, file, options, api, folder, wait=wait, as_json=as_json)
 
 
 def _submit(
     request: IntakeRequest,
+    file: ModelFile | None,
     options: RemoteJobOptions,
     api: str | None,
     folder: Path | None,
@@ -117,7 +124,13 @@ def _submit(
     from tunefarm.client import Client
 
     with Client(api, zygote=take_zygote()) as client:
-        conversion = client.converter.convert(request)
+        if file is not None:
+            from tunefarm.frontend.model_import import import_model
+
+            read = import_model(client.converter.zygote, file)
+            module = JsonSource(name=Path(file.path).stem, text=read.module_json)  # its weights stay here
+            request = request.model_copy(update={"module": module})
+        conversion = client.converter.convert(request, prepares_here=file is not None)
         for note in conversion.notes:
             complain(note)
         job = client.submit(conversion, options)

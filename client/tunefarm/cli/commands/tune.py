@@ -1,5 +1,6 @@
 """``tunefarm tune``: tunes a module on this machine."""
 
+import shlex
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from tunefarm.intake.intake_request import IntakeRequest
-from tunefarm.intake.module_source import ModuleSource, parse_module_source
+from tunefarm.intake.module_source import JsonSource, ModuleSource, parse_module_source
 from tunefarm.intake.untuned_functions import untuned_text
 from tunefarm.options.intake_options import request_of_texts
 from tunefarm.options.job_options import JobOptions, output_folder
@@ -20,7 +21,11 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.job import Job, JobOutcome
 
 if TYPE_CHECKING:
+    from tunefarm.frontend.model_source import ModelFile
+    from tunefarm.intake.intake_request import IntakeAnswer
     from tunefarm.local.machine import LocalMachine
+    from tunefarm.local.model_job import ModelJob
+    from tunefarm.model.tuned_build import BuiltModel
     from tunefarm.terminal.progress_display import ProgressDisplay
     from tunefarm_services.settings import Settings
     from tunefarm_services.tuner.summary import JobSummary
@@ -32,7 +37,9 @@ AbiName = Literal["stable", "packed"]
 def tune(
     module: Annotated[
         str | None,
-        typer.Argument(help="TVMScript or te file, TVM JSON, FILE.py:FUNCTION, te:NAME or builtin:NAME[:SHAPE]."),
+        typer.Argument(
+            help="TVMScript or te file, TVM JSON, FILE.py:FUNCTION, te:NAME, builtin:NAME[:SHAPE] or a model's file."
+        ),
     ] = None,
     function: Annotated[str | None, typer.Option(help="One of the module's functions.")] = None,
     all_functions: Annotated[bool, typer.Option("--all-functions", help="All of the module's functions.")] = False,
@@ -68,7 +75,7 @@ def tune(
     output: Annotated[str | None, typer.Option(help="Folder for the library, a plot and a report.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> int:
-    """Tune a tensor program on this machine.
+    """Tune a tensor program, or the functions of a model, on this machine.
 
     Running the same command again returns the stored result. Ctrl-C ends the search early, and its best schedule is
     verified and built; a second Ctrl-C pauses the job, which --resume continues.
@@ -89,7 +96,10 @@ def tune(
 
     options.require_usable()
     folder = None if output is None else output_folder(output)
-    source = None if resume is not None else _module_source(module)
+    file = None if resume is not None or module is None else _model_file(module)
+    source = None if resume is not None or file is not None else _module_source(module)
+    if file is not None:
+        source = JsonSource(name=file.path, text="")  # what the file's frontend makes of it comes later
     request = None
     if source is not None:
         request = request_of_texts(
@@ -105,7 +115,13 @@ def tune(
     settings = Settings()
     if require_confinement:
         settings = settings.model_copy(update={"require_confinement": True})
-    return _tune(request, options, resume, folder, settings, as_json=as_json)
+    return _tune(request, file, options, resume, folder, settings, as_json=as_json)
+
+
+def _model_file(text: str) -> "ModelFile | None":
+    from tunefarm.frontend.model_file import model_file
+
+    return model_file(text)
 
 
 def _module_source(text: str | None) -> ModuleSource:
@@ -116,6 +132,7 @@ def _module_source(text: str | None) -> ModuleSource:
 
 def _tune(
     request: IntakeRequest | None,
+    file: "ModelFile | None",
     options: JobOptions,
     resume: str | None,
     folder: Path | None,
@@ -124,15 +141,43 @@ def _tune(
     as_json: bool,
 ) -> int:
     from tunefarm.local.machine import LocalMachine
+    from tunefarm.local.model_job import ModelJob
     from tunefarm.terminal.progress_display import progress_display
 
     with LocalMachine(settings, zygote=take_zygote()) as machine:
         with progress_display() as display:
-            job = _job(machine, request, options, resume, display)
+            model = None if file is None else ModelJob(machine, file)
+            if request is not None and model is not None:
+                machine.prepare_farm()
+                request = request.model_copy(update={"module": model.as_module()})
+            job, answer = _job(machine, request, options, resume, display)
+            if request is not None and answer is not None and answer.calls:
+                model = model or ModelJob(machine, request.module)
             summary = _work(machine, job, display)
+            built = _built(machine, job, summary, model, answer, folder, display)
         numpy_latency_s = _numpy_latency_s(machine, job, summary)
-        _write_outputs(machine, summary, folder, numpy_latency_s)
-    return _print_end(summary, folder, numpy_latency_s, as_json=as_json)
+        _write_outputs(machine, summary, folder, numpy_latency_s, built)
+    return _print_end(summary, folder, numpy_latency_s, built, as_json=as_json)
+
+
+def _built(
+    machine: "LocalMachine",
+    job: Job,
+    summary: "JobSummary",
+    model: "ModelJob | None",
+    answer: "IntakeAnswer | None",
+    folder: Path | None,
+    display: "ProgressDisplay",
+) -> "BuiltModel | None":
+    """Build a tuned model into ``folder``, or into one of this process if there is none; None for other jobs."""
+    from tunefarm.local.model_job import kept_folder, resumed_model
+
+    if not job.spec.of_model or summary.outcome is not JobOutcome.SUCCEEDED:
+        return None
+    display.say("builds the model with its records and without a trial, and times both")
+    if model is None or answer is None:
+        model, answer = resumed_model(machine, job)
+    return model.build(answer, job, summary, folder or kept_folder())
 
 
 def _job(
@@ -141,13 +186,13 @@ def _job(
     options: JobOptions,
     resume: str | None,
     display: "ProgressDisplay",
-) -> Job:
+) -> "tuple[Job, IntakeAnswer | None]":
     if request is None:
         from tunefarm.terminal.progress_display import resumption_line
 
         job = machine.unfinished_job(None if resume == LATEST else resume, options.labels)
         display.say(resumption_line(job))
-        return job
+        return job, None
     # Start before waiting for the answer: the database opens and the farm starts while TVM loads.
     machine.prepare_farm()
     answer = machine.understand(request)
@@ -155,7 +200,7 @@ def _job(
         display.say(note)
     if answer.untuned_functions:
         display.say(untuned_text(answer.untuned_functions))
-    return machine.create_job(answer, options)
+    return machine.create_job(answer, options), answer
 
 
 def _work(machine: "LocalMachine", job: Job, display: "ProgressDisplay") -> "JobSummary":
@@ -180,7 +225,7 @@ def _work(machine: "LocalMachine", job: Job, display: "ProgressDisplay") -> "Job
 def _numpy_latency_s(machine: "LocalMachine", job: Job, summary: "JobSummary") -> float | None:
     from tunefarm.builtin.numpy_latency import numpy_latency_s
 
-    if summary.outcome is not JobOutcome.SUCCEEDED:
+    if summary.outcome is not JobOutcome.SUCCEEDED or summary.of_model:
         return None
     if all(task.answered_from_store for task in summary.tasks):
         return None  # nothing was measured, and timing NumPy would dominate the command's duration
@@ -188,7 +233,11 @@ def _numpy_latency_s(machine: "LocalMachine", job: Job, summary: "JobSummary") -
 
 
 def _write_outputs(
-    machine: "LocalMachine", summary: "JobSummary", folder: Path | None, numpy_latency_s: float | None
+    machine: "LocalMachine",
+    summary: "JobSummary",
+    folder: Path | None,
+    numpy_latency_s: float | None,
+    built: "BuiltModel | None",
 ) -> None:
     if folder is None or summary.outcome is not JobOutcome.SUCCEEDED:
         return
@@ -201,13 +250,22 @@ def _write_outputs(
     prepare_matplotlib(private_folder(machine.settings, "matplotlib"))
     callees = machine.settings.callees.get(LOCAL_TENANT, ())
     view = partial(schedule_view, machine)
-    write_outputs(machine.store, summary, folder, numpy_latency_s, callees, view)
+    times_s = None if built is None else built.times_s
+    write_outputs(machine.store, summary, folder, numpy_latency_s, callees, view, model_times_s=times_s)
 
 
-def _print_end(summary: "JobSummary", folder: Path | None, numpy_latency_s: float | None, *, as_json: bool) -> int:
+def _print_end(
+    summary: "JobSummary",
+    folder: Path | None,
+    numpy_latency_s: float | None,
+    built: "BuiltModel | None",
+    *,
+    as_json: bool,
+) -> int:
     from tunefarm.terminal.summary_text import summary_json, summary_text
 
-    say(summary_json(summary, numpy_latency_s) if as_json else summary_text(summary, numpy_latency_s))
+    model = None if built is None else built.figures()
+    say(summary_json(summary, numpy_latency_s, model) if as_json else summary_text(summary, numpy_latency_s, model))
     if summary.outcome is None:
         found = any(task.best_latency_s is not None for task in summary.tasks)
         what = "interrupted" if found else "interrupted before any candidate was measured"
@@ -229,6 +287,13 @@ def _print_end(summary: "JobSummary", folder: Path | None, numpy_latency_s: floa
 def _tell_next(summary: "JobSummary", folder: Path | None) -> None:
     from tunefarm.artifact.artifact_folder import task_folder
 
+    if summary.of_model:
+        if folder is not None:
+            say(f"the model and the report are in {folder}")
+            tell_next(f"python -c {shlex.quote(f'import tunefarm; print(tunefarm.load_model({str(folder)!r}))')}")
+        else:
+            tell_next(f"tunefarm report {summary.job_id}")
+        return
     if folder is not None:
         say(f"library, manifest, plot and report are in {folder}")
         tell_next(trying(task_folder(folder, 0, len(summary.tasks))))

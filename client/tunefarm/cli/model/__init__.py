@@ -1,0 +1,1 @@
+"""Commands of whole models."""

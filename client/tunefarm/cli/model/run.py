@@ -1,0 +1,33 @@
+"""Runs a compiled model for ``tunefarm artifact run``."""
+
+import os
+from collections.abc import Sequence
+
+from tunefarm.intake.module_source import readable_file
+from tunefarm.model.model_folder import read_model_folder
+from tunefarm.model.model_run import run_model
+from tunefarm.startup.zygote import start_zygote
+from tunefarm.terminal.console import say
+from tunefarm.terminal.exit_code import ExitCode
+from tunefarm.terminal.next_step import loading_model, tell_next
+from tunefarm.terminal.quantities import latency_text
+from tunefarm.terminal.tables import print_json
+
+
+def run_model_folder(folder: str, callees: Sequence[str], functions: str | None, *, as_json: bool) -> int:
+    """Check and time a compiled model on random inputs.
+
+    ``functions`` is the path of a Python file that registers the external functions that the model calls.
+    """
+    own = None if functions is None else readable_file("functions", functions, fix="Give a Python file.")
+    files = read_model_folder(folder, callees if own is None else None)
+    os.close(files.weights)
+    with start_zygote() as zygote:
+        compared = run_model(zygote, files.folder, files.library, None, callees, own)
+    if as_json:
+        print_json({"latency_s": compared.latency_s, "entries": [each.name for each in files.manifest.entries]})
+        return ExitCode.FINE
+    manifest = files.manifest
+    say(f"{manifest.name}: {latency_text(compared.latency_s)} a run of {manifest.entries[0].name} on random inputs")
+    tell_next(loading_model(files.folder))
+    return ExitCode.FINE

@@ -1,0 +1,112 @@
+"""Compiling models from Python."""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tunefarm.frontend.model_import import ImportedModel, import_model
+from tunefarm.frontend.model_source import parse_model_source
+from tunefarm.intake.tvm_objects import TargetLike, target_text
+from tunefarm.local.machine import LocalMachine
+from tunefarm.local.model_records import records_of
+from tunefarm.model.compilation import ModelCompiler
+from tunefarm.model.loaded_model import CompiledModel, load_model
+from tunefarm.options.job_options import output_folder
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_services.settings import Settings
+
+if TYPE_CHECKING:
+    from tunefarm.frontend.relax_model import RelaxModel
+
+
+def compile_model(
+    model: Any,
+    example_inputs: Sequence[Any] | None = None,
+    target: TargetLike = None,
+    *,
+    output: str | Path | None = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    functions: str | Path | None = None,
+    fresh: bool = False,
+    verify: bool = True,
+    settings: Settings | None = None,
+) -> CompiledModel:
+    """Compile a model without measuring anything, and load it; also available as ``tunefarm.compile``.
+
+    Args:
+        model: a path or ``FILE.py:NAME``, as the command line takes it, a torch module, or an ``IRModule`` with Relax
+            functions.
+        example_inputs: tensors that a torch module is exported with.
+        target: a ``tvm.target.Target``, a dictionary or its JSON, or a preset. Default: this host's processor.
+        output: the folder to write; by default one that is removed at once.
+        shapes: sizes of inputs with dynamic dimensions, by name.
+        functions: a Python file that registers the external functions that the model calls.
+        fresh: ignore the records in the store.
+        verify: run the compiled model, and compare it where that is quick.
+        settings: the location of the store. Default: the environment.
+
+    Raises:
+        BadInput: an argument is invalid, or the model cannot be compiled.
+    """
+    with tempfile.TemporaryDirectory(prefix="tunefarm-compile-") as temporary:
+        folder = Path(temporary) / "model" if output is None else output_folder(str(output))
+        with LocalMachine(settings) as machine:
+            imported, name = _imported(machine, model, example_inputs, shapes or {}, Path(temporary))
+            compiler = ModelCompiler(
+                machine.zygote,
+                folder,
+                records=(lambda _tasks, _target, _generator: {}) if fresh else records_of(machine),
+                functions_file=None if functions is None else Path(functions).resolve(),
+                is_verified=verify,
+            )
+            compilation = compiler.compile(imported, target_text(target), name)
+        return load_model(folder, functions=_registered(compilation.manifest.callees, functions))
+
+
+def _registered(callees: Sequence[str], functions: str | Path | None) -> Sequence[str]:
+    """Register the external functions in this process; returns those that the model may call."""
+    if functions is None:
+        return callees
+    from tunefarm.model.user_functions import register_functions
+
+    return register_functions(str(Path(functions).resolve()))
+
+
+def _imported(
+    machine: LocalMachine,
+    model: Any,
+    example_inputs: Sequence[Any] | None,
+    shapes: Mapping[str, tuple[int, ...]],
+    temporary: Path,
+) -> tuple[ImportedModel, str]:
+    name = type(model).__name__
+    if _is_torch_module(model):
+        from tunefarm.frontend.pytorch.module_export import export_module, save_exported
+
+        model = save_exported(export_module(model, example_inputs), temporary / f"{name}.pt2")
+    if isinstance(model, str | Path):
+        source = parse_model_source(str(model))
+        return import_model(machine.zygote, source, shapes), Path(source.path).stem
+    from tunefarm.frontend.relax_script import import_relax
+
+    return _passed_on(import_relax(model, None)), "model"
+
+
+def _passed_on(model: "RelaxModel") -> ImportedModel:
+    import tvm
+
+    module_json = str(tvm.ir.save_json(model.module))
+    return ImportedModel(module_json, model.weights, model.framework, model.notes, model.references)
+
+
+def _is_torch_module(model: Any) -> bool:
+    """Whether it is one, without importing torch."""
+    if not any(each.__module__.startswith("torch.nn") for each in type(model).__mro__):
+        return False
+    if not callable(model):
+        raise BadInput("model", f"is a {type(model).__name__}.", "Give a torch.nn.Module.")
+    return True
+
+
+compile = compile_model  # noqa: A001 - it is reached as tunefarm.compile

@@ -1,0 +1,1 @@
+"""Whole models: compiled in confined children, written to folders, loaded and called."""

@@ -1,0 +1,66 @@
+"""Children that compile the functions of a model side by side."""
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tunefarm.model.child_call import compiling, exchange
+from tunefarm.model.messages import BUILD, FunctionBuilt, FunctionOrder
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
+from tunefarm_schemas.host_cores import usable_physical_cores
+
+
+class FunctionBuilders:
+    """Children that compile functions side by side, one for each core."""
+
+    def __init__(self, zygote: ForkServer, folder: Path, say: Callable[[str], None]) -> None:
+        self._zygote = zygote
+        self._folder = folder
+        self._say = say
+        self._lock = threading.Lock()
+        self._waiting: list[int] = []
+        self._done: dict[int, tuple[FunctionBuilt, Path]] = {}
+        self._failed: BaseException | None = None
+
+    def run(self, orders: Sequence[FunctionOrder]) -> list[tuple[FunctionBuilt, Path]]:
+        """The answers to ``orders``, in their order, with the paths of the object files."""
+        self._waiting = list(range(len(orders)))
+        count = min(usable_physical_cores(), len(orders)) or 1
+        threads = [threading.Thread(target=self._work, args=(orders, number)) for number in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if self._failed is not None:
+            raise self._failed
+        return [self._done[number] for number in range(len(orders))]
+
+    def _work(self, orders: Sequence[FunctionOrder], number: int) -> None:
+        own = own_folder(self._folder, f"child{number}")
+        try:
+            with compiling(self._zygote, BUILD, None, folder=own) as child:
+                while (at := self._next()) is not None:
+                    order = orders[at].model_copy(update={"folder": str(own)})
+                    child.channel.send(order.model_dump_json().encode())
+                    built, contents = exchange(child, FunctionBuilt, "building")
+                    path = self._folder / f"{at}.o"
+                    path.write_bytes(contents)
+                    with self._lock:
+                        self._done[at] = (built, path)
+                        self._say(f"built {len(self._done)} of {len(orders)}")
+        except BaseException as error:  # noqa: BLE001 - raised again by ``run``
+            with self._lock:
+                self._failed = self._failed or error
+                self._waiting.clear()
+
+    def _next(self) -> int | None:
+        with self._lock:
+            return self._waiting.pop(0) if self._waiting else None
+
+
+def own_folder(scratch: Path, name: str) -> Path:
+    """A folder that a child of another user may write to."""
+    own = scratch / name
+    own.mkdir()
+    own.chmod(0o777)
+    return own

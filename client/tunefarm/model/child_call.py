@@ -1,0 +1,60 @@
+"""Conversations with the confined children that compile and run models."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, TypeVar
+
+from pydantic import ValidationError
+
+from tunefarm.frontend.model_import import ModelSettings
+from tunefarm_sandbox.confinement.confinement import Confinement
+from tunefarm_sandbox.confinement.limits import Limits
+from tunefarm_sandbox.fork_server.child import Child
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.refusal import Refusal
+from tunefarm_workers.conversation.child_answer import ChildFailed, answer_of
+
+Answer = TypeVar("Answer", bound=Frozen)
+_FIX: Final = "Use a smaller model, or raise TUNEFARM_MODEL_MEMORY_BYTES and TUNEFARM_MODEL_TIMEOUT_S."
+
+
+@contextmanager
+def compiling(
+    zygote: ForkServer,
+    entry: str,
+    order: Frozen | None,
+    *,
+    folder: Path,
+    descriptors: Sequence[int] = (),
+    confinement: Confinement | None = None,
+) -> Iterator[Child]:
+    """A child that may write to ``folder`` and nothing else, unless ``confinement`` permits other things."""
+    settings = ModelSettings()
+    limits = Limits(memory_bytes=settings.memory_bytes, cpu_s=settings.cpu_s, file_size_bytes=settings.weights_bytes)
+    payload = b"" if order is None else order.model_dump_json().encode()
+    permitted = confinement or Confinement.strict(writable=(str(folder),))
+    with zygote.fork(entry, payload, limits=limits, confinement=permitted, descriptors=descriptors) as child:
+        yield child
+
+
+def exchange(child: Child, answer_type: type[Answer], doing: str, *, has_bytes: bool = True) -> tuple[Answer, bytes]:
+    """The next answer of a child, and the bytes that follow it.
+
+    Raises:
+        BadInput: it refused, ended or took too long.
+    """
+    timeout_s = ModelSettings().timeout_s
+    try:
+        received = answer_of(child, timeout_s, doing, lambda: True)
+        try:
+            refusal = Refusal.model_validate_json(received)
+        except ValidationError:
+            answered = answer_type.model_validate_json(received)
+            return answered, answer_of(child, timeout_s, doing, lambda: True) if has_bytes else b""
+    except ChildFailed as failed:
+        reason = " ".join(failed.failure.message.splitlines()[:1] + failed.failure.message.splitlines()[1:][-1:])
+        raise BadInput("model", f"{doing} it failed: {reason}", _FIX) from failed
+    raise refusal.as_error()

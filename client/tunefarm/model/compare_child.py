@@ -1,0 +1,120 @@
+"""The child that runs a compiled model, compares it with the same model with other kernels, and times it."""
+
+import os
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from tunefarm.frontend.weights_file import read_weights
+from tunefarm.model.loaded_model import CompiledModel, open_model
+from tunefarm.model.messages import CompareOrder, ModelCompared, input_name, output_name
+from tunefarm.model.model_folder import read_model_folder
+from tunefarm.model.random_inputs import INPUT_SETS, Array, random_inputs
+from tunefarm.model.user_functions import register_functions
+from tunefarm_sandbox.channel.channel import Channel
+from tunefarm_sandbox.fork_server.question import answer
+
+_TIMED_S: Final = 1.0
+_MOST_CALLS: Final = 50
+_TOLERANCES: Final = {"float16": 2e-2, "bfloat16": 2e-2, "float32": 1e-3, "float64": 1e-8}
+"""Of the largest element of an output; others must be equal. A detector of 45 functions differs from torch by 1e-4."""
+
+
+def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
+    """Entry: answer one ``CompareOrder``. ``descriptors`` are the libraries in sealed memory."""
+    answer(channel, lambda: compared(CompareOrder.model_validate_json(payload), *descriptors))
+
+
+def compared(order: CompareOrder, library: int, reference: int | None = None) -> ModelCompared:
+    """Run a model on random inputs, and compare its outputs with the reference.
+
+    Raises:
+        BadInput: it cannot be loaded or run.
+    """
+    functions = order.functions
+    if order.functions_file is not None:
+        functions = (*functions, *register_functions(order.functions_file))
+    files = read_model_folder(order.folder, functions)
+    try:
+        model = open_model(files, library)
+        if order.against is None or reference is None:
+            error = None
+        elif order.against == "library":
+            error = _error_against_model(model, open_model(files, reference))
+        else:
+            error = _error_against_outputs(model, read_weights(reference), order.entries)
+    finally:
+        os.close(files.weights)
+    return ModelCompared(worst_error=error, latency_s=_latency_s(model))
+
+
+def _error_against_model(model: CompiledModel, other: CompiledModel) -> float:
+    errors = [0.0]
+    for entry in model.manifest.entries:
+        for number in range(INPUT_SETS):
+            inputs = random_inputs(entry, number)
+            found, expected = model(*inputs, entry=entry.name), other(*inputs, entry=entry.name)
+            errors += _errors(found, list(_leaves(expected)))
+    return max(errors)
+
+
+def _error_against_outputs(model: CompiledModel, arrays: Mapping[str, Array], entries: Sequence[str]) -> float:
+    errors = [0.0]
+    for number, name in enumerate(entries):
+        entry = model.entry(name)
+        inputs = [arrays[input_name(number, at)] for at in range(len(entry.inputs))]
+        expected = [arrays[output_name(number, at)] for at in range(len(entry.outputs))]
+        errors += _errors(model(*inputs, entry=entry.name), expected)
+    return max(errors)
+
+
+def _errors(found: Any, expected: Sequence[Array]) -> list[float]:
+    return [relative_error(one, other) for one, other in zip(_leaves(found), expected, strict=True)]
+
+
+def relative_error(found: Array, expected: Array) -> float:
+    """The largest difference, relative to what is allowed for the type of ``expected``."""
+    allowed = _TOLERANCES.get(str(expected.dtype))
+    if allowed is None:
+        return 0.0 if np.array_equal(found, expected) else float("inf")
+    if expected.size == 0:
+        return 0.0
+    if found.shape != expected.shape:
+        return float("inf")
+    both = found.astype("float64"), expected.astype("float64")
+    if not (np.isfinite(both[0]) == np.isfinite(both[1])).all():
+        return float("inf")
+    finite = np.isfinite(both[1])
+    if not finite.any():
+        return 0.0
+    scale = max(float(np.abs(both[1][finite]).max()), 1e-6)
+    return float(np.abs(both[0][finite] - both[1][finite]).max()) / (allowed * scale)
+
+
+def _leaves(result: Any) -> Iterator[Array]:
+    if isinstance(result, tuple):
+        for each in result:
+            yield from _leaves(each)
+    else:
+        yield result
+
+
+def _latency_s(model: CompiledModel) -> float:
+    """The median of some calls of the first entry, after one that is not timed."""
+    entry = model.manifest.entries[0]
+    inputs = random_inputs(entry, 0)
+    model(*inputs, entry=entry.name)
+    samples: list[float] = []
+    ends_s = time.perf_counter() + _TIMED_S
+    while len(samples) < _MOST_CALLS and (not samples or time.perf_counter() < ends_s):
+        began_s = time.perf_counter()
+        model(*inputs, entry=entry.name)
+        samples.append(time.perf_counter() - began_s)
+    return _median(samples)
+
+
+def _median(samples: Sequence[float]) -> float:
+    return float(statistics.median(samples))

@@ -1,0 +1,381 @@
+"""Compiles a model in confined children, and writes it to a folder. Does not import TVM."""
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from tunefarm.artifact.artifact_folder import MANIFEST_NAME
+from tunefarm.frontend.model_import import ImportedModel
+from tunefarm.frontend.weights_file import write_weights
+from tunefarm.model.builders import FunctionBuilders, own_folder
+from tunefarm.model.child_call import compiling, exchange
+from tunefarm.model.messages import (
+    LINK,
+    PREPARE,
+    FunctionBuilt,
+    FunctionOrder,
+    ObjectsOrder,
+    PreparedParts,
+    PreparedTask,
+    PrepareOrder,
+)
+from tunefarm.model.model_folder import (
+    LIBRARY_NAME,
+    PROGRAM_NAME,
+    WEIGHTS_NAME,
+    external_functions,
+    file_digest,
+    kernels_of,
+    require_model,
+)
+from tunefarm.model.model_run import Reference, run_model, write_outputs
+from tunefarm.model.random_inputs import INPUT_SETS
+from tunefarm.terminal.user_files import put_file
+from tunefarm_sandbox.confinement.confinement import Confinement
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.frozen import digest
+from tunefarm_schemas.host_cores import usable_physical_cores
+from tunefarm_schemas.tuning.model import (
+    MODEL_FORMAT,
+    EntryWeights,
+    ModelFunction,
+    ModelManifest,
+    ModelVerification,
+)
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_workers.builder.sealed_library import sealed
+
+DEFAULT_ENTRY: Final = "main"
+MAX_REFERENCE_OPERATIONS: Final = 20e9
+"""Beyond so many floating-point operations, the unscheduled build would run for tens of seconds."""
+
+
+@dataclass(frozen=True)
+class ChosenRecord:
+    """A record whose schedule a function gets."""
+
+    record_id: str
+    trace: str
+
+
+Records = Callable[[Sequence[PreparedTask], Target, str], Mapping[str, ChosenRecord]]
+"""Finds the best record of each workload that has one, by workload id. Takes the code generator after the target."""
+
+
+@dataclass(frozen=True)
+class CompilationStage:
+    """A stage that ended, and how long it took in seconds."""
+
+    name: str
+    took_s: float
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """The result: what was written to ``folder``, and how.
+
+    Attributes:
+        manifest: of the model.
+        stages: in order.
+        problems: why functions did not get their schedule, by function.
+        size_bytes: of all files.
+        latency_s: median of some calls on this host; None if it was not run.
+        notes: what a user should know.
+    """
+
+    folder: Path
+    manifest: ModelManifest
+    stages: tuple[CompilationStage, ...]
+    problems: Mapping[str, str]
+    size_bytes: int
+    latency_s: float | None
+    notes: tuple[str, ...]
+
+
+class ModelCompiler:
+    """Compiles one model; ``compile`` runs its stages. Not for several threads."""
+
+    def __init__(
+        self,
+        zygote: ForkServer,
+        folder: Path,
+        *,
+        records: Records = lambda _tasks, _target, _generator: {},
+        functions_file: Path | None = None,
+        is_verified: bool = True,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """``functions_file`` registers the external functions that the model calls. ``say`` is told of each stage."""
+        self._zygote = zygote
+        self._folder = folder.resolve()
+        self._records = records
+        self._functions_file = functions_file
+        self._is_verified = is_verified
+        self._say = say
+        self._stages: list[CompilationStage] = []
+        self._problems: dict[str, str] = {}
+
+    def compile(self, model: ImportedModel, target: str, name: str) -> Compilation:
+        """Prepare, schedule, build, write and verify. ``target`` is as typed. After an error the folder is unchanged.
+
+        Raises:
+            BadInput: the model or the target cannot be compiled, or the folder cannot be written.
+        """
+        with ExitStack() as stack:
+            scratch = Path(tempfile.mkdtemp(prefix="tunefarm-model-"))
+            stack.callback(shutil.rmtree, scratch, ignore_errors=True)
+            scratch.chmod(0o711)
+            staging = stack.enter_context(_staged(self._folder))
+            weights = stack.enter_context(_new_file(staging))
+            with self._stage("prepare"):
+                parts, program = self._prepared(model, target, scratch, weights)
+            with self._stage(f"build {len(parts.tasks)} functions"):
+                orders = self._orders(parts, scratch)
+                library, built = self._library(orders, scratch)
+            external = external_functions(program, kernels_of(library))
+            if external and self._functions_file is None:
+                problem = f"the model calls {', '.join(external)}, which no module defines."
+                raise BadInput("functions", problem, "Name the file that registers them: --functions FILE.py.")
+            require_model(library, program, external)
+            manifest = _manifest(model, parts, name, library, program, file_digest(weights.descriptor), built, external)
+            _write(staging, manifest, library, program, weights.path)
+            manifest, latency_s = self._verified(staging, model, manifest, library, orders, parts, scratch)
+        files = (LIBRARY_NAME, PROGRAM_NAME, WEIGHTS_NAME)
+        size_bytes = sum((self._folder / each).stat().st_size for each in files)
+        return Compilation(
+            self._folder,
+            manifest,
+            tuple(self._stages),
+            self._problems,
+            size_bytes,
+            latency_s,
+            (*model.notes, *parts.notes),
+        )
+
+    def _prepared(
+        self, model: ImportedModel, target: str, scratch: Path, weights: "_NewFile"
+    ) -> tuple[PreparedParts, bytes]:
+        own = own_folder(scratch, "prepare")
+        given = os.memfd_create("weights", os.MFD_CLOEXEC)
+        try:
+            arrays = {f"{entry}.{at}": each for entry, many in model.weights.items() for at, each in enumerate(many)}
+            write_weights(given, arrays)
+            names = {entry: tuple(f"{entry}.{at}" for at in range(len(many))) for entry, many in model.weights.items()}
+            order = PrepareOrder(
+                module_json=model.module_json,
+                weights=names,
+                target=target,
+                host_cores=usable_physical_cores(),
+                folder=str(own),
+            )
+            with compiling(self._zygote, PREPARE, order, folder=own, descriptors=(given, weights.descriptor)) as child:
+                return exchange(child, PreparedParts, "preparing")
+        finally:
+            os.close(given)
+
+    def _orders(self, parts: PreparedParts, scratch: Path) -> list[tuple[PreparedTask | None, FunctionOrder]]:
+        """What to compile, with the task that each order is of; the largest first."""
+        records = self._records(parts.tasks, parts.target, parts.code_generator)
+        orders: list[tuple[PreparedTask | None, FunctionOrder]] = []
+        for task in sorted(parts.tasks, key=lambda each: -each.workload.floating_point_operations):
+            record = records.get(task.workload.workload_id)
+            order = FunctionOrder(
+                module_json=task.workload.module_json,
+                names=task.functions,
+                target=parts.target,
+                trace=None if record is None else record.trace,
+                record_id=None if record is None else record.record_id,
+                folder=str(scratch),
+            )
+            orders.append((task, order))
+        if parts.rest_json is not None:
+            rest = FunctionOrder(module_json=parts.rest_json, target=parts.target, folder=str(scratch))
+            orders.append((None, rest))
+        return orders
+
+    def _library(
+        self, orders: Sequence[tuple[PreparedTask | None, FunctionOrder]], scratch: Path
+    ) -> tuple[bytes, list[ModelFunction]]:
+        """The library of all functions, and how each task's functions were scheduled."""
+        builders = FunctionBuilders(self._zygote, own_folder(scratch, "objects"), self._say)
+        results = builders.run([order for _, order in orders])
+        functions: list[ModelFunction] = []
+        objects: list[str] = []
+        for (task, order), (built, path) in zip(orders, results, strict=True):
+            objects.append(str(path))
+            if task is None:
+                continue
+            is_of_record = built.kind == "record"
+            for each in task.functions:
+                if built.problem:
+                    self._problems[each] = built.problem
+                functions.append(
+                    ModelFunction(
+                        name=each,
+                        workload_id=task.workload.workload_id,
+                        calls=sum(task.calls.values()),
+                        kind=built.kind,
+                        record_id=order.record_id if is_of_record else None,
+                        way=built.way,
+                    )
+                )
+        return self._linked(objects, scratch), functions
+
+    def _linked(self, objects: Sequence[str], scratch: Path) -> bytes:
+        own = own_folder(scratch, "link")
+        readable = tuple(sorted({str(Path(each).parent) for each in objects}))
+        order = ObjectsOrder(objects=tuple(objects), folder=str(own))
+        confinement = Confinement.compiler(str(own), readable=readable)
+        with compiling(self._zygote, LINK, order, folder=own, confinement=confinement) as child:
+            return exchange(child, FunctionBuilt, "linking")[1]
+
+    def _verified(
+        self,
+        staging: Path,
+        model: ImportedModel,
+        manifest: ModelManifest,
+        library: bytes,
+        orders: Sequence[tuple[PreparedTask | None, FunctionOrder]],
+        parts: PreparedParts,
+        scratch: Path,
+    ) -> tuple[ModelManifest, float | None]:
+        """Compare the model with its framework, else with an unscheduled build if that runs quickly."""
+        if not self._is_verified:
+            return manifest, None
+        with self._stage("verify"), ExitStack() as stack:
+            reference = self._reference(stack, model, orders, parts, scratch)
+            functions = manifest.callees, self._functions_file
+            compared = run_model(self._zygote, staging, library, reference, *functions)
+        if reference is None or compared.worst_error is None:
+            return manifest, compared.latency_s
+        if not compared.worst_error <= 1.0:
+            problem = f"its results differ from {reference.named}: {compared.worst_error:.3g} times what is allowed."
+            raise BadInput("model", problem, "Do not use it; report this with the model.")
+        verified = ModelVerification(
+            reference="framework" if reference.against == "outputs" else "unscheduled",
+            input_sets=len(reference.entries) or INPUT_SETS,
+            worst_error=compared.worst_error,
+        )
+        manifest = manifest.model_copy(update={"verified": verified})
+        _write_manifest(staging, manifest)
+        return manifest, compared.latency_s
+
+    def _reference(
+        self,
+        stack: ExitStack,
+        model: ImportedModel,
+        orders: Sequence[tuple[PreparedTask | None, FunctionOrder]],
+        parts: PreparedParts,
+        scratch: Path,
+    ) -> "Reference | None":
+        if model.references:
+            outputs = os.memfd_create("outputs", os.MFD_CLOEXEC)
+            stack.callback(os.close, outputs)
+            return write_outputs(model.references, outputs)
+        operations = sum(t.workload.floating_point_operations * sum(t.calls.values()) for t in parts.tasks)
+        if operations > MAX_REFERENCE_OPERATIONS:
+            return None
+        plain = [order.model_copy(update={"trace": None, "is_scheduled": False}) for _, order in orders]
+        held = sealed(self._unscheduled(plain, own_folder(scratch, "reference")))
+        stack.callback(os.close, held)
+        return Reference("library", held)
+
+    def _unscheduled(self, orders: Sequence[FunctionOrder], own: Path) -> bytes:
+        built = FunctionBuilders(self._zygote, own_folder(own, "objects"), lambda _: None).run(orders)
+        return self._linked([str(path) for _, path in built], own)
+
+    @contextmanager
+    def _stage(self, name: str) -> Iterator[None]:
+        self._say(name)
+        began_s = time.monotonic()
+        yield
+        self._stages.append(CompilationStage(name, time.monotonic() - began_s))
+
+
+@contextmanager
+def _staged(folder: Path) -> Iterator[Path]:
+    """A folder for files that replace those of ``folder`` in the end. An error leaves nothing behind."""
+    is_new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=".compiling-", dir=folder))
+    try:
+        staging.chmod(0o755)
+        yield staging
+        for name in (WEIGHTS_NAME, LIBRARY_NAME, PROGRAM_NAME, MANIFEST_NAME):
+            (staging / name).replace(folder / name)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+        if is_new:
+            with suppress(OSError):  # it has files
+                folder.rmdir()
+
+
+def _write(folder: Path, manifest: ModelManifest, library: bytes, program: bytes, weights: Path) -> None:
+    weights.replace(folder / WEIGHTS_NAME)
+    put_file(folder / LIBRARY_NAME, library)
+    put_file(folder / PROGRAM_NAME, program)
+    _write_manifest(folder, manifest)
+
+
+def _write_manifest(folder: Path, manifest: ModelManifest) -> None:
+    put_file(folder / MANIFEST_NAME, f"{manifest.model_dump_json(indent=2)}\n".encode())
+
+
+@dataclass(frozen=True)
+class _NewFile:
+    descriptor: int
+    path: Path
+
+
+@contextmanager
+def _new_file(folder: Path) -> Iterator[_NewFile]:
+    """A file that is removed in the end, unless it was renamed."""
+    descriptor, name = tempfile.mkstemp(prefix=".weights-", dir=folder)
+    try:
+        os.fchmod(descriptor, 0o644)
+        yield _NewFile(descriptor, Path(name))
+    finally:
+        os.close(descriptor)
+        Path(name).unlink(missing_ok=True)
+
+
+def _manifest(
+    model: ImportedModel,
+    parts: PreparedParts,
+    name: str,
+    library: bytes,
+    program: bytes,
+    weights_digest: str,
+    functions: Sequence[ModelFunction],
+    callees: Sequence[str],
+) -> ModelManifest:
+    scheduled = {each.name for each in functions}
+    # TVM exports the only function of an object file under a second name.
+    others = sorted(set(kernels_of(library)) - scheduled - {DEFAULT_ENTRY})
+    return ModelManifest(
+        format=MODEL_FORMAT,
+        name=name,
+        framework=model.framework,
+        tunefarm_version=version("tunefarm"),
+        tvm_version=parts.tvm_version,
+        code_generator=parts.code_generator,
+        target=parts.target.canonical,
+        num_cores=parts.target.num_cores,
+        entries=parts.entries,
+        entry_weights=tuple(EntryWeights(entry=entry, weights=names) for entry, names in parts.entry_weights.items()),
+        functions=(*functions, *(ModelFunction(name=each, kind="unscheduled") for each in others)),
+        callees=tuple(callees),
+        library=digest(library),
+        program=digest(program),
+        weights=weights_digest,
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )

@@ -1,0 +1,182 @@
+"""Loads a compiled model into this process and calls it."""
+
+import math
+import os
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tunefarm.artifact.kernel_loading import use_recorded_threads
+from tunefarm.frontend.weights_file import DamagedWeights, read_weights
+from tunefarm.model.model_folder import ModelFiles, read_model_folder
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.tuning.model import ModelEntry, ModelManifest
+from tunefarm_schemas.tuning.workload import TensorArgument
+
+Array = npt.NDArray[np.generic]
+_ALIGNMENT_BYTES: Final = 64
+"""Kernels load whole vectors, and refuse tensors that begin elsewhere."""
+
+
+class CompiledModel:
+    """A compiled model in this process. Not for several threads at once."""
+
+    def __init__(
+        self, manifest: ModelManifest, machine: Any, weights: Mapping[str, Sequence[Any]], folder: Path
+    ) -> None:
+        """Used by ``load_model``. ``machine`` is TVM's VM; ``weights`` are its tensors for each entry."""
+        self.manifest = manifest
+        self.folder = folder
+        self._machine = machine
+        self._weights = weights
+        self._entries = {entry.name: entry for entry in manifest.entries}
+
+    def __repr__(self) -> str:
+        """One line with the entries and their inputs."""
+        entries = ", ".join(_signature(entry) for entry in self.manifest.entries)
+        return f"CompiledModel({self.manifest.name}: {entries})"
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """The names of its functions."""
+        return tuple(self._entries)
+
+    def entry(self, name: str | None = None) -> ModelEntry:
+        """The inputs and outputs of a function. ``name`` may be omitted if there is one, or one called main.
+
+        Raises:
+            BadInput: there is no such function.
+        """
+        if name is None and len(self._entries) == 1:
+            return next(iter(self._entries.values()))
+        found = self._entries.get(name or "main")
+        if found is None:
+            problem = "the model has several functions." if name is None else f"the model has no function {name!r}."
+            raise BadInput("entry", problem, f"Give one of: {', '.join(self._entries)}.")
+        return found
+
+    def __call__(self, *inputs: Any, entry: str | None = None, **named: Any) -> Any:
+        """Run a function of the model on NumPy arrays, by position or by the names of its inputs.
+
+        Returns an array, or a tuple of the same nesting as the model's result.
+
+        Raises:
+            BadInput: inputs are missing, or have another shape or type.
+        """
+        chosen = self.entry(entry)
+        arrays = _ordered(chosen, inputs, named)
+        tensors = [_tensor_of(_checked(each, array)) for each, array in zip(chosen.inputs, arrays, strict=True)]
+        return _arrays_of(self.run_tensors(chosen.name, tensors))
+
+    def run_tensors(self, entry: str, tensors: Sequence[Any]) -> Any:
+        """Run a function on tensors of TVM, which are not checked beyond what the kernels check; returns TVM's."""
+        return self._machine[entry](*tensors, *self._weights[entry])
+
+
+def load_model(folder: str | Path, *, functions: Collection[str] = ()) -> CompiledModel:
+    """Load a model that ``tunefarm compile`` wrote, after checking its files.
+
+    Sets TVM's number of threads in this process to that of the model; if this is impossible, a warning names the
+    variable to set.
+
+    Args:
+        folder: the folder.
+        functions: names of external functions that the model may call. They must be registered with TVM before.
+
+    Raises:
+        BadInput: the folder holds no model, its files do not match, or it uses what is not permitted.
+    """
+    from tunefarm_workers.builder.sealed_library import sealed
+
+    files = read_model_folder(str(folder), functions)
+    try:
+        held = sealed(files.library)
+        try:
+            return open_model(files, held)
+        finally:
+            os.close(held)
+    finally:
+        os.close(files.weights)
+
+
+def open_model(files: ModelFiles, library: int) -> CompiledModel:
+    """Load a model from checked files, whose library is in the sealed memory ``library``.
+
+    Both descriptors can be closed afterwards.
+
+    Raises:
+        BadInput: its weights are damaged, or TVM cannot load it.
+    """
+    import tvm
+    import tvm_ffi
+
+    from tunefarm_workers.builder.sealed_library import path_of
+
+    manifest = files.manifest
+    if manifest.num_cores > 0:
+        use_recorded_threads(manifest.num_cores)
+    try:
+        # tvm.runtime.load_module would derive the format from the resolved path, which has no suffix.
+        kernels = tvm_ffi.get_global_func("ffi.Module.load_from_file.so")(path_of(library), "so")
+        program = tvm_ffi.get_global_func("ffi.Module.load_from_bytes.relax.VMExecutable")(files.program)
+        program.import_module(kernels)
+        machine = tvm.relax.VirtualMachine(program, tvm.cpu())
+    except (RuntimeError, ValueError, OSError, AttributeError) as error:
+        reason = str(error).strip().splitlines()[-1][:300]
+        raise BadInput("folder", f"TVM cannot load it: {reason}.", "Compile it again for this machine.") from error
+    return CompiledModel(manifest, machine, _weights_of(files), files.folder)
+
+
+def _weights_of(files: ModelFiles) -> dict[str, list[Any]]:
+    try:
+        arrays = read_weights(files.weights, is_private=True)
+        tensors = {name: _tensor_of(array) for name, array in arrays.items()}
+        named = {each.entry: [tensors[name] for name in each.weights] for each in files.manifest.entry_weights}
+    except (DamagedWeights, KeyError, OSError) as error:
+        raise BadInput("folder", f"its weights cannot be read: {error}.", "Compile the model again.") from error
+    return {entry.name: named.get(entry.name, []) for entry in files.manifest.entries}
+
+
+def _ordered(entry: ModelEntry, inputs: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+    names = [each.name for each in entry.inputs]
+    rest = names[len(inputs) :]
+    if len(inputs) > len(names) or set(rest) != set(named):
+        fix = f"Call {_signature(entry)}."
+        given = f"{len(inputs)} inputs" + (f" and {', '.join(sorted(named))}" if named else "")
+        raise BadInput("inputs", f"{entry.name} got {given}.", fix)
+    return [*inputs, *(named[name] for name in rest)]
+
+
+def _checked(expected: TensorArgument, given: Any) -> Array:
+    array = np.asarray(given)
+    if tuple(array.shape) != expected.shape or str(array.dtype) != expected.dtype:
+        problem = f"{expected.name} is {array.dtype}{list(array.shape)}."
+        raise BadInput("inputs", problem, f"Give {expected.dtype}{list(expected.shape)}.")
+    return array
+
+
+def _tensor_of(array: Array) -> Any:
+    """A tensor of TVM with an array's contents: a view if possible, else a copy."""
+    import tvm
+    import tvm_ffi
+
+    aligned = array.ctypes.data % _ALIGNMENT_BYTES == 0 and array.flags.c_contiguous and array.flags.writeable
+    if aligned and array.dtype.kind in "iuf" and math.prod(array.shape):
+        return tvm_ffi.from_dlpack(array)
+    return tvm.runtime.tensor(array)
+
+
+def _arrays_of(result: Any) -> Any:
+    import tvm
+
+    if isinstance(result, tvm.runtime.Tensor):
+        return result.numpy()
+    return tuple(_arrays_of(each) for each in result)
+
+
+def _signature(entry: ModelEntry) -> str:
+    given = ", ".join(f"{each.name}: {each.dtype}{list(each.shape)}" for each in entry.inputs)
+    return f"{entry.name}({given})"

@@ -1,0 +1,113 @@
+"""What the children that compile a model are asked, and what they answer."""
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from pydantic import Field
+
+from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.tuning.model import FunctionKind, ModelEntry
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_schemas.tuning.workload import Workload
+
+PREPARE: Final = "tunefarm.model.prepare_child:main"
+BUILD: Final = "tunefarm.model.build_child:main"
+LINK: Final = "tunefarm.model.build_child:link"
+COMPARE: Final = "tunefarm.model.compare_child:main"
+
+
+class PrepareOrder(Frozen):
+    """A model to prepare. ``weights`` names those of each entry in the file that is passed with it."""
+
+    module_json: str = Field(repr=False)
+    weights: Mapping[str, tuple[str, ...]]
+    target: str
+    host_cores: int
+    folder: str
+    """A folder that the child may write to."""
+
+
+class PreparedTask(Frozen):
+    """As ``ModelTask`` of the search."""
+
+    workload: Workload
+    functions: tuple[str, ...]
+    calls: Mapping[str, int]
+
+
+class PreparedParts(Frozen):
+    """A prepared model without its bytecode, which is the next message, and its weights, which are in a file.
+
+    ``rest_json`` is a module of the functions that belong to no task; None if there are none.
+    """
+
+    target: Target
+    notes: tuple[str, ...]
+    code_generator: str
+    tvm_version: str
+    entries: tuple[ModelEntry, ...]
+    entry_weights: Mapping[str, tuple[str, ...]]
+    tasks: tuple[PreparedTask, ...]
+    rest_json: str | None = Field(repr=False)
+
+
+class FunctionOrder(Frozen):
+    """Functions to compile to one object file.
+
+    ``module_json`` has one function ``main``, which is compiled under each of ``names``; without names it is compiled
+    as it is. ``trace`` is that of a record; without one, ``is_scheduled`` says whether to choose an untried schedule.
+    """
+
+    module_json: str = Field(repr=False)
+    names: tuple[str, ...] = ()
+    target: Target
+    trace: str | None = Field(default=None, repr=False)
+    record_id: str | None = None
+    is_scheduled: bool = True
+    folder: str
+
+
+class FunctionBuilt(Frozen):
+    """The object file is the next message. ``problem`` says why a better schedule was not used; empty if it was."""
+
+    kind: FunctionKind
+    way: str = ""
+    problem: str = ""
+
+
+class ObjectsOrder(Frozen):
+    """Object files to link to one library, which is the next message after ``FunctionBuilt``."""
+
+    objects: tuple[str, ...]
+    folder: str
+
+
+class CompareOrder(Frozen):
+    """A compiled model to run. ``functions`` are the external ones that it may call.
+
+    Its library is passed in sealed memory, and after it what it is compared with: another library with the same
+    functions, or a file with inputs of the framework and its outputs. ``entries`` says whose they are.
+    """
+
+    folder: str
+    against: Literal["library", "outputs"] | None = None
+    entries: tuple[str, ...] = ()
+    functions: tuple[str, ...] = ()
+    functions_file: str | None = None
+
+
+def input_name(number: int, position: int) -> str:
+    """The name of an input in that file; ``number`` is the position in ``entries``."""
+    return f"input.{number}.{position}"
+
+
+def output_name(number: int, position: int) -> str:
+    """The name of an output in that file, tuples flattened."""
+    return f"output.{number}.{position}"
+
+
+class ModelCompared(Frozen):
+    """``worst_error`` is relative to what is allowed; ``latency_s`` is the median over some calls."""
+
+    worst_error: float | None
+    latency_s: float

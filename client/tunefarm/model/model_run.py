@@ -1,0 +1,76 @@
+"""Runs compiled models in confined children, and the same models by their frameworks."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tunefarm.frontend.relax_model import ModelReference
+from tunefarm.frontend.weights_file import Array, write_weights
+from tunefarm.model.child_call import compiling, exchange
+from tunefarm.model.messages import COMPARE, CompareOrder, ModelCompared, input_name, output_name
+from tunefarm_sandbox.confinement.confinement import Confinement
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
+from tunefarm_workers.builder.sealed_library import sealed
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What a model is compared with: a library in sealed memory, or a file of ``write_outputs``."""
+
+    against: Literal["library", "outputs"]
+    descriptor: int
+    entries: tuple[str, ...] = ()
+
+    @property
+    def named(self) -> str:
+        """As the end of a sentence."""
+        return "its framework's" if self.against == "outputs" else "the unscheduled build's"
+
+
+def write_outputs(references: Sequence[ModelReference], descriptor: int) -> Reference:
+    """Write what a framework computed to a file, which the caller closes.
+
+    Raises:
+        OSError: the file cannot hold it.
+    """
+    arrays: dict[str, Array] = {}
+    for number, each in enumerate(references):
+        arrays |= {input_name(number, at): array for at, array in enumerate(each.inputs)}
+        arrays |= {output_name(number, at): array for at, array in enumerate(each.outputs)}
+    write_weights(descriptor, arrays)
+    return Reference("outputs", descriptor, tuple(each.entry for each in references))
+
+
+def run_model(
+    zygote: ForkServer,
+    folder: Path,
+    library: bytes,
+    reference: Reference | None = None,
+    callees: Sequence[str] = (),
+    functions_file: Path | None = None,
+) -> ModelCompared:
+    """Run and time the model in ``folder`` in a confined child; compare it with ``reference``.
+
+    ``library`` are its own kernels, which have been checked.
+
+    Raises:
+        BadInput: it cannot be loaded or run.
+    """
+    order = CompareOrder(
+        folder=str(folder),
+        against=None if reference is None else reference.against,
+        entries=() if reference is None else reference.entries,
+        functions=tuple(callees) if functions_file is None else (),
+        functions_file=None if functions_file is None else str(functions_file),
+    )
+    readable = [str(folder), *([str(functions_file.parent)] if functions_file else [])]
+    confinement = Confinement.strict(readable=tuple(readable), may_pin_threads=True)
+    own = sealed(library)
+    given = [own, *([] if reference is None else [reference.descriptor])]
+    try:
+        with compiling(zygote, COMPARE, order, folder=folder, confinement=confinement, descriptors=given) as child:
+            return exchange(child, ModelCompared, "running", has_bytes=False)[0]
+    finally:
+        os.close(own)

@@ -1,0 +1,85 @@
+"""The child that prepares a model: it answers with its tasks, and writes bytecode and weights."""
+
+from pathlib import Path
+from typing import Any
+
+import tvm
+
+from tunefarm.frontend.weights_file import DamagedWeights, read_weights, write_weights
+from tunefarm.intake.target_text import parse_target_text
+from tunefarm.model.messages import PreparedParts, PreparedTask, PrepareOrder
+from tunefarm_sandbox.channel.channel import Channel
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.refusal import Refusal
+from tunefarm_search.relax.building import LoweredModel, lower
+from tunefarm_search.relax.preparation import PreparedModel, prepare
+from tunefarm_search.relax.tasks import ModelTask, model_tasks
+from tunefarm_search.relax.weights import LiftedModel, lift_weights
+from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
+from tunefarm_search.tvm.target import canonical_target
+
+_PROGRAM = "program.vm"
+
+
+def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
+    """Entry. ``descriptors`` holds the file of the weights, and the one for the prepared weights."""
+    try:
+        parts, program = _prepared(PrepareOrder.model_validate_json(payload), *descriptors)
+    except BadInput as error:
+        channel.send(Refusal.of(error).model_dump_json().encode())
+        return
+    channel.send(parts.model_dump_json().encode())
+    channel.send(program)
+
+
+def _prepared(order: PrepareOrder, given: int, result: int) -> tuple[PreparedParts, bytes]:
+    attributes, notes = parse_target_text(
+        order.target, host_cores=order.host_cores, host_cpu=str(tvm.target.codegen.llvm_get_system_cpu())
+    )
+    canonical = canonical_target(attributes, order.host_cores)
+    if canonical.target.kind != "llvm":
+        raise BadInput("target", f"models are compiled for CPUs, not for {canonical.target.kind}.", "Name a CPU.")
+    try:
+        module, arrays = tvm.ir.load_json(order.module_json), read_weights(given)
+        weights = {entry: tuple(arrays[name] for name in names) for entry, names in order.weights.items()}
+    except (*TVM_ERRORS, DamagedWeights) as error:
+        raise BadInput("model", f"it cannot be read: {last_line(error)}.", "Export it again.") from error
+    model = prepare(module, weights, canonical.target)
+    tasks = model_tasks(model)
+    try:
+        lifted = lift_weights(model.module, [entry.name for entry in model.entries])
+        lowered = lower(lifted.module, canonical.target)
+    except TVM_ERRORS as error:
+        raise BadInput("model", f"TVM cannot compile it: {last_line(error)}", "Simplify it.") from error
+    write_weights(result, lifted.weights)
+    parts = _parts(model, tasks, lifted, lowered, (*notes, *canonical.notes))
+    path = Path(order.folder) / _PROGRAM
+    lowered.program.write_to_file(str(path), "")
+    return parts, path.read_bytes()
+
+
+def _parts(
+    model: PreparedModel,
+    tasks: tuple[ModelTask, ...],
+    lifted: LiftedModel,
+    lowered: LoweredModel,
+    notes: tuple[str, ...],
+) -> PreparedParts:
+    return PreparedParts(
+        target=model.target,
+        notes=notes,
+        code_generator=f"tvm-{tvm.__version__}+llvm-{tvm.target.codegen.llvm_version_major()}",
+        tvm_version=str(tvm.__version__),
+        entries=model.entries,
+        entry_weights=lifted.of_entries,
+        tasks=tuple(PreparedTask(workload=t.workload, functions=t.functions, calls=t.calls) for t in tasks),
+        rest_json=_rest(lowered.kernels, {name for task in tasks for name in task.functions}),
+    )
+
+
+def _rest(kernels: Any, taken: set[str]) -> str | None:
+    """The functions of no task, as JSON."""
+    if kernels is None:
+        return None
+    rest = {name: each for name, each in kernels.functions.items() if str(each.attrs["global_symbol"]) not in taken}
+    return str(tvm.ir.save_json(tvm.IRModule(rest, attrs=kernels.attrs))) if rest else None

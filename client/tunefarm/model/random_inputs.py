@@ -1,0 +1,29 @@
+"""Inputs that models are compared on, the same in each process."""
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tunefarm_schemas.tuning.model import ModelEntry
+from tunefarm_schemas.tuning.workload import TensorArgument
+
+Array = npt.NDArray[Any]
+
+INPUT_SETS: Final = 3
+"""How many sets of inputs models are compared on."""
+
+
+def random_inputs(entry: ModelEntry, number: int) -> list[Array]:
+    """Inputs of an entry: normally distributed, or zeros and ones for integers, which may be indices."""
+    generator = np.random.default_rng([number, 7])
+    return [_random(generator, each) for each in entry.inputs]
+
+
+def _random(generator: np.random.Generator, argument: TensorArgument) -> Array:
+    import ml_dtypes  # noqa: F401 - registers its types
+
+    kind = np.dtype(argument.dtype)
+    if kind.kind in "biu":
+        return np.asarray(generator.integers(0, 2, argument.shape)).astype(kind)
+    return np.asarray(generator.standard_normal(argument.shape)).astype(kind)

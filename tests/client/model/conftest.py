@@ -1,0 +1,50 @@
+"""Compiled models, made once for the whole test run. Tests copy a folder before they change it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import tvm
+
+from tests.search.relax.models import SmallModel, convolutional_network, tuples, two_entries
+from tunefarm.frontend.model_import import ImportedModel
+from tunefarm.model.compilation import Compilation, ModelCompiler
+from tunefarm.startup.zygote import start_zygote
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
+
+
+@dataclass(frozen=True)
+class CompiledOnce:
+    model: SmallModel
+    compilation: Compilation
+
+    @property
+    def folder(self) -> Path:
+        return self.compilation.folder
+
+
+@pytest.fixture(scope="session")
+def zygote() -> Iterator[ForkServer]:
+    with start_zygote() as started:
+        yield started
+
+
+def compiled(zygote: ForkServer, model: SmallModel, folder: Path) -> CompiledOnce:
+    imported = ImportedModel(str(tvm.ir.save_json(model.module)), model.weights, "test", ())
+    return CompiledOnce(model, ModelCompiler(zygote, folder).compile(imported, "host:1", "small"))
+
+
+@pytest.fixture(scope="session")
+def network(zygote: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> CompiledOnce:
+    return compiled(zygote, convolutional_network(), tmp_path_factory.mktemp("network"))
+
+
+@pytest.fixture(scope="session")
+def with_entries(zygote: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> CompiledOnce:
+    return compiled(zygote, two_entries(), tmp_path_factory.mktemp("entries"))
+
+
+@pytest.fixture(scope="session")
+def with_tuples(zygote: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> CompiledOnce:
+    return compiled(zygote, tuples(), tmp_path_factory.mktemp("tuples"))

@@ -1,0 +1,110 @@
+"""Compiled models compute what NumPy computes, and their folders state how they were made."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tvm
+
+from tests.client.model.conftest import CompiledOnce
+from tests.search.relax.models import convolutional_network
+from tunefarm.frontend.model_import import ImportedModel
+from tunefarm.frontend.relax_model import ModelReference
+from tunefarm.model.compilation import ModelCompiler
+from tunefarm.model.loaded_model import load_model
+from tunefarm.model.model_run import run_model
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
+from tunefarm_schemas.bad_input import BadInput
+
+
+def test_load_model_computes_what_numpy_computes(network: CompiledOnce) -> None:
+    model, inputs = load_model(network.folder), network.model.inputs
+    np.testing.assert_allclose(model(*inputs), network.model.expected(*inputs), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(model(x0=inputs[0]), network.model.expected(*inputs), rtol=1e-4, atol=1e-4)
+
+
+def test_load_model_accepts_arrays_of_any_alignment_and_layout(network: CompiledOnce) -> None:
+    model, given = load_model(network.folder), network.model.inputs[0]
+    shifted = np.empty(given.size + 1, "float32")[1:].reshape(given.shape)
+    shifted[...] = given
+    expected = network.model.expected(given)
+    for array in (shifted, np.asfortranarray(given)):
+        np.testing.assert_allclose(model(array), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_load_model_serves_each_entry_with_its_weights(with_entries: CompiledOnce) -> None:
+    model, inputs = load_model(with_entries.folder), with_entries.model.inputs
+    assert model.entries == ("decode", "encode")
+    for entry in model.entries:
+        expected = with_entries.model.expected(entry, *inputs)
+        np.testing.assert_allclose(model(*inputs, entry=entry), expected, rtol=1e-4, atol=1e-4)
+    with pytest.raises(BadInput, match="several functions"):
+        model(*inputs)
+
+
+def test_load_model_returns_nested_tuples(with_tuples: CompiledOnce) -> None:
+    model, inputs = load_model(with_tuples.folder), with_tuples.model.inputs
+    total, (exponentials, same) = model(*inputs)
+    expected_total, (expected_exponentials, expected_same) = with_tuples.model.expected(*inputs)
+    np.testing.assert_allclose(total, expected_total, rtol=1e-4)
+    np.testing.assert_allclose(exponentials, expected_exponentials, rtol=1e-4)
+    np.testing.assert_array_equal(same, expected_same)
+
+
+def test_call_names_wrong_inputs(network: CompiledOnce) -> None:
+    model, given = load_model(network.folder), network.model.inputs[0]
+    with pytest.raises(BadInput, match=r"x0 is float64\[1, 3, 8, 8\]"):
+        model(given.astype("float64"))
+    with pytest.raises(BadInput, match=r"float32\[1, 3, 8, 8\]"):
+        model()
+    with pytest.raises(BadInput, match="no function 'other'"):
+        model(given, entry="other")
+
+
+def test_manifest_says_what_each_function_is(network: CompiledOnce) -> None:
+    manifest = network.compilation.manifest
+    assert {function.kind for function in manifest.functions} <= {"untried", "unscheduled"}
+    assert sum(function.kind == "untried" for function in manifest.functions) >= 3
+    assert manifest.num_cores == 1
+    assert manifest.verified is not None
+    assert manifest.verified.reference == "unscheduled"
+    assert manifest.verified.worst_error <= 1
+    stored = json.loads((network.folder / "manifest.json").read_text())
+    assert stored["entries"][0]["inputs"][0]["shape"] == [1, 3, 8, 8]
+
+
+def test_run_model_times_a_model(network: CompiledOnce, zygote: ForkServer) -> None:
+    library = (network.folder / "kernels.so").read_bytes()
+    compared = run_model(zygote, network.folder, library)
+    assert compared.latency_s > 0
+    assert compared.worst_error is None
+
+
+def test_compile_leaves_nothing_behind_after_an_error(zygote: ForkServer, tmp_path: Path) -> None:
+    model = convolutional_network()
+    imported = ImportedModel(str(tvm.ir.save_json(model.module)), model.weights, "test", ())
+    folder = tmp_path / "refused"
+    for target, weights in (("host:0", model.weights), ("host:1", {"main": model.weights["main"][:3]})):
+        with pytest.raises(BadInput):
+            ModelCompiler(zygote, folder).compile(replace(imported, weights=weights), target, "refused")
+        assert not folder.exists()
+
+
+def test_compile_replaces_a_model_and_refuses_one_with_wrong_results(
+    zygote: ForkServer, network: CompiledOnce, tmp_path: Path
+) -> None:
+    model, folder = network.model, Path(shutil.copytree(network.folder, tmp_path / "model"))
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    wrong = ModelReference("main", model.inputs, (model.expected(*model.inputs) + 1,))
+    imported = ImportedModel(str(tvm.ir.save_json(model.module)), model.weights, "test", (), (wrong,))
+    with pytest.raises(BadInput, match="differ from its framework's"):
+        ModelCompiler(zygote, folder).compile(imported, "host:1", "wrong")
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    right = ModelReference("main", model.inputs, (model.expected(*model.inputs),))
+    compilation = ModelCompiler(zygote, folder).compile(replace(imported, references=(right,)), "host:1", "right")
+    assert compilation.manifest.verified is not None
+    assert compilation.manifest.verified.reference == "framework"
+    assert sorted(path.name for path in folder.iterdir()) == sorted(before)

@@ -1,0 +1,139 @@
+"""Modules of torch as compiled models: results equal torch's, tensors are not copied."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tunefarm
+from tunefarm.frontend.model_import import import_model
+from tunefarm.frontend.model_source import parse_model_source
+from tunefarm.model.compilation import ModelCompiler
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_services.settings import Settings
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.models
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    return Settings(home=tmp_path_factory.mktemp("home"))
+
+
+class Classifier(torch.nn.Module):  # type: ignore[misc]
+    """An MLP for images of 28 by 28 in ten classes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden = torch.nn.Linear(784, 128)
+        self.scores = torch.nn.Linear(128, 10)
+
+    def forward(self, images: Any) -> Any:
+        return self.scores(torch.relu(self.hidden(images.flatten(1))))
+
+
+class Several(torch.nn.Module):  # type: ignore[misc]
+    """A nested result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = torch.nn.Conv2d(3, 8, 3, padding=1)
+        self.norm = torch.nn.BatchNorm2d(8)
+
+    def forward(self, images: Any, factor: Any) -> Any:
+        features = torch.relu(self.norm(self.convolution(images)))
+        return {"features": features, "sums": (features.sum((2, 3)), factor * 2)}
+
+
+def test_torch_compile_predicts_what_torch_predicts(settings: Settings) -> None:
+    torch.manual_seed(0)
+    model, images = Classifier(), torch.rand(64, 1, 28, 28)
+    compiled = tunefarm.torch.compile(model, (images,), target="host:1", settings=settings)
+    manifest = compiled.compiled.manifest
+    assert manifest.verified is not None
+    assert manifest.verified.reference == "framework"
+    with torch.no_grad():
+        for _ in range(3):
+            images = torch.rand(64, 1, 28, 28)
+            expected, found = model(images), compiled(images)
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+            assert torch.equal(found.argmax(1), expected.argmax(1))
+
+
+def test_torch_compile_keeps_the_nesting_of_results_and_the_mode(settings: Settings) -> None:
+    torch.manual_seed(0)
+    model, arguments = Several().train(), (torch.rand(1, 3, 16, 16), torch.rand(5))
+    compiled = tunefarm.torch.compile(model, arguments, target="host:1", settings=settings)
+    assert model.training
+    with torch.no_grad():
+        expected = model.eval()(*arguments)
+    torch.testing.assert_close(compiled(*arguments), expected, rtol=1e-4, atol=1e-5)
+    # A view that begins elsewhere, and a transposed one
+    shifted = torch.rand(3 * 16 * 16 + 1)[1:].reshape(1, 3, 16, 16)
+    transposed = torch.rand(1, 3, 16, 16).transpose(2, 3)
+    for images in (shifted, transposed):
+        with torch.no_grad():
+            expected = model(images, arguments[1])
+        torch.testing.assert_close(compiled(images, arguments[1]), expected, rtol=1e-4, atol=1e-5)
+    with pytest.raises(BadInput, match=r"float32\[1, 3, 16, 16\]"):
+        compiled(arguments[0].double(), arguments[1])
+    with pytest.raises(BadInput, match="1 tensors were given"):
+        compiled(arguments[0])
+
+
+def test_compile_reads_exported_programs(settings: Settings, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, images = Classifier().eval(), torch.rand(2, 1, 28, 28)
+    torch.export.save(torch.export.export(model, (images,)), tmp_path / "classifier.pt2")
+    folder = tmp_path / "compiled"
+    compiled = tunefarm.compile(tmp_path / "classifier.pt2", output=folder, target="host:1", settings=settings)
+    with torch.no_grad():
+        expected = model(images).numpy()
+    for loaded in (compiled, tunefarm.load_model(folder)):
+        found = loaded(images.numpy())
+        found = found[0] if isinstance(found, tuple) else found
+        torch.testing.assert_close(torch.from_numpy(found), torch.from_numpy(expected), rtol=1e-4, atol=1e-5)
+
+
+TRACED = '''
+import torch
+
+
+class FusedMultiplyAdd(torch.nn.Module):
+    """A product and a sum, and a dense layer: torch.fx records them as calls, which are fused to two functions."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.dense = torch.nn.Linear(64, 32)
+
+    def forward(self, x, y, z):
+        return torch.relu(self.dense(x * y + z))
+
+
+net = FusedMultiplyAdd()
+example_inputs = tuple(torch.zeros(8, 64) for _ in range(3))
+'''
+
+
+def test_compile_fuses_traced_operators(zygote: ForkServer, tmp_path: Path) -> None:
+    file = tmp_path / "traced.py"
+    file.write_text(TRACED)
+    imported = import_model(zygote, parse_model_source(f"{file}:net"), traced=True)
+    compilation = ModelCompiler(zygote, tmp_path / "compiled").compile(imported, "host:1", "traced")
+    names = sorted(function.name for function in compilation.manifest.functions)
+    assert len(names) == 2, names
+    assert "multiply" in names[1]
+    assert "add" in names[1]
+    assert all(word in names[0] for word in ("matmul", "add", "relu"))
+    model = tunefarm.load_model(tmp_path / "compiled")
+    inputs = [torch.rand(8, 64) for _ in range(3)]
+    torch.manual_seed(0)
+    dense = torch.nn.Linear(64, 32)
+    with torch.no_grad():
+        expected = torch.relu(dense(inputs[0] * inputs[1] + inputs[2]))
+    found = model(*(each.numpy() for each in inputs))
+    found = found[0] if isinstance(found, tuple) else found
+    torch.testing.assert_close(torch.from_numpy(found), expected, rtol=1e-4, atol=1e-5)
