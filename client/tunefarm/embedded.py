@@ -4,15 +4,17 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tunefarm.frontend.model_file import model_file
 from tunefarm.intake.python_input import PythonInput
 from tunefarm.intake.tvm_objects import TargetLike
 from tunefarm.intake.untuned_functions import warn_of_untuned
 from tunefarm.local.machine import LocalMachine
+from tunefarm.local.model_job import ModelJob, kept_folder
 from tunefarm.options.input_option import inputs_of_python
 from tunefarm.options.job_options import JobOptions
 from tunefarm.tuning_result import TuningResult
 from tunefarm_schemas.host_cores import usable_physical_cores
-from tunefarm_schemas.tuning.job import Strategy
+from tunefarm_schemas.tuning.job import JobOutcome, Strategy
 from tunefarm_schemas.tuning.workload import Abi
 from tunefarm_services.settings import Settings
 from tunefarm_services.tuner.summary import Progress
@@ -36,11 +38,14 @@ def tune(
     on_progress: "Callable[[Progress], None]" = lambda _: None,
     settings: Settings | None = None,
 ) -> TuningResult:
-    """Tune a function on this machine. Warns about functions of the module that are not TIR and stay untuned.
+    """Tune a function or a model on this machine. Warns about functions beside TIR functions, which stay untuned.
+
+    A module of Relax functions is a model: its functions are tuned under one budget, and it is built from their records
+    and timed beside its build without a trial.
 
     Args:
         module: an IRModule, a PrimFunc, a list of te tensors, or text as the command line takes it: a file,
-            ``FILE.py:FUNCTION``, ``te:NAME``, ``builtin:NAME``.
+            ``FILE.py:FUNCTION``, ``te:NAME``, ``builtin:NAME``, or the file of a model, such as ``net.onnx``.
         target: a ``tvm.target.Target``, a dictionary or its JSON, or a preset such as ``x86-64-v3``. Default: this
             host's processor.
         trials: the maximum number of candidates to measure.
@@ -68,10 +73,23 @@ def tune(
     options.require_usable()
     with LocalMachine(settings) as machine:
         machine.prepare_farm()
-        given = PythonInput.of(module, target=target, function=function, space=space, seed_traces=seed_traces, abi=abi)
+        file = model_file(module) if isinstance(module, str) else None
+        model = None if file is None else ModelJob(machine, file)
+        given = PythonInput.of(
+            module if model is None else model.as_module(),
+            target=target,
+            function=function,
+            space=space,
+            seed_traces=seed_traces,
+            abi=abi,
+        )
         request = given.request(usable_physical_cores()).model_copy(update={"inputs": inputs_of_python(inputs or {})})
         answer = given.complete(machine.understand(request))
         warn_of_untuned(answer.untuned_functions)
         job = machine.create_job(answer, options)
         summary = machine.work(machine.supervisor(started_at_s=began_s, on_progress=on_progress), job)
-        return TuningResult.of(machine.store, summary)
+        built = None
+        if answer.calls and summary.outcome is JobOutcome.SUCCEEDED:
+            model = model or ModelJob(machine, given.module)
+            built = model.build(answer, job, summary, kept_folder())
+        return TuningResult.of(machine.store, summary, built)

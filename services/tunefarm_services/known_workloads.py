@@ -22,25 +22,31 @@ def recognised(
     compare: Callable[[SameQuestion], SameAnswer],
     *,
     with_schedules: bool,
+    of_model: bool = False,
 ) -> tuple[Workload, ...]:
     """Replace each workload that the store has with other variable names by the stored one; keep its name.
 
+    ``of_model``: they are functions of a model. Their parameters have the names of variables in that model, to which no
+    input spec refers, so other names of parameters make no difference.
+
     ``compare`` compares in a confined child. A workload that cannot be compared is not replaced.
     """
-    pairs = tuple(_alike(known, tenant, workloads))
-    same = _compared(pairs, compare, with_schedules=with_schedules)
+    pairs = tuple(_alike(known, tenant, workloads, of_model=of_model))
+    same = _compared(pairs, compare, with_schedules=with_schedules, of_model=of_model)
     # Reversed, so that the first of several stored ones wins.
     stored = {pair.workload.workload_id: pair.stored for pair, is_same in reversed(same) if is_same}
     return tuple(_named(stored.get(each.workload_id, each), each.name) for each in workloads)
 
 
-def _alike(known: WorkloadRepository, tenant: str, workloads: Sequence[Workload]) -> Iterator[AlikeWorkloads]:
+def _alike(
+    known: WorkloadRepository, tenant: str, workloads: Sequence[Workload], *, of_model: bool
+) -> Iterator[AlikeWorkloads]:
     characters = 0
     for workload in {each.workload_id: each for each in workloads}.values():
         if _is_stored(known, tenant, workload):
             continue
         found = known.with_hash(tenant, workload.structural_hash, workload.tvm_version)
-        for stored in [each for each in found if each.arguments == workload.arguments][:MAX_ALIKE]:
+        for stored in [each for each in found if of_model or each.arguments == workload.arguments][:MAX_ALIKE]:
             characters += len(workload.module_json) + len(stored.module_json)
             if characters <= MAX_CHARACTERS:
                 yield AlikeWorkloads(workload=workload, stored=stored)
@@ -55,12 +61,16 @@ def _is_stored(known: WorkloadRepository, tenant: str, workload: Workload) -> bo
 
 
 def _compared(
-    pairs: Sequence[AlikeWorkloads], compare: Callable[[SameQuestion], SameAnswer], *, with_schedules: bool
+    pairs: Sequence[AlikeWorkloads],
+    compare: Callable[[SameQuestion], SameAnswer],
+    *,
+    with_schedules: bool,
+    of_model: bool,
 ) -> list[tuple[AlikeWorkloads, bool]]:
     if not pairs:
         return []
     try:
-        answer = compare(SameQuestion(pairs=tuple(pairs), with_schedules=with_schedules))
+        answer = compare(SameQuestion(pairs=tuple(pairs), with_schedules=with_schedules, of_model=of_model))
     except BadInput:
         return []
     return list(zip(pairs, answer.same, strict=True))

@@ -17,10 +17,14 @@ class AlikeWorkloads(Frozen):
 
 
 class SameQuestion(Frozen):
-    """Pairs to compare. ``with_schedules``: schedules of the given workload must also apply to the stored one."""
+    """Pairs to compare. ``with_schedules``: schedules of the given workload must also apply to the stored one.
+
+    ``of_model``: names of parameters make no difference.
+    """
 
     pairs: tuple[AlikeWorkloads, ...]
     with_schedules: bool
+    of_model: bool = False
 
 
 class SameAnswer(Frozen):
@@ -34,7 +38,8 @@ def compared(question: SameQuestion) -> SameAnswer:
     from tunefarm_search.tvm.workload import may_stand_for
 
     same = [
-        may_stand_for(pair.stored, pair.workload, with_schedules=question.with_schedules) for pair in question.pairs
+        may_stand_for(pair.stored, pair.workload, with_schedules=question.with_schedules, of_model=question.of_model)
+        for pair in question.pairs
     ]
     return SameAnswer(same=tuple(same))
 

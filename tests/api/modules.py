@@ -57,6 +57,41 @@ def two_functions_json() -> str:
 
 
 @cache
+def perceptron_json() -> str:
+    """A Relax model, with its weights as parameters."""
+    import tvm
+
+    from tests.search.relax.models import multilayer_perceptron
+
+    return str(tvm.ir.save_json(multilayer_perceptron().module))
+
+
+@cache
+def perceptron_tasks() -> list[tuple[str, float]]:
+    """The tasks that the same model has with its weights."""
+    from tests.search.relax.models import multilayer_perceptron
+    from tunefarm_search.relax.preparation import prepare
+    from tunefarm_search.relax.tasks import model_tasks
+    from tunefarm_search.tvm.target import canonical_target
+
+    model, target = multilayer_perceptron(), canonical_target({"kind": "llvm", "num-cores": 2}).target
+    tasks = model_tasks(prepare(model.module, model.weights, target))
+    return [(task.workload.name, float(sum(task.calls.values()))) for task in tasks]
+
+
+@cache
+def dynamic_model_json() -> str:
+    import tvm
+    from tvm import relax
+
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((tvm.tirx.Var("n", "int64"), 8), "float32"))
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit(relax.op.nn.relu(x)))
+    return str(tvm.ir.save_json(builder.get()))
+
+
+@cache
 def calling_json(callee: str) -> str:
     """A module that calls ``callee``: extern, packed, llvm, or another function of itself."""
     from tvm import te, tirx

@@ -5,7 +5,15 @@ import re
 
 import pytest
 
-from tests.api.modules import matmul_json, mixed_json, tiled_trace, two_functions_json
+from tests.api.modules import (
+    dynamic_model_json,
+    matmul_json,
+    mixed_json,
+    perceptron_json,
+    perceptron_tasks,
+    tiled_trace,
+    two_functions_json,
+)
 from tests.api.people import person_of
 from tests.api.stored import furnished, lane, put_job
 from tunefarm_schemas.farm.lane import LOCAL_WORKER
@@ -53,6 +61,40 @@ def test_relax_function_is_rejected(alice):
     assert problem.status_code == 422
     assert problem.json()["field"] == "function"
     assert "main is a Relax function" in problem.json()["detail"]
+
+
+def test_relax_model_becomes_the_tasks_of_one_model(alice):
+    answer = alice.post("/v1/jobs", json={"module": perceptron_json(), "target": TARGET, "effort": {"trials": 9}})
+    assert answer.status_code == 202, answer.text
+    spec = answer.json()["spec"]
+    assert (spec["of_model"], spec["untuned_functions"]) == (True, [])
+    assert [(task["name"], task["weight"]) for task in spec["tasks"]] == perceptron_tasks()
+
+
+def test_functions_of_a_model_are_sent_with_their_calls(alice):
+    modules = [{"module": matmul_json(), "weight": 3}, {"module": matmul_json(extent=16), "weight": 2}]
+    spec = alice.post("/v1/jobs", json={"modules": modules, "target": TARGET, "of_model": True}).json()["spec"]
+    assert (spec["of_model"], [task["weight"] for task in spec["tasks"]]) == (True, [3.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("extra", "field"),
+    [
+        ({"function": "main"}, "function"),
+        ({"kind": "measure"}, "kind"),
+        ({"abi": "packed"}, "abi"),
+        ({"seed_traces": [[[], []]]}, "seed_traces"),
+    ],
+)
+def test_what_does_not_fit_a_model_is_rejected(alice, extra, field):
+    problem = alice.post("/v1/jobs", json={"module": perceptron_json(), "target": TARGET, **extra})
+    assert (problem.status_code, problem.json()["field"]) == (422, field), problem.text
+
+
+def test_model_with_dynamic_shapes_is_rejected(alice):
+    problem = alice.post("/v1/jobs", json={"module": dynamic_model_json(), "target": TARGET})
+    assert (problem.status_code, problem.json()["field"]) == (422, "module"), problem.text
+    assert "dynamic shape" in problem.json()["detail"]
 
 
 def test_job_is_created_from_upload_or_stored_workload(alice):

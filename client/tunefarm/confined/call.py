@@ -28,6 +28,9 @@ def call(
     field: str,
     readable: Sequence[Path] = (),
     timeout_s: float = TIMEOUT_S,
+    limits: Limits = LIMITS,
+    fixes: Fixes = FIXES,
+    descriptors: Sequence[int] = (),
 ) -> Answer:
     """Send a request to a confined child, as ``ask`` does; errors include the output of a child that died."""
     return ask(
@@ -36,11 +39,12 @@ def call(
         request,
         answer_type,
         field=field,
-        fixes=FIXES,
-        limits=LIMITS,
+        fixes=fixes,
+        limits=limits,
         timeout_s=timeout_s,
         described=_with_output,
         readable=[str(path) for path in readable],
+        descriptors=descriptors,
     )
 
 

@@ -1,7 +1,7 @@
 """The intake child: reads a module, a target and a space in a confined process."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import tvm
 from tvm.target import codegen
@@ -16,11 +16,15 @@ from tunefarm_schemas.tuning.input_spec import InputExample, InputSpec
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Space, Trace
 from tunefarm_schemas.tuning.workload import Workload
+from tunefarm_search.relax.placeholders import is_model, tasks_without_weights
 from tunefarm_search.space.space import sketches_of
 from tunefarm_search.tvm.target import canonical_target, reason_it_cannot_run_here
 from tunefarm_search.tvm.workload import functions_of, untuned_functions, workload_of
 from tunefarm_search.validation.foreign_input import require_permitted_module
 from tunefarm_search.validation.memory_bounds import refuse_strays
+
+LARGEST_WEIGHTS_BYTES: Final = 3 << 30
+"""Within the memory of this child."""
 
 
 def understand(request: IntakeRequest) -> IntakeAnswer:
@@ -31,6 +35,8 @@ def understand(request: IntakeRequest) -> IntakeAnswer:
     """
     target, notes = understand_target(request.target, request.host_cores, elsewhere=request.elsewhere)
     module, name = read_module(request.module)
+    if request.function is None and is_model(module):
+        return _model_answer(request, module, target, notes)
     workloads = chosen_workloads(module, name, request.function, all_functions=request.all_functions)
     for workload in workloads:
         loaded = tvm.ir.load_json(workload.module_json)
@@ -47,6 +53,30 @@ def understand(request: IntakeRequest) -> IntakeAnswer:
         input_specs=specs,
         input_examples=examples,
         untuned_functions=untuned_functions(module),
+    )
+
+
+def _model_answer(request: IntakeRequest, module: Any, target: Target, notes: tuple[str, ...]) -> IntakeAnswer:
+    """The functions of a model, as they result with any weights of its shapes."""
+    for field, is_given in (("space", request.space), ("seed_traces", request.seeds), ("input", request.inputs)):
+        if is_given:
+            fix = "Leave it out, or tune one function of the model by itself."
+            raise BadInput(field, "it applies to one function, and a model has several.", fix)
+    if request.abi == "packed":
+        raise BadInput("abi", "the functions of a model take its weights as they are.", "Use stable.")
+    tasks = tasks_without_weights(module, target, LARGEST_WEIGHTS_BYTES)
+    for task in tasks:
+        loaded = tvm.ir.load_json(task.workload.module_json)
+        if request.callees is not None:
+            require_permitted_module(loaded, request.callees)
+        refuse_strays(loaded, "module")
+    return IntakeAnswer(
+        workloads=tuple(task.workload for task in tasks),
+        target=target,
+        space=Space(),
+        seed_traces=(),
+        notes=notes,
+        calls=tuple(float(sum(task.calls.values())) for task in tasks),
     )
 
 

@@ -72,3 +72,5 @@ class IntakeAnswer(Frozen):
     input_examples: tuple[InputExample, ...] = ()
     untuned_functions: tuple[str, ...] = ()
     """Functions of the module that are not TIR."""
+    calls: tuple[float, ...] = ()
+    """How often a run of the model calls each of the workloads; empty if the module is not a model."""

@@ -1,7 +1,6 @@
 """Reads MODULE as an IRModule. Called only in a confined child."""
 
 import inspect
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,7 +19,7 @@ from tunefarm.intake.module_source import (
     PythonSource,
     TeWorkloadSource,
 )
-from tunefarm.intake.user_file import describe, own_names, run_user_file, user_object
+from tunefarm.intake.user_file import called, describe, own_names, run_user_file, user_object
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_search.tvm.workload import workload_of
 from tunefarm_search.validation.foreign_input import foreign_module
@@ -74,7 +73,7 @@ def _from_symbol(path: str, symbol: str) -> Any:
     found = user_object(FIELD, path, symbol)
     if _is_module_like(found) or not callable(found):
         return as_module(found, symbol)
-    return as_module(_called(found, symbol), symbol)
+    return as_module(called(FIELD, found, symbol, "tensors or a module"), symbol)
 
 
 def _modules_with(path: str, symbol: str) -> dict[str, tvm.IRModule]:
@@ -92,23 +91,6 @@ def _modules_with(path: str, symbol: str) -> dict[str, tvm.IRModule]:
         for name, value in found.items()
         if isinstance(value, tvm.IRModule) and function in [variable.name_hint for variable in value.get_global_vars()]
     }
-
-
-def _called(function: Callable[..., Any], symbol: str) -> Any:
-    required = [
-        parameter.name
-        for parameter in inspect.signature(function).parameters.values()
-        if parameter.default is parameter.empty
-        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-    ]
-    if required:
-        fix = "Give a function without parameters that returns tensors or a module."
-        raise BadInput(FIELD, f"{symbol} requires the arguments {', '.join(required)}.", fix)
-    try:
-        return function()
-    except Exception as error:
-        fix = "Run it with Python to see the whole error, and fix it."
-        raise BadInput(FIELD, f"calling {symbol} failed: {describe(error)}.", fix) from error
 
 
 def _from_file(path: str) -> Any:

@@ -67,8 +67,8 @@ def parse_module_source(text: str) -> ModuleSource:
     if path.suffix in MODEL_SUFFIXES:
         raise BadInput(
             "module",
-            f"{path.name} is a model, which is not supported yet.",
-            "Import it with TVM's frontend, legalize and fuse it, and give the result as TVM JSON: its TIR is tuned.",
+            f"{path.name} is a model, which is not read here.",
+            "Give one of its functions as TVM JSON, or the model to tunefarm tune, submit or compile.",
         )
     return JsonSource(name=path.name, text=_text_of(path))
 

@@ -129,4 +129,6 @@ def _seed_source(value: Any) -> SeedSource:
 
 
 def _module_source(module: Any) -> ModuleSource:
+    if isinstance(module, JsonSource):
+        return module
     return parse_module_source(module) if isinstance(module, str) else JsonSource(name="main", text=module_text(module))

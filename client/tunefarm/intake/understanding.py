@@ -9,15 +9,17 @@ from tunefarm.intake.module_source import PythonSource
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 
 ENTRY: Final = "tunefarm.intake.child:main"
+TIMEOUT_S: Final = 300.0
 
 
 def understand(zygote: ForkServer, request: IntakeRequest) -> IntakeAnswer:
-    """Read a module, a target and a space in a confined child.
+    """Read a module, a target and a space in a confined child. A model is prepared there, which may take a minute.
 
     Raises:
         BadInput: any part of the request cannot be tuned.
     """
-    return call(zygote, ENTRY, request, IntakeAnswer, field="module", readable=readable_folders(request))
+    readable = readable_folders(request)
+    return call(zygote, ENTRY, request, IntakeAnswer, field="module", readable=readable, timeout_s=TIMEOUT_S)
 
 
 def readable_folders(request: IntakeRequest) -> tuple[Path, ...]:

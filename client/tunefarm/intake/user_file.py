@@ -1,8 +1,9 @@
 """Executes a user's Python file and finds its definitions. Called only in a confined child."""
 
 import importlib.util
+import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -55,6 +56,28 @@ def user_object(field: str, path: str, symbol: str) -> Any:
         names = ", ".join(own_names(module)) or "nothing"
         raise BadInput(field, f"{Path(path).name} does not define {symbol!r}.", f"It defines {names}.")
     return found
+
+
+def called(field: str, function: Callable[..., Any], symbol: str, returning: str) -> Any:
+    """What a function without required parameters returns. ``returning`` says what that should be.
+
+    Raises:
+        BadInput: it has required parameters, or raises.
+    """
+    required = [
+        parameter.name
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    ]
+    if required:
+        fix = f"Give a function without parameters that returns {returning}."
+        raise BadInput(field, f"{symbol} requires the arguments {', '.join(required)}.", fix)
+    try:
+        return function()
+    except Exception as error:
+        fix = "Run it with Python to see the whole error, and fix it."
+        raise BadInput(field, f"calling {symbol} failed: {describe(error)}.", fix) from error
 
 
 def own_names(module: ModuleType) -> list[str]:

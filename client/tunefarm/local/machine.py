@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -121,26 +122,35 @@ class LocalMachine(AbstractContextManager["LocalMachine"]):
     def _callees(self) -> tuple[str, ...]:
         return self.settings.callees.get(LOCAL_TENANT, ())
 
-    def recognised(self, workloads: Sequence[Workload], *, with_schedules: bool) -> tuple[Workload, ...]:
+    def recognised(
+        self, workloads: Sequence[Workload], *, with_schedules: bool, of_model: bool = False
+    ) -> tuple[Workload, ...]:
         """Replace each workload that the store has with other variable names by the stored one.
 
         ``with_schedules``: schedules of the given workloads must also apply to the stored ones.
         """
-        return recognised(self.store.workloads, LOCAL_TENANT, workloads, self.compare, with_schedules=with_schedules)
+        return recognised(
+            self.store.workloads,
+            LOCAL_TENANT,
+            workloads,
+            self.compare,
+            with_schedules=with_schedules,
+            of_model=of_model,
+        )
 
     def create_job(self, answer: IntakeAnswer, options: JobOptions) -> Job:
         """Create a job for all workloads of the answer."""
         require_space_for(options.strategy, answer.space)
-        target = answer.target
+        target, of_model = answer.target, bool(answer.calls)
         self.store.targets.put(LOCAL_TENANT, target)
         with_schedules = bool(answer.space.sketches or answer.seed_traces)
-        workloads = self.recognised(answer.workloads, with_schedules=with_schedules)
+        workloads = self.recognised(answer.workloads, with_schedules=with_schedules, of_model=of_model)
         for workload in workloads:
             self.store.workloads.put(LOCAL_TENANT, workload)
         spec = JobSpec(
             tasks=tuple(
-                Task(workload_id=workload.workload_id, target_id=target.target_id, name=workload.name)
-                for workload in workloads
+                Task(workload_id=workload.workload_id, target_id=target.target_id, name=workload.name, weight=calls)
+                for workload, calls in zip(workloads, answer.calls or repeat(1.0), strict=False)
             ),
             effort=options.effort(),
             strategy=options.strategy,
@@ -154,6 +164,7 @@ class LocalMachine(AbstractContextManager["LocalMachine"]):
             input_specs=answer.input_specs,
             callees=self._callees,
             untuned_functions=answer.untuned_functions,
+            of_model=of_model,
         )
         return self.store.jobs.create(LOCAL_TENANT, spec, examples=answer.input_examples)
 

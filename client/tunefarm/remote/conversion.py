@@ -1,6 +1,7 @@
 """Converts modules and schedules to TVM JSON, traces and sketches for a service. Code never leaves this machine."""
 
 import json
+from itertools import repeat
 from typing import TYPE_CHECKING, Final, Self
 
 from pydantic import Field
@@ -25,6 +26,7 @@ class SentModule(Frozen):
 
     name: str
     text: str = Field(repr=False)
+    weight: float = 1.0
 
 
 class Conversion(Frozen):
@@ -41,6 +43,8 @@ class Conversion(Frozen):
     notes: tuple[str, ...] = ()
     untuned_functions: tuple[str, ...] = ()
     """Functions of the module that are not TIR, if the module was read on this machine."""
+    of_model: bool = False
+    """Whether the modules are the functions of one model, and their weights its calls in a run."""
 
 
 class Converter:
@@ -71,14 +75,19 @@ class Converter:
             self._zygote.close()
             self._zygote = None
 
-    def convert(self, request: IntakeRequest, given: PythonInput | None = None) -> Conversion:
+    def convert(
+        self, request: IntakeRequest, given: PythonInput | None = None, *, prepares_here: bool = False
+    ) -> Conversion:
         """Convert a request. ``given`` contains schedule functions of the caller's own process.
+
+        ``prepares_here``: split a model into its functions on this machine, which takes its memory and not the
+        service's.
 
         Raises:
             BadInput: any part of the request is invalid.
         """
         has_functions = given is not None and bool(given.space_function or given.seed_functions)
-        plain = None if has_functions else without_tvm(request)
+        plain = None if has_functions or prepares_here else without_tvm(request)
         if plain is not None:
             return plain
         from tunefarm.intake.understanding import understand
@@ -127,7 +136,11 @@ def _conversion(request: IntakeRequest, answer: IntakeAnswer) -> Conversion:
     # Omit notes on this host's defaults if the service chooses the target.
     notes = tuple(answer.notes) if is_read_here else (SPACE_NOTE,) if answer.space.sketches else ()
     return Conversion(
-        modules=tuple(SentModule(name=workload.name, text=workload.module_json) for workload in answer.workloads),
+        modules=tuple(
+            SentModule(name=workload.name, text=workload.module_json, weight=calls)
+            for workload, calls in zip(answer.workloads, answer.calls or repeat(1.0), strict=False)
+        ),
+        of_model=bool(answer.calls),
         target=answer.target.canonical if is_read_here else request.target.strip() or None,
         space=answer.space,
         seed_traces=answer.seed_traces,

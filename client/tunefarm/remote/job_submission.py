@@ -27,6 +27,8 @@ def submission(conversion: Conversion, options: RemoteJobOptions) -> Flow[NewJob
         task = dict(field)
         if module.name:
             task["name"] = module.name
+        if conversion.of_model:
+            task["weight"] = module.weight
         if conversion.function is not None:
             task["function"] = conversion.function
         if conversion.all_functions:
@@ -52,6 +54,8 @@ def submission(conversion: Conversion, options: RemoteJobOptions) -> Flow[NewJob
         "deadline_s": options.deadline_s,
     }
     body |= {name: value for name, value in chosen.items() if value is not None}
+    if conversion.of_model:
+        body["of_model"] = True
     reply = yield from with_modules(fields, Request("POST", "/jobs", body=body, creates=True))
     return reply.read(NewJob)
 

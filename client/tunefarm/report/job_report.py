@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from tunefarm.confined.record_view import RecordView
 from tunefarm.report.job_queries import named_job
@@ -89,6 +89,9 @@ class JobReport(Frozen):
     tasks: tuple[TaskReport, ...]
     seconds: dict[str, float]
     numpy_latency_s: float | None = None
+    of_model: bool = False
+    model_measured_s: dict[str, float] = Field(default_factory=dict)
+    """Times of one run of the whole model, if it was built: by what was measured."""
 
 
 def job_report(store: Store, job: Job, view: Callable[[TuningRecord], RecordView] | None = None) -> JobReport:
@@ -103,7 +106,7 @@ def job_report(store: Store, job: Job, view: Callable[[TuningRecord], RecordView
         _task_report(store, task, spec, summaries, view)
         for task, spec in zip(summary.tasks, job.spec.tasks, strict=True)
     )
-    return JobReport(job=job, tasks=tasks, seconds=summary.seconds)
+    return JobReport(job=job, tasks=tasks, seconds=summary.seconds, of_model=summary.of_model)
 
 
 def latest_job(store: Store | None, job_id: str | None) -> Job:

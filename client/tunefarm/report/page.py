@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from tunefarm.report import plots
 from tunefarm.report.job_report import JobReport, TaskReport
 from tunefarm.terminal.job_text import named_times, time_text, trials_text
+from tunefarm.terminal.model_text import gain_line, predicted_s, waterfall
 from tunefarm.terminal.quantities import duration_text, latency_text, ratio_text
 from tunefarm_services.tuner.search.model_accuracy import accuracy_in_all, is_better_than_chance
 from tunefarm_services.tuner.summary import ModelAccuracy
@@ -50,7 +51,9 @@ def render_page(report: JobReport) -> str:
     ]
     environment.globals["ratio"] = ratio_text
     drawn = [{"task": task, "drawings": _drawings(report, task)} for task in report.tasks]
-    return environment.get_template("page.html").render(report=report, drawn=drawn, seconds=_seconds(report))
+    model = _waterfall(report) if report.of_model else None
+    page = environment.get_template("page.html")
+    return page.render(report=report, drawn=drawn, seconds=_seconds(report), model=model)
 
 
 def moment_text(at: str) -> str:
@@ -73,6 +76,15 @@ def _drawings(report: JobReport, task: TaskReport) -> list[Drawing]:
     title, about = "Best latency over trials", "Failed trials, and slow ones that were stopped early, have no dot."
     drawn.append(_drawing(title, about, partial(plots.latency_over_trials, task, numpy_s, titled=False)))
     return [*drawn, _failures(task), _accuracy(task)]
+
+
+def _waterfall(report: JobReport) -> Drawing:
+    rows = waterfall({"tasks": [task.summary.model_dump(mode="json") for task in report.tasks]})
+    title = "The model's time"
+    if predicted_s(rows) is None:
+        return Drawing(title, "Some functions have no latency yet.")
+    about = f"What each function saves in one run. {gain_line(rows).capitalize()}."
+    return _drawing(title, about, partial(plots.model_waterfall, rows, report.model_measured_s))
 
 
 def _failures(task: TaskReport) -> Drawing:

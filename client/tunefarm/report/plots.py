@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tunefarm.report.job_report import TaskReport
+from tunefarm.terminal.model_text import WaterfallRow, predicted_s
 from tunefarm.terminal.quantities import latency_text
 from tunefarm_services.tuner.summary import ModelAccuracy
 
@@ -34,6 +35,8 @@ SECONDS_SPENT: Final = {
     "verify": "verifying",
 }
 WALL: Final = frozenset({"start", "search", "verify"})
+MAX_STEPS: Final = 16
+"""Functions of a model with a bar each in its waterfall."""
 NICE_STEPS: Final = (1.0, 2.0, 5.0)
 
 
@@ -117,6 +120,41 @@ def seconds_spent(seconds: Mapping[str, float], *, width_inches: float = WIDTH_I
         [SECONDS_SPENT[name] for name in names], [seconds[name] for name in names], colours, "{:.3g} s", width_inches
     )
     axes.set_xlabel("seconds")
+    return figure
+
+
+def model_waterfall(
+    rows: Sequence[WaterfallRow],
+    measured_s: Mapping[str, float],
+    *,
+    width_inches: float = WIDTH_INCHES,
+) -> "Figure":
+    """From the model's time before tuning to its time after: what each function saves in a run.
+
+    Starts from the schedules without a trial, or from the untuned functions if some of those have no latency.
+    ``measured_s`` are times of the whole model by name, drawn below.
+    """
+    before = "untried" if predicted_s(rows, "untried") is not None else "untuned"
+    saved = [(row.name, row.calls * ((getattr(row, f"{before}_s") or 0.0) - (row.tuned_s or 0.0))) for row in rows]
+    largest = sorted(saved, key=lambda each: -abs(each[1]))[:MAX_STEPS]
+    rest_s = sum(saved_s for _, saved_s in saved) - sum(saved_s for _, saved_s in largest)
+    steps = [*largest, *([(f"{len(saved) - len(largest)} others", rest_s)] if len(saved) > len(largest) else [])]
+    start_s, end_s = predicted_s(rows, before) or 0.0, predicted_s(rows) or 0.0
+    bars = [(f"sum, {before}", 0.0, start_s, GREY)]
+    at_s = start_s
+    for name, saved_s in steps:
+        at_s -= saved_s
+        bars.append((_shown(name), min(at_s, at_s + saved_s), abs(saved_s), GREEN if saved_s >= 0 else RED))
+    bars.append(("sum, tuned", 0.0, end_s, BLUE))
+    bars += [(f"measured, {name}", 0.0, latency_s, PALE_BLUE) for name, latency_s in measured_s.items()]
+    names, lefts, widths, colors = (list(column) for column in zip(*bars[::-1], strict=True))
+    figure, axes = _figure(AXIS_INCHES + BAR_INCHES * len(bars), width_inches)
+    places = range(len(bars))
+    drawn = axes.barh(places, [1e3 * width for width in widths], left=[1e3 * left for left in lefts], color=colors)
+    axes.set_yticks(list(places), names)
+    axes.bar_label(drawn, [latency_text(width, 3) for width in widths], padding=4, color=INK)
+    axes.set_xlim(0, 1e3 * max([left + width for left, width in zip(lefts, widths, strict=True)] + [1e-9]) * 1.2)
+    axes.set_xlabel("milliseconds in one run of the model")
     return figure
 
 

@@ -5,6 +5,9 @@ from typing import Final
 
 MODULES: Final = (
     "tunefarm.intake.child",
+    "tunefarm.model.build_child",
+    "tunefarm.model.prepare_child",
+    "tunefarm.model.compare_child",
     "tunefarm_services.tuner.search.search_child",
 )
 
@@ -25,5 +28,5 @@ def load_intake() -> None:
 
 def load_search() -> None:
     """Import only the search, for tuners whose candidates are measured by workers."""
-    for name in MODULES[1:]:
+    for name in MODULES[-1:]:
         importlib.import_module(name)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tunefarm_sandbox.fork_server.server_process import ServerProcess
 
 NEED_TVM: Final = frozenset(
-    {("tune",), *(("records", word) for word in ("best", "show", "export", "import", "publish"))}
+    {("tune",), ("compile",), *(("records", word) for word in ("best", "show", "export", "import", "publish"))}
 )
 SENDS: Final = frozenset({"submit"})
 """Commands that only read a module and submit it, so that tuner and workers need not be installed."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from tunefarm.terminal.model_text import model_text
 from tunefarm.terminal.quantities import counted, duration_text, failures_text, latency_text, ratio_text
 from tunefarm_schemas.tuning.job import StopReason
 from tunefarm_schemas.visible_text import visible_line
@@ -15,6 +16,7 @@ STOP_TEXTS: Final[Mapping[str, str]] = {
     StopReason.DEVICE_SECONDS: "the device time limit is reached",
     StopReason.DEADLINE: "the deadline is reached",
     StopReason.SPACE_EXHAUSTED: "the space is exhausted",
+    StopReason.SMALL_SHARE: "it takes too small a share of the model's time",
     StopReason.REQUESTED: "finished on request",
     StopReason.CANCELED: "canceled",
     StopReason.INTERRUPTED: "interrupted; continue with --resume",
@@ -24,14 +26,13 @@ MAX_SEEDS: Final = 8
 
 
 def job_text(summary: Mapping[str, Any], numpy_latency_s: float | None = None) -> str:
-    """A few lines for each task, and one for the job."""
+    """A few lines for each task, or a table for those of a model, and one line for the job."""
     tasks: Sequence[Mapping[str, Any]] = summary.get("tasks") or ()
     total = duration_text(dict(summary.get("seconds") or {}).get("total"))
     is_whole = all(_trials_of_latest_run(task) == task.get("trials") for task in tasks)
     span = "in total" if is_whole else "in the latest run"
-    return "\n".join(
-        [*(task_text(task, numpy_latency_s) for task in tasks), f"{total} {span}, job {summary['job_id']}"]
-    )
+    texts = [model_text(summary)] if summary.get("of_model") else [task_text(task, numpy_latency_s) for task in tasks]
+    return "\n".join([*texts, f"{total} {span}, job {summary['job_id']}"])
 
 
 def task_text(task: Mapping[str, Any], numpy_latency_s: float | None = None) -> str:

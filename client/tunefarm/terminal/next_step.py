@@ -46,3 +46,9 @@ def loading(manifest: ArtifactManifest, library: Path) -> str:
     """A command that loads the library in Python, with the number of threads that it was measured with."""
     code = f"import tvm; kernel = tvm.runtime.load_module({str(library)!r})[{manifest.entry!r}]"
     return f"TVM_NUM_THREADS={manifest.num_cores} python -c {shlex.quote(code)}"
+
+
+def loading_model(folder: Path) -> str:
+    """A command that loads a compiled model in Python."""
+    code = f"import tunefarm; print(tunefarm.load_model({str(folder)!r}))"
+    return f"python -c {shlex.quote(code)}"

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final, Protocol, Self, TextIO, TypeAlias
 
@@ -11,17 +12,23 @@ from tunefarm.terminal.resume_option import module_of
 from tunefarm_schemas.visible_text import visible, visible_line
 
 if TYPE_CHECKING:
-    from tunefarm.terminal.remote_progress import RemoteProgress
+    from tunefarm.terminal.remote_progress import RemoteProgress, RemoteTaskTime
     from tunefarm_schemas.tuning.job import Job
-    from tunefarm_services.tuner.summary import Progress
+    from tunefarm_services.tuner.summary import Progress, TaskTime
 
 PLAIN_LINE_INTERVAL_S: Final = 5.0
 BAR_CELLS: Final = 30
 REFRESH_HZ: Final = 4
+MAX_TASKS: Final = 8
+"""Tasks of a model with a line each in the panel."""
+NAME_CHARACTERS: Final = 36
 
 
 ShownProgress: TypeAlias = "Progress | RemoteProgress"
 """Progress of a job on this machine or on a service."""
+
+
+ShownTask: TypeAlias = "TaskTime | RemoteTaskTime"
 
 
 class ProgressDisplay(AbstractContextManager["ProgressDisplay"], Protocol):
@@ -117,9 +124,39 @@ def panel_lines(progress: ShownProgress) -> list[str]:
         f"{duration_text(progress.elapsed_s)} elapsed, {duration_text(progress.seconds_left)} left",
         f"best {latency_text(progress.best_latency_s)}{gain}",
         f"failures {failures_text(progress.failures)}{accuracy}",
+        *task_lines(progress),
         *doing,
         *waits,
     ]
+
+
+def task_lines(progress: ShownProgress) -> list[str]:
+    """A line for each of the tasks of a model that take most of its time; none for other jobs."""
+    if not progress.tasks:
+        return []
+    tasks: Sequence[ShownTask] = progress.tasks
+    ranked = sorted(tasks, key=lambda task: -task.weight * (task.best_latency_s or 0.0))
+    names = [task.name[:NAME_CHARACTERS] for task in ranked[:MAX_TASKS]]
+    width = max(map(len, names))
+    lines = [
+        f"  {name:<{width}}  {f'{task.weight:g}x':>4}  {latency_text(task.best_latency_s):>9}"
+        f"{_gain_of_task(task):>8}  {'-' if task.share is None else f'{task.share:.0%}':>4}  {task.trials} trials"
+        for name, task in zip(names, ranked, strict=False)
+    ]
+    rest = len(ranked) - len(lines)
+    model_s = model_time_s(progress)
+    return [f"model {latency_text(model_s)}", *lines, *([f"  and {rest} more"] if rest else [])]
+
+
+def model_time_s(progress: ShownProgress) -> float | None:
+    """The predicted time of a model: calls times the best latencies; None until each task has one."""
+    tasks: Sequence[ShownTask] = progress.tasks
+    times_s = [task.weight * task.best_latency_s for task in tasks if task.best_latency_s is not None]
+    return sum(times_s) if times_s and len(times_s) == len(progress.tasks) else None
+
+
+def _gain_of_task(task: ShownTask) -> str:
+    return ratio_text(task.untried_latency_s, task.best_latency_s)
 
 
 def resumption_line(job: "Job") -> str:
@@ -138,9 +175,10 @@ def progress_line(progress: ShownProgress) -> str:
         speedup = f"~{speedup}"
     doing = f" ({progress.doing})" if progress.doing else ""
     waits = f" (waits for {progress.waits_for})" if progress.waits_for else ""
+    model = f" model={latency_text(model_time_s(progress)).replace(' ', '')}" if progress.tasks else ""
     return (
         f"{progress.elapsed_s:7.1f}s {progress.stage} {progress.task_name} "
         f"trials={progress.trials_done}/{progress.trials_budget} rate={progress.trials_per_s:.1f}/s "
-        f"best={latency_text(progress.best_latency_s).replace(' ', '')} speedup={speedup} "
+        f"best={latency_text(progress.best_latency_s).replace(' ', '')} speedup={speedup}{model} "
         f"failures={sum(progress.failures.values())} left={duration_text(progress.seconds_left)}{doing}{waits}"
     )

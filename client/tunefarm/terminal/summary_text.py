@@ -1,19 +1,28 @@
 """The summary of a job on this machine, as text and as JSON."""
 
 import json
+from collections.abc import Mapping
 
 from tunefarm.terminal.job_text import job_text
+from tunefarm.terminal.model_text import built_line
 from tunefarm_schemas.frozen import JsonValue
 from tunefarm_schemas.visible_text import visible_json
 from tunefarm_services.tuner.summary import JobSummary
 
 
-def summary_json(summary: JobSummary, numpy_latency_s: float | None) -> str:
-    """One JSON object on one line. Latencies are in seconds."""
+def summary_json(
+    summary: JobSummary, numpy_latency_s: float | None, model: Mapping[str, JsonValue] | None = None
+) -> str:
+    """One JSON object on one line. Latencies are in seconds. ``model`` are the figures of a built model."""
     value: dict[str, JsonValue] = {**summary.model_dump(mode="json"), "numpy_latency_s": numpy_latency_s}
+    if model is not None:
+        value["model"] = dict(model)
     return visible_json(json.dumps(value))
 
 
-def summary_text(summary: JobSummary, numpy_latency_s: float | None) -> str:
-    """A few lines for each task."""
-    return job_text(summary.model_dump(mode="json"), numpy_latency_s)
+def summary_text(
+    summary: JobSummary, numpy_latency_s: float | None, model: Mapping[str, JsonValue] | None = None
+) -> str:
+    """A few lines for each task, or the table of a model with the times of its build."""
+    text = job_text(summary.model_dump(mode="json"), numpy_latency_s)
+    return text if model is None else f"{text}\n{built_line(model)}"

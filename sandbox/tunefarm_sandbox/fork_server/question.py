@@ -69,8 +69,11 @@ def ask(
     timeout_s: float,
     described: Callable[[str, str], str],
     readable: Sequence[str] = (),
+    descriptors: Sequence[int] = (),
 ) -> Answer:
     """Run ``entry`` ("package.module:function") in a child that may compute, read ``readable``, and nothing else.
+
+    The child may also write to the files of ``descriptors``, which it receives.
 
     ``described`` completes the sentence of the error if the child ended without an answer, from its end and its output.
     Asks once more if the child was killed from outside, which does not depend on the request.
@@ -84,7 +87,7 @@ def ask(
         raise BadInput(field, "it is too large to be read at once.", fixes.too_large)
     confinement = Confinement.strict(readable=tuple(readable))
     for _ in range(_ASKED_AT_MOST):
-        with server.fork(entry, payload, limits=limits, confinement=confinement) as child:
+        with server.fork(entry, payload, limits=limits, confinement=confinement, descriptors=descriptors) as child:
             try:
                 return _decoded(child.channel.receive(timeout_s), answer_type)
             except TimeoutError as late:

@@ -1,13 +1,20 @@
-"""Distributes trials among tasks."""
+"""Distributes trials among tasks, by the saving that another trial may bring.
+
+The saving is not divided by the time of a task's trials. On the recorded tables, the task whose candidates take long to
+build is the one with the most to gain, and with fewer trials for it the model is slower after the same time.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
-WARM_UP_TRIALS = 16
-"""Number of trials that every task gets before gains are compared."""
-RECENT_SHARE = 0.3
+WARM_UP_TRIALS: Final = 16
+"""Number of trials that every task gets before gains are compared, unless it starts from a schedule without a trial."""
+RECENT_SHARE: Final = 0.3
 """Weight of the recent gain against the optimistic estimate."""
-WINDOW_TRIALS = 32
+WINDOW_TRIALS: Final = 32
+MIN_SHARE: Final = 0.005
+"""A task of a model with a smaller share of the model's time keeps its first schedule: tuning it changes nothing."""
 
 
 @dataclass
@@ -16,17 +23,35 @@ class TaskBudget:
 
     Attributes:
         weight: number of times the model calls the task.
+        of_model: whether the task is one of a model's, which are compared after their first trial already: it is the
+            schedule that was chosen without measuring, near the fast ones.
         best_after: the best latency in seconds after each trial; infinite before the first valid one.
     """
 
     weight: float
     submitted: int = 0
     best_after: list[float] = field(default_factory=list)
+    of_model: bool = False
 
     @property
     def seen(self) -> int:
         """Trials of the task, including those of earlier searches."""
         return max(self.submitted, len(self.best_after))
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether enough of it was submitted to compare its gain."""
+        return self.seen >= (1 if self.of_model else WARM_UP_TRIALS)
+
+    @property
+    def best_s(self) -> float:
+        """The best latency in seconds; infinite before the first valid result."""
+        return self.best_after[-1] if self.best_after else float("inf")
+
+    @property
+    def awaits_first(self) -> bool:
+        """Whether it is a model's and its first trial, which decides about the others, has no result."""
+        return self.of_model and self.submitted > 0 and not self.best_after
 
     def resume(self, trials: int, best_latency_s: float) -> None:
         """Add ``trials`` trials of an earlier search, of which the best took ``best_latency_s``."""
@@ -34,8 +59,7 @@ class TaskBudget:
 
     def note(self, latency_s: float | None) -> None:
         """Add one result; ``latency_s`` is None for a result without a timing."""
-        before = self.best_after[-1] if self.best_after else float("inf")
-        self.best_after.append(before if latency_s is None else min(before, latency_s))
+        self.best_after.append(self.best_s if latency_s is None else min(self.best_s, latency_s))
 
     @property
     def expected_gain_s(self) -> float:
@@ -44,21 +68,33 @@ class TaskBudget:
         A weighted mean of two estimates: the rate of recent trials continues, or the latency is inversely proportional
         to the number of trials.
         """
-        trials = len(self.best_after)
-        if trials == 0 or self.best_after[-1] == float("inf"):
+        trials, best = len(self.best_after), self.best_s
+        if best == float("inf"):
             return float("inf") if trials < 4 * WARM_UP_TRIALS else 0.0
-        best = self.best_after[-1]
         earlier = self.best_after[max(0, trials - 1 - WINDOW_TRIALS)]
         recent = 0.0 if earlier == float("inf") else (earlier - best) / min(trials, WINDOW_TRIALS)
         return self.weight * (RECENT_SHARE * recent + (1 - RECENT_SHARE) * best / self.seen)
 
 
 def next_task(budgets: Sequence[TaskBudget], active: Sequence[bool]) -> int | None:
-    """The task to get the next batch, or None if no task is active. Others get the unused trials of a stopped task."""
+    """The task to get the next batch; None if none is active, or each must wait for its first result.
+
+    Others get the unused trials of a stopped task.
+    """
     numbers = [number for number, is_active in enumerate(active) if is_active]
-    if not numbers:
-        return None
-    fresh = [number for number in numbers if budgets[number].seen < WARM_UP_TRIALS]
+    fresh = [number for number in numbers if not budgets[number].is_warm]
     if fresh:
         return min(fresh, key=lambda number: budgets[number].seen)
-    return max(numbers, key=lambda number: (budgets[number].expected_gain_s, -budgets[number].submitted))
+    small = small_tasks(budgets)
+    ready = [number for number in numbers if number not in small and not budgets[number].awaits_first]
+    return max(ready, key=lambda n: (budgets[n].expected_gain_s, -budgets[n].submitted), default=None)
+
+
+def small_tasks(budgets: Sequence[TaskBudget]) -> frozenset[int]:
+    """The tasks of a model whose share of its time is below ``MIN_SHARE``; none until each task has a result."""
+    model = {number: budget for number, budget in enumerate(budgets) if budget.of_model}
+    if not all(budget.best_after for budget in model.values()):
+        return frozenset()
+    times_s = {number: budget.weight * budget.best_s for number, budget in model.items()}
+    total_s = sum(time_s for time_s in times_s.values() if time_s < float("inf"))
+    return frozenset(number for number, time_s in times_s.items() if time_s < MIN_SHARE * total_s)

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 from tunefarm_schemas.tuning.job import Effort, StopReason
 from tunefarm_schemas.tuning.job import Strategy as StrategyName
-from tunefarm_schemas.tuning.measurement import Measurement
-from tunefarm_search.loop.budget import TaskBudget, next_task
+from tunefarm_schemas.tuning.measurement import Measurement, Timing
+from tunefarm_search.loop.budget import TaskBudget, next_task, small_tasks
 from tunefarm_search.loop.progress import LoopProgress, TaskProgress
 from tunefarm_search.loop.task_search import SearchTask, TaskSearch
 from tunefarm_search.ports import Clock, RecordsInMemory, RecordSource, SearchFarm
@@ -40,7 +40,8 @@ class SearchLoop:
         self._strategy, self._seed, self._records = strategy, seed, records or RecordsInMemory()
         self._tasks = tuple(tasks)
         self._searches: dict[int, TaskSearch] = {}
-        self._budgets = [TaskBudget(task.weight) for task in tasks]
+        self._budgets = [TaskBudget(task.weight, of_model=task.of_model) for task in tasks]
+        self._resume()
         self._stopped: list[StopReason | None] = [None] * len(tasks)
         self._on_progress = on_progress
         self._is_canceled = is_canceled or (lambda: False)
@@ -89,25 +90,45 @@ class SearchLoop:
         room = min(self._farm.room(), left)
         if room <= 0:
             return False
-        number = next_task(self._budgets, [reason is None for reason in self._stopped])
+        number = next_task(self._budgets, self._active)
         if number is None:
             return False
         started = self._clock.now_s()
         search = self._search(number)
-        unstarted = sum(b.seen == 0 and reason is None for b, reason in zip(self._budgets, self._stopped, strict=True))
-        # With many tasks and few trials, every task must get one.
-        share = max(1, left // max(1, unstarted))
-        wanted = min(room, FIRST_BATCH if self._submitted == 0 else BATCH, share)
+        wanted = min(room, self._batch(number, left))
         candidates = search.propose(wanted)
         self._propose_s += self._clock.now_s() - started
         if not candidates:
             if search.in_flight == 0:
                 self._stopped[number] = StopReason.SPACE_EXHAUSTED
             # Another task may have proposals, and this one may have more after its results arrive.
-            return search.in_flight == 0 and any(reason is None for reason in self._stopped)
+            return search.in_flight == 0 and any(self._active)
         self._budgets[number].submitted += len(candidates)
         self._farm.submit(candidates)
         return left > len(candidates) and self._farm.room() > 0
+
+    @property
+    def _active(self) -> list[bool]:
+        """Whether each task is searched: it has not stopped, and the store did not answer it."""
+        pairs = zip(self._tasks, self._stopped, strict=True)
+        return [reason is None and not task.is_answered for task, reason in pairs]
+
+    def _batch(self, number: int, left: int) -> int:
+        """The size of the next batch of a task, of ``left`` trials."""
+        if self._budgets[number].of_model and self._budgets[number].seen == 0:
+            return 1  # its result decides whether the task gets others
+        active = self._active
+        unstarted = sum(budget.seen == 0 and active[n] for n, budget in enumerate(self._budgets))
+        # With many tasks and few trials, every task must get one.
+        share = max(1, left // max(1, unstarted))
+        return min(FIRST_BATCH if self._submitted == 0 else BATCH, share)
+
+    def _resume(self) -> None:
+        """Add the trials of earlier searches, without the cost of opening each task's space."""
+        for task, budget in zip(self._tasks, self._budgets, strict=True):
+            known = self._records.known_trials(task.exploration_id)
+            timed_s = [trial.result.latency_s for trial in known if isinstance(trial.result, Timing)]
+            budget.resume(len(known), min(timed_s, default=float("inf")))
 
     def _take(self, measurements: Sequence[Measurement]) -> None:
         for number, search in list(self._searches.items()):
@@ -123,7 +144,6 @@ class SearchLoop:
     def _search(self, number: int) -> TaskSearch:
         if number not in self._searches:
             search = TaskSearch(self._tasks[number], self._strategy, self._seed, self._effort.trials, self._records)
-            self._budgets[number].resume(search.known_trials, search.course.best_latency_s)
             self._searches[number] = search
         return self._searches[number]
 
@@ -146,6 +166,8 @@ class SearchLoop:
 
     def _summary(self, number: int, reason: StopReason) -> TaskProgress:
         search = self._searches.get(number)
+        if reason is not StopReason.CANCELED and number in small_tasks(self._budgets):
+            reason = StopReason.SMALL_SHARE
         if search is None:
             return TaskProgress(self._tasks[number].exploration_id, 0, float("inf"), reason, StrategyReport(), None)
         return TaskProgress(

@@ -30,6 +30,7 @@ from tunefarm_search.strategy.stopping import TaskCourse
 from tunefarm_search.strategy.tvm import TvmStrategy
 from tunefarm_search.strategy.warm_start import given_proposals, near_proposals
 from tunefarm_search.tvm.errors import TVM_ERRORS
+from tunefarm_search.untried.untried_schedule import untried_schedule
 from tunefarm_search.validation.judged_schedule import judged_schedule
 from tunefarm_search.validation.judgement import named_callees
 
@@ -38,7 +39,8 @@ from tunefarm_search.validation.judgement import named_callees
 class SearchTask:
     """The input of the search of one task. ``module_json`` is TVM's JSON of the workload's module.
 
-    With a ``pool``, only its traces are candidates, to compare strategies on measured data.
+    With a ``pool``, only its traces are candidates, to compare strategies on measured data. A task ``of_model`` is one
+    of a model's, whose times add up; ``is_answered`` if the store has its record, so that only its share counts.
     """
 
     exploration_id: str
@@ -49,6 +51,8 @@ class SearchTask:
     seed_traces: tuple[Trace, ...] = ()
     weight: float = 1.0
     pool: tuple[Trace, ...] = ()
+    of_model: bool = False
+    is_answered: bool = False
 
 
 class TaskSearch:
@@ -118,12 +122,19 @@ class TaskSearch:
         """The first proposals: the seeds and, for the evolutionary strategy, traces from the store."""
         if strategy == "replay":
             return []
-        given = given_proposals(self.selector, self.task.seed_traces, CandidateOrigin.SEED)
+        given = self._untried() + given_proposals(self.selector, self.task.seed_traces, CandidateOrigin.SEED)
         if strategy == "evolutionary":
             claimed = records.claimed_traces(self.task.exploration_id)
             given += given_proposals(self.selector, claimed, CandidateOrigin.STORE)
             given += near_proposals(self.space, self.selector, records.near_traces(self.task.exploration_id))
         return given
+
+    def _untried(self) -> list[Proposal]:
+        """For a task of a model, the schedule that it has without a trial: what is found must not be slower."""
+        if not self.task.of_model or self.task.pool:
+            return []
+        chosen = untried_schedule(self.space.module, self.task.target)
+        return given_proposals(self.selector, [chosen.trace], CandidateOrigin.UNTRIED)
 
     def _resume(self, known: Sequence[KnownTrial], scheduler: Scheduler) -> None:
         """Add known trials without applying their traces: the point follows from the trace."""

@@ -1,7 +1,8 @@
 """A farm that answers from a table, in virtual time."""
 
 import heapq
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -14,7 +15,7 @@ TIMING_S = 0.03
 
 
 class ReplayFarm:
-    """Implements the ``Farm`` and ``Clock`` ports with a table.
+    """Implements the ``Farm`` and ``Clock`` ports with a table, or with one for each exploration.
 
     Candidates pass through ``lanes`` in the order of submission. Each takes its recorded build time, scaled by a seeded
     factor, so that another seed results in another order of delivery. Nothing depends on real time.
@@ -25,15 +26,21 @@ class ReplayFarm:
     """
 
     def __init__(
-        self, table: ReplayTable, *, seed: int = 0, lanes: int = 2, depth: int = 8, stop_ratio: float | None = None
+        self,
+        table: ReplayTable | Mapping[str, ReplayTable],
+        *,
+        seed: int = 0,
+        lanes: int = 2,
+        depth: int = 8,
+        stop_ratio: float | None = None,
     ) -> None:
-        self._table = table
+        self._tables = defaultdict(lambda: table) if isinstance(table, ReplayTable) else table
         self._random = np.random.default_rng(seed)
         self._lanes = [0.0] * lanes
         self._depth = depth
         self._stop_ratio = stop_ratio
         self._now_s = 0.0
-        self._best_latency_s = float("inf")
+        self._best_s: dict[str, float] = defaultdict(lambda: float("inf"))
         self._in_flight: list[tuple[float, int, Candidate, RecordedTrial]] = []
         self._submitted = 0
         self.delivered: list[Measurement] = []
@@ -45,7 +52,7 @@ class ReplayFarm:
             MissingMeasurement: the table does not contain one of them.
         """
         for candidate in candidates:
-            trial = self._table.look_up(candidate.trace)
+            trial = self._tables[candidate.exploration_id].look_up(candidate.trace)
             lane = int(np.argmin(self._lanes))
             took_s = (trial.build_s + TIMING_S) * float(self._random.uniform(0.7, 1.5))
             self._lanes[lane] = max(self._lanes[lane], self._now_s) + took_s
@@ -87,15 +94,15 @@ class ReplayFarm:
             candidate_number=candidate.number,
             attempt=1,
             purpose=Purpose.SEARCH,
-            result=self._result(trial),
+            result=self._result(candidate.exploration_id, trial),
             stages=Stages(build_s=trial.build_s, run_s=TIMING_S),
         )
 
-    def _result(self, trial: RecordedTrial) -> Result:
+    def _result(self, exploration_id: str, trial: RecordedTrial) -> Result:
         if trial.latency_s is None:
             return Failed(failure=TrialFailure(reason=FailureReason.BUILD_TIMEOUT, message="recorded as failed"))
-        bound_s = float("inf") if self._stop_ratio is None else self._stop_ratio * self._best_latency_s
+        bound_s = float("inf") if self._stop_ratio is None else self._stop_ratio * self._best_s[exploration_id]
         if trial.latency_s > bound_s:
             return Stopped(at_least_s=bound_s)
-        self._best_latency_s = min(self._best_latency_s, trial.latency_s)
+        self._best_s[exploration_id] = min(self._best_s[exploration_id], trial.latency_s)
         return Timing(latency_s=trial.latency_s, samples_s=(trial.latency_s,))

@@ -10,6 +10,20 @@ from tunefarm_schemas.tuning.job import JobOutcome, StopReason
 Stage = Literal["starting", "waiting", "searching", "verifying", "exporting", "finished"]
 
 
+class TaskTime(Frozen):
+    """A task of a model while its job runs. ``weight`` is its number of calls; latencies are of one call, in seconds.
+
+    ``share`` is its part of the model's predicted time, None until each task has a latency.
+    """
+
+    name: str
+    weight: float
+    trials: int
+    untried_latency_s: float | None
+    best_latency_s: float | None
+    share: float | None
+
+
 class Progress(Frozen):
     """A snapshot of a running job. Latencies are of the task that improved last."""
 
@@ -34,6 +48,8 @@ class Progress(Frozen):
     """Text of the current verification step; ``seconds_left`` then estimates the time until verification ends."""
     waits_for: str = ""
     """Text of what the device waits for; empty while it works, or if unknown."""
+    tasks: tuple[TaskTime, ...] = ()
+    """The tasks of a job of a model; empty for others."""
 
 
 class Improvement(Frozen):
@@ -107,6 +123,10 @@ class TaskSummary(Frozen):
     """One for each training of the latest run's model."""
     untuned_is_estimate: bool = False
     """Whether the latency of a slow untuned function was extrapolated from part of its loop iterations."""
+    weight: float = 1.0
+    """Number of times the model calls it."""
+    untried_latency_s: float | None = None
+    """Latency in the search of the schedule that was chosen without a trial; None if it was not timed."""
 
     @property
     def trials_of_latest_run(self) -> int:
@@ -126,3 +146,5 @@ class JobSummary(Frozen):
     message: str
     tasks: tuple[TaskSummary, ...]
     seconds: dict[str, float]
+    of_model: bool = False
+    """Whether the tasks are those of one model."""

@@ -13,7 +13,6 @@ from tests.api.modules import (
     exponential_json,
     matmul_json,
     pragma_json,
-    relax_json,
     smuggling_trace,
     straying_json,
 )
@@ -121,12 +120,6 @@ def test_trace_annotation_with_code_is_rejected(alice):
     assert "pragma_import_llvm" in answer.json()["detail"]
     record = {"module": matmul_json(), "target": TARGET, "trace": smuggling_trace(), "latency_s": 1e-5}
     assert alice.post("/v1/records", json=record).status_code == 422
-
-
-def test_relax_module_is_rejected_with_a_fix(alice):
-    problem = refused(alice, relax_json())
-    assert "Relax" in problem["detail"]
-    assert "FuseTIR" in problem["fix"]
 
 
 def test_huge_shape_is_answered_in_time(alice):

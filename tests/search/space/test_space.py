@@ -111,7 +111,7 @@ def test_bfloat16_results_are_not_vectorized(target: Target, dtype: str, out: st
     assert all("meta_schedule.parallel" in text for text in texts)
 
 
-def test_space_loads_only_intrinsics_of_its_target() -> None:
+def test_space_of_processor_loads_no_intrinsics() -> None:
     """Loading them takes a sixth of a tuner's start time, and far longer where many modules are loaded."""
     code = """
 import sys, tvm
@@ -126,6 +126,6 @@ def loaded_for(**target):
     return {name for name in sys.modules if name.startswith("tvm.s_tir.tensor_intrin.")}
 
 assert not loaded_for(mcpu="znver4")
-assert "tvm.s_tir.tensor_intrin.arm_cpu" in loaded_for(mtriple="aarch64-linux-gnu", mcpu="cortex-a72")
+assert not loaded_for(mtriple="aarch64-linux-gnu", mcpu="cortex-a72")
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=150)

@@ -38,7 +38,7 @@ class CloseFarm(InstantFarm):
 
     def compare(self, order: ComparisonOrder, on_wait: Callable[[], bool]) -> Comparison:
         *timed, _ = super().compare(order, on_wait).results
-        self._untuned_s = self._ratio * max(each.latency_s for each in timed if isinstance(each, Timing))
+        self._untuned_s = self._ratio * min(each.latency_s for each in timed if isinstance(each, Timing))
         return Comparison(results=(*timed, Timing(latency_s=self._untuned_s, samples_s=(self._untuned_s,))))
 
     def export(self, order: ExportOrder, on_wait: Callable[[], bool]) -> ExportResult:

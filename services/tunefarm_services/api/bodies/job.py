@@ -83,6 +83,11 @@ class JobBody(Body):
     deadline_s: Seconds | None = None
     labels: dict[Label, LabelValue] = Field(default={}, max_length=32)
     input_specs: list[InputSpec] = Field(default=[], max_length=64)
+    of_model: bool = Field(
+        default=False,
+        description="The modules are the functions of one model, and their weights its calls per run: trials go where "
+        "they are expected to save most of the model's time. Always so for a Relax module.",
+    )
 
     @model_validator(mode="before")
     @classmethod

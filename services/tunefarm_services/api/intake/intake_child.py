@@ -12,6 +12,7 @@ from tunefarm_schemas.host_cores import usable_physical_cores
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.workload import Workload
 from tunefarm_search.records.tvm_database import export_database
+from tunefarm_search.relax.placeholders import is_model, tasks_without_weights
 from tunefarm_search.tvm.target import CanonicalTarget, canonical_target, host_target
 from tunefarm_search.tvm.workload import functions_of, untuned_functions
 from tunefarm_search.validation.foreign_input import (
@@ -45,21 +46,28 @@ def understand(question: ModuleQuestion) -> ModuleAnswer:
     """
     chosen = understand_target(question.target) if isinstance(question.target, TargetText) else None
     known = question.target if isinstance(question.target, Target) else None
+    target = chosen.target if chosen is not None else known
     callees = question.callees
     workloads: list[UnderstoodWorkload] = []
     untuned: list[str] = []
+    of_model = False
     for text in question.modules:
         module = foreign_module(text.module_json)
+        if target is not None and is_model(module):
+            workloads += _model_workloads(module, text, target, callees)
+            of_model = True
+            continue
         workloads += _workloads(module, text, callees)
         untuned += [name[:LONGEST_NAME] for name in untuned_functions(module)[: MAX_NAMED - len(untuned)]]
     only = _only(workloads, question)
     return ModuleAnswer(
         workloads=tuple(workloads),
-        target=chosen.target if chosen is not None else known,
+        target=target,
         sketches=tuple(foreign_sketch(only, text, callees) for text in question.sketches) if only else (),
         seed_traces=tuple(foreign_trace(only, text, callees) for text in question.seed_traces) if only else (),
         notes=() if chosen is None else chosen.notes,
         untuned_functions=tuple(untuned),
+        of_model=of_model,
     )
 
 
@@ -104,6 +112,23 @@ def _workloads(module: Any, text: ModuleText, callees: Sequence[str]) -> list[Un
     name = None if text.all_functions else text.name
     found = [foreign_workload(module, each, name, callees) for each in names]
     return [UnderstoodWorkload(workload=workload, weight=text.weight) for workload in found]
+
+
+def _model_workloads(module: Any, text: ModuleText, target: Target, callees: Sequence[str]) -> list[UnderstoodWorkload]:
+    """The functions of a model, as they result with any weights of its shapes."""
+    if text.function is not None:
+        raise BadInput("function", "the module is a model, of which all functions are tuned.", "Omit it.")
+    try:
+        tasks = tasks_without_weights(module, target)
+    except BadInput as refused:
+        raise BadInput("module", refused.problem, refused.fix) from refused
+    return [
+        UnderstoodWorkload(
+            workload=foreign_workload(foreign_module(task.workload.module_json), None, task.workload.name, callees),
+            weight=text.weight * sum(task.calls.values()),
+        )
+        for task in tasks
+    ]
 
 
 def _only(workloads: Sequence[UnderstoodWorkload], question: ModuleQuestion) -> Workload | None:

@@ -63,6 +63,8 @@ class ModuleAnswer(Frozen):
     notes: tuple[str, ...]
     untuned_functions: tuple[str, ...] = ()
     """Functions of the modules that are not TIR."""
+    of_model: bool = False
+    """Whether a module was a model, whose functions are among the workloads."""
 
 
 class TargetAnswer(Frozen):

@@ -40,6 +40,7 @@ def create_job(parts: Parts, tenant: str, body: JobBody, key: str | None) -> tup
         target_question(parts, tenant, body.target),
         sketches=[trace_text(each) for each in sketches],
         seed_traces=[trace_text(each) for each in body.seed_traces],
+        of_model=body.of_model and not body.input_specs,
     )
     assert answer.target is not None
     lanes = parts.store.lanes.find()
@@ -54,6 +55,8 @@ def create_job(parts: Parts, tenant: str, body: JobBody, key: str | None) -> tup
 
 
 def _spec(body: JobBody, answer: ModuleAnswer, target: Target, callees: tuple[str, ...]) -> JobSpec:
+    of_model = body.of_model or answer.of_model
+    _require_model_job(body, of_model=of_model)
     tasks = _tasks(answer, target, merged=body.kind == "tune")
     effort = body.effort
     if body.kind == "measure":
@@ -76,6 +79,7 @@ def _spec(body: JobBody, answer: ModuleAnswer, target: Target, callees: tuple[st
         kind=body.kind,
         deadline_s=body.deadline_s,
         input_specs=tuple(body.input_specs),
+        of_model=of_model,
         callees=callees,
         untuned_functions=answer.untuned_functions,
     )
@@ -101,6 +105,13 @@ def _tasks(answer: ModuleAnswer, target: Target, *, merged: bool) -> tuple[Task,
             task if known is None else known.model_copy(update={"weight": known.weight + task.weight})
         )
     return tuple(by_workload.values())
+
+
+def _require_model_job(body: JobBody, *, of_model: bool) -> None:
+    if of_model and body.kind == "measure":
+        raise BadInput("kind", "a model is not one schedule to measure.", "Use tune, or send scheduled functions.")
+    if of_model and body.abi == "packed":
+        raise BadInput("abi", "the functions of a model take its weights as they are.", "Use stable.")
 
 
 def _effort(body: EffortBody) -> Effort:

@@ -86,6 +86,7 @@ def understood(
     *,
     sketches: Sequence[str] = (),
     seed_traces: Sequence[str] = (),
+    of_model: bool = False,
 ) -> ModuleAnswer:
     """Read the modules of a request with their target and schedules.
 
@@ -111,7 +112,7 @@ def understood(
     if len(answer.workloads) > MAX_FUNCTIONS:
         fix = f"Send at most {MAX_FUNCTIONS} in one request."
         raise BadInput("modules", f"they have {len(answer.workloads)} functions.", fix)
-    return _recognised(parts, tenant, answer)
+    return _recognised(parts, tenant, answer, of_model=of_model or answer.of_model)
 
 
 def trace_text(value: str | list[object]) -> str:
@@ -133,10 +134,12 @@ def _require_small(field: str, text: str, settings: ApiSettings) -> None:
         raise BadInput(field, excess, "Send TVM's output unchanged.")
 
 
-def _recognised(parts: Parts, tenant: str, answer: ModuleAnswer) -> ModuleAnswer:
+def _recognised(parts: Parts, tenant: str, answer: ModuleAnswer, *, of_model: bool) -> ModuleAnswer:
     given = [each.workload for each in answer.workloads]
     with_schedules = bool(answer.sketches or answer.seed_traces)
-    known = recognised(parts.store.workloads, tenant, given, parts.intake.same, with_schedules=with_schedules)
+    known = recognised(
+        parts.store.workloads, tenant, given, parts.intake.same, with_schedules=with_schedules, of_model=of_model
+    )
     workloads = tuple(
         UnderstoodWorkload(workload=workload, weight=each.weight)
         for each, workload in zip(answer.workloads, known, strict=True)

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 from tunefarm_schemas.tuning.job import Effort, JobSpec, StopReason
 from tunefarm_schemas.tuning.measurement import Timing
 from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_search.loop.budget import TaskBudget, small_tasks
 from tunefarm_search.strategy.stopping import TaskCourse
 from tunefarm_services.tuner.search.exploration_run import ExplorationRun
 
@@ -25,7 +26,7 @@ def effort_left(spec: JobSpec, runs: Sequence[ExplorationRun]) -> Effort | None:
     A task without trials keeps its share of the effort, even if other jobs spent the whole of it on the other tasks.
     """
     effort, untried = spec.effort, _untried_seeds(spec, runs)
-    if _already_met(effort, runs):
+    if _already_met(spec, runs):
         return effort.model_copy(update={"trials": untried}) if untried else None
     share = sum(run.exploration.spent.trials == 0 for run in runs) / len(runs)
     spent_trials = sum(run.exploration.spent.trials for run in runs)
@@ -39,9 +40,16 @@ def effort_left(spec: JobSpec, runs: Sequence[ExplorationRun]) -> Effort | None:
     )
 
 
+def is_answered(spec: JobSpec, run: ExplorationRun) -> bool:
+    """Whether a task of a model is done: it was verified after at least an equal share of the job's trials."""
+    spent = run.exploration.spent
+    is_done = spent.trials >= spec.effort.trials / len(spec.tasks) or spent.stop_reason is StopReason.SPACE_EXHAUSTED
+    return spec.of_model and spent.trials > 0 and is_done and run.exploration.is_verified and bool(run.latencies_s)
+
+
 def only_seeds_are_left(spec: JobSpec, runs: Sequence[ExplorationRun]) -> bool:
     """Whether the effort is spent and only untried seed traces remain."""
-    return _already_met(spec.effort, runs) and _untried_seeds(spec, runs) > 0
+    return _already_met(spec, runs) and _untried_seeds(spec, runs) > 0
 
 
 def _left(requested: float | None, spent: float, share: float, minimum: float) -> float | None:
@@ -76,9 +84,19 @@ def is_same_schedule(seed: Scheduled, other: Scheduled) -> bool:
     return steps == other[0] and all(other[1].get(number) == value for number, value in decisions.items())
 
 
-def _already_met(effort: Effort, runs: Sequence[ExplorationRun]) -> bool:
+def _small_tasks(spec: JobSpec, runs: Sequence[ExplorationRun]) -> frozenset[int]:
+    """The tasks of a model that the search leaves as they are, by their latencies in the store."""
+    budgets = [TaskBudget(run.task.weight, of_model=spec.of_model) for run in runs]
+    for budget, run in zip(budgets, runs, strict=True):
+        budget.resume(run.exploration.spent.trials, run.exploration.best_latency_s or math.inf)
+    return small_tasks(budgets)
+
+
+def _already_met(spec: JobSpec, runs: Sequence[ExplorationRun]) -> bool:
+    effort = spec.effort
     spent = [run.exploration.spent for run in runs]
-    if all(each.stop_reason is StopReason.SPACE_EXHAUSTED for each in spent):
+    small = _small_tasks(spec, runs)
+    if all(each.stop_reason is StopReason.SPACE_EXHAUSTED or n in small for n, each in enumerate(spent)):
         return True
     if any(each.trials == 0 for each in spent):
         return False

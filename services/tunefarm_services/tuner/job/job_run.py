@@ -16,7 +16,7 @@ from tunefarm_services.tuner.job.job_watch import JobWatch
 from tunefarm_services.tuner.search.exploration_run import ExplorationRun
 from tunefarm_services.tuner.search.model_accuracy import recent_accuracy
 from tunefarm_services.tuner.search.search_session import SearchSession
-from tunefarm_services.tuner.summary import Progress, Stage
+from tunefarm_services.tuner.summary import Progress, Stage, TaskTime
 from tunefarm_services.tuner.verify.stored_answer import Finished
 from tunefarm_services.tuner.verify.verifying_steps import VerifyingStep
 
@@ -181,6 +181,22 @@ class JobRun:
             failures=dict(self.failures()),
             device_seconds=self.device_seconds(),
             model_rank_accuracy=None if accuracy is None else accuracy.share,
+            tasks=self._task_times() if self.job.spec.of_model else (),
+        )
+
+    def _task_times(self) -> tuple[TaskTime, ...]:
+        times_s = [run.task.weight * run.best_latency_s for run in self.explorations if run.best_latency_s is not None]
+        total_s = sum(times_s) if len(times_s) == len(self.explorations) else None
+        return tuple(
+            TaskTime(
+                name=run.task.name,
+                weight=run.task.weight,
+                trials=run.trials_of_job,
+                untried_latency_s=run.untried_latency_s,
+                best_latency_s=run.best_latency_s,
+                share=run.task.weight * run.best_latency_s / total_s if run.best_latency_s and total_s else None,
+            )
+            for run in self.explorations
         )
 
     def begin_step(self, step: VerifyingStep) -> None:
@@ -219,10 +235,13 @@ class JobRun:
         return any(run.best_latency_s is not None for run in self.explorations)
 
     def has_records(self) -> bool:
-        """Whether each task has a record, or any task if the job was asked to finish early."""
+        """Whether each task has a record, or any task of a model, or of a job that was asked to finish early.
+
+        The other functions of a model keep the schedules that they have without a trial.
+        """
         ends = [self.finished.get(run.exploration_id) for run in self.explorations]
         have = [end is not None and end.record is not None for end in ends]
-        return any(have) if self._finish_requested else all(have)
+        return any(have) if self._finish_requested or self.job.spec.of_model else all(have)
 
     @property
     def _finish_requested(self) -> bool:

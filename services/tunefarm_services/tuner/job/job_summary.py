@@ -21,7 +21,14 @@ def summary_of(run: JobRun, outcome: JobOutcome | None, message: str, *, answere
         report = run.session.report
         seconds["search"] = report.evolve_s + report.train_s + report.apply_s if report is not None else 0.0
     tasks = tuple(_task_summary(each, run, answered) for each in run.explorations)
-    return JobSummary(job_id=run.job.job_id, outcome=outcome, message=message, tasks=tasks, seconds=seconds)
+    return JobSummary(
+        job_id=run.job.job_id,
+        outcome=outcome,
+        message=message,
+        tasks=tasks,
+        seconds=seconds,
+        of_model=run.job.spec.of_model,
+    )
 
 
 def _task_summary(each: ExplorationRun, run: JobRun, answered: bool) -> TaskSummary:
@@ -53,6 +60,8 @@ def _task_summary(each: ExplorationRun, run: JobRun, answered: bool) -> TaskSumm
         store_best=_store_best(each, record) if own_best is not None and record is not None else None,
         seeds=_seed_times(each, run.job.spec.seed_traces),
         model_accuracy=tuple(each.model_accuracy),
+        weight=each.task.weight,
+        untried_latency_s=each.untried_latency_s,
     )
 
 

@@ -17,7 +17,7 @@ from tunefarm_services.store.store_error import BlobDamaged, BlobMissing
 from tunefarm_services.store.stored import StoredModel
 from tunefarm_services.tuner.farm.attempts import ATTEMPTS, dispatch_of
 from tunefarm_services.tuner.farm.ports import Farm
-from tunefarm_services.tuner.job.effort_left import only_seeds_are_left
+from tunefarm_services.tuner.job.effort_left import is_answered, only_seeds_are_left
 from tunefarm_services.tuner.job.job_run import JobRun
 from tunefarm_services.tuner.search.exploration_run import AS_GIVEN, ExplorationRun
 from tunefarm_services.tuner.search.search_messages import KnownTrialMessage, SearchOrder, SearchTaskMessage
@@ -91,7 +91,7 @@ def load_trials(store: Store, lease: Lease, run: ExplorationRun) -> None:
             known = KnownTrialMessage(candidate=trial.candidate, measurement=trial.measurement)
             run.add_known(known, is_of_job=trial.job_id == lease.job_id)
         else:
-            run.add_candidate(trial.candidate.number, trial.candidate.trace)
+            run.add_candidate(trial.candidate.number, trial.candidate.trace, trial.candidate.origin)
 
 
 def search_order(store: Store, job_run: JobRun, effort: Effort, queue_depth: int) -> SearchOrder:
@@ -130,6 +130,8 @@ def _search_task(store: Store, job_run: JobRun, run: ExplorationRun, *, uses_sto
         claimed_traces=tuple(claimed),
         near_traces=tuple(near),
         model_json=None if model is None else model.model_json.decode(),
+        of_model=spec.of_model,
+        is_answered=is_answered(spec, run),
     )
 
 

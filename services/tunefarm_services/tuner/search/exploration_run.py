@@ -8,7 +8,14 @@ from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.tuning.input_spec import InputExample, InputSpec
 from tunefarm_schemas.tuning.job import Exploration, StopReason
 from tunefarm_schemas.tuning.least_work import LeastWork, disbelief, least_latency_s
-from tunefarm_schemas.tuning.measurement import Failed, Measurement, MeasureTask, Result, Timing
+from tunefarm_schemas.tuning.measurement import (
+    CandidateOrigin,
+    Failed,
+    Measurement,
+    MeasureTask,
+    Result,
+    Timing,
+)
 from tunefarm_schemas.tuning.record import RecordKey
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Trace
@@ -60,6 +67,7 @@ class ExplorationRun:
     """Latencies of the schedules that verification compared side by side."""
     builds_s: dict[int, float] = field(default_factory=dict)
     """Build time of each candidate of this run."""
+    _untried: int | None = None
     _counted: set[int] = field(default_factory=set)
     _of_earlier_runs: dict[int, TrialFailure | None] = field(default_factory=dict)
     """Trials of earlier runs of the same job, by number, with their failures."""
@@ -118,14 +126,22 @@ class ExplorationRun:
         if is_of_job:
             self._count_earlier(known.candidate.number, known.measurement)
         self.untuned_about_s = known.measurement.untuned_about_s or self.untuned_about_s
-        self.add_candidate(known.candidate.number, known.candidate.trace)
+        candidate = known.candidate
+        self.add_candidate(candidate.number, candidate.trace, candidate.origin)
         self.results[known.candidate.number] = known.measurement.result
         if isinstance(known.measurement.result, Timing):
             self._keep_latency(known.candidate.number, known.measurement.result.latency_s)
 
-    def add_candidate(self, number: int, trace: Trace) -> None:
+    def add_candidate(self, number: int, trace: Trace, origin: CandidateOrigin | None = None) -> None:
         """Add a candidate before it is dispatched."""
         self.traces[number] = trace
+        if origin is CandidateOrigin.UNTRIED:
+            self._untried = number
+
+    @property
+    def untried_latency_s(self) -> float | None:
+        """Latency in the search of the schedule that was chosen without a trial; None without one."""
+        return None if self._untried is None else self.latencies_s.get(self._untried)
 
     def add_accuracy(self, accuracy: ModelAccuracy) -> None:
         """Add an accuracy of the model. The search reports the latest one repeatedly."""

@@ -56,7 +56,8 @@ def main(channel: Channel, payload: bytes, _descriptors: list[int]) -> None:
                 ModelSnapshot(exploration_id=summary.exploration_id, model_json=summary.model, trials=summary.trials)
             )
     refusals = {summary.exploration_id: summary.strategy.refusal for summary in summaries if summary.strategy.refusal}
-    stop_reasons = {summary.exploration_id: summary.stop_reason for summary in summaries}
+    answered = {task.exploration_id for task in order.tasks if task.is_answered}
+    stop_reasons = {each.exploration_id: each.stop_reason for each in summaries if each.exploration_id not in answered}
     farm.send(SearchEnded(stop_reasons=stop_reasons, refusals=refusals))
 
 
@@ -174,4 +175,6 @@ def _loop_task(task: SearchTaskMessage) -> SearchTask:
         space=task.space,
         seed_traces=task.seed_traces,
         weight=task.weight,
+        of_model=task.of_model,
+        is_answered=task.is_answered,
     )

@@ -37,6 +37,9 @@ class SearchTaskMessage(Frozen):
     """Schedules of the same workload that were only claimed, or measured on another device class."""
     near_traces: tuple[Trace, ...] = ()
     model_json: str | None = Field(default=None, repr=False)
+    of_model: bool = False
+    is_answered: bool = False
+    """Whether the store has its result, so that it counts in the model's time and is not searched."""
 
 
 class SearchOrder(Frozen):

@@ -180,7 +180,8 @@ class SearchSession:
         self._store.trials.put(self._lease, candidates, dispatches)
         for candidate, dispatch in zip(candidates, dispatches, strict=True):
             self._candidates[candidate.exploration_id, candidate.number] = candidate
-            self._runs[candidate.exploration_id].add_candidate(candidate.number, candidate.trace)
+            run = self._runs[candidate.exploration_id]
+            run.add_candidate(candidate.number, candidate.trace, candidate.origin)
             self._send_to_farm(dispatch)
 
     def _repeat_suspects(self) -> None:

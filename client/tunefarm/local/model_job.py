@@ -1,0 +1,119 @@
+"""A model that is tuned on this machine: read by its frontend, split into functions, and built from their records."""
+
+import atexit
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from tunefarm.frontend.model_file import model_file
+from tunefarm.frontend.model_import import ImportedModel, import_model
+from tunefarm.frontend.model_source import ModelFile
+from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest
+from tunefarm.intake.module_source import JsonSource, ModuleSource, PythonSource, parse_module_source
+from tunefarm.local.machine import LocalMachine
+from tunefarm.model.compilation import ChosenRecord
+from tunefarm.model.tuned_build import BuiltModel, ModelBuilder
+from tunefarm.terminal.resume_option import module_of
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.host_cores import usable_physical_cores
+from tunefarm_schemas.tuning.job import Job
+from tunefarm_services.store import LOCAL_TENANT
+from tunefarm_services.tuner.summary import JobSummary
+
+
+def kept_folder() -> Path:
+    """A new folder that is removed when this process ends."""
+    folder = tempfile.TemporaryDirectory(prefix="tunefarm-model-")
+    atexit.register(folder.cleanup)
+    return Path(folder.name)
+
+
+def resumed_model(machine: LocalMachine, job: Job) -> "tuple[ModelJob, IntakeAnswer]":
+    """The model of a job from the file that was given when the job was created, and its functions.
+
+    Raises:
+        BadInput: the file is gone, or cannot be read.
+    """
+    text = module_of(job)
+    file = model_file(text)
+    model = ModelJob(machine, parse_module_source(text) if file is None else file)
+    target = machine.store.targets.get(job.spec.tasks[0].target_id).canonical
+    request = IntakeRequest(
+        module=model.as_module(),
+        function=None,
+        all_functions=False,
+        target=target,
+        abi=job.spec.abi,
+        space=None,
+        seeds=(),
+        host_cores=usable_physical_cores(),
+    )
+    return model, machine.understand(request)
+
+
+class ModelJob:
+    """The model of one job."""
+
+    def __init__(self, machine: LocalMachine, source: ModuleSource | ModelFile) -> None:
+        """``source`` is a model's file, or a module that the intake found to be a model."""
+        self._machine = machine
+        self._source = source
+        self._imported: ImportedModel | None = None
+
+    @property
+    def imported(self) -> ImportedModel:
+        """The model as TVM JSON with its weights, read when it is first needed. Raises BadInput."""
+        if self._imported is None:
+            self._imported = self._read()
+        return self._imported
+
+    def as_module(self) -> ModuleSource:
+        """What the intake reads: the source itself, or the module that its frontend made of it."""
+        if isinstance(self._source, ModelFile):
+            return JsonSource(name=Path(self._source.path).stem, text=self.imported.module_json)
+        return self._source
+
+    def build(
+        self,
+        answer: IntakeAnswer,
+        job: Job,
+        summary: JobSummary,
+        folder: Path,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> BuiltModel:
+        """Build the model from the records of ``summary`` into ``folder``, and time it.
+
+        Functions without a record get the schedules that they have without a trial.
+
+        Raises:
+            BadInput: it cannot be built, or computes something else than the unscheduled model.
+        """
+        machine = self._machine
+        stored = machine.recognised(answer.workloads, with_schedules=False, of_model=True)
+        ends = {task.workload_id: end for task, end in zip(job.spec.tasks, summary.tasks, strict=True)}
+        records = {}
+        for given, known in zip(answer.workloads, stored, strict=True):
+            end = ends.get(known.workload_id)
+            if end is not None and end.record_id is not None:
+                trace = machine.store.records.get(LOCAL_TENANT, end.record_id).trace
+                records[given.workload_id] = ChosenRecord(end.record_id, trace.text)
+        folder.mkdir(parents=True, exist_ok=True)
+        target = answer.target.canonical
+        return ModelBuilder(machine.zygote, self.imported, target, self._name, say).build(folder, records)
+
+    @property
+    def _name(self) -> str:
+        source = self._source
+        return Path(source.path).stem if isinstance(source, ModelFile | PythonSource) else "model"
+
+    def _read(self) -> ImportedModel:
+        source, zygote = self._source, self._machine.zygote
+        if isinstance(source, ModelFile | PythonSource):
+            return import_model(zygote, source)
+        if not isinstance(source, JsonSource):
+            raise BadInput("module", "it is not a model.", "Give the file of a model.")
+        with tempfile.NamedTemporaryFile("w", suffix=".json", prefix="tunefarm-") as file:
+            file.write(source.text)
+            file.flush()
+            Path(file.name).chmod(0o644)  # its reader is another user
+            return import_model(zygote, ModelFile(path=file.name, format="json"))

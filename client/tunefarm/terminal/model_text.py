@@ -1,0 +1,133 @@
+"""The waterfall of a tuned model: where its time is, before and after, as lines of text."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tunefarm.terminal.quantities import counted, latency_text, ratio_text
+from tunefarm_schemas.visible_text import visible_line
+
+MAX_ROWS: Final = 24
+"""Maximum number of tasks with a line each; ``--json`` contains all."""
+NAME_CHARACTERS: Final = 40
+REFERENCES: Final[Mapping[str, str]] = {
+    "framework": "the framework's results",
+    "unscheduled": "the unscheduled build",
+}
+HEADINGS: Final = ("function", "calls", "untuned", "untried", "tuned", "in a run", "share", "trials")
+
+
+@dataclass(frozen=True)
+class WaterfallRow:
+    """One task of a model. Latencies are of one call, in seconds; ``share`` is of the model's predicted time."""
+
+    name: str
+    calls: float
+    untuned_s: float | None
+    untried_s: float | None
+    tuned_s: float | None
+    share: float | None
+    trials: int
+    has_record: bool
+
+    @property
+    def in_run_s(self) -> float | None:
+        """Seconds in one run of the model."""
+        return None if self.tuned_s is None else self.calls * self.tuned_s
+
+
+def waterfall(summary: Mapping[str, Any]) -> list[WaterfallRow]:
+    """The tasks of a model's job from its summary, those that take most of the model's time first."""
+    tasks: Sequence[Mapping[str, Any]] = summary.get("tasks") or ()
+    times_s = [_calls(task) * float(task.get("best_latency_s") or 0.0) for task in tasks]
+    total_s = sum(times_s)
+    rows = [_row(task, time_s / total_s if total_s else None) for task, time_s in zip(tasks, times_s, strict=True)]
+    return sorted(rows, key=lambda row: -(row.in_run_s or 0.0))
+
+
+def predicted_s(rows: Sequence[WaterfallRow], which: str = "tuned") -> float | None:
+    """The sum of calls times latency (``untuned``, ``untried`` or ``tuned``); None if a function has no latency."""
+    latencies_s = [getattr(row, f"{which}_s") for row in rows]
+    if not rows or any(latency_s is None for latency_s in latencies_s):
+        return None
+    return float(sum(row.calls * latency_s for row, latency_s in zip(rows, latencies_s, strict=True)))
+
+
+def model_text(summary: Mapping[str, Any]) -> str:
+    """A table with a line for each function of a model, and the sums."""
+    rows = waterfall(summary)
+    shown, left_out = rows[:MAX_ROWS], rows[MAX_ROWS:]
+    cells = [HEADINGS, *(_cells(row) for row in shown)]
+    if left_out:
+        rest_s = sum(row.in_run_s or 0.0 for row in left_out)
+        name, share = counted(len(left_out), "other"), sum(row.share or 0.0 for row in left_out)
+        cells.append((name, "", "", "", "", latency_text(rest_s), f"{share:.1%}", str(_trials(left_out))))
+    sums = [latency_text(predicted_s(rows, which)) for which in ("untuned", "untried", "tuned")]
+    cells.append(("sum of calls", f"{sum(row.calls for row in rows):g}", *sums, sums[-1], "", str(_trials(rows))))
+    widths = [max(len(line[column]) for line in cells) for column in range(len(HEADINGS))]
+    return "\n".join([*(_line(line, widths) for line in cells), gain_line(rows)])
+
+
+def gain_line(rows: Sequence[WaterfallRow]) -> str:
+    """The model's predicted time, and how much faster it is than without tuning."""
+    untuned_s, untried_s, tuned_s = (predicted_s(rows, which) for which in ("untuned", "untried", "tuned"))
+    gains = [
+        f"{ratio_text(before_s, tuned_s)} faster than {what}"
+        for before_s, what in ((untried_s, "without a trial"), (untuned_s, "untuned"))
+        if before_s is not None and tuned_s is not None
+    ]
+    return ", ".join([f"predicted time of the model {latency_text(tuned_s)}", *gains])
+
+
+def built_line(figures: Mapping[str, Any]) -> str:
+    """The measured times of a built model, and which of its builds ships."""
+    tuned_s, untried_s = figures.get("tuned_s"), figures.get("untried_s")
+    equal = REFERENCES.get(str(figures.get("reference")))
+    checked = "" if equal is None else f", within tolerance of {equal} on three inputs"
+    if tuned_s is None:
+        return f"measured time of the model {latency_text(untried_s)} without a trial{checked}"
+    ships = "the tuned build ships" if figures.get("is_tuned") else "the build without a trial is faster, and ships"
+    return (
+        f"measured time of the model {latency_text(tuned_s)}, {latency_text(untried_s)} without a trial: "
+        f"{ships}{checked}"
+    )
+
+
+def _row(task: Mapping[str, Any], share: float | None) -> WaterfallRow:
+    return WaterfallRow(
+        name=str(task.get("name")),
+        calls=_calls(task),
+        untuned_s=task.get("untuned_latency_s"),
+        untried_s=task.get("untried_latency_s"),
+        tuned_s=task.get("best_latency_s"),
+        share=share,
+        trials=int(task.get("trials") or 0),
+        has_record=task.get("record_id") is not None,
+    )
+
+
+def _calls(task: Mapping[str, Any]) -> float:
+    return float(task.get("weight") or 1.0)
+
+
+def _trials(rows: Sequence[WaterfallRow]) -> int:
+    return sum(row.trials for row in rows)
+
+
+def _cells(row: WaterfallRow) -> tuple[str, ...]:
+    return (
+        visible_line(row.name)[:NAME_CHARACTERS],
+        f"{row.calls:g}",
+        latency_text(row.untuned_s),
+        latency_text(row.untried_s),
+        latency_text(row.tuned_s),
+        latency_text(row.in_run_s),
+        "-" if row.share is None else f"{row.share:.1%}",
+        str(row.trials),
+    )
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    """The first column is aligned left, the others right."""
+    first, *rest = (cell.ljust(widths[0]) if n == 0 else cell.rjust(widths[n]) for n, cell in enumerate(cells))
+    return "  ".join([first, *rest]).rstrip()

@@ -1,0 +1,82 @@
+"""A model's job as text: the table of its functions, and the lines of a running job."""
+
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from tests.client.tuning.test_progress_display import progress
+from tunefarm.report import plots
+from tunefarm.terminal.job_text import job_text
+from tunefarm.terminal.model_text import MAX_ROWS, model_text, predicted_s, waterfall
+from tunefarm.terminal.progress_display import panel_lines, progress_line
+from tunefarm.terminal.remote_progress import RemoteProgress
+from tunefarm_services.tuner.summary import TaskTime
+
+CONV = {
+    "name": "conv", "weight": 4.0, "untuned_latency_s": 1e-3, "untried_latency_s": 2e-4, "best_latency_s": 1e-4,
+    "record_id": "r", "trials": 60,
+}  # fmt: skip
+DENSE = {
+    "name": "dense", "weight": 1.0, "untuned_latency_s": 1e-3, "untried_latency_s": 1.2e-4, "best_latency_s": 1e-4,
+    "trials": 4,
+}  # fmt: skip
+SUMMARY = {"job_id": "j", "of_model": True, "tasks": [DENSE, CONV], "seconds": {"total": 61.0}}
+
+
+def test_waterfall_ranks_functions_by_their_time_in_a_run() -> None:
+    first, second = waterfall(SUMMARY)
+    assert (first.name, first.in_run_s, first.share) == ("conv", pytest.approx(4e-4), pytest.approx(0.8))
+    assert (second.name, second.has_record) == ("dense", False)
+    assert predicted_s([first, second]) == pytest.approx(5e-4)
+    assert predicted_s([first, second], "untried") == pytest.approx(9.2e-4)
+
+
+def test_predicted_time_needs_each_latency() -> None:
+    rows = waterfall({"tasks": [CONV, {**DENSE, "untried_latency_s": None}]})
+    assert predicted_s(rows, "untried") is None
+    assert predicted_s(rows, "untuned") == pytest.approx(5e-3)
+
+
+def test_text_of_a_models_job_is_a_table_with_sums() -> None:
+    lines = job_text(SUMMARY).splitlines()
+    assert lines[1].split() == ["conv", "4", "1", "ms", "200", "us", "100", "us", "400", "us", "80.0%", "60"]
+    assert lines[3].startswith("sum of calls")
+    assert "predicted time of the model 500 us, 1.84x faster than without a trial, 10x faster than untuned" in lines
+    assert lines[-1] == "1:01 in total, job j"
+
+
+def test_text_sums_up_many_functions() -> None:
+    tasks = [{**DENSE, "name": f"dense{number}"} for number in range(MAX_ROWS + 3)]
+    lines = model_text({"tasks": tasks}).splitlines()
+    assert len(lines) == MAX_ROWS + 4
+    assert any(line.startswith("3 others") for line in lines)
+
+
+def test_waterfall_is_drawn_with_a_bar_for_each_saving_and_measured_time() -> None:
+    svg = plots.as_svg(plots.model_waterfall(waterfall(SUMMARY), {"tuned": 5.5e-4}), "waterfall")
+    ET.fromstring(svg)
+    drawn = plots.model_waterfall(waterfall(SUMMARY), {"tuned": 5.5e-4})
+    labels = [label.get_text() for label in drawn.axes[0].get_yticklabels()]
+    assert labels[::-1] == ["sum, untried", "conv", "dense", "sum, tuned", "measured, tuned"]
+
+
+def test_display_lists_the_functions_that_take_most_of_the_time() -> None:
+    tasks = (
+        TaskTime(name="dense", weight=1, trials=4, untried_latency_s=1.2e-4, best_latency_s=1e-4, share=0.2),
+        TaskTime(name="conv", weight=4, trials=60, untried_latency_s=2e-4, best_latency_s=1e-4, share=0.8),
+    )
+    running = progress().model_copy(update={"tasks": tasks})
+    lines = panel_lines(running)
+    assert "model 500 us" in lines
+    conv = next(number for number, line in enumerate(lines) if "conv" in line)
+    assert "dense" in lines[conv + 1]
+    assert {"4x", "2x", "80%", "60"} <= set(lines[conv].split())
+    assert "model=500us" in progress_line(running)
+    remote = RemoteProgress.of(running.model_dump(mode="json"))
+    assert panel_lines(remote) == lines
+    assert not any("model" in line and "us" in line for line in panel_lines(progress()))
+
+
+def test_display_has_no_time_of_a_model_before_each_function_has_one() -> None:
+    tasks = (TaskTime(name="a", weight=1, trials=0, untried_latency_s=None, best_latency_s=None, share=None),)
+    assert "model -" in panel_lines(progress().model_copy(update={"tasks": tasks}))
