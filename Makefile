@@ -25,7 +25,11 @@ FRAMEWORKS := torch onnx tflite jax ai-edge-litert onnxruntime openvino
 FRAMEWORKS_STAMP := .venv/.frameworks-installed
 EMULATORS_STAMP := .venv/.emulators-installed
 
+# The demo of a model reads an ONNX file, which needs a twentieth of what all frameworks weigh.
+ONNX_STAMP := .venv/.onnx-installed
+
 DEMO_TRIALS ?= 128
+DEMO_MODEL_SECONDS ?= 45
 # Tests often wait for something, so more of them than a small machine has cores run side by side. What a process takes
 # at a time, and in which order, is said in tests/conftest.py.
 TEST_PROCESSES ?= 3
@@ -35,7 +39,7 @@ FUZZ_SEED ?= 0
 FUZZ_REPLAY ?=
 FUZZ_ARGUMENTS ?=
 
-.PHONY: help demo test test-models test-targets check bench bench-quick bench-trust bench-service bench-farm soak test-faults fuzz wheels clean
+.PHONY: help demo demo-model test test-models test-targets check bench bench-quick bench-models bench-trust bench-service bench-farm soak test-faults fuzz wheels clean
 
 help:  ## list these targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -64,6 +68,16 @@ $(EMULATORS_STAMP): $(STAMP)
 
 demo: $(STAMP)  ## tune a fused matmul + bias + ReLU; about a minute; leaves demo-output/
 	TUNEFARM_HOME=$(CURDIR)/.demo-store $(BIN)/tunefarm tune builtin:matmul_bias_relu --trials $(DEMO_TRIALS) --output demo-output
+
+$(ONNX_STAMP): $(STAMP)
+	$(PIP) install --quiet --constraint constraints.txt onnx
+	touch $@
+
+demo-model: $(ONNX_STAMP)  ## compile a small CNN from a file, then tune it; about two minutes; leaves demo-output/
+	$(BIN)/python -m benchmarks.models.small_network demo-output/small_network.onnx
+	TUNEFARM_HOME=$(CURDIR)/.demo-store $(BIN)/tunefarm compile demo-output/small_network.onnx --output demo-output/compiled
+	TUNEFARM_HOME=$(CURDIR)/.demo-store $(BIN)/tunefarm tune demo-output/small_network.onnx \
+		--seconds $(DEMO_MODEL_SECONDS) --output demo-output/tuned
 
 test: $(STAMP)  ## run the tests: no network, warnings are errors; those that compare times come first, alone
 	$(BIN)/python -m pytest -q -m "timing and not faults and not models and not targets" $$(grep -rl "mark.timing" tests --include "*.py")
@@ -95,6 +109,9 @@ bench: $(STAMP)  ## compare with TVM's own tuner over its suite; hours; can be s
 
 bench-quick: $(STAMP)  ## the same over two workloads and one seed; some minutes
 	$(BIN)/python -m benchmarks.comparison.compare --form quick $(BENCH_ARGUMENTS)
+
+bench-models: $(FRAMEWORKS_STAMP)  ## twelve models against torch, onnxruntime, OpenVINO and unscheduled TVM; hours; can be stopped and goes on
+	$(BIN)/python -m benchmarks.models.compare $(BENCH_ARGUMENTS)
 
 bench-trust: $(STAMP)  ## ten records against twenty fresh processes each, one attempt; leave the machine alone meanwhile
 	$(BIN)/python -m benchmarks.trust --trials 64 --processes 20 $(BENCH_ARGUMENTS)

@@ -24,8 +24,8 @@ class Machine(Frozen):
     packages: dict[str, str]
 
 
-def this_machine() -> Machine:
-    """Describe the machine of this process."""
+def this_machine(*more: str) -> Machine:
+    """Describe the machine of this process, with the versions of TVM, what it needs, and ``more`` packages."""
     facts = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     names = [line.partition(":")[2].strip() for line in facts.splitlines() if line.startswith("model name")]
     governor = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
@@ -38,5 +38,5 @@ def this_machine() -> Machine:
         governor=governor.read_text(encoding="utf-8").strip() if governor.exists() else "unknown",
         operating_system=platform.platform(),
         python=platform.python_version(),
-        packages={name: version(name) for name in ("apache-tvm", "apache-tvm-ffi", "xgboost-cpu", "numpy")},
+        packages={name: version(name) for name in ("apache-tvm", "apache-tvm-ffi", "xgboost-cpu", "numpy", *more)},
     )

@@ -17,32 +17,39 @@ def markdown_page(result: Figures, pairings: Sequence[Pairing], machine: Machine
         f"{first.trials} trials, {first.stock.cores} threads, seeds {', '.join(map(str, _seeds(pairings)))}. "
         "See [the README](../README.md) for the method.",
         "",
-        f"- Time to stock's result: **{_ratio(result.time_ratio)} less** (geometric mean, 95% interval).",
-        f"- Kernels at equal trials: **{_ratio(result.quality_ratio)} faster**; "
+        f"- Time to stock's result: **{ratio_text(result.time_ratio)} less** (geometric mean, 95% interval).",
+        f"- Kernels at equal trials: **{ratio_text(result.quality_ratio)} faster**; "
         f"wholly below 0.97x: {', '.join(result.slower_workloads) or 'none'}.",
         *_baseline_lines(result),
         "",
-        *_table(_RESULT_HEAD, [_result_row(row) for row in result.workloads]),
+        *table(_RESULT_HEAD, [_result_row(row) for row in result.workloads]),
         "",
         _footnote(result, pairings),
         "## Seconds per trial",
         "",
         "Our stages are summed over concurrent processes, so their total can exceed the wall time.",
         "",
-        *_table(
+        *table(
             ("workload", "stock, wall", "ours, wall", *STAGES),
             [_stage_row(row) for row in result.workloads],
         ),
         "",
         "## Machine",
         "",
-        f"{machine.processor}, {machine.logical_cores} logical cores, {machine.memory_bytes / 2**30:.0f} GiB, "
-        f"{'virtual' if machine.hypervisor else 'bare metal'}, {machine.operating_system}, Python {machine.python}, "
-        + ", ".join(f"{name} {number}" for name, number in machine.packages.items())
-        + ".",
+        machine_line(machine),
         "",
     ]
     return "\n".join(line for line in lines if line is not None)
+
+
+def machine_line(machine: Machine) -> str:
+    """Hardware and versions as a sentence."""
+    return (
+        f"{machine.processor}, {machine.logical_cores} logical cores, {machine.memory_bytes / 2**30:.0f} GiB, "
+        f"{'virtual' if machine.hypervisor else 'bare metal'}, {machine.operating_system}, Python {machine.python}, "
+        + ", ".join(f"{name} {number}" for name, number in machine.packages.items())
+        + "."
+    )
 
 
 _RESULT_HEAD = (
@@ -63,13 +70,13 @@ def _result_row(row: WorkloadFigures) -> tuple[str, ...]:
         f"{row.stock_latency_s * 1e6:.1f} us",
         f"{row.our_wall_s:.1f} s",
         f"{row.our_latency_s * 1e6:.1f} us",
-        _ratio(row.time_ratio) + (f" †{row.not_reached}" if row.not_reached else ""),
-        _ratio(row.quality_ratio),
+        ratio_text(row.time_ratio) + (f" †{row.not_reached}" if row.not_reached else ""),
+        ratio_text(row.quality_ratio),
         f"{row.stock_failures:.0%} / {row.our_failures:.0%}",
         again,
         baseline,
         _baseline_time(row),
-        "" if row.baseline_quality_ratio is None else _ratio(row.baseline_quality_ratio),
+        "" if row.baseline_quality_ratio is None else ratio_text(row.baseline_quality_ratio),
     )
 
 
@@ -77,15 +84,15 @@ def _baseline_time(row: WorkloadFigures) -> str:
     if row.baseline_time_ratio is None:
         return ""
     missed = row.seeds - row.baseline_reached
-    return _ratio(row.baseline_time_ratio) + (f" ‡{missed}" if missed else "")
+    return ratio_text(row.baseline_time_ratio) + (f" ‡{missed}" if missed else "")
 
 
 def _baseline_lines(result: Figures) -> list[str]:
     if result.baseline_time_ratio is None or result.baseline_quality_ratio is None:
         return []
     return [
-        f"- The baseline: {_ratio(result.baseline_time_ratio)} less time to stock's result at most; "
-        f"ours makes **{_ratio(result.baseline_quality_ratio)} faster** kernels than it at equal trials."
+        f"- The baseline: {ratio_text(result.baseline_time_ratio)} less time to stock's result at most; "
+        f"ours makes **{ratio_text(result.baseline_quality_ratio)} faster** kernels than it at equal trials."
     ]
 
 
@@ -111,9 +118,11 @@ def _seeds(pairings: Sequence[Pairing]) -> list[int]:
     return sorted({pairing.seed for pairing in pairings})
 
 
-def _ratio(ratio: Ratio) -> str:
+def ratio_text(ratio: Ratio) -> str:
+    """A ratio with its interval."""
     return f"{ratio.mean:.2f}x ({ratio.low:.2f} - {ratio.high:.2f})"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table."""
     return ["| " + " | ".join(cells) + " |" for cells in (head, ["---"] * len(head), *rows)]

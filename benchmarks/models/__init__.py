@@ -1,0 +1,1 @@
+"""Benchmarks of whole models and of the functions that they consist of."""

@@ -1,0 +1,167 @@
+"""Rivals in processes of their own, timed by turns. All but the one whose turn it is are stopped."""
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import IO, Self, TypeVar
+
+from benchmarks.child_process import CommandFailed
+from benchmarks.models.rival_process import ProcessOrder, Ready, Sample
+from tunefarm_schemas.frozen import Frozen
+
+Answer = TypeVar("Answer", Ready, Sample)
+OPEN_TIMEOUT_S, SAMPLE_TIMEOUT_S = 1800.0, 300.0
+
+
+class RivalResult(Frozen):
+    """One rival on one model. ``failure`` is the reason why there are no samples; ``ready`` is then None or wrong."""
+
+    rival: str
+    ready: Ready | None
+    samples: tuple[Sample, ...]
+    failure: str | None = None
+
+    @property
+    def seconds(self) -> tuple[float, ...]:
+        """Seconds per call, one of each round."""
+        return tuple(sample.call_s for sample in self.samples)
+
+
+class RivalChild:
+    """A process that runs one rival."""
+
+    def __init__(self, order: ProcessOrder) -> None:
+        """Start it."""
+        self.order = order
+        self._errors = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - closed by __exit__
+        threads = str(order.threads)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.models.rival_process"],
+            env={**os.environ, "TVM_NUM_THREADS": threads, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            start_new_session=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.communicate()
+        self._errors.close()
+
+    def open(self) -> Ready:
+        """Wait until it has loaded the model and compared its outputs; it is stopped then.
+
+        Raises:
+            CommandFailed: it ended, or took too long.
+        """
+        ready = self._ask(self.order.model_dump_json(), Ready, OPEN_TIMEOUT_S)
+        self._signal(signal.SIGSTOP)
+        return ready
+
+    def sample(self) -> Sample:
+        """Let it run for one sample.
+
+        Raises:
+            CommandFailed: as in ``open``.
+        """
+        self._signal(signal.SIGCONT)
+        try:
+            return self._ask("", Sample, SAMPLE_TIMEOUT_S)
+        finally:
+            self._signal(signal.SIGSTOP)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, number)
+
+    def _ask(self, question: str, answer: type[Answer], timeout_s: float) -> Answer:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(question + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise self._failed("ended") from None
+        line = _line(self._process.stdout, time.monotonic() + timeout_s)
+        if line is None:
+            raise self._failed(f"gave no answer within {timeout_s:.0f} s")
+        if not line:
+            raise self._failed("ended")
+        return answer.model_validate_json(line)
+
+    def _failed(self, problem: str) -> CommandFailed:
+        self._errors.seek(0)
+        lines = [line for line in self._errors.read().splitlines() if line.strip()]
+        return CommandFailed(f"{problem}: {_reason(lines)}")
+
+
+def _reason(lines: list[str]) -> str:
+    """The last line that names an error: what frameworks print after it is advice."""
+    named = [
+        line for line in lines if line.partition(":")[0].endswith(("Error", "Exception", "BadInput", "Unsupported"))
+    ]
+    return (named or lines or ["it printed nothing"])[-1][-400:]
+
+
+def _line(stream: IO[str], until_s: float) -> str | None:
+    """A line, an empty string at the end of the stream, None if there is none in time."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(stream, selectors.EVENT_READ)
+        if not selector.select(max(0.0, until_s - time.monotonic())):
+            return None
+    return stream.readline()
+
+
+def time_by_turns(orders: Sequence[ProcessOrder], rounds: int) -> tuple[RivalResult, ...]:
+    """Open the rivals one after the other, then take ``rounds`` samples; each round begins with a different rival."""
+    results = {order.rival: RivalResult(rival=order.rival, ready=None, samples=()) for order in orders}
+    children: list[RivalChild] = []
+    try:
+        for order in orders:
+            child = RivalChild(order)
+            children.append(child)
+            _keep(results, child, _opened)
+        for turn in range(rounds):
+            start = turn % len(children)
+            for child in children[start:] + children[:start]:
+                result = results[child.order.rival]
+                if result.failure is None and result.ready is not None and not result.ready.once:
+                    _keep(results, child, _sampled)
+    finally:
+        for child in children:
+            child.__exit__(None, None, None)
+    return tuple(results.values())
+
+
+def _keep(
+    results: dict[str, RivalResult], child: RivalChild, step: Callable[[RivalResult, RivalChild], RivalResult]
+) -> None:
+    result = results[child.order.rival]
+    try:
+        results[result.rival] = step(result, child)
+    except CommandFailed as error:
+        results[result.rival] = result.model_copy(update={"failure": str(error)})
+
+
+def _opened(result: RivalResult, child: RivalChild) -> RivalResult:
+    ready = child.open()
+    samples = (Sample(call_s=ready.first_call_s, calls=1),) if ready.once else ()
+    return result.model_copy(update={"ready": ready, "samples": samples})
+
+
+def _sampled(result: RivalResult, child: RivalChild) -> RivalResult:
+    return result.model_copy(update={"samples": (*result.samples, child.sample())})
