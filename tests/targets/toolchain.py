@@ -11,7 +11,6 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-import wasmtime
 
 HERE: Final = Path(__file__).parent
 RUNTIME: Final = HERE.parents[1] / "deploy/edge/runtime"
@@ -61,6 +60,8 @@ def _emulator(name: str) -> str:
 
 
 def _in_engine(program: Path, given: bytes) -> bytes:
+    import wasmtime
+
     with tempfile.TemporaryDirectory() as folder:
         given_file, output = Path(folder, "given"), Path(folder, "output")
         given_file.write_bytes(given)
