@@ -1,5 +1,6 @@
 """A schedule for any function on a CPU before anything is measured."""
 
+import json
 import math
 from dataclasses import dataclass
 from typing import Any, Final
@@ -70,10 +71,17 @@ def _tiled(module: Any, target: Target) -> UntriedSchedule | None:
         applied = scheduler.apply(point)
         if not isinstance(applied, Scheduled):
             continue
-        scheduled = scheduler.module_of(applied.trace)
+        trace = applied.trace if _worth_threads(module, target) else _without_threads(applied.trace)
+        scheduled = scheduler.module_of(trace)
         if _moved(scheduled) <= limit:
-            return UntriedSchedule(applied.trace, scheduled, cycles / CYCLES_PER_S, "tiles")
+            return UntriedSchedule(trace, scheduled, cycles / CYCLES_PER_S, "tiles")
     return None
+
+
+def _without_threads(trace: Trace) -> Trace:
+    """Without the instructions that make loops parallel. They return nothing, and all decisions come before them."""
+    steps, decisions = json.loads(trace.text)
+    return Trace.from_json([[step for step in steps if step[0] != "Parallel"], decisions])
 
 
 def _moved(module: Any) -> float:

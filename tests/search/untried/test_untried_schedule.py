@@ -50,8 +50,11 @@ def test_untried_schedule_vectorises_in_the_way_of_the_kind(kind: str, way: str,
     assert "T.parallel" in found.module.script()
 
 
-def test_small_functions_start_no_threads(target: Target) -> None:
-    assert "T.parallel" not in untried_schedule(module_of("softmax", (2, 3, 7)), target).module.script()
+@pytest.mark.parametrize("kind", ["softmax", "dense", "matmul_with_bias"])
+def test_small_functions_start_no_threads(kind: str, target: Target) -> None:
+    script = untried_schedule(module_of(kind, (4, 8, 16)), target).module.script()
+    assert "T.parallel" not in script
+    assert "T.vectorized" in script
 
 
 @pytest.mark.parametrize("name", ["GMM", "SFM", "NRM", "TBG", "DEP", "CBR", "T2D", "GRP", "DIL", "CAP"])
