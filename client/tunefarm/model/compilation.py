@@ -6,7 +6,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -254,6 +254,8 @@ class ModelCompiler:
         with self._stage("verify"), ExitStack() as stack:
             reference = self._reference(stack, model, orders, parts, scratch)
             functions = manifest.callees, self._functions_file
+            if reference is not None:
+                reference = replace(reference, is_quantized=_is_quantized(parts))
             compared = run_model(self._zygote, staging, library, reference, *functions)
         if reference is None or compared.worst_error is None:
             return manifest, compared.latency_s
@@ -346,6 +348,11 @@ def _new_file(folder: Path) -> Iterator[_NewFile]:
     finally:
         os.close(descriptor)
         Path(name).unlink(missing_ok=True)
+
+
+def _is_quantized(parts: PreparedParts) -> bool:
+    """Whether a function of the model computes with 8-bit integers."""
+    return any(f'"{kind}"' in task.workload.module_json for task in parts.tasks for kind in ("int8", "uint8"))
 
 
 def _manifest(

@@ -87,11 +87,13 @@ class CompareOrder(Frozen):
 
     Its library is passed in sealed memory, and after it what it is compared with: another library with the same
     functions, or a file with inputs of the framework and its outputs. ``entries`` says whose they are.
+    ``is_quantized`` says that the model computes with 8-bit integers.
     """
 
     folder: str
     against: Literal["library", "outputs"] | None = None
     entries: tuple[str, ...] = ()
+    is_quantized: bool = False
     functions: tuple[str, ...] = ()
     functions_file: str | None = None
 

@@ -22,6 +22,7 @@ class Reference:
     against: Literal["library", "outputs"]
     descriptor: int
     entries: tuple[str, ...] = ()
+    is_quantized: bool = False
 
     @property
     def named(self) -> str:
@@ -62,6 +63,7 @@ def run_model(
         folder=str(folder),
         against=None if reference is None else reference.against,
         entries=() if reference is None else reference.entries,
+        is_quantized=reference is not None and reference.is_quantized,
         functions=tuple(callees) if functions_file is None else (),
         functions_file=None if functions_file is None else str(functions_file),
     )
