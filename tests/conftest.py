@@ -56,6 +56,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> WholeFiles:
     return WholeFiles(config, log)
 
 
+OF_FRAMEWORKS: Final = ("models", "client/onnx", "client/pytorch", "client/stablehlo", "client/tflite")
+"""Folders whose tests import frameworks, which may not be installed and take seconds to load."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave those folders out where no test of a model is selected."""
+    is_of_framework = any(collection_path == HERE / folder for folder in OF_FRAMEWORKS)
+    return True if is_of_framework and "not models" in config.option.markexpr else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_rank)
 
