@@ -240,7 +240,7 @@ def test_next_job_verifies_unverified_trials(store: Store, tuner: Tuner, monkeyp
         wait_finished(store, again)
     (task,) = summary_of(store, again.job_id)["tasks"]
     assert (task["trials"], task["answered_from_store"]) == (0, False)
-    assert task["best_latency_s"] < standing.latency_s
+    assert task["best_latency_s"] <= standing.latency_s
     last = tune_job(store, matmul(56), 8 * TRIALS)
     with tuner(instant_farms([])):
         wait_finished(store, last)
