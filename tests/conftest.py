@@ -42,6 +42,8 @@ TOGETHER: Final = (
 """Folders whose tests share a slow fixture: one xdist process runs all tests of such a folder."""
 FIRST: Final = ("client_remote", "tuner", "gateway", "service", "acceptance", "faults", "client", "workers")
 """The slowest folders start first, so that no process is left with them at the end."""
+OF_FRAMEWORKS: Final = ("models", "client/onnx", "client/pytorch", "client/stablehlo", "client/tflite")
+"""Folders whose tests import frameworks, which may not be installed and take seconds to load."""
 
 
 class WholeFiles(LoadScopeScheduling):
@@ -54,10 +56,6 @@ class WholeFiles(LoadScopeScheduling):
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> WholeFiles:
     return WholeFiles(config, log)
-
-
-OF_FRAMEWORKS: Final = ("models", "client/onnx", "client/pytorch", "client/stablehlo", "client/tflite")
-"""Folders whose tests import frameworks, which may not be installed and take seconds to load."""
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -39,28 +39,24 @@ def read_model(source: PythonSource | ModelFile, shapes: Shapes, *, traced: bool
 
 def _read_file(source: ModelFile, path: Path, shapes: Shapes) -> RelaxModel:
     # Each is imported where it is used: the frameworks are optional, and take seconds to load.
-    model: RelaxModel
     match source.format:
         case "pt2":
             from tunefarm.frontend.pytorch.torch_model import import_pt2
 
-            model = import_pt2(path, shapes)
+            return import_pt2(path, shapes)
         case "onnx":
-            from tunefarm.frontend.onnx_model import import_onnx  # type: ignore[import-not-found,unused-ignore]
+            from tunefarm.frontend.onnx_model import import_onnx
 
-            model = import_onnx(path, shapes)
+            return import_onnx(path, shapes)
         case "tflite":
-            from tunefarm.frontend.tflite_model import import_tflite  # type: ignore[import-not-found,unused-ignore]
+            from tunefarm.frontend.tflite_model import import_tflite
 
-            model = import_tflite(path, shapes)
+            return import_tflite(path, shapes)
         case "stablehlo":
-            from tunefarm.frontend.stablehlo_model import (  # type: ignore[import-not-found,unused-ignore]
-                import_stablehlo,
-            )
+            from tunefarm.frontend.stablehlo_model import import_stablehlo
 
-            model = import_stablehlo(path, shapes)
+            return import_stablehlo(path, shapes)
         case "json":
             from tunefarm.frontend.relax_script import import_json
 
-            model = import_json(path)
-    return model
+            return import_json(path)

@@ -120,8 +120,4 @@ def _latency_s(model: CompiledModel) -> float:
         began_s = time.perf_counter()
         model(*inputs, entry=entry.name)
         samples.append(time.perf_counter() - began_s)
-    return _median(samples)
-
-
-def _median(samples: Sequence[float]) -> float:
-    return float(statistics.median(samples))
+    return statistics.median(samples)

@@ -88,18 +88,18 @@ class ModelBuilder:
             BadInput: the model cannot be compiled, or its results differ from the unscheduled build's.
         """
         if not records:
-            return BuiltModel(folder, (untried := self._compiled(folder, {})).manifest, None, untried.latency_s)
+            untried = self._compiled(folder, {})
+            return BuiltModel(folder, untried.manifest, None, untried.latency_s)
         tuned = self._compiled(folder, records)
         other = Path(tempfile.mkdtemp(prefix=".untried-", dir=folder))
         other.chmod(0o755)
         try:
             untried = self._compiled(other, {}, is_verified=False)
-            tuned_s, untried_s = self._timed(tuned), self._timed(untried)
-            for _ in range(TURNS - 1):
-                tuned_s, untried_s = [*tuned_s, *self._timed(tuned)], [*untried_s, *self._timed(untried)]
+            turns = [(self._latency_s(tuned), self._latency_s(untried)) for _ in range(TURNS)]
         finally:
             shutil.rmtree(other)
-        built = BuiltModel(folder, tuned.manifest, min(tuned_s), min(untried_s))
+        tuned_s, untried_s = (min(times_s) for times_s in zip(*turns, strict=True))
+        built = BuiltModel(folder, tuned.manifest, tuned_s, untried_s)
         if built.is_tuned:
             return built
         untried = self._compiled(folder, {})  # again, because only a build that ships is verified
@@ -115,6 +115,7 @@ class ModelBuilder:
         )
         return compiler.compile(self.model, self.target, self.name)
 
-    def _timed(self, compilation: Compilation) -> list[float]:
+    def _latency_s(self, compilation: Compilation) -> float:
+        """Seconds of one run, in a new process."""
         library = (compilation.folder / LIBRARY_NAME).read_bytes()
-        return [run_model(self.zygote, compilation.folder, library).latency_s]
+        return run_model(self.zygote, compilation.folder, library).latency_s

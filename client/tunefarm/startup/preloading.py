@@ -3,13 +3,9 @@
 import importlib
 from typing import Final
 
-MODULES: Final = (
-    "tunefarm.intake.child",
-    "tunefarm.model.build_child",
-    "tunefarm.model.prepare_child",
-    "tunefarm.model.compare_child",
-    "tunefarm_services.tuner.search.search_child",
-)
+INTAKE: Final = "tunefarm.intake.child"
+SEARCH: Final = "tunefarm_services.tuner.search.search_child"
+MODELS: Final = ("tunefarm.model.build_child", "tunefarm.model.prepare_child", "tunefarm.model.compare_child")
 
 
 def load() -> None:
@@ -17,16 +13,15 @@ def load() -> None:
     from tunefarm_workers.child.preload import preload
 
     preload()
-    for name in MODULES:
+    for name in (INTAKE, *MODELS, SEARCH):
         importlib.import_module(name)
 
 
 def load_intake() -> None:
     """Import only the intake, for clients of a service."""
-    importlib.import_module(MODULES[0])
+    importlib.import_module(INTAKE)
 
 
 def load_search() -> None:
     """Import only the search, for tuners whose candidates are measured by workers."""
-    for name in MODULES[-1:]:
-        importlib.import_module(name)
+    importlib.import_module(SEARCH)

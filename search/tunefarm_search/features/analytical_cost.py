@@ -39,7 +39,7 @@ def nest_cost(nest: LoopNest, sketch: SketchSpace, rows: Rows, machine: Processo
         return _movement_cost(nest, sketch, rows, machine)
     extents, steps = nest.extents(sketch, rows), unroll_steps(sketch, rows)
     places = nest.places(sketch, rows, extents)
-    lanes = max(1, machine.vector_bytes // nest.pattern.writes[0].element_bytes)
+    lanes = machine.lanes(nest.pattern.writes[0].element_bytes)
     body = innermost_body(nest, extents, steps, lanes)
     bodies = unrolled(nest, extents, steps)
     arithmetic = _arithmetic(nest, extents, body, bodies["skipped"], lanes, machine)
@@ -67,7 +67,7 @@ def nest_cost(nest: LoopNest, sketch: SketchSpace, rows: Rows, machine: Processo
 def _movement_cost(nest: LoopNest, sketch: SketchSpace, rows: Rows, machine: ProcessorModel) -> NestCost:
     """The estimate for a block without a reduction."""
     extents = nest.extents(sketch, rows)
-    lanes = max(1, machine.vector_bytes // nest.pattern.writes[0].element_bytes)
+    lanes = machine.lanes(nest.pattern.writes[0].element_bytes)
     moved = movement(nest, extents, lanes, machine.costs)
     traffic = _traffic(nest, extents, _inner_tiles(nest, extents, {0, *nest.boundaries}), machine)
     parallel = _parallel(nest, extents, np.full(len(extents), float(len(nest.parts))), machine)

@@ -59,6 +59,10 @@ class ProcessorModel:
     second_cache_bytes: int = 1024 * 1024
     costs: CycleCosts = field(default_factory=CycleCosts)
 
+    def lanes(self, element_bytes: int) -> int:
+        """Elements in one vector register, at least 1."""
+        return max(1, self.vector_bytes // element_bytes)
+
     @property
     def vector_registers(self) -> int:
         """Architectural vector registers."""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tunefarm_search.space.access_pattern import REDUCTION
 from tunefarm_search.untried.block_facts import BlockFacts
 
 MAX_UNROLLED: Final = 32
@@ -17,10 +18,6 @@ MANY_ELEMENTS: Final = 1024
 """Loops of that many elements are long enough."""
 VECTORS_AT_ONCE: Final = 4
 """Independent vectors of a reduction or a loop of copies: they hide the latency of an addition."""
-
-
-REDUCTION: Final = 2
-"""``IterVar.CommReduce`` in TVM."""
 
 
 @dataclass(frozen=True)

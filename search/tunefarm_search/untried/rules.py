@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tunefarm_search.space.access_pattern import REDUCTION
 from tunefarm_search.untried.block_facts import BlockFacts, blocks_of, facts_of
 from tunefarm_search.untried.inlining import inline_cheap_blocks
 from tunefarm_search.untried.loop_rules import (
-    REDUCTION,
     Reduced,
     extent_of,
     fused,

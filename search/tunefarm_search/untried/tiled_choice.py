@@ -19,6 +19,7 @@ SEED: Final = 1
 VECTOR: Final = "loops0.fused_vector"
 """The feature with the logarithm of the elements that TVM vectorises: LLVM seldom finds vectors in other loops."""
 ELEMENT_BYTES: Final = 4
+"""Of the elements that vectors are chosen for: floats."""
 ROLLED_RISK: Final = 0.25
 LONG: Final = 512
 LONG_RISK: Final = 0.2
@@ -51,7 +52,7 @@ def _prior(population: Population, space: SearchSpace, extractor: FeatureExtract
     prior = np.where(np.isnan(prior), -np.inf, prior)
     if VECTOR in extractor.names:
         vector = np.nan_to_num(features[:, extractor.names.index(VECTOR)], nan=0.0)
-        lanes = machine_of(space.target).vector_bytes / ELEMENT_BYTES
+        lanes = machine_of(space.target).lanes(ELEMENT_BYTES)
         prior = prior - np.maximum(np.log2(lanes / 2) - vector, 0.0)
     return prior - _unrolling_risk(population, space)
 

@@ -19,9 +19,8 @@ from tunefarm_search.tvm.trace import trace_of
 from tunefarm_search.untried.block_facts import BlockFacts, blocks_of, facts_of
 from tunefarm_search.untried.inlining import inline_cheap_blocks
 from tunefarm_search.untried.rules import Shape, block_by_block, row_by_row
-from tunefarm_search.untried.tiled_choice import cheapest_points
+from tunefarm_search.untried.tiled_choice import ELEMENT_BYTES, cheapest_points
 
-ELEMENT_BYTES: Final = 4
 WORTH_THREADS_NS: Final = 10_000
 CYCLES_PER_S: Final = 4e9
 TRIED_POINTS: Final = 24
@@ -109,7 +108,7 @@ def _blocks(module: Any, target: Target) -> UntriedSchedule | None:
 
 def _shape(target: Target) -> Shape:
     machine = machine_of(target)
-    return Shape(machine.cores, max(1, machine.vector_bytes // ELEMENT_BYTES))
+    return Shape(machine.cores, machine.lanes(ELEMENT_BYTES))
 
 
 def _has_reuse(module: Any) -> bool:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from tunefarm.frontend.model_file import model_file
+from tunefarm.frontend.model_source import ModelFile
 from tunefarm.intake.intake_request import IntakeRequest
 from tunefarm.intake.module_source import JsonSource, ModuleSource, parse_module_source
 from tunefarm.intake.untuned_functions import untuned_text
@@ -21,7 +23,6 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.job import Job, JobOutcome
 
 if TYPE_CHECKING:
-    from tunefarm.frontend.model_source import ModelFile
     from tunefarm.intake.intake_request import IntakeAnswer
     from tunefarm.local.machine import LocalMachine
     from tunefarm.local.model_job import ModelJob
@@ -96,7 +97,7 @@ def tune(
 
     options.require_usable()
     folder = None if output is None else output_folder(output)
-    file = None if resume is not None or module is None else _model_file(module)
+    file = None if resume is not None or module is None else model_file(module)
     source = None if resume is not None or file is not None else _module_source(module)
     if file is not None:
         source = JsonSource(name=file.path, text="")  # what the file's frontend makes of it comes later
@@ -118,12 +119,6 @@ def tune(
     return _tune(request, file, options, resume, folder, settings, as_json=as_json)
 
 
-def _model_file(text: str) -> "ModelFile | None":
-    from tunefarm.frontend.model_file import model_file
-
-    return model_file(text)
-
-
 def _module_source(text: str | None) -> ModuleSource:
     if text is None:
         raise BadInput("module", "no module was given.", "Try: tunefarm tune builtin:matmul_bias_relu")
@@ -132,7 +127,7 @@ def _module_source(text: str | None) -> ModuleSource:
 
 def _tune(
     request: IntakeRequest | None,
-    file: "ModelFile | None",
+    file: ModelFile | None,
     options: JobOptions,
     resume: str | None,
     folder: Path | None,
