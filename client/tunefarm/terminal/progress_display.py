@@ -2,19 +2,19 @@
 
 import sys
 import time
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final, Protocol, Self, TextIO, TypeAlias
 
 from tunefarm.terminal.console import say
 from tunefarm.terminal.quantities import duration_text, failures_text, latency_text, ratio_text
 from tunefarm.terminal.resume_option import module_of
+from tunefarm_schemas.views.progress import TaskTime
 from tunefarm_schemas.visible_text import visible, visible_line
 
 if TYPE_CHECKING:
-    from tunefarm.terminal.remote_progress import RemoteProgress, RemoteTaskTime
+    from tunefarm.terminal.remote_progress import RemoteProgress
     from tunefarm_schemas.tuning.job import Job
-    from tunefarm_services.tuner.summary import Progress, TaskTime
+    from tunefarm_services.tuner.summary import Progress
 
 PLAIN_LINE_INTERVAL_S: Final = 5.0
 BAR_CELLS: Final = 30
@@ -26,9 +26,6 @@ NAME_CHARACTERS: Final = 36
 
 ShownProgress: TypeAlias = "Progress | RemoteProgress"
 """Progress of a job on this machine or on a service."""
-
-
-ShownTask: TypeAlias = "TaskTime | RemoteTaskTime"
 
 
 class ProgressDisplay(AbstractContextManager["ProgressDisplay"], Protocol):
@@ -134,7 +131,7 @@ def task_lines(progress: ShownProgress) -> list[str]:
     """A line for each of the tasks of a model that take most of its time; none for other jobs."""
     if not progress.tasks:
         return []
-    tasks: Sequence[ShownTask] = progress.tasks
+    tasks = progress.tasks
     ranked = sorted(tasks, key=lambda task: -task.weight * (task.best_latency_s or 0.0))
     names = [task.name[:NAME_CHARACTERS] for task in ranked[:MAX_TASKS]]
     width = max(map(len, names))
@@ -150,12 +147,12 @@ def task_lines(progress: ShownProgress) -> list[str]:
 
 def model_time_s(progress: ShownProgress) -> float | None:
     """The predicted time of a model: calls times the best latencies; None until each task has one."""
-    tasks: Sequence[ShownTask] = progress.tasks
+    tasks = progress.tasks
     times_s = [task.weight * task.best_latency_s for task in tasks if task.best_latency_s is not None]
     return sum(times_s) if times_s and len(times_s) == len(progress.tasks) else None
 
 
-def _gain_of_task(task: ShownTask) -> str:
+def _gain_of_task(task: TaskTime) -> str:
     return ratio_text(task.untried_latency_s, task.best_latency_s)
 
 

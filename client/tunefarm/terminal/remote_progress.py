@@ -4,29 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-
-@dataclass(frozen=True)
-class RemoteTaskTime:
-    """A task of a running job of a model."""
-
-    name: str
-    weight: float
-    trials: int
-    untried_latency_s: float | None
-    best_latency_s: float | None
-    share: float | None
-
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> "RemoteTaskTime":
-        """Read one task of an event; missing fields are unknown."""
-        return cls(
-            name=str(data.get("name", "")),
-            weight=float(data.get("weight") or 1.0),
-            trials=int(data.get("trials") or 0),
-            untried_latency_s=data.get("untried_latency_s"),
-            best_latency_s=data.get("best_latency_s"),
-            share=data.get("share"),
-        )
+from tunefarm_schemas.views.progress import TaskTime
 
 
 @dataclass(frozen=True)
@@ -47,7 +25,7 @@ class RemoteProgress:
     model_rank_accuracy: float | None = None
     doing: str = ""
     waits_for: str = ""
-    tasks: tuple[RemoteTaskTime, ...] = ()
+    tasks: tuple[TaskTime, ...] = ()
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> "RemoteProgress":
@@ -67,5 +45,5 @@ class RemoteProgress:
             model_rank_accuracy=data.get("model_rank_accuracy"),
             doing=str(data.get("doing") or ""),
             waits_for=str(data.get("waits_for") or ""),
-            tasks=tuple(RemoteTaskTime.of(each) for each in data.get("tasks") or ()),
+            tasks=tuple(TaskTime.model_validate(each, extra="ignore") for each in data.get("tasks") or ()),
         )

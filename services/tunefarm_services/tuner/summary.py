@@ -6,22 +6,9 @@ from pydantic import Field
 
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.job import JobOutcome, StopReason
+from tunefarm_schemas.views.progress import TaskTime
 
 Stage = Literal["starting", "waiting", "searching", "verifying", "exporting", "finished"]
-
-
-class TaskTime(Frozen):
-    """A task of a model while its job runs. ``weight`` is its number of calls; latencies are of one call, in seconds.
-
-    ``share`` is its part of the model's predicted time, None until each task has a latency.
-    """
-
-    name: str
-    weight: float
-    trials: int
-    untried_latency_s: float | None
-    best_latency_s: float | None
-    share: float | None
 
 
 class Progress(Frozen):

@@ -10,7 +10,7 @@ from tunefarm.terminal.job_text import job_text
 from tunefarm.terminal.model_text import MAX_ROWS, model_text, predicted_s, waterfall
 from tunefarm.terminal.progress_display import panel_lines, progress_line
 from tunefarm.terminal.remote_progress import RemoteProgress
-from tunefarm_services.tuner.summary import TaskTime
+from tunefarm_schemas.views.progress import TaskTime
 
 CONV = {
     "name": "conv", "weight": 4.0, "untuned_latency_s": 1e-3, "untried_latency_s": 2e-4, "best_latency_s": 1e-4,
