@@ -1,7 +1,8 @@
 """The folder of an artifact: a compiled library, its manifest and its function as files."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -52,6 +53,26 @@ def write_artifact(
     return path
 
 
+@contextmanager
+def reading_folder(text: str, holds: str, manifest_is: str, fix: str) -> Iterator[Path]:
+    """The folder that a user names, to read its manifest and the files beside it.
+
+    ``holds`` and ``manifest_is`` say in errors what the folder and its manifest should be.
+
+    Raises:
+        BadInput: for ``folder``: it cannot be read, or its manifest is another one.
+    """
+    require_named("folder", text, "folder")
+    try:
+        yield Path(text).expanduser().resolve()
+    except ValidationError as error:
+        problem = f"its {MANIFEST_NAME} is not {manifest_is} ({error.error_count()} errors)."
+        raise BadInput("folder", problem, fix) from error
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise BadInput("folder", f"{text[:300]!r} does not contain {holds} ({reason}).", fix) from error
+
+
 def read_artifact(text: str, callees: Collection[str] = ()) -> tuple[ArtifactManifest, bytes, Path]:
     """Read and check an artifact: returns its manifest, its library and its folder.
 
@@ -60,19 +81,10 @@ def read_artifact(text: str, callees: Collection[str] = ()) -> tuple[ArtifactMan
     Raises:
         BadInput: there is no artifact, its library does not match the manifest, or it is not permitted.
     """
-    require_named("folder", text, "folder")
     fix = "Give a folder written by tunefarm artifact build or tune --output."
-    try:
-        folder = Path(text).expanduser().resolve()
+    with reading_folder(text, "an artifact", "a manifest", fix) as folder:
         manifest = ArtifactManifest.model_validate_json(read_plain_file(folder / MANIFEST_NAME))
         library = read_plain_file(folder / library_name(manifest))
-    except ValidationError as error:
-        raise BadInput(
-            "folder", f"its {MANIFEST_NAME} is not a manifest ({error.error_count()} errors).", fix
-        ) from error
-    except (OSError, ValueError, RuntimeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise BadInput("folder", f"{text[:300]!r} does not contain an artifact ({reason}).", fix) from error
     if manifest.schema_version > SCHEMA_VERSION:
         problem = f"its manifest has version {manifest.schema_version}, newer than {SCHEMA_VERSION}."
         raise BadInput("folder", problem, "Install the version of tunefarm that wrote it.")

@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from pydantic import ValidationError
-
-from tunefarm.artifact.artifact_folder import MANIFEST_NAME
-from tunefarm.terminal.user_files import read_plain_file, require_named
+from tunefarm.artifact.artifact_folder import MANIFEST_NAME, reading_folder
+from tunefarm.terminal.user_files import read_plain_file
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.kernel_library.check import exported_functions, require_kernel
@@ -80,18 +78,10 @@ def read_model_folder(text: str, callees: Collection[str] | None = ()) -> ModelF
     Raises:
         BadInput: there is no compiled model, its files do not match its manifest, or they are not permitted.
     """
-    require_named("folder", text, "folder")
-    try:
-        folder = Path(text).expanduser().resolve()
+    with reading_folder(text, "a compiled model", "that of a model", _GIVE) as folder:
         manifest = ModelManifest.model_validate_json(read_plain_file(folder / MANIFEST_NAME))
         library = read_plain_file(folder / LIBRARY_NAME)
         program = read_plain_file(folder / PROGRAM_NAME)
-    except ValidationError as error:
-        problem = f"its {MANIFEST_NAME} is not that of a model ({error.error_count()} errors)."
-        raise BadInput("folder", problem, _GIVE) from error
-    except (OSError, ValueError, RuntimeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise BadInput("folder", f"{text[:300]!r} does not contain a compiled model ({reason}).", _GIVE) from error
     if manifest.format > MODEL_FORMAT:
         problem = f"its manifest has the format {manifest.format}, newer than {MODEL_FORMAT}."
         raise BadInput("folder", problem, "Install the version of tunefarm that wrote it.")
