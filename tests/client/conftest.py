@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -7,8 +7,17 @@ from tests.acceptance.command import HANG_S
 from tests.servers.command_server import Ended, run_command
 from tests.servers.processes import environment_without_settings
 from tests.servers.tuned_home import TunedHome, tuned_home
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
+from tunefarm_search.tvm.loading import LOAD_TVM
 
 PROGRAMS = Path(__file__).parent / "programs"
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[ForkServer]:
+    """A fork server with TVM."""
+    with ForkServer.start((LOAD_TVM,)) as server:
+        yield server
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Relax modules as models, read in a real confined child."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,6 @@ from tunefarm.frontend.model_import import ImportedModel, ModelSettings, import_
 from tunefarm.frontend.model_source import parse_model_source
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_search.tvm.loading import LOAD_TVM
 
 MIXED = """
 import numpy as np
@@ -91,12 +90,6 @@ for name, parameter in full.named_parameters():
 """
 
 Read = Callable[..., ImportedModel]
-
-
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[ForkServer]:
-    with ForkServer.start((LOAD_TVM,)) as server:
-        yield server
 
 
 @pytest.fixture

@@ -5,17 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import onnx
 import onnxruntime
-import tvm
 from onnx import TensorProto, helper, numpy_helper
-from tvm import relax
 
+from tests.client.frontend.untuned import Array, by_tvm
 from tunefarm.frontend.onnx_model import import_onnx
 from tunefarm.frontend.relax_model import RelaxModel
 
-Array = npt.NDArray[np.generic]
 OPSET = 17
 
 
@@ -58,17 +55,6 @@ def saved(model: Any, folder: Path, name: str = "model.onnx") -> Path:
 
 def by_onnxruntime(path: Path, inputs: Mapping[str, Array]) -> list[Array]:
     return list(onnxruntime.InferenceSession(str(path)).run(None, dict(inputs)))
-
-
-def by_tvm(model: RelaxModel, inputs: Sequence[Array]) -> list[Array]:
-    target = tvm.target.Target({"kind": "llvm", "num-cores": 1})
-    with target:
-        passes = [relax.transform.DecomposeOpsForInference(), relax.transform.LegalizeOps()]
-        module = tvm.transform.Sequential(passes)(model.module)
-    machine = relax.VirtualMachine(tvm.compile(module, target=target), tvm.cpu())
-    arguments = [*inputs, *model.weights["main"]]
-    result = machine["main"](*(tvm.runtime.tensor(np.array(array, order="C")) for array in arguments))
-    return [result.numpy()] if isinstance(result, tvm.runtime.Tensor) else [each.numpy() for each in result]
 
 
 def assert_equal(path: Path, *calls: Mapping[str, Array], tolerance: float = 1e-5, steps: int = 0) -> RelaxModel:

@@ -1,6 +1,5 @@
 """ONNX and TFLite models are read in a confined child, which sees the folder of the model and nothing else."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,8 @@ from tunefarm.frontend.model_source import parse_model_source
 from tunefarm.frontend.relax_model import RelaxModel
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_search.tvm.loading import LOAD_TVM
 
 pytestmark = pytest.mark.models
-
-
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[ForkServer]:
-    with ForkServer.start((LOAD_TVM,)) as server:
-        yield server
 
 
 def rebuilt(model: ImportedModel) -> RelaxModel:

@@ -4,7 +4,7 @@ import io
 import pickle
 import textwrap
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,6 @@ from tunefarm.frontend.model_import import ImportedModel, import_model
 from tunefarm.frontend.model_source import parse_model_source
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_search.tvm.loading import LOAD_TVM
 
 pytestmark = [pytest.mark.models, pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")]
 
@@ -85,12 +84,6 @@ NET = """
 """
 
 Read = Callable[..., ImportedModel]
-
-
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[ForkServer]:
-    with ForkServer.start((LOAD_TVM,)) as server:
-        yield server
 
 
 @pytest.fixture
