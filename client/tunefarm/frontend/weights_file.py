@@ -1,6 +1,7 @@
 """Weights in a file without a limit of size, in the safetensors format.
 
 A child writes them to memory that its parent made; the parent maps that memory, so weights of gigabytes are held once.
+The safetensors package opens files by name, which a confined child may not, or copies their contents.
 """
 
 import json
