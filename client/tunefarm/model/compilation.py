@@ -1,18 +1,15 @@
-"""Compiles a model in confined children, and writes it to a folder. Does not import TVM."""
+"""Compiles a model in confined children. Does not import TVM."""
 
 import os
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from tunefarm.artifact.artifact_folder import MANIFEST_NAME
 from tunefarm.frontend.model_import import ImportedModel
 from tunefarm.frontend.weights_file import write_weights
 from tunefarm.model.builders import FunctionBuilders, own_folder
@@ -37,16 +34,13 @@ from tunefarm.model.model_folder import (
     require_model,
 )
 from tunefarm.model.model_run import Reference, run_model, write_outputs
+from tunefarm.model.model_writing import NewFile, model_manifest, new_file, staged, write_manifest, write_model
 from tunefarm.model.random_inputs import INPUT_SETS
-from tunefarm.terminal.user_files import put_file
 from tunefarm_sandbox.confinement.confinement import Confinement
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.host_cores import usable_physical_cores
 from tunefarm_schemas.tuning.model import (
-    MODEL_FORMAT,
-    EntryWeights,
     ModelFunction,
     ModelManifest,
     ModelVerification,
@@ -54,7 +48,6 @@ from tunefarm_schemas.tuning.model import (
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_workers.builder.sealed_library import sealed
 
-DEFAULT_ENTRY: Final = "main"
 MAX_REFERENCE_OPERATIONS: Final = 20e9
 """Beyond so many floating-point operations, the unscheduled build would run for tens of seconds."""
 
@@ -134,8 +127,8 @@ class ModelCompiler:
             scratch = Path(tempfile.mkdtemp(prefix="tunefarm-model-"))
             stack.callback(shutil.rmtree, scratch, ignore_errors=True)
             scratch.chmod(0o711)
-            staging = stack.enter_context(_staged(self._folder))
-            weights = stack.enter_context(_new_file(staging))
+            staging = stack.enter_context(staged(self._folder))
+            weights = stack.enter_context(new_file(staging))
             with self._stage("prepare"):
                 parts, program = self._prepared(model, target, scratch, weights)
             with self._stage(f"build {len(parts.tasks)} functions"):
@@ -146,8 +139,10 @@ class ModelCompiler:
                 problem = f"the model calls {', '.join(external)}, which no module defines."
                 raise BadInput("functions", problem, "Name the file that registers them: --functions FILE.py.")
             require_model(library, program, external)
-            manifest = _manifest(model, parts, name, library, program, file_digest(weights.descriptor), built, external)
-            _write(staging, manifest, library, program, weights.path)
+            manifest = model_manifest(
+                model, parts, name, library, program, file_digest(weights.descriptor), built, external
+            )
+            write_model(staging, manifest, library, program, weights.path)
             manifest, latency_s = self._verified(staging, model, manifest, library, orders, parts, scratch)
         files = (LIBRARY_NAME, PROGRAM_NAME, WEIGHTS_NAME)
         size_bytes = sum((self._folder / each).stat().st_size for each in files)
@@ -162,7 +157,7 @@ class ModelCompiler:
         )
 
     def _prepared(
-        self, model: ImportedModel, target: str, scratch: Path, weights: "_NewFile"
+        self, model: ImportedModel, target: str, scratch: Path, weights: NewFile
     ) -> tuple[PreparedParts, bytes]:
         own = own_folder(scratch, "prepare")
         given = os.memfd_create("weights", os.MFD_CLOEXEC)
@@ -268,7 +263,7 @@ class ModelCompiler:
             worst_error=compared.worst_error,
         )
         manifest = manifest.model_copy(update={"verified": verified})
-        _write_manifest(staging, manifest)
+        write_manifest(staging, manifest)
         return manifest, compared.latency_s
 
     def _reference(
@@ -303,86 +298,6 @@ class ModelCompiler:
         self._stages.append(CompilationStage(name, time.monotonic() - began_s))
 
 
-@contextmanager
-def _staged(folder: Path) -> Iterator[Path]:
-    """A folder for files that replace those of ``folder`` in the end. An error leaves nothing behind."""
-    is_new = not folder.exists()
-    folder.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=".compiling-", dir=folder))
-    try:
-        staging.chmod(0o755)
-        yield staging
-        for name in (WEIGHTS_NAME, LIBRARY_NAME, PROGRAM_NAME, MANIFEST_NAME):
-            (staging / name).replace(folder / name)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-        if is_new:
-            with suppress(OSError):  # it has files
-                folder.rmdir()
-
-
-def _write(folder: Path, manifest: ModelManifest, library: bytes, program: bytes, weights: Path) -> None:
-    weights.replace(folder / WEIGHTS_NAME)
-    put_file(folder / LIBRARY_NAME, library)
-    put_file(folder / PROGRAM_NAME, program)
-    _write_manifest(folder, manifest)
-
-
-def _write_manifest(folder: Path, manifest: ModelManifest) -> None:
-    put_file(folder / MANIFEST_NAME, f"{manifest.model_dump_json(indent=2)}\n".encode())
-
-
-@dataclass(frozen=True)
-class _NewFile:
-    descriptor: int
-    path: Path
-
-
-@contextmanager
-def _new_file(folder: Path) -> Iterator[_NewFile]:
-    """A file that is removed in the end, unless it was renamed."""
-    descriptor, name = tempfile.mkstemp(prefix=".weights-", dir=folder)
-    try:
-        os.fchmod(descriptor, 0o644)
-        yield _NewFile(descriptor, Path(name))
-    finally:
-        os.close(descriptor)
-        Path(name).unlink(missing_ok=True)
-
-
 def _is_quantized(parts: PreparedParts) -> bool:
     """Whether a function of the model computes with 8-bit integers."""
     return any(f'"{kind}"' in task.workload.module_json for task in parts.tasks for kind in ("int8", "uint8"))
-
-
-def _manifest(
-    model: ImportedModel,
-    parts: PreparedParts,
-    name: str,
-    library: bytes,
-    program: bytes,
-    weights_digest: str,
-    functions: Sequence[ModelFunction],
-    callees: Sequence[str],
-) -> ModelManifest:
-    scheduled = {each.name for each in functions}
-    # TVM exports the only function of an object file under a second name.
-    others = sorted(set(kernels_of(library)) - scheduled - {DEFAULT_ENTRY})
-    return ModelManifest(
-        format=MODEL_FORMAT,
-        name=name,
-        framework=model.framework,
-        tunefarm_version=version("tunefarm"),
-        tvm_version=parts.tvm_version,
-        code_generator=parts.code_generator,
-        target=parts.target.canonical,
-        num_cores=parts.target.num_cores,
-        entries=parts.entries,
-        entry_weights=tuple(EntryWeights(entry=entry, weights=names) for entry, names in parts.entry_weights.items()),
-        functions=(*functions, *(ModelFunction(name=each, kind="unscheduled") for each in others)),
-        callees=tuple(callees),
-        library=digest(library),
-        program=digest(program),
-        weights=weights_digest,
-        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-    )

@@ -1,0 +1,107 @@
+"""Writes the folder of a compiled model: all of its files, or none."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from tunefarm.artifact.artifact_folder import MANIFEST_NAME
+from tunefarm.frontend.model_import import ImportedModel
+from tunefarm.model.messages import PreparedParts
+from tunefarm.model.model_folder import LIBRARY_NAME, PROGRAM_NAME, WEIGHTS_NAME, kernels_of
+from tunefarm.terminal.user_files import put_file
+from tunefarm_schemas.frozen import digest
+from tunefarm_schemas.tuning.model import MODEL_FORMAT, EntryWeights, ModelFunction, ModelManifest
+
+DEFAULT_ENTRY: Final = "main"
+
+
+@contextmanager
+def staged(folder: Path) -> Iterator[Path]:
+    """A folder for files that replace those of ``folder`` in the end. An error leaves nothing behind."""
+    is_new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=".compiling-", dir=folder))
+    try:
+        staging.chmod(0o755)
+        yield staging
+        for name in (WEIGHTS_NAME, LIBRARY_NAME, PROGRAM_NAME, MANIFEST_NAME):
+            (staging / name).replace(folder / name)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+        if is_new:
+            with suppress(OSError):  # it has files
+                folder.rmdir()
+
+
+def write_model(folder: Path, manifest: ModelManifest, library: bytes, program: bytes, weights: Path) -> None:
+    """Put the files of a model into ``folder``; ``weights`` is moved there."""
+    weights.replace(folder / WEIGHTS_NAME)
+    put_file(folder / LIBRARY_NAME, library)
+    put_file(folder / PROGRAM_NAME, program)
+    write_manifest(folder, manifest)
+
+
+def write_manifest(folder: Path, manifest: ModelManifest) -> None:
+    """Write, or replace, the manifest in ``folder``."""
+    put_file(folder / MANIFEST_NAME, f"{manifest.model_dump_json(indent=2)}\n".encode())
+
+
+@dataclass(frozen=True)
+class NewFile:
+    """An open file and its path."""
+
+    descriptor: int
+    path: Path
+
+
+@contextmanager
+def new_file(folder: Path) -> Iterator[NewFile]:
+    """A file that is removed in the end, unless it was renamed."""
+    descriptor, name = tempfile.mkstemp(prefix=".weights-", dir=folder)
+    try:
+        os.fchmod(descriptor, 0o644)
+        yield NewFile(descriptor, Path(name))
+    finally:
+        os.close(descriptor)
+        Path(name).unlink(missing_ok=True)
+
+
+def model_manifest(
+    model: ImportedModel,
+    parts: PreparedParts,
+    name: str,
+    library: bytes,
+    program: bytes,
+    weights_digest: str,
+    functions: Sequence[ModelFunction],
+    callees: Sequence[str],
+) -> ModelManifest:
+    """The manifest of a build. ``functions`` are its scheduled functions, ``callees`` its external ones."""
+    scheduled = {each.name for each in functions}
+    # TVM exports the only function of an object file under a second name.
+    others = sorted(set(kernels_of(library)) - scheduled - {DEFAULT_ENTRY})
+    return ModelManifest(
+        format=MODEL_FORMAT,
+        name=name,
+        framework=model.framework,
+        tunefarm_version=version("tunefarm"),
+        tvm_version=parts.tvm_version,
+        code_generator=parts.code_generator,
+        target=parts.target.canonical,
+        num_cores=parts.target.num_cores,
+        entries=parts.entries,
+        entry_weights=tuple(EntryWeights(entry=entry, weights=names) for entry, names in parts.entry_weights.items()),
+        functions=(*functions, *(ModelFunction(name=each, kind="unscheduled") for each in others)),
+        callees=tuple(callees),
+        library=digest(library),
+        program=digest(program),
+        weights=weights_digest,
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
