@@ -6,12 +6,9 @@ import json
 import stat
 import tarfile
 import threading
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import NullPool, create_engine, make_url, text
 
 from tests.store.sample import TENANT, put_job
 from tunefarm.backup.store_backup import back_up, restore
@@ -21,24 +18,8 @@ from tunefarm_services.settings import Settings
 from tunefarm_services.store import Store
 
 
-@contextlib.contextmanager
-def opened(settings: Settings, *, create: bool = True) -> Iterator[Store]:
-    """Open the store, and wait for all connections to close: a server notices a closed connection late."""
-    with contextlib.closing(open_store(settings, create=create)) as store:
-        yield store
-    if settings.database_url is None:
-        return
-    until_s = time.monotonic() + 60
-    while others_connected(settings) and time.monotonic() < until_s:
-        time.sleep(0.02)
-
-
-def others_connected(settings: Settings) -> int:
-    others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-    url = make_url(settings.database()).set(drivername="postgresql+psycopg")
-    engine = create_engine(url, poolclass=NullPool)
-    with engine.connect() as connection:
-        return int(connection.execute(text(f"{others} AND backend_type = 'client backend'")).scalar_one())
+def opened(settings: Settings, *, create: bool = True) -> contextlib.closing[Store]:
+    return contextlib.closing(open_store(settings, create=create))
 
 
 def fill(settings: Settings, *texts: str) -> list[str]:

@@ -3,16 +3,19 @@
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import URL, MetaData, create_engine, func, inspect, select, text
+from sqlalchemy import URL, Engine, MetaData, create_engine, func, inspect, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_services.store.database.database import parse_url
 
 _DEFAULT_FOLDER: Final = Path("/usr/lib/postgresql")
+_CLOSING_S: Final = 5.0
+"""A busy server lists a connection for some time after its client has closed it."""
 
 
 class PostgresqlDump:
@@ -52,13 +55,9 @@ class PostgresqlDump:
 
     def _drop_tables(self) -> None:
         engine = create_engine(self._url)
-        others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
         try:
+            _require_unused(engine)
             with engine.begin() as connection:
-                number = connection.execute(text(f"{others} AND backend_type = 'client backend'")).scalar_one()
-                if number:
-                    problem = f"{number} other connections use the database."
-                    raise BadInput("TUNEFARM_DATABASE_URL", problem, "Stop every API, tuner and command first.")
                 for name in inspect(connection).get_table_names():
                     quoted = connection.dialect.identifier_preparer.quote(name)
                     connection.execute(text(f"DROP TABLE {quoted} CASCADE"))
@@ -86,6 +85,22 @@ class PostgresqlDump:
         reason = str(getattr(error, "orig", error)).strip().splitlines()[0]
         where = _shown(self._url)
         return BadInput("TUNEFARM_DATABASE_URL", f"{where} does not answer: {reason}.", "Check that it is running.")
+
+
+def _require_unused(engine: Engine) -> None:
+    """Require that there is no other connection, after time for those that were just closed, ours too, to end."""
+    until_s = time.monotonic() + _CLOSING_S
+    while number := _other_connections(engine):
+        if time.monotonic() > until_s:
+            problem = f"{number} other connections use the database."
+            raise BadInput("TUNEFARM_DATABASE_URL", problem, "Stop every API, tuner and command first.")
+        time.sleep(0.1)
+
+
+def _other_connections(engine: Engine) -> int:
+    others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    with engine.connect() as connection:
+        return int(connection.execute(text(f"{others} AND backend_type = 'client backend'")).scalar_one())
 
 
 def _shown(url: URL) -> str:
