@@ -48,17 +48,69 @@ void TVMFFIErrorSetRaisedFromCStrParts(const char *kind, const char **parts, int
   for (int32_t i = 0; i < count; ++i) append(parts[i]);
 }
 
-void *TVMBackendAllocWorkspace(int device_type, int device_id, uint64_t bytes, int code_hint, int bits_hint) {
-  (void)device_type, (void)device_id, (void)code_hint, (void)bits_hint;
-  if (bytes > SIZE_MAX - ALIGNMENT) return NULL;
-  size_t whole = ((size_t)bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-  return aligned_alloc(ALIGNMENT, whole ? whole : ALIGNMENT);
+/* Workspaces that were freed, for the next kernels of this thread: each kernel asks for the same ones in each run. */
+#define KEPT_WORKSPACES 8
+
+typedef struct {
+  uint64_t bytes;
+  unsigned char padding[ALIGNMENT - sizeof(uint64_t)];
+} WorkspaceHeader;
+
+static _Thread_local WorkspaceHeader *kept[KEPT_WORKSPACES];
+
+/* The smallest kept workspace that is large enough. */
+static WorkspaceHeader *take_kept(uint64_t bytes) {
+  int best = -1;
+  for (int i = 0; i < KEPT_WORKSPACES; ++i) {
+    if (kept[i] == NULL || kept[i]->bytes < bytes) continue;
+    if (best < 0 || kept[i]->bytes < kept[best]->bytes) best = i;
+  }
+  if (best < 0) return NULL;
+  WorkspaceHeader *found = kept[best];
+  kept[best] = NULL;
+  return found;
 }
 
-int TVMBackendFreeWorkspace(int device_type, int device_id, void *workspace) {
+void *TVMBackendAllocWorkspace(int device_type, int device_id, uint64_t bytes, int code_hint, int bits_hint) {
+  (void)device_type, (void)device_id, (void)code_hint, (void)bits_hint;
+  if (bytes > SIZE_MAX - 2 * ALIGNMENT) return NULL;
+  WorkspaceHeader *workspace = take_kept(bytes);
+  if (workspace == NULL) {
+    size_t whole = ((size_t)bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    workspace = aligned_alloc(ALIGNMENT, sizeof *workspace + whole);
+    if (workspace == NULL) return NULL;
+    workspace->bytes = whole;
+  }
+  return workspace + 1;
+}
+
+int TVMBackendFreeWorkspace(int device_type, int device_id, void *memory) {
   (void)device_type, (void)device_id;
+  if (memory == NULL) return 0;
+  WorkspaceHeader *workspace = (WorkspaceHeader *)memory - 1;
+  int place = 0;
+  for (int i = 0; i < KEPT_WORKSPACES; ++i) {
+    if (kept[i] == NULL) {
+      kept[i] = workspace;
+      return 0;
+    }
+    if (kept[i]->bytes < kept[place]->bytes) place = i;
+  }
+  /* Keep the larger ones: those take longest to get, and serve every kernel. */
+  if (kept[place]->bytes < workspace->bytes) {
+    WorkspaceHeader *smaller = kept[place];
+    kept[place] = workspace;
+    workspace = smaller;
+  }
   free(workspace);
   return 0;
+}
+
+void tunefarm_release_workspaces(void) {
+  for (int i = 0; i < KEPT_WORKSPACES; ++i) {
+    free(kept[i]);
+    kept[i] = NULL;
+  }
 }
 
 /* Kernels from LLVM call through these variables, which TVM's loader sets in a shared library. Each kernel has a weak

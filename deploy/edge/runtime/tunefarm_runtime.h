@@ -76,6 +76,9 @@ const char *tunefarm_last_error(void);
  * then run on those that were. */
 int tunefarm_start_threads(int threads);
 
+/* Frees the workspaces that this thread keeps for its next kernels. Call it before a thread ends that ran kernels. */
+void tunefarm_release_workspaces(void);
+
 /* What kernels call. */
 typedef struct {
   void *sync_handle;
