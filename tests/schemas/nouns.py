@@ -11,6 +11,7 @@ from tunefarm_schemas.frozen import Frozen, canonical_json
 from tunefarm_schemas.refusal import Refusal
 from tunefarm_schemas.token import Scope, Token
 from tunefarm_schemas.tuning.artifact import ArtifactManifest
+from tunefarm_schemas.tuning.bundle import BUNDLE_FORMAT, BundleFile, BundleManifest, BundleVector
 from tunefarm_schemas.tuning.device import Device, DeviceClass, Environment, Protocol, ReferenceKernelTimes
 from tunefarm_schemas.tuning.input_spec import InputExample, InputSpec
 from tunefarm_schemas.tuning.job import (
@@ -196,6 +197,31 @@ _MODEL = (
     ),
 )
 
+_FILE = BundleFile(path="kernels/kernel0.o", size_bytes=4096, digest="18")
+_VECTOR = BundleVector(inputs=("vectors/0/input0.bin",), outputs=("vectors/0/output0.bin",))
+_BUNDLE = (
+    _FILE,
+    _VECTOR,
+    BundleManifest(
+        format=BUNDLE_FORMAT,
+        name="model_network",
+        form="objects",
+        target="{}",
+        num_cores=4,
+        framework="torch 2.13.0",
+        code_generator="tvm-0.27.0+llvm-22.1",
+        tunefarm_version="0.1.0",
+        tvm_version="0.27.0",
+        entry=_ENTRY,
+        functions=(_FUNCTION,),
+        weights_bytes=65536,
+        arena_bytes=8192,
+        vectors=(_VECTOR,),
+        tolerance=0.001,
+        files=(_FILE,),
+    ),
+)
+
 NOUNS: tuple[Frozen, ...] = (
     _ARGUMENT,
     _WORKLOAD,
@@ -336,6 +362,7 @@ NOUNS: tuple[Frozen, ...] = (
         input_specs=(_UNIFORM,),
     ),
     *_MODEL,
+    *_BUNDLE,
 )
 NOUNS += farm_nouns(NOUNS, _FAILURE, _PACKED)
 

@@ -47,13 +47,13 @@ class Machine:
         return _read(output, arguments)
 
     def _in_process(self, program: Path, given: bytes) -> bytes:
-        command = [*(_emulator(self.emulator[0]), *self.emulator[1:])] if self.emulator else []
+        command = [*(emulator(self.emulator[0]), *self.emulator[1:])] if self.emulator else []
         ended = subprocess.run([*command, program], input=given, capture_output=True, timeout=600, check=False)
         assert ended.returncode == 0, ended.stderr.decode(errors="replace")
         return ended.stdout
 
 
-def _emulator(name: str) -> str:
+def emulator(name: str) -> str:
     found = shutil.which(name, path=str(_EMULATORS)) or shutil.which(name)
     assert found is not None, f"{name} is missing: run make test-targets, or install qemu-user-static"
     return found

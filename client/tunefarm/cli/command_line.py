@@ -98,6 +98,7 @@ def application() -> "typer.Typer":
     from tunefarm.cli.commands.tune import tune
     from tunefarm.cli.commands.usage import usage
     from tunefarm.cli.commands.worker import worker
+    from tunefarm.cli.model.bundle import bundle
     from tunefarm.cli.model.compile import compile_model
     from tunefarm.cli.version import common_options
 
@@ -111,6 +112,7 @@ def application() -> "typer.Typer":
     root.command("compile")(compile_model)
     root.add_typer(records, name="records")
     root.add_typer(artifact, name="artifact")
+    root.add_typer(bundle, name="bundle")
     root.command()(report)
     root.command()(doctor)
     root.add_typer(database, name="db")

@@ -14,6 +14,7 @@ from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
 from tunefarm_search.tvm.target import tvm_target
 from tunefarm_search.tvm.workload import ENTRY
 from tunefarm_search.untried.untried_schedule import untried_schedule
+from tunefarm_workers.builder.c_source import c_source
 from tunefarm_workers.builder.linker import LinkFailed, link_kernel, linker_command
 from tunefarm_workers.builder.scheduled_module import build_scheduled, replay
 
@@ -95,6 +96,8 @@ def _compiled(order: FunctionOrder, module: Any) -> bytes:
     if order.names:
         function = module[ENTRY]
         module = tvm.IRModule({name: function.with_attr("global_symbol", name) for name in order.names})
+    if order.unit is not None:
+        return c_source(module, order.unit).encode()
     path = Path(order.folder) / _OBJECT
     build_scheduled(module, tvm_target(order.target)).write_to_file(str(path), "o")
     return path.read_bytes()

@@ -52,10 +52,11 @@ class PreparedParts(Frozen):
 
 
 class FunctionOrder(Frozen):
-    """Functions to compile to one object file.
+    """Functions to compile to one object file, or to write in C.
 
     ``module_json`` has one function ``main``, which is compiled under each of ``names``; without names it is compiled
     as it is. ``trace`` is that of a record; without one, ``is_scheduled`` says whether to choose an untried schedule.
+    ``unit`` requests C instead, as a part of a program under that name.
     """
 
     module_json: str = Field(repr=False)
@@ -64,6 +65,7 @@ class FunctionOrder(Frozen):
     trace: str | None = Field(default=None, repr=False)
     record_id: str | None = None
     is_scheduled: bool = True
+    unit: str | None = None
     folder: str
 
 

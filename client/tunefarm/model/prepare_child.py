@@ -32,7 +32,12 @@ def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
     channel.send(program)
 
 
-def _prepared(order: PrepareOrder, given: int, result: int) -> tuple[PreparedParts, bytes]:
+def prepared_model(order: PrepareOrder, given: int) -> tuple[PreparedModel, tuple[str, ...]]:
+    """The model of an order, prepared, and notes on its target. ``given`` is the file of the weights.
+
+    Raises:
+        BadInput: the model or the target cannot be compiled.
+    """
     attributes, notes = parse_target_text(
         order.target, host_cores=order.host_cores, host_cpu=str(tvm.target.codegen.llvm_get_system_cpu())
     )
@@ -44,15 +49,19 @@ def _prepared(order: PrepareOrder, given: int, result: int) -> tuple[PreparedPar
         weights = {entry: tuple(arrays[name] for name in names) for entry, names in order.weights.items()}
     except (*TVM_ERRORS, DamagedWeights) as error:
         raise BadInput("model", f"it cannot be read: {last_line(error)}.", "Export it again.") from error
-    model = prepare(module, weights, canonical.target)
+    return prepare(module, weights, canonical.target), (*notes, *canonical.notes)
+
+
+def _prepared(order: PrepareOrder, given: int, result: int) -> tuple[PreparedParts, bytes]:
+    model, notes = prepared_model(order, given)
     tasks = model_tasks(model)
     try:
         lifted = lift_weights(model.module, [entry.name for entry in model.entries])
-        lowered = lower(lifted.module, canonical.target)
+        lowered = lower(lifted.module, model.target)
     except TVM_ERRORS as error:
         raise BadInput("model", f"TVM cannot compile it: {last_line(error)}", "Simplify it.") from error
     write_weights(result, lifted.weights)
-    parts = _parts(model, tasks, lifted, lowered, (*notes, *canonical.notes))
+    parts = _parts(model, tasks, lifted, lowered, notes)
     path = Path(order.folder) / _PROGRAM
     lowered.program.write_to_file(str(path), "")
     return parts, path.read_bytes()

@@ -8,12 +8,17 @@ import tvm_ffi
 from tvm import tirx
 
 _INCLUDES: Final = re.compile(r'^#include "tvm/[^"]*"\n', re.MULTILINE)
-_RUNTIME: Final = '#include "tunefarm_runtime.h"\n'
+_RUNTIME: Final = '#include "tunefarm_runtime.h"\n#pragma GCC diagnostic ignored "-Wunused-parameter"\n'
+_SHARED: Final = ("__tvm_ffi_main", "__tvm_ffi__library_ctx")
+"""What TVM defines in each module."""
 _NO_VECTORS: Final = "tirx.disable_vectorize"
 
 
-def c_source(module: Any) -> str:
+def c_source(module: Any, unit: str | None = None) -> str:
     """The functions of a scheduled module in C.
+
+    A program can hold several modules if each has a ``unit`` of its own, an identifier; ``__tvm_ffi_main`` then has
+    another name.
 
     Vectorised loops become plain ones, because TVM writes vectors in OpenCL's types, which C does not have; compilers
     vectorise those loops again. Parallel loops run on one thread.
@@ -25,7 +30,8 @@ def c_source(module: Any) -> str:
     with tvm.transform.PassContext(config={_NO_VECTORS: True}):
         built = tvm.tirx.build(plain, target=tvm.target.Target({"kind": "c"}))
     source = _INCLUDES.sub("", str(built.inspect_source()))
-    return _RUNTIME + source
+    own = "" if unit is None else "".join(f"#define {name} {unit}_{name.lstrip('_')}\n" for name in _SHARED)
+    return _RUNTIME + own + source
 
 
 def _without_extrema(function: Any) -> Any:

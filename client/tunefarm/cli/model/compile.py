@@ -1,6 +1,7 @@
 """``tunefarm compile``: compiles a model without a trial."""
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,7 +53,7 @@ def compile_model(
     from tunefarm.model.compilation import ModelCompiler
 
     folder, source = output_folder(output), parse_model_source(model)
-    sizes = dict(_sizes(text) for text in shape or ())
+    sizes = sizes_of(shape)
     own = None if functions is None else readable_file("functions", functions, fix="Give a Python file.")
     with LocalMachine(zygote=take_zygote()) as machine:
         complain(f"reading {model}")
@@ -68,6 +69,11 @@ def compile_model(
         compilation = compiler.compile(imported, target, Path(source.path).stem)
     _print(compilation, as_json=as_json)
     return ExitCode.FINE
+
+
+def sizes_of(shapes: Sequence[str] | None) -> dict[str, tuple[int, ...]]:
+    """The sizes that ``--shape`` gives, by the name of the input. Raises BadInput."""
+    return dict(_sizes(text) for text in shapes or ())
 
 
 def _sizes(text: str) -> tuple[str, tuple[int, ...]]:

@@ -1,0 +1,1 @@
+"""Models as bundles: kernels, a plan and weights for devices without TVM."""

@@ -1,0 +1,234 @@
+"""Builds the bundle of a model: plans it, schedules and compiles its kernels, and writes the folder."""
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from tunefarm.artifact.artifact_folder import MANIFEST_NAME
+from tunefarm.bundle.bundle_folder import RUNTIME, WEIGHTS, files_in, new_bundle, put_files
+from tunefarm.bundle.messages import PLAN, PlannedParts, PlanOrder
+from tunefarm.frontend.model_import import ImportedModel
+from tunefarm.frontend.relax_model import ModelReference
+from tunefarm.frontend.weights_file import Array, read_weights, write_weights
+from tunefarm.model.builders import FunctionBuilders, own_folder
+from tunefarm.model.child_call import compiling, exchange
+from tunefarm.model.compilation import MAX_REFERENCE_OPERATIONS, Records
+from tunefarm.model.messages import FunctionOrder, PreparedTask, PrepareOrder, input_name, output_name
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
+from tunefarm_schemas.host_cores import usable_physical_cores
+from tunefarm_schemas.tuning.bundle import BUNDLE_FORMAT, BundleForm, BundleManifest, BundleVector
+from tunefarm_schemas.tuning.model import ModelEntry, ModelFunction
+
+TOLERANCE: Final = 1e-3
+"""Of the largest element of an output, as for compiled models."""
+
+
+@dataclass(frozen=True)
+class BuiltBundle:
+    """A bundle in ``folder``. ``problems`` say why functions did not get their schedule, by function."""
+
+    folder: Path
+    manifest: BundleManifest
+    problems: Mapping[str, str]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class BundleBuilder:
+    """Builds bundles of models. ``records`` gives the schedules of functions that have been tuned."""
+
+    zygote: ForkServer
+    records: Records = lambda _tasks, _target, _generator: {}
+    say: Callable[[str], None] = lambda _: None
+
+    def build(
+        self, model: ImportedModel, target: str, name: str, form: BundleForm, folder: Path, entry: str | None = None
+    ) -> BuiltBundle:
+        """Build one entry of ``model``; ``target`` is as typed. After an error there is no folder.
+
+        Raises:
+            BadInput: the model needs TVM's virtual machine, or it or the target cannot be compiled, or ``folder`` has
+                files.
+        """
+        with ExitStack() as stack:
+            scratch = Path(tempfile.mkdtemp(prefix="tunefarm-bundle-"))
+            stack.callback(shutil.rmtree, scratch, ignore_errors=True)
+            scratch.chmod(0o711)
+            staging = stack.enter_context(new_bundle(folder.resolve()))
+            placed, own = stack.enter_context(_memory("placed")), stack.enter_context(_memory("vectors"))
+            self.say("planning")
+            parts = self._planned(model, _order(target, scratch), _identifier(name), entry, placed, own)
+            functions, problems, kernels = self._kernels(parts, form, scratch)
+            references = _references(model, parts, own)
+            vectors = tuple(_vector(number, each) for number, each in enumerate(references))
+            put_files(staging, kernels | _runtime() | dict(_tensor_files(references)))
+            put_files(staging, _sources(parts, _identifier(name), len(vectors)))
+            with open(placed, "rb", closefd=False) as memory, (staging / WEIGHTS).open("xb") as file:
+                shutil.copyfileobj(memory, file)
+            manifest = BundleManifest(
+                format=BUNDLE_FORMAT,
+                name=_identifier(name),
+                form=form,
+                target=parts.target.canonical,
+                num_cores=parts.target.num_cores,
+                framework=model.framework,
+                code_generator=parts.code_generator,
+                tunefarm_version=version("tunefarm"),
+                tvm_version=parts.tvm_version,
+                entry=parts.entry,
+                functions=functions,
+                weights_bytes=parts.weights_bytes,
+                arena_bytes=parts.arena_bytes,
+                vectors=vectors,
+                tolerance=TOLERANCE,
+                files=files_in(staging),
+            )
+            put_files(staging, {MANIFEST_NAME: f"{manifest.model_dump_json(indent=2)}\n".encode()})
+        return BuiltBundle(folder, manifest, problems, (*model.notes, *parts.notes))
+
+    def _planned(
+        self, model: ImportedModel, order: PrepareOrder, name: str, entry: str | None, placed: int, own: int
+    ) -> PlannedParts:
+        with _memory("weights") as given:
+            write_weights(
+                given, {f"{of}.{at}": each for of, many in model.weights.items() for at, each in enumerate(many)}
+            )
+            names = {of: tuple(f"{of}.{at}" for at in range(len(many))) for of, many in model.weights.items()}
+            whole = order.model_copy(update={"module_json": model.module_json, "weights": names})
+            asked = PlanOrder(
+                model=whole,
+                entry=entry,
+                name=name,
+                has_vectors=bool(model.references),
+                max_operations=MAX_REFERENCE_OPERATIONS,
+            )
+            descriptors = (given, placed, own)
+            with compiling(self.zygote, PLAN, asked, folder=Path(order.folder), descriptors=descriptors) as child:
+                return exchange(child, PlannedParts, "planning", has_bytes=False)[0]
+
+    def _kernels(
+        self, parts: PlannedParts, form: BundleForm, scratch: Path
+    ) -> tuple[tuple[ModelFunction, ...], dict[str, str], dict[str, bytes]]:
+        """How each function was scheduled, what went wrong with that, and the files of the kernels."""
+        records = self.records(parts.tasks, parts.target, parts.code_generator)
+        orders: list[tuple[PreparedTask | None, FunctionOrder]] = []
+        for number, task in enumerate(parts.tasks):
+            record = records.get(task.workload.workload_id)
+            order = FunctionOrder(
+                module_json=task.workload.module_json,
+                names=task.functions,
+                target=parts.target,
+                trace=None if record is None else record.trace,
+                record_id=None if record is None else record.record_id,
+                unit=f"kernel{number}" if form == "c" else None,
+                folder=str(scratch),
+            )
+            orders.append((task, order))
+        if parts.rest_json is not None:
+            rest = FunctionOrder(
+                module_json=parts.rest_json,
+                target=parts.target,
+                unit="rest" if form == "c" else None,
+                folder=str(scratch),
+            )
+            orders.append((None, rest))
+        builders = FunctionBuilders(self.zygote, own_folder(scratch, "kernels"), self.say)
+        results = builders.run([order for _, order in orders])
+        functions: list[ModelFunction] = []
+        problems: dict[str, str] = {}
+        files: dict[str, bytes] = {}
+        for number, ((of, order), (built, path)) in enumerate(zip(orders, results, strict=True)):
+            files[f"kernels/kernel{number}.{'c' if form == 'c' else 'o'}"] = path.read_bytes()
+            for each in () if of is None else of.functions:
+                if built.problem:
+                    problems[each] = built.problem
+                functions.append(
+                    ModelFunction(
+                        name=each,
+                        workload_id=None if of is None else of.workload.workload_id,
+                        calls=0 if of is None else sum(of.calls.values()),
+                        kind=built.kind,
+                        record_id=order.record_id if built.kind == "record" else None,
+                        way=built.way,
+                    )
+                )
+        return tuple(functions), problems, files
+
+
+def _order(target: str, scratch: Path) -> PrepareOrder:
+    return PrepareOrder(
+        module_json="",
+        weights={},
+        target=target,
+        host_cores=usable_physical_cores(),
+        folder=str(own_folder(scratch, "plan")),
+    )
+
+
+def _identifier(name: str) -> str:
+    """A name that C permits, made of another one."""
+    return f"model_{re.sub(r'[^a-z0-9]+', '_', name.lower()).strip('_') or 'unnamed'}"
+
+
+@contextmanager
+def _memory(name: str) -> Iterator[int]:
+    descriptor = os.memfd_create(name, os.MFD_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _references(model: ImportedModel, parts: PlannedParts, own: int) -> list[ModelReference]:
+    """What the framework computed for the entry, or else the planning child."""
+    given = [each for each in model.references if each.entry == parts.entry.name]
+    if given or not parts.vectors:
+        return given
+    arrays = read_weights(own)
+    return [_reference(parts.entry, arrays)]
+
+
+def _reference(entry: ModelEntry, arrays: Mapping[str, Array]) -> ModelReference:
+    inputs = tuple(arrays[input_name(0, at)] for at in range(len(entry.inputs)))
+    return ModelReference(entry.name, inputs, tuple(arrays[output_name(0, at)] for at in range(len(entry.outputs))))
+
+
+def _vector(number: int, reference: ModelReference) -> BundleVector:
+    return BundleVector(
+        inputs=tuple(f"vectors/{number}/input{at}.bin" for at in range(len(reference.inputs))),
+        outputs=tuple(f"vectors/{number}/output{at}.bin" for at in range(len(reference.outputs))),
+    )
+
+
+def _tensor_files(references: Sequence[ModelReference]) -> Iterator[tuple[str, bytes]]:
+    for number, each in enumerate(references):
+        vector = _vector(number, each)
+        names = (*vector.inputs, *vector.outputs)
+        for name, array in zip(names, (*each.inputs, *each.outputs), strict=True):
+            yield name, array.tobytes()
+
+
+def _runtime() -> dict[str, bytes]:
+    """The runtime's files by their paths in a bundle."""
+    files = {path.name: path.read_bytes() for path in sorted(RUNTIME.iterdir()) if path.is_file()}
+    return {name if name == "CMakeLists.txt" else f"runtime/{name}": content for name, content in files.items()}
+
+
+def _sources(parts: PlannedParts, name: str, vectors: int) -> dict[str, bytes]:
+    bundle = f"""\
+#ifndef BUNDLE_H_
+#define BUNDLE_H_
+#include "model.h"
+#define BUNDLE_MODEL {name}
+#define BUNDLE_VECTORS {vectors}
+#define BUNDLE_TOLERANCE {TOLERANCE}
+#endif
+"""
+    return {"model.c": parts.source.encode(), "model.h": parts.header.encode(), "bundle.h": bundle.encode()}

@@ -1,0 +1,117 @@
+"""The child that plans a model for a device without TVM: tables in C, the weights in their places, a test vector."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tvm
+
+from tunefarm.bundle.messages import PlannedParts, PlanOrder
+from tunefarm.frontend.weights_file import Array, write_weights
+from tunefarm.model.messages import PreparedTask, input_name, output_name
+from tunefarm.model.prepare_child import prepared_model
+from tunefarm.model.random_inputs import random_inputs
+from tunefarm_sandbox.channel.channel import Channel
+from tunefarm_sandbox.fork_server.question import answer
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.tuning.model import ModelEntry
+from tunefarm_search.relax.building import lower, virtual_machine
+from tunefarm_search.relax.preparation import PreparedModel
+from tunefarm_search.relax.static_plan.plan import StaticPlan, static_plan
+from tunefarm_search.relax.tasks import ModelTask, model_tasks, tir_functions
+from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
+from tunefarm_search.tvm.target import canonical_target
+from tunefarm_workers.builder.model_source import model_header, model_source
+from tunefarm_workers.builder.scheduled_module import build_in_place
+
+
+def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
+    """Entry: answer one ``PlanOrder``. ``descriptors``: the weights, the placed weights, and the test vectors."""
+    answer(channel, lambda: planned(PlanOrder.model_validate_json(payload), *descriptors))
+
+
+def planned(order: PlanOrder, given: int, placed: int, vectors: int) -> PlannedParts:
+    """Plan a model.
+
+    Raises:
+        BadInput: the model or the target cannot be compiled, or the model needs TVM's virtual machine.
+    """
+    model, notes = prepared_model(order.model, given)
+    entry = _entry(model, order.entry)
+    plan = static_plan(model, entry.name)
+    tasks = _called(model_tasks(model), plan)
+    _write_placed(plan, placed)
+    own = 0 if order.has_vectors else _write_vector(model, entry, tasks, order.max_operations, vectors)
+    return PlannedParts(
+        target=model.target,
+        notes=notes,
+        code_generator=f"tvm-{tvm.__version__}+llvm-{tvm.target.codegen.llvm_version_major()}",
+        tvm_version=str(tvm.__version__),
+        entry=entry,
+        tasks=tasks,
+        rest_json=_rest(model, plan, tasks),
+        source=model_source(plan, order.name),
+        header=model_header(plan, order.name),
+        weights_bytes=plan.weights_bytes,
+        arena_bytes=plan.arena_bytes,
+        vectors=own,
+    )
+
+
+def _entry(model: PreparedModel, name: str | None) -> ModelEntry:
+    wanted = name or ("main" if len(model.entries) > 1 else model.entries[0].name)
+    found = next((each for each in model.entries if each.name == wanted), None)
+    if found is None:
+        names = ", ".join(each.name for each in model.entries)
+        raise BadInput("entry", f"the model has no function {wanted!r}.", f"Give one of: {names}.")
+    return found
+
+
+def _called(tasks: Sequence[ModelTask], plan: StaticPlan) -> tuple[PreparedTask, ...]:
+    """The tasks with the functions that the plan calls."""
+    called = set(plan.functions)
+    return tuple(
+        PreparedTask(workload=task.workload, functions=names, calls=task.calls)
+        for task in tasks
+        if (names := tuple(name for name in task.functions if name in called))
+    )
+
+
+def _rest(model: PreparedModel, plan: StaticPlan, tasks: Sequence[PreparedTask]) -> str | None:
+    functions, taken = tir_functions(model.module), {name for task in tasks for name in task.functions}
+    rest = {name: functions[name].with_attr("global_symbol", name) for name in plan.functions if name not in taken}
+    return str(tvm.ir.save_json(tvm.IRModule(rest))) if rest else None
+
+
+def _write_placed(plan: StaticPlan, descriptor: int) -> None:
+    os.truncate(descriptor, plan.weights_bytes)
+    for offset, array in plan.weights:
+        data, at = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data, 0
+        while at < len(data):
+            at += os.pwrite(descriptor, data[at:], offset + at)
+
+
+def _write_vector(
+    model: PreparedModel, entry: ModelEntry, tasks: Sequence[PreparedTask], max_operations: float, descriptor: int
+) -> int:
+    """Compute a test vector without schedules, on this machine; return how many were written."""
+    operations = sum(task.workload.floating_point_operations * sum(task.calls.values()) for task in tasks)
+    if operations > max_operations:
+        return 0
+    here = canonical_target({"kind": "llvm"}, 1).target
+    try:
+        machine = virtual_machine(lower(model.module, here), here, build_in_place)
+        inputs = random_inputs(entry, 0)
+        outputs = _leaves(machine[entry.name](*map(tvm.runtime.tensor, inputs)))
+    except TVM_ERRORS as error:
+        raise BadInput("model", f"TVM cannot run it: {last_line(error)}", "Simplify it.") from error
+    arrays: dict[str, Array] = {input_name(0, at): each for at, each in enumerate(inputs)}
+    write_weights(descriptor, arrays | {output_name(0, at): each for at, each in enumerate(outputs)})
+    return 1
+
+
+def _leaves(result: Any) -> list[Array]:
+    if isinstance(result, tvm.runtime.Tensor):
+        return [result.numpy()]
+    return [leaf for each in result for leaf in _leaves(each)]

@@ -1,0 +1,103 @@
+/* Runs a model on the test vectors of its bundle, and compares what it computes with what they hold.
+ *
+ *     self_test BUNDLE [THREADS] [RUNS]
+ *
+ * Prints the largest error relative to what is allowed, and the time of a run; ends with 0 if all outputs are right. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "bundle.h"
+
+#define MAX_ARGUMENTS 64
+
+static void *aligned(uint64_t bytes) {
+  void *memory = aligned_alloc(64, ((size_t)bytes + 63) / 64 * 64 + 64);
+  if (memory == NULL) {
+    fprintf(stderr, "out of memory\n");
+    exit(2);
+  }
+  return memory;
+}
+
+static void *contents(const char *folder, const char *name, uint64_t bytes) {
+  char path[4096];
+  int length = snprintf(path, sizeof path, "%s/%s", folder, name);
+  FILE *file = length > 0 && (size_t)length < sizeof path ? fopen(path, "rb") : NULL;
+  void *memory = aligned(bytes);
+  if (file == NULL || fread(memory, 1, (size_t)bytes, file) != (size_t)bytes || fgetc(file) != EOF) {
+    fprintf(stderr, "%s cannot be read, or has another size than %llu bytes\n", path, (unsigned long long)bytes);
+    exit(2);
+  }
+  fclose(file);
+  return memory;
+}
+
+static double error_of(const TunefarmTensor *tensor, const void *found, const void *expected) {
+  if (tensor->type.code != kDLFloat || (tensor->type.bits != 32 && tensor->type.bits != 64))
+    return memcmp(found, expected, (size_t)tensor->bytes) == 0 ? 0.0 : INFINITY;
+  double largest = 0.0, scale = 1e-6;
+  for (uint64_t i = 0; i < tensor->bytes / (tensor->type.bits / 8); ++i) {
+    double one = tensor->type.bits == 32 ? ((const float *)found)[i] : ((const double *)found)[i];
+    double other = tensor->type.bits == 32 ? ((const float *)expected)[i] : ((const double *)expected)[i];
+    if (isfinite(one) != isfinite(other)) return INFINITY;
+    if (!isfinite(other)) continue;
+    if (fabs(other) > scale) scale = fabs(other);
+    if (fabs(one - other) > largest) largest = fabs(one - other);
+  }
+  return largest / scale / BUNDLE_TOLERANCE;
+}
+
+static double now_s(void) {
+  struct timespec now;
+  timespec_get(&now, TIME_UTC);
+  return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+int main(int count, char **words) {
+  if (count < 2) {
+    fprintf(stderr, "usage: %s BUNDLE [THREADS] [RUNS]\n", words[0]);
+    return 2;
+  }
+  const TunefarmModel *model = &BUNDLE_MODEL;
+  int threads = count > 2 ? atoi(words[2]) : 1, runs = count > 3 ? atoi(words[3]) : 10;
+  if (tunefarm_start_threads(threads) != 0) fprintf(stderr, "there are fewer threads than %d\n", threads);
+  void *weights = contents(words[1], "weights.bin", model->weights_bytes), *arena = aligned(model->arena_bytes);
+  void *inputs[MAX_ARGUMENTS], *outputs[MAX_ARGUMENTS], *expected[MAX_ARGUMENTS];
+  double worst = 0.0, best_s = INFINITY;
+  if (model->inputs > MAX_ARGUMENTS || model->outputs > MAX_ARGUMENTS) return 2;
+  for (int vector = 0; vector < BUNDLE_VECTORS; ++vector) {
+    char name[64];
+    for (int32_t i = 0; i < model->inputs; ++i) {
+      snprintf(name, sizeof name, "vectors/%d/input%d.bin", vector, (int)i);
+      inputs[i] = model->input[i].tensor < 0 ? NULL : contents(words[1], name, model->tensor[model->input[i].tensor].bytes);
+    }
+    for (int32_t i = 0; i < model->outputs; ++i) {
+      const TunefarmTensor *tensor = &model->tensor[model->output[i].tensor];
+      snprintf(name, sizeof name, "vectors/%d/output%d.bin", vector, (int)i);
+      expected[i] = contents(words[1], name, tensor->bytes);
+      outputs[i] = aligned(tensor->bytes);
+    }
+    for (int run = 0; run < runs; ++run) {
+      double began_s = now_s();
+      if (tunefarm_model_run(model, weights, arena, inputs, outputs) != 0) {
+        fprintf(stderr, "%s\n", tunefarm_last_error());
+        return 1;
+      }
+      double took_s = now_s() - began_s;
+      if (took_s < best_s) best_s = took_s;
+    }
+    for (int32_t i = 0; i < model->outputs; ++i) {
+      double error = error_of(&model->tensor[model->output[i].tensor], outputs[i], expected[i]);
+      if (error > worst) worst = error;
+      free(outputs[i]), free(expected[i]);
+    }
+    for (int32_t i = 0; i < model->inputs; ++i) free(inputs[i]);
+  }
+  free(weights), free(arena);
+  tunefarm_release_workspaces();
+  printf("%d vectors, worst error %.3g of what is allowed, %.3f ms a run\n", BUNDLE_VECTORS, worst, best_s * 1e3);
+  return worst <= 1.0 ? 0 : 1;
+}

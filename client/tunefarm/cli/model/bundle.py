@@ -1,0 +1,104 @@
+"""``tunefarm bundle``: build models for devices without TVM, and check bundles."""
+
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tunefarm.cli.remote_options import AsJson
+from tunefarm.terminal.console import complain, say
+from tunefarm.terminal.exit_code import ExitCode
+from tunefarm.terminal.quantities import bytes_text, counted
+from tunefarm.terminal.tables import print_json
+from tunefarm_schemas.bad_input import BadInput
+
+if TYPE_CHECKING:
+    from tunefarm.bundle.bundle_build import BuiltBundle
+
+bundle = typer.Typer(help="Build models for devices without TVM, and check bundles.", no_args_is_help=True)
+_FORMS = ("c", "objects")
+
+
+@bundle.command()
+def build(
+    model: Annotated[
+        str,
+        typer.Argument(help="A .pt2, .onnx, .tflite, StableHLO or TVM JSON file, or FILE.py:NAME.", metavar="MODEL"),
+    ],
+    output: Annotated[str, typer.Option(help="New folder for the bundle.")],
+    target: Annotated[
+        str, typer.Option(help="host, host:THREADS, a preset such as raspberry-pi-4, or a TVM target as JSON.")
+    ] = "",
+    form: Annotated[
+        str, typer.Option(metavar="c|objects", help="Kernels as C sources, or as object files of the target.")
+    ] = "objects",
+    entry: Annotated[str | None, typer.Option(metavar="NAME", help="The model's function, if it has several.")] = None,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=N,N,...", help="Sizes of an input with dynamic dimensions. Repeatable."),
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Ignore existing records.")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Write a model as kernels, a plan in C, weights, test vectors and a runtime, for a C compiler.
+
+    Functions get the schedules of their records, where the local store has some, and others an untried one.
+    """
+    from tunefarm.bundle.bundle_build import BundleBuilder
+    from tunefarm.cli.model.compile import sizes_of
+    from tunefarm.frontend.model_import import import_model
+    from tunefarm.frontend.model_source import parse_model_source
+    from tunefarm.local.machine import LocalMachine
+    from tunefarm.local.model_records import records_of
+    from tunefarm.options.job_options import output_folder
+    from tunefarm.startup.prestarted_fork_server import take_zygote
+
+    if form not in _FORMS:
+        raise BadInput("form", f"{form!r} is not a form of kernels.", f"Give one of: {', '.join(_FORMS)}.")
+    folder, source, sizes = output_folder(output), parse_model_source(model), sizes_of(shape)
+    with LocalMachine(zygote=take_zygote()) as machine:
+        complain(f"reading {model}")
+        imported = import_model(machine.zygote, source, sizes)
+        records = (lambda _tasks, _target, _generator: {}) if fresh else records_of(machine)
+        builder = BundleBuilder(machine.zygote, records, complain)
+        name = source.path.rpartition("/")[2].partition(".")[0]
+        built = builder.build(imported, target, name, "c" if form == "c" else "objects", folder, entry)
+    _print(built, as_json=as_json)
+    return ExitCode.FINE
+
+
+@bundle.command()
+def check(
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="Folder written by bundle build.")],
+    as_json: AsJson = False,
+) -> int:
+    """Compare the files of a bundle with its manifest."""
+    from tunefarm.bundle.bundle_folder import read_bundle
+
+    manifest, path = read_bundle(folder)
+    size_bytes = sum(each.size_bytes for each in manifest.files)
+    if as_json:
+        print_json({"folder": str(path), "name": manifest.name, "files": len(manifest.files), "size_bytes": size_bytes})
+        return ExitCode.FINE
+    say(f"{manifest.name}: {counted(len(manifest.files), 'file')}, {bytes_text(size_bytes)}, as its manifest says")
+    return ExitCode.FINE
+
+
+def _print(built: "BuiltBundle", *, as_json: bool) -> None:
+    manifest = built.manifest
+    if as_json:
+        shown = manifest.model_dump(mode="json") | {"folder": str(built.folder), "notes": list(built.notes)}
+        print_json(shown | {"problems": dict(built.problems)})
+        return
+    for note in built.notes:
+        say(note)
+    for name, problem in built.problems.items():
+        say(f"{name}: its schedule does not apply: {problem}")
+    kinds = Counter(each.kind for each in manifest.functions)
+    say(f"{counted(len(manifest.functions), 'function')}: {', '.join(f'{n} {kind}' for kind, n in kinds.items())}")
+    say(
+        f"memory of a run: {bytes_text(manifest.weights_bytes)} of weights, {bytes_text(manifest.arena_bytes)} of arena"
+    )
+    say(f"{built.folder}: {counted(len(manifest.vectors), 'test vector')}; build and run its self-test there:")
+    say("  cc -std=c11 -O2 -Wl,--gc-sections -I. -Iruntime model.c kernels/* runtime/*.c -lm -pthread -o self_test")
+    say("  ./self_test .")
