@@ -52,8 +52,10 @@ def self_test(folder: Path, program: Path, warnings: Sequence[str] = WARNINGS) -
     )
 
 
-@pytest.mark.parametrize("form", ["c", "objects"])
-@pytest.mark.parametrize(("model", "entry"), [(convolutional_network, None), (tuples, None), (two_entries, "decode")])
+@pytest.mark.parametrize(
+    ("model", "entry", "form"),
+    [(convolutional_network, None, "c"), (tuples, None, "objects"), (two_entries, "decode", "c")],
+)
 def test_bundle_computes_the_model_without_tvm(
     zygote: ForkServer, model: Callable[[], SmallModel], entry: str | None, form: BundleForm, tmp_path: Path
 ) -> None:
@@ -62,6 +64,11 @@ def test_bundle_computes_the_model_without_tvm(
     ended = self_test(bundle.folder, tmp_path / "self_test")
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "1 vectors, worst error" in ended.stdout
+
+
+def test_bundle_of_objects_computes_the_model(network: Path, tmp_path: Path) -> None:
+    ended = self_test(network, tmp_path / "self_test")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
 def test_self_test_notices_other_weights(network: Path, tmp_path: Path) -> None:
