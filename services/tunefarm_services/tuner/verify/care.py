@@ -28,7 +28,7 @@ class Care:
     Attributes:
         processes: fresh processes that time the library.
         accepted: the fewest processes of a stored record that need no further ones.
-        share: the task's part of its model's time; None if it is verified in full for another reason.
+        share: the task's part of its model's time; None if that is unknown, or if it belongs to no model.
     """
 
     processes: int = ENOUGH_PROCESSES
@@ -36,9 +36,9 @@ class Care:
     share: float | None = None
 
     @property
-    def is_full(self) -> bool:
-        """Whether inconclusive latencies are worth more processes."""
-        return self.processes >= ENOUGH_PROCESSES
+    def has_more(self) -> bool:
+        """Whether inconclusive latencies are worth more processes: not for one function of many."""
+        return self.share is None
 
     def accepts(self, record: TuningRecord) -> bool:
         """Whether a verified record needs no further look: it has enough processes, on a quiet host."""
@@ -47,7 +47,8 @@ class Care:
     @property
     def reason(self) -> str:
         """Why there are few processes, for a record's status; empty if there are not."""
-        return "" if self.is_full or self.share is None else f", because it takes {self.share:.2%} of its model's time"
+        is_enough = self.processes >= ENOUGH_PROCESSES
+        return "" if is_enough or self.share is None else f", because it takes {self.share:.2%} of its model's time"
 
 
 FULL: Final = Care()

@@ -243,7 +243,7 @@ class Verifier:
             beside_untuned=beside_untuned,
         )
         exported = self._exported(run, order)
-        if not isinstance(exported, Exported) or not care.is_full:
+        if not isinstance(exported, Exported) or not care.has_more:
             return exported
         if statistics.fmean(exported.process_latencies_s) >= worth_s:
             return exported
