@@ -165,6 +165,7 @@ _RECORD = TuningRecord(
     exploration_id="0d",
     created_at=_AT,
     foreign_load=0.25,
+    processes=2,
 )
 
 _FUNCTION = ModelFunction(name="fused_dense", workload_id="0a", calls=2, kind="record", record_id="0e", way="tiles")

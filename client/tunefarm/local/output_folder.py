@@ -1,6 +1,6 @@
 """The files of ``tune --output``: the library, its manifest, a plot and the report."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -31,17 +31,15 @@ def write_outputs(
     numpy_latency_s: float | None,
     callees: Collection[str] = (),
     view: Callable[[TuningRecord], RecordView] | None = None,
-    model_times_s: Mapping[str, float] | None = None,
 ) -> None:
     """Write all files into ``folder``; with several tasks, each library into its own subfolder.
 
     ``callees`` are external functions that the libraries may call. If nothing was measured, existing plots of the run
     that found the same record stay. ``view`` formats a record's schedule for the page. Of a model, whose files are
-    written where it is built, only the report; ``model_times_s`` are its measured times.
+    written where it is built, only the report.
     """
     if summary.of_model:
         whole = job_report(store, store.jobs.get(LOCAL_TENANT, summary.job_id), view)
-        whole = whole.model_copy(update={"model_measured_s": dict(model_times_s or {})})
         put_file(folder / PAGE_NAME, render_page(whole).encode())
         return
     earlier = _manifest_in(task_folder(folder, 0, len(summary.tasks)))

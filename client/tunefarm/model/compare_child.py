@@ -1,9 +1,8 @@
 """The child that runs a compiled model, compares it with the same model with other kernels, and times it."""
 
 import os
-import statistics
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -13,12 +12,12 @@ from tunefarm.model.loaded_model import CompiledModel, open_model
 from tunefarm.model.messages import CompareOrder, ModelCompared, input_name, output_name
 from tunefarm.model.model_folder import read_model_folder
 from tunefarm.model.random_inputs import INPUT_SETS, Array, random_inputs
+from tunefarm.model.tuned.model_times import times_of
+from tunefarm.model.tuned.timing_child import await_turn, run_of
 from tunefarm.model.user_functions import register_functions
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_sandbox.fork_server.question import answer
 
-_TIMED_S: Final = 1.0
-_MOST_CALLS: Final = 50
 _TOLERANCES: Final = {"float16": 2e-2, "bfloat16": 2e-2, "float32": 1e-3, "float64": 1e-8}
 """Of the largest element of an output; others must be equal. A detector of 45 functions differs from torch by 1e-4."""
 _QUANTIZED: Final = 2e-2
@@ -27,11 +26,14 @@ _QUANTIZED: Final = 2e-2
 
 def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
     """Entry: answer one ``CompareOrder``. ``descriptors`` are the libraries in sealed memory."""
-    answer(channel, lambda: compared(CompareOrder.model_validate_json(payload), *descriptors))
+    order = CompareOrder.model_validate_json(payload)
+    answer(channel, lambda: compared(order, partial(await_turn, channel), *descriptors))
 
 
-def compared(order: CompareOrder, library: int, reference: int | None = None) -> ModelCompared:
-    """Run a model on random inputs, and compare its outputs with the reference.
+def compared(
+    order: CompareOrder, on_ready: Callable[[], None], library: int, reference: int | None = None
+) -> ModelCompared:
+    """Run a model on random inputs, and compare its outputs with the reference. Calls ``on_ready`` before it is timed.
 
     Raises:
         BadInput: it cannot be loaded or run.
@@ -50,7 +52,13 @@ def compared(order: CompareOrder, library: int, reference: int | None = None) ->
             error = _error_against_outputs(model, read_weights(reference), order)
     finally:
         os.close(files.weights)
-    return ModelCompared(worst_error=error, latency_s=_latency_s(model))
+    if not order.is_timed:
+        return ModelCompared(worst_error=error, latency_s=None, cold_latency_s=None)
+    run = run_of(model)
+    run()
+    on_ready()
+    (times,) = times_of([run])
+    return ModelCompared(worst_error=error, latency_s=times.latency_s, cold_latency_s=times.cold_latency_s)
 
 
 def _error_against_model(model: CompiledModel, other: CompiledModel, is_quantized: bool) -> float:
@@ -107,17 +115,3 @@ def _leaves(result: Any) -> Iterator[Array]:
             yield from _leaves(each)
     else:
         yield result
-
-
-def _latency_s(model: CompiledModel) -> float:
-    """The median of some calls of the first entry, after one that is not timed."""
-    entry = model.manifest.entries[0]
-    inputs = random_inputs(entry, 0)
-    model(*inputs, entry=entry.name)
-    samples: list[float] = []
-    ends_s = time.perf_counter() + _TIMED_S
-    while len(samples) < _MOST_CALLS and (not samples or time.perf_counter() < ends_s):
-        began_s = time.perf_counter()
-        model(*inputs, entry=entry.name)
-        samples.append(time.perf_counter() - began_s)
-    return statistics.median(samples)

@@ -60,6 +60,8 @@ class ChosenRecord:
     trace: str
 
 
+Orders = Sequence[tuple[PreparedTask | None, FunctionOrder]]
+"""Functions to compile, with the tasks that they belong to; None for those without a schedule."""
 Records = Callable[[Sequence[PreparedTask], Target, str], Mapping[str, ChosenRecord]]
 """Finds the best record of each workload that has one, by workload id. Takes the code generator after the target."""
 
@@ -134,27 +136,27 @@ class ModelCompiler:
             with self._stage(f"build {len(parts.tasks)} functions"):
                 orders = self._orders(parts, scratch)
                 library, built = self._library(orders, scratch)
-            external = external_functions(program, kernels_of(library))
-            if external and self._functions_file is None:
-                problem = f"the model calls {', '.join(external)}, which no module defines."
-                raise BadInput("functions", problem, "Name the file that registers them: --functions FILE.py.")
-            require_model(library, program, external)
+            external = self._external(program, library)
             manifest = model_manifest(
                 model, parts, name, library, program, file_digest(weights.descriptor), built, external
             )
             write_model(staging, manifest, library, program, weights.path)
             manifest, latency_s = self._verified(staging, model, manifest, library, orders, parts, scratch)
+        return self._compilation(manifest, latency_s, (*model.notes, *parts.notes))
+
+    def _external(self, program: bytes, library: bytes) -> tuple[str, ...]:
+        """The external functions that a program calls. Raises BadInput if no file registers them."""
+        external = external_functions(program, kernels_of(library))
+        if external and self._functions_file is None:
+            problem = f"the model calls {', '.join(external)}, which no module defines."
+            raise BadInput("functions", problem, "Name the file that registers them: --functions FILE.py.")
+        require_model(library, program, external)
+        return external
+
+    def _compilation(self, manifest: ModelManifest, latency_s: float | None, notes: tuple[str, ...]) -> Compilation:
         files = (LIBRARY_NAME, PROGRAM_NAME, WEIGHTS_NAME)
         size_bytes = sum((self._folder / each).stat().st_size for each in files)
-        return Compilation(
-            self._folder,
-            manifest,
-            tuple(self._stages),
-            self._problems,
-            size_bytes,
-            latency_s,
-            (*model.notes, *parts.notes),
-        )
+        return Compilation(self._folder, manifest, tuple(self._stages), self._problems, size_bytes, latency_s, notes)
 
     def _prepared(
         self, model: ImportedModel, target: str, scratch: Path, weights: NewFile
@@ -197,12 +199,15 @@ class ModelCompiler:
             orders.append((None, rest))
         return orders
 
-    def _library(
-        self, orders: Sequence[tuple[PreparedTask | None, FunctionOrder]], scratch: Path
-    ) -> tuple[bytes, list[ModelFunction]]:
+    def _library(self, orders: Orders, scratch: Path) -> tuple[bytes, list[ModelFunction]]:
         """The library of all functions, and how each task's functions were scheduled."""
         builders = FunctionBuilders(self._zygote, own_folder(scratch, "objects"), self._say)
-        results = builders.run([order for _, order in orders])
+        return self._linked_functions(orders, builders.run([order for _, order in orders]), own_folder(scratch, "link"))
+
+    def _linked_functions(
+        self, orders: Orders, results: Sequence[tuple[FunctionBuilt, Path]], own: Path
+    ) -> tuple[bytes, list[ModelFunction]]:
+        """The same from compiled functions; ``own`` is an empty folder."""
         functions: list[ModelFunction] = []
         objects: list[str] = []
         for (task, order), (built, path) in zip(orders, results, strict=True):
@@ -223,10 +228,9 @@ class ModelCompiler:
                         way=built.way,
                     )
                 )
-        return self._linked(objects, scratch), functions
+        return self._linked(objects, own), functions
 
-    def _linked(self, objects: Sequence[str], scratch: Path) -> bytes:
-        own = own_folder(scratch, "link")
+    def _linked(self, objects: Sequence[str], own: Path) -> bytes:
         readable = tuple(sorted({str(Path(each).parent) for each in objects}))
         order = ObjectsOrder(objects=tuple(objects), folder=str(own))
         confinement = Confinement.compiler(str(own), readable=readable)
@@ -239,7 +243,7 @@ class ModelCompiler:
         model: ImportedModel,
         manifest: ModelManifest,
         library: bytes,
-        orders: Sequence[tuple[PreparedTask | None, FunctionOrder]],
+        orders: Orders,
         parts: PreparedParts,
         scratch: Path,
     ) -> tuple[ModelManifest, float | None]:
@@ -248,10 +252,20 @@ class ModelCompiler:
             return manifest, None
         with self._stage("verify"), ExitStack() as stack:
             reference = self._reference(stack, model, orders, parts, scratch)
-            functions = manifest.callees, self._functions_file
-            if reference is not None:
-                reference = replace(reference, is_quantized=_is_quantized(parts))
-            compared = run_model(self._zygote, staging, library, reference, *functions)
+            return self._compared(staging, manifest, library, reference)
+
+    def _compared(
+        self,
+        staging: Path,
+        manifest: ModelManifest,
+        library: bytes,
+        reference: Reference | None,
+        *,
+        is_timed: bool = True,
+    ) -> tuple[ModelManifest, float | None]:
+        """The manifest with what the model was compared with, and the seconds of one run if it ``is_timed``."""
+        functions = manifest.callees, self._functions_file
+        compared = run_model(self._zygote, staging, library, reference, *functions, is_timed=is_timed)
         if reference is None or compared.worst_error is None:
             return manifest, compared.latency_s
         if not compared.worst_error <= 1.0:
@@ -270,25 +284,25 @@ class ModelCompiler:
         self,
         stack: ExitStack,
         model: ImportedModel,
-        orders: Sequence[tuple[PreparedTask | None, FunctionOrder]],
+        orders: Orders,
         parts: PreparedParts,
         scratch: Path,
-    ) -> "Reference | None":
+    ) -> Reference | None:
         if model.references:
             outputs = os.memfd_create("outputs", os.MFD_CLOEXEC)
             stack.callback(os.close, outputs)
-            return write_outputs(model.references, outputs)
+            return replace(write_outputs(model.references, outputs), is_quantized=_is_quantized(parts))
         operations = sum(t.workload.floating_point_operations * sum(t.calls.values()) for t in parts.tasks)
         if operations > MAX_REFERENCE_OPERATIONS:
             return None
         plain = [order.model_copy(update={"trace": None, "is_scheduled": False}) for _, order in orders]
         held = sealed(self._unscheduled(plain, own_folder(scratch, "reference")))
         stack.callback(os.close, held)
-        return Reference("library", held)
+        return Reference("library", held, is_quantized=_is_quantized(parts))
 
     def _unscheduled(self, orders: Sequence[FunctionOrder], own: Path) -> bytes:
         built = FunctionBuilders(self._zygote, own_folder(own, "objects"), lambda _: None).run(orders)
-        return self._linked([str(path) for _, path in built], own)
+        return self._linked([str(path) for _, path in built], own_folder(own, "link"))
 
     @contextmanager
     def _stage(self, name: str) -> Iterator[None]:

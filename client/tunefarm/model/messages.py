@@ -89,13 +89,15 @@ class CompareOrder(Frozen):
 
     Its library is passed in sealed memory, and after it what it is compared with: another library with the same
     functions, or a file with inputs of the framework and its outputs. ``entries`` says whose they are.
-    ``is_quantized`` says that the model computes with 8-bit integers.
+    ``is_quantized`` says that the model computes with 8-bit integers. If ``is_timed``, the child sends ``AwaitsTurn``
+    before it answers.
     """
 
     folder: str
     against: Literal["library", "outputs"] | None = None
     entries: tuple[str, ...] = ()
     is_quantized: bool = False
+    is_timed: bool = True
     functions: tuple[str, ...] = ()
     functions_file: str | None = None
 
@@ -110,8 +112,18 @@ def output_name(number: int, position: int) -> str:
     return f"output.{number}.{position}"
 
 
+class AwaitsTurn(Frozen):
+    """A child is about to time something, and waits for any message before it begins."""
+
+    awaits_turn: Literal[True]
+
+
 class ModelCompared(Frozen):
-    """``worst_error`` is relative to what is allowed; ``latency_s`` is the median over some calls."""
+    """``worst_error`` is relative to what is allowed.
+
+    ``latency_s`` and ``cold_latency_s`` are of one run with warm and with cold caches; None if it was not timed.
+    """
 
     worst_error: float | None
-    latency_s: float
+    latency_s: float | None
+    cold_latency_s: float | None

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -9,10 +10,13 @@ from typing import Literal
 from tunefarm.frontend.relax_model import ModelReference
 from tunefarm.frontend.weights_file import Array, write_weights
 from tunefarm.model.child_call import compiling, exchange
-from tunefarm.model.messages import COMPARE, CompareOrder, ModelCompared, input_name, output_name
+from tunefarm.model.messages import COMPARE, AwaitsTurn, CompareOrder, ModelCompared, input_name, output_name
+from tunefarm.model.tuned.model_times import TURN_S
+from tunefarm_sandbox.channel.channel import ChannelClosed
 from tunefarm_sandbox.confinement.confinement import Confinement
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_workers.builder.sealed_library import sealed
+from tunefarm_workers.timing.host_turn import own_turn
 
 
 @dataclass(frozen=True)
@@ -51,10 +55,12 @@ def run_model(
     reference: Reference | None = None,
     callees: Sequence[str] = (),
     functions_file: Path | None = None,
+    *,
+    is_timed: bool = True,
 ) -> ModelCompared:
     """Run and time the model in ``folder`` in a confined child; compare it with ``reference``.
 
-    ``library`` are its own kernels, which have been checked.
+    ``library`` are its own kernels, which have been checked. Timing waits for its turn at measuring on this host.
 
     Raises:
         BadInput: it cannot be loaded or run.
@@ -64,6 +70,7 @@ def run_model(
         against=None if reference is None else reference.against,
         entries=() if reference is None else reference.entries,
         is_quantized=reference is not None and reference.is_quantized,
+        is_timed=is_timed,
         functions=tuple(callees) if functions_file is None else (),
         functions_file=None if functions_file is None else str(functions_file),
     )
@@ -73,6 +80,12 @@ def run_model(
     given = [own, *([] if reference is None else [reference.descriptor])]
     try:
         with compiling(zygote, COMPARE, order, folder=folder, confinement=confinement, descriptors=given) as child:
-            return exchange(child, ModelCompared, "running", has_bytes=False)[0]
+            if not is_timed:
+                return exchange(child, ModelCompared, "running", has_bytes=False)[0]
+            exchange(child, AwaitsTurn, "running", has_bytes=False)
+            with own_turn(TURN_S):
+                with suppress(ChannelClosed):  # it died; reading its answer raises
+                    child.channel.send(b"go")
+                return exchange(child, ModelCompared, "running", has_bytes=False)[0]
     finally:
         os.close(own)

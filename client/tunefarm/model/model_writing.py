@@ -1,8 +1,10 @@
 """Writes the folder of a compiled model: all of its files, or none."""
 
+import fcntl
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,24 +22,48 @@ from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.tuning.model import MODEL_FORMAT, EntryWeights, ModelFunction, ModelManifest
 
 DEFAULT_ENTRY: Final = "main"
+STAGING_PREFIX: Final = ".compiling-"
+_LOCKED_AFTER_S: Final = 1.0
+"""A process locks its staging folder at once after it created it."""
 
 
 @contextmanager
 def staged(folder: Path) -> Iterator[Path]:
-    """A folder for files that replace those of ``folder`` in the end. An error leaves nothing behind."""
+    """A folder for files that replace those of ``folder`` in the end. An error leaves nothing behind.
+
+    It is locked until then: what a killed process left there, the next one removes.
+    """
     is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=".compiling-", dir=folder))
+    _remove_abandoned(folder)
+    staging = Path(tempfile.mkdtemp(prefix=STAGING_PREFIX, dir=folder))
+    descriptor = os.open(staging, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
         staging.chmod(0o755)
         yield staging
         for name in (WEIGHTS_NAME, LIBRARY_NAME, PROGRAM_NAME, MANIFEST_NAME):
             (staging / name).replace(folder / name)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+        os.close(descriptor)
         if is_new:
             with suppress(OSError):  # it has files
                 folder.rmdir()
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove staging folders that no process has locked. One that was just created may not be locked yet."""
+    for left in folder.glob(f"{STAGING_PREFIX}*"):
+        with suppress(OSError):  # another process removed it, or it is no folder
+            descriptor = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                is_old = time.time() - os.fstat(descriptor).st_mtime > _LOCKED_AFTER_S
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if is_old:
+                    shutil.rmtree(left)
+            finally:
+                os.close(descriptor)
 
 
 def write_model(folder: Path, manifest: ModelManifest, library: bytes, program: bytes, weights: Path) -> None:

@@ -1,23 +1,17 @@
 """Builds a tuned model beside the same model without a trial, and ships the faster one."""
 
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from tunefarm.frontend.model_import import ImportedModel
-from tunefarm.model.compilation import ChosenRecord, Compilation, ModelCompiler
+from tunefarm.model.compilation import ChosenRecord
 from tunefarm.model.loaded_model import CompiledModel, load_model
-from tunefarm.model.model_folder import LIBRARY_NAME
-from tunefarm.model.model_run import run_model
+from tunefarm.model.tuned.model_times import ModelTimes
+from tunefarm.model.tuned.pair_compiler import PairCompiler
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.frozen import JsonValue
 from tunefarm_schemas.tuning.model import ModelManifest
-
-TURNS: Final = 3
-"""The two builds are timed by turns, each in so many processes. The fastest counts: load of the host only adds time."""
 
 
 @dataclass(frozen=True)
@@ -27,38 +21,44 @@ class BuiltModel:
     Attributes:
         folder: of its files.
         manifest: of the build that ships.
-        tuned_s: seconds of one run with the records' schedules, None if no function has a record.
-        untried_s: the same with the schedules that are chosen without a trial; None if it was not built.
+        tuned: times of one run with the records' schedules; None if no function has a record.
+        untried: the same with the schedules that are chosen without a trial.
     """
 
     folder: Path
     manifest: ModelManifest = field(repr=False)
-    tuned_s: float | None
-    untried_s: float | None
+    tuned: ModelTimes | None
+    untried: ModelTimes
+
+    @property
+    def tuned_s(self) -> float | None:
+        """Seconds of one run of the tuned build with warm caches; None if there is none."""
+        return None if self.tuned is None else self.tuned.latency_s
+
+    @property
+    def untried_s(self) -> float:
+        """Seconds of one run of the build without a trial, with warm caches."""
+        return self.untried.latency_s
 
     @property
     def is_tuned(self) -> bool:
         """Whether the tuned build ships: it is built, and not slower."""
-        return self.tuned_s is not None and (self.untried_s is None or self.tuned_s <= self.untried_s)
+        return self.tuned_s is not None and self.tuned_s <= self.untried_s
 
     @property
-    def latency_s(self) -> float | None:
-        """Seconds of one run of what ships."""
-        return self.tuned_s if self.is_tuned else self.untried_s
-
-    @property
-    def times_s(self) -> dict[str, float]:
-        """The measured times of one run, by what was measured."""
-        named = (("without a trial", self.untried_s), ("tuned", self.tuned_s))
-        return {name: latency_s for name, latency_s in named if latency_s is not None}
+    def latency_s(self) -> float:
+        """Seconds of one run of what ships, with warm caches."""
+        return min(self.tuned_s or self.untried_s, self.untried_s)
 
     def figures(self) -> dict[str, JsonValue]:
-        """What ``tune --json`` prints of it."""
+        """What ``tune --json`` prints of it, and what the job's report shows."""
         verified = self.manifest.verified
         return {
             "tuned_s": self.tuned_s,
             "untried_s": self.untried_s,
             "is_tuned": self.is_tuned,
+            "tuned": None if self.tuned is None else self.tuned.model_dump(mode="json"),
+            "untried": self.untried.model_dump(mode="json"),
             "worst_error": None if verified is None else verified.worst_error,
             "reference": None if verified is None else verified.reference,
         }
@@ -82,40 +82,11 @@ class ModelBuilder:
     say: Callable[[str], None] = lambda _: None
 
     def build(self, folder: Path, records: Mapping[str, ChosenRecord]) -> BuiltModel:
-        """Build with ``records``, by workload id, and without any; verify, time by turns, and keep the faster one.
+        """Build with ``records``, by workload id, and without any; verify and time both, and keep the faster one.
 
         Raises:
             BadInput: the model cannot be compiled, or its results differ from the unscheduled build's.
         """
-        if not records:
-            untried = self._compiled(folder, {})
-            return BuiltModel(folder, untried.manifest, None, untried.latency_s)
-        tuned = self._compiled(folder, records)
-        other = Path(tempfile.mkdtemp(prefix=".untried-", dir=folder))
-        other.chmod(0o755)
-        try:
-            untried = self._compiled(other, {}, is_verified=False)
-            turns = [(self._latency_s(tuned), self._latency_s(untried)) for _ in range(TURNS)]
-        finally:
-            shutil.rmtree(other)
-        tuned_s, untried_s = (min(times_s) for times_s in zip(*turns, strict=True))
-        built = BuiltModel(folder, tuned.manifest, tuned_s, untried_s)
-        if built.is_tuned:
-            return built
-        untried = self._compiled(folder, {})  # again, because only a build that ships is verified
-        return BuiltModel(folder, untried.manifest, built.tuned_s, built.untried_s)
-
-    def _compiled(self, folder: Path, records: Mapping[str, ChosenRecord], *, is_verified: bool = True) -> Compilation:
-        compiler = ModelCompiler(
-            self.zygote,
-            folder,
-            records=lambda _tasks, _target, _generator: records,
-            is_verified=is_verified,
-            say=self.say,
-        )
-        return compiler.compile(self.model, self.target, self.name)
-
-    def _latency_s(self, compilation: Compilation) -> float:
-        """Seconds of one run, in a new process."""
-        library = (compilation.folder / LIBRARY_NAME).read_bytes()
-        return run_model(self.zygote, compilation.folder, library).latency_s
+        compiler = PairCompiler(self.zygote, folder, records=lambda _tasks, _target, _generator: records, say=self.say)
+        pair = compiler.compile_pair(self.model, self.target, self.name)
+        return BuiltModel(folder, pair.shipped.manifest, pair.tuned, pair.untried)

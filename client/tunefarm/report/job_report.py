@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from tunefarm.confined.record_view import RecordView
+from tunefarm.model.tuned.model_times import MODEL_BUILT
 from tunefarm.report.job_queries import named_job
 from tunefarm.terminal.quantities import counted
 from tunefarm_schemas.bad_input import BadInput
@@ -90,8 +91,8 @@ class JobReport(Frozen):
     seconds: dict[str, float]
     numpy_latency_s: float | None = None
     of_model: bool = False
-    model_measured_s: dict[str, float] = Field(default_factory=dict)
-    """Times of one run of the whole model, if it was built: by what was measured."""
+    built: dict[str, object] | None = None
+    """The figures of the model as it was built last, as ``BuiltModel.figures``; None if it was not built."""
 
 
 def job_report(store: Store, job: Job, view: Callable[[TuningRecord], RecordView] | None = None) -> JobReport:
@@ -106,7 +107,13 @@ def job_report(store: Store, job: Job, view: Callable[[TuningRecord], RecordView
         _task_report(store, task, spec, summaries, view)
         for task, spec in zip(summary.tasks, job.spec.tasks, strict=True)
     )
-    return JobReport(job=job, tasks=tasks, seconds=summary.seconds, of_model=summary.of_model)
+    built = _built(store.events, job) if summary.of_model else None
+    return JobReport(job=job, tasks=tasks, seconds=summary.seconds, of_model=summary.of_model, built=built)
+
+
+def _built(events: EventRepository, job: Job) -> dict[str, object] | None:
+    figures = (event.data for event in events.of_job(LOCAL_TENANT, job.job_id) if event.kind == MODEL_BUILT)
+    return next(reversed(list(figures)), None)
 
 
 def latest_job(store: Store | None, job_id: str | None) -> Job:

@@ -1,6 +1,6 @@
 """Renders a job as a self-contained HTML page."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Final
 from tunefarm.report import plots
 from tunefarm.report.job_report import JobReport, TaskReport
 from tunefarm.terminal.job_text import named_times, time_text, trials_text
-from tunefarm.terminal.model_text import gain_line, predicted_s, waterfall
+from tunefarm.terminal.model_text import (
+    WaterfallRow,
+    gain_line,
+    measured_s,
+    predicted_s,
+    shipped_line,
+    times_cells,
+    waterfall,
+    waterfall_cells,
+)
 from tunefarm.terminal.quantities import duration_text, latency_text, ratio_text
 from tunefarm_services.tuner.search.model_accuracy import accuracy_in_all, is_better_than_chance
 from tunefarm_services.tuner.summary import ModelAccuracy
@@ -36,6 +45,16 @@ class Drawing:
     narrow: str = ""
 
 
+@dataclass(frozen=True)
+class ModelPart:
+    """What a page shows of a whole model: a plot, and tables whose first row has the headings."""
+
+    drawing: Drawing
+    functions: Sequence[Sequence[str]]
+    times: Sequence[Sequence[str]]
+    ships: str
+
+
 def render_page(report: JobReport) -> str:
     """Render the HTML. All text from users is escaped."""
     import jinja2
@@ -51,7 +70,7 @@ def render_page(report: JobReport) -> str:
     ]
     environment.globals["ratio"] = ratio_text
     drawn = [{"task": task, "drawings": _drawings(report, task)} for task in report.tasks]
-    model = _waterfall(report) if report.of_model else None
+    model = _model_part(report) if report.of_model else None
     page = environment.get_template("page.html")
     return page.render(report=report, drawn=drawn, seconds=_seconds(report), model=model)
 
@@ -78,13 +97,23 @@ def _drawings(report: JobReport, task: TaskReport) -> list[Drawing]:
     return [*drawn, _failures(task), _accuracy(task)]
 
 
-def _waterfall(report: JobReport) -> Drawing:
+def _model_part(report: JobReport) -> ModelPart:
     rows = waterfall({"tasks": [task.summary.model_dump(mode="json") for task in report.tasks]})
+    built = report.built
+    return ModelPart(
+        drawing=_waterfall(rows, measured_s({} if built is None else built)),
+        functions=waterfall_cells(rows),
+        times=[] if built is None else times_cells(built, rows),
+        ships="The model was not built." if built is None else f"{shipped_line(built).capitalize()}.",
+    )
+
+
+def _waterfall(rows: Sequence[WaterfallRow], built_s: Mapping[str, float]) -> Drawing:
     title = "The model's time"
     if predicted_s(rows) is None:
         return Drawing(title, "Some functions have no latency yet.")
     about = f"What each function saves in one run. {gain_line(rows).capitalize()}."
-    return _drawing(title, about, partial(plots.model_waterfall, rows, report.model_measured_s))
+    return _drawing(title, about, partial(plots.model_waterfall, rows, built_s))
 
 
 def _failures(task: TaskReport) -> Drawing:

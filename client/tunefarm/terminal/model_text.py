@@ -14,12 +14,18 @@ REFERENCES: Final[Mapping[str, str]] = {
     "framework": "the framework's results",
     "unscheduled": "the unscheduled build",
 }
-HEADINGS: Final = ("function", "calls", "untuned", "untried", "tuned", "in a run", "share", "trials")
+HEADINGS: Final = (
+    "function", "calls", "untuned", "untried", "tuned", "in a run", "share", "GFLOP/s", "trials", "winner",
+)  # fmt: skip
+TIMES_HEADINGS: Final = ("one run of the model", "untried", "tuned", "faster")
 
 
 @dataclass(frozen=True)
 class WaterfallRow:
-    """One task of a model. Latencies are of one call, in seconds; ``share`` is of the model's predicted time."""
+    """One task of a model. Latencies are of one call, in seconds; ``share`` is of the model's predicted time.
+
+    ``winner`` is where the schedule comes from that ships; empty without a record.
+    """
 
     name: str
     calls: float
@@ -29,6 +35,13 @@ class WaterfallRow:
     share: float | None
     trials: int
     has_record: bool
+    floating_point_operations: int = 0
+    winner: str = ""
+
+    @property
+    def gigaflops(self) -> float | None:
+        """GFLOP/s of the tuned function; None if its latency or its number of operations is unknown."""
+        return self.floating_point_operations / self.tuned_s / 1e9 if self.tuned_s else None
 
     @property
     def in_run_s(self) -> float | None:
@@ -56,16 +69,20 @@ def predicted_s(rows: Sequence[WaterfallRow], which: str = "tuned") -> float | N
 def model_text(summary: Mapping[str, Any]) -> str:
     """A table with a line for each function of a model, and the sums."""
     rows = waterfall(summary)
+    return "\n".join([*_aligned(waterfall_cells(rows)), gain_line(rows)])
+
+
+def waterfall_cells(rows: Sequence[WaterfallRow]) -> list[tuple[str, ...]]:
+    """The cells of that table: headings, at most ``MAX_ROWS`` functions, the others, the sums."""
     shown, left_out = rows[:MAX_ROWS], rows[MAX_ROWS:]
     cells = [HEADINGS, *(_cells(row) for row in shown)]
     if left_out:
         rest_s = sum(row.in_run_s or 0.0 for row in left_out)
         name, share = counted(len(left_out), "other"), sum(row.share or 0.0 for row in left_out)
-        cells.append((name, "", "", "", "", latency_text(rest_s), f"{share:.1%}", str(_trials(left_out))))
+        cells.append((name, "", "", "", "", latency_text(rest_s), f"{share:.1%}", "", str(_trials(left_out)), ""))
     sums = [latency_text(predicted_s(rows, which)) for which in ("untuned", "untried", "tuned")]
-    cells.append(("sum of calls", f"{sum(row.calls for row in rows):g}", *sums, sums[-1], "", str(_trials(rows))))
-    widths = [max(len(line[column]) for line in cells) for column in range(len(HEADINGS))]
-    return "\n".join([*(_line(line, widths) for line in cells), gain_line(rows)])
+    calls = f"{sum(row.calls for row in rows):g}"
+    return [*cells, ("sum of calls", calls, *sums, sums[-1], "", "", str(_trials(rows)), "")]
 
 
 def gain_line(rows: Sequence[WaterfallRow]) -> str:
@@ -79,18 +96,64 @@ def gain_line(rows: Sequence[WaterfallRow]) -> str:
     return ", ".join([f"predicted time of the model {latency_text(tuned_s)}", *gains])
 
 
-def built_line(figures: Mapping[str, Any]) -> str:
-    """The measured times of a built model, and which of its builds ships."""
-    tuned_s, untried_s = figures.get("tuned_s"), figures.get("untried_s")
+def built_text(figures: Mapping[str, Any], rows: Sequence[WaterfallRow]) -> str:
+    """The predicted and the measured times of a built model as a table, and which of its builds ships."""
+    return "\n".join([*_aligned(times_cells(figures, rows)), shipped_line(figures)])
+
+
+def times_cells(figures: Mapping[str, Any], rows: Sequence[WaterfallRow]) -> list[tuple[str, ...]]:
+    """The cells of that table. Intervals are from the fastest to the slowest process."""
+    untried_s, tuned_s = predicted_s(rows, "untried"), predicted_s(rows, "tuned")
+    predicted = latency_text(untried_s), latency_text(tuned_s), ratio_text(untried_s, tuned_s)
+    return [
+        TIMES_HEADINGS,
+        ("predicted, sum of calls", *predicted),
+        ("measured, warm caches", *_measured_cells(figures, "")),
+        ("measured, cold caches", *_measured_cells(figures, "cold_")),
+    ]
+
+
+def measured_s(figures: Mapping[str, Any]) -> dict[str, float]:
+    """The measured times of one run of each build, by what was measured."""
+    named = {
+        f"{name}, {caches}": (figures.get(build) or {}).get(f"{prefix}latency_s")
+        for build, name in (("untried", "untried"), ("tuned", "tuned"))
+        for caches, prefix in (("warm", ""), ("cold", "cold_"))
+    }
+    return {name: time_s for name, time_s in named.items() if time_s is not None}
+
+
+def shipped_line(figures: Mapping[str, Any]) -> str:
+    """Which build ships, and what it was compared with."""
+    if figures.get("tuned_s") is None:
+        ships = "no function has a record: the build without a trial ships"
+    elif figures.get("is_tuned"):
+        ships = "the tuned build ships"
+    else:
+        ships = "the build without a trial is faster, and ships"
     equal = REFERENCES.get(str(figures.get("reference")))
-    checked = "" if equal is None else f", within tolerance of {equal} on three inputs"
-    if tuned_s is None:
-        return f"measured time of the model {latency_text(untried_s)} without a trial{checked}"
-    ships = "the tuned build ships" if figures.get("is_tuned") else "the build without a trial is faster, and ships"
-    return (
-        f"measured time of the model {latency_text(tuned_s)}, {latency_text(untried_s)} without a trial: "
-        f"{ships}{checked}"
-    )
+    return ships if equal is None else f"{ships}, within tolerance of {equal} on three inputs"
+
+
+def _measured_cells(figures: Mapping[str, Any], prefix: str) -> tuple[str, ...]:
+    """The times of both builds with their intervals, and the gain."""
+    builds: list[Mapping[str, Any]] = [figures.get(name) or {} for name in ("untried", "tuned")]
+    untried_s, tuned_s = (build.get(f"{prefix}latency_s") for build in builds)
+    intervals_s = [build.get(f"{prefix}interval_s") for build in builds]
+    texts = map(_measured_text, (untried_s, tuned_s), intervals_s)
+    return (*texts, ratio_text(untried_s, tuned_s))
+
+
+def _measured_text(time_s: float | None, interval_s: Sequence[float] | None) -> str:
+    if interval_s is None:
+        return latency_text(time_s)
+    low, high = (latency_text(edge_s, 3) for edge_s in interval_s)
+    return f"{latency_text(time_s)} ({low} to {high})"
+
+
+def _aligned(cells: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
+    return [_line(line, widths) for line in cells]
 
 
 def _row(task: Mapping[str, Any], share: float | None) -> WaterfallRow:
@@ -103,6 +166,8 @@ def _row(task: Mapping[str, Any], share: float | None) -> WaterfallRow:
         share=share,
         trials=int(task.get("trials") or 0),
         has_record=task.get("record_id") is not None,
+        floating_point_operations=int(task.get("floating_point_operations") or 0),
+        winner=str(task.get("winner") or ""),
     )
 
 
@@ -123,7 +188,9 @@ def _cells(row: WaterfallRow) -> tuple[str, ...]:
         latency_text(row.tuned_s),
         latency_text(row.in_run_s),
         "-" if row.share is None else f"{row.share:.1%}",
+        f"{row.gigaflops:.3g}" if row.gigaflops else "-",
         str(row.trials),
+        row.winner or "-",
     )
 
 

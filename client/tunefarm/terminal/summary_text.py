@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 
 from tunefarm.terminal.job_text import job_text
-from tunefarm.terminal.model_text import built_line
+from tunefarm.terminal.model_text import built_text, waterfall
 from tunefarm_schemas.frozen import JsonValue
 from tunefarm_schemas.visible_text import visible_json
 from tunefarm_services.tuner.summary import JobSummary
@@ -24,5 +24,6 @@ def summary_text(
     summary: JobSummary, numpy_latency_s: float | None, model: Mapping[str, JsonValue] | None = None
 ) -> str:
     """A few lines for each task, or the table of a model with the times of its build."""
-    text = job_text(summary.model_dump(mode="json"), numpy_latency_s)
-    return text if model is None else f"{text}\n{built_line(model)}"
+    figures = summary.model_dump(mode="json")
+    text = job_text(figures, numpy_latency_s)
+    return text if model is None else f"{text}\n{built_text(model, waterfall(figures))}"

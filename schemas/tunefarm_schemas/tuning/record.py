@@ -54,6 +54,8 @@ class RecordKey(Frozen):
 
 BUSY: Final = 0.1
 """Share of the time in which other processes used a kernel's core that marks a record busy; less is normal."""
+ENOUGH_PROCESSES: Final = 7
+"""Fresh processes that a record's interval comes from, unless its function hardly matters to its model."""
 _UNLIKELY: Final = 1.5
 """Latencies in fresh processes on a quiet host rarely differ by this factor."""
 
@@ -64,7 +66,8 @@ class TuningRecord(Frozen):
     ``interval_s`` holds the fastest and the slowest fresh process of the exported artifact; None until that was taken.
     ``foreign_load`` is the share of the time for which other processes kept its threads from a core meanwhile; None
     where that is not known, as for claims and for what was recorded before it was looked at. ``untuned_is_estimate``:
-    the untuned function takes so long that its latency follows from a part of its steps.
+    the untuned function takes so long that its latency follows from a part of its steps. ``processes`` is the number of
+    fresh processes; None where that is not known.
     """
 
     record_id: str
@@ -83,6 +86,7 @@ class TuningRecord(Frozen):
     """RFC 3339, UTC."""
     foreign_load: float | None = Field(default=None, ge=0, le=1)
     untuned_is_estimate: bool = False
+    processes: int | None = Field(default=None, gt=0)
 
     @property
     def was_busy(self) -> bool:

@@ -73,6 +73,10 @@ class ScheduleTime(Frozen):
     timed: Literal["", "in the search", "side by side", "in fresh processes"] = ""
 
 
+Winner = Literal["search", "untried", "untuned"]
+"""A schedule that a search or an earlier job found, the one that is chosen without a trial, or none."""
+
+
 class TaskSummary(Frozen):
     """The result of one task. ``best_latency_s``, record and artifact belong to the schedule that ships."""
 
@@ -112,6 +116,10 @@ class TaskSummary(Frozen):
     """Whether the latency of a slow untuned function was extrapolated from part of its loop iterations."""
     weight: float = 1.0
     """Number of times the model calls it."""
+    floating_point_operations: int = 0
+    """Of one call; 0 if unknown."""
+    winner: Winner | None = None
+    """Where the schedule comes from that ships; None without a record."""
     untried_latency_s: float | None = None
     """Latency in the search of the schedule that was chosen without a trial; None if it was not timed."""
 

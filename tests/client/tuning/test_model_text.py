@@ -1,20 +1,23 @@
 """A model's job as text: the table of its functions, and the lines of a running job."""
 
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import pytest
 
 from tests.client.tuning.test_progress_display import progress
+from tests.client.tuning.test_report import report_of
 from tunefarm.report import plots
+from tunefarm.report.page import render_page
 from tunefarm.terminal.job_text import job_text
-from tunefarm.terminal.model_text import MAX_ROWS, model_text, predicted_s, waterfall
+from tunefarm.terminal.model_text import MAX_ROWS, built_text, model_text, predicted_s, waterfall
 from tunefarm.terminal.progress_display import panel_lines, progress_line
 from tunefarm.terminal.remote_progress import RemoteProgress
 from tunefarm_schemas.views.progress import TaskTime
 
 CONV = {
     "name": "conv", "weight": 4.0, "untuned_latency_s": 1e-3, "untried_latency_s": 2e-4, "best_latency_s": 1e-4,
-    "record_id": "r", "trials": 60,
+    "record_id": "r", "trials": 60, "floating_point_operations": 4_000_000, "winner": "search",
 }  # fmt: skip
 DENSE = {
     "name": "dense", "weight": 1.0, "untuned_latency_s": 1e-3, "untried_latency_s": 1.2e-4, "best_latency_s": 1e-4,
@@ -39,10 +42,57 @@ def test_predicted_time_needs_each_latency() -> None:
 
 def test_text_of_a_models_job_is_a_table_with_sums() -> None:
     lines = job_text(SUMMARY).splitlines()
-    assert lines[1].split() == ["conv", "4", "1", "ms", "200", "us", "100", "us", "400", "us", "80.0%", "60"]
+    assert lines[1].split() == [
+        "conv",
+        "4",
+        "1",
+        "ms",
+        "200",
+        "us",
+        "100",
+        "us",
+        "400",
+        "us",
+        "80.0%",
+        "40",
+        "60",
+        "search",
+    ]
     assert lines[3].startswith("sum of calls")
     assert "predicted time of the model 500 us, 1.84x faster than without a trial, 10x faster than untuned" in lines
     assert lines[-1] == "1:01 in total, job j"
+
+
+BUILD = {"latency_s": 6e-4, "interval_s": (5.5e-4, 7e-4), "cold_latency_s": 9e-4, "cold_interval_s": (8e-4, 1e-3)}
+UNTRIED_BUILD = {**BUILD, "latency_s": 1.2e-3, "cold_latency_s": 1.8e-3}
+BUILT = {"tuned_s": 6e-4, "is_tuned": True, "tuned": BUILD, "untried": UNTRIED_BUILD, "reference": "framework"}
+
+
+def test_measured_times_stand_beside_the_predicted_one() -> None:
+    lines = built_text(BUILT, waterfall(SUMMARY)).splitlines()
+    predicted, warm, cold = (" ".join(line.split()) for line in lines[1:4])
+    assert predicted == "predicted, sum of calls 920 us 500 us 1.84x"
+    assert warm == "measured, warm caches 1.2 ms (550 us to 700 us) 600 us (550 us to 700 us) 2x"
+    assert cold == "measured, cold caches 1.8 ms (800 us to 1 ms) 900 us (800 us to 1 ms) 2x"
+    assert lines[4] == "the tuned build ships, within tolerance of the framework's results on three inputs"
+
+
+def test_text_of_a_model_without_records_has_one_build() -> None:
+    figures = {"tuned_s": None, "is_tuned": False, "tuned": None, "untried": UNTRIED_BUILD, "reference": None}
+    lines = built_text(figures, waterfall(SUMMARY)).splitlines()
+    assert lines[2].split()[-2:] == ["-", "-"]
+    assert lines[-1] == "no function has a record: the build without a trial ships"
+
+
+def test_report_of_a_built_model_shows_its_measured_times(tmp_path: Path) -> None:
+    plots.prepare_matplotlib(tmp_path)
+    report = report_of("conv").model_copy(update={"of_model": True, "built": BUILT})
+    page = render_page(report)
+    assert "<td>600 us (550 us to 700 us)</td>" in page
+    assert "<td>900 us (800 us to 1 ms)</td>" in page
+    assert "The tuned build ships" in page
+    assert "measured, tuned, cold" in page
+    assert "The model was not built." in render_page(report.model_copy(update={"built": None}))
 
 
 def test_text_sums_up_many_functions() -> None:

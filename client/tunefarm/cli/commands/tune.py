@@ -151,7 +151,7 @@ def _tune(
             summary = _work(machine, job, display)
             built = _built(machine, job, summary, model, answer, folder, display)
         numpy_latency_s = _numpy_latency_s(machine, job, summary)
-        _write_outputs(machine, summary, folder, numpy_latency_s, built)
+        _write_outputs(machine, summary, folder, numpy_latency_s)
     return _print_end(summary, folder, numpy_latency_s, built, as_json=as_json)
 
 
@@ -172,7 +172,7 @@ def _built(
     display.say("builds the model with its records and without a trial, and times both")
     if model is None or answer is None:
         model, answer = resumed_model(machine, job)
-    return model.build(answer, job, summary, folder or kept_folder())
+    return model.build(answer, job, summary, folder or kept_folder(), lambda stage: display.say(f"model: {stage}"))
 
 
 def _job(
@@ -232,7 +232,6 @@ def _write_outputs(
     summary: "JobSummary",
     folder: Path | None,
     numpy_latency_s: float | None,
-    built: "BuiltModel | None",
 ) -> None:
     if folder is None or summary.outcome is not JobOutcome.SUCCEEDED:
         return
@@ -245,8 +244,7 @@ def _write_outputs(
     prepare_matplotlib(private_folder(machine.settings, "matplotlib"))
     callees = machine.settings.callees.get(LOCAL_TENANT, ())
     view = partial(schedule_view, machine)
-    times_s = None if built is None else built.times_s
-    write_outputs(machine.store, summary, folder, numpy_latency_s, callees, view, model_times_s=times_s)
+    write_outputs(machine.store, summary, folder, numpy_latency_s, callees, view)
 
 
 def _print_end(

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from sqlalchemy import Connection, bindparam, func, insert, select, text, update
+from sqlalchemy.exc import NoResultFound
 
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.frozen import canonical_json
@@ -13,6 +14,7 @@ from tunefarm_services.store.database.repository import Repository
 from tunefarm_services.store.database.retried import retried
 from tunefarm_services.store.jobs.fence import require_fence
 from tunefarm_services.store.jobs.lease import Lease
+from tunefarm_services.store.store_error import NotFound
 from tunefarm_services.store.stored import TENANT_STREAM
 from tunefarm_services.store.tables import EventTable, JobTable
 
@@ -45,6 +47,19 @@ class EventRepository(Repository):
         with self._database.writing() as connection:
             require_fence(connection, lease)
             return append_event(connection, lease.tenant, lease.job_id, kind, data)
+
+    @retried
+    def append_unleased(self, tenant: str, job_id: str, kind: str, data: Mapping[str, object]) -> Event:
+        """Add an event that no supervisor writes, such as what a client made of a finished job's records.
+
+        Raises:
+            NotFound: there is no such job.
+        """
+        with self._database.writing() as connection:
+            try:
+                return append_event(connection, tenant, job_id, kind, data)
+            except NoResultFound as error:
+                raise NotFound("job", job_id) from error
 
     def of_job(self, tenant: str, job_id: str, after_sequence: int = 0, limit: int | None = None) -> list[Event]:
         """At most ``limit`` of the first events after ``after_sequence``; the tenant's own for ``TENANT_STREAM``."""

@@ -45,6 +45,7 @@ class RecordTable(Table):
     created_at: Mapped[str] = mapped_column(Text)
     foreign_load: Mapped[float | None] = mapped_column(Double)
     untuned_is_estimate: Mapped[bool] = mapped_column(Boolean, server_default=false())
+    processes: Mapped[int | None]
 
 
 class BestRecordTable(Table):

@@ -9,7 +9,8 @@ from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_services.tuner.job.effort_left import as_scheduled, is_same_schedule
 from tunefarm_services.tuner.job.job_run import JobRun
 from tunefarm_services.tuner.search.exploration_run import ExplorationRun
-from tunefarm_services.tuner.summary import JobSummary, ScheduleTime, TaskSummary
+from tunefarm_services.tuner.summary import JobSummary, ScheduleTime, TaskSummary, Winner
+from tunefarm_services.tuner.verify.ranking import UNTUNED
 
 
 def summary_of(run: JobRun, outcome: JobOutcome | None, message: str, *, answered: bool = False) -> JobSummary:
@@ -61,8 +62,18 @@ def _task_summary(each: ExplorationRun, run: JobRun, answered: bool) -> TaskSumm
         seeds=_seed_times(each, run.job.spec.seed_traces),
         model_accuracy=tuple(each.model_accuracy),
         weight=each.task.weight,
+        floating_point_operations=each.workload.floating_point_operations,
+        winner=_winner(each, record),
         untried_latency_s=each.untried_latency_s,
     )
+
+
+def _winner(run: ExplorationRun, record: TuningRecord | None) -> Winner | None:
+    if record is None:
+        return None
+    if record.trace == UNTUNED:
+        return "untuned"
+    return "untried" if record.trace == run.untried_trace else "search"
 
 
 def _run_best(run: ExplorationRun) -> ScheduleTime | None:

@@ -42,6 +42,7 @@ from tunefarm_services.tuner.job.overdue_job import ANSWERED, WAITING, OverdueJo
 from tunefarm_services.tuner.job.search_orders import Place, load_trials, opened_explorations
 from tunefarm_services.tuner.outage import Outage
 from tunefarm_services.tuner.summary import JobSummary, Progress
+from tunefarm_services.tuner.verify.care import cares_of
 from tunefarm_services.tuner.verify.stored_answer import stored_answer
 from tunefarm_services.tuner.verify.verifier import Verifier
 
@@ -176,13 +177,15 @@ class Supervisor:
     def _answer(self, run: JobRun) -> Ending | None:
         """Step 2: answer with the records and artifacts of earlier jobs, even while other jobs hold the explorations.
 
-        Not if an exploration has unverified trials, which may beat its record, or a record measured on a busy host.
+        Not if an exploration has unverified trials, which may beat its record, or a record measured on a busy host or
+        in too few processes for this job.
         """
         if effort_left(run.job.spec, run.explorations) is not None:  # trials that are not loaded count as not spent
             return None
+        cares = cares_of(run.explorations, of_model=run.job.spec.of_model)
         for each in run.explorations:
             answer = stored_answer(self._store, each) if each.exploration.is_verified else None
-            if answer is None or answer.is_doubtful:
+            if answer is None or not answer.is_answer(cares[each.exploration_id]):
                 run.finished.clear()
                 return None
             run.finished[each.exploration_id] = answer
@@ -250,7 +253,8 @@ class Supervisor:
         return JobSearch(self._store, self._farm, self._zygote, run, self._on_search_child, self._on_measured)
 
     def _verifier(self, run: JobRun) -> Verifier:
-        return Verifier(self._store, self._farm, run.lease, lambda: run.poll("verifying"), run.begin_step)
+        cares = cares_of(run.explorations, of_model=run.job.spec.of_model)
+        return Verifier(self._store, self._farm, run.lease, lambda: run.poll("verifying"), run.begin_step, cares)
 
 
 def close_job(store: Store, run: JobRun, ending: Ending) -> JobSummary:

@@ -143,6 +143,11 @@ class ExplorationRun:
         """Latency in the search of the schedule that was chosen without a trial; None without one."""
         return None if self._untried is None else self.latencies_s.get(self._untried)
 
+    @property
+    def untried_trace(self) -> Trace | None:
+        """That schedule; None without one."""
+        return None if self._untried is None else self.traces.get(self._untried)
+
     def add_accuracy(self, accuracy: ModelAccuracy) -> None:
         """Add an accuracy of the model. The search reports the latest one repeatedly."""
         if accuracy not in self.model_accuracy[-1:]:

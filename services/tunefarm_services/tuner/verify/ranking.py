@@ -94,6 +94,8 @@ def fault_of(standing: TuningRecord, record: TuningRecord, ranking: Ranking) -> 
     failure = ranking.failures.get(standing.trace)
     if standing.is_doubtful:
         return f"taken while the host was busy; timed again as record {record.record_id}"
+    if standing.trace == record.trace and (standing.processes or 0) < (record.processes or 0):
+        return f"timed in {standing.processes} fresh processes only; timed again as record {record.record_id}"
     if failure is None:
         slower = f"slower than record {record.record_id} when both were timed side by side"
         return slower if standing.latency_s <= record.latency_s else None

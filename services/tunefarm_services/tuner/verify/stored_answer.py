@@ -6,6 +6,7 @@ from tunefarm_schemas.failure import TrialFailure
 from tunefarm_schemas.tuning.record import MatchKind, RecordKey, TuningRecord
 from tunefarm_services.store.store import Store
 from tunefarm_services.tuner.search.exploration_run import ExplorationRun
+from tunefarm_services.tuner.verify.care import Care
 from tunefarm_services.tuner.verify.stored_library import usable_artifact
 
 
@@ -21,10 +22,9 @@ class Finished:
     is_new: bool = False
     """Whether this run wrote the record."""
 
-    @property
-    def is_doubtful(self) -> bool:
-        """Whether the record must be timed again before it is an answer."""
-        return self.record is not None and self.record.is_doubtful
+    def is_answer(self, care: Care) -> bool:
+        """Whether no record must be timed again before this is an answer."""
+        return self.record is None or care.accepts(self.record)
 
     @property
     def is_retryable(self) -> bool:

@@ -8,7 +8,8 @@
 """
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from uuid import uuid4
 
 from tunefarm_schemas import SCHEMA_VERSION
@@ -31,6 +32,7 @@ from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.store import Store
 from tunefarm_services.tuner.farm.ports import Farm
 from tunefarm_services.tuner.search.exploration_run import ExplorationRun
+from tunefarm_services.tuner.verify.care import FULL, Care
 from tunefarm_services.tuner.verify.ranking import (
     UNTUNED,
     Ranking,
@@ -43,6 +45,7 @@ from tunefarm_services.tuner.verify.ranking import (
     require_right_untuned,
     stands,
 )
+from tunefarm_services.tuner.verify.status_text import again_text, as_given_text, busy_text, still_text
 from tunefarm_services.tuner.verify.stored_answer import Finished, standing_record, stored_answer
 from tunefarm_services.tuner.verify.stored_library import checked_export, usable_artifact
 from tunefarm_services.tuner.verify.verifying_steps import OnStep, comparison_step, export_step
@@ -54,9 +57,7 @@ SLOW_S = 0.05
 """For kernels that take longer, noise is small, so only close candidates are compared."""
 COMPARE_S = 0.1
 """Seconds of timing for each schedule that is compared."""
-PROCESSES, MORE_PROCESSES = 7, 8
-STILL_BUSY = "The record was measured while the host was busy, as it is now: the next job times it again."
-TIMED_AGAIN = "The record was measured while the host was busy, and was timed again."
+MORE_PROCESSES = 8
 REFUSAL_S = 1.0
 """Time to wait for a farm's explanation: it cancels the orders of an unverifiable task just before it reports why."""
 
@@ -65,15 +66,25 @@ class Verifier:
     """Verifies the outcome of explorations and writes their records."""
 
     def __init__(
-        self, store: Store, farm: Farm, lease: Lease, on_wait: Callable[[], bool], on_step: OnStep = lambda _: None
+        self,
+        store: Store,
+        farm: Farm,
+        lease: Lease,
+        on_wait: Callable[[], bool],
+        on_step: OnStep = lambda _: None,
+        cares: Mapping[str, Care] = MappingProxyType({}),
     ) -> None:
-        """``on_wait`` is called a few times a second while the farm works; it returns False if the job must stop."""
+        """``on_wait`` is called a few times a second while the farm works; it returns False if the job must stop.
+
+        ``cares`` says by exploration how thoroughly it is verified; in full where it says nothing.
+        """
         self._on_wait = on_wait
         self._on_step = on_step
         self._store = store
         self._farm = farm
         self._tenant = lease.tenant
         self._lease = lease
+        self._cares = cares
 
     def finish(self, run: ExplorationRun) -> Finished:
         """Compare, export, record. Keeps the standing record if it wins the comparison.
@@ -90,7 +101,7 @@ class Verifier:
             return self._kept(run, standing, ranking.first_failure)
         kept = self._kept(run, standing)
         whole = standing if kept.artifact_id is not None else None  # a record without a library is built again
-        if whole is not None and stands(whole, ranking) and not whole.is_doubtful:
+        if whole is not None and stands(whole, ranking) and self._care(run).accepts(whole):
             return kept
         trace, exported = self._at_least_untuned(run, *self._shipped(run, ranking, standing), ranking)
         if whole is not None and trace == whole.trace and not _is_better_known(whole, exported):
@@ -115,7 +126,7 @@ class Verifier:
         if run.trials_done or not run.exploration.is_verified:
             return None
         answer = stored_answer(self._store, run)
-        return None if answer is None or answer.is_doubtful else answer
+        return answer if answer is not None and answer.is_answer(self._care(run)) else None
 
     def claim(self, run: ExplorationRun) -> TuningRecord | None:
         """Store the incumbent of an interrupted run as a claim, which seeds later searches."""
@@ -127,17 +138,20 @@ class Verifier:
         self._store.records.put(self._tenant, self._lease, record)
         return record
 
+    def _care(self, run: ExplorationRun) -> Care:
+        return self._cares.get(run.exploration_id, FULL)
+
     def _kept(
         self, run: ExplorationRun, standing: TuningRecord | None, failure: TrialFailure | None = None
     ) -> Finished:
         """The result of a run without a new record."""
         artifact = None if standing is None else usable_artifact(self._store, standing, run.target, run.callees)
-        note = STILL_BUSY if standing is not None and standing.is_doubtful else ""
+        note = "" if standing is None or self._care(run).accepts(standing) else still_text(standing)
         return Finished(standing, None if artifact is None else artifact.artifact_id, failure, note)
 
     def _rank(self, run: ExplorationRun, finalists: Sequence[Trace]) -> Ranking:
         order = ComparisonOrder(exploration_id=run.exploration_id, traces=(*finalists, None), seconds_each=COMPARE_S)
-        self._on_step(comparison_step(run, finalists, PROCESSES))
+        self._on_step(comparison_step(run, finalists, self._care(run).processes))
         results = self._farm.compare(order, self._on_wait).results
         timings: dict[Trace, Timing] = {}
         failures: dict[Trace, TrialFailure] = {}
@@ -220,11 +234,18 @@ class Verifier:
         No more are needed if their mean is not below ``worth_s``.
         """
         likely_s = min([compared_s, *run.latencies_of(trace)])
+        care = self._care(run)
         order = ExportOrder(
-            exploration_id=run.exploration_id, trace=trace, likely_s=likely_s, beside_untuned=beside_untuned
+            exploration_id=run.exploration_id,
+            trace=trace,
+            processes=care.processes,
+            likely_s=likely_s,
+            beside_untuned=beside_untuned,
         )
         exported = self._exported(run, order)
-        if not isinstance(exported, Exported) or statistics.fmean(exported.process_latencies_s) >= worth_s:
+        if not isinstance(exported, Exported) or not care.has_more:
+            return exported
+        if statistics.fmean(exported.process_latencies_s) >= worth_s:
             return exported
         if not leaves_doubt(exported.process_latencies_s, compared_s, likely_s):
             return exported
@@ -262,9 +283,10 @@ class Verifier:
             statistics.median(latencies_s),
             (min(latencies_s), max(latencies_s)),
             RecordStatus.VERIFIED,
-            f"correct on three inputs{_as_given(run)}; timed in {len(latencies_s)} fresh processes"
-            f"{beside_untuned(ranking)}{_busy_text(exported)}",
+            f"correct on three inputs{as_given_text(run)}; timed in {len(latencies_s)} fresh processes"
+            f"{self._care(run).reason}{beside_untuned(ranking)}{busy_text(exported)}",
             exported.foreign_load,
+            len(latencies_s),
         )
         self._store.records.put(self._tenant, self._lease, record)
         fault = None if standing is None else fault_of(standing, record, ranking)
@@ -274,7 +296,7 @@ class Verifier:
             self._store.records.retract(self._tenant, standing.record_id, fault)
         manifest = self._manifest(run, record, exported)
         self._store.artifacts.put(self._tenant, manifest, exported.library)
-        note = TIMED_AGAIN if standing is not None and standing.is_doubtful else ""
+        note = "" if standing is None or self._care(run).accepts(standing) else again_text(standing)
         return Finished(record=record, artifact_id=manifest.artifact_id, note=note, is_new=True)
 
     def _new_record(
@@ -286,6 +308,7 @@ class Verifier:
         status: RecordStatus,
         reason: str,
         foreign_load: float | None = None,
+        processes: int | None = None,
     ) -> TuningRecord:
         return TuningRecord(
             record_id=uuid4().hex,
@@ -302,6 +325,7 @@ class Verifier:
             exploration_id=run.exploration_id,
             created_at=utc_now(),
             foreign_load=foreign_load,
+            processes=processes,
         )
 
     def _manifest(self, run: ExplorationRun, record: TuningRecord, exported: Exported) -> ArtifactManifest:
@@ -340,16 +364,12 @@ def _failure_of(run: ExplorationRun, result: Result) -> TrialFailure | None:
 
 
 def _is_better_known(standing: TuningRecord, exported: ExportResult) -> bool:
-    """Whether a record measured on a busy host now has latencies from an idle one."""
-    return standing.is_doubtful and isinstance(exported, Exported) and exported.foreign_load < BUSY
-
-
-def _busy_text(exported: Exported) -> str:
-    """The note about a busy host in a record's status."""
-    if exported.foreign_load < BUSY:
-        return ""
-    low_us, high_us = (1e6 * edge(exported.process_latencies_s) for edge in (min, max))
-    return f"; taken while the host was busy: {low_us:.4g} - {high_us:.4g} us"
+    """Whether a record measured on a busy host, or in few processes, now has latencies from an idle one and more."""
+    if not isinstance(exported, Exported) or exported.foreign_load >= BUSY:
+        return False
+    return standing.is_doubtful or (standing.processes or len(exported.process_latencies_s)) < len(
+        exported.process_latencies_s
+    )
 
 
 def _finalists(run: ExplorationRun) -> list[Trace]:
@@ -358,8 +378,3 @@ def _finalists(run: ExplorationRun) -> list[Trace]:
     if close_s > SLOW_S:
         return run.fastest(min(close, MAX_FINALISTS))
     return run.fastest(min(max(FINALISTS, close), MAX_FINALISTS))
-
-
-def _as_given(run: ExplorationRun) -> str:
-    """The note about requested inputs in a record's status."""
-    return f" with {', '.join(spec.text for spec in run.input_specs)}" if run.input_specs else ""

@@ -1,0 +1,105 @@
+"""The time of one run of a whole model, with warm and with cold caches."""
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tunefarm_schemas.frozen import Frozen
+from tunefarm_workers.timing.call_timer import CacheFlush
+from tunefarm_workers.timing.rounds import PATIENCE, Entrant, Rounds, sampled_round, suffice, timing_of
+
+TURN_S: Final = 12.0
+"""For how long other processes wait for one process that times models, unless a run takes very long."""
+_SECONDS_EACH: Final = 0.3
+"""Seconds of timing for each build in each process; four times as much if the samples scatter."""
+
+MODEL_BUILT: Final = "model_built"
+"""Kind of the event of a job that has the figures of its model, each time that was built."""
+
+Run = Callable[[], object]
+
+
+class ProcessTimes(Frozen):
+    """Seconds of one run in one process.
+
+    ``latency_s`` is of runs one after the other. Before each run of ``cold_latency_s`` other memory was written, so
+    that neither weights nor inputs are in a cache.
+    """
+
+    latency_s: float
+    cold_latency_s: float
+
+
+class ModelTimes(Frozen):
+    """Seconds of one run: medians over processes, and the fastest and the slowest process."""
+
+    latency_s: float
+    interval_s: tuple[float, float]
+    cold_latency_s: float
+    cold_interval_s: tuple[float, float]
+
+    @classmethod
+    def of(cls, processes: Sequence[ProcessTimes]) -> "ModelTimes":
+        """The times of at least one process."""
+        warm_s, cold_s = [each.latency_s for each in processes], [each.cold_latency_s for each in processes]
+        return cls(
+            latency_s=statistics.median(warm_s),
+            interval_s=(min(warm_s), max(warm_s)),
+            cold_latency_s=statistics.median(cold_s),
+            cold_interval_s=(min(cold_s), max(cold_s)),
+        )
+
+
+def times_of(runs: Sequence[Run]) -> tuple[ProcessTimes, ...]:
+    """Time builds of a model in turn, so that other load of the host affects all alike."""
+    for run in runs:
+        run()
+    warm_s = _latencies_s([Entrant.of(run, _WarmRuns(run)) for run in runs])
+    flush = CacheFlush(lambda _name, _function: None)
+    cold_s = _latencies_s([Entrant(run, _ColdRuns(run, flush), 1) for run in runs])
+    return tuple(
+        ProcessTimes(latency_s=one_s, cold_latency_s=other_s) for one_s, other_s in zip(warm_s, cold_s, strict=True)
+    )
+
+
+@dataclass(frozen=True)
+class _WarmRuns:
+    run: Run
+
+    def seconds_per_call(self, calls: int) -> float:
+        began_s = time.perf_counter()
+        for _ in range(calls):
+            self.run()
+        return (time.perf_counter() - began_s) / calls
+
+
+@dataclass(frozen=True)
+class _ColdRuns:
+    run: Run
+    flush: CacheFlush
+
+    def seconds_per_call(self, calls: int) -> float:
+        spent_s = 0.0
+        for _ in range(calls):
+            self.flush()
+            began_s = time.perf_counter()
+            self.run()
+            spent_s += time.perf_counter() - began_s
+        return spent_s / calls
+
+
+def _latencies_s(entrants: Sequence[Entrant]) -> list[float]:
+    """Take rounds of samples until they suffice, and no more after ``PATIENCE`` times the wanted seconds."""
+    rounds: list[list[tuple[float, ...]]] = [[] for _ in entrants]
+    began_s, spent_each_s, turn = time.perf_counter(), 0.0, 0
+    while not rounds[0] or not (_suffice(rounds, spent_each_s) or spent_each_s > PATIENCE * _SECONDS_EACH):
+        for own, samples_s in zip(rounds, sampled_round(entrants, turn, by_clock=True), strict=True):
+            own.append(samples_s)
+        spent_each_s, turn = (time.perf_counter() - began_s) / len(entrants), turn + 1
+    return [timing_of(own).latency_s for own in rounds]
+
+
+def _suffice(rounds: Sequence[Rounds], spent_each_s: float) -> bool:
+    return suffice(rounds, spent_each_s, _SECONDS_EACH)

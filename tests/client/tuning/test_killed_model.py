@@ -1,0 +1,56 @@
+"""The job of a model that is killed at any stage: the same command goes on, and leaves nothing half."""
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.command import HANG_S
+from tests.client.tuning.test_stopping import read_until, start_tune
+from tests.servers.command_server import Ended
+from tunefarm.model.loaded_model import load_model
+
+MODEL = """
+import numpy as np
+import tvm
+from tvm import relax
+
+rng = np.random.default_rng(0)
+builder = relax.BlockBuilder()
+x = relax.Var("x", relax.TensorType((1, 64), "float32"))
+with builder.function("main", [x], attrs={"num_input": 1}):
+    with builder.dataflow():
+        given = x
+        for shape in ((64, 48), (48, 32)):
+            weight = relax.const(rng.standard_normal(shape).astype("float32"))
+            given = builder.emit(relax.op.nn.relu(builder.emit(relax.op.matmul(given, weight))))
+        result = builder.emit_output(given)
+    builder.emit_func_output(result)
+model = builder.get()
+"""
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("stage", ["searching", "verifying", "model: prepare", "model: verify", "model: time"])
+def test_same_command_goes_on_after_a_kill(tunefarm: Callable[..., Ended], tmp_path: Path, stage: str) -> None:
+    source, output = tmp_path / "net.py", tmp_path / "output"
+    source.write_text(MODEL)
+    words = (f"{source}:model", "--target", "host:1", "--trials", "6", "--json", "--output", str(output))
+    with start_tune(tmp_path / "home", *words) as process:
+        read_until(process, stage)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(HANG_S)
+    assert not (output / "manifest.json").exists(), "files of a model appear when all are complete"
+    again = tunefarm("tune", *words)
+    assert again.code == 0, again.err
+    summary = json.loads(again.out)
+    assert (summary["outcome"], len(summary["tasks"])) == ("succeeded", 2)
+    assert all(task["record_id"] for task in summary["tasks"])
+    if stage not in {"searching", "verifying"}:
+        assert [task["trials"] for task in summary["tasks"]] == [0, 0]
+    names = {path.name for path in output.iterdir() if not path.name.startswith(".compiling-")}
+    assert names == {"kernels.so", "manifest.json", "program.vm", "report.html", "weights.safetensors"}
+    assert load_model(output).entries == ("main",)
