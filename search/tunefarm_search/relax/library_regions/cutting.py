@@ -1,0 +1,180 @@
+"""Puts calls of libraries in place of units of a prepared model."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tunefarm_search.relax.library_regions.units import EntrySources, OperatorClosure, Unit, by_dependence
+from tunefarm_search.relax.library_regions.values import value_of
+from tunefarm_search.relax.preparation import PreparedModel
+
+REGION_PREFIX: Final = "tunefarm.region."
+"""Of the names under which TVM finds the functions that run regions."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """Units in a row that one library runs as one function.
+
+    Attributes:
+        name: of the function of TVM that runs it, in destination-passing style.
+        library: its name.
+        function: a Relax function of operators with constants, from tensors to a tensor or a tuple of tensors.
+        operators: the names of its operators, in order, such as ``nn.conv2d``.
+    """
+
+    name: str
+    library: str
+    function: Any
+    operators: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CutModel:
+    """A prepared model that calls ``regions``."""
+
+    prepared: PreparedModel
+    regions: tuple[Region, ...]
+
+
+def cut(prepared: PreparedModel, units: Sequence[Unit], assignment: Sequence[str | None]) -> CutModel:
+    """Replace each run of units that have the same library by a call of ``REGION_PREFIX`` and a number.
+
+    The other functions stay what they are.
+
+    Args:
+        prepared: the model.
+        units: of ``units_of``.
+        assignment: for each unit the name of a library, or None for the functions of the model.
+
+    Raises:
+        ValueError: a unit that no library can run has one.
+    """
+    if any(unit.problem for unit, library in zip(units, assignment, strict=True) if library is not None):
+        raise ValueError("a unit that no library can run has one")
+    module = tvm.IRModule(prepared.module.functions, attrs=prepared.module.attrs)
+    regions: list[Region] = []
+    for entry in prepared.entries:
+        own = [(unit, library) for unit, library in zip(units, assignment, strict=True) if unit.entry == entry.name]
+        if any(library is not None for _, library in own):
+            changed = _EntryCutting(prepared, entry.name, regions).changed(own)
+            module.update_func(module.get_global_var(entry.name), changed)
+    keep = relax.transform.DeadCodeElimination([entry.name for entry in prepared.entries])
+    return CutModel(replace(prepared, module=keep(module)), tuple(regions))
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Units in a row with the same library; ``closure`` is None if they have none."""
+
+    library: str | None
+    bindings: tuple[Any, ...]
+    closure: OperatorClosure | None
+
+
+class _EntryCutting:
+    def __init__(self, prepared: PreparedModel, entry: str, regions: list[Region]) -> None:
+        self._function = prepared.module[entry]
+        self._sources = EntrySources(prepared, entry)
+        self._regions = regions
+        self._needed = set(relax.analysis.free_vars(self._function.body.body))
+
+    def changed(self, assigned: Sequence[tuple[Unit, str | None]]) -> Any:
+        function = self._function
+        runs = [
+            self._runs(block, [(unit, library) for unit, library in assigned if unit.block == at])
+            for at, block in enumerate(function.body.blocks)
+        ]
+        # A region reads the first of variables with equal values, which may not be the one that its functions read.
+        for run in (run for many in runs for run in many):
+            if run.closure is not None:
+                self._needed.update(run.closure.inputs.values())
+            else:
+                self._needed.update(each for one in run.bindings for each in relax.analysis.free_vars(value_of(one)))
+        blocks = []
+        for block, many in zip(function.body.blocks, runs, strict=True):
+            bindings = [binding for run in many for binding in self._changed_bindings(run)]
+            is_dataflow = isinstance(block, relax.DataflowBlock)
+            blocks.append(relax.DataflowBlock(bindings) if is_dataflow else block)
+        body = relax.SeqExpr(blocks, function.body.body)
+        return relax.Function(function.params, body, function.ret_ty, function.is_pure, function.attrs)
+
+    def _runs(self, block: Any, assigned: Sequence[tuple[Unit, str | None]]) -> list[_Run]:
+        if all(library is None for _, library in assigned):
+            return [_Run(None, tuple(block.bindings), None)]
+        constant, _ = by_dependence(block)
+        by_variable = {binding.var: binding for binding in block.bindings}
+        found = [_Run(None, tuple(constant), None)]
+        for library, variables in _in_rows(assigned):
+            closure = None
+            if library is not None:
+                closure = self._sources.closure(self._sources.operators_of(variables))
+            found.append(_Run(library, tuple(by_variable[each] for each in variables), closure))
+        return found
+
+    def _changed_bindings(self, run: _Run) -> Sequence[Any]:
+        """The bindings that call a region, whose results have the names of those that it replaces."""
+        if run.closure is None or run.library is None:
+            return run.bindings
+        outputs = [binding.var for binding in run.bindings if binding.var in self._needed]
+        if not outputs:
+            return ()
+        sources, given = self._sources, run.closure.in_order()
+        function = _function_of(sources, run.closure, [str(sources.operator_of_variable(each)) for each in outputs])
+        name = f"{REGION_PREFIX}{len(self._regions)}"
+        operators = [_operator(value_of(sources.bindings[each])) for each in run.closure.names]
+        self._regions.append(Region(name, run.library, function, tuple(each for each in operators if each)))
+        arguments = relax.Tuple([run.closure.inputs[each] for each in given])
+        call = relax.op.call_dps_packed(name, arguments, [each.ty for each in outputs])
+        if len(outputs) == 1:
+            return [relax.VarBinding(outputs[0], call)]
+        together = relax.DataflowVar(f"region{len(self._regions)}", relax.TupleType([each.ty for each in outputs]))
+        return [
+            relax.VarBinding(together, call),
+            *(relax.VarBinding(each, relax.TupleGetItem(together, at)) for at, each in enumerate(outputs)),
+        ]
+
+
+def _in_rows(assigned: Sequence[tuple[Unit, str | None]]) -> list[tuple[str | None, list[Any]]]:
+    runs: list[tuple[str | None, list[Any]]] = []
+    for unit, library in assigned:
+        if runs and runs[-1][0] == library:
+            runs[-1][1].extend(unit.variables)
+        else:
+            runs.append((library, list(unit.variables)))
+    return runs
+
+
+def _function_of(sources: EntrySources, closure: OperatorClosure, outputs: Sequence[str]) -> Any:
+    known: dict[Any, Any] = {each: relax.Var(f"input{at}", each.ty) for at, each in enumerate(closure.in_order())}
+    replacing, builder = _Replacing(known), relax.BlockBuilder()
+    with builder.function("main", list(known.values())):
+        with builder.dataflow():
+            for name in closure.names:
+                binding = sources.bindings[name]
+                value = replacing.visit_expr(value_of(binding))
+                known[binding.var] = builder.emit_output(value) if name in outputs else builder.emit(value)
+        results = [known[sources.bindings[name].var] for name in outputs]
+        builder.emit_func_output(results[0] if len(results) == 1 else relax.Tuple(results))
+    return builder.get()["main"]
+
+
+def _operator(value: Any) -> str:
+    return str(getattr(getattr(value, "op", None), "name", "")).removeprefix("relax.")
+
+
+@mutator
+class _Replacing(PyExprMutator):  # type: ignore[misc]
+    def __init__(self, known: Mapping[Any, Any]) -> None:
+        super().__init__()
+        self._known = known
+
+    def visit_var_(self, variable: Any) -> Any:
+        return self._known.get(variable, variable)
+
+    def visit_dataflow_var_(self, variable: Any) -> Any:
+        return self._known.get(variable, variable)
