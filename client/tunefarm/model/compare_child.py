@@ -3,7 +3,7 @@
 import os
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from tunefarm.frontend.weights_file import read_weights
 from tunefarm.model.loaded_model import CompiledModel, open_model
 from tunefarm.model.messages import CompareOrder, ModelCompared, input_name, output_name
-from tunefarm.model.model_folder import read_model_folder
+from tunefarm.model.model_folder import ModelFiles, read_model_folder
 from tunefarm.model.random_inputs import INPUT_SETS, Array, random_inputs
 from tunefarm.model.user_functions import register_functions
 from tunefarm_sandbox.channel.channel import Channel
@@ -45,12 +45,22 @@ def compared(order: CompareOrder, library: int, reference: int | None = None) ->
         if order.against is None or reference is None:
             error = None
         elif order.against == "library":
-            error = _error_against_model(model, open_model(files, reference), order.is_quantized)
+            error = _error_against_model(model, _other_model(files, order, functions, reference), order.is_quantized)
         else:
             error = _error_against_outputs(model, read_weights(reference), order)
     finally:
         os.close(files.weights)
     return ModelCompared(worst_error=error, latency_s=_latency_s(model))
+
+
+def _other_model(files: ModelFiles, order: CompareOrder, functions: Collection[str], library: int) -> CompiledModel:
+    if order.reference_folder is None:
+        return open_model(files, library)
+    others = read_model_folder(order.reference_folder, functions)
+    try:
+        return open_model(others, library)
+    finally:
+        os.close(others.weights)
 
 
 def _error_against_model(model: CompiledModel, other: CompiledModel, is_quantized: bool) -> float:

@@ -5,6 +5,7 @@ from typing import Final, Literal
 
 from pydantic import Field
 
+from tunefarm.model.race.messages import UnitParts
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.model import FunctionKind, ModelEntry
 from tunefarm_schemas.tuning.target import Target
@@ -25,6 +26,8 @@ class PrepareOrder(Frozen):
     host_cores: int
     folder: str
     """A folder that the child may write to."""
+    has_plans: bool = False
+    """Whether the child then cuts the model by plans."""
 
 
 class PreparedTask(Frozen):
@@ -48,6 +51,8 @@ class PreparedParts(Frozen):
     entries: tuple[ModelEntry, ...]
     entry_weights: Mapping[str, tuple[str, ...]]
     tasks: tuple[PreparedTask, ...]
+    units: tuple[UnitParts, ...] = ()
+    """What libraries can run, if the child cuts the model by plans."""
     rest_json: str | None = Field(repr=False)
 
 
@@ -94,6 +99,8 @@ class CompareOrder(Frozen):
     against: Literal["library", "outputs"] | None = None
     entries: tuple[str, ...] = ()
     is_quantized: bool = False
+    reference_folder: str | None = None
+    """The folder whose program and weights the other library has, if not those of ``folder``."""
     functions: tuple[str, ...] = ()
     functions_file: str | None = None
 

@@ -17,12 +17,16 @@ from tunefarm_workers.builder.sealed_library import sealed
 
 @dataclass(frozen=True)
 class Reference:
-    """What a model is compared with: a library in sealed memory, or a file of ``write_outputs``."""
+    """What a model is compared with: a library in sealed memory, or a file of ``write_outputs``.
+
+    ``folder`` has the program and the weights for the library if they are not those of the model.
+    """
 
     against: Literal["library", "outputs"]
     descriptor: int
     entries: tuple[str, ...] = ()
     is_quantized: bool = False
+    folder: Path | None = None
 
     @property
     def named(self) -> str:
@@ -64,6 +68,7 @@ def run_model(
         against=None if reference is None else reference.against,
         entries=() if reference is None else reference.entries,
         is_quantized=reference is not None and reference.is_quantized,
+        reference_folder=None if reference is None or reference.folder is None else str(reference.folder),
         functions=tuple(callees) if functions_file is None else (),
         functions_file=None if functions_file is None else str(functions_file),
     )

@@ -20,6 +20,7 @@ from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.tuning.model import MODEL_FORMAT, EntryWeights, ModelFunction, ModelManifest
 
 DEFAULT_ENTRY: Final = "main"
+REGION_FILES: Final = "region-[0-9]*.onnx"
 
 
 @contextmanager
@@ -31,8 +32,12 @@ def staged(folder: Path) -> Iterator[Path]:
     try:
         staging.chmod(0o755)
         yield staging
-        for name in (WEIGHTS_NAME, LIBRARY_NAME, PROGRAM_NAME, MANIFEST_NAME):
+        regions = {path.name for path in staging.glob(REGION_FILES)}
+        for name in (*sorted(regions), WEIGHTS_NAME, LIBRARY_NAME, PROGRAM_NAME, MANIFEST_NAME):
             (staging / name).replace(folder / name)
+        for path in folder.glob(REGION_FILES):
+            if path.name not in regions:
+                path.unlink()  # of the model that was here before
     finally:
         shutil.rmtree(staging, ignore_errors=True)
         if is_new:
@@ -44,6 +49,14 @@ def write_model(folder: Path, manifest: ModelManifest, library: bytes, program: 
     """Put the files of a model into ``folder``; ``weights`` is moved there."""
     weights.replace(folder / WEIGHTS_NAME)
     put_file(folder / LIBRARY_NAME, library)
+    put_file(folder / PROGRAM_NAME, program)
+    write_manifest(folder, manifest)
+
+
+def write_program(folder: Path, manifest: ModelManifest, program: bytes, regions: Sequence[bytes]) -> None:
+    """Put the files of a model into ``folder`` that depend on which parts libraries run."""
+    for region, content in zip(manifest.regions, regions, strict=True):
+        put_file(folder / region.file, content)
     put_file(folder / PROGRAM_NAME, program)
     write_manifest(folder, manifest)
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from itertools import groupby
+from typing import Any, Final, NamedTuple
 
 import tvm
 from tvm import relax
@@ -25,12 +26,14 @@ class Region:
         library: its name.
         function: a Relax function of operators with constants, from tensors to a tensor or a tuple of tensors.
         operators: the names of its operators, in order, such as ``nn.conv2d``.
+        units: the positions of the units that it runs.
     """
 
     name: str
     library: str
     function: Any
     operators: tuple[str, ...]
+    units: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,9 @@ class CutModel:
     regions: tuple[Region, ...]
 
 
-def cut(prepared: PreparedModel, units: Sequence[Unit], assignment: Sequence[str | None]) -> CutModel:
+def cut(
+    prepared: PreparedModel, units: Sequence[Unit], assignment: Sequence[str | None], *, by_unit: bool = False
+) -> CutModel:
     """Replace each run of units that have the same library by a call of ``REGION_PREFIX`` and a number.
 
     The other functions stay what they are.
@@ -50,6 +55,7 @@ def cut(prepared: PreparedModel, units: Sequence[Unit], assignment: Sequence[str
         prepared: the model.
         units: of ``units_of``.
         assignment: for each unit the name of a library, or None for the functions of the model.
+        by_unit: whether each unit is a region of its own.
 
     Raises:
         ValueError: a unit that no library can run has one.
@@ -59,9 +65,10 @@ def cut(prepared: PreparedModel, units: Sequence[Unit], assignment: Sequence[str
     module = tvm.IRModule(prepared.module.functions, attrs=prepared.module.attrs)
     regions: list[Region] = []
     for entry in prepared.entries:
-        own = [(unit, library) for unit, library in zip(units, assignment, strict=True) if unit.entry == entry.name]
-        if any(library is not None for _, library in own):
-            changed = _EntryCutting(prepared, entry.name, regions).changed(own)
+        own = [_Assigned(at, *each) for at, each in enumerate(zip(units, assignment, strict=True))]
+        own = [each for each in own if each.unit.entry == entry.name]
+        if any(each.library is not None for each in own):
+            changed = _EntryCutting(prepared, entry.name, regions, by_unit=by_unit).changed(own)
             module.update_func(module.get_global_var(entry.name), changed)
     keep = relax.transform.DeadCodeElimination([entry.name for entry in prepared.entries])
     return CutModel(replace(prepared, module=keep(module)), tuple(regions))
@@ -74,19 +81,27 @@ class _Run:
     library: str | None
     bindings: tuple[Any, ...]
     closure: OperatorClosure | None
+    units: tuple[int, ...] = ()
+
+
+class _Assigned(NamedTuple):
+    at: int
+    unit: Unit
+    library: str | None
 
 
 class _EntryCutting:
-    def __init__(self, prepared: PreparedModel, entry: str, regions: list[Region]) -> None:
+    def __init__(self, prepared: PreparedModel, entry: str, regions: list[Region], *, by_unit: bool) -> None:
         self._function = prepared.module[entry]
         self._sources = EntrySources(prepared, entry)
         self._regions = regions
+        self._by_unit = by_unit
         self._needed = set(relax.analysis.free_vars(self._function.body.body))
 
-    def changed(self, assigned: Sequence[tuple[Unit, str | None]]) -> Any:
+    def changed(self, assigned: Sequence[_Assigned]) -> Any:
         function = self._function
         runs = [
-            self._runs(block, [(unit, library) for unit, library in assigned if unit.block == at])
+            self._runs(block, [each for each in assigned if each.unit.block == at])
             for at, block in enumerate(function.body.blocks)
         ]
         # A region reads the first of variables with equal values, which may not be the one that its functions read.
@@ -103,17 +118,19 @@ class _EntryCutting:
         body = relax.SeqExpr(blocks, function.body.body)
         return relax.Function(function.params, body, function.ret_ty, function.is_pure, function.attrs)
 
-    def _runs(self, block: Any, assigned: Sequence[tuple[Unit, str | None]]) -> list[_Run]:
-        if all(library is None for _, library in assigned):
+    def _runs(self, block: Any, assigned: Sequence[_Assigned]) -> list[_Run]:
+        if all(each.library is None for each in assigned):
             return [_Run(None, tuple(block.bindings), None)]
         constant, _ = by_dependence(block)
         by_variable = {binding.var: binding for binding in block.bindings}
         found = [_Run(None, tuple(constant), None)]
-        for library, variables in _in_rows(assigned):
+        for many in [[each] for each in assigned] if self._by_unit else _in_rows(assigned):
+            library, variables = many[0].library, [variable for each in many for variable in each.unit.variables]
             closure = None
             if library is not None:
                 closure = self._sources.closure(self._sources.operators_of(variables))
-            found.append(_Run(library, tuple(by_variable[each] for each in variables), closure))
+            bindings = tuple(by_variable[each] for each in variables)
+            found.append(_Run(library, bindings, closure, tuple(each.at for each in many)))
         return found
 
     def _changed_bindings(self, run: _Run) -> Sequence[Any]:
@@ -127,7 +144,8 @@ class _EntryCutting:
         function = _function_of(sources, run.closure, [str(sources.operator_of_variable(each)) for each in outputs])
         name = f"{REGION_PREFIX}{len(self._regions)}"
         operators = [_operator(value_of(sources.bindings[each])) for each in run.closure.names]
-        self._regions.append(Region(name, run.library, function, tuple(each for each in operators if each)))
+        known = tuple(each for each in operators if each)
+        self._regions.append(Region(name, run.library, function, known, run.units))
         arguments = relax.Tuple([run.closure.inputs[each] for each in given])
         call = relax.op.call_dps_packed(name, arguments, [each.ty for each in outputs])
         if len(outputs) == 1:
@@ -139,14 +157,8 @@ class _EntryCutting:
         ]
 
 
-def _in_rows(assigned: Sequence[tuple[Unit, str | None]]) -> list[tuple[str | None, list[Any]]]:
-    runs: list[tuple[str | None, list[Any]]] = []
-    for unit, library in assigned:
-        if runs and runs[-1][0] == library:
-            runs[-1][1].extend(unit.variables)
-        else:
-            runs.append((library, list(unit.variables)))
-    return runs
+def _in_rows(assigned: Sequence[_Assigned]) -> list[list[_Assigned]]:
+    return [list(many) for _, many in groupby(assigned, key=lambda each: each.library)]
 
 
 def _function_of(sources: EntrySources, closure: OperatorClosure, outputs: Sequence[str]) -> Any:
