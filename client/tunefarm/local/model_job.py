@@ -12,6 +12,7 @@ from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest
 from tunefarm.intake.module_source import JsonSource, ModuleSource, PythonSource, parse_module_source
 from tunefarm.local.machine import LocalMachine
 from tunefarm.model.compilation import ChosenRecord
+from tunefarm.model.race.library_race import LibraryChoice
 from tunefarm.model.tuned_build import BuiltModel, ModelBuilder
 from tunefarm.terminal.resume_option import module_of
 from tunefarm_schemas.bad_input import BadInput
@@ -80,10 +81,11 @@ class ModelJob:
         summary: JobSummary,
         folder: Path,
         say: Callable[[str], None] = lambda _: None,
+        libraries: LibraryChoice | None = None,
     ) -> BuiltModel:
         """Build the model from the records of ``summary`` into ``folder``, and time it.
 
-        Functions without a record get the schedules that they have without a trial.
+        Functions without a record get the schedules that they have without a trial. ``libraries`` may run parts.
 
         Raises:
             BadInput: it cannot be built, or computes something else than the unscheduled model.
@@ -99,7 +101,8 @@ class ModelJob:
                 records[given.workload_id] = ChosenRecord(end.record_id, trace.text)
         folder.mkdir(parents=True, exist_ok=True)
         target = answer.target.canonical
-        return ModelBuilder(machine.zygote, self.imported, target, self._name, say).build(folder, records)
+        builder = ModelBuilder(machine.zygote, self.imported, target, self._name, say, libraries)
+        return builder.build(folder, records)
 
     @property
     def _name(self) -> str:

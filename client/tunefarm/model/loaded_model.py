@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from tunefarm.artifact.kernel_loading import use_recorded_threads
 from tunefarm.frontend.weights_file import DamagedWeights, read_weights
+from tunefarm.model.library.region_opening import REGISTERING, open_regions
 from tunefarm.model.model_folder import ModelFiles, read_model_folder
-from tunefarm.model.race.region_opening import REGISTERING, open_regions
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.model import ModelEntry, ModelManifest
 from tunefarm_schemas.tuning.workload import TensorArgument

@@ -5,7 +5,6 @@ from typing import Final, Literal
 
 from pydantic import Field
 
-from tunefarm.model.race.messages import UnitParts
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.model import FunctionKind, ModelEntry
 from tunefarm_schemas.tuning.target import Target
@@ -36,6 +35,14 @@ class PreparedTask(Frozen):
     workload: Workload
     functions: tuple[str, ...]
     calls: Mapping[str, int]
+
+
+class UnitParts(Frozen):
+    """As ``Unit`` of the search: what a library runs as a whole or not at all. ``problem`` says why it cannot."""
+
+    functions: tuple[str, ...]
+    operators: int
+    problem: str
 
 
 class PreparedParts(Frozen):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from tunefarm.artifact.artifact_folder import MANIFEST_NAME, reading_folder
-from tunefarm.model.race.region_opening import require_region
+from tunefarm.model.library.region_opening import require_region
 from tunefarm.terminal.user_files import read_plain_file
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import digest

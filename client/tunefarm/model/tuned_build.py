@@ -3,7 +3,7 @@
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +12,7 @@ from tunefarm.model.compilation import ChosenRecord, Compilation, ModelCompiler
 from tunefarm.model.loaded_model import CompiledModel, load_model
 from tunefarm.model.model_folder import LIBRARY_NAME
 from tunefarm.model.model_run import run_model
+from tunefarm.model.race.library_race import LibraryChoice, RaceResult
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.frozen import JsonValue
 from tunefarm_schemas.tuning.model import ModelManifest
@@ -29,12 +30,14 @@ class BuiltModel:
         manifest: of the build that ships.
         tuned_s: seconds of one run with the records' schedules, None if no function has a record.
         untried_s: the same with the schedules that are chosen without a trial; None if it was not built.
+        race: which parts of the build that ships libraries run; None if they were not asked for.
     """
 
     folder: Path
     manifest: ModelManifest = field(repr=False)
     tuned_s: float | None
     untried_s: float | None
+    race: RaceResult | None = None
 
     @property
     def is_tuned(self) -> bool:
@@ -44,12 +47,15 @@ class BuiltModel:
     @property
     def latency_s(self) -> float | None:
         """Seconds of one run of what ships."""
+        if self.race is not None and self.race.winner.plan.libraries:
+            return self.race.winner.latency_s
         return self.tuned_s if self.is_tuned else self.untried_s
 
     @property
     def times_s(self) -> dict[str, float]:
         """The measured times of one run, by what was measured."""
-        named = (("without a trial", self.untried_s), ("tuned", self.tuned_s))
+        raced_s = None if self.race is None else self.race.winner.latency_s
+        named = (("without a trial", self.untried_s), ("tuned", self.tuned_s), ("with libraries", raced_s))
         return {name: latency_s for name, latency_s in named if latency_s is not None}
 
     def figures(self) -> dict[str, JsonValue]:
@@ -59,6 +65,7 @@ class BuiltModel:
             "tuned_s": self.tuned_s,
             "untried_s": self.untried_s,
             "is_tuned": self.is_tuned,
+            "libraries": None if self.race is None else self.race.figures(),
             "worst_error": None if verified is None else verified.worst_error,
             "reference": None if verified is None else verified.reference,
         }
@@ -72,7 +79,7 @@ class BuiltModel:
 class ModelBuilder:
     """What both builds have in common.
 
-    ``target`` is canonical JSON; ``say`` is told of each stage.
+    ``target`` is canonical JSON; ``say`` is told of each stage; ``libraries`` may run parts of the build that ships.
     """
 
     zygote: ForkServer
@@ -80,8 +87,21 @@ class ModelBuilder:
     target: str
     name: str
     say: Callable[[str], None] = lambda _: None
+    libraries: LibraryChoice | None = None
 
     def build(self, folder: Path, records: Mapping[str, ChosenRecord]) -> BuiltModel:
+        """Build with ``records``, by workload id, and without any; keep the faster one, and race it with libraries.
+
+        Raises:
+            BadInput: the model cannot be compiled, or its results differ from the unscheduled build's.
+        """
+        built = self._without_libraries(folder, records)
+        if self.libraries is None:
+            return built
+        raced = self._compiled(folder, records if built.is_tuned else {}, libraries=self.libraries)
+        return replace(built, manifest=raced.manifest, race=raced.race)
+
+    def _without_libraries(self, folder: Path, records: Mapping[str, ChosenRecord]) -> BuiltModel:
         """Build with ``records``, by workload id, and without any; verify, time by turns, and keep the faster one.
 
         Raises:
@@ -105,12 +125,20 @@ class ModelBuilder:
         untried = self._compiled(folder, {})  # again, because only a build that ships is verified
         return BuiltModel(folder, untried.manifest, built.tuned_s, built.untried_s)
 
-    def _compiled(self, folder: Path, records: Mapping[str, ChosenRecord], *, is_verified: bool = True) -> Compilation:
+    def _compiled(
+        self,
+        folder: Path,
+        records: Mapping[str, ChosenRecord],
+        *,
+        is_verified: bool = True,
+        libraries: LibraryChoice | None = None,
+    ) -> Compilation:
         compiler = ModelCompiler(
             self.zygote,
             folder,
             records=lambda _tasks, _target, _generator: records,
             is_verified=is_verified,
+            libraries=libraries,
             say=self.say,
         )
         return compiler.compile(self.model, self.target, self.name)

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from tunefarm.model.library.library import LIBRARIES, installed_libraries
+from tunefarm.model.messages import UnitParts
 from tunefarm.model.race.contestant import Contestant
-from tunefarm.model.race.messages import Assignment, RegionParts, UnitParts
+from tunefarm.model.race.messages import Assignment, RegionParts
 from tunefarm.model.race.plan_folder import Plan, PlanFolders
 from tunefarm.model.race.proposals import Times, proposals, unit_times
 from tunefarm.model.race.turns import is_faster
@@ -147,8 +148,10 @@ class LibraryRace:
             if any(assignment):
                 best = self._duel(best, Plan(assignment, spins=self._is_whole(assignment)))
         times_s: dict[str | None, Times] = {}
-        for used in (None, *self._choice.names):
-            if self._has_time():
+        by_speed = sorted(self._choice.names, key=self._latency_of_all_s)
+        for used in (None, *by_speed):
+            # Opening each function by itself takes long: the library that is slower as a whole may go without.
+            if self._time_left_s() > (self._choice.race_s / 2 if times_s.keys() - {None} else 0):
                 times_s |= self._profiled(used)
         tried: set[Assignment] = {each.plan.assignment for each in self._timed}
         while self._has_time():
@@ -162,11 +165,20 @@ class LibraryRace:
         return best
 
     def _has_time(self) -> bool:
-        return time.monotonic() < self._ends_s
+        return self._time_left_s() > 0
+
+    def _time_left_s(self) -> float:
+        return self._ends_s - time.monotonic()
+
+    def _latency_of_all_s(self, library: str) -> float:
+        """Seconds of a run in which a library runs all that it can."""
+        own = (each.latency_s for each in self._timed if each.plan.libraries == (library,))
+        return next((latency_s for latency_s in own if latency_s is not None), float("inf"))
 
     def _is_whole(self, assignment: Assignment) -> bool:
         """Whether one region is the whole model: then nothing else wants the cores between its operators."""
-        return None not in assignment and len(set(assignment)) == 1
+        used = {library for unit, library in zip(self._units, assignment, strict=True) if unit.functions}
+        return None not in used and len(used) == 1
 
     def _opened(self, plan: Plan, *, by_unit: bool = False) -> Contestant:
         contestant, _ = self._opened_with_regions(plan, by_unit=by_unit)

@@ -10,14 +10,6 @@ Assignment = tuple[str | None, ...]
 """For each unit of a model the name of the library that runs it, or None for our kernels."""
 
 
-class UnitParts(Frozen):
-    """As ``Unit`` of the search: what a library runs as a whole or not at all. ``problem`` says why it cannot."""
-
-    functions: tuple[str, ...]
-    operators: int
-    problem: str
-
-
 class PlanOrder(Frozen):
     """A plan to cut the prepared model by.
 

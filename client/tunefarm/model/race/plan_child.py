@@ -7,8 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tunefarm.frontend.weights_file import places_of_weights, write_weights
+from tunefarm.model.messages import UnitParts
 from tunefarm.model.model_folder import WEIGHTS_NAME
-from tunefarm.model.race.messages import PlanOrder, PlanParts, RegionParts, UnitParts
+from tunefarm.model.race.messages import PlanOrder, PlanParts, RegionParts
 from tunefarm_sandbox.channel.channel import Channel, ChannelClosed
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.refusal import Refusal

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from tunefarm.model.race.messages import Assignment, RegionParts, UnitParts
+from tunefarm.model.messages import UnitParts
+from tunefarm.model.race.messages import Assignment, RegionParts
 
 Times = Sequence[float]
 
