@@ -12,6 +12,7 @@ from tunefarm.local.machine import LocalMachine
 from tunefarm.local.model_records import records_of
 from tunefarm.model.compilation import ModelCompiler
 from tunefarm.model.loaded_model import CompiledModel, load_model
+from tunefarm.model.race.library_race import DEFAULT_RACE_S, choose_libraries
 from tunefarm.options.job_options import output_folder
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_services.settings import Settings
@@ -30,6 +31,8 @@ def compile_model(
     functions: str | Path | None = None,
     fresh: bool = False,
     verify: bool = True,
+    libraries: bool | Sequence[str] = False,
+    race_s: float = DEFAULT_RACE_S,
     settings: Settings | None = None,
 ) -> CompiledModel:
     """Compile a model without measuring anything, and load it; also available as ``tunefarm.compile``.
@@ -44,11 +47,14 @@ def compile_model(
         functions: a Python file that registers the external functions that the model calls.
         fresh: ignore the records in the store.
         verify: run the compiled model, and compare it where that is quick.
+        libraries: whether the installed libraries may run parts of the model, or the names of those that may.
+        race_s: how long to time mixes of kernels and libraries, in seconds.
         settings: the location of the store. Default: the environment.
 
     Raises:
         BadInput: an argument is invalid, or the model cannot be compiled.
     """
+    choice = choose_libraries(() if libraries is True else tuple(libraries), race_s) if libraries else None
     with tempfile.TemporaryDirectory(prefix="tunefarm-compile-") as temporary:
         folder = Path(temporary) / "model" if output is None else output_folder(str(output))
         with LocalMachine(settings) as machine:
@@ -59,6 +65,7 @@ def compile_model(
                 records=(lambda _tasks, _target, _generator: {}) if fresh else records_of(machine),
                 functions_file=None if functions is None else Path(functions).resolve(),
                 is_verified=verify,
+                libraries=choice,
             )
             compilation = compiler.compile(imported, target_text(target), name)
         return load_model(folder, functions=_registered(compilation.manifest.callees, functions))

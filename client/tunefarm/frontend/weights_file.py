@@ -95,6 +95,14 @@ def read_weights(descriptor: int, *, is_private: bool = False) -> Mapping[str, A
         raise DamagedWeights(f"its header is damaged: {error}") from error
 
 
+def places_of_weights(descriptor: int) -> Mapping[str, int]:
+    """The byte of a file of ``write_weights`` at which each weight begins."""
+    (header_bytes,) = _LENGTH.unpack(os.pread(descriptor, _LENGTH.size, 0))
+    header = json.loads(os.pread(descriptor, header_bytes, _LENGTH.size))
+    start = _LENGTH.size + header_bytes
+    return {name: start + entry["data_offsets"][0] for name, entry in header.items()}
+
+
 def _array(contents: memoryview, entry: Mapping[str, Any]) -> Array:
     kind = np.dtype(_TYPES[entry["dtype"]])
     shape: Sequence[int] = entry["shape"]

@@ -12,6 +12,7 @@ from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest
 from tunefarm.intake.module_source import JsonSource, ModuleSource, PythonSource, parse_module_source
 from tunefarm.local.machine import LocalMachine
 from tunefarm.model.compilation import ChosenRecord
+from tunefarm.model.race.library_race import LibraryChoice
 from tunefarm.model.tuned.model_times import MODEL_BUILT
 from tunefarm.model.tuned_build import BuiltModel, ModelBuilder
 from tunefarm.terminal.resume_option import module_of
@@ -81,10 +82,11 @@ class ModelJob:
         summary: JobSummary,
         folder: Path,
         say: Callable[[str], None] = lambda _: None,
+        libraries: LibraryChoice | None = None,
     ) -> BuiltModel:
         """Build the model from the records of ``summary`` into ``folder``, time it, and note its times with the job.
 
-        Functions without a record get the schedules that they have without a trial.
+        Functions without a record get the schedules that they have without a trial. ``libraries`` may run parts.
 
         Raises:
             BadInput: it cannot be built, or computes something else than the unscheduled model.
@@ -100,7 +102,8 @@ class ModelJob:
                 records[given.workload_id] = ChosenRecord(end.record_id, trace.text)
         folder.mkdir(parents=True, exist_ok=True)
         target = answer.target.canonical
-        built = ModelBuilder(machine.zygote, self.imported, target, self._name, say).build(folder, records)
+        builder = ModelBuilder(machine.zygote, self.imported, target, self._name, say, libraries)
+        built = builder.build(folder, records)
         machine.store.events.append_unleased(LOCAL_TENANT, job.job_id, MODEL_BUILT, built.figures())
         return built
 

@@ -1,16 +1,17 @@
 """The child that runs a compiled model, compares it with the same model with other kernels, and times it."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
 from tunefarm.frontend.weights_file import read_weights
+from tunefarm.model.library.region_opening import omit_telemetry
 from tunefarm.model.loaded_model import CompiledModel, open_model
 from tunefarm.model.messages import CompareOrder, ModelCompared, input_name, output_name
-from tunefarm.model.model_folder import read_model_folder
+from tunefarm.model.model_folder import ModelFiles, read_model_folder
 from tunefarm.model.random_inputs import INPUT_SETS, Array, random_inputs
 from tunefarm.model.tuned.model_times import times_of
 from tunefarm.model.tuned.timing_child import await_turn, run_of
@@ -26,6 +27,7 @@ _QUANTIZED: Final = 2e-2
 
 def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
     """Entry: answer one ``CompareOrder``. ``descriptors`` are the libraries in sealed memory."""
+    omit_telemetry()
     order = CompareOrder.model_validate_json(payload)
     answer(channel, lambda: compared(order, partial(await_turn, channel), *descriptors))
 
@@ -47,7 +49,7 @@ def compared(
         if order.against is None or reference is None:
             error = None
         elif order.against == "library":
-            error = _error_against_model(model, open_model(files, reference), order.is_quantized)
+            error = _error_against_model(model, _other_model(files, order, functions, reference), order.is_quantized)
         else:
             error = _error_against_outputs(model, read_weights(reference), order)
     finally:
@@ -59,6 +61,16 @@ def compared(
     on_ready()
     (times,) = times_of([run])
     return ModelCompared(worst_error=error, latency_s=times.latency_s, cold_latency_s=times.cold_latency_s)
+
+
+def _other_model(files: ModelFiles, order: CompareOrder, functions: Collection[str], library: int) -> CompiledModel:
+    if order.reference_folder is None:
+        return open_model(files, library)
+    others = read_model_folder(order.reference_folder, functions)
+    try:
+        return open_model(others, library)
+    finally:
+        os.close(others.weights)
 
 
 def _error_against_model(model: CompiledModel, other: CompiledModel, is_quantized: bool) -> float:

@@ -1,5 +1,6 @@
 """Compiles a model in confined children. Does not import TVM."""
 
+import functools
 import os
 import shutil
 import tempfile
@@ -35,6 +36,9 @@ from tunefarm.model.model_folder import (
 )
 from tunefarm.model.model_run import Reference, run_model, write_outputs
 from tunefarm.model.model_writing import NewFile, model_manifest, new_file, staged, write_manifest, write_model
+from tunefarm.model.race.library_race import LibraryChoice, LibraryRace, RaceResult
+from tunefarm.model.race.plan_folder import PlanFolders, RaceWeights, race_weights
+from tunefarm.model.race.shipped_plan import BuiltObject, Shipped, own_kernels
 from tunefarm.model.random_inputs import INPUT_SETS
 from tunefarm_sandbox.confinement.confinement import Confinement
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
@@ -85,6 +89,7 @@ class Compilation:
         size_bytes: of all files.
         latency_s: median of some calls on this host; None if it was not run.
         notes: what a user should know.
+        race: which parts libraries run, and why; None if they were not asked for.
     """
 
     folder: Path
@@ -94,6 +99,7 @@ class Compilation:
     size_bytes: int
     latency_s: float | None
     notes: tuple[str, ...]
+    race: RaceResult | None = None
 
 
 class ModelCompiler:
@@ -107,14 +113,20 @@ class ModelCompiler:
         records: Records = lambda _tasks, _target, _generator: {},
         functions_file: Path | None = None,
         is_verified: bool = True,
+        libraries: LibraryChoice | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """``functions_file`` registers the external functions that the model calls. ``say`` is told of each stage."""
+        """``functions_file`` registers the external functions that the model calls. ``say`` is told of each stage.
+
+        Parts of the model may be run by ``libraries``.
+        """
         self._zygote = zygote
         self._folder = folder.resolve()
         self._records = records
         self._functions_file = functions_file
         self._is_verified = is_verified
+        self._libraries = libraries
+        self._race: RaceResult | None = None
         self._say = say
         self._stages: list[CompilationStage] = []
         self._problems: dict[str, str] = {}
@@ -131,16 +143,27 @@ class ModelCompiler:
             scratch.chmod(0o711)
             staging = stack.enter_context(staged(self._folder))
             weights = stack.enter_context(new_file(staging))
+            race = None if self._libraries is None else stack.enter_context(race_weights(staging))
             with self._stage("prepare"):
-                parts, program = self._prepared(model, target, scratch, weights)
+                parts, program = self._prepared(model, target, scratch, weights, race, stack)
             with self._stage(f"build {len(parts.tasks)} functions"):
                 orders = self._orders(parts, scratch)
-                library, built = self._library(orders, scratch)
+                library, built, objects = self._library(orders, scratch)
             external = self._external(program, library)
             manifest = model_manifest(
                 model, parts, name, library, program, file_digest(weights.descriptor), built, external
             )
             write_model(staging, manifest, library, program, weights.path)
+            if race is not None and self._libraries is not None:
+                with self._stage("race"):
+                    folders = PlanFolders(self._child, staging, manifest, race)
+                    result = self._raced(folders, parts, library, external)
+                    self._race = result
+                    if result.winner.plan.libraries:
+                        shipped = Shipped(
+                            functools.partial(self._linked, own=own_folder(scratch, "link-shipped")), objects, library
+                        )
+                        manifest, library = shipped.write(folders, result.winner.plan)
             manifest, latency_s = self._verified(staging, model, manifest, library, orders, parts, scratch)
         return self._compilation(manifest, latency_s, (*model.notes, *parts.notes))
 
@@ -154,13 +177,21 @@ class ModelCompiler:
         return external
 
     def _compilation(self, manifest: ModelManifest, latency_s: float | None, notes: tuple[str, ...]) -> Compilation:
-        files = (LIBRARY_NAME, PROGRAM_NAME, WEIGHTS_NAME)
+        files = (LIBRARY_NAME, PROGRAM_NAME, WEIGHTS_NAME, *(region.file for region in manifest.regions))
         size_bytes = sum((self._folder / each).stat().st_size for each in files)
-        return Compilation(self._folder, manifest, tuple(self._stages), self._problems, size_bytes, latency_s, notes)
+        stages = tuple(self._stages)
+        return Compilation(self._folder, manifest, stages, self._problems, size_bytes, latency_s, notes, self._race)
 
     def _prepared(
-        self, model: ImportedModel, target: str, scratch: Path, weights: NewFile
+        self,
+        model: ImportedModel,
+        target: str,
+        scratch: Path,
+        weights: NewFile,
+        race: RaceWeights | None,
+        stack: ExitStack,
     ) -> tuple[PreparedParts, bytes]:
+        """The parts of the model, and its bytecode. For a race, the child lives until ``stack`` ends."""
         own = own_folder(scratch, "prepare")
         given = os.memfd_create("weights", os.MFD_CLOEXEC)
         try:
@@ -173,8 +204,14 @@ class ModelCompiler:
                 target=target,
                 host_cores=usable_physical_cores(),
                 folder=str(own),
+                has_plans=race is not None,
             )
-            with compiling(self._zygote, PREPARE, order, folder=own, descriptors=(given, weights.descriptor)) as child:
+            files = (given, weights.descriptor, *(() if race is None else race.descriptors))
+            prepared = compiling(self._zygote, PREPARE, order, folder=own, descriptors=files)
+            if race is not None:
+                self._child = stack.enter_context(prepared)
+                return exchange(self._child, PreparedParts, "preparing")
+            with prepared as child:
                 return exchange(child, PreparedParts, "preparing")
         finally:
             os.close(given)
@@ -199,19 +236,19 @@ class ModelCompiler:
             orders.append((None, rest))
         return orders
 
-    def _library(self, orders: Orders, scratch: Path) -> tuple[bytes, list[ModelFunction]]:
-        """The library of all functions, and how each task's functions were scheduled."""
+    def _library(self, orders: Orders, scratch: Path) -> tuple[bytes, list[ModelFunction], list[BuiltObject]]:
+        """The library of all functions, how each task's functions were scheduled, and the objects that it is of."""
         builders = FunctionBuilders(self._zygote, own_folder(scratch, "objects"), self._say)
         return self._linked_functions(orders, builders.run([order for _, order in orders]), own_folder(scratch, "link"))
 
     def _linked_functions(
         self, orders: Orders, results: Sequence[tuple[FunctionBuilt, Path]], own: Path
-    ) -> tuple[bytes, list[ModelFunction]]:
+    ) -> tuple[bytes, list[ModelFunction], list[BuiltObject]]:
         """The same from compiled functions; ``own`` is an empty folder."""
         functions: list[ModelFunction] = []
-        objects: list[str] = []
+        objects: list[BuiltObject] = []
         for (task, order), (built, path) in zip(orders, results, strict=True):
-            objects.append(str(path))
+            objects.append(BuiltObject(str(path), () if task is None else task.functions))
             if task is None:
                 continue
             is_of_record = built.kind == "record"
@@ -228,7 +265,21 @@ class ModelCompiler:
                         way=built.way,
                     )
                 )
-        return self._linked(objects, own), functions
+        return self._linked([each.path for each in objects], own), functions, objects
+
+    def _raced(self, folders: PlanFolders, parts: PreparedParts, library: bytes, external: Sequence[str]) -> RaceResult:
+        assert self._libraries is not None
+        race = LibraryRace(
+            self._zygote,
+            folders,
+            parts.units,
+            self._libraries,
+            library=library,
+            callees=external,
+            functions_file=self._functions_file,
+            say=self._say,
+        )
+        return race.run()
 
     def _linked(self, objects: Sequence[str], own: Path) -> bytes:
         readable = tuple(sorted({str(Path(each).parent) for each in objects}))
@@ -252,6 +303,8 @@ class ModelCompiler:
             return manifest, None
         with self._stage("verify"), ExitStack() as stack:
             reference = self._reference(stack, model, orders, parts, scratch)
+            if reference is not None:
+                reference = replace(reference, folder=own_kernels(staging, manifest))
             return self._compared(staging, manifest, library, reference)
 
     def _compared(

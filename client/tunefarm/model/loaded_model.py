@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from tunefarm.artifact.kernel_loading import use_recorded_threads
 from tunefarm.frontend.weights_file import DamagedWeights, read_weights
+from tunefarm.model.library.region_opening import REGISTERING, open_regions
 from tunefarm.model.model_folder import ModelFiles, read_model_folder
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.model import ModelEntry, ModelManifest
@@ -75,6 +76,10 @@ class CompiledModel:
         """Run a function on tensors of TVM, which are not checked beyond what the kernels check; returns TVM's."""
         return self._machine[entry](*tensors, *self._weights[entry])
 
+    def instrument(self, function: Callable[..., int]) -> None:
+        """Call ``function`` before and after each call of the program, as TVM's ``set_instrument`` describes."""
+        self._machine.set_instrument(function)
+
 
 def load_model(folder: str | Path, *, functions: Collection[str] = ()) -> CompiledModel:
     """Load a model that ``tunefarm compile`` wrote, after checking its files.
@@ -119,11 +124,13 @@ def open_model(files: ModelFiles, library: int) -> CompiledModel:
     if manifest.num_cores > 0:
         use_recorded_threads(manifest.num_cores)
     try:
-        # tvm.runtime.load_module would derive the format from the resolved path, which has no suffix.
-        kernels = tvm_ffi.get_global_func("ffi.Module.load_from_file.so")(path_of(library), "so")
-        program = tvm_ffi.get_global_func("ffi.Module.load_from_bytes.relax.VMExecutable")(files.program)
-        program.import_module(kernels)
-        machine = tvm.relax.VirtualMachine(program, tvm.cpu())
+        with REGISTERING:
+            open_regions(manifest, files.folder)
+            # tvm.runtime.load_module would derive the format from the resolved path, which has no suffix.
+            kernels = tvm_ffi.get_global_func("ffi.Module.load_from_file.so")(path_of(library), "so")
+            program = tvm_ffi.get_global_func("ffi.Module.load_from_bytes.relax.VMExecutable")(files.program)
+            program.import_module(kernels)
+            machine = tvm.relax.VirtualMachine(program, tvm.cpu())
     except (RuntimeError, ValueError, OSError, AttributeError) as error:
         reason = str(error).strip().splitlines()[-1][:300]
         raise BadInput("folder", f"TVM cannot load it: {reason}.", "Compile it again for this machine.") from error

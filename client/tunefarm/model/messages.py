@@ -25,6 +25,8 @@ class PrepareOrder(Frozen):
     host_cores: int
     folder: str
     """A folder that the child may write to."""
+    has_plans: bool = False
+    """Whether the child then cuts the model by plans."""
 
 
 class PreparedTask(Frozen):
@@ -33,6 +35,14 @@ class PreparedTask(Frozen):
     workload: Workload
     functions: tuple[str, ...]
     calls: Mapping[str, int]
+
+
+class UnitParts(Frozen):
+    """As ``Unit`` of the search: what a library runs as a whole or not at all. ``problem`` says why it cannot."""
+
+    functions: tuple[str, ...]
+    operators: int
+    problem: str
 
 
 class PreparedParts(Frozen):
@@ -48,6 +58,8 @@ class PreparedParts(Frozen):
     entries: tuple[ModelEntry, ...]
     entry_weights: Mapping[str, tuple[str, ...]]
     tasks: tuple[PreparedTask, ...]
+    units: tuple[UnitParts, ...] = ()
+    """What libraries can run, if the child cuts the model by plans."""
     rest_json: str | None = Field(repr=False)
 
 
@@ -98,6 +110,8 @@ class CompareOrder(Frozen):
     entries: tuple[str, ...] = ()
     is_quantized: bool = False
     is_timed: bool = True
+    reference_folder: str | None = None
+    """The folder whose program and weights the other library has, if not those of ``folder``."""
     functions: tuple[str, ...] = ()
     functions_file: str | None = None
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from tunefarm.artifact.artifact_folder import MANIFEST_NAME, reading_folder
+from tunefarm.model.library.region_opening import require_region
 from tunefarm.terminal.user_files import read_plain_file
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import digest
@@ -87,7 +88,10 @@ def read_model_folder(text: str, callees: Collection[str] | None = ()) -> ModelF
         raise BadInput("folder", problem, "Install the version of tunefarm that wrote it.")
     if digest(library) != manifest.library or digest(program) != manifest.program:
         raise BadInput("folder", "the kernels or the program do not match the manifest.", _FIX)
-    require_model(library, program, external_functions(program, kernels_of(library)) if callees is None else callees)
+    for region in manifest.regions:
+        require_region(folder, region)
+    permitted = external_functions(program, kernels_of(library)) if callees is None else callees
+    require_model(library, program, (*permitted, *(region.name for region in manifest.regions)))
     return ModelFiles(folder, manifest, library, program, _checked_weights(folder / WEIGHTS_NAME, manifest.weights))
 
 

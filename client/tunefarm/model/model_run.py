@@ -21,12 +21,16 @@ from tunefarm_workers.timing.host_turn import own_turn
 
 @dataclass(frozen=True)
 class Reference:
-    """What a model is compared with: a library in sealed memory, or a file of ``write_outputs``."""
+    """What a model is compared with: a library in sealed memory, or a file of ``write_outputs``.
+
+    ``folder`` has the program and the weights for the library if they are not those of the model.
+    """
 
     against: Literal["library", "outputs"]
     descriptor: int
     entries: tuple[str, ...] = ()
     is_quantized: bool = False
+    folder: Path | None = None
 
     @property
     def named(self) -> str:
@@ -71,6 +75,7 @@ def run_model(
         entries=() if reference is None else reference.entries,
         is_quantized=reference is not None and reference.is_quantized,
         is_timed=is_timed,
+        reference_folder=None if reference is None or reference.folder is None else str(reference.folder),
         functions=tuple(callees) if functions_file is None else (),
         functions_file=None if functions_file is None else str(functions_file),
     )

@@ -25,6 +25,7 @@ DEFAULT_ENTRY: Final = "main"
 STAGING_PREFIX: Final = ".compiling-"
 _LOCKED_AFTER_S: Final = 1.0
 """A process locks its staging folder at once after it created it."""
+REGION_FILES: Final = "region-[0-9]*.onnx"
 
 
 @contextmanager
@@ -42,8 +43,12 @@ def staged(folder: Path) -> Iterator[Path]:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         staging.chmod(0o755)
         yield staging
-        for name in (WEIGHTS_NAME, LIBRARY_NAME, PROGRAM_NAME, MANIFEST_NAME):
+        regions = {path.name for path in staging.glob(REGION_FILES)}
+        for name in (*sorted(regions), WEIGHTS_NAME, LIBRARY_NAME, PROGRAM_NAME, MANIFEST_NAME):
             (staging / name).replace(folder / name)
+        for path in folder.glob(REGION_FILES):
+            if path.name not in regions:
+                path.unlink()  # of the model that was here before
     finally:
         shutil.rmtree(staging, ignore_errors=True)
         os.close(descriptor)
@@ -70,6 +75,14 @@ def write_model(folder: Path, manifest: ModelManifest, library: bytes, program: 
     """Put the files of a model into ``folder``; ``weights`` is moved there."""
     weights.replace(folder / WEIGHTS_NAME)
     put_file(folder / LIBRARY_NAME, library)
+    put_file(folder / PROGRAM_NAME, program)
+    write_manifest(folder, manifest)
+
+
+def write_program(folder: Path, manifest: ModelManifest, program: bytes, regions: Sequence[bytes]) -> None:
+    """Put the files of a model into ``folder`` that depend on which parts libraries run."""
+    for region, content in zip(manifest.regions, regions, strict=True):
+        put_file(folder / region.file, content)
     put_file(folder / PROGRAM_NAME, program)
     write_manifest(folder, manifest)
 

@@ -8,6 +8,7 @@ import tvm
 from tunefarm.frontend.weights_file import DamagedWeights, read_weights, write_weights
 from tunefarm.intake.target_text import parse_target_text
 from tunefarm.model.messages import PreparedParts, PreparedTask, PrepareOrder
+from tunefarm.model.race.plan_child import PlanServer
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.refusal import Refusal
@@ -22,14 +23,19 @@ _PROGRAM = "program.vm"
 
 
 def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    """Entry. ``descriptors`` holds the file of the weights, and the one for the prepared weights."""
+    """Entry. ``descriptors`` holds the file of the weights, the one for the prepared weights, and those of plans."""
+    order = PrepareOrder.model_validate_json(payload)
     try:
-        parts, program = _prepared(PrepareOrder.model_validate_json(payload), *descriptors)
+        model, parts, program = _prepared(order, *descriptors[:2])
+        server = PlanServer(model, descriptors[2], descriptors[3], order.folder) if order.has_plans else None
     except BadInput as error:
         channel.send(Refusal.of(error).model_dump_json().encode())
         return
+    parts = parts if server is None else parts.model_copy(update={"units": server.units()})
     channel.send(parts.model_dump_json().encode())
     channel.send(program)
+    if server is not None:
+        server.serve(channel)
 
 
 def prepared_model(order: PrepareOrder, given: int) -> tuple[PreparedModel, tuple[str, ...]]:
@@ -52,7 +58,7 @@ def prepared_model(order: PrepareOrder, given: int) -> tuple[PreparedModel, tupl
     return prepare(module, weights, canonical.target), (*notes, *canonical.notes)
 
 
-def _prepared(order: PrepareOrder, given: int, result: int) -> tuple[PreparedParts, bytes]:
+def _prepared(order: PrepareOrder, given: int, result: int) -> tuple[PreparedModel, PreparedParts, bytes]:
     model, notes = prepared_model(order, given)
     tasks = model_tasks(model)
     try:
@@ -64,7 +70,7 @@ def _prepared(order: PrepareOrder, given: int, result: int) -> tuple[PreparedPar
     parts = _parts(model, tasks, lifted, lowered, notes)
     path = Path(order.folder) / _PROGRAM
     lowered.program.write_to_file(str(path), "")
-    return parts, path.read_bytes()
+    return model, parts, path.read_bytes()
 
 
 def _parts(

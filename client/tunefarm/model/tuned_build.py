@@ -1,12 +1,13 @@
 """Builds a tuned model beside the same model without a trial, and ships the faster one."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tunefarm.frontend.model_import import ImportedModel
-from tunefarm.model.compilation import ChosenRecord
+from tunefarm.model.compilation import ChosenRecord, ModelCompiler
 from tunefarm.model.loaded_model import CompiledModel, load_model
+from tunefarm.model.race.library_race import LibraryChoice, RaceResult
 from tunefarm.model.tuned.model_times import ModelTimes
 from tunefarm.model.tuned.pair_compiler import PairCompiler
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
@@ -23,12 +24,14 @@ class BuiltModel:
         manifest: of the build that ships.
         tuned: times of one run with the records' schedules; None if no function has a record.
         untried: the same with the schedules that are chosen without a trial.
+        race: which parts of the build that ships libraries run; None if they were not asked for.
     """
 
     folder: Path
     manifest: ModelManifest = field(repr=False)
     tuned: ModelTimes | None
     untried: ModelTimes
+    race: RaceResult | None = None
 
     @property
     def tuned_s(self) -> float | None:
@@ -48,6 +51,9 @@ class BuiltModel:
     @property
     def latency_s(self) -> float:
         """Seconds of one run of what ships, with warm caches."""
+        raced_s = None if self.race is None else self.race.winner.latency_s
+        if raced_s is not None:
+            return raced_s
         return min(self.tuned_s or self.untried_s, self.untried_s)
 
     def figures(self) -> dict[str, JsonValue]:
@@ -59,6 +65,7 @@ class BuiltModel:
             "is_tuned": self.is_tuned,
             "tuned": None if self.tuned is None else self.tuned.model_dump(mode="json"),
             "untried": self.untried.model_dump(mode="json"),
+            "libraries": None if self.race is None else self.race.figures(),
             "worst_error": None if verified is None else verified.worst_error,
             "reference": None if verified is None else verified.reference,
         }
@@ -72,7 +79,7 @@ class BuiltModel:
 class ModelBuilder:
     """What both builds have in common.
 
-    ``target`` is canonical JSON; ``say`` is told of each stage.
+    ``target`` is canonical JSON; ``say`` is told of each stage; ``libraries`` may run parts of the build that ships.
     """
 
     zygote: ForkServer
@@ -80,13 +87,28 @@ class ModelBuilder:
     target: str
     name: str
     say: Callable[[str], None] = lambda _: None
+    libraries: LibraryChoice | None = None
 
     def build(self, folder: Path, records: Mapping[str, ChosenRecord]) -> BuiltModel:
         """Build with ``records``, by workload id, and without any; verify and time both, and keep the faster one.
+
+        Then race it with libraries, if they may be used.
 
         Raises:
             BadInput: the model cannot be compiled, or its results differ from the unscheduled build's.
         """
         compiler = PairCompiler(self.zygote, folder, records=lambda _tasks, _target, _generator: records, say=self.say)
         pair = compiler.compile_pair(self.model, self.target, self.name)
-        return BuiltModel(folder, pair.shipped.manifest, pair.tuned, pair.untried)
+        built = BuiltModel(folder, pair.shipped.manifest, pair.tuned, pair.untried)
+        if self.libraries is None:
+            return built
+        chosen = records if built.is_tuned else {}
+        again = ModelCompiler(
+            self.zygote,
+            folder,
+            records=lambda _tasks, _target, _generator: chosen,
+            libraries=self.libraries,
+            say=self.say,
+        )
+        raced = again.compile(self.model, self.target, self.name)
+        return replace(built, manifest=raced.manifest, race=raced.race)

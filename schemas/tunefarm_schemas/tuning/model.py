@@ -1,11 +1,13 @@
 """Compiled models."""
 
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
 
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.workload import TensorArgument
 
-MODEL_FORMAT: Final = 1
+MODEL_FORMAT: Final = 2
 """Version of the manifest of a compiled model and of the files beside it."""
 
 FunctionKind = Literal["record", "untried", "unscheduled"]
@@ -68,6 +70,28 @@ class ModelVerification(Frozen):
     worst_error: float
 
 
+class ModelRegion(Frozen):
+    """A part of a compiled model that a library runs.
+
+    Attributes:
+        name: of the function that the program calls.
+        library: its name, such as ``onnxruntime``.
+        requirement: the version that it was compiled and compared with, as pip's requirement.
+        spins: whether the library's threads wait by spinning.
+        file: the ONNX model beside the manifest. Its external data are in the weight file.
+        digest: SHA-256 of that file.
+        operators: what it computes, in order, such as ``nn.conv2d``.
+    """
+
+    name: Annotated[str, Field(pattern=r"^tunefarm\.region\.[0-9]{1,6}$")]
+    library: str
+    requirement: str
+    spins: bool
+    file: Annotated[str, Field(pattern=r"^region-[0-9]{1,6}\.onnx$")]
+    digest: str
+    operators: tuple[str, ...]
+
+
 class ModelManifest(Frozen):
     """Describes a compiled model, so that it can be checked before it is loaded.
 
@@ -88,6 +112,8 @@ class ModelManifest(Frozen):
     functions: tuple[ModelFunction, ...]
     callees: tuple[str, ...] = ()
     """External functions that its user registers before it is loaded."""
+    regions: tuple[ModelRegion, ...] = ()
+    """Parts that libraries run. A model without any needs no library."""
     library: str
     program: str
     weights: str

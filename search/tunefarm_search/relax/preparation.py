@@ -16,6 +16,7 @@ from tunefarm_schemas.tuning.workload import TensorArgument
 from tunefarm_search.relax.batch_norm import fold_batch_norms
 from tunefarm_search.relax.constants import constant_of, fold_constants
 from tunefarm_search.relax.function_names import with_short_names
+from tunefarm_search.relax.variable_names import with_unique_names
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
 from tunefarm_search.tvm.target import tvm_target
 
@@ -31,11 +32,28 @@ class PreparedModel:
         module: TVM's ``IRModule``. Relax functions call TIR functions by ``call_tir`` and pass weights as arguments.
         entries: the functions that users call, by name.
         target: what the TIR functions are scheduled and compiled for.
+        stages: what the module was before.
     """
 
     module: Any
     entries: tuple[ModelEntry, ...]
     target: Target
+    stages: "PreparationStages"
+
+
+@dataclass(frozen=True)
+class PreparationStages:
+    """What a prepared module was made of. Names of variables in entries relate the stages.
+
+    Attributes:
+        operators: the last module of Relax operators.
+        legalized: its operators as calls of TIR functions; results have the names that they have in ``operators``.
+        grouped: the calls in groups to be fused; results have the names that they have in the prepared module.
+    """
+
+    operators: Any
+    legalized: Any
+    grouped: Any
 
 
 def prepare(module: Any, weights: Weights, target: Target) -> PreparedModel:
@@ -56,23 +74,25 @@ def prepare(module: Any, weights: Weights, target: Target) -> PreparedModel:
     entries = tuple(_entry(name, bound[name]) for name in names)
     try:
         with tvm_target(target):
-            prepared = _lowered(bound, names)
+            prepared, stages = _lowered(bound, names)
     except TVM_ERRORS as error:
         problem = f"TVM cannot lower it: {last_line(error)}"
         raise BadInput("model", problem, "Replace the operator that it names by others.") from error
-    return PreparedModel(prepared, entries, target)
+    return PreparedModel(prepared, entries, target, stages)
 
 
-def _lowered(module: Any, names: Sequence[str]) -> Any:
+def _lowered(module: Any, names: Sequence[str]) -> tuple[Any, PreparationStages]:
     passes, keep = relax.transform, relax.transform.DeadCodeElimination(list(names))
     module = _run(module, passes.LambdaLift(), passes.ConvertToDataflow(1), passes.CanonicalizeBindings())
     module = _run(fold_constants(module), passes.CanonicalizeBindings())
     module = _run(fold_batch_norms(module), passes.DecomposeOpsForInference(), passes.CanonicalizeBindings(), keep)
-    module = fold_constants(module)
+    module = _run(fold_constants(module), passes.CanonicalizeBindings(), keep)
+    operators = with_unique_names(module, names, "operator")
     dispatch = (relax.backend.DispatchSampling(), relax.backend.DispatchSortScan())
-    module = _run(module, passes.CanonicalizeBindings(), keep, *dispatch, passes.LegalizeOps())
-    module = _run(module, passes.AnnotateTIROpPattern(), passes.FoldConstant(), passes.FuseOps(), passes.FuseTIR())
-    return with_short_names(_run(module, passes.CanonicalizeBindings(), keep))
+    legalized = _run(operators, *dispatch, passes.LegalizeOps(), passes.AnnotateTIROpPattern(), passes.FoldConstant())
+    grouped = with_unique_names(_run(legalized, passes.FuseOps()), names, "group")
+    fused = _run(grouped, passes.FuseTIR(), passes.CanonicalizeBindings(), keep)
+    return with_short_names(fused), PreparationStages(operators, legalized, grouped)
 
 
 def _run(module: Any, *passes: Any) -> Any:

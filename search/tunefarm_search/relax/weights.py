@@ -33,10 +33,14 @@ class LiftedModel:
     of_entries: Mapping[str, tuple[str, ...]]
 
 
-def lift_weights(module: Any, entries: Sequence[str]) -> LiftedModel:
-    """Make the constants of the functions ``entries`` further parameters. Other functions keep theirs."""
+def lift_weights(module: Any, entries: Sequence[str], constants: list[Any] | None = None) -> LiftedModel:
+    """Make the constants of the functions ``entries`` further parameters. Other functions keep theirs.
+
+    Weights are named by their position in ``constants``, to which new ones are added: give the same list for modules
+    that share weights.
+    """
     lifted = tvm.IRModule(module.functions, attrs=module.attrs)
-    constants: list[Any] = []
+    constants = [] if constants is None else constants
     of_entries: dict[str, tuple[str, ...]] = {}
     for entry in entries:
         variable = lifted.get_global_var(entry)

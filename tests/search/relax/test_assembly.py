@@ -1,5 +1,7 @@
 """Schedules are put back into models, and weights are separated from them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import tvm
@@ -10,7 +12,7 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.relax.assembly import functions_of_task, put_back, with_schedules
 from tunefarm_search.relax.building import lower, virtual_machine
-from tunefarm_search.relax.preparation import PreparedModel, prepare
+from tunefarm_search.relax.preparation import prepare
 from tunefarm_search.relax.tasks import model_tasks
 from tunefarm_search.relax.weights import lift_weights
 from tunefarm_search.tvm.target import host_target
@@ -68,5 +70,5 @@ def test_model_tasks_leaves_schedules_of_the_author(here: Target) -> None:
     block = schedule.get_child_blocks(schedule.get_sblock("root", func_name="main"))[0]
     schedule.parallel(schedule.get_loops(block)[0])
     by_hand = put_back(prepared.module, functions_of_task(task, schedule.mod))
-    left = model_tasks(PreparedModel(by_hand, prepared.entries, here))
+    left = model_tasks(replace(prepared, module=by_hand))
     assert [each.functions for each in left] == [each.functions for each in others]

@@ -14,6 +14,13 @@ from tunefarm.intake.module_source import JsonSource, ModuleSource, parse_module
 from tunefarm.intake.untuned_functions import untuned_text
 from tunefarm.options.intake_options import request_of_texts
 from tunefarm.options.job_options import JobOptions, output_folder
+from tunefarm.options.library_option import (
+    DEFAULT_RACE_S,
+    LibrariesOption,
+    LibraryOption,
+    RaceSecondsOption,
+    library_choice,
+)
 from tunefarm.startup.prestarted_fork_server import take_zygote
 from tunefarm.terminal.console import complain, say
 from tunefarm.terminal.exit_code import ExitCode
@@ -26,6 +33,7 @@ if TYPE_CHECKING:
     from tunefarm.intake.intake_request import IntakeAnswer
     from tunefarm.local.machine import LocalMachine
     from tunefarm.local.model_job import ModelJob
+    from tunefarm.model.race.library_race import LibraryChoice
     from tunefarm.model.tuned_build import BuiltModel
     from tunefarm.terminal.progress_display import ProgressDisplay
     from tunefarm_services.settings import Settings
@@ -73,6 +81,9 @@ def tune(
     require_confinement: Annotated[
         bool, typer.Option("--require-confinement", help="Fail if this host cannot fully confine candidates.")
     ] = False,
+    libraries: LibrariesOption = False,
+    library: LibraryOption = None,
+    race_seconds: RaceSecondsOption = DEFAULT_RACE_S,
     output: Annotated[str | None, typer.Option(help="Folder for the library, a plot and a report.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> int:
@@ -116,7 +127,8 @@ def tune(
     settings = Settings()
     if require_confinement:
         settings = settings.model_copy(update={"require_confinement": True})
-    return _tune(request, file, options, resume, folder, settings, as_json=as_json)
+    choice = library_choice(race_seconds, library, is_asked=libraries)
+    return _tune(request, file, options, resume, folder, settings, choice, as_json=as_json)
 
 
 def _module_source(text: str | None) -> ModuleSource:
@@ -132,6 +144,7 @@ def _tune(
     resume: str | None,
     folder: Path | None,
     settings: "Settings",
+    libraries: "LibraryChoice | None",
     *,
     as_json: bool,
 ) -> int:
@@ -149,7 +162,7 @@ def _tune(
             if request is not None and answer is not None and answer.calls:
                 model = model or ModelJob(machine, request.module)
             summary = _work(machine, job, display)
-            built = _built(machine, job, summary, model, answer, folder, display)
+            built = _built(machine, job, summary, model, answer, folder, display, libraries)
         numpy_latency_s = _numpy_latency_s(machine, job, summary)
         _write_outputs(machine, summary, folder, numpy_latency_s)
     return _print_end(summary, folder, numpy_latency_s, built, as_json=as_json)
@@ -163,16 +176,21 @@ def _built(
     answer: "IntakeAnswer | None",
     folder: Path | None,
     display: "ProgressDisplay",
+    libraries: "LibraryChoice | None",
 ) -> "BuiltModel | None":
     """Build a tuned model into ``folder``, or into one of this process if there is none; None for other jobs."""
     from tunefarm.local.model_job import kept_folder, resumed_model
 
+    if libraries is not None and not job.spec.of_model:
+        display.say("libraries run parts of models: this is a function")
     if not job.spec.of_model or summary.outcome is not JobOutcome.SUCCEEDED:
         return None
     display.say("builds the model with its records and without a trial, and times both")
     if model is None or answer is None:
         model, answer = resumed_model(machine, job)
-    return model.build(answer, job, summary, folder or kept_folder(), lambda stage: display.say(f"model: {stage}"))
+    return model.build(
+        answer, job, summary, folder or kept_folder(), lambda stage: display.say(f"model: {stage}"), libraries
+    )
 
 
 def _job(

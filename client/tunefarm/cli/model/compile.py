@@ -10,11 +10,19 @@ import typer
 from tunefarm.frontend.model_source import parse_model_source
 from tunefarm.intake.module_source import readable_file
 from tunefarm.options.job_options import output_folder
+from tunefarm.options.library_option import (
+    DEFAULT_RACE_S,
+    LibrariesOption,
+    LibraryOption,
+    RaceSecondsOption,
+    library_choice,
+)
 from tunefarm.startup.prestarted_fork_server import take_zygote
 from tunefarm.terminal.console import complain, say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import tell_next, trying
 from tunefarm.terminal.quantities import bytes_text, counted, latency_text
+from tunefarm.terminal.race_text import race_text
 from tunefarm.terminal.tables import print_json
 from tunefarm_schemas.bad_input import BadInput
 
@@ -41,6 +49,9 @@ def compile_model(
     traced: Annotated[bool, typer.Option("--traced", help="Trace a torch module with torch.fx.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Ignore existing records.")] = False,
     verify: Annotated[bool, typer.Option(help="Run the compiled model, and compare it where that is quick.")] = True,
+    libraries: LibrariesOption = False,
+    library: LibraryOption = None,
+    race_seconds: RaceSecondsOption = DEFAULT_RACE_S,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> int:
     """Compile a model for this machine or another CPU, without measuring anything.
@@ -54,6 +65,7 @@ def compile_model(
 
     folder, source = output_folder(output), parse_model_source(model)
     sizes = sizes_of(shape)
+    choice = library_choice(race_seconds, library, is_asked=libraries)
     own = None if functions is None else readable_file("functions", functions, fix="Give a Python file.")
     with LocalMachine(zygote=take_zygote()) as machine:
         complain(f"reading {model}")
@@ -64,6 +76,7 @@ def compile_model(
             records=(lambda _tasks, _target, _generator: {}) if fresh else records_of(machine),
             functions_file=own,
             is_verified=verify,
+            libraries=choice,
             say=complain,
         )
         compilation = compiler.compile(imported, target, Path(source.path).stem)
@@ -95,6 +108,8 @@ def _print(compilation: "Compilation", *, as_json: bool) -> None:
                 "latency_s": compilation.latency_s,
                 "verified": None if manifest.verified is None else manifest.verified.model_dump(mode="json"),
                 "functions": [each.model_dump(mode="json") for each in manifest.functions],
+                "regions": [each.model_dump(mode="json") for each in manifest.regions],
+                "race": None if compilation.race is None else compilation.race.figures(),
                 "problems": dict(compilation.problems),
                 "notes": list(compilation.notes),
             }
@@ -107,6 +122,8 @@ def _print(compilation: "Compilation", *, as_json: bool) -> None:
     for stage in compilation.stages:
         say(f"{stage.took_s:7.1f} s  {stage.name}")
     kinds = Counter(each.kind for each in manifest.functions)
+    if compilation.race is not None:
+        say(race_text(compilation.race))
     say(f"{counted(len(manifest.functions), 'function')}: {', '.join(f'{n} {kind}' for kind, n in kinds.items())}")
     say(f"{compilation.folder}: {bytes_text(compilation.size_bytes)}")
     if compilation.latency_s is not None:

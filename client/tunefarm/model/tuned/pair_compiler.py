@@ -68,7 +68,7 @@ class PairCompiler(ModelCompiler):
             staging = stack.enter_context(staged(self._folder))
             weights = stack.enter_context(new_file(staging))
             with self._stage("prepare"):
-                parts, program = self._prepared(model, target, scratch, weights)
+                parts, program = self._prepared(model, target, scratch, weights, None, stack)
             orders = self._orders(parts, scratch)
             has_records = any(order.trace is not None for _, order in orders)
             with self._stage(f"build {len(parts.tasks)} functions"):
@@ -102,11 +102,11 @@ class PairCompiler(ModelCompiler):
         builders = FunctionBuilders(self._zygote, own_folder(scratch, "objects"), lambda _: None)
         results = builders.run([order for _, order in orders] + [plain[at][1] for at in with_record])
         tuned: Results = results[: len(orders)]
-        made = [self._linked_functions(orders, tuned, own_folder(scratch, "link"))]
+        made = [self._linked_functions(orders, tuned, own_folder(scratch, "link"))[:2]]
         if with_record:
             instead = dict(zip(with_record, results[len(orders) :], strict=True))
             untried = [instead.get(at, result) for at, result in enumerate(tuned)]
-            made.append(self._linked_functions(plain, untried, own_folder(scratch, "link-untried")))
+            made.append(self._linked_functions(plain, untried, own_folder(scratch, "link-untried"))[:2])
         return made
 
     def _manifest(

@@ -1,0 +1,1 @@
+"""Parts of a model that a library runs instead of our kernels."""

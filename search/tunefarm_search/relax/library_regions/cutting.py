@@ -1,0 +1,192 @@
+"""Puts calls of libraries in place of units of a prepared model."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any, Final, NamedTuple
+
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tunefarm_search.relax.library_regions.units import EntrySources, OperatorClosure, Unit, by_dependence
+from tunefarm_search.relax.library_regions.values import value_of
+from tunefarm_search.relax.preparation import PreparedModel
+
+REGION_PREFIX: Final = "tunefarm.region."
+"""Of the names under which TVM finds the functions that run regions."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """Units in a row that one library runs as one function.
+
+    Attributes:
+        name: of the function of TVM that runs it, in destination-passing style.
+        library: its name.
+        function: a Relax function of operators with constants, from tensors to a tensor or a tuple of tensors.
+        operators: the names of its operators, in order, such as ``nn.conv2d``.
+        units: the positions of the units that it runs.
+    """
+
+    name: str
+    library: str
+    function: Any
+    operators: tuple[str, ...]
+    units: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class CutModel:
+    """A prepared model that calls ``regions``."""
+
+    prepared: PreparedModel
+    regions: tuple[Region, ...]
+
+
+def cut(
+    prepared: PreparedModel, units: Sequence[Unit], assignment: Sequence[str | None], *, by_unit: bool = False
+) -> CutModel:
+    """Replace each run of units that have the same library by a call of ``REGION_PREFIX`` and a number.
+
+    The other functions stay what they are.
+
+    Args:
+        prepared: the model.
+        units: of ``units_of``.
+        assignment: for each unit the name of a library, or None for the functions of the model.
+        by_unit: whether each unit is a region of its own.
+
+    Raises:
+        ValueError: a unit that no library can run has one.
+    """
+    if any(unit.problem for unit, library in zip(units, assignment, strict=True) if library is not None):
+        raise ValueError("a unit that no library can run has one")
+    module = tvm.IRModule(prepared.module.functions, attrs=prepared.module.attrs)
+    regions: list[Region] = []
+    for entry in prepared.entries:
+        own = [_Assigned(at, *each) for at, each in enumerate(zip(units, assignment, strict=True))]
+        own = [each for each in own if each.unit.entry == entry.name]
+        if any(each.library is not None for each in own):
+            changed = _EntryCutting(prepared, entry.name, regions, by_unit=by_unit).changed(own)
+            module.update_func(module.get_global_var(entry.name), changed)
+    keep = relax.transform.DeadCodeElimination([entry.name for entry in prepared.entries])
+    return CutModel(replace(prepared, module=keep(module)), tuple(regions))
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Units in a row with the same library; ``closure`` is None if they have none."""
+
+    library: str | None
+    bindings: tuple[Any, ...]
+    closure: OperatorClosure | None
+    units: tuple[int, ...] = ()
+
+
+class _Assigned(NamedTuple):
+    at: int
+    unit: Unit
+    library: str | None
+
+
+class _EntryCutting:
+    def __init__(self, prepared: PreparedModel, entry: str, regions: list[Region], *, by_unit: bool) -> None:
+        self._function = prepared.module[entry]
+        self._sources = EntrySources(prepared, entry)
+        self._regions = regions
+        self._by_unit = by_unit
+        self._needed = set(relax.analysis.free_vars(self._function.body.body))
+
+    def changed(self, assigned: Sequence[_Assigned]) -> Any:
+        function = self._function
+        runs = [
+            self._runs(block, [each for each in assigned if each.unit.block == at])
+            for at, block in enumerate(function.body.blocks)
+        ]
+        # A region reads the first of variables with equal values, which may not be the one that its functions read.
+        for run in (run for many in runs for run in many):
+            if run.closure is not None:
+                self._needed.update(run.closure.inputs.values())
+            else:
+                self._needed.update(each for one in run.bindings for each in relax.analysis.free_vars(value_of(one)))
+        blocks = []
+        for block, many in zip(function.body.blocks, runs, strict=True):
+            bindings = [binding for run in many for binding in self._changed_bindings(run)]
+            is_dataflow = isinstance(block, relax.DataflowBlock)
+            blocks.append(relax.DataflowBlock(bindings) if is_dataflow else block)
+        body = relax.SeqExpr(blocks, function.body.body)
+        return relax.Function(function.params, body, function.ret_ty, function.is_pure, function.attrs)
+
+    def _runs(self, block: Any, assigned: Sequence[_Assigned]) -> list[_Run]:
+        if all(each.library is None for each in assigned):
+            return [_Run(None, tuple(block.bindings), None)]
+        constant, _ = by_dependence(block)
+        by_variable = {binding.var: binding for binding in block.bindings}
+        found = [_Run(None, tuple(constant), None)]
+        for many in [[each] for each in assigned] if self._by_unit else _in_rows(assigned):
+            library, variables = many[0].library, [variable for each in many for variable in each.unit.variables]
+            closure = None
+            if library is not None:
+                closure = self._sources.closure(self._sources.operators_of(variables))
+            bindings = tuple(by_variable[each] for each in variables)
+            found.append(_Run(library, bindings, closure, tuple(each.at for each in many)))
+        return found
+
+    def _changed_bindings(self, run: _Run) -> Sequence[Any]:
+        """The bindings that call a region, whose results have the names of those that it replaces."""
+        if run.closure is None or run.library is None:
+            return run.bindings
+        outputs = [binding.var for binding in run.bindings if binding.var in self._needed]
+        if not outputs:
+            return ()
+        sources, given = self._sources, run.closure.in_order()
+        function = _function_of(sources, run.closure, [str(sources.operator_of_variable(each)) for each in outputs])
+        name = f"{REGION_PREFIX}{len(self._regions)}"
+        operators = [_operator(value_of(sources.bindings[each])) for each in run.closure.names]
+        known = tuple(each for each in operators if each)
+        self._regions.append(Region(name, run.library, function, known, run.units))
+        arguments = relax.Tuple([run.closure.inputs[each] for each in given])
+        call = relax.op.call_dps_packed(name, arguments, [each.ty for each in outputs])
+        if len(outputs) == 1:
+            return [relax.VarBinding(outputs[0], call)]
+        together = relax.DataflowVar(f"region{len(self._regions)}", relax.TupleType([each.ty for each in outputs]))
+        return [
+            relax.VarBinding(together, call),
+            *(relax.VarBinding(each, relax.TupleGetItem(together, at)) for at, each in enumerate(outputs)),
+        ]
+
+
+def _in_rows(assigned: Sequence[_Assigned]) -> list[list[_Assigned]]:
+    return [list(many) for _, many in groupby(assigned, key=lambda each: each.library)]
+
+
+def _function_of(sources: EntrySources, closure: OperatorClosure, outputs: Sequence[str]) -> Any:
+    known: dict[Any, Any] = {each: relax.Var(f"input{at}", each.ty) for at, each in enumerate(closure.in_order())}
+    replacing, builder = _Replacing(known), relax.BlockBuilder()
+    with builder.function("main", list(known.values())):
+        with builder.dataflow():
+            for name in closure.names:
+                binding = sources.bindings[name]
+                value = replacing.visit_expr(value_of(binding))
+                known[binding.var] = builder.emit_output(value) if name in outputs else builder.emit(value)
+        results = [known[sources.bindings[name].var] for name in outputs]
+        builder.emit_func_output(results[0] if len(results) == 1 else relax.Tuple(results))
+    return builder.get()["main"]
+
+
+def _operator(value: Any) -> str:
+    return str(getattr(getattr(value, "op", None), "name", "")).removeprefix("relax.")
+
+
+@mutator
+class _Replacing(PyExprMutator):  # type: ignore[misc]
+    def __init__(self, known: Mapping[Any, Any]) -> None:
+        super().__init__()
+        self._known = known
+
+    def visit_var_(self, variable: Any) -> Any:
+        return self._known.get(variable, variable)
+
+    def visit_dataflow_var_(self, variable: Any) -> Any:
+        return self._known.get(variable, variable)
