@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from tunefarm.artifact.artifact_folder import MANIFEST_NAME, reading_folder
+from tunefarm.model.dynamic.size_dispatch import refusal_of_dynamic
 from tunefarm.terminal.user_files import read_plain_file
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import digest
@@ -87,6 +88,8 @@ def read_model_folder(text: str, callees: Collection[str] | None = ()) -> ModelF
         raise BadInput("folder", problem, "Install the version of tunefarm that wrote it.")
     if digest(library) != manifest.library or digest(program) != manifest.program:
         raise BadInput("folder", "the kernels or the program do not match the manifest.", _FIX)
+    if (refusal := refusal_of_dynamic(manifest)) is not None:
+        raise BadInput("folder", f"its manifest is damaged: {refusal}.", _FIX)
     require_model(library, program, external_functions(program, kernels_of(library)) if callees is None else callees)
     return ModelFiles(folder, manifest, library, program, _checked_weights(folder / WEIGHTS_NAME, manifest.weights))
 
