@@ -13,6 +13,7 @@ from tunefarm_schemas.token import Scope, Token
 from tunefarm_schemas.tuning.artifact import ArtifactManifest
 from tunefarm_schemas.tuning.bundle import BUNDLE_FORMAT, BundleFile, BundleManifest, BundleVector
 from tunefarm_schemas.tuning.device import Device, DeviceClass, Environment, Protocol, ReferenceKernelTimes
+from tunefarm_schemas.tuning.dynamic_shape import DimensionPlace, DynamicDimension, DynamicShape, SizeBucket
 from tunefarm_schemas.tuning.input_spec import InputExample, InputSpec
 from tunefarm_schemas.tuning.job import (
     Effort,
@@ -71,6 +72,17 @@ _WORKLOAD = Workload(
     name="matmul",
     arguments=(_ARGUMENT,),
     floating_point_operations=4194304.0,
+)
+_DIMENSION = DynamicDimension(
+    name="batch",
+    sizes=(8,),
+    inputs=(DimensionPlace(tensor=0, axis=0),),
+    outputs=(DimensionPlace(tensor=0, axis=0, factor=2),),
+    is_splittable=True,
+    regret=0.04,
+)
+_DYNAMIC = DynamicShape(
+    dimensions=(_DIMENSION,), buckets=(SizeBucket(sizes=(8,), entry="main@8"),), is_exact=False, padding={"mask": 1.0}
 )
 _TASK = Task(workload_id="0a", target_id="0b", name="matmul", weight=2.5)
 _TARGET = Target(canonical='{"kind":"llvm","num-cores":2}', kind="llvm", num_cores=2)
@@ -194,6 +206,7 @@ _MODEL = (
         program="16",
         weights="17",
         verified=_VERIFICATION,
+        dynamic=_DYNAMIC,
         created_at=_AT,
     ),
 )
@@ -224,6 +237,10 @@ _BUNDLE = (
 )
 
 NOUNS: tuple[Frozen, ...] = (
+    _DIMENSION.inputs[0],
+    _DIMENSION,
+    _DYNAMIC.buckets[0],
+    _DYNAMIC,
     _ARGUMENT,
     _WORKLOAD,
     _TASK,

@@ -20,11 +20,12 @@ _REST_OF_MESSAGE_BYTES: Final = 16 << 20
 
 
 class ModelQuestion(Frozen):
-    """A model to read, as ``read_model`` takes it."""
+    """A model to read, as ``read_model`` takes it; with ``entries``, as ``read_entries`` does."""
 
     source: ModelSource
     shapes: Mapping[str, tuple[int, ...]] = {}
     traced: bool = False
+    entries: Mapping[str, Mapping[str, tuple[int, ...]]] = {}
 
 
 class ModelAnswer(Frozen):
@@ -42,9 +43,13 @@ class ModelAnswer(Frozen):
 
 def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
     """Entry of the child. ``descriptors`` holds the file for the weights."""
-    # torch creates its cache when it is imported, and this process may not write to any folder.
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", "/")
+    without_torch_cache()
     answer(channel, lambda: read(ModelQuestion.model_validate_json(payload), descriptors[0]))
+
+
+def without_torch_cache() -> None:
+    """Let torch be imported: it then creates its cache, and this process may not write to any folder."""
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", "/")
 
 
 def read(question: ModelQuestion, weights_descriptor: int) -> ModelAnswer:
@@ -53,9 +58,7 @@ def read(question: ModelQuestion, weights_descriptor: int) -> ModelAnswer:
     Raises:
         BadInput: it cannot be converted, or is too large.
     """
-    from tunefarm.frontend.reading import read_model
-
-    model = read_model(question.source, question.shapes, traced=question.traced)
+    model = _model(question)
     named, names = _named(model)
     named.update(_of_references(model))
     try:
@@ -71,6 +74,16 @@ def read(question: ModelQuestion, weights_descriptor: int) -> ModelAnswer:
         notes=model.notes,
         references=tuple((each.entry, len(each.inputs), len(each.outputs)) for each in model.references),
     )
+
+
+def _model(question: ModelQuestion) -> RelaxModel:
+    if question.entries:
+        from tunefarm.frontend.dynamic.entries import read_entries
+
+        return read_entries(question.source, question.entries, traced=question.traced)
+    from tunefarm.frontend.reading import read_model
+
+    return read_model(question.source, question.shapes, traced=question.traced)
 
 
 def reference_names(number: int, inputs: int, outputs: int) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -21,7 +21,7 @@ from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_sandbox.fork_server.question import Fixes
 from tunefarm_schemas.bad_input import BadInput
 
-_FIXES: Final = Fixes(
+FIXES: Final = Fixes(
     too_large="Give fewer shapes.",
     ended="Check that its framework can load it, or raise TUNEFARM_MODEL_MEMORY_BYTES.",
     late="Raise TUNEFARM_MODEL_TIMEOUT_S, or use a smaller model.",
@@ -70,14 +70,15 @@ def import_model(
     *,
     traced: bool = False,
     settings: ModelSettings | None = None,
+    entries: Mapping[str, Mapping[str, tuple[int, ...]]] | None = None,
 ) -> ImportedModel:
-    """Convert a model to Relax in a confined child, as ``read_model`` does.
+    """Convert a model to Relax in a confined child, as ``read_model`` does; with ``entries``, as ``read_entries``.
 
     Raises:
         BadInput: it cannot be converted, or exceeds the limits of ``settings`` (default: those of the environment).
     """
     settings = settings or ModelSettings()
-    question = ModelQuestion(source=source, shapes=shapes or {}, traced=traced)
+    question = ModelQuestion(source=source, shapes=shapes or {}, traced=traced, entries=entries or {})
     descriptor = os.memfd_create("weights", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         answer = call(
@@ -88,8 +89,8 @@ def import_model(
             field=FIELD,
             readable=[readable_path(source)],
             timeout_s=settings.timeout_s,
-            limits=_limits(settings),
-            fixes=_FIXES,
+            limits=child_limits(settings),
+            fixes=FIXES,
             descriptors=(descriptor,),
         )
         return _imported(answer, descriptor)
@@ -104,7 +105,8 @@ def readable_path(source: PythonSource | ModelFile) -> Path:
     return path.parent if has_neighbours else path
 
 
-def _limits(settings: ModelSettings) -> Limits:
+def child_limits(settings: ModelSettings) -> Limits:
+    """Limits of a child that reads a model."""
     return Limits(
         memory_bytes=settings.memory_bytes,
         cpu_s=settings.cpu_s,

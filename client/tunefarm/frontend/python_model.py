@@ -3,6 +3,7 @@
 import inspect
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,11 +22,37 @@ EXAMPLE_INPUTS: Final = "example_inputs"
 CONVERTERS: Final = "converters"
 
 
+@dataclass(frozen=True)
+class PythonModel:
+    """The object that a file defines, with its example inputs and converters; ``is_torch`` if it is not Relax."""
+
+    model: Any
+    inputs: Any
+    converters: Mapping[str, Any]
+    is_torch: bool
+
+
 def read_python_model(source: PythonSource, shapes: Mapping[str, tuple[int, ...]], *, traced: bool) -> RelaxModel:
     """Execute the file and convert the object that ``source`` names; without a name, the only model that it defines.
 
     Raises:
         BadInput: the file does not define such a model, or the model cannot be converted.
+    """
+    found = resolved_model(source)
+    if not found.is_torch:
+        from tunefarm.frontend.relax_script import import_relax
+
+        return import_relax(found.model, found.inputs)
+    from tunefarm.frontend.pytorch.torch_model import import_torch
+
+    return import_torch(found.model, found.inputs, shapes, found.converters, traced=traced)
+
+
+def resolved_model(source: PythonSource) -> PythonModel:
+    """Execute the file and find the object.
+
+    Raises:
+        BadInput: the file does not define such a model.
     """
     try:
         run_user_file(FIELD, source.path)
@@ -42,16 +69,12 @@ def read_python_model(source: PythonSource, shapes: Mapping[str, tuple[int, ...]
     if inspect.isfunction(found):
         returned = called(FIELD, found, symbol, "(module, example inputs)")
         found, inputs = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, inputs)
-    if _is_relax(found):
-        from tunefarm.frontend.relax_script import import_relax
-
-        return import_relax(found, inputs)
-    if _is_torch(found):
+    is_torch = not _is_relax(found)
+    if is_torch and not _is_torch(found):
+        raise BadInput(FIELD, f"{symbol} is a {type(found).__name__}, which is not a model.", KINDS)
+    if is_torch:
         require(TORCH)
-        from tunefarm.frontend.pytorch.torch_model import import_torch
-
-        return import_torch(found, inputs, shapes, definitions.get(CONVERTERS, {}), traced=traced)
-    raise BadInput(FIELD, f"{symbol} is a {type(found).__name__}, which is not a model.", KINDS)
+    return PythonModel(found, inputs, definitions.get(CONVERTERS, {}), is_torch)
 
 
 def _only_model(path: str) -> str:

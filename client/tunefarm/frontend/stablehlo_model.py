@@ -5,7 +5,8 @@ from pathlib import Path
 
 from tunefarm.frontend.relax_model import RelaxModel
 from tunefarm.frontend.stablehlo.conversion import converted
-from tunefarm.frontend.stablehlo.parsing import module_of_export, parsed, writer
+from tunefarm.frontend.stablehlo.dynamic_shapes import main_input_shapes
+from tunefarm.frontend.stablehlo.parsing import dimension_names_of_export, module_of_export, parsed, writer
 
 JAX_EXPORT_SUFFIX = ".jax"
 
@@ -28,3 +29,20 @@ def import_stablehlo(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> Relax
 def import_jax_exported(data: bytes, shapes: Mapping[str, tuple[int, ...]]) -> RelaxModel:
     """Convert what ``jax.export.Exported.serialize`` returns; shapes and errors as of ``import_stablehlo``."""
     return converted(parsed(module_of_export(data)), shapes, writer())
+
+
+def input_shapes(path: Path) -> dict[str, tuple[int | str, ...]]:
+    """The shapes of the inputs of ``main`` by name; dynamic sizes have the names that ``jax.export`` gave, or none.
+
+    Raises:
+        BadInput: the file is damaged, or has no ``main``.
+    """
+    data = path.read_bytes()
+    if path.suffix.lower() != JAX_EXPORT_SUFFIX:
+        return main_input_shapes(parsed(data))
+    shapes = main_input_shapes(parsed(module_of_export(data)))
+    named = dimension_names_of_export(data)
+    return {
+        name: tuple(names[axis] if size == "" else size for axis, size in enumerate(shape))
+        for (name, shape), names in zip(shapes.items(), named, strict=True)
+    }

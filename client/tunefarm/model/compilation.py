@@ -195,9 +195,9 @@ class ModelCompiler:
         own = own_folder(scratch, "prepare")
         given = os.memfd_create("weights", os.MFD_CLOEXEC)
         try:
-            arrays = {f"{entry}.{at}": each for entry, many in model.weights.items() for at, each in enumerate(many)}
-            write_weights(given, arrays)
-            names = {entry: tuple(f"{entry}.{at}" for at in range(len(many))) for entry, many in model.weights.items()}
+            arrays = {id(each): each for many in model.weights.values() for each in many}  # entries share some
+            write_weights(given, {str(key): each for key, each in arrays.items()})
+            names = {entry: tuple(str(id(each)) for each in many) for entry, many in model.weights.items()}
             order = PrepareOrder(
                 module_json=model.module_json,
                 weights=names,

@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 from tunefarm.artifact.kernel_loading import use_recorded_threads
 from tunefarm.frontend.weights_file import DamagedWeights, read_weights
+from tunefarm.model.dynamic.numpy_arrays import NumpyOperations, leaves_of, nested_like
+from tunefarm.model.dynamic.size_dispatch import SizeDispatch
 from tunefarm.model.library.region_opening import REGISTERING, open_regions
 from tunefarm.model.model_folder import ModelFiles, read_model_folder
 from tunefarm_schemas.bad_input import BadInput
@@ -34,6 +36,7 @@ class CompiledModel:
         self._machine = machine
         self._weights = weights
         self._entries = {entry.name: entry for entry in manifest.entries}
+        self._dispatch = None if manifest.dynamic is None else SizeDispatch(manifest, manifest.dynamic)
 
     def __repr__(self) -> str:
         """One line with the entries and their inputs."""
@@ -48,9 +51,13 @@ class CompiledModel:
     def entry(self, name: str | None = None) -> ModelEntry:
         """The inputs and outputs of a function. ``name`` may be omitted if there is one, or one called main.
 
+        Of a model with dynamic dimensions, it is the function of the largest sizes.
+
         Raises:
             BadInput: there is no such function.
         """
+        if name is None and self._dispatch is not None:
+            return self._dispatch.largest
         if name is None and len(self._entries) == 1:
             return next(iter(self._entries.values()))
         found = self._entries.get(name or "main")
@@ -62,13 +69,34 @@ class CompiledModel:
     def __call__(self, *inputs: Any, entry: str | None = None, **named: Any) -> Any:
         """Run a function of the model on NumPy arrays, by position or by the names of its inputs.
 
-        Returns an array, or a tuple of the same nesting as the model's result.
+        Returns an array, or a tuple of the same nesting as the model's result. Inputs of a model with dynamic
+        dimensions have any sizes that it serves; ``entry`` runs the function of one bucket.
 
         Raises:
-            BadInput: inputs are missing, or have another shape or type.
+            BadInput: inputs are missing, or have another shape or type, or sizes that the model does not serve.
         """
         chosen = self.entry(entry)
         arrays = _ordered(chosen, inputs, named)
+        if entry is None and self._dispatch is not None:
+            return self._served(self._dispatch, arrays)
+        return self._run(chosen, arrays)
+
+    @property
+    def dispatch(self) -> SizeDispatch | None:
+        """What serves sizes that are known at a call; None if shapes are constant."""
+        return self._dispatch
+
+    def _served(self, dispatch: SizeDispatch, given: Sequence[Any]) -> Any:
+        nestings: list[Any] = []
+
+        def run(entry: str, arrays: list[Array]) -> list[Array]:
+            nestings.append(self._run(self.entry(entry), arrays))
+            return leaves_of(nestings[-1])
+
+        outputs = dispatch.serve([np.asarray(each) for each in given], NumpyOperations(), run)
+        return nested_like(nestings[-1], iter(outputs))
+
+    def _run(self, chosen: ModelEntry, arrays: Sequence[Any]) -> Any:
         tensors = [_tensor_of(_checked(each, array)) for each, array in zip(chosen.inputs, arrays, strict=True)]
         return _arrays_of(self.run_tensors(chosen.name, tensors))
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from tunefarm.artifact.artifact_folder import MANIFEST_NAME, reading_folder
+from tunefarm.model.dynamic.size_dispatch import refusal_of_dynamic
 from tunefarm.model.library.region_opening import require_region
 from tunefarm.terminal.user_files import read_plain_file
 from tunefarm_schemas.bad_input import BadInput
@@ -88,6 +89,8 @@ def read_model_folder(text: str, callees: Collection[str] | None = ()) -> ModelF
         raise BadInput("folder", problem, "Install the version of tunefarm that wrote it.")
     if digest(library) != manifest.library or digest(program) != manifest.program:
         raise BadInput("folder", "the kernels or the program do not match the manifest.", _FIX)
+    if (refusal := refusal_of_dynamic(manifest)) is not None:
+        raise BadInput("folder", f"its manifest is damaged: {refusal}.", _FIX)
     for region in manifest.regions:
         require_region(folder, region)
     permitted = external_functions(program, kernels_of(library)) if callees is None else callees

@@ -17,10 +17,11 @@ INPUT_SETS: Final = 3
 def random_inputs(entry: ModelEntry, number: int) -> list[Array]:
     """Inputs of an entry: normally distributed, or zeros and ones for integers, which may be indices."""
     generator = np.random.default_rng([number, 7])
-    return [_random(generator, each) for each in entry.inputs]
+    return [random_array(generator, each) for each in entry.inputs]
 
 
-def _random(generator: np.random.Generator, argument: TensorArgument) -> Array:
+def random_array(generator: np.random.Generator, argument: TensorArgument) -> Array:
+    """One such input."""
     import ml_dtypes  # noqa: F401 - registers its types
 
     kind = np.dtype(argument.dtype)

@@ -5,6 +5,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.tuning.dynamic_shape import DynamicShape
 from tunefarm_schemas.tuning.workload import TensorArgument
 
 MODEL_FORMAT: Final = 2
@@ -118,4 +119,6 @@ class ModelManifest(Frozen):
     program: str
     weights: str
     verified: ModelVerification | None = None
+    dynamic: DynamicShape | None = None
+    """Dimensions with sizes that are known at a call; None if the entries have constant shapes only."""
     created_at: str

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tunefarm.cli.model.bucket_text import BUCKET_FORM, BUCKET_HELP, EXACT_HELP, PAD_HELP, bucket_lines
 from tunefarm.frontend.model_source import parse_model_source
 from tunefarm.intake.module_source import readable_file
+from tunefarm.model.dynamic.wanted_buckets import MAX_BUCKETS, require_runs, wanted_buckets
 from tunefarm.options.job_options import output_folder
 from tunefarm.options.library_option import (
     DEFAULT_RACE_S,
@@ -43,6 +45,12 @@ def compile_model(
         list[str] | None,
         typer.Option(metavar="NAME=N,N,...", help="Sizes of an input with dynamic dimensions. Repeatable."),
     ] = None,
+    bucket: Annotated[list[str] | None, typer.Option(metavar=BUCKET_FORM, help=BUCKET_HELP)] = None,
+    pad: Annotated[list[str] | None, typer.Option(metavar="INPUT=VALUE", help=PAD_HELP)] = None,
+    max_buckets: Annotated[
+        int, typer.Option(help="Maximum number of sizes that are chosen for a range.")
+    ] = MAX_BUCKETS,
+    exact_buckets: Annotated[bool, typer.Option("--exact-buckets", help=EXACT_HELP)] = False,
     functions: Annotated[
         str | None, typer.Option(metavar="FILE.py", help="Registers the external functions that the model calls.")
     ] = None,
@@ -62,24 +70,35 @@ def compile_model(
     from tunefarm.local.machine import LocalMachine
     from tunefarm.local.model_records import records_of
     from tunefarm.model.compilation import ModelCompiler
+    from tunefarm.model.dynamic.bucketed_model import BucketedCompiler, BucketedSource
 
     folder, source = output_folder(output), parse_model_source(model)
     sizes = sizes_of(shape)
     choice = library_choice(race_seconds, library, is_asked=libraries)
     own = None if functions is None else readable_file("functions", functions, fix="Give a Python file.")
+    wanted = wanted_buckets(bucket or (), pad or (), max_buckets, is_exact=exact_buckets)
     with LocalMachine(zygote=take_zygote()) as machine:
+
+        def compiler(into: Path, is_verified: bool) -> ModelCompiler:
+            return ModelCompiler(
+                machine.zygote,
+                into,
+                records=(lambda _tasks, _target, _generator: {}) if fresh else records_of(machine),
+                functions_file=own,
+                is_verified=is_verified and verify,
+                libraries=choice,
+                say=complain,
+            )
+
         complain(f"reading {model}")
-        imported = import_model(machine.zygote, source, sizes, traced=traced)
-        compiler = ModelCompiler(
-            machine.zygote,
-            folder,
-            records=(lambda _tasks, _target, _generator: {}) if fresh else records_of(machine),
-            functions_file=own,
-            is_verified=verify,
-            libraries=choice,
-            say=complain,
-        )
-        compilation = compiler.compile(imported, target, Path(source.path).stem)
+        if wanted is None:
+            imported = import_model(machine.zygote, source, sizes, traced=traced)
+            compilation = compiler(folder, True).compile(imported, target, Path(source.path).stem)
+        else:
+            require_runs(wanted, is_verified=verify)
+            bucketed = BucketedSource(source, sizes, wanted, traced)
+            buckets = BucketedCompiler(machine.zygote, bucketed, compiler, own, complain)
+            compilation = buckets.compile(buckets.read(target), folder, target, Path(source.path).stem)
     _print(compilation, as_json=as_json)
     return ExitCode.FINE
 
@@ -112,6 +131,7 @@ def _print(compilation: "Compilation", *, as_json: bool) -> None:
                 "race": None if compilation.race is None else compilation.race.figures(),
                 "problems": dict(compilation.problems),
                 "notes": list(compilation.notes),
+                "dynamic": None if manifest.dynamic is None else manifest.dynamic.model_dump(mode="json"),
             }
         )
         return
@@ -125,6 +145,8 @@ def _print(compilation: "Compilation", *, as_json: bool) -> None:
     if compilation.race is not None:
         say(race_text(compilation.race))
     say(f"{counted(len(manifest.functions), 'function')}: {', '.join(f'{n} {kind}' for kind, n in kinds.items())}")
+    for line in bucket_lines(manifest):
+        say(line)
     say(f"{compilation.folder}: {bytes_text(compilation.size_bytes)}")
     if compilation.latency_s is not None:
         say(f"{latency_text(compilation.latency_s)} a run on random inputs")

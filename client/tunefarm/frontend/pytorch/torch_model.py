@@ -35,15 +35,19 @@ def import_pt2(path: Path, shapes: Shapes) -> RelaxModel:
     Raises:
         BadInput: it is damaged, contains pickled objects, or cannot be converted.
     """
+    return import_program(load_pt2(path), shapes, {})
+
+
+def load_pt2(path: Path) -> ExportedProgram:
+    """Load a file that ``torch.export.save`` wrote. Raises BadInput if it is damaged or contains pickled objects."""
     require_safe_archive(path)
     os.environ.pop("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", None)
     os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"  # torch falls back to whole pickles otherwise
     try:
-        program = torch.export.load(path)
+        return torch.export.load(path)
     except Exception as error:
         problem = f"torch {torch.__version__} cannot load {path.name}: {describe(error)}."
         raise BadInput(FIELD, problem, _OLD_FILE_FIX) from error
-    return import_program(program, shapes, {})
 
 
 def import_torch(
@@ -139,6 +143,13 @@ def _arguments(module: torch.nn.Module, inputs: Any, shapes: Shapes) -> tuple[tu
     return tuple(resized), {name: _resized(value, shapes.get(name)) for name, value in keywords.items()}
 
 
+def example_shapes(module: torch.nn.Module, inputs: Any) -> dict[str, tuple[int, ...]]:
+    """The shapes of a module's example inputs that are tensors, by name. Raises BadInput if it has none."""
+    arguments, keywords = _arguments(module, getattr(module, "example_inputs", None) if inputs is None else inputs, {})
+    named = {**dict(zip(_names_of(module, len(arguments)), arguments, strict=False)), **keywords}
+    return {name: tuple(value.shape) for name, value in named.items() if isinstance(value, torch.Tensor)}
+
+
 def _names_of(module: torch.nn.Module, count: int) -> list[str]:
     import inspect
 
@@ -151,7 +162,7 @@ def _resized(value: Any, size: tuple[int, ...] | None) -> Any:
 
 def _with_sizes(program: ExportedProgram, shapes: Shapes) -> tuple[ExportedProgram, tuple[str, ...]]:
     """The program for the given sizes: exported again if it has dynamic dimensions."""
-    sizes = _input_sizes(program)
+    sizes = input_sizes(program)
     if unknown := sorted(shapes.keys() - sizes.keys()):
         raise _no_such_input(unknown, list(sizes))
     for name, size in shapes.items():
@@ -175,7 +186,8 @@ def _with_sizes(program: ExportedProgram, shapes: Shapes) -> tuple[ExportedProgr
     return fixed, tuple(f"{name} was fixed at {shapes[name]}." for name in dynamic)
 
 
-def _input_sizes(program: ExportedProgram) -> dict[str, tuple[Any, ...]]:
+def input_sizes(program: ExportedProgram) -> dict[str, tuple[Any, ...]]:
+    """The shapes of the inputs by name, with the text of each symbolic size."""
     values = {node.name: node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")}
     names = program.graph_signature.user_inputs
     return {

@@ -32,6 +32,19 @@ def input_names(function: Any, functions: Mapping[str, Any]) -> list[str]:
     return names
 
 
+def main_input_shapes(module: Any) -> dict[str, tuple[int | str, ...]]:
+    """The shapes of the inputs of ``main`` by name, with an empty text for each dynamic size. Raises BadInput."""
+    functions = {str(op.name.value): op for op in module.body.operations if op.operation.name == "func.func"}
+    if "main" not in functions:
+        raise BadInput("model", "It has no function main.", "Export one function with dynamic inputs, as main.")
+    main = functions["main"]
+    return {
+        name: tuple("" if kind.is_dynamic_dim(axis) else kind.get_dim_size(axis) for axis in range(kind.rank))
+        for name, kind in zip(input_names(main, functions), _types(main), strict=True)
+        if isinstance(kind, ir.RankedTensorType)
+    }
+
+
 def _given_name(argument: Any, functions: Mapping[str, Any]) -> str:
     """From its location, or from that in the function which it is passed to: jax.export wraps functions in a main."""
     location = str(argument.location)

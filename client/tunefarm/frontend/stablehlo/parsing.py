@@ -66,6 +66,14 @@ def module_of_export(data: bytes) -> bytes:
         raise BadInput("model", f"jax.export does not read it: {reason[:300]}.", fix) from error
 
 
+def dimension_names_of_export(data: bytes) -> list[tuple[str, ...]]:
+    """The sizes of the arguments of a serialized ``jax.export.Exported`` that was read before, as text."""
+    from jax import export
+
+    exported = export.deserialize(bytearray(data))
+    return [tuple(map(str, exported.in_avals[at].shape)) for at in exported.module_kept_var_idx]
+
+
 def writer() -> str:
     """The name and version of the library that reads the file: the file itself does not say what wrote it."""
     return f"jaxlib {jaxlib.__version__}"

@@ -1,0 +1,33 @@
+"""Options and output of ``tunefarm compile`` about dynamic dimensions."""
+
+from typing import Final
+
+from tunefarm_schemas.tuning.dynamic_shape import DynamicDimension
+from tunefarm_schemas.tuning.model import ModelManifest
+
+BUCKET_FORM: Final = "NAME=N,N,..."
+BUCKET_HELP: Final = (
+    "Sizes of a dynamic dimension, by its name or INPUT.AXIS, or NAME=1..128 to have them chosen. Repeatable."
+)
+PAD_HELP: Final = "What an input is padded with, zero if not given. Repeatable."
+EXACT_HELP: Final = "Serve exactly the sizes of --bucket, without padding."
+
+
+def bucket_lines(manifest: ModelManifest) -> list[str]:
+    """A line for each dynamic dimension."""
+    dynamic = manifest.dynamic
+    if dynamic is None:
+        return []
+    return [_line(each, is_exact=dynamic.is_exact) for each in dynamic.dimensions]
+
+
+def _line(dimension: DynamicDimension, *, is_exact: bool) -> str:
+    sizes = ", ".join(map(str, dimension.sizes))
+    if is_exact:
+        return f"{dimension.name}: exactly {sizes}"
+    text = f"{dimension.name}: buckets of {sizes}"
+    if dimension.regret is not None:
+        text += f"; a size is predicted to take at most {dimension.regret:.0%} longer than alone"
+    if dimension.is_splittable:
+        text += "; larger inputs are split"
+    return text

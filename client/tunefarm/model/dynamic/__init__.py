@@ -1,0 +1,1 @@
+"""Models with dynamic dimensions: sizes of buckets, their entries, checks of padding, dispatch."""
