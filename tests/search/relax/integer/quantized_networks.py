@@ -75,18 +75,31 @@ class QuantizedLayer:
 
     def module(self) -> Any:
         """From integers to integers or floats, all parameters as constants."""
+        return self._module(None)
+
+    def module_with_parameter(self) -> Any:
+        """The same with the weights as a parameter, in the order of the constant."""
+        return self._module(relax.Var("w", relax.TensorType(self.stored_weights.shape, self.weight)))
+
+    @property
+    def stored_weights(self) -> Array:
+        return np.moveaxis(self.weights, -1, 1)
+
+    def _module(self, parameter: Any) -> Any:
         builder = relax.BlockBuilder()
         x = relax.Var("x", relax.TensorType(self.input_shape, self.activation))
-        with builder.function("main", [x]):
+        weights = constant_of(self.stored_weights) if parameter is None else parameter
+        parameters = [x] if parameter is None else [x, parameter]
+        with builder.function("main", parameters, attrs={"num_input": 1}):
             with builder.dataflow():
-                output = builder.emit_output(self._result(builder, x))
+                output = builder.emit_output(self._result(builder, x, weights))
             builder.emit_func_output(output)
         return builder.get()
 
-    def _result(self, builder: Any, x: Any) -> Any:
+    def _result(self, builder: Any, x: Any, weights: Any) -> Any:
         point = self._point(self.zero_point, self.activation)
         data = builder.emit(relax.op.dequantize(x, constant_of(self.input_scale), point))
-        result = builder.emit(self._product(builder, data))
+        result = builder.emit(self._product(builder, data, weights))
         if self.bias:
             result = builder.emit(relax.op.add(result, constant_of(self._by_channel(self.biases))))
         if self.rectifier:
@@ -107,18 +120,17 @@ class QuantizedLayer:
             result = np.clip(result / float(self.output_scale) + self.output_zero_point, low, high)
         return np.moveaxis(result, -1, 1) if self.rank and not self.channels_last else result
 
-    def _product(self, builder: Any, data: Any) -> Any:
-        weights, scales = self.weights, self.weight_scales
+    def _product(self, builder: Any, data: Any, weights: Any) -> Any:
+        scales = self.weight_scales
         point = np.full(scales.shape, self.weight_zero_point, self.weight)
         if not self.per_channel:
             scales, point = scales.reshape(()), point.reshape(())
         if self.rank == 0:
-            kernel = relax.op.dequantize(constant_of(weights), constant_of(scales), constant_of(point), 0)
+            kernel = relax.op.dequantize(weights, constant_of(scales), constant_of(point), 0)
             return relax.op.matmul(data, builder.emit(relax.op.permute_dims(builder.emit(kernel))))
         layout = "NWC" if self.channels_last and self.rank == 1 else "NHWC" if self.channels_last else "NCHW"
         layout = "NCW" if self.rank == 1 and not self.channels_last else layout
-        moved = np.moveaxis(weights, -1, 1)
-        kernel = builder.emit(relax.op.dequantize(constant_of(moved), constant_of(scales), constant_of(point), 0))
+        kernel = builder.emit(relax.op.dequantize(weights, constant_of(scales), constant_of(point), 0))
         before, after = self.padding
         window = (self.stride, (before,) * self.rank + (after,) * self.rank, self.dilation)
         if self.rank == 1:

@@ -15,6 +15,7 @@ from tests.search.relax.models import run
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.relax.assembly import functions_of_task, with_schedules
 from tunefarm_search.relax.building import lower, virtual_machine
+from tunefarm_search.relax.placeholders import tasks_without_weights
 from tunefarm_search.relax.preparation import PreparedModel, prepare
 from tunefarm_search.relax.tasks import model_tasks
 from tunefarm_search.tvm.dot_products import dot_product_of
@@ -23,6 +24,7 @@ from tunefarm_search.untried.untried_schedule import untried_schedule
 from tunefarm_search.validation.judged_schedule import judged_schedule
 from tunefarm_workers.builder.scheduled_module import build_scheduled
 
+VNNI = canonical_target({"kind": "llvm", "mcpu": "znver4"}, 1).target
 HASWELL = canonical_target({"kind": "llvm", "mcpu": "haswell"}, 1).target
 HERE = host_target(1)
 needs_dot_product = pytest.mark.skipif(dot_product_of(HERE) is None, reason="the processor has no such instruction")
@@ -83,6 +85,14 @@ def test_any_quantized_layer_computes_exact_sums(layer: QuantizedLayer, schedule
 
 
 CONVOLUTION = QuantizedLayer(2, (16, 32), size=14, kernel=3, padding=(1, 1), zero_point=-5, rectifier=True)
+
+
+@pytest.mark.parametrize("layer", [CONVOLUTION, QuantizedLayer(0, (64, 40), per_channel=True)])
+def test_tasks_without_weights_are_those_of_the_quantized_model(layer: QuantizedLayer) -> None:
+    found = tasks_without_weights(layer.module_with_parameter(), VNNI)
+    whole = model_tasks(prepare(layer.module_with_parameter(), {"main": (layer.stored_weights,)}, VNNI))
+    assert "uint8" in found[0].workload.module_json
+    assert [task.workload.workload_id for task in found] == [task.workload.workload_id for task in whole]
 
 
 def test_targets_without_the_instruction_compute_the_same() -> None:
