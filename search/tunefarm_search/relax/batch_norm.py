@@ -32,7 +32,7 @@ class _NormFolding(PyExprMutator):  # type: ignore[misc]
     def __init__(self, module: Any, function: Any) -> None:
         super().__init__(module)
         self._values = relax.analysis.get_var2val(function)
-        self._uses = _uses_of(function)
+        self._uses = uses_of(function)
 
     def visit_tuple_getitem_(self, item: Any) -> Any:
         """Replace the normalised output of a batch norm; its other outputs, the statistics, stay what they are."""
@@ -82,7 +82,8 @@ class _NormFolding(PyExprMutator):  # type: ignore[misc]
         return relax.op.add(product, _per_channel(shift, rank, dtype, axis))
 
 
-def _uses_of(function: Any) -> dict[Any, int]:
+def uses_of(function: Any) -> dict[Any, int]:
+    """How often each variable of a Relax function is read."""
     found: dict[Any, int] = {}
 
     def count(expression: Any) -> None:

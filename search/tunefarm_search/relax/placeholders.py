@@ -14,6 +14,7 @@ from tvm import relax
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.relax.constants import constant_of
+from tunefarm_search.relax.integer.quantized_values import operator_of
 from tunefarm_search.relax.preparation import prepare
 from tunefarm_search.relax.tasks import ModelTask, model_tasks
 
@@ -30,7 +31,8 @@ def is_model(module: Any) -> bool:
 def tasks_without_weights(module: Any, target: Target, largest_bytes: int = LARGEST_BYTES) -> tuple[ModelTask, ...]:
     """The tasks of a Relax module, of which the parameters after the first ``num_input`` are weights.
 
-    Scalars and integers stay parameters, because their contents may become part of a function.
+    Scalars and integers stay parameters, because their contents may become part of a function. Integers that are
+    dequantized do not, unless 8 bits cannot hold them less their zero point.
 
     Raises:
         BadInput: as for ``prepare``, or its weights have more than ``largest_bytes``.
@@ -46,14 +48,16 @@ def tasks_without_weights(module: Any, target: Target, largest_bytes: int = LARG
 
 def _with_placeholders(module: Any, variable: Any, function: Any, largest_bytes: int) -> Any:
     weights = list(function.params)[int(function.attrs[_NUM_INPUT]) :]
-    shapes = {weight: shape for weight in weights if (shape := _shape(weight))}
+    quantized = _quantized(function)
+    shapes = {weight: shape for weight in weights if (shape := _shape(weight, is_quantized=weight in quantized))}
     size_bytes = sum(math.prod(shape) * np.dtype(str(weight.ty.dtype)).itemsize for weight, shape in shapes.items())
     if size_bytes > largest_bytes:
         fix = "Prepare it where its weights are: tunefarm submit MODEL sends its functions."
         raise BadInput("module", f"its weights have {size_bytes >> 20} MiB.", fix)
     name = str(variable.name_hint)
     constants = {
-        weight: constant_of(np.ones(shape, np.float32), str(weight.ty.dtype)) for weight, shape in shapes.items()
+        weight: constant_of(np.full(shape, quantized.get(weight, 1), np.float32), str(weight.ty.dtype))
+        for weight, shape in shapes.items()
     }
     bound = relax.transform.BindParams(name, constants)(module) if constants else module
     rest = bound[name]
@@ -61,9 +65,29 @@ def _with_placeholders(module: Any, variable: Any, function: Any, largest_bytes:
     return bound
 
 
-def _shape(weight: Any) -> tuple[int, ...]:
+def _quantized(function: Any) -> dict[Any, int]:
+    """The variables that dequantizations read, with an integer to stand in them: zero for zero points."""
+    values = relax.analysis.get_var2val(function)
+    found: dict[Any, int] = {}
+
+    def keep(expression: Any) -> None:
+        if operator_of(expression) != "relax.dequantize":
+            return
+        for argument, filling in ((expression.args[0], 1), (expression.args[2], 0)):
+            value = values.get(argument) if isinstance(argument, relax.Var) else None
+            found[value.args[0] if operator_of(value) == "relax.astype" else argument] = filling
+
+    relax.analysis.post_order_visit(function, keep)
+    return {variable: filling for variable, filling in found.items() if isinstance(variable, relax.Var)}
+
+
+def _shape(weight: Any, *, is_quantized: bool) -> tuple[int, ...]:
     """The shape of a weight that a placeholder can stand for; empty for a scalar, an integer or a dynamic shape."""
     shape, dtype = getattr(weight.ty, "shape", None), str(getattr(weight.ty, "dtype", ""))
-    if shape is None or "float" not in dtype or not all(isinstance(extent, tvm.tirx.IntImm) for extent in shape):
+    if (
+        shape is None
+        or ("float" not in dtype and not is_quantized)
+        or not all(isinstance(extent, tvm.tirx.IntImm) for extent in shape)
+    ):
         return ()
     return tuple(int(extent) for extent in shape)

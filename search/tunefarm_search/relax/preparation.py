@@ -16,6 +16,7 @@ from tunefarm_schemas.tuning.workload import TensorArgument
 from tunefarm_search.relax.batch_norm import fold_batch_norms
 from tunefarm_search.relax.constants import constant_of, fold_constants
 from tunefarm_search.relax.function_names import with_short_names
+from tunefarm_search.relax.integer.rewriting import with_integer_products
 from tunefarm_search.relax.variable_names import with_unique_names
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
 from tunefarm_search.tvm.target import tvm_target
@@ -74,19 +75,20 @@ def prepare(module: Any, weights: Weights, target: Target) -> PreparedModel:
     entries = tuple(_entry(name, bound[name]) for name in names)
     try:
         with tvm_target(target):
-            prepared, stages = _lowered(bound, names)
+            prepared, stages = _lowered(bound, names, target)
     except TVM_ERRORS as error:
         problem = f"TVM cannot lower it: {last_line(error)}"
         raise BadInput("model", problem, "Replace the operator that it names by others.") from error
     return PreparedModel(prepared, entries, target, stages)
 
 
-def _lowered(module: Any, names: Sequence[str]) -> tuple[Any, PreparationStages]:
+def _lowered(module: Any, names: Sequence[str], target: Target) -> tuple[Any, PreparationStages]:
     passes, keep = relax.transform, relax.transform.DeadCodeElimination(list(names))
     module = _run(module, passes.LambdaLift(), passes.ConvertToDataflow(1), passes.CanonicalizeBindings())
     module = _run(fold_constants(module), passes.CanonicalizeBindings())
     module = _run(fold_batch_norms(module), passes.DecomposeOpsForInference(), passes.CanonicalizeBindings(), keep)
-    module = _run(fold_constants(module), passes.CanonicalizeBindings(), keep)
+    module = with_integer_products(fold_constants(module), target)
+    module = _run(module, passes.CanonicalizeBindings(), keep)
     operators = with_unique_names(module, names, "operator")
     dispatch = (relax.backend.DispatchSampling(), relax.backend.DispatchSortScan())
     legalized = _run(operators, *dispatch, passes.LegalizeOps(), passes.AnnotateTIROpPattern(), passes.FoldConstant())

@@ -14,6 +14,7 @@ from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Sketch, Space, Trace
 from tunefarm_schemas.tuning.workload import Abi
 from tunefarm_search.space.decisions import SketchSpace, sketch_space
+from tunefarm_search.space.dot_product_tiling import SampledTile, dot_product_schedule
 from tunefarm_search.space.streamed_reduction import StreamedReduction
 from tunefarm_search.space.tiled_movement import TiledMovement
 from tunefarm_search.tvm.errors import TVM_ERRORS
@@ -70,7 +71,8 @@ def search_space(module: Any, target: Target, abi: Abi, space: Space) -> SearchS
     """
     context = _context(module, target, abi)
     if space.automatic:
-        traces = [trace_of(schedule) for schedule in context.generate_design_space()]
+        tensorized = _tensorized(module, target)
+        traces = tensorized or [trace_of(schedule) for schedule in context.generate_design_space()]
     else:
         traces = [trace for sketch in space.sketches for trace in _filled(module, sketch)]
     by_text = {steps_of(trace).sketch.text: trace for trace in traces}
@@ -78,6 +80,18 @@ def search_space(module: Any, target: Target, abi: Abi, space: Space) -> SearchS
         raise BadInput("space", "none of its sketches fits the workload.", "Check names of blocks and loops.")
     sketches = tuple(sketch_space(number, trace) for number, trace in enumerate(by_text.values()))
     return SearchSpace(module, target, tuple(context.space_generator.postprocs), sketches)
+
+
+def _tensorized(module: Any, target: Target) -> list[Trace]:
+    """The sketch with dot products of 8-bit integers, if the function and the processor have them.
+
+    Sketches without them are left out then: they are many times slower.
+    """
+    try:
+        schedule = dot_product_schedule(module, target, SampledTile, seed=1)
+    except TVM_ERRORS:
+        return []
+    return [] if schedule is None else [trace_of(schedule)]
 
 
 def sketches_of(schedule_function: Callable[[Any], Any], module: Any, target: Target) -> tuple[Sketch, ...]:

@@ -15,6 +15,7 @@ import tvm
 from tvm.s_tir.schedule import Trace as TvmTrace
 
 from tunefarm_schemas.tuning.target import Target
+from tunefarm_search.tvm.dot_products import is_dot_product, register_dot_products
 
 PACKAGE = "tvm.s_tir.tensor_intrin"
 
@@ -49,16 +50,21 @@ def apply_steps(steps: Any, schedule: Any, kind: str = "llvm", triple: str = "")
 
     Raises TVM's error for a trace that does not apply.
     """
-    if _tensorizes(steps):
+    names = _intrinsics_in(steps)
+    if names:
+        register_dot_products()
+    if any(not isinstance(name, str) or not is_dot_product(name) for name in names):
         load_intrinsics(kind, triple)
     TvmTrace.apply_json_to_schedule(steps, schedule)
 
 
-def _tensorizes(steps: Any) -> bool:
+def _intrinsics_in(steps: Any) -> list[Any]:
+    """What a trace tensorizes with."""
     instructions = steps[0] if isinstance(steps, list) and steps else None
-    return isinstance(instructions, list) and any(
-        isinstance(step, list) and step[:1] == ["Tensorize"] for step in instructions
-    )
+    if not isinstance(instructions, list):
+        return []
+    tensorized = [step for step in instructions if isinstance(step, list) and step[:1] == ["Tensorize"]]
+    return [step[2][0] if len(step) > 2 and isinstance(step[2], list) and step[2] else None for step in tensorized]
 
 
 def modules_for(kind: str, triple: str) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import tvm_ffi
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Space, Trace
 from tunefarm_search.features.features import machine_of
+from tunefarm_search.space.dot_product_tiling import TileRule, dot_product_schedule
 from tunefarm_search.space.scheduling import Scheduled, Scheduler
 from tunefarm_search.space.space import search_space
 from tunefarm_search.space.tiled_movement import crossing_read
@@ -38,7 +39,7 @@ class UntriedSchedule:
         trace: applies to the given module and gives ``module``.
         module: TVM's ``IRModule`` with the scheduled function ``main``.
         estimate: seconds that a call is expected to take, from the analytical cost; NaN if it is unknown.
-        way: how the schedule was made: ``tiles``, ``rows``, ``blocks`` or ``none``.
+        way: how the schedule was made: ``dot products``, ``tiles``, ``rows``, ``blocks`` or ``none``.
     """
 
     trace: Trace
@@ -49,7 +50,7 @@ class UntriedSchedule:
 
 def untried_schedule(module: Any, target: Target) -> UntriedSchedule:
     """Choose a schedule for ``main`` of a module on a CPU; an unscheduled one if nothing better applies."""
-    for make in (_tiled, _rows, _blocks):
+    for make in (_dot_products, _tiled, _rows, _blocks):
         try:
             found = make(module, target)
         except TVM_ERRORS:
@@ -57,6 +58,11 @@ def untried_schedule(module: Any, target: Target) -> UntriedSchedule:
         if found is not None:
             return found
     return UntriedSchedule(trace_of(tvm.s_tir.Schedule(module)), module, float("nan"), "none")
+
+
+def _dot_products(module: Any, target: Target) -> UntriedSchedule | None:
+    schedule = dot_product_schedule(module, target, TileRule)
+    return None if schedule is None else UntriedSchedule(trace_of(schedule), schedule.mod, float("nan"), "dot products")
 
 
 def _tiled(module: Any, target: Target) -> UntriedSchedule | None:

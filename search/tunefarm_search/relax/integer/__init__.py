@@ -1,0 +1,1 @@
+"""Integer arithmetic in place of float operators between dequantize and quantize."""

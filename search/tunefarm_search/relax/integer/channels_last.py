@@ -1,0 +1,171 @@
+"""Operators in the layout with the channels last, where their operands are in that layout.
+
+Products of integers give their channels last; a transposition behind each of them restores the layout of the model.
+Operators that do not depend on the layout move it behind themselves, so that most of them are never computed.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+from tvm import relax
+
+from tunefarm_search.relax.constants import array_of, constant_of, is_constant
+from tunefarm_search.relax.integer.quantized_values import Lookup, operator_of, scalar_of
+
+_ELEMENTWISE: Final = frozenset(
+    f"relax.{name}"
+    for name in (
+        *("abs", "astype", "clip", "exp", "negative", "round", "sigmoid", "sqrt", "tanh", "nn.gelu", "nn.leakyrelu"),
+        *("nn.relu", "nn.relu6", "nn.silu"),
+    )
+)
+_BINARY: Final = frozenset(f"relax.{name}" for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum"))
+_POOLS: Final = {
+    "relax.nn.max_pool2d": relax.op.nn.max_pool2d,
+    "relax.nn.avg_pool2d": relax.op.nn.avg_pool2d,
+}
+
+
+def channels_first_axes(rank: int) -> list[int]:
+    """Axes that bring channels from the last to the second place."""
+    return [0, rank - 1, *range(1, rank - 1)]
+
+
+def channels_last_axes(rank: int) -> list[int]:
+    """Axes that bring channels from the second to the last place."""
+    return [0, *range(2, rank), 1]
+
+
+def channels_last_of(expression: Any, lookup: Lookup) -> Any:
+    """The tensor with channels last that ``expression`` transposes; None if it is no such transposition."""
+    call = lookup(expression)
+    if operator_of(call) != "relax.permute_dims" or call.attrs.axes is None:
+        return None
+    axes = [int(axis) for axis in call.attrs.axes]
+    return call.args[0] if len(axes) > 2 and axes == channels_first_axes(len(axes)) else None
+
+
+def channels_last_call(call: Any, lookup: Lookup, builder: Any) -> Any:
+    """The same call on operands with channels last, transposed; None if no operand is a transposition of such."""
+    rewrite = _REWRITES.get(operator_of(call))
+    if rewrite is None or not any(channels_last_of(each, lookup) is not None for each in _tensors(call)):
+        return None
+    return rewrite(call, lookup, builder)
+
+
+def _tensors(call: Any) -> Sequence[Any]:
+    first = call.args[0]
+    return list(first.fields) if isinstance(first, relax.Tuple) else list(call.args)
+
+
+def _transposed(builder: Any, result: Any) -> Any:
+    emitted = builder.emit(result)
+    return relax.op.permute_dims(emitted, channels_first_axes(len(emitted.ty.shape)))
+
+
+def _elementwise(call: Any, lookup: Lookup, builder: Any) -> Any:
+    data = channels_last_of(call.args[0], lookup)
+    arguments = [data, *list(call.args)[1:]]
+    return None if data is None else _transposed(builder, relax.Call(call.op, arguments, call.attrs))
+
+
+def _binary(call: Any, lookup: Lookup, builder: Any) -> Any:
+    rank = len(call.ty.shape)
+    operands = [_operand(each, rank, lookup, builder) for each in call.args]
+    if any(each is None for each in operands):
+        return None
+    return _transposed(builder, relax.Call(call.op, operands, call.attrs))
+
+
+def _operand(given: Any, rank: int, lookup: Lookup, builder: Any) -> Any:
+    """An operand of rank ``rank`` with channels last."""
+    known = lookup(given)
+    if is_constant(known):
+        array = array_of(known)
+        if array.size == 1:
+            return constant_of(array.reshape(()))
+        filled = array.reshape([1] * (rank - array.ndim) + list(array.shape))
+        return constant_of(np.transpose(filled, channels_last_axes(rank)))
+    moved = channels_last_of(given, lookup)
+    if moved is not None:
+        return moved if len(moved.ty.shape) == rank else None
+    if getattr(given, "ty", None) is None or len(given.ty.shape) != rank:
+        return None
+    return builder.emit(relax.op.permute_dims(given, channels_last_axes(rank)))
+
+
+def _scaled(call: Any, lookup: Lookup, builder: Any) -> Any:
+    """Quantize or dequantize."""
+    data = channels_last_of(call.args[0], lookup)
+    if data is None:
+        return None
+    axis, rank = int(call.attrs.axis), len(call.ty.shape)
+    if all(scalar_of(lookup(each)) is not None for each in call.args[1:3]):
+        axis = -1
+    else:
+        axis = channels_last_axes(rank).index(axis % rank)
+    operator = getattr(relax.op, operator_of(call).removeprefix("relax."))
+    return _transposed(builder, operator(data, call.args[1], call.args[2], axis, str(call.attrs.out_dtype)))
+
+
+def _pool(call: Any, lookup: Lookup, builder: Any) -> Any:
+    data, attributes = channels_last_of(call.args[0], lookup), call.attrs
+    if data is None or str(attributes.layout) != "NCHW" or str(attributes.out_layout) != "NCHW":
+        return None
+    sizes = [
+        [int(each) for each in getattr(attributes, name)] for name in ("pool_size", "strides", "padding", "dilation")
+    ]
+    operator = _POOLS[operator_of(call)]
+    flags = (bool(attributes.ceil_mode), bool(attributes.count_include_pad))
+    return _transposed(builder, operator(data, *sizes, *flags, layout="NHWC"))
+
+
+def _adaptive_pool(call: Any, lookup: Lookup, builder: Any) -> Any:
+    data, attributes = channels_last_of(call.args[0], lookup), call.attrs
+    if data is None or str(attributes.layout) != "NCHW" or str(attributes.out_layout) != "NCHW":
+        return None
+    size = None if attributes.output_size is None else [int(each) for each in attributes.output_size]
+    return _transposed(builder, relax.op.nn.adaptive_avg_pool2d(data, size, layout="NHWC"))
+
+
+def _mean(call: Any, lookup: Lookup, builder: Any) -> Any:
+    data, attributes = channels_last_of(call.args[0], lookup), call.attrs
+    if data is None or attributes.axis is None:
+        return None
+    rank = len(data.ty.shape)
+    axes = sorted(int(axis) % rank for axis in attributes.axis)
+    moved = [channels_last_axes(rank).index(axis) for axis in axes]
+    if bool(attributes.keepdims):
+        return _transposed(builder, relax.op.mean(data, moved, keepdims=True))
+    return relax.op.mean(data, moved) if axes == list(range(2, rank)) else None
+
+
+def _concatenation(call: Any, lookup: Lookup, builder: Any) -> Any:
+    rank = len(call.ty.shape)
+    operands = [_operand(each, rank, lookup, builder) for each in _tensors(call)]
+    if any(each is None for each in operands) or call.attrs.axis is None:
+        return None
+    axis = channels_last_axes(rank).index(int(call.attrs.axis) % rank)
+    return _transposed(builder, relax.op.concat(operands, axis))
+
+
+def _permutation(call: Any, lookup: Lookup, _builder: Any) -> Any:
+    """A transposition that undoes the other."""
+    data = channels_last_of(call.args[0], lookup)
+    if data is None or call.attrs.axes is None:
+        return None
+    return data if [int(axis) for axis in call.attrs.axes] == channels_last_axes(len(data.ty.shape)) else None
+
+
+_REWRITES: Final[dict[str, Callable[[Any, Lookup, Any], Any]]] = {
+    **dict.fromkeys(_ELEMENTWISE, _elementwise),
+    **dict.fromkeys(_BINARY, _binary),
+    **dict.fromkeys(_POOLS, _pool),
+    "relax.concat": _concatenation,
+    "relax.dequantize": _scaled,
+    "relax.mean": _mean,
+    "relax.nn.adaptive_avg_pool2d": _adaptive_pool,
+    "relax.permute_dims": _permutation,
+    "relax.quantize": _scaled,
+}
