@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import httpx
@@ -30,7 +31,7 @@ END_S: Final = 600.0
 
 def perceptron(widths: Sequence[int]) -> SmallModel:
     """Dense layers from each width to the next, with biases, and rectifiers between them."""
-    pairs = list(zip(widths, widths[1:], strict=False))
+    pairs = list(pairwise(widths))
     weights = tuple(array for number, (n, m) in enumerate(pairs) for array in _layer(n, m, number))
 
     def build(builder: Any, given: Sequence[Any], names: Sequence[Any]) -> Any:
