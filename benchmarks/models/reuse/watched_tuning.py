@@ -91,8 +91,10 @@ def _print_progress(
     now = points[-1]
     rate = now.trials / elapsed_s
     left = "it is verified and built"
-    if searches:
-        left = f"{rate:.2f}/s, " + (f"left {(trials - now.trials) / rate / 60:.0f} min at most" if rate else "")
+    if searches and rate > 0:
+        left = f"{rate:.2f}/s, left {(trials - now.trials) / rate / 60:.0f} min at most"
+    elif searches:
+        left = "no trial so far"
     known = "unknown" if now.model_s is None else f"{now.model_s * 1e3:.3f} ms"
     goal = "" if goal_s is None else f", goal {goal_s * 1e3:.3f} ms"
     sys.stdout.write(

@@ -21,8 +21,8 @@ from tunefarm_services.store.stored import StoredTrial
 TARGET: Final = {"kind": "llvm", "mcpu": "x86-64-v2", "num-cores": 1}
 ROWS: Final = 4
 FIRST: Final = (16, 24, 24, 10)
-SECOND: Final = (16, 24, 24, 12)
-"""Its two hidden layers are those of ``FIRST``; the last layer has another width."""
+SECOND: Final = (16, 24, 24, 20, 12)
+"""Its first two layers are those of ``FIRST``. The others have other shapes and, in TVM's names, other numbers."""
 IN_COMMON: Final = 2
 OTHER: Final = (20, 28, 14)
 """Has no task in common with the others."""
