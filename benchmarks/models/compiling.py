@@ -36,14 +36,16 @@ def compile_without_trials(model_path: Path, folder: Path, home: Path, threads: 
     return _compiled([*arguments, "--fresh"], home, threads)
 
 
-def compile_tuned(model_path: Path, folder: Path, home: Path, threads: int, seconds: int) -> CompiledInfo:
-    """Tune the model for ``seconds``, then compile it with the records.
+def compile_tuned(
+    model_path: Path, folder: Path, home: Path, threads: int, seconds: int, trials: int = 100_000
+) -> CompiledInfo:
+    """Tune the model for ``seconds`` or ``trials``, then compile it with the records.
 
     Raises:
         CommandFailed: a command fails.
     """
     tuning = ["tune", str(model_path), "--target", f"host:{threads}", "--seconds", str(seconds), "--json"]
-    _tunefarm([*tuning, "--trials", "100000"], home, threads, seconds + TIMEOUT_S)
+    _tunefarm([*tuning, "--trials", str(trials)], home, threads, seconds + TIMEOUT_S)
     arguments = ["compile", str(model_path), "--target", f"host:{threads}", "--output", str(folder), "--json"]
     return _compiled(arguments, home, threads)
 

@@ -23,7 +23,7 @@ MAX_CALLS = 1000
 
 
 class ProcessOrder(Frozen):
-    """What to run: names of the zoo and of the rival, folders as in ``RivalOrder``."""
+    """What to run: names of the zoo or of an operator, and of the rival, folders as in ``RivalOrder``."""
 
     model: str
     tiny: bool
@@ -94,9 +94,10 @@ def _open(order: ProcessOrder) -> tuple[Any, Ready]:
 
 
 def _model(order: ProcessOrder) -> Any:
+    from benchmarks.models.operators.operator_cases import OPERATORS
     from benchmarks.models.zoo import RELATIVES, TINY_ZOO, ZOO
 
-    return (TINY_ZOO if order.tiny else {**ZOO, **RELATIVES})[order.model]
+    return (TINY_ZOO if order.tiny else {**ZOO, **RELATIVES, **OPERATORS})[order.model]
 
 
 def expected_path(files: Path, model: str, number: int) -> Path:

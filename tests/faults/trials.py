@@ -80,9 +80,9 @@ def assert_kept(before: Trials, after: Trials) -> None:
         assert after.best_latency_s[exploration_id] <= latency_s
 
 
-def assert_accounted_once(store: Store, exploration: Exploration) -> None:
+def assert_accounted_once(store: Store, exploration: Exploration, tenant: str = LOCAL_TENANT) -> None:
     """Assert that every candidate of ``exploration`` has one result, was sent at most twice, and counts once."""
-    trials = store.trials.of_exploration(exploration.exploration_id, tenant=LOCAL_TENANT)
+    trials = store.trials.of_exploration(exploration.exploration_id, tenant=tenant)
     assert [trial.candidate.number for trial in trials] == list(range(len(trials)))
     measured = [trial.measurement for trial in trials if trial.measurement is not None]
     assert len(measured) == len(trials), "a trial was lost"

@@ -65,3 +65,5 @@ MODELS = (
 )
 
 TINY_ZOO = {model.name: model for model in MODELS}
+
+TINY_RELATIVES = {"resnet34": ZooModel("resnet34", partial(ResidualNetwork, BasicBlock, (2, 1, 2, 1), 8, 10), _image)}

@@ -124,6 +124,20 @@ class TestSimilarRecords:
         assert [found.record.record_id for found in answers] == ["r64", "r32", "r16", "r256", "r512"]
         assert {found.match for found in answers} == {MatchKind.SIMILAR}
 
+    def test_numbers_in_names_of_model_functions_make_no_difference(self, store: Store):
+        names = {
+            "a": "fused_conv2d_add",
+            "b": "fused_conv2d3_add12",
+            "c": "fused_conv1d_add",
+            "d": "fused_conv2d_add_relu",
+        }
+        for each, name in names.items():
+            store.workloads.put(TENANT, workload(f"of model {each}", name=name))
+            store.records.put(TENANT, None, record(f"of {each}", 1e-3, key=record_key(f"of model {each}")))
+        asked = record_key("of model a")
+        near = store.best_records.near(TENANT, asked.workload_id, asked.target_id, asked.device_class_id)
+        assert [r.record_id for r in near] == ["of b"]
+
     def test_similar_records_require_same_device_class(self, store: Store):
         key = record_key("m256", code_generator="newer")
         store.records.put(TENANT, None, record("newer", 1e-4, key=key))

@@ -1,5 +1,6 @@
 """Workloads, with their modules as blobs."""
 
+import re
 from typing import Final
 
 from pydantic import TypeAdapter
@@ -15,6 +16,8 @@ from tunefarm_services.store.store_error import NotFound, StoreConflict
 from tunefarm_services.store.stored import StoredWorkload
 from tunefarm_services.store.tables import WorkloadTable
 
+_NUMBER: Final = re.compile(r"(?<=[^\W\d_])\d+(?=_|$)")
+"""A number after a letter at the end of a part of a name; the 2 of ``conv2d`` is not at the end."""
 _ARGUMENTS: Final = TypeAdapter(tuple[TensorArgument, ...])
 _OF_TENANT: Final = select(WorkloadTable).where(WorkloadTable.tenant == bindparam("tenant"))
 _BY_ID: Final = _OF_TENANT.where(WorkloadTable.workload_id == bindparam("workload_id"))
@@ -113,9 +116,12 @@ def require_workload(connection: Connection, tenant: str, workload_id: str) -> N
 
 
 def _family(workload: Workload) -> str:
-    """Digest of the name and of each argument's rank, type and direction."""
+    """Digest of the name without numbers, and of each argument's rank, type and direction.
+
+    TVM numbers the functions of a model: ``fused_conv2d3_add1`` is ``fused_conv2d7_add4`` of another shape or model.
+    """
     arguments = [[len(argument.shape), argument.dtype, argument.is_output] for argument in workload.arguments]
-    return digest(canonical_json([workload.name, arguments]))
+    return digest(canonical_json([_NUMBER.sub("", workload.name), arguments]))
 
 
 def _values(tenant: str, workload: Workload) -> dict[str, object]:

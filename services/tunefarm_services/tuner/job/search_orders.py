@@ -22,7 +22,9 @@ from tunefarm_services.tuner.job.job_run import JobRun
 from tunefarm_services.tuner.search.exploration_run import AS_GIVEN, ExplorationRun
 from tunefarm_services.tuner.search.search_messages import KnownTrialMessage, SearchOrder, SearchTaskMessage
 
-MAX_NEAR_RECORDS, MAX_CLAIMS = 8, 8
+MAX_NEAR_RECORDS, MAX_CLAIMS = 24, 8
+"""More near records than the search adapts: convolutions of 1 by 1 and of 3 by 3 have one name, but other sketches, and
+a schedule is adapted only to a sketch of the same structure."""
 
 log = structlog.get_logger()
 

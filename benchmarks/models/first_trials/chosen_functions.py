@@ -1,0 +1,99 @@
+"""The functions whose first trials are judged, from models of the zoo.
+
+``python -m benchmarks.models.first_trials.chosen_functions FOLDER NAME...`` writes those named as TVM JSON. It loads
+torch, and is a process of its own, because a process that forks to measure must not have torch's threads.
+"""
+
+import sys
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ChosenFunction:
+    """One function of a model, chosen by what it computes: names change with the passes that make the functions.
+
+    Attributes:
+        name: of the recorded table.
+        model: of the zoo.
+        operator: the first operator in the function's name.
+        shapes: of its first arguments.
+    """
+
+    name: str
+    model: str
+    operator: str
+    shapes: tuple[Shape, ...]
+
+    def is_it(self, name: str, shapes: tuple[Shape, ...]) -> bool:
+        """Whether a function of the model with this name and these argument shapes is the chosen one."""
+        return self.operator in name and shapes[: len(self.shapes)] == self.shapes
+
+
+def _conv(name: str, model: str, data: Shape, weight: Shape, operator: str = "conv2d") -> ChosenFunction:
+    return ChosenFunction(name, model, operator, ((1, *data), weight))
+
+
+CHOSEN: Final = (
+    _conv("conv-7x7-stem", "resnet18", (3, 224, 224), (64, 3, 7, 7)),
+    _conv("conv-1x1-64", "resnet50", (64, 56, 56), (64, 64, 1, 1)),
+    _conv("conv-3x3-256", "resnet50", (256, 14, 14), (256, 256, 3, 3)),
+    _conv("conv-1x1-2048-stride-2", "resnet50", (1024, 14, 14), (2048, 1024, 1, 1)),
+    _conv("conv-3x3-u-net", "u-net", (128, 64, 64), (64, 128, 3, 3)),
+    _conv("conv-transposed", "u-net", (256, 16, 16), (256, 128, 2, 2), "conv2d_transpose"),
+    _conv("conv-patches", "vit-tiny", (3, 224, 224), (192, 3, 16, 16)),
+    _conv("conv-3x3-silu", "detector", (16, 160, 160), (32, 16, 3, 3)),
+    _conv("conv-1x1-255", "detector", (64, 40, 40), (255, 64, 1, 1)),
+    _conv("depthwise-3x3", "mobilenet-v2", (96, 112, 112), (96, 1, 3, 3)),
+    _conv("depthwise-5x5", "efficientnet-b0", (144, 56, 56), (144, 1, 5, 5)),
+    ChosenFunction("matmul-feed-forward", "bert", "matmul", ((128, 768), (768, 3072))),
+    ChosenFunction("matmul-attention", "bert", "matmul", ((12, 128, 64), (12, 64, 128))),
+    ChosenFunction("matmul-narrow", "vit-tiny", "matmul", ((197, 768), (768, 192))),
+    ChosenFunction("matmul-one-row", "decoder", "matmul", ((1, 512), (512, 1408))),
+    ChosenFunction("matmul-classifier", "resnet50", "matmul", ((1, 2048), (2048, 1000))),
+    ChosenFunction("softmax", "bert", "softmax", ((1, 12, 128, 128),)),
+    ChosenFunction("layer-norm", "whisper", "layer_norm", ((1, 1500, 384),)),
+    ChosenFunction("max-pool", "resnet18", "max_pool2d", ((1, 64, 112, 112),)),
+    ChosenFunction("mean", "mobilenet-v2", "mean", ((1, 1280, 7, 7),)),
+)
+
+
+def write_functions(folder: Path, names: Collection[str]) -> None:
+    """Write those of the chosen functions, each as ``NAME.json``.
+
+    Raises:
+        LookupError: a model has no such function.
+    """
+    from benchmarks.models.model_files import model_file
+    from benchmarks.models.zoo import ZOO
+    from tunefarm.frontend.model_source import ModelFile
+    from tunefarm.frontend.reading import read_model
+    from tunefarm_search.relax.preparation import prepare
+    from tunefarm_search.relax.tasks import model_tasks
+    from tunefarm_search.tvm.target import host_target
+
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = [chosen for chosen in CHOSEN if chosen.name in names]
+    for model in dict.fromkeys(chosen.model for chosen in wanted):
+        read = read_model(ModelFile(path=str(model_file(ZOO[model], "pt2", folder)), format="pt2"), {})
+        workloads = [task.workload for task in model_tasks(prepare(read.module, read.weights, host_target(1)))]
+        for chosen in (each for each in wanted if each.model == model):
+            found = [
+                workload
+                for workload in workloads
+                if chosen.is_it(workload.name, tuple(tuple(each.shape) for each in workload.arguments))
+            ]
+            if not found:
+                raise LookupError(f"{model} has no function of {chosen.operator} with arguments {chosen.shapes}")
+            (folder / f"{chosen.name}.json").write_text(found[0].module_json, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    from tunefarm_search.tvm import loading
+
+    loading.load()
+    write_functions(Path(sys.argv[1]), sys.argv[2:])

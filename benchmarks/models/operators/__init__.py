@@ -1,0 +1,1 @@
+"""Single operators: ours against torch, onnxruntime and OpenVINO."""
