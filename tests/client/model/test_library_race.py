@@ -15,7 +15,7 @@ from tunefarm.model.race.library_race import RaceResult, TimedPlan, choose_libra
 from tunefarm.model.race.messages import RegionParts
 from tunefarm.model.race.plan_folder import Plan
 from tunefarm.model.race.proposals import proposals, unit_times
-from tunefarm.model.race.turns import is_faster
+from tunefarm.model.race.turns import is_clear, is_faster
 from tunefarm.terminal.race_text import race_text
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.model import ModelManifest, ModelRegion
@@ -38,6 +38,14 @@ def test_a_plan_replaces_another_if_it_is_faster_in_most_turns_by_more_than_they
     assert not is_faster(best_s, best_s)
     assert not is_faster([0.995 * each for each in best_s], best_s)
     assert not is_faster([0.7, 1.3, 0.95, 3.9, 0.6], best_s)  # turns that disagree
+
+
+def test_turns_end_early_if_they_agree() -> None:
+    assert is_clear([0.8, 0.7, 0.8], [1.0, 1.0, 1.0])
+    assert is_clear([1.2, 1.7, 1.3], [1.0, 1.0, 1.0])
+    assert not is_clear([0.8, 0.7], [1.0, 1.0])
+    assert not is_clear([0.8, 0.95, 0.8], [1.0, 1.0, 1.0])
+    assert not is_clear([], [])
 
 
 def test_proposals_begin_with_the_piece_that_promises_most() -> None:
@@ -71,11 +79,11 @@ def test_unit_times_are_those_of_its_functions_or_of_its_region() -> None:
 
 def test_race_text_names_the_plan_that_ships() -> None:
     ours, mixed = Plan((None, None, None)), Plan(("L", None, "L"))
-    refused = TimedPlan(Plan(("M", "M", "M"), spins=True), None, "it refuses")
+    refused = TimedPlan(Plan(("onnxruntime",) * 3, spins=True), None, "it refuses")
     race = RaceResult(TimedPlan(mixed, 1e-3), (TimedPlan(ours, 2e-3), TimedPlan(mixed, 1e-3), refused), 3.0)
     lines = race_text(race).splitlines()
     assert lines[-1] == "ships: L 2, our kernels 1 of 3 functions, 2.00 times as fast as our kernels alone"
-    assert lines[-2].endswith("M, spinning: it refuses")
+    assert lines[-2].endswith("onnxruntime, spinning: it refuses")
     assert lines[1].split() == ["2", "ms", "our", "kernels"]
 
 

@@ -25,7 +25,9 @@ def run_model_folder(folder: str, callees: Sequence[str], functions: str | None,
     with start_zygote() as zygote:
         compared = run_model(zygote, files.folder, files.library, None, callees, own)
     if as_json:
-        print_json({"latency_s": compared.latency_s, "entries": [each.name for each in files.manifest.entries]})
+        regions = [region.model_dump(mode="json") for region in files.manifest.regions]
+        entries = [each.name for each in files.manifest.entries]
+        print_json({"latency_s": compared.latency_s, "entries": entries, "regions": regions})
         return ExitCode.FINE
     manifest = files.manifest
     say(f"{manifest.name}: {latency_text(compared.latency_s)} a run of {manifest.entries[0].name} on random inputs")
