@@ -17,7 +17,7 @@ from benchmarks.models.model_result import ModelResult
 from benchmarks.models.report import markdown_page
 from benchmarks.models.rival_process import INPUTS, ProcessOrder, expected_path
 from benchmarks.models.rival_turns import RivalResult, time_by_turns
-from benchmarks.models.rivals import OURS, RIVALS, ZERO_TRIALS
+from benchmarks.models.rivals import OURS, RIVALS, WITH_LIBRARIES, ZERO_TRIALS
 from benchmarks.models.zoo import TINY_ZOO, ZOO, ZooModel, as_tensors
 
 PACKAGES = ("torch", "onnxruntime", "openvino")
@@ -157,10 +157,11 @@ def _compile(plan: ComparisonPlan, model: ZooModel) -> tuple[dict[str, CompiledI
             continue
         folder, home = _artifact(plan, model, rival), plan.work / "stores" / model.name
         try:
-            if rival == ZERO_TRIALS:
-                compiled[rival] = compile_without_trials(path, folder, home, plan.threads)
+            libraries = rival in WITH_LIBRARIES
+            if WITH_LIBRARIES.get(rival, rival) == ZERO_TRIALS:
+                compiled[rival] = compile_without_trials(path, folder, home, plan.threads, libraries=libraries)
             else:
-                compiled[rival] = compile_tuned(path, folder, home, plan.threads, plan.tune_s)
+                compiled[rival] = compile_tuned(path, folder, home, plan.threads, plan.tune_s, libraries=libraries)
         except CommandFailed as error:
             failures[rival] = str(error).strip().splitlines()[-1][-400:]
     return compiled, failures

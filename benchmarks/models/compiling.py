@@ -26,20 +26,31 @@ class CompiledInfo(Frozen):
     kinds: dict[str, int]
 
 
-def compile_without_trials(model_path: Path, folder: Path, home: Path, threads: int) -> CompiledInfo:
+def compile_without_trials(
+    model_path: Path, folder: Path, home: Path, threads: int, *, libraries: bool = False
+) -> CompiledInfo:
     """Run ``tunefarm compile`` with an empty store.
 
     Raises:
         CommandFailed: it fails.
     """
     arguments = ["compile", str(model_path), "--target", f"host:{threads}", "--output", str(folder), "--json"]
-    return _compiled([*arguments, "--fresh"], home, threads)
+    return _compiled([*arguments, "--fresh", _choice(libraries)], home, threads)
 
 
 def compile_tuned(
-    model_path: Path, folder: Path, home: Path, threads: int, seconds: int, trials: int = 100_000
+    model_path: Path,
+    folder: Path,
+    home: Path,
+    threads: int,
+    seconds: int,
+    trials: int = 100_000,
+    *,
+    libraries: bool = False,
 ) -> CompiledInfo:
     """Tune the model for ``seconds`` or ``trials``, then compile it with the records.
+
+    A store that has them takes no trials.
 
     Raises:
         CommandFailed: a command fails.
@@ -47,7 +58,11 @@ def compile_tuned(
     tuning = ["tune", str(model_path), "--target", f"host:{threads}", "--seconds", str(seconds), "--json"]
     _tunefarm([*tuning, "--trials", str(trials)], home, threads, seconds + TIMEOUT_S)
     arguments = ["compile", str(model_path), "--target", f"host:{threads}", "--output", str(folder), "--json"]
-    return _compiled(arguments, home, threads)
+    return _compiled([*arguments, _choice(libraries)], home, threads)
+
+
+def _choice(libraries: bool) -> str:
+    return "--libraries" if libraries else "--no-libraries"
 
 
 def _compiled(arguments: list[str], home: Path, threads: int) -> CompiledInfo:

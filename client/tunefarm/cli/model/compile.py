@@ -144,7 +144,10 @@ def _print(compilation: "Compilation", *, as_json: bool) -> None:
     kinds = Counter(each.kind for each in manifest.functions)
     if compilation.race is not None:
         say(race_text(compilation.race))
-    say(f"{counted(len(manifest.functions), 'function')}: {', '.join(f'{n} {kind}' for kind, n in kinds.items())}")
+    for region in manifest.regions:
+        say(f"{region.file}: {counted(len(region.operators), 'operator')}, run by {region.requirement}")
+    shares = ", ".join(f"{number} {kind}" for kind, number in kinds.items())
+    say(f"{counted(len(manifest.functions), 'function')}{': ' if shares else ''}{shares}")
     for line in bucket_lines(manifest):
         say(line)
     say(f"{compilation.folder}: {bytes_text(compilation.size_bytes)}")

@@ -25,8 +25,9 @@ def run_model_folder(folder: str, callees: Sequence[str], functions: str | None,
     with start_zygote() as zygote:
         compared = run_model(zygote, files.folder, files.library, None, callees, own)
     if as_json:
+        regions = [region.model_dump(mode="json") for region in files.manifest.regions]
         times = {"latency_s": compared.latency_s, "cold_latency_s": compared.cold_latency_s}
-        print_json({**times, "entries": [each.name for each in files.manifest.entries]})
+        print_json({**times, "entries": [each.name for each in files.manifest.entries], "regions": regions})
         return ExitCode.FINE
     manifest = files.manifest
     text = f"{latency_text(compared.latency_s)} a run of {manifest.entries[0].name} on random inputs"

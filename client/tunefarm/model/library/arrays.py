@@ -69,5 +69,5 @@ def failures_of(library: str) -> Iterator[None]:
 
 
 def one_line(error: Exception) -> str:
-    """The message of an error without line breaks, of at most some hundred characters."""
-    return " ".join(str(error).split())[:500]
+    """The end of an error's message, which names the cause, without line breaks."""
+    return " ".join(str(error).split())[-400:]

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from tunefarm.model.library.arrays import Array, Port, failures_of, one_line, run_arrays
+from tunefarm.model.library.silent_import import import_onnxruntime
 from tunefarm_schemas.bad_input import BadInput
 
 _ERRORS: Final = 3
@@ -28,7 +29,7 @@ class OnnxRuntime:
     def open(self, model: Path, threads: int, *, spins: bool) -> "OnnxRuntimeKernel":
         """See ``KernelLibrary``."""
         try:
-            import onnxruntime
+            onnxruntime = import_onnxruntime()
         except ImportError as error:
             fix = "Install it: pip install 'tunefarm[libraries]'."
             raise BadInput("library", "onnxruntime is not installed.", fix) from error

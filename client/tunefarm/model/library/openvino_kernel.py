@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tunefarm.model.library.arrays import Array, Port, failures_of, one_line, run_arrays, view_at
+from tunefarm.model.library.silent_import import import_openvino
 from tunefarm_schemas.bad_input import BadInput
 
 _MOST_TENSORS: Final = 64
@@ -24,7 +25,7 @@ class OpenVino:
     def open(self, model: Path, threads: int, *, spins: bool) -> "OpenVinoKernel":  # noqa: ARG002 - oneTBB decides
         """See ``KernelLibrary``."""
         try:
-            import openvino
+            openvino = import_openvino()
         except ImportError as error:
             fix = "Install it: pip install 'tunefarm[libraries]'."
             raise BadInput("library", "openvino is not installed.", fix) from error
@@ -79,11 +80,9 @@ class _TensorCache:
         """The tensor over the memory at an address."""
         found = self._tensors.get(address)
         if found is None:
-            import openvino
-
             if len(self._tensors) >= _MOST_TENSORS:
                 self._tensors.clear()
-            found = openvino.Tensor(view_at(self._port, address), shared_memory=True)
+            found = import_openvino().Tensor(view_at(self._port, address), shared_memory=True)
             self._tensors[address] = found
         return found
 

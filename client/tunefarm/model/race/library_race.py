@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +15,7 @@ from tunefarm.model.race.contestant import Contestant
 from tunefarm.model.race.messages import Assignment, RegionParts
 from tunefarm.model.race.plan_folder import Plan, PlanFolders
 from tunefarm.model.race.proposals import Times, proposals, unit_times
-from tunefarm.model.race.turns import is_faster
+from tunefarm.model.race.turns import is_clear, is_faster
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import JsonValue
@@ -85,9 +86,11 @@ def choose_libraries(names: Sequence[str] = (), race_s: float = DEFAULT_RACE_S) 
             raise BadInput("library", f"{name!r} is unknown.", f"Name one of: {', '.join(LIBRARIES)}.")
         if name not in installed:
             raise BadInput("library", f"{name} is not installed.", f"Run: pip install {name}")
+    fix = "Run: pip install 'tunefarm[libraries]', or compile it with --no-libraries."
     if not installed:
-        fix = "Run: pip install 'tunefarm[libraries]', or compile it with --no-libraries."
         raise BadInput("libraries", f"none of {', '.join(LIBRARIES)} is installed.", fix)
+    if find_spec("onnx") is None:
+        raise BadInput("libraries", "onnx, which parts of models are written with, is not installed.", fix)
     if not 0 <= race_s < float("inf"):
         raise BadInput("race-seconds", f"is {race_s:g}.", "Give a number of seconds, such as 15.")
     return LibraryChoice(tuple(dict.fromkeys(names)) or installed, race_s)
@@ -160,7 +163,7 @@ class LibraryRace:
                 break
             tried.add(plans[0])
             best = self._duel(best, Plan(plans[0], spins=self._is_whole(plans[0])))
-        if best.plan.libraries and self._has_time():
+        if best.plan.can_spin and self._has_time():
             best = self._duel(best, Plan(best.plan.assignment, spins=not best.plan.spins))
         return best
 
@@ -198,8 +201,16 @@ class LibraryRace:
         except BadInput as error:
             self._timed.append(TimedPlan(plan, None, str(error)))
             return best
-        turns = [(best.sample_s(), challenger.sample_s()) for _ in range(TURNS)]
-        best_s, challenger_s = [one for one, _ in turns], [other for _, other in turns]
+        best_s: list[float] = []
+        challenger_s: list[float] = []
+        while len(best_s) < TURNS and not is_clear(challenger_s, best_s):
+            try:
+                challenger_s.append(challenger.sample_s())
+            except BadInput as error:
+                challenger.__exit__(None, None, None)
+                self._timed.append(TimedPlan(plan, None, str(error)))
+                return best
+            best_s.append(best.sample_s())
         self._keep(best.plan, best_s)
         self._keep(plan, challenger_s)
         loser, winner = (best, challenger) if is_faster(challenger_s, best_s) else (challenger, best)
@@ -224,7 +235,7 @@ class LibraryRace:
         plan = Plan(tuple(None if unit.problem else library for unit in self._units))
         try:
             contestant, regions = self._opened_with_regions(plan, by_unit=True)
+            with contestant:
+                return {library: unit_times(self._units, library, regions, contestant.profile_s())}
         except BadInput:
             return {}
-        with contestant:
-            return {library: unit_times(self._units, library, regions, contestant.profile_s())}

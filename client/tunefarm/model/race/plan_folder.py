@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from tunefarm_sandbox.fork_server.child import Child
 from tunefarm_schemas.tuning.model import EntryWeights, ModelManifest, ModelRegion
 
 OURS: Final = "our kernels"
+_SPINNING: Final = frozenset({"onnxruntime"})
 
 
 @dataclass(frozen=True)
@@ -34,10 +36,15 @@ class Plan:
         return tuple(sorted({library for library in self.assignment if library is not None}))
 
     @property
+    def can_spin(self) -> bool:
+        """Whether a library of the plan has the choice of how its threads wait."""
+        return not _SPINNING.isdisjoint(self.libraries)
+
+    @property
     def name(self) -> str:
         """Such as ``onnxruntime 40, our kernels 2 of 42 functions, spinning``."""
         counts = Counter(library or OURS for library in self.assignment)
-        waiting = ", spinning" if self.spins and self.libraries else ""
+        waiting = ", spinning" if self.spins and self.can_spin else ""
         if len(counts) <= 1:
             return f"{next(iter(counts), OURS)}{waiting}"
         shares = ", ".join(f"{library} {count}" for library, count in counts.most_common())
@@ -108,8 +115,8 @@ class PlanFolders:
         self._count += 1
         folder.mkdir()
         folder.chmod(0o755)
-        os.link(self.folder / LIBRARY_NAME, folder / LIBRARY_NAME)
-        os.link(self.weights.every.path, folder / WEIGHTS_NAME)
+        _put_same(self.folder / LIBRARY_NAME, folder / LIBRARY_NAME)
+        _put_same(self.weights.every.path, folder / WEIGHTS_NAME)
         write_program(folder, self.manifest_of(plan, planned, self._digest), planned.program, planned.regions)
         return folder
 
@@ -133,6 +140,13 @@ class PlanFolders:
     @cached_property
     def _digest(self) -> str:
         return file_digest(self.weights.every.descriptor)
+
+
+def _put_same(source: Path, path: Path) -> None:
+    try:
+        os.link(source, path)
+    except OSError:  # a file system without links
+        shutil.copyfile(source, path)
 
 
 def _entry_weights(names: Mapping[str, Sequence[str]]) -> tuple[EntryWeights, ...]:

@@ -174,8 +174,8 @@ CONVERTERS: Final[Mapping[str, _Converter]] = MappingProxyType(
             f"relax.bitwise_{name}": _bitwise(f"Bitwise{name.capitalize()}", name.capitalize())
             for name in ("and", "or", "xor", "not")
         },
-        "relax.equal": _same("Equal", (*_COMPARED, "bool")),
-        "relax.not_equal": _opposite("Equal", (*_COMPARED, "bool")),
+        "relax.equal": _same("Equal", _COMPARED),
+        "relax.not_equal": _opposite("Equal", _COMPARED),
         "relax.astype": _astype,
         "relax.clip": _clip,
         "relax.where": _where,

@@ -11,9 +11,8 @@ from tunefarm_search.relax.onnx_graph.operator_call import Names, OperatorCall, 
 
 _BEFORE_FIRST: Final = -(2**31)
 """An end of a slice that goes backwards to the first element."""
-_PADDINGS: Final = MappingProxyType(
-    {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
-)
+_PADDINGS: Final = MappingProxyType({"constant": "constant", "reflect": "reflect", "replicate": "edge"})
+"""Those that both libraries have."""
 
 
 def _reshape(call: OperatorCall) -> str:
@@ -124,13 +123,6 @@ def _pad(call: OperatorCall) -> str:
     return call.graph.emit("Pad", *names, mode=mode)
 
 
-def _pixel_shuffle(call: OperatorCall) -> str:
-    factor, kind, graph = int(call.attributes.upscale_factor), call.kind(0), call.graph
-    if kind.dimensions != 4:
-        raise Unexportable("its input does not have four axes")
-    return graph.emit("DepthToSpace", call.name(0), blocksize=factor, mode="CRD")
-
-
 def _triangle(*, upper: bool) -> Callable[[OperatorCall], str]:
     def convert(call: OperatorCall) -> str:
         call.of_types(NUMBERS, 0)
@@ -161,7 +153,6 @@ CONVERTERS: Final[Mapping[str, Callable[[OperatorCall], Names]]] = MappingProxyT
         "relax.tile": _tile,
         "relax.repeat": _repeat,
         "relax.nn.pad": _pad,
-        "relax.nn.pixel_shuffle": _pixel_shuffle,
         "relax.tril": _triangle(upper=False),
         "relax.triu": _triangle(upper=True),
     }

@@ -58,7 +58,7 @@ class OperatorCall:
     """
 
     def __init__(self, graph: Graph, call: Any, names: Mapping[Any, Names] | None) -> None:
-        """``names`` are the values of variables; None is for calls that are converted only to see whether they can be."""
+        """``names`` are the values of variables; None only tries whether the call can be exported."""
         self.graph = graph
         self.call = call
         self.attributes = call.attrs

@@ -1,0 +1,124 @@
+"""Which plans a race tries, and when one replaces another."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from tests.client.model.conftest import CompiledOnce
+from tunefarm.model.library.region_opening import require_library
+from tunefarm.model.loaded_model import load_model
+from tunefarm.model.messages import UnitParts
+from tunefarm.model.race.library_race import RaceResult, TimedPlan, choose_libraries
+from tunefarm.model.race.messages import RegionParts
+from tunefarm.model.race.plan_folder import Plan
+from tunefarm.model.race.proposals import proposals, unit_times
+from tunefarm.model.race.turns import is_clear, is_faster
+from tunefarm.terminal.race_text import race_text
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.tuning.model import ModelManifest, ModelRegion
+
+REGION = ModelRegion(
+    name="tunefarm.region.0",
+    library="nonesuch",
+    requirement="nonesuch==1.0",
+    spins=False,
+    file="region-0.onnx",
+    digest="0" * 64,
+    operators=("nn.relu",),
+)
+
+
+def test_a_plan_replaces_another_if_it_is_faster_in_most_turns_by_more_than_they_spread() -> None:
+    best_s = [1.0, 1.1, 1.0, 3.0, 1.0]
+    assert is_faster([0.8, 0.9, 0.8, 2.4, 0.8], best_s)
+    assert is_faster([0.8, 0.9, 9.0, 2.4, 0.8], best_s)  # one disturbed turn
+    assert not is_faster(best_s, best_s)
+    assert not is_faster([0.995 * each for each in best_s], best_s)
+    assert not is_faster([0.7, 1.3, 0.95, 3.9, 0.6], best_s)  # turns that disagree
+
+
+def test_turns_end_early_if_they_agree() -> None:
+    assert is_clear([0.8, 0.7, 0.8], [1.0, 1.0, 1.0])
+    assert is_clear([1.2, 1.7, 1.3], [1.0, 1.0, 1.0])
+    assert not is_clear([0.8, 0.7], [1.0, 1.0])
+    assert not is_clear([0.8, 0.95, 0.8], [1.0, 1.0, 1.0])
+    assert not is_clear([], [])
+
+
+def test_proposals_begin_with_the_piece_that_promises_most() -> None:
+    times_s: Mapping[str | None, list[float]] = {None: [1.0, 1.0, 9.0, 1.0], "L": [3.0, 2.0, 1.0, 1.5]}
+    found = proposals(("L", "L", "L", "L"), times_s)
+    assert found[0] == (None, None, "L", "L")
+    assert found[1:] == [(None, "L", "L", "L"), ("L", None, "L", "L"), ("L", "L", "L", None)]
+    assert proposals((None, None, None, None), times_s) == [(None, None, "L", None)]
+
+
+def test_proposals_give_no_unit_to_a_library_that_cannot_run_it() -> None:
+    unknown = float("inf")
+    times_s: Mapping[str | None, list[float]] = {None: [1.0, 5.0], "L": [unknown, 1.0], "M": [0.5, unknown]}
+    assert set(proposals((None, None), times_s)) == {(None, "L"), ("M", None)}
+
+
+def test_unit_times_are_those_of_its_functions_or_of_its_region() -> None:
+    units = [
+        UnitParts(functions=("f", "g"), operators=3, problem=""),
+        UnitParts(functions=("f",), operators=1, problem="no"),
+        UnitParts(functions=("h",), operators=1, problem=""),
+    ]
+    functions_s = {"f": 1.0, "g": 2.0, "h": 4.0, "tunefarm.region.0": 0.5, "tunefarm.region.1": 0.25}
+    regions = [
+        RegionParts(name=f"tunefarm.region.{number}", library="L", operators=(), units=(at,))
+        for number, at in enumerate((0, 2))
+    ]
+    assert unit_times(units, None, (), functions_s) == [3.0, 1.0, 4.0]
+    assert unit_times(units, "L", regions, functions_s) == [0.5, float("inf"), 0.25]
+
+
+def test_race_text_names_the_plan_that_ships() -> None:
+    ours, mixed = Plan((None, None, None)), Plan(("L", None, "L"))
+    refused = TimedPlan(Plan(("onnxruntime",) * 3, spins=True), None, "it refuses")
+    race = RaceResult(TimedPlan(mixed, 1e-3), (TimedPlan(ours, 2e-3), TimedPlan(mixed, 1e-3), refused), 3.0)
+    lines = race_text(race).splitlines()
+    assert lines[-1] == "ships: L 2, our kernels 1 of 3 functions, 2.00 times as fast as our kernels alone"
+    assert lines[-2].endswith("onnxruntime, spinning: it refuses")
+    assert lines[1].split() == ["2", "ms", "our", "kernels"]
+
+
+def test_choose_libraries_rejects_unknown_names_and_times() -> None:
+    with pytest.raises(BadInput, match="'nonesuch' is unknown"):
+        choose_libraries(["nonesuch"])
+
+
+def test_a_region_of_an_unknown_library_is_refused() -> None:
+    with pytest.raises(BadInput, match="unknown library 'nonesuch'"):
+        require_library(REGION)
+
+
+@pytest.mark.parametrize("changed", [{"file": "../region-0.onnx"}, {"file": "kernels.so"}, {"name": "env.relu"}])
+def test_manifests_name_no_other_files_and_functions(changed: dict[str, str]) -> None:
+    with pytest.raises(ValidationError):
+        ModelRegion.model_validate({**REGION.model_dump(), **changed})
+
+
+def test_load_model_refuses_a_model_without_the_file_of_a_region(network: CompiledOnce, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for path in network.folder.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    manifest = ModelManifest.model_validate_json((folder / "manifest.json").read_bytes())
+    (folder / "manifest.json").write_text(manifest.model_copy(update={"regions": (REGION,)}).model_dump_json())
+    with pytest.raises(BadInput, match=r"its region-0.onnx cannot be read"):
+        load_model(folder)
+    (folder / "region-0.onnx").write_bytes(b"other")
+    with pytest.raises(BadInput, match=r"region-0.onnx does not match"):
+        load_model(folder)
+
+
+def test_gain_is_relative_to_our_kernels() -> None:
+    ours = TimedPlan(Plan((None,)), 2.0)
+    race = RaceResult(TimedPlan(Plan(("L",)), 0.5), (ours,), 1.0)
+    assert race.gain == 4.0
+    assert replace(race, winner=ours).gain == 1.0

@@ -1,0 +1,219 @@
+"""Whatever parts of a model onnxruntime and OpenVINO run, it computes what torch computes; its folder is checked."""
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+# torch and its exporters warn about themselves.
+pytestmark = [
+    pytest.mark.models,
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+pytest.importorskip("openvino")
+
+from benchmarks.models.agreement import worst_error  # noqa: E402
+from benchmarks.models.model_files import model_file  # noqa: E402
+from benchmarks.models.zoo import TINY_ZOO, as_tensors  # noqa: E402
+from tunefarm.frontend.model_import import import_model  # noqa: E402
+from tunefarm.frontend.model_source import ModelFile, parse_model_source  # noqa: E402
+from tunefarm.frontend.reading import read_model  # noqa: E402
+from tunefarm.model.compilation import Compilation, ModelCompiler  # noqa: E402
+from tunefarm.model.library.library import LIBRARIES  # noqa: E402
+from tunefarm.model.library.registration import register_region  # noqa: E402
+from tunefarm.model.loaded_model import load_model  # noqa: E402
+from tunefarm.model.model_run import run_model  # noqa: E402
+from tunefarm.model.race.library_race import RaceResult, TimedPlan, choose_libraries  # noqa: E402
+from tunefarm.model.race.plan_folder import Plan  # noqa: E402
+from tunefarm.startup.zygote import start_zygote  # noqa: E402
+from tunefarm_sandbox.fork_server.fork_server import ForkServer  # noqa: E402
+from tunefarm_schemas.bad_input import BadInput  # noqa: E402
+from tunefarm_schemas.tuning.model import ModelManifest  # noqa: E402
+from tunefarm_search.relax.building import lower, virtual_machine  # noqa: E402
+from tunefarm_search.relax.library_regions.cutting import CutModel, cut  # noqa: E402
+from tunefarm_search.relax.library_regions.units import units_of  # noqa: E402
+from tunefarm_search.relax.onnx_graph import onnx_model, unsupported  # noqa: E402
+from tunefarm_search.relax.preparation import prepare  # noqa: E402
+from tunefarm_search.tvm.target import host_target  # noqa: E402
+from tunefarm_workers.builder.scheduled_module import build_scheduled  # noqa: E402
+
+Arrays = tuple[npt.NDArray[np.generic], ...]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("models")
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[ForkServer]:
+    with start_zygote() as started:
+        yield started
+
+
+@pytest.mark.parametrize("name", TINY_ZOO)
+def test_any_mix_of_libraries_computes_what_torch_computes(name: str, folder: Path) -> None:
+    model = TINY_ZOO[name]
+    module, _ = model.build()
+    path = model_file(model, "pt2", folder)
+    read = read_model(ModelFile(path=str(path), format="pt2"), {})
+    prepared = prepare(read.module, read.weights, host_target(1))
+    units = units_of(prepared, unsupported)
+    assert sum(not unit.problem for unit in units) > len(units) / 2
+    generator = random.Random(name)
+    mixed = [*LIBRARIES, None]
+    for choices in (*([library] for library in LIBRARIES), mixed, mixed):
+        plan = [None if unit.problem else generator.choice(choices) for unit in units]
+        machine = _machine(cut(prepared, units, plan), folder)
+        inputs = model.inputs(1)
+        found = _run(machine, tuple(tensor.numpy() for tensor in inputs))
+        assert worst_error(found, _expected(module, inputs)) <= model.tolerance, plan
+
+
+def _machine(model: CutModel, folder: Path) -> Any:
+    for region in model.regions:
+        path = folder / "region.onnx"
+        path.write_bytes(onnx_model(region.function, None).model)
+        register_region(region.name, LIBRARIES[region.library].open(path, 1, spins=False))
+    target = model.prepared.target
+    return virtual_machine(lower(model.prepared.module, target), target, build_scheduled)
+
+
+def _run(machine: Any, inputs: Arrays) -> Arrays:
+    import tvm
+
+    outputs = machine["main"](*(tvm.runtime.tensor(array) for array in inputs))
+    return tuple(output.numpy() for output in ([outputs] if hasattr(outputs, "numpy") else outputs))
+
+
+def _expected(module: Any, inputs: Sequence[Any]) -> Arrays:
+    with torch.no_grad():
+        return tuple(tensor.numpy() for tensor in as_tensors(module(*inputs)))
+
+
+class CompilerOfPlan(ModelCompiler):
+    """Compiles a model by a plan that no race decides: units of it have the libraries in turn."""
+
+    in_turn: tuple[str | None, ...]
+
+    def _raced(self, folders: Any, parts: Any, library: bytes, external: Sequence[str]) -> RaceResult:
+        turns = enumerate(parts.units)
+        plan = Plan(tuple(None if unit.problem else self.in_turn[at % len(self.in_turn)] for at, unit in turns))
+        ours = TimedPlan(Plan((None,) * len(parts.units)), None)
+        return RaceResult(TimedPlan(plan, None), (ours,), 0.0)
+
+
+def compiled(zygote: ForkServer, path: Path, output: Path, *in_turn: str | None) -> Compilation:
+    imported = import_model(zygote, parse_model_source(str(path)), {})
+    compiler = CompilerOfPlan(zygote, output, libraries=choose_libraries())
+    compiler.in_turn = in_turn
+    return compiler.compile(imported, "host:1", "model")
+
+
+@pytest.fixture(scope="module")
+def mixed(zygote: ForkServer, folder: Path) -> Compilation:
+    path = model_file(TINY_ZOO["resnet18"], "pt2", folder)
+    return compiled(zygote, path, folder / "mixed", "onnxruntime", None, "openvino")
+
+
+def test_a_compiled_mix_is_verified_and_computes_what_torch_computes(mixed: Compilation, zygote: ForkServer) -> None:
+    manifest = mixed.manifest
+    assert {region.library for region in manifest.regions} == {"onnxruntime", "openvino"}
+    assert all("==" in region.requirement for region in manifest.regions)
+    assert 0 < len(manifest.functions) < 15
+    assert manifest.verified is not None
+    files = {path.name for path in mixed.folder.iterdir()}
+    regions = {region.file for region in manifest.regions}
+    assert files == {"kernels.so", "program.vm", "weights.safetensors", "manifest.json", *regions}
+    assert all((mixed.folder / name).stat().st_mode & 0o044 == 0o044 for name in files)
+    model = TINY_ZOO["resnet18"]
+    module, inputs = model.build()
+    loaded, again = load_model(mixed.folder), load_model(mixed.folder)
+    for each in (loaded, again):
+        found = each(*(tensor.numpy() for tensor in inputs))
+        assert worst_error((found,), _expected(module, inputs)) <= model.tolerance
+    assert run_model(zygote, mixed.folder, (mixed.folder / "kernels.so").read_bytes()).latency_s > 0
+
+
+def test_weights_are_stored_once(mixed: Compilation) -> None:
+    parameters = sum(each.numel() * 4 for each in TINY_ZOO["resnet18"].make().parameters())
+    weights_bytes = (mixed.folder / "weights.safetensors").stat().st_size
+    assert weights_bytes < parameters + 16_000
+    assert sum((mixed.folder / region.file).stat().st_size for region in mixed.manifest.regions) < parameters / 2
+
+
+def test_load_model_refuses_damaged_regions_and_other_versions(mixed: Compilation, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(mixed.folder, tmp_path / "copy"))
+    region = mixed.manifest.regions[0]
+    content = (folder / region.file).read_bytes()
+    (folder / region.file).write_bytes(content[:-1] + b"\0")
+    with pytest.raises(BadInput, match=f"{region.file} does not match the manifest"):
+        load_model(folder)
+    (folder / region.file).unlink()
+    with pytest.raises(BadInput, match=f"{region.file} cannot be read"):
+        load_model(folder)
+    (folder / region.file).write_bytes(content)
+    newer = region.model_copy(update={"requirement": f"{region.library}==9999.0"})
+    regions = (newer, *mixed.manifest.regions[1:])
+    text = mixed.manifest.model_copy(update={"regions": regions}).model_dump_json()
+    (folder / "manifest.json").write_text(text)
+    with pytest.raises(BadInput, match=r"needs \w+==9999.0.*--no-libraries") as raised:
+        load_model(folder)
+    assert f"pip install '{region.library}==9999.0'" in str(raised.value)
+
+
+def test_a_model_needs_its_library(mixed: Compilation) -> None:
+    code = (
+        "import importlib.metadata as metadata, sys\n"
+        "of, absent = metadata.version, metadata.PackageNotFoundError\n"
+        "def version(name):\n"
+        "    if name == 'openvino': raise absent(name)\n"
+        "    return of(name)\n"
+        "metadata.version = version\n"
+        "import tunefarm\n"
+        f"tunefarm.load_model({str(mixed.folder)!r})"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ended.returncode != 0
+    assert "the model needs openvino, which is not installed" in ended.stderr
+
+
+def test_a_model_without_libraries_replaces_one_with_them(mixed: Compilation, zygote: ForkServer, folder: Path) -> None:
+    copy = Path(shutil.copytree(mixed.folder, folder / "replaced"))
+    compilation = compiled(zygote, model_file(TINY_ZOO["resnet18"], "pt2", folder), copy, None)
+    assert compilation.manifest.regions == ()
+    assert sorted(path.name for path in copy.iterdir()) == [
+        "kernels.so",
+        "manifest.json",
+        "program.vm",
+        "weights.safetensors",
+    ]
+    load_model(copy)
+
+
+def test_compile_with_libraries_races(folder: Path, tmp_path: Path) -> None:
+    path, output = model_file(TINY_ZOO["u-net"], "pt2", folder), tmp_path / "raced"
+    command = [sys.executable, "-m", "tunefarm", "compile", str(path), "--fresh", "--output", str(output), "--json"]
+    ended = subprocess.run([*command, "--libraries", "--race-seconds", "2"], check=True, capture_output=True, text=True)
+    answer = json.loads(ended.stdout)
+    plans = [each["plan"] for each in answer["race"]["plans"]]
+    assert plans[0] == "our kernels"
+    assert any(plan.startswith("onnxruntime") for plan in plans)
+    assert any(plan.startswith("openvino") for plan in plans)
+    manifest = ModelManifest.model_validate_json((output / "manifest.json").read_bytes())
+    assert answer["regions"] == [region.model_dump(mode="json") for region in manifest.regions]
+    assert answer["race"]["winner"] in plans
+    assert (answer["race"]["winner"] == "our kernels") == (manifest.regions == ())
