@@ -7,7 +7,7 @@ from pathlib import Path
 from tunefarm.frontend.model_import import ImportedModel
 from tunefarm.model.compilation import ChosenRecord
 from tunefarm.model.loaded_model import CompiledModel, load_model
-from tunefarm.model.tuned.model_times import ModelTimes
+from tunefarm.model.timing.model_times import ModelTimes
 from tunefarm.model.tuned.pair_compiler import PairCompiler
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.frozen import JsonValue
