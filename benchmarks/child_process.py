@@ -41,9 +41,15 @@ class Finished:
 
 
 def run_command(
-    arguments: Sequence[str], *, cores: int, environment: Mapping[str, str], standard_input: str = "", timeout_s: float
+    arguments: Sequence[str],
+    *,
+    cores: int,
+    environment: Mapping[str, str],
+    standard_input: str = "",
+    timeout_s: float,
+    shows_progress: bool = False,
 ) -> Finished:
-    """Run ``arguments`` with ``cores`` threads for TVM's kernels.
+    """Run ``arguments`` with ``cores`` threads for TVM's kernels; with ``shows_progress`` its errors are printed.
 
     Raises:
         CommandFailed: the exit status is not 0, or the command exceeds ``timeout_s``.
@@ -54,7 +60,7 @@ def run_command(
         env={**os.environ, **environment, "TVM_NUM_THREADS": str(cores), STARTED_AT: repr(started_s)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=None if shows_progress else subprocess.PIPE,
         text=True,
         start_new_session=True,
     )

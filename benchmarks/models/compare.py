@@ -47,7 +47,7 @@ def main() -> int:
         rivals=tuple(arguments.rivals or RIVALS),
         rounds=arguments.rounds,
         threads=arguments.threads,
-        tune_s=arguments.tune_seconds,
+        tune_s=arguments.tuned_seconds,
         artifact_format=arguments.format,
         work=arguments.work / f"{'tiny' if arguments.tiny else 'full'}-{definition_digest()}",
     )
@@ -79,7 +79,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--rivals", nargs="+", choices=list(RIVALS), help="all by default")
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--threads", type=int, default=2, help="of each rival")
-    parser.add_argument("--tune-seconds", type=int, default=900, help="for a model")
+    parser.add_argument("--tuned-seconds", type=int, default=900, help="of search for each model")
     parser.add_argument("--format", choices=FORMATS, default="pt2", help="of the file that tunefarm reads")
     parser.add_argument("--tiny", action="store_true", help="the tiny models: tries the commands, shows nothing")
     parser.add_argument("--work", type=Path, default=Path("bench-output/models"))
@@ -156,6 +156,7 @@ def _compile(plan: ComparisonPlan, model: ZooModel) -> tuple[dict[str, CompiledI
         if rival not in plan.rivals:
             continue
         folder, home = _artifact(plan, model, rival), plan.work / "stores" / model.name
+        print(f"  compiles for {rival}", flush=True)
         try:
             libraries = rival in WITH_LIBRARIES
             if WITH_LIBRARIES.get(rival, rival) == ZERO_TRIALS:

@@ -1,11 +1,14 @@
 """tunefarm on one model, as a user runs it: compiled without a trial, and tuned."""
 
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.child_process import run_command
+from tunefarm.artifact.artifact_folder import MANIFEST_NAME
 from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.tuning.model import ModelManifest
 
 TIMEOUT_S = 3600.0
 
@@ -48,17 +51,25 @@ def compile_tuned(
     *,
     libraries: bool = False,
 ) -> CompiledInfo:
-    """Tune the model for ``seconds`` or ``trials``, then compile it with the records.
+    """Tune the model for ``seconds`` or ``trials`` into ``folder``, which a later run of as many uses again.
 
-    A store that has them takes no trials.
+    A store that has the records takes no trials.
 
     Raises:
-        CommandFailed: a command fails.
+        CommandFailed: the command fails.
     """
-    tuning = ["tune", str(model_path), "--target", f"host:{threads}", "--seconds", str(seconds), "--json"]
-    _tunefarm([*tuning, "--trials", str(trials)], home, threads, seconds + TIMEOUT_S)
-    arguments = ["compile", str(model_path), "--target", f"host:{threads}", "--output", str(folder), "--json"]
-    return _compiled([*arguments, _choice(libraries)], home, threads)
+    kept = folder / f"tuned-{seconds}-seconds-{trials}-trials.json"
+    if kept.exists():
+        return CompiledInfo.model_validate_json(kept.read_text(encoding="utf-8"))
+    tuning = ["tune", str(model_path), "--target", f"host:{threads}", "--seconds", str(seconds)]
+    tuning += ["--trials", str(trials), _choice(libraries)]
+    wall_s, summary = _tunefarm(
+        [*tuning, "--output", str(folder), "--json"], home, threads, seconds + TIMEOUT_S, shows_progress=True
+    )
+    manifest = ModelManifest.model_validate_json((folder / MANIFEST_NAME).read_text(encoding="utf-8"))
+    info = _info(wall_s, summary["seconds"], [each.kind for each in manifest.functions])
+    kept.write_text(info.model_dump_json(indent=1), encoding="utf-8")
+    return info
 
 
 def _choice(libraries: bool) -> str:
@@ -67,17 +78,27 @@ def _choice(libraries: bool) -> str:
 
 def _compiled(arguments: list[str], home: Path, threads: int) -> CompiledInfo:
     wall_s, answer = _tunefarm(arguments, home, threads, TIMEOUT_S)
-    kinds = [str(function["kind"]) for function in answer["functions"]]
+    return _info(wall_s, answer["stages"], [str(function["kind"]) for function in answer["functions"]])
+
+
+def _info(wall_s: float, stages: Mapping[str, float], kinds: Sequence[str]) -> CompiledInfo:
     return CompiledInfo(
         wall_s=wall_s,
-        stages={str(name): float(took_s) for name, took_s in answer["stages"].items()},
+        stages={name: float(took_s) for name, took_s in stages.items()},
         functions=len(kinds),
         kinds={kind: kinds.count(kind) for kind in sorted(set(kinds))},
     )
 
 
-def _tunefarm(arguments: list[str], home: Path, threads: int, timeout_s: float) -> tuple[float, dict[str, Any]]:
+def _tunefarm(
+    arguments: list[str], home: Path, threads: int, timeout_s: float, *, shows_progress: bool = False
+) -> tuple[float, dict[str, Any]]:
     command = str(Path(sys.executable).with_name("tunefarm"))
-    environment = {"TUNEFARM_HOME": str(home)}
-    finished = run_command([command, *arguments], cores=threads, environment=environment, timeout_s=timeout_s)
+    finished = run_command(
+        [command, *arguments],
+        cores=threads,
+        environment={"TUNEFARM_HOME": str(home)},
+        timeout_s=timeout_s,
+        shows_progress=shows_progress,
+    )
     return finished.wall_s, finished.last_json()

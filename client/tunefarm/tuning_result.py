@@ -8,7 +8,7 @@ from typing import Any
 
 from tunefarm.artifact.artifact_folder import write_artifact
 from tunefarm.artifact.kernel_loading import load_kernel
-from tunefarm.model.tuned_build import BuiltModel
+from tunefarm.model.tuned.tuned_build import BuiltModel
 from tunefarm.terminal.job_text import gain_text, interval_text
 from tunefarm.terminal.model_text import predicted_s, waterfall
 from tunefarm.terminal.quantities import counted, latency_text

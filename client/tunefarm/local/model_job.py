@@ -13,14 +13,13 @@ from tunefarm.intake.module_source import JsonSource, ModuleSource, PythonSource
 from tunefarm.local.machine import LocalMachine
 from tunefarm.model.compilation import ChosenRecord
 from tunefarm.model.race.library_race import LibraryChoice
-from tunefarm.model.tuned.model_times import MODEL_BUILT
-from tunefarm.model.tuned_build import BuiltModel, ModelBuilder
+from tunefarm.model.tuned.tuned_build import BuiltModel, ModelBuilder
 from tunefarm.terminal.resume_option import module_of
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.host_cores import usable_physical_cores
 from tunefarm_schemas.tuning.job import Job
 from tunefarm_services.store import LOCAL_TENANT
-from tunefarm_services.tuner.summary import JobSummary
+from tunefarm_services.tuner.summary import MODEL_BUILT, JobSummary
 
 
 def kept_folder() -> Path:

@@ -13,8 +13,8 @@ from tunefarm.model.loaded_model import CompiledModel, open_model
 from tunefarm.model.messages import CompareOrder, ModelCompared, input_name, output_name
 from tunefarm.model.model_folder import ModelFiles, read_model_folder
 from tunefarm.model.random_inputs import INPUT_SETS, Array, random_inputs
-from tunefarm.model.tuned.model_times import times_of
-from tunefarm.model.tuned.timing_child import await_turn, run_of
+from tunefarm.model.timing.model_times import times_of
+from tunefarm.model.timing.timing_child import await_turn, run_of
 from tunefarm.model.user_functions import register_functions
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_sandbox.fork_server.question import answer

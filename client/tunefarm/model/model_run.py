@@ -11,7 +11,7 @@ from tunefarm.frontend.relax_model import ModelReference
 from tunefarm.frontend.weights_file import Array, write_weights
 from tunefarm.model.child_call import compiling, exchange
 from tunefarm.model.messages import COMPARE, AwaitsTurn, CompareOrder, ModelCompared, input_name, output_name
-from tunefarm.model.tuned.model_times import TURN_S
+from tunefarm.model.timing.model_times import TURN_S
 from tunefarm_sandbox.channel.channel import ChannelClosed
 from tunefarm_sandbox.confinement.confinement import Confinement
 from tunefarm_sandbox.fork_server.fork_server import ForkServer

@@ -7,7 +7,6 @@ from typing import Final, NamedTuple
 from pydantic import ValidationError
 
 from tunefarm.confined.record_view import RecordView
-from tunefarm.model.tuned.model_times import MODEL_BUILT
 from tunefarm.report.job_queries import named_job
 from tunefarm.terminal.quantities import counted
 from tunefarm_schemas.bad_input import BadInput
@@ -20,7 +19,7 @@ from tunefarm_services.store import LOCAL_TENANT, NotFound, Store, StoredTrial
 from tunefarm_services.store.catalog.device_repository import DeviceRepository
 from tunefarm_services.store.jobs.event_repository import EventRepository
 from tunefarm_services.store.records.record_repository import RecordRepository
-from tunefarm_services.tuner.summary import JobSummary, ModelAccuracy, TaskSummary
+from tunefarm_services.tuner.summary import MODEL_BUILT, JobSummary, ModelAccuracy, TaskSummary
 
 MAX_JOBS: Final = 200
 """The number of recent jobs that are searched for the one that measured what this job found in the store."""

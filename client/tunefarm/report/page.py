@@ -20,7 +20,7 @@ from tunefarm.terminal.model_text import (
     waterfall,
     waterfall_cells,
 )
-from tunefarm.terminal.quantities import duration_text, latency_text, ratio_text
+from tunefarm.terminal.quantities import counted, duration_text, latency_text, ratio_text
 from tunefarm_services.tuner.search.model_accuracy import accuracy_in_all, is_better_than_chance
 from tunefarm_services.tuner.summary import ModelAccuracy
 
@@ -72,7 +72,16 @@ def render_page(report: JobReport) -> str:
     drawn = [{"task": task, "drawings": _drawings(report, task)} for task in report.tasks]
     model = _model_part(report) if report.of_model else None
     page = environment.get_template("page.html")
-    return page.render(report=report, drawn=drawn, seconds=_seconds(report), model=model)
+    return page.render(report=report, drawn=drawn, seconds=_seconds(report), model=model, title=_title(report))
+
+
+def _title(report: JobReport) -> str:
+    if report.of_model:
+        name = Path(report.job.spec.labels.get("module", "")).name
+        functions = f"a model of {counted(len(report.tasks), 'function')}"
+        return f"{name}, {functions}" if name else functions
+    more = f" and {len(report.tasks) - 1} more" if len(report.tasks) > 1 else ""
+    return f"{report.tasks[0].name}{more}"
 
 
 def moment_text(at: str) -> str:

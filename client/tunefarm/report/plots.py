@@ -37,6 +37,8 @@ SECONDS_SPENT: Final = {
 WALL: Final = frozenset({"start", "search", "verify"})
 MAX_STEPS: Final = 16
 """Functions of a model with a bar each in its waterfall."""
+VISIBLE_SHARE: Final = 0.005
+"""Functions that save less of the model's time have one bar together."""
 NICE_STEPS: Final = (1.0, 2.0, 5.0)
 
 
@@ -136,23 +138,26 @@ def model_waterfall(
     """
     before = "untried" if predicted_s(rows, "untried") is not None else "untuned"
     saved = [(row.name, row.calls * ((getattr(row, f"{before}_s") or 0.0) - (row.tuned_s or 0.0))) for row in rows]
-    largest = sorted(saved, key=lambda each: -abs(each[1]))[:MAX_STEPS]
+    start_s, end_s = predicted_s(rows, before) or 0.0, predicted_s(rows) or 0.0
+    visible = [each for each in saved if abs(each[1]) >= VISIBLE_SHARE * start_s]
+    largest = sorted(visible, key=lambda each: -abs(each[1]))[:MAX_STEPS]
     rest_s = sum(saved_s for _, saved_s in saved) - sum(saved_s for _, saved_s in largest)
     steps = [*largest, *([(f"{len(saved) - len(largest)} others", rest_s)] if len(saved) > len(largest) else [])]
-    start_s, end_s = predicted_s(rows, before) or 0.0, predicted_s(rows) or 0.0
-    bars = [(f"sum, {before}", 0.0, start_s, GREY)]
+    bars = [(f"sum, {before}", 0.0, start_s, GREY, "")]
     at_s = start_s
     for name, saved_s in steps:
         at_s -= saved_s
-        bars.append((_shown(name), min(at_s, at_s + saved_s), abs(saved_s), GREEN if saved_s >= 0 else RED))
-    bars.append(("sum, tuned", 0.0, end_s, BLUE))
-    bars += [(f"measured, {name}", 0.0, latency_s, PALE_BLUE) for name, latency_s in measured_s.items()]
-    names, lefts, widths, colors = (list(column) for column in zip(*bars[::-1], strict=True))
+        color, sign = (GREEN, "-") if saved_s >= 0 else (RED, "+")
+        bars.append((_shown(name), min(at_s, at_s + saved_s), abs(saved_s), color, sign))
+    bars.append(("sum, tuned", 0.0, end_s, BLUE, ""))
+    bars += [(f"measured, {name}", 0.0, latency_s, PALE_BLUE, "") for name, latency_s in measured_s.items()]
+    names, lefts, widths, colors, signs = (list(column) for column in zip(*bars[::-1], strict=True))
     figure, axes = _figure(AXIS_INCHES + BAR_INCHES * len(bars), width_inches)
     places = range(len(bars))
     drawn = axes.barh(places, [1e3 * width for width in widths], left=[1e3 * left for left in lefts], color=colors)
     axes.set_yticks(list(places), names)
-    axes.bar_label(drawn, [latency_text(width, 3) for width in widths], padding=4, color=INK)
+    labels = [f"{sign}{latency_text(width, 3)}" for sign, width in zip(signs, widths, strict=True)]
+    axes.bar_label(drawn, labels, padding=4, color=INK)
     axes.set_xlim(0, 1e3 * max([left + width for left, width in zip(lefts, widths, strict=True)] + [1e-9]) * 1.2)
     axes.set_xlabel("milliseconds in one run of the model")
     return figure

@@ -75,7 +75,8 @@ def _quantized(function: Any) -> dict[Any, int]:
             return
         for argument, filling in ((expression.args[0], 1), (expression.args[2], 0)):
             value = values.get(argument) if isinstance(argument, relax.Var) else None
-            found[value.args[0] if operator_of(value) == "relax.astype" else argument] = filling
+            is_cast = value is not None and operator_of(value) == "relax.astype"
+            found[value.args[0] if is_cast else argument] = filling
 
     relax.analysis.post_order_visit(function, keep)
     return {variable: filling for variable, filling in found.items() if isinstance(variable, relax.Var)}

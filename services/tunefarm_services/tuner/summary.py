@@ -1,12 +1,15 @@
 """Progress of a running job, and the summary of a finished one."""
 
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field
 
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.job import JobOutcome, StopReason
 from tunefarm_schemas.views.progress import TaskTime
+
+MODEL_BUILT: Final = "model_built"
+"""Kind of the event of a job with the figures of its model, which follows each build of it."""
 
 Stage = Literal["starting", "waiting", "searching", "verifying", "exporting", "finished"]
 

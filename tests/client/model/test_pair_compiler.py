@@ -12,9 +12,9 @@ from tunefarm.frontend.model_import import ImportedModel
 from tunefarm.model.compilation import ChosenRecord
 from tunefarm.model.loaded_model import load_model
 from tunefarm.model.messages import PreparedTask
-from tunefarm.model.tuned.model_times import ModelTimes, ProcessTimes, times_of
+from tunefarm.model.timing.model_times import ModelTimes, ProcessTimes, times_of
 from tunefarm.model.tuned.pair_compiler import PairCompilation, PairCompiler
-from tunefarm.model.tuned_build import BuiltModel
+from tunefarm.model.tuned.tuned_build import BuiltModel
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 
 FILES = {"kernels.so", "manifest.json", "program.vm", "weights.safetensors"}

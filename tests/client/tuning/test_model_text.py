@@ -87,11 +87,14 @@ def test_text_of_a_model_without_records_has_one_build() -> None:
 def test_report_of_a_built_model_shows_its_measured_times(tmp_path: Path) -> None:
     plots.prepare_matplotlib(tmp_path)
     report = report_of("conv").model_copy(update={"of_model": True, "built": BUILT})
+    spec = report.job.spec.model_copy(update={"labels": {"module": "models/net.onnx"}})
+    report = report.model_copy(update={"job": report.job.model_copy(update={"spec": spec})})
     page = render_page(report)
     assert "<td>600 us (550 us to 700 us)</td>" in page
     assert "<td>900 us (800 us to 1 ms)</td>" in page
     assert "The tuned build ships" in page
-    assert "measured, tuned, cold" in page
+    assert "measured, tuned" in page
+    assert "Tuning of net.onnx, a model of 1 function" in page
     assert "The model was not built." in render_page(report.model_copy(update={"built": None}))
 
 

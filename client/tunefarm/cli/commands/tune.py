@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tunefarm.local.machine import LocalMachine
     from tunefarm.local.model_job import ModelJob
     from tunefarm.model.race.library_race import LibraryChoice
-    from tunefarm.model.tuned_build import BuiltModel
+    from tunefarm.model.tuned.tuned_build import BuiltModel
     from tunefarm.terminal.progress_display import ProgressDisplay
     from tunefarm_services.settings import Settings
     from tunefarm_services.tuner.summary import JobSummary

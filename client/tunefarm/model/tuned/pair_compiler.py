@@ -17,8 +17,8 @@ from tunefarm.model.messages import FunctionBuilt, PreparedParts
 from tunefarm.model.model_folder import LIBRARY_NAME, PROGRAM_NAME, WEIGHTS_NAME, file_digest
 from tunefarm.model.model_run import Reference
 from tunefarm.model.model_writing import model_manifest, new_file, staged, write_model
-from tunefarm.model.tuned.model_times import ModelTimes
-from tunefarm.model.tuned.timing import times_of_builds
+from tunefarm.model.timing.model_times import ModelTimes
+from tunefarm.model.timing.timing import times_of_builds
 from tunefarm_schemas.tuning.model import ModelFunction, ModelManifest
 
 _UNTRIED: Final = "untried"

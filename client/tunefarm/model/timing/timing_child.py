@@ -10,12 +10,12 @@ from tunefarm.model.loaded_model import CompiledModel, open_model
 from tunefarm.model.messages import AwaitsTurn
 from tunefarm.model.model_folder import read_model_folder
 from tunefarm.model.random_inputs import random_inputs
-from tunefarm.model.tuned.model_times import ProcessTimes, Run, times_of
+from tunefarm.model.timing.model_times import ProcessTimes, Run, times_of
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_sandbox.fork_server.question import answer
 from tunefarm_schemas.frozen import Frozen
 
-TIME: Final = "tunefarm.model.tuned.timing_child:main"
+TIME: Final = "tunefarm.model.timing.timing_child:main"
 
 
 class TimingOrder(Frozen):

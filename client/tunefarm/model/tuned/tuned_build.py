@@ -8,7 +8,7 @@ from tunefarm.frontend.model_import import ImportedModel
 from tunefarm.model.compilation import ChosenRecord, ModelCompiler
 from tunefarm.model.loaded_model import CompiledModel, load_model
 from tunefarm.model.race.library_race import LibraryChoice, RaceResult
-from tunefarm.model.tuned.model_times import ModelTimes
+from tunefarm.model.timing.model_times import ModelTimes
 from tunefarm.model.tuned.pair_compiler import PairCompiler
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.frozen import JsonValue

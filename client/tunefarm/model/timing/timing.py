@@ -9,8 +9,8 @@ from typing import Final
 from tunefarm.model.child_call import compiling, exchange
 from tunefarm.model.messages import AwaitsTurn
 from tunefarm.model.model_folder import LIBRARY_NAME
-from tunefarm.model.tuned.model_times import TURN_S, ModelTimes, ProcessTimes
-from tunefarm.model.tuned.timing_child import TIME, BuildsTimed, TimingOrder
+from tunefarm.model.timing.model_times import TURN_S, ModelTimes, ProcessTimes
+from tunefarm.model.timing.timing_child import TIME, BuildsTimed, TimingOrder
 from tunefarm_sandbox.channel.channel import ChannelClosed
 from tunefarm_sandbox.confinement.confinement import Confinement
 from tunefarm_sandbox.fork_server.fork_server import ForkServer

@@ -15,9 +15,6 @@ TURN_S: Final = 12.0
 _SECONDS_EACH: Final = 0.3
 """Seconds of timing for each build in each process; four times as much if the samples scatter."""
 
-MODEL_BUILT: Final = "model_built"
-"""Kind of the event of a job that has the figures of its model, each time that was built."""
-
 Run = Callable[[], object]
 
 
