@@ -2,7 +2,7 @@
 
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -63,16 +63,17 @@ class BuiltModel:
             "reference": None if verified is None else verified.reference,
         }
 
-    def load(self) -> CompiledModel:
-        """Load it into this process. Raises BadInput if its files changed."""
-        return load_model(self.folder)
+    def load(self, functions: Collection[str] = ()) -> CompiledModel:
+        """Load it into this process. ``functions`` is that of ``load_model``. Raises BadInput if its files changed."""
+        return load_model(self.folder, functions=functions)
 
 
 @dataclass(frozen=True)
 class ModelBuilder:
     """What both builds have in common.
 
-    ``target`` is canonical JSON; ``say`` is told of each stage.
+    ``target`` is canonical JSON; ``say`` gets the name of each stage; ``functions_file`` registers the external
+    functions that the model calls.
     """
 
     zygote: ForkServer
@@ -80,6 +81,7 @@ class ModelBuilder:
     target: str
     name: str
     say: Callable[[str], None] = lambda _: None
+    functions_file: Path | None = None
 
     def build(self, folder: Path, records: Mapping[str, ChosenRecord]) -> BuiltModel:
         """Build with ``records``, by workload id, and without any; verify, time by turns, and keep the faster one.
@@ -110,6 +112,7 @@ class ModelBuilder:
             self.zygote,
             folder,
             records=lambda _tasks, _target, _generator: records,
+            functions_file=self.functions_file,
             is_verified=is_verified,
             say=self.say,
         )
@@ -118,4 +121,5 @@ class ModelBuilder:
     def _latency_s(self, compilation: Compilation) -> float:
         """Seconds of one run, in a new process."""
         library = (compilation.folder / LIBRARY_NAME).read_bytes()
-        return run_model(self.zygote, compilation.folder, library).latency_s
+        functions = compilation.manifest.callees, self.functions_file
+        return run_model(self.zygote, compilation.folder, library, None, *functions).latency_s

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tunefarm.frontend.model_source import parse_model_source
-from tunefarm.intake.module_source import readable_file
 from tunefarm.options.job_options import output_folder
+from tunefarm.options.model_options import ModelOptions
 from tunefarm.startup.prestarted_fork_server import take_zygote
 from tunefarm.terminal.console import complain, say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import tell_next, trying
 from tunefarm.terminal.quantities import bytes_text, counted, latency_text
 from tunefarm.terminal.tables import print_json
-from tunefarm_schemas.bad_input import BadInput
 
 if TYPE_CHECKING:
     from tunefarm.model.compilation import Compilation
@@ -52,30 +51,21 @@ def compile_model(
     from tunefarm.model.compilation import ModelCompiler
 
     folder, source = output_folder(output), parse_model_source(model)
-    sizes = dict(_sizes(text) for text in shape or ())
-    own = None if functions is None else readable_file("functions", functions, fix="Give a Python file.")
+    options = ModelOptions.of_texts(shape, functions, traced=traced)
     with LocalMachine(zygote=take_zygote()) as machine:
         complain(f"reading {model}")
-        imported = import_model(machine.zygote, source, sizes, traced=traced)
+        imported = import_model(machine.zygote, source, options.shapes, traced=traced)
         compiler = ModelCompiler(
             machine.zygote,
             folder,
             records=(lambda _tasks, _target, _generator: {}) if fresh else records_of(machine),
-            functions_file=own,
+            functions_file=options.functions_file,
             is_verified=verify,
             say=complain,
         )
         compilation = compiler.compile(imported, target, Path(source.path).stem)
     _print(compilation, as_json=as_json)
     return ExitCode.FINE
-
-
-def _sizes(text: str) -> tuple[str, tuple[int, ...]]:
-    name, equals, sizes = text.partition("=")
-    numbers = sizes.split(",")
-    if not name or not equals or not all(each.isascii() and each.isdigit() and int(each) > 0 for each in numbers):
-        raise BadInput("shape", f"{text!r} is not NAME=N,N,...", "Write, say, --shape x=1,3,224,224.")
-    return name, tuple(map(int, numbers))
 
 
 def _print(compilation: "Compilation", *, as_json: bool) -> None:
