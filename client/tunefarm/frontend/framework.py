@@ -33,7 +33,7 @@ _OF_FORMAT: Final[Mapping[str, Framework]] = MappingProxyType(
 
 @contextmanager
 def framework_of(model_format: str) -> Iterator[None]:
-    """Require the framework of a format, and report meanwhile what is missing.
+    """Require the framework of a format, and name its extra if an import in the block fails.
 
     Raises:
         BadInput: it is not installed, or in a version that is not read.

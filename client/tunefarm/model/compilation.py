@@ -107,7 +107,7 @@ class ModelCompiler:
         is_verified: bool = True,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """``functions_file`` registers the external functions that the model calls. ``say`` is told of each stage."""
+        """``functions_file`` registers the external functions that the model calls. ``say`` gets each stage."""
         self._zygote = zygote
         self._folder = folder.resolve()
         self._records = records
