@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tunefarm.frontend.framework import is_torch_module
 from tunefarm.frontend.model_import import ImportedModel, import_model
 from tunefarm.frontend.model_source import parse_model_source
 from tunefarm.intake.tvm_objects import TargetLike, target_text
@@ -14,7 +15,6 @@ from tunefarm.model.compilation import ModelCompiler
 from tunefarm.model.loaded_model import CompiledModel, load_model
 from tunefarm.model.race.library_race import DEFAULT_RACE_S, choose_libraries
 from tunefarm.options.job_options import output_folder
-from tunefarm_schemas.bad_input import BadInput
 from tunefarm_services.settings import Settings
 
 if TYPE_CHECKING:
@@ -75,8 +75,12 @@ def _registered(callees: Sequence[str], functions: str | Path | None) -> Sequenc
     """Register the external functions in this process; returns those that the model may call."""
     if functions is None:
         return callees
-    from tunefarm.model.user_functions import register_functions
+    from tvm_ffi.registry import list_global_func_names
 
+    from tunefarm.intake.user_file import register_functions
+
+    if set(callees) <= set(list_global_func_names()):
+        return callees  # the caller imported the file
     return register_functions(str(Path(functions).resolve()))
 
 
@@ -88,7 +92,7 @@ def _imported(
     temporary: Path,
 ) -> tuple[ImportedModel, str]:
     name = type(model).__name__
-    if _is_torch_module(model):
+    if is_torch_module(model):
         from tunefarm.frontend.pytorch.module_export import export_module, save_exported
 
         model = save_exported(export_module(model, example_inputs), temporary / f"{name}.pt2")
@@ -105,15 +109,6 @@ def _passed_on(model: "RelaxModel") -> ImportedModel:
 
     module_json = str(tvm.ir.save_json(model.module))
     return ImportedModel(module_json, model.weights, model.framework, model.notes, model.references)
-
-
-def _is_torch_module(model: Any) -> bool:
-    """Whether it is one, without importing torch."""
-    if not any(each.__module__.startswith("torch.nn") for each in type(model).__mro__):
-        return False
-    if not callable(model):
-        raise BadInput("model", f"is a {type(model).__name__}.", "Give a torch.nn.Module.")
-    return True
 
 
 compile = compile_model  # noqa: A001 - it is reached as tunefarm.compile

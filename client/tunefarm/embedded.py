@@ -1,10 +1,13 @@
 """Tuning on this machine from Python."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from tunefarm.frontend.framework import is_torch_module
 from tunefarm.frontend.model_file import model_file
+from tunefarm.intake.module_source import JsonSource
 from tunefarm.intake.python_input import PythonInput
 from tunefarm.intake.tvm_objects import TargetLike
 from tunefarm.intake.untuned_functions import warn_of_untuned
@@ -12,12 +15,26 @@ from tunefarm.local.machine import LocalMachine
 from tunefarm.local.model_job import ModelJob, kept_folder
 from tunefarm.options.input_option import inputs_of_python
 from tunefarm.options.job_options import JobOptions
+from tunefarm.options.model_options import ModelOptions, functions_file
 from tunefarm.tuning_result import TuningResult
 from tunefarm_schemas.host_cores import usable_physical_cores
 from tunefarm_schemas.tuning.job import JobOutcome, Strategy
 from tunefarm_schemas.tuning.workload import Abi
 from tunefarm_services.settings import Settings
 from tunefarm_services.tuner.summary import Progress
+
+
+def exported_if_torch(module: Any, example_inputs: Sequence[Any] | None) -> Any:
+    """The path of a file with the exported program if it is a torch module, else ``module`` itself.
+
+    Raises:
+        BadInput: it cannot be exported.
+    """
+    if not is_torch_module(module):
+        return module
+    from tunefarm.frontend.pytorch.module_export import export_module, save_exported
+
+    return str(save_exported(export_module(module, example_inputs), kept_folder() / f"{type(module).__name__}.pt2"))
 
 
 def tune(
@@ -35,17 +52,22 @@ def tune(
     abi: Abi = "stable",
     inputs: Mapping[str, Any] | None = None,
     protocol: str = JobOptions.model_fields["protocol"].default,
+    example_inputs: Sequence[Any] | None = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    functions: str | Path | None = None,
     on_progress: "Callable[[Progress], None]" = lambda _: None,
     settings: Settings | None = None,
 ) -> TuningResult:
-    """Tune a function or a model on this machine. Warns about functions beside TIR functions, which stay untuned.
+    """Tune a function or a model on this machine. Warns about functions of other kinds than TIR, which stay untuned.
 
-    A module of Relax functions is a model: its functions are tuned under one budget, and it is built from their records
-    and timed beside its build without a trial.
+    A torch module, and a module with a Relax function, are models unless ``function`` names a TIR function: their
+    functions are tuned under one budget, and the model is built from their records and timed beside its build without a
+    trial.
 
     Args:
         module: an IRModule, a PrimFunc, a list of te tensors, or text as the command line takes it: a file,
-            ``FILE.py:FUNCTION``, ``te:NAME``, ``builtin:NAME``, or the file of a model, such as ``net.onnx``.
+            ``FILE.py:NAME``, ``te:NAME``, ``builtin:NAME``, or the file of a model, such as ``net.onnx``; or a torch
+            module.
         target: a ``tvm.target.Target``, a dictionary or its JSON, or a preset such as ``x86-64-v3``. Default: this
             host's processor.
         trials: the maximum number of candidates to measure.
@@ -60,6 +82,9 @@ def tune(
         inputs: the contents of arguments by name: ``uniform:0:1``, ``integers:0:1000``, ``normal``, ``positive``,
             ``@FILE.npy``, or an array. Default: random numbers, and valid indices for integer arguments.
         protocol: the timing protocol: ``cpu-hot-cache`` or ``cpu-cold-cache``.
+        example_inputs: tensors that a torch module is exported with.
+        shapes: of a model, sizes of inputs with dynamic dimensions, by name.
+        functions: of a model, a Python file that registers the external functions that it calls.
         on_progress: called several times a second.
         settings: the location of the store. Default: the environment.
 
@@ -71,25 +96,26 @@ def tune(
         trials=trials, seconds=seconds, strategy=strategy, seed=seed, fresh=fresh, abi=abi, protocol=protocol
     )
     options.require_usable()
+    of_model = ModelOptions(shapes or {}, functions_file=None if functions is None else functions_file(str(functions)))
+    module = exported_if_torch(module, example_inputs)
     with LocalMachine(settings) as machine:
         machine.prepare_farm()
         file = model_file(module) if isinstance(module, str) else None
-        model = None if file is None else ModelJob(machine, file)
         given = PythonInput.of(
-            module if model is None else model.as_module(),
+            module if file is None else JsonSource(name=file.path, text=""),
             target=target,
             function=function,
             space=space,
             seed_traces=seed_traces,
             abi=abi,
         )
+        model = ModelJob(machine, file or given.module, of_model)
         request = given.request(usable_physical_cores()).model_copy(update={"inputs": inputs_of_python(inputs or {})})
-        answer = given.complete(machine.understand(request))
+        answer = given.complete(model.understand(request))
         warn_of_untuned(answer.untuned_functions)
         job = machine.create_job(answer, options)
         summary = machine.work(machine.supervisor(started_at_s=began_s, on_progress=on_progress), job)
         built = None
         if answer.calls and summary.outcome is JobOutcome.SUCCEEDED:
-            model = model or ModelJob(machine, given.module)
             built = model.build(answer, job, summary, kept_folder())
         return TuningResult.of(machine.store, summary, built)

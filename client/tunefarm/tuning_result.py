@@ -1,5 +1,6 @@
 """The result of tuning from Python."""
 
+import json
 import shutil
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -112,6 +113,31 @@ class TuningResult:
         rules = rules_of(self.manifest.target, callees)
         return write_artifact(folder, self.manifest, self.library, self.module_json, rules=rules)
 
+    def put_back(self, module: Any, function: str | None = None, *, callees: Collection[str] = ()) -> Any:
+        """Return an ``IRModule`` with the tuned schedule in place of a function; ``module`` is unchanged.
+
+        Args:
+            module: the module that the tuned function is from, or another one that contains it, such as a module of
+                Relax functions that call it.
+            function: its name in ``module``. Default: its name in the tuned module.
+            callees: external functions that it may call.
+
+        Raises:
+            NothingToCompile: there is no valid kernel, or the result is of a model.
+            BadInput: ``module`` has no such TIR function, or its parameters differ in shape or type, as those of
+                ``packed`` records do.
+        """
+        if self.record is None or self.manifest is None or self.module_json is None:
+            raise NothingToCompile(self.summary.message or "a model has no schedule of its own; .compile() builds it")
+        import tvm
+
+        from tunefarm_search.relax.assembly import put_back
+        from tunefarm_workers.builder.scheduled_module import replay
+
+        tuned, kind = tvm.ir.load_json(self.module_json), str(json.loads(self.manifest.target)["kind"])
+        scheduled = replay(tuned, self.record.trace.text, kind, callees)
+        return put_back(module, {function or self.task.name: scheduled})
+
     def compile(self, *, callees: Collection[str] = ()) -> Any:
         """Load the measured library as a TVM runtime module; a model as ``CompiledModel``, which runs TVM's Relax VM.
 
@@ -125,6 +151,6 @@ class TuningResult:
             BadInput: the library uses something that kernels are not permitted to use; nothing was loaded.
         """
         if self.model is not None:
-            return self.model.load()
+            return self.model.load(callees)
         num_cores = 0 if self.manifest is None else self.manifest.num_cores
         return load_kernel(lambda folder: self.write(folder, callees=callees), num_cores)

@@ -47,12 +47,19 @@ def test_job_is_created_from_a_module(alice, store):
     assert module.text == workload.module_json
 
 
-@pytest.mark.parametrize("which", [{"all_functions": True}, {"function": "matmul"}, {}])
+@pytest.mark.parametrize("which", [{"all_functions": True}, {"function": "matmul"}])
 def test_job_tunes_tir_functions_and_lists_others(alice, which):
     answer = alice.post("/v1/jobs", json={"modules": [{"module": mixed_json(), **which}], "target": TARGET})
     assert answer.status_code == 202, answer.text
     spec = answer.json()["spec"]
     assert ([task["name"] for task in spec["tasks"]], spec["untuned_functions"]) == (["matmul"], ["main"])
+
+
+def test_mixed_module_is_a_model_of_the_functions_that_its_entry_calls(alice):
+    answer = alice.post("/v1/jobs", json={"modules": [{"module": mixed_json()}], "target": TARGET})
+    assert answer.status_code == 202, answer.text
+    spec = answer.json()["spec"]
+    assert (spec["of_model"], [task["name"] for task in spec["tasks"]]) == (True, ["add"])
 
 
 def test_relax_function_is_rejected(alice):

@@ -109,3 +109,27 @@ def test_input_example_is_not_sent(tmp_path: Path) -> None:
     ranged = TuneRequest.of(str(path), inputs={"A": "uniform:0:1"})
     with Converter() as unused:
         assert unused.convert(ranged.intake, ranged.given).input_specs[0].text == "A=uniform:0:1"
+
+
+def external_model() -> str:
+    """A model whose second function is registered by its user, as TVM JSON."""
+    import tvm
+    from tvm import relax
+
+    kind = relax.TensorType((8, 8), "float32")
+    x, builder = relax.Var("x", kind), relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            doubled = builder.emit(relax.op.add(x, x))
+            out = builder.emit_output(relax.op.call_dps_packed("env.relu", (doubled,), kind))
+        builder.emit_func_output(out)
+    return str(tvm.ir.save_json(builder.get()))
+
+
+def test_model_with_external_functions_is_split_where_its_user_is(convert: Convert, tmp_path: Path) -> None:
+    path = tmp_path / "net.json"
+    path.write_text(external_model())
+    sent = convert(str(path))
+    assert sent.of_model
+    assert [(module.name, module.weight) for module in sent.modules] == [("add", 1.0)]
+    assert "env.relu" not in sent.modules[0].text

@@ -46,7 +46,9 @@ def test_model_is_tuned_by_a_service(tuned: dict[str, Any]) -> None:
     assert all(task["record_id"] and task["weight"] == 1.0 for task in tuned["tasks"])
 
 
-def test_same_model_costs_no_trial_whoever_splits_it(service: Service, tuned: dict[str, Any], tmp_path: Path) -> None:
+def test_split_on_the_client_reuses_records_of_the_service(
+    service: Service, tuned: dict[str, Any], tmp_path: Path
+) -> None:
     model = multilayer_perceptron()
     program = tmp_path / "net.py"
     program.write_text(f"import tvm\nnet = tvm.ir.load_json({str(tvm.ir.save_json(model.module))!r})\n")

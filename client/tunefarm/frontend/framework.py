@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import metadata
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tunefarm.frontend.model_source import FIELD
 from tunefarm_schemas.bad_input import BadInput
@@ -33,7 +33,7 @@ _OF_FORMAT: Final[Mapping[str, Framework]] = MappingProxyType(
 
 @contextmanager
 def framework_of(model_format: str) -> Iterator[None]:
-    """Require the framework of a format, and report meanwhile what is missing.
+    """Require the framework of a format, and name its extra if an import in the block fails.
 
     Raises:
         BadInput: it is not installed, or in a version that is not read.
@@ -66,6 +66,15 @@ def require(framework: Framework) -> str:
         problem = f"{framework.package} {version} is installed, but versions from {oldest} to before {before} are read."
         raise BadInput(FIELD, problem, _install(framework))
     return version.partition("+")[0]
+
+
+def is_torch_module(model: Any) -> bool:
+    """Whether it is one, without importing torch."""
+    if not any(each.__module__.startswith("torch.nn") for each in type(model).__mro__):
+        return False
+    if not callable(model):
+        raise BadInput("model", f"is a {type(model).__name__}.", "Give a torch.nn.Module.")
+    return True
 
 
 def refuse_missing(refused: BadInput) -> None:

@@ -13,13 +13,12 @@ from tvm.relax.frontend import nn
 from tunefarm.frontend.model_source import FIELD
 from tunefarm.frontend.relax_model import RelaxModel
 from tunefarm.frontend.weights_file import Array
+from tunefarm.intake.module_source import EXTERN_FUNCTION
 from tunefarm.terminal.user_files import read_plain_file
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
 from tunefarm_search.validation.judgement import foreign_node
 
-EXTERN_FUNCTION: Final = "relax.expr.ExternFunc"
-"""A call of a function outside of the module, such as ``call_dps_packed("env.relu", ...)``."""
 LARGEST_JSON_BYTES: Final = 2 << 30
 WEIGHT_BYTES: Final = 4096
 """Constants from this size become weights: the module travels as text, in which they would be three times as large."""

@@ -1,5 +1,6 @@
 """The intake child: reads a module, a target and a space in a confined process."""
 
+import os
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -7,9 +8,10 @@ import tvm
 from tvm.target import codegen
 
 from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest
-from tunefarm.intake.module_reader import read_module
+from tunefarm.intake.module_reader import ConvertedByFrontend, read_module
 from tunefarm.intake.schedule_function import schedule_function_of, seed_trace, tersely_failing
 from tunefarm.intake.target_text import parse_target_text
+from tunefarm.intake.user_file import require_registered
 from tunefarm_sandbox.fork_server.question import answering
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.input_spec import InputExample, InputSpec
@@ -23,6 +25,8 @@ from tunefarm_search.tvm.workload import functions_of, untuned_functions, worklo
 from tunefarm_search.validation.foreign_input import require_permitted_module
 from tunefarm_search.validation.memory_bounds import refuse_strays
 
+TORCH_CACHE: Final = "TORCHINDUCTOR_CACHE_DIR"
+"""torch creates this folder when it is imported, and this process may not write to any."""
 LARGEST_WEIGHTS_BYTES: Final = 3 << 30
 """Within the memory of this child."""
 
@@ -34,8 +38,16 @@ def understand(request: IntakeRequest) -> IntakeAnswer:
         BadInput: any part of the request cannot be tuned.
     """
     target, notes = understand_target(request.target, request.host_cores, elsewhere=request.elsewhere)
-    module, name = read_module(request.module)
-    if request.function is None and is_model(module):
+    os.environ.setdefault(TORCH_CACHE, "/")
+    try:
+        module, name = read_module(request.module)
+    except ConvertedByFrontend:
+        if not request.takes_frontends:
+            raise
+        return IntakeAnswer(
+            workloads=(), target=target, space=Space(), seed_traces=(), notes=notes, is_of_frontend=True
+        )
+    if request.function is None and is_model(module, all_functions=request.all_functions):
         return _model_answer(request, module, target, notes)
     workloads = chosen_workloads(module, name, request.function, all_functions=request.all_functions)
     for workload in workloads:
@@ -64,6 +76,8 @@ def _model_answer(request: IntakeRequest, module: Any, target: Target, notes: tu
             raise BadInput(field, "it applies to one function, and a model has several.", fix)
     if request.abi == "packed":
         raise BadInput("abi", "the functions of a model take its weights as they are.", "Use stable.")
+    if not request.elsewhere:
+        require_registered(module, request.functions_file)
     tasks = tasks_without_weights(module, target, LARGEST_WEIGHTS_BYTES)
     for task in tasks:
         loaded = tvm.ir.load_json(task.workload.module_json)

@@ -55,6 +55,10 @@ class IntakeRequest(Frozen):
     elsewhere: bool = False
     """Whether another machine measures, so that this one need not be able to run the target."""
     inputs: tuple[InputRequest, ...] = ()
+    takes_frontends: bool = False
+    """Whether the answer to a model that a frontend must convert is that it is one, and not a refusal."""
+    functions_file: str | None = None
+    """A Python file that registers the external functions of a model, which is run on this machine."""
     callees: tuple[str, ...] | None = ()
     """External functions that the module may call. None leaves the decision to the service."""
 
@@ -74,3 +78,5 @@ class IntakeAnswer(Frozen):
     """Functions of the module that are not TIR."""
     calls: tuple[float, ...] = ()
     """How often a run of the model calls each of the workloads; empty if the module is not a model."""
+    is_of_frontend: bool = False
+    """Whether the module is a model that a frontend must convert first. Then there are no workloads yet."""

@@ -1,6 +1,7 @@
 """Reads MODULE as an IRModule. Called only in a confined child."""
 
 import inspect
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,6 +13,7 @@ from tvm.tirx import PrimFunc
 
 from tunefarm.builtin.expressions import create_builtin
 from tunefarm.intake.module_source import (
+    EXTERN_FUNCTION,
     FORMS,
     BuiltinSource,
     JsonSource,
@@ -25,6 +27,15 @@ from tunefarm_search.tvm.workload import workload_of
 from tunefarm_search.validation.foreign_input import foreign_module
 
 FIELD = "module"
+
+
+class ConvertedByFrontend(BadInput):
+    """The object is a model of torch or of relax ``nn``, which its frontend converts."""
+
+    def __init__(self, name: str, value: object) -> None:
+        """``name`` is that of the ``value`` in its file."""
+        problem = f"{name} is a {type(value).__name__}, which is a model and not a function."
+        super().__init__(FIELD, problem, "Give it to tunefarm tune, submit or compile.")
 
 
 def read_module(source: ModuleSource) -> tuple[Any, str]:
@@ -57,7 +68,7 @@ def _te_workload(name: str) -> Any:
 
 def _from_json(name: str, text: str) -> Any:
     try:
-        loaded = foreign_module(text)
+        loaded = foreign_module(text, also=(EXTERN_FUNCTION,))
     except BadInput as refused:
         raise BadInput(FIELD, f"{name} is not a module that TVM can load: {refused.problem}", FORMS) from refused
     return as_module(loaded, name)
@@ -71,7 +82,7 @@ def _from_symbol(path: str, symbol: str) -> Any:
         function = symbol.rpartition(".")[2]
         return tvm.ir.load_json(workload_of(next(iter(holders.values())), function).module_json)
     found = user_object(FIELD, path, symbol)
-    if _is_module_like(found) or not callable(found):
+    if _is_module_like(found) or is_of_frontend(found) or not callable(found):
         return as_module(found, symbol)
     return as_module(called(FIELD, found, symbol, "tensors or a module"), symbol)
 
@@ -104,6 +115,9 @@ def _from_file(path: str) -> Any:
     functions = {name: value for name, value in found.items() if isinstance(value, PrimFunc)}
     if functions:
         return _module_of(functions)
+    models = {name: getattr(module, name) for name in own_names(module) if is_of_frontend(getattr(module, name))}
+    if models:
+        raise ConvertedByFrontend(*next(iter(models.items())))
     raise _nothing_found(path, module)
 
 
@@ -123,6 +137,20 @@ def _choose(path: str, problem: str, example: str) -> BadInput:
     return BadInput(FIELD, f"{name} {problem}.", f"Select one, such as {name}:{example}.")
 
 
+def is_of_frontend(value: object) -> bool:
+    """Whether it is an instance that the frontends of torch or of relax ``nn`` convert."""
+    if inspect.isclass(value):
+        return False
+    relax_nn = sys.modules.get("tvm.relax.frontend.nn")
+    if relax_nn is not None and isinstance(value, relax_nn.Module):
+        return True
+    # A file that defines such an object has imported torch.
+    torch, export = sys.modules.get("torch"), sys.modules.get("torch.export")
+    if torch is not None and isinstance(value, torch.nn.Module):
+        return True
+    return export is not None and isinstance(value, export.ExportedProgram)
+
+
 def _is_module_like(value: object) -> bool:
     return isinstance(value, tvm.IRModule | PrimFunc | tvm.relax.Function)
 
@@ -139,8 +167,12 @@ def as_module(value: Any, name: str) -> Any:
         return _module_of({"main": value})
     if isinstance(value, te.Tensor):
         value = [value]
+    if isinstance(value, tuple) and len(value) == 2 and is_of_frontend(value[0]):
+        raise ConvertedByFrontend(name, value[0])
     if isinstance(value, list | tuple) and value and all(isinstance(tensor, te.Tensor) for tensor in value):
         return _from_tensors(list(value), name)
+    if is_of_frontend(value):
+        raise ConvertedByFrontend(name, value)
     fix = "Give an IRModule, a TIR function, or a list of te tensors: inputs first, outputs last."
     raise BadInput(FIELD, f"{name} is a {type(value).__name__}, which is not a module.", fix)
 

@@ -11,6 +11,8 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen
 
 FORMS: Final = "Give a TVMScript or te file (.py), TVM JSON (.json), FILE.py:FUNCTION, te:NAME or builtin:NAME."
+EXTERN_FUNCTION: Final = "relax.expr.ExternFunc"
+"""A node of TVM JSON: a function outside of the module, as in ``call_dps_packed("env.relu", ...)``."""
 MODEL_SUFFIXES: Final = {".onnx", ".pt", ".pth", ".pt2", ".tflite", ".pb", ".h5", ".safetensors"}
 
 

@@ -1,23 +1,36 @@
 """Sends requests to the intake child. Runs in the command or the caller's process, and does not import TVM."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from tunefarm.confined.call import call
 from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest
-from tunefarm.intake.module_source import PythonSource
+from tunefarm.intake.module_source import JsonSource, PythonSource
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 
 ENTRY: Final = "tunefarm.intake.child:main"
 TIMEOUT_S: Final = 300.0
 
 
-def understand(zygote: ForkServer, request: IntakeRequest) -> IntakeAnswer:
+def understand(
+    zygote: ForkServer, request: IntakeRequest, convert: Callable[[], JsonSource] | None = None
+) -> IntakeAnswer:
     """Read a module, a target and a space in a confined child. A model is prepared there, which may take a minute.
+
+    ``convert`` calls the frontend of a module that is a torch module or the like; without it, such a module is refused.
 
     Raises:
         BadInput: any part of the request cannot be tuned.
     """
+    answer = _asked(zygote, request.model_copy(update={"takes_frontends": convert is not None}))
+    if convert is None or not answer.is_of_frontend:
+        return answer
+    converted = _asked(zygote, request.model_copy(update={"module": convert()}))
+    return converted.model_copy(update={"is_of_frontend": True})
+
+
+def _asked(zygote: ForkServer, request: IntakeRequest) -> IntakeAnswer:
     readable = readable_folders(request)
     return call(zygote, ENTRY, request, IntakeAnswer, field="module", readable=readable, timeout_s=TIMEOUT_S)
 
@@ -25,6 +38,7 @@ def understand(zygote: ForkServer, request: IntakeRequest) -> IntakeAnswer:
 def readable_folders(request: IntakeRequest) -> tuple[Path, ...]:
     """The folders that the intake child may read: those of the given files, because files import their neighbours."""
     paths = [request.module.path] if isinstance(request.module, PythonSource) else []
+    paths += [request.functions_file] if request.functions_file is not None else []
     paths += [
         source.path for source in (request.space, *(seed.function for seed in request.seeds)) if source is not None
     ]

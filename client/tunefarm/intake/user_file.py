@@ -9,7 +9,10 @@ from types import ModuleType
 from typing import Any, Final
 
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.kernel_library.program import BUILTINS
 
+FUNCTIONS: Final = "functions"
+"""The field of the file that registers external functions of a model with TVM."""
 MODULE_NAME: Final = "user_module"
 PREDEFINED: Final = frozenset({"I", "T", "R"})
 """Names that scripts printed by TVM use without importing them."""
@@ -78,6 +81,59 @@ def called(field: str, function: Callable[..., Any], symbol: str, returning: str
     except Exception as error:
         fix = "Run it with Python to see the whole error, and fix it."
         raise BadInput(field, f"calling {symbol} failed: {describe(error)}.", fix) from error
+
+
+def register_functions(path: str) -> tuple[str, ...]:
+    """Execute a Python file that registers functions with ``tvm.register_global_func``; return their names.
+
+    Functions that it replaces are not among them. Raises ``BadInput`` if it raises, or registers none.
+    """
+    from tvm_ffi.registry import list_global_func_names
+
+    before = set(list_global_func_names())
+    run_user_file(FUNCTIONS, path)
+    names = tuple(sorted(set(list_global_func_names()) - before))
+    if not names:
+        fix = 'Write, say, @tvm.register_global_func("env.relu") above each function.'
+        raise BadInput(FUNCTIONS, f"{Path(path).name} registers no functions.", fix)
+    return names
+
+
+def require_registered(module: Any, functions_file: str | None) -> None:
+    """Require that ``functions_file`` registers what the Relax functions of ``module`` call.
+
+    Without it, a model would be tuned for hours before its build fails.
+
+    Raises:
+        BadInput: a function is missing, or the file raises.
+    """
+    import tvm
+
+    registered = () if functions_file is None else register_functions(functions_file)
+    missing = [
+        name
+        for name in external_functions(module)
+        if name not in registered and tvm.get_global_func(name, allow_missing=True) is None
+    ]
+    if missing:
+        problem = f"the model calls {', '.join(missing)}, which no module defines."
+        raise BadInput(FUNCTIONS, problem, "Name the file that registers them: --functions FILE.py.")
+
+
+def external_functions(module: Any) -> tuple[str, ...]:
+    """The names of the functions that the Relax functions of ``module`` call and TVM's VM does not have."""
+    from tvm import relax
+
+    found: set[str] = set()
+
+    def keep(expression: Any) -> None:
+        if isinstance(expression, relax.ExternFunc):
+            found.add(str(expression.global_symbol))
+
+    for function in module.functions.values():
+        if isinstance(function, relax.Function):
+            relax.analysis.post_order_visit(function.body, keep)
+    return tuple(sorted(found - BUILTINS))
 
 
 def own_names(module: ModuleType) -> list[str]:

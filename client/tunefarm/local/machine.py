@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tunefarm.confined.call import call
 from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest
+from tunefarm.intake.module_source import JsonSource
 from tunefarm.intake.understanding import understand
 from tunefarm.options.job_options import JobOptions
 from tunefarm.options.required_confinement import require_confinement
@@ -110,13 +111,13 @@ class LocalMachine(AbstractContextManager["LocalMachine"]):
         if self._zygote is not None:
             self._zygote.close()
 
-    def understand(self, request: IntakeRequest) -> IntakeAnswer:
-        """Read a module, a target and a space in a confined child.
+    def understand(self, request: IntakeRequest, convert: Callable[[], JsonSource] | None = None) -> IntakeAnswer:
+        """Read a module, a target and a space in a confined child. ``convert`` is that of ``understand``.
 
         Raises:
             BadInput: any part of the request cannot be tuned.
         """
-        return understand(self.zygote, request.model_copy(update={"callees": self._callees}))
+        return understand(self.zygote, request.model_copy(update={"callees": self._callees}), convert)
 
     @property
     def _callees(self) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ import atexit
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from tunefarm.frontend.model_file import model_file
 from tunefarm.frontend.model_import import ImportedModel, import_model
@@ -14,12 +15,15 @@ from tunefarm.local.machine import LocalMachine
 from tunefarm.model.compilation import ChosenRecord
 from tunefarm.model.race.library_race import LibraryChoice
 from tunefarm.model.tuned.tuned_build import BuiltModel, ModelBuilder
+from tunefarm.options.model_options import ModelOptions
 from tunefarm.terminal.resume_option import module_of
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.host_cores import usable_physical_cores
 from tunefarm_schemas.tuning.job import Job
 from tunefarm_services.store import LOCAL_TENANT
 from tunefarm_services.tuner.summary import MODEL_BUILT, JobSummary
+
+DEFAULT_OPTIONS: Final = ModelOptions()
 
 
 def kept_folder() -> Path:
@@ -37,7 +41,8 @@ def resumed_model(machine: LocalMachine, job: Job) -> "tuple[ModelJob, IntakeAns
     """
     text = module_of(job)
     file = model_file(text)
-    model = ModelJob(machine, parse_module_source(text) if file is None else file)
+    options = ModelOptions.of_labels(job.spec.labels)
+    model = ModelJob(machine, parse_module_source(text) if file is None else file, options)
     target = machine.store.targets.get(job.spec.tasks[0].target_id).canonical
     request = IntakeRequest(
         module=model.as_module(),
@@ -49,15 +54,18 @@ def resumed_model(machine: LocalMachine, job: Job) -> "tuple[ModelJob, IntakeAns
         seeds=(),
         host_cores=usable_physical_cores(),
     )
-    return model, machine.understand(request)
+    return model, model.understand(request)
 
 
 class ModelJob:
     """The model of one job."""
 
-    def __init__(self, machine: LocalMachine, source: ModuleSource | ModelFile) -> None:
-        """``source`` is a model's file, or a module that the intake found to be a model."""
+    def __init__(
+        self, machine: LocalMachine, source: ModuleSource | ModelFile, options: ModelOptions = DEFAULT_OPTIONS
+    ) -> None:
+        """``source`` is a model's file, or a module that the intake may find to be a model."""
         self._machine = machine
+        self._options = options
         self._source = source
         self._imported: ImportedModel | None = None
 
@@ -70,9 +78,23 @@ class ModelJob:
 
     def as_module(self) -> ModuleSource:
         """What the intake reads: the source itself, or the module that its frontend made of it."""
-        if isinstance(self._source, ModelFile):
-            return JsonSource(name=Path(self._source.path).stem, text=self.imported.module_json)
-        return self._source
+        return self.convert() if isinstance(self._source, ModelFile) else self._source
+
+    def understand(self, request: IntakeRequest) -> IntakeAnswer:
+        """The functions of ``request``, whose module is that of this job.
+
+        Raises:
+            BadInput: a part of it cannot be tuned, or an option of models does not apply to its module.
+        """
+        is_file, functions = isinstance(self._source, ModelFile), self._options.functions_file
+        given = {"module": self.as_module(), "functions_file": None if functions is None else str(functions)}
+        answer = self._machine.understand(request.model_copy(update=given), self.convert)
+        self._options.require_read(by_frontend=is_file or answer.is_of_frontend, is_model=bool(answer.calls))
+        return answer
+
+    def convert(self) -> JsonSource:
+        """The Relax module that the model's frontend makes of it. Raises BadInput."""
+        return JsonSource(name=self._name, text=self.imported.module_json)
 
     def build(
         self,
@@ -101,7 +123,8 @@ class ModelJob:
                 records[given.workload_id] = ChosenRecord(end.record_id, trace.text)
         folder.mkdir(parents=True, exist_ok=True)
         target = answer.target.canonical
-        builder = ModelBuilder(machine.zygote, self.imported, target, self._name, say, libraries)
+        functions_file = self._options.functions_file
+        builder = ModelBuilder(machine.zygote, self.imported, target, self._name, say, functions_file, libraries)
         built = builder.build(folder, records)
         machine.store.events.append_unleased(LOCAL_TENANT, job.job_id, MODEL_BUILT, built.figures())
         return built
@@ -114,7 +137,7 @@ class ModelJob:
     def _read(self) -> ImportedModel:
         source, zygote = self._source, self._machine.zygote
         if isinstance(source, ModelFile | PythonSource):
-            return import_model(zygote, source)
+            return import_model(zygote, source, self._options.shapes, traced=self._options.is_traced)
         if not isinstance(source, JsonSource):
             raise BadInput("module", "it is not a model.", "Give the file of a model.")
         with tempfile.NamedTemporaryFile("w", suffix=".json", prefix="tunefarm-") as file:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from tunefarm.frontend.weights_file import read_weights
+from tunefarm.intake.user_file import register_functions
 from tunefarm.model.library.region_opening import omit_telemetry
 from tunefarm.model.loaded_model import CompiledModel, open_model
 from tunefarm.model.messages import CompareOrder, ModelCompared, input_name, output_name
@@ -15,7 +16,6 @@ from tunefarm.model.model_folder import ModelFiles, read_model_folder
 from tunefarm.model.random_inputs import INPUT_SETS, Array, random_inputs
 from tunefarm.model.timing.model_times import times_of
 from tunefarm.model.timing.timing_child import await_turn, run_of
-from tunefarm.model.user_functions import register_functions
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_sandbox.fork_server.question import answer
 

@@ -116,7 +116,7 @@ class ModelCompiler:
         libraries: LibraryChoice | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """``functions_file`` registers the external functions that the model calls. ``say`` is told of each stage.
+        """``functions_file`` registers the external functions that the model calls. ``say`` gets each stage.
 
         Parts of the model may be run by ``libraries``.
         """

@@ -64,7 +64,7 @@ def kernels_of(library: bytes) -> tuple[str, ...]:
     """The names of the functions of a library.
 
     Raises:
-        BadInput: it is no library, or damaged.
+        BadInput: it is not a library, or is damaged.
     """
     try:
         return exported_functions(library)

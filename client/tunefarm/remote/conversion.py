@@ -2,13 +2,15 @@
 
 import json
 from itertools import repeat
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from pydantic import Field
 
 from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest, SeedSource
-from tunefarm.intake.module_source import JsonSource
+from tunefarm.intake.module_source import EXTERN_FUNCTION, JsonSource, ModuleSource, PythonSource
 from tunefarm.intake.python_input import PythonInput
+from tunefarm.options.model_options import ModelOptions
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.input_spec import InputSpec
@@ -17,6 +19,7 @@ from tunefarm_schemas.tuning.trace import Space, Trace
 if TYPE_CHECKING:
     from tunefarm_sandbox.fork_server.fork_server import ForkServer
 
+DEFAULT_OPTIONS: Final = ModelOptions()
 SPACE_NOTE: Final = "space: the schedule function ran with this host's target"
 HOST: Final = "host"
 
@@ -43,6 +46,8 @@ class Conversion(Frozen):
     notes: tuple[str, ...] = ()
     untuned_functions: tuple[str, ...] = ()
     """Functions of the module that are not TIR, if the module was read on this machine."""
+    is_of_frontend: bool = False
+    """Whether a frontend converted the module."""
     of_model: bool = False
     """Whether the modules are the functions of one model, and their weights its calls in a run."""
 
@@ -76,12 +81,17 @@ class Converter:
             self._zygote = None
 
     def convert(
-        self, request: IntakeRequest, given: PythonInput | None = None, *, prepares_here: bool = False
+        self,
+        request: IntakeRequest,
+        given: PythonInput | None = None,
+        *,
+        prepares_here: bool = False,
+        of_model: ModelOptions = DEFAULT_OPTIONS,
     ) -> Conversion:
         """Convert a request. ``given`` contains schedule functions of the caller's own process.
 
         ``prepares_here``: split a model into its functions on this machine, which takes its memory and not the
-        service's.
+        service's. ``of_model`` is for the frontend of a torch module or the like.
 
         Raises:
             BadInput: any part of the request is invalid.
@@ -95,8 +105,16 @@ class Converter:
         # Inputs and named targets are resolved by the service, so the child does not receive them.
         target = request.target if _is_read_here(request) else ""
         child_request = request.model_copy(update={"elsewhere": True, "inputs": (), "target": target, "callees": None})
-        answer = understand(self.zygote, child_request)
+        answer = understand(self.zygote, child_request, lambda: self._converted(request.module, of_model))
         return _conversion(request, answer if given is None else given.complete(answer))
+
+    def _converted(self, source: ModuleSource, options: ModelOptions) -> JsonSource:
+        """The Relax module of a model in a Python file, without its weights."""
+        from tunefarm.frontend.model_import import import_model
+
+        assert isinstance(source, PythonSource), "only objects of Python files are converted by frontends"
+        model = import_model(self.zygote, source, options.shapes, traced=options.is_traced)
+        return JsonSource(name=source.symbol or Path(source.path).stem, text=model.module_json)
 
 
 def without_tvm(request: IntakeRequest) -> Conversion | None:
@@ -111,6 +129,8 @@ def without_tvm(request: IntakeRequest) -> Conversion | None:
     target = request.target.strip()
     if needs_tvm or not isinstance(request.module, JsonSource) or _is_this_host(target):
         return None
+    if f'"{EXTERN_FUNCTION}"' in request.module.text:
+        return None  # a service accepts no module that calls functions outside of it
     return Conversion(
         modules=(SentModule(name="", text=request.module.text),),
         function=request.function,
@@ -141,6 +161,7 @@ def _conversion(request: IntakeRequest, answer: IntakeAnswer) -> Conversion:
             for workload, calls in zip(answer.workloads, answer.calls or repeat(1.0), strict=False)
         ),
         of_model=bool(answer.calls),
+        is_of_frontend=answer.is_of_frontend,
         target=answer.target.canonical if is_read_here else request.target.strip() or None,
         space=answer.space,
         seed_traces=answer.seed_traces,

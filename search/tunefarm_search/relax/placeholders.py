@@ -20,12 +20,19 @@ from tunefarm_search.relax.tasks import ModelTask, model_tasks
 
 LARGEST_BYTES: Final = 1 << 30
 _NUM_INPUT: Final = "num_input"
+_GLOBAL_SYMBOL: Final = "global_symbol"
 
 
-def is_model(module: Any) -> bool:
-    """Whether a module has Relax functions only: one with TIR functions has workloads that can be named."""
+def is_model(module: Any, *, all_functions: bool = False) -> bool:
+    """Whether a module is tuned as a whole: it has a Relax function that its users call, or Relax functions only.
+
+    ``all_functions``: its TIR functions are tuned one by one if it has any.
+    """
     functions = list(module.functions.values()) if isinstance(module, tvm.IRModule) else []
-    return bool(functions) and all(isinstance(function, relax.Function) for function in functions)
+    of_relax = [function for function in functions if isinstance(function, relax.Function)]
+    if len(of_relax) == len(functions):
+        return bool(functions)
+    return not all_functions and any(_GLOBAL_SYMBOL in (function.attrs or {}) for function in of_relax)
 
 
 def tasks_without_weights(module: Any, target: Target, largest_bytes: int = LARGEST_BYTES) -> tuple[ModelTask, ...]:
@@ -75,8 +82,9 @@ def _quantized(function: Any) -> dict[Any, int]:
             return
         for argument, filling in ((expression.args[0], 1), (expression.args[2], 0)):
             value = values.get(argument) if isinstance(argument, relax.Var) else None
-            is_cast = value is not None and operator_of(value) == "relax.astype"
-            found[value.args[0] if is_cast else argument] = filling
+            if value is not None and operator_of(value) == "relax.astype":
+                argument = value.args[0]  # noqa: PLW2901
+            found[argument] = filling
 
     relax.analysis.post_order_visit(function, keep)
     return {variable: filling for variable, filling in found.items() if isinstance(variable, relax.Var)}

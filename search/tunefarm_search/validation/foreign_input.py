@@ -27,8 +27,8 @@ TRACE_FIX: Final = "Send the JSON of a trace of this very function: Trace.as_jso
 ATTEMPTS_OF_A_SKETCH: Final = 4
 
 
-def foreign_module(module_json: str) -> Any:
-    """Parse an IRModule. TVMScript is refused, because parsing it executes it.
+def foreign_module(module_json: str, also: Collection[str] = ()) -> Any:
+    """Parse an IRModule. TVMScript is refused, because parsing it executes it. ``also`` are further types of nodes.
 
     Raises:
         BadInput: TVM cannot load it, or it contains nodes that a module of functions does not have.
@@ -40,7 +40,7 @@ def foreign_module(module_json: str) -> Any:
             "Convert it where you trust it: tvm.ir.save_json(module), or let the tunefarm client do it.",
         )
     try:
-        foreign = foreign_node(module_json)
+        foreign = foreign_node(module_json, also=also)
     except (ValueError, RecursionError) as error:
         raise BadInput("module", f"{last_line(error)}.", JSON_FIX) from error
     if foreign is not None:

@@ -194,12 +194,13 @@ def test_tir_functions_of_relax_module_are_selected(understand: Understand, prog
     assert [workload.name for workload in answer.workloads] == ["scaled", "shifted"]
     assert answer.untuned_functions == ("main",)
     assert [workload.name for workload in understand(module, function="scaled").workloads] == ["scaled"]
-    with pytest.raises(BadInput, match="several functions: scaled, shifted"):
-        understand(module)
     for which in ({"function": "main"}, {}):
         with pytest.raises(BadInput, match="main is a Relax function") as refused:
             understand(module if which else f"{module}:main", **which)
         assert "scaled, shifted" in refused.value.fix
+    model = understand(module)
+    assert model.untuned_functions == ()
+    assert model.calls == (1.0,) * len(model.workloads)
 
 
 @pytest.mark.parametrize(

@@ -66,3 +66,103 @@ def test_what_applies_to_one_function_is_rejected_for_a_model(
 def test_function_of_a_model_without_tir_is_rejected(zygote: ForkServer) -> None:
     with pytest.raises(BadInput, match="no TIR function"):
         understand(zygote, asked(function="main"))
+
+
+MIXED = """
+import tvm
+from tvm.script import ir as I, relax as R, tirx as T
+
+@I.ir_module
+class Model:
+    @T.prim_func(private=True, s_tir=True)
+    def product(A: T.Buffer((8, 16), "float32"), B: T.Buffer((16, 16), "float32"), C: T.Buffer((8, 16), "float32")):
+        for i, j, k in T.grid(8, 16, 16):
+            with T.sblock("C"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    C[vi, vj] = T.float32(0)
+                C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+
+    @T.prim_func(private=True, s_tir=True)
+    def unused(A: T.Buffer((8, 16), "float32"), B: T.Buffer((8, 16), "float32")):
+        for i, j in T.grid(8, 16):
+            with T.sblock("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj]
+
+    @R.function
+    def main(x: R.Tensor((8, 16), "float32"), w: R.Tensor((16, 16), "float32")) -> R.Tensor((8, 16), "float32"):
+        cls = Model
+        with R.dataflow():
+            a = R.call_tir(cls.product, (x, w), out_ty=R.Tensor((8, 16), "float32"))
+            b = R.call_dps_packed("env.twice", (a,), out_ty=R.Tensor((8, 16), "float32"))
+            c = R.call_tir(cls.product, (b, w), out_ty=R.Tensor((8, 16), "float32"))
+            R.output(c)
+        return c
+"""
+FUNCTIONS = """
+import tvm
+
+@tvm.register_global_func("env.{name}", override=True)
+def {name}(x, out):
+    out.copyfrom(x.numpy() * 2)
+"""
+PACKED = """
+from tvm.script import ir as I, relax as R, tirx as T
+
+@I.ir_module
+class Model:
+    @T.prim_func(private=True, s_tir=True)
+    def calling(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        for i in range(8):
+            with T.sblock("B"):
+                vi = T.axis.remap("S", [i])
+                B[vi] = T.call_extern("float32", "fast_tanh", A[vi])
+
+    @R.function
+    def main(x: R.Tensor((8,), "float32")) -> R.Tensor((8,), "float32"):
+        cls = Model
+        with R.dataflow():
+            y = R.call_tir(cls.calling, (x,), out_ty=R.Tensor((8,), "float32"))
+            R.output(y)
+        return y
+"""
+
+
+def written(folder: Path, **files: str) -> dict[str, Path]:
+    paths = {name: folder / f"{name}.py" for name in files}
+    for name, text in files.items():
+        paths[name].write_text(text)
+    return paths
+
+
+def test_mixed_module_is_the_functions_that_its_entry_calls(zygote: ForkServer, tmp_path: Path) -> None:
+    files = written(tmp_path, mixed=MIXED, functions=FUNCTIONS.format(name="twice"))
+    module = parse_module_source(str(files["mixed"]))
+    answer = understand(zygote, asked(module=module, functions_file=str(files["functions"])))
+    assert [workload.name for workload in answer.workloads] == ["product"]
+    assert answer.calls == (2.0,)
+    alone = understand(zygote, asked(module=module, all_functions=True))
+    assert [workload.name for workload in alone.workloads] == ["product", "unused"]
+    assert (alone.calls, alone.untuned_functions) == ((), ("main",))
+
+
+def test_missing_external_function_is_named_before_anything_is_measured(zygote: ForkServer, tmp_path: Path) -> None:
+    files = written(tmp_path, mixed=MIXED, functions=FUNCTIONS.format(name="thrice"))
+    module = parse_module_source(str(files["mixed"]))
+    for functions_file in (None, str(files["functions"])):
+        with pytest.raises(BadInput, match=r"the model calls env\.twice") as refused:
+            understand(zygote, asked(module=module, functions_file=functions_file))
+        assert (refused.value.field, "--functions" in refused.value.fix) == ("functions", True)
+    sent = understand(zygote, asked(module=module, elsewhere=True))
+    assert sent.calls == (2.0,), "a service runs its TIR functions only"
+
+
+def test_function_of_a_model_calls_only_what_the_operator_allows(zygote: ForkServer, tmp_path: Path) -> None:
+    module = parse_module_source(str(written(tmp_path, packed=PACKED)["packed"]))
+    with pytest.raises(BadInput, match="fast_tanh") as refused:
+        understand(zygote, asked(module=module))
+    assert "TUNEFARM_CALLEES" in refused.value.fix
+    assert [each.name for each in understand(zygote, asked(module=module, callees=("fast_tanh",))).workloads] == [
+        "calling"
+    ]

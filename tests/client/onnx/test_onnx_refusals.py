@@ -29,7 +29,7 @@ def dense() -> Any:
 
 def test_import_onnx_refuses_what_is_no_model(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
-    path.write_bytes(b"this is no protobuf")
+    path.write_bytes(b"this is not a protobuf")
     assert "damaged or no ONNX model" in refusal(path, tmp_path).problem
     path.write_bytes(b"")
     assert "contains no ONNX graph" in refusal(path, tmp_path).problem

@@ -39,10 +39,14 @@ def test_tasks_without_weights_rejects_too_large_weights(target: Target) -> None
         tasks_without_weights(multilayer_perceptron().module, target, largest_bytes=64)
 
 
-def test_is_model_needs_relax_functions_only() -> None:
+def test_is_model_needs_a_relax_function_to_call() -> None:
     model = multilayer_perceptron().module
     assert is_model(model)
+    assert is_model(model, all_functions=True), "there is no TIR function to tune by itself"
     legalized = relax.transform.LegalizeOps()(model)
+    assert is_model(legalized)
+    assert not is_model(legalized, all_functions=True)
+    legalized.update_func(legalized.get_global_var("main"), legalized["main"].without_attr("global_symbol"))
     assert not is_model(legalized)
     assert not is_model(tvm.IRModule({}))
 

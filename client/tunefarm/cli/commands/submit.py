@@ -14,6 +14,7 @@ from tunefarm.intake.untuned_functions import untuned_text
 from tunefarm.options.intake_options import request_of_texts
 from tunefarm.options.job_options import output_folder
 from tunefarm.options.label_option import labels_of_texts
+from tunefarm.options.model_options import ModelOptions
 from tunefarm.remote.job_options import RemoteJobOptions
 from tunefarm.startup.prestarted_fork_server import take_zygote
 from tunefarm.terminal.console import complain, say
@@ -33,7 +34,7 @@ def submit(
     module: Annotated[
         str,
         typer.Argument(
-            help="TVMScript or te file, TVM JSON, FILE.py:FUNCTION, te:NAME, builtin:NAME[:SHAPE] or a model's file."
+            help="TVMScript or te file, TVM JSON, FILE.py:NAME, te:NAME, builtin:NAME[:SHAPE] or a model's file."
         ),
     ],
     function: Annotated[str | None, typer.Option(help="One of the module's functions.")] = None,
@@ -64,6 +65,11 @@ def submit(
     ] = None,
     protocol: Annotated[str, typer.Option(help="Timing protocol: cpu-hot-cache or cpu-cold-cache.")] = "cpu-hot-cache",
     abi: Annotated[AbiName, typer.Option(help="packed permits a changed layout of constant arguments.")] = "stable",
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=N,N,...", help="Of a model: sizes of an input with dynamic dimensions. Repeatable."),
+    ] = None,
+    traced: Annotated[bool, typer.Option("--traced", help="Trace a torch module with torch.fx.")] = False,
     priority: Annotated[int, typer.Option(help="Jobs of higher priority start first.")] = 0,
     device_class: Annotated[str | None, typer.Option(help="Device class. Default: the service's choice.")] = None,
     label: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, a label for jobs list. Repeatable.")] = None,
@@ -78,6 +84,7 @@ def submit(
     """
     if output is not None and not wait:
         raise BadInput("output", "the library exists only after the job has finished.", "Add --wait.")
+    of_model = ModelOptions.of_texts(shape, None, traced=traced)
     options = RemoteJobOptions(
         trials=trials,
         seconds=seconds,
@@ -107,12 +114,13 @@ def submit(
         seed_traces=seed_trace,
         inputs=inputs,
     )
-    return _submit(request, file, options, api, folder, wait=wait, as_json=as_json)
+    return _submit(request, file, of_model, options, api, folder, wait=wait, as_json=as_json)
 
 
 def _submit(
     request: IntakeRequest,
     file: ModelFile | None,
+    of_model: ModelOptions,
     options: RemoteJobOptions,
     api: str | None,
     folder: Path | None,
@@ -120,17 +128,16 @@ def _submit(
     wait: bool,
     as_json: bool,
 ) -> int:
-
     from tunefarm.client import Client
+    from tunefarm.frontend.model_import import import_model
 
     with Client(api, zygote=take_zygote()) as client:
         if file is not None:
-            from tunefarm.frontend.model_import import import_model
-
-            read = import_model(client.converter.zygote, file)
+            read = import_model(client.converter.zygote, file, of_model.shapes, traced=of_model.is_traced)
             module = JsonSource(name=Path(file.path).stem, text=read.module_json)  # its weights stay here
             request = request.model_copy(update={"module": module})
-        conversion = client.converter.convert(request, prepares_here=file is not None)
+        conversion = client.converter.convert(request, prepares_here=file is not None, of_model=of_model)
+        of_model.require_read(by_frontend=file is not None or conversion.is_of_frontend, is_model=conversion.of_model)
         for note in conversion.notes:
             complain(note)
         job = client.submit(conversion, options)

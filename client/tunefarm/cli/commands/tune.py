@@ -21,6 +21,7 @@ from tunefarm.options.library_option import (
     RaceSecondsOption,
     library_choice,
 )
+from tunefarm.options.model_options import ModelOptions
 from tunefarm.startup.prestarted_fork_server import take_zygote
 from tunefarm.terminal.console import complain, say
 from tunefarm.terminal.exit_code import ExitCode
@@ -47,7 +48,7 @@ def tune(
     module: Annotated[
         str | None,
         typer.Argument(
-            help="TVMScript or te file, TVM JSON, FILE.py:FUNCTION, te:NAME, builtin:NAME[:SHAPE] or a model's file."
+            help="TVMScript or te file, TVM JSON, FILE.py:NAME, te:NAME, builtin:NAME[:SHAPE] or a model's file."
         ),
     ] = None,
     function: Annotated[str | None, typer.Option(help="One of the module's functions.")] = None,
@@ -84,6 +85,15 @@ def tune(
     libraries: LibrariesOption = False,
     library: LibraryOption = None,
     race_seconds: RaceSecondsOption = DEFAULT_RACE_S,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=N,N,...", help="Of a model: sizes of an input with dynamic dimensions. Repeatable."),
+    ] = None,
+    functions: Annotated[
+        str | None,
+        typer.Option(metavar="FILE.py", help="Of a model: registers the external functions that it calls."),
+    ] = None,
+    traced: Annotated[bool, typer.Option("--traced", help="Trace a torch module with torch.fx.")] = False,
     output: Annotated[str | None, typer.Option(help="Folder for the library, a plot and a report.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> int:
@@ -92,6 +102,7 @@ def tune(
     Running the same command again returns the stored result. Ctrl-C ends the search early, and its best schedule is
     verified and built; a second Ctrl-C pauses the job, which --resume continues.
     """
+    of_model = ModelOptions.of_texts(shape, functions, traced=traced)
     options = JobOptions(
         trials=trials,
         seconds=seconds,
@@ -102,7 +113,7 @@ def tune(
         fresh=fresh,
         abi=abi,
         protocol=protocol,
-        labels={} if module is None else {"module": module},
+        labels=of_model.labels if module is None else {"module": module, **of_model.labels},
     )
     from tunefarm_services.settings import Settings
 
@@ -128,7 +139,7 @@ def tune(
     if require_confinement:
         settings = settings.model_copy(update={"require_confinement": True})
     choice = library_choice(race_seconds, library, is_asked=libraries)
-    return _tune(request, file, options, resume, folder, settings, choice, as_json=as_json)
+    return _tune(request, file, of_model, options, resume, folder, settings, choice, as_json=as_json)
 
 
 def _module_source(text: str | None) -> ModuleSource:
@@ -140,6 +151,7 @@ def _module_source(text: str | None) -> ModuleSource:
 def _tune(
     request: IntakeRequest | None,
     file: ModelFile | None,
+    of_model: ModelOptions,
     options: JobOptions,
     resume: str | None,
     folder: Path | None,
@@ -154,13 +166,8 @@ def _tune(
 
     with LocalMachine(settings, zygote=take_zygote()) as machine:
         with progress_display() as display:
-            model = None if file is None else ModelJob(machine, file)
-            if request is not None and model is not None:
-                machine.prepare_farm()
-                request = request.model_copy(update={"module": model.as_module()})
-            job, answer = _job(machine, request, options, resume, display)
-            if request is not None and answer is not None and answer.calls:
-                model = model or ModelJob(machine, request.module)
+            model = None if request is None else ModelJob(machine, file or request.module, of_model)
+            job, answer = _job(machine, request, model, options, resume, display)
             summary = _work(machine, job, display)
             built = _built(machine, job, summary, model, answer, folder, display, libraries)
         numpy_latency_s = _numpy_latency_s(machine, job, summary)
@@ -196,11 +203,12 @@ def _built(
 def _job(
     machine: "LocalMachine",
     request: IntakeRequest | None,
+    model: "ModelJob | None",
     options: JobOptions,
     resume: str | None,
     display: "ProgressDisplay",
 ) -> "tuple[Job, IntakeAnswer | None]":
-    if request is None:
+    if request is None or model is None:
         from tunefarm.terminal.progress_display import resumption_line
 
         job = machine.unfinished_job(None if resume == LATEST else resume, options.labels)
@@ -208,7 +216,7 @@ def _job(
         return job, None
     # Start before waiting for the answer: the database opens and the farm starts while TVM loads.
     machine.prepare_farm()
-    answer = machine.understand(request)
+    answer = model.understand(request)
     for note in answer.notes:
         display.say(note)
     if answer.untuned_functions:
@@ -291,16 +299,19 @@ def _print_end(
     if summary.message and not all(task.answered_from_store for task in summary.tasks):
         complain(f"tunefarm: {summary.message}")
     if not as_json:
-        _tell_next(summary, folder)
+        _tell_next(summary, folder, built)
     return ExitCode.FINE
 
 
-def _tell_next(summary: "JobSummary", folder: Path | None) -> None:
+def _tell_next(summary: "JobSummary", folder: Path | None, built: "BuiltModel | None") -> None:
     from tunefarm.artifact.artifact_folder import task_folder
 
     if summary.of_model:
         if folder is not None:
             say(f"the model and the report are in {folder}")
+            if built is not None and built.manifest.callees:
+                tell_next(f"{trying(folder)} --functions FILE.py")
+                return
             tell_next(f"python -c {shlex.quote(f'import tunefarm; print(tunefarm.load_model({str(folder)!r}))')}")
         else:
             tell_next(f"tunefarm report {summary.job_id}")

@@ -45,17 +45,21 @@ def build(
     Functions get the schedules of their records, where the local store has some, and others an untried one.
     """
     from tunefarm.bundle.bundle_build import BundleBuilder
-    from tunefarm.cli.model.compile import sizes_of
     from tunefarm.frontend.model_import import import_model
     from tunefarm.frontend.model_source import parse_model_source
     from tunefarm.local.machine import LocalMachine
     from tunefarm.local.model_records import records_of
     from tunefarm.options.job_options import output_folder
+    from tunefarm.options.model_options import sizes_of_text
     from tunefarm.startup.prestarted_fork_server import take_zygote
 
     if form not in _FORMS:
         raise BadInput("form", f"{form!r} is not a form of kernels.", f"Give one of: {', '.join(_FORMS)}.")
-    folder, source, sizes = output_folder(output), parse_model_source(model), sizes_of(shape)
+    folder, source, sizes = (
+        output_folder(output),
+        parse_model_source(model),
+        dict(sizes_of_text(each) for each in shape or ()),
+    )
     with LocalMachine(zygote=take_zygote()) as machine:
         complain(f"reading {model}")
         imported = import_model(machine.zygote, source, sizes)

@@ -1,7 +1,6 @@
 """``tunefarm compile``: compiles a model without a trial."""
 
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +8,6 @@ import typer
 
 from tunefarm.cli.model.bucket_text import BUCKET_FORM, BUCKET_HELP, EXACT_HELP, PAD_HELP, bucket_lines
 from tunefarm.frontend.model_source import parse_model_source
-from tunefarm.intake.module_source import readable_file
 from tunefarm.model.dynamic.wanted_buckets import MAX_BUCKETS, require_runs, wanted_buckets
 from tunefarm.options.job_options import output_folder
 from tunefarm.options.library_option import (
@@ -19,6 +17,7 @@ from tunefarm.options.library_option import (
     RaceSecondsOption,
     library_choice,
 )
+from tunefarm.options.model_options import ModelOptions
 from tunefarm.startup.prestarted_fork_server import take_zygote
 from tunefarm.terminal.console import complain, say
 from tunefarm.terminal.exit_code import ExitCode
@@ -26,7 +25,6 @@ from tunefarm.terminal.next_step import tell_next, trying
 from tunefarm.terminal.quantities import bytes_text, counted, latency_text
 from tunefarm.terminal.race_text import race_text
 from tunefarm.terminal.tables import print_json
-from tunefarm_schemas.bad_input import BadInput
 
 if TYPE_CHECKING:
     from tunefarm.model.compilation import Compilation
@@ -73,9 +71,8 @@ def compile_model(
     from tunefarm.model.dynamic.bucketed_model import BucketedCompiler, BucketedSource
 
     folder, source = output_folder(output), parse_model_source(model)
-    sizes = sizes_of(shape)
+    options = ModelOptions.of_texts(shape, functions, traced=traced)
     choice = library_choice(race_seconds, library, is_asked=libraries)
-    own = None if functions is None else readable_file("functions", functions, fix="Give a Python file.")
     wanted = wanted_buckets(bucket or (), pad or (), max_buckets, is_exact=exact_buckets)
     with LocalMachine(zygote=take_zygote()) as machine:
 
@@ -84,7 +81,7 @@ def compile_model(
                 machine.zygote,
                 into,
                 records=(lambda _tasks, _target, _generator: {}) if fresh else records_of(machine),
-                functions_file=own,
+                functions_file=options.functions_file,
                 is_verified=is_verified and verify,
                 libraries=choice,
                 say=complain,
@@ -92,28 +89,15 @@ def compile_model(
 
         complain(f"reading {model}")
         if wanted is None:
-            imported = import_model(machine.zygote, source, sizes, traced=traced)
+            imported = import_model(machine.zygote, source, options.shapes, traced=traced)
             compilation = compiler(folder, True).compile(imported, target, Path(source.path).stem)
         else:
             require_runs(wanted, is_verified=verify)
-            bucketed = BucketedSource(source, sizes, wanted, traced)
-            buckets = BucketedCompiler(machine.zygote, bucketed, compiler, own, complain)
+            bucketed = BucketedSource(source, options.shapes, wanted, traced)
+            buckets = BucketedCompiler(machine.zygote, bucketed, compiler, options.functions_file, complain)
             compilation = buckets.compile(buckets.read(target), folder, target, Path(source.path).stem)
     _print(compilation, as_json=as_json)
     return ExitCode.FINE
-
-
-def sizes_of(shapes: Sequence[str] | None) -> dict[str, tuple[int, ...]]:
-    """The sizes that ``--shape`` gives, by the name of the input. Raises BadInput."""
-    return dict(_sizes(text) for text in shapes or ())
-
-
-def _sizes(text: str) -> tuple[str, tuple[int, ...]]:
-    name, equals, sizes = text.partition("=")
-    numbers = sizes.split(",")
-    if not name or not equals or not all(each.isascii() and each.isdigit() and int(each) > 0 for each in numbers):
-        raise BadInput("shape", f"{text!r} is not NAME=N,N,...", "Write, say, --shape x=1,3,224,224.")
-    return name, tuple(map(int, numbers))
 
 
 def _print(compilation: "Compilation", *, as_json: bool) -> None:

@@ -39,7 +39,7 @@ def literal(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any
         for key in (name, f"{name}s"):
             if key in attributes:
                 return constant(np.asarray(attributes[key], dtype))
-    raise ValueError("its value is no number")
+    raise ValueError("its value is not a number")
 
 
 def elu(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:

@@ -33,7 +33,7 @@ def fix_input_sizes(inputs: Sequence[Any], shapes: Mapping[str, Shape]) -> tuple
     for each in inputs:
         tensor = each.type.tensor_type
         if each.type.WhichOneof("value") != "tensor_type":
-            raise BadInput("model", f"Input {visible_line(each.name)} is no tensor.", "Export a model of tensors.")
+            raise BadInput("model", f"Input {visible_line(each.name)} is not a tensor.", "Export a model of tensors.")
         if each.name in shapes:
             notes += _note(each, shapes[each.name])
             _write(tensor, shapes[each.name])

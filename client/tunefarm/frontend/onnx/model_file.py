@@ -29,7 +29,7 @@ def read_model_file(path: Path) -> Any:
     """The ``ModelProto`` in a file; external data stays where it is.
 
     Raises:
-        BadInput: it is no regular file, too large, or no ONNX model.
+        BadInput: it is not a regular file, too large, or not an ONNX model.
     """
     with _open_regular(path, "model") as file:
         if os.fstat(file.fileno()).st_size > MAX_FILE_BYTES:
@@ -148,7 +148,7 @@ def _external_bytes(tensor: Any, expected: int, folder: Path) -> npt.NDArray[np.
 
 def _position(text: str, what: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise BadInput("model", f"The {what} is no byte count: {visible_line(text)}.", _AGAIN)
+        raise BadInput("model", f"The {what} is not a byte count: {visible_line(text)}.", _AGAIN)
     return int(text)
 
 
@@ -179,5 +179,5 @@ def _open_regular(path: Path, what: str) -> Any:
         raise BadInput("model", problem, "Name a file that exists and is readable.") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise BadInput("model", f"The {what} is no regular file: {visible_line(path.name)}.", "Name a file.")
+        raise BadInput("model", f"The {what} is not a regular file: {visible_line(path.name)}.", "Name a file.")
     return os.fdopen(descriptor, "rb", buffering=0)

@@ -85,7 +85,7 @@ def _configs(archive: zipfile.ZipFile, members: Sequence[zipfile.ZipInfo]) -> It
 def _judge_config(path: Path, member: str, table: Mapping[str, Any]) -> None:
     for name, entry in table.items():
         if not isinstance(entry, dict):
-            raise ValueError(f"{member} has an entry that is no table")
+            raise ValueError(f"{member} has an entry that is not a table")
         stored = str(entry.get("path_name", ""))
         if entry.get("use_pickle") or not stored.startswith(("weight_", "tensor_")):
             problem = f"{path.name} contains {name[:200]!r} ({member}) as a pickle. Pickles are never loaded."

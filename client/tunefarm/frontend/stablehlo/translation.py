@@ -275,7 +275,7 @@ class Translation:
         Args:
             name: the beginning of its name.
             state: operands with the shapes of its first parameters.
-            captured: the values that it reads besides.
+            captured: the values of the enclosing scope that it reads.
             scope: of the caller.
             emit: gives its result, a tuple, for its parameters and its own scope.
         """

@@ -32,7 +32,7 @@ def read_tflite(path: Path) -> Any:
     """The model in a file, every table of it within bounds.
 
     Raises:
-        BadInput: it is no regular file, too large, or no TFLite model.
+        BadInput: it is not a regular file, too large, or not a TFLite model.
     """
     content = _content(path)
     if content[4:8] != _IDENTIFIER:
@@ -54,7 +54,7 @@ def _content(path: Path) -> bytes:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
-        raise BadInput("model", f"{visible_line(path.name)} is no regular file.", "Name a .tflite file.")
+        raise BadInput("model", f"{visible_line(path.name)} is not a regular file.", "Name a .tflite file.")
     with os.fdopen(descriptor, "rb") as file:
         if status.st_size > MAX_FILE_BYTES:
             raise BadInput("model", f"{visible_line(path.name)} is larger than 2 GB.", "Quantise or split the model.")
@@ -108,7 +108,7 @@ def _check_quantisation(tensor: Any, shape: list[int], name: str) -> None:
         raise damaged(f"tensor {name} of shape {tuple(shape)} has {count} scales along axis {axis}")
     scales = quantisation.ScaleAsNumpy()
     if not np.all(np.isfinite(scales)):
-        raise damaged(f"tensor {name} has a scale that is no number")
+        raise damaged(f"tensor {name} has a scale that is not a number")
 
 
 def _check_operators(model: Any, subgraph: Any) -> None:

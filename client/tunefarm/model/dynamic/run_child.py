@@ -5,13 +5,13 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from tunefarm.intake.user_file import register_functions
 from tunefarm.model.compare_child import relative_error
 from tunefarm.model.dynamic.messages import EntryTimes, PaddingChecked, RunOrder
 from tunefarm.model.dynamic.padding_test import PaddingTest
 from tunefarm.model.loaded_model import CompiledModel, open_model
 from tunefarm.model.model_folder import read_model_folder
 from tunefarm.model.random_inputs import random_inputs
-from tunefarm.model.user_functions import register_functions
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_sandbox.fork_server.question import answer
 

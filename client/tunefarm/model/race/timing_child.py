@@ -5,12 +5,12 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from tunefarm.intake.user_file import register_functions
 from tunefarm.model.library.region_opening import omit_telemetry
 from tunefarm.model.loaded_model import CompiledModel, open_model
 from tunefarm.model.model_folder import read_model_folder
 from tunefarm.model.race.messages import Sample, SampleOrder, TimeOrder
 from tunefarm.model.random_inputs import random_inputs
-from tunefarm.model.user_functions import register_functions
 from tunefarm_sandbox.channel.channel import Channel, ChannelClosed
 from tunefarm_sandbox.fork_server.question import answer
 from tunefarm_schemas.bad_input import BadInput

@@ -21,10 +21,12 @@ PROCESSES: Final = 3
 """Placement in memory is chosen when a process starts, and a model's time depends on it."""
 
 
-def times_of_builds(zygote: ForkServer, folders: Sequence[Path]) -> list[ModelTimes]:
+def times_of_builds(
+    zygote: ForkServer, folders: Sequence[Path], functions_file: Path | None = None
+) -> list[ModelTimes]:
     """The times of builds of one model, in the order of ``folders``, whose files were checked.
 
-    Each process loads all builds, waits for its turn at measuring on this host, and times them in turn.
+    ``functions_file`` registers the external functions that they call. Each process loads all builds, waits for its turn at measuring on this host, and times them in turn.
 
     Raises:
         BadInput: a build cannot be loaded or run.
@@ -34,15 +36,17 @@ def times_of_builds(zygote: ForkServer, folders: Sequence[Path]) -> list[ModelTi
         for folder in folders:
             libraries.append(sealed((folder / LIBRARY_NAME).read_bytes()))
             stack.callback(os.close, libraries[-1])
-        processes = [_times_in_process(zygote, folders, libraries) for _ in range(PROCESSES)]
+        processes = [_times_in_process(zygote, folders, libraries, functions_file) for _ in range(PROCESSES)]
     return [ModelTimes.of(times) for times in zip(*processes, strict=True)]
 
 
 def _times_in_process(
-    zygote: ForkServer, folders: Sequence[Path], libraries: Sequence[int]
+    zygote: ForkServer, folders: Sequence[Path], libraries: Sequence[int], functions_file: Path | None
 ) -> tuple[ProcessTimes, ...]:
-    order = TimingOrder(folders=tuple(map(str, folders)))
-    confinement = Confinement.strict(readable=order.folders, may_pin_threads=True)
+    own = None if functions_file is None else str(functions_file)
+    order = TimingOrder(folders=tuple(map(str, folders)), functions_file=own)
+    readable = (*order.folders, *([str(functions_file.parent)] if functions_file else []))
+    confinement = Confinement.strict(readable=readable, may_pin_threads=True)
     with compiling(zygote, TIME, order, folder=folders[0], confinement=confinement, descriptors=libraries) as child:
         exchange(child, AwaitsTurn, "loading", has_bytes=False)
         with own_turn(TURN_S):

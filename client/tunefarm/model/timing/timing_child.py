@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Final
 
+from tunefarm.intake.user_file import register_functions
 from tunefarm.model.loaded_model import CompiledModel, open_model
 from tunefarm.model.messages import AwaitsTurn
 from tunefarm.model.model_folder import read_model_folder
@@ -19,9 +20,13 @@ TIME: Final = "tunefarm.model.timing.timing_child:main"
 
 
 class TimingOrder(Frozen):
-    """Folders of builds of one model; their libraries are passed in sealed memory, in the same order."""
+    """Folders of builds of one model; their libraries are passed in sealed memory, in the same order.
+
+    ``functions_file`` registers the external functions that they call.
+    """
 
     folders: tuple[str, ...]
+    functions_file: str | None = None
 
 
 class BuildsTimed(Frozen):
@@ -48,10 +53,11 @@ def timed(order: TimingOrder, libraries: list[int], on_ready: Callable[[], None]
     Raises:
         BadInput: one cannot be loaded or run.
     """
+    functions = () if order.functions_file is None else register_functions(order.functions_file)
     with ExitStack() as stack:
         models = []
         for folder, library in zip(order.folders, libraries, strict=True):
-            files = read_model_folder(folder)
+            files = read_model_folder(folder, functions)
             stack.callback(os.close, files.weights)
             models.append(open_model(files, library))
         runs = [run_of(model) for model in models]

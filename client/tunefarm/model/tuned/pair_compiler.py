@@ -85,7 +85,7 @@ class PairCompiler(ModelCompiler):
                 reference = self._reference(until_compared, model, orders, parts, scratch)
                 manifests = [self._compared_only(each, reference) for each in builds]
             with self._stage("time"):
-                times = times_of_builds(self._zygote, [each.folder for each in builds])
+                times = times_of_builds(self._zygote, [each.folder for each in builds], self._functions_file)
             manifest = manifests[0]
             if len(builds) > 1 and times[1].latency_s < times[0].latency_s:
                 manifest = manifests[1]

@@ -1,6 +1,6 @@
 """Builds a tuned model beside the same model without a trial, and ships the faster one."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -70,16 +70,17 @@ class BuiltModel:
             "reference": None if verified is None else verified.reference,
         }
 
-    def load(self) -> CompiledModel:
-        """Load it into this process. Raises BadInput if its files changed."""
-        return load_model(self.folder)
+    def load(self, functions: Collection[str] = ()) -> CompiledModel:
+        """Load it into this process. ``functions`` is that of ``load_model``. Raises BadInput if its files changed."""
+        return load_model(self.folder, functions=functions)
 
 
 @dataclass(frozen=True)
 class ModelBuilder:
     """What both builds have in common.
 
-    ``target`` is canonical JSON; ``say`` is told of each stage; ``libraries`` may run parts of the build that ships.
+    ``target`` is canonical JSON; ``say`` gets the name of each stage; ``functions_file`` registers the external
+    functions that the model calls; ``libraries`` may run parts of the build that ships.
     """
 
     zygote: ForkServer
@@ -87,6 +88,7 @@ class ModelBuilder:
     target: str
     name: str
     say: Callable[[str], None] = lambda _: None
+    functions_file: Path | None = None
     libraries: LibraryChoice | None = None
 
     def build(self, folder: Path, records: Mapping[str, ChosenRecord]) -> BuiltModel:
@@ -97,7 +99,13 @@ class ModelBuilder:
         Raises:
             BadInput: the model cannot be compiled, or its results differ from the unscheduled build's.
         """
-        compiler = PairCompiler(self.zygote, folder, records=lambda _tasks, _target, _generator: records, say=self.say)
+        compiler = PairCompiler(
+            self.zygote,
+            folder,
+            records=lambda _tasks, _target, _generator: records,
+            functions_file=self.functions_file,
+            say=self.say,
+        )
         pair = compiler.compile_pair(self.model, self.target, self.name)
         built = BuiltModel(folder, pair.shipped.manifest, pair.tuned, pair.untried)
         if self.libraries is None:
@@ -107,6 +115,7 @@ class ModelBuilder:
             self.zygote,
             folder,
             records=lambda _tasks, _target, _generator: chosen,
+            functions_file=self.functions_file,
             libraries=self.libraries,
             say=self.say,
         )

@@ -53,7 +53,7 @@ def understand(question: ModuleQuestion) -> ModuleAnswer:
     of_model = False
     for text in question.modules:
         module = foreign_module(text.module_json)
-        if target is not None and is_model(module):
+        if target is not None and is_model(module, all_functions=text.all_functions or text.function is not None):
             workloads += _model_workloads(module, text, target, callees)
             of_model = True
             continue
