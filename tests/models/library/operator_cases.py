@@ -141,6 +141,7 @@ REDUCTIONS = [
         for axis, keeps in ((None, False), ([1, -1], True))
     ),
     *(Case(f"{call.__name__}-{I8}", [((2, 5), I8)], lambda x, c=call: c(x, [1])) for call in (op.max, op.min)),
+    *(Case(f"mean-of-images-{k}", [((2, 3, 5, 4), F32)], lambda x, k=k: op.mean(x, [-1, 2], k)) for k in (True, False)),
     Case("sum-int64", [((2, 5), I64)], lambda x: op.sum(x, [1])),
     *(
         Case(f"{call.__name__}-{axis}", [((2, 3, 5), F32)], lambda x, c=call, a=axis: c(x, a, False))
