@@ -55,8 +55,10 @@ def _where(call: OperatorCall) -> str:
 
 
 def _rsqrt(call: OperatorCall) -> str:
+    """As the division that onnxruntime looks for where it fuses RMS norms."""
     call.of_types(FLOATS, 0)
-    return call.graph.emit("Reciprocal", call.graph.emit("Sqrt", call.name(0)))
+    one = call.graph.scalar(1, call.kind(0).dtype)
+    return call.graph.emit("Div", one, call.graph.emit("Sqrt", call.name(0)))
 
 
 def _square(call: OperatorCall) -> str:

@@ -29,6 +29,16 @@ def _reduction(operator: str, dtypes: Sequence[str]) -> Callable[[OperatorCall],
     return convert
 
 
+def _mean(call: OperatorCall) -> str:
+    """The mean of images is a pooling, which onnxruntime computes in the layout of its convolutions."""
+    call.of_types(FLOATS, 0)
+    keeps = bool(call.attributes.keepdims)
+    if call.kind(0).dimensions != 4 or sorted(_axes(call)) != [2, 3] or call.kind(0).dtype != "float32":
+        return _reduced(call, "ReduceMean", call.name(0), keeps=keeps)
+    pooled = call.graph.emit("GlobalAveragePool", call.name(0))
+    return pooled if keeps else call.graph.emit("Reshape", pooled, call.graph.integers(call.result.shape))
+
+
 def _variance(call: OperatorCall) -> str:
     call.of_types(FLOATS, 0)
     deviation = call.graph.emit("Sub", call.name(0), _reduced(call, "ReduceMean", call.name(0), keeps=True))
@@ -60,7 +70,7 @@ def _position(operator: str) -> Callable[[OperatorCall], str]:
 _EXTREMES: Final = (*NUMBERS, "int8", "uint8")
 CONVERTERS: Final[Mapping[str, Callable[[OperatorCall], str]]] = MappingProxyType(
     {
-        "relax.mean": _reduction("ReduceMean", FLOATS),
+        "relax.mean": _mean,
         "relax.sum": _reduction("ReduceSum", NUMBERS),
         "relax.prod": _reduction("ReduceProd", ("float32", "int32", "int64")),
         "relax.max": _reduction("ReduceMax", _EXTREMES),
