@@ -81,10 +81,8 @@ def _quantized(function: Any) -> dict[Any, int]:
         if operator_of(expression) != "relax.dequantize":
             return
         for argument, filling in ((expression.args[0], 1), (expression.args[2], 0)):
-            value = values.get(argument) if isinstance(argument, relax.Var) else None
-            if value is not None and operator_of(value) == "relax.astype":
-                argument = value.args[0]  # noqa: PLW2901
-            found[argument] = filling
+            value: Any = values.get(argument) if isinstance(argument, relax.Var) else None
+            found[value.args[0] if operator_of(value) == "relax.astype" else argument] = filling
 
     relax.analysis.post_order_visit(function, keep)
     return {variable: filling for variable, filling in found.items() if isinstance(variable, relax.Var)}
@@ -93,10 +91,7 @@ def _quantized(function: Any) -> dict[Any, int]:
 def _shape(weight: Any, *, is_quantized: bool) -> tuple[int, ...]:
     """The shape of a weight that a placeholder can stand for; empty for a scalar, an integer or a dynamic shape."""
     shape, dtype = getattr(weight.ty, "shape", None), str(getattr(weight.ty, "dtype", ""))
-    if (
-        shape is None
-        or ("float" not in dtype and not is_quantized)
-        or not all(isinstance(extent, tvm.tirx.IntImm) for extent in shape)
-    ):
+    is_placed = is_quantized or "float" in dtype
+    if shape is None or not is_placed or not all(isinstance(extent, tvm.tirx.IntImm) for extent in shape):
         return ()
     return tuple(int(extent) for extent in shape)

@@ -46,7 +46,8 @@ LLVM_INTRINSICS: Final = (
     *("llvm.fma", "llvm.fmuladd", "llvm.log", "llvm.log10", "llvm.log2", "llvm.maximum", "llvm.maxnum"),
     *("llvm.minimum", "llvm.minnum", "llvm.nearbyint", "llvm.pow", "llvm.rint", "llvm.round", "llvm.sqrt"),
     *("llvm.trunc", "llvm.x86.avx512.pmaddubs.w.512", "llvm.x86.avx512.pmaddw.d.512"),
-    *("llvm.x86.avx512.vpdpbusd.512", "llvm.aarch64.neon.addp", "llvm.aarch64.neon.saddlp", "llvm.aarch64.neon.smull"),
+    *("llvm.x86.avx512.vpdpbusd.256", "llvm.x86.avx512.vpdpbusd.512", "llvm.aarch64.neon.addp"),
+    *("llvm.aarch64.neon.saddlp", "llvm.aarch64.neon.smull"),
     *("llvm.aarch64.neon.sdot", "llvm.aarch64.neon.udot", "llvm.riscv.vfmul", "llvm.riscv.vwmul"),
     *("llvm.amdgcn.mfma", "llvm.amdgcn.sdot4"),
 )

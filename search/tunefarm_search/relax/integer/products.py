@@ -19,7 +19,7 @@ from tunefarm_search.relax.integer.quantized_values import (
 )
 from tunefarm_search.tvm.dot_products import DotProduct
 
-_RANKS: Final = {"relax.nn.conv1d": 1, "relax.nn.conv2d": 2, "relax.nn.conv3d": 3}
+_RANKS: Final = {"relax.nn.conv1d": 1, "relax.nn.conv2d": 2}
 
 
 @dataclass(frozen=True)
