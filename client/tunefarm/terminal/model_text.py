@@ -84,6 +84,9 @@ def built_line(figures: Mapping[str, Any]) -> str:
     tuned_s, untried_s = figures.get("tuned_s"), figures.get("untried_s")
     equal = REFERENCES.get(str(figures.get("reference")))
     checked = "" if equal is None else f", within tolerance of {equal} on three inputs"
+    race = figures.get("libraries")
+    if race is not None:
+        checked += f"; raced with libraries: {race['winner']} ships, {race['gain']:.2f} times as fast as our kernels"
     if tuned_s is None:
         return f"measured time of the model {latency_text(untried_s)} without a trial{checked}"
     ships = "the tuned build ships" if figures.get("is_tuned") else "the build without a trial is faster, and ships"
