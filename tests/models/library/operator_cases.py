@@ -102,6 +102,7 @@ CONVOLUTIONS = [
     convolution(
         "conv2d-transpose", (1, 4, 5, 6), (4, 5, 3, 3), op.nn.conv2d_transpose, strides=2, padding=1, output_padding=1
     ),
+    convolution("conv3d-transpose", (1, 2, 3, 4, 3), (2, 3, 2, 2, 2), op.nn.conv3d_transpose, strides=2),
     convolution("conv2d-transpose-groups", (1, 4, 5, 6), (4, 3, 2, 2), op.nn.conv2d_transpose, strides=2, groups=2),
     Case("conv2d-of-inputs", [((1, 4, 6, 6), F32), ((3, 4, 3, 3), F32)], op.nn.conv2d),
     Case("conv2d-half", [((1, 4, 6, 6), F16), ((3, 4, 3, 3), F16)], op.nn.conv2d, tolerance=5e-3),
@@ -121,6 +122,11 @@ POOLINGS = [
     pooling("max-pool-dilated", op.nn.max_pool2d, pool_size=2, dilation=2),
     pooling("max-pool-nhwc", op.nn.max_pool2d, shape=(1, 9, 8, 3), pool_size=2, strides=2, layout="NHWC"),
     pooling("max-pool-1d", op.nn.max_pool1d, shape=(1, 3, 9), pool_size=3, strides=2, padding=1),
+    pooling("max-pool-3d", op.nn.max_pool3d, shape=(1, 2, 5, 6, 7), pool_size=2, strides=2),
+    pooling("average-1d", op.nn.avg_pool1d, shape=(1, 3, 9), pool_size=3, strides=2, padding=1),
+    pooling("average-3d", op.nn.avg_pool3d, shape=(1, 2, 5, 6, 7), pool_size=2, strides=2),
+    pooling("average-adaptive-1d", op.nn.adaptive_avg_pool1d, shape=(1, 3, 9), output_size=3),
+    pooling("average-adaptive-3d", op.nn.adaptive_avg_pool3d, shape=(1, 2, 4, 6, 8), output_size=(2, 3, 1)),
     pooling("average", op.nn.avg_pool2d, pool_size=3, strides=2, padding=1),
     pooling("average-counted", op.nn.avg_pool2d, pool_size=3, strides=2, padding=1, count_include_pad=True),
     pooling("average-ceil", op.nn.avg_pool2d, pool_size=3, strides=2, ceil_mode=True, count_include_pad=False),
@@ -164,6 +170,7 @@ LAYOUTS = [
     Case("reshape-bool", [((2, 3, 4), BOOL)], lambda x: op.reshape(x, (4, 6))),
     Case("reshape-scalar", [((1, 1), F32)], lambda x: op.reshape(x, ())),
     Case("flatten", [((2, 3, 4), I64)], op.flatten),
+    Case("batch-flatten", [((2, 3, 4), F32)], op.nn.batch_flatten),
     Case("squeeze", [((2, 1, 4, 1), F32)], lambda x: op.squeeze(x, [1])),
     Case("squeeze-all", [((2, 1, 4, 1), F32)], op.squeeze),
     Case("expand-dims", [((2, 3), F32)], lambda x: op.expand_dims(x, [0, -1])),
@@ -214,6 +221,8 @@ CREATIONS = [
     Case("full-like", [((2, 3), F32)], lambda x: op.full_like(x, constant_of(np.float32(-1)))),
     Case("zeros", [((2, 3), F32)], lambda x: op.maximum(x, op.zeros((2, 3), F32))),
     Case("ones", [((2, 3), I64)], lambda x: op.add(x, op.ones((3,), I64))),
+    Case("zeros-like", [((2, 3), F32)], op.zeros_like),
+    Case("ones-like", [((2, 3), I64)], op.ones_like),
     Case("arange", [((5,), I64)], lambda x: op.add(x, op.arange(0, 10, 2, I64))),
 ]
 

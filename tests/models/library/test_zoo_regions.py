@@ -1,7 +1,5 @@
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
 pytestmark = [
@@ -13,18 +11,12 @@ pytestmark = [
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
-import tvm  # noqa: E402
-from tvm import relax  # noqa: E402
-
+from benchmarks.library_regions.overhead import before_legalization  # noqa: E402
 from benchmarks.models.agreement import worst_error  # noqa: E402
 from benchmarks.models.model_files import model_file  # noqa: E402
 from benchmarks.models.zoo import TINY_ZOO, as_tensors  # noqa: E402
 from tests.models.library.regions import WEIGHTS, bindings, by_library, open_region  # noqa: E402
-from tunefarm.frontend.model_source import ModelFile  # noqa: E402
-from tunefarm.frontend.reading import read_model  # noqa: E402
 from tunefarm.model.library.library import installed_libraries  # noqa: E402
-from tunefarm_search.relax.batch_norm import fold_batch_norms  # noqa: E402
-from tunefarm_search.relax.constants import constant_of, fold_constants  # noqa: E402
 from tunefarm_search.relax.onnx_graph import onnx_model, unsupported  # noqa: E402
 from tunefarm_search.relax.onnx_graph.model import EXTERNAL_BYTES  # noqa: E402
 
@@ -51,17 +43,3 @@ def test_whole_models_are_regions_that_compute_what_torch_computes(
     for library in installed_libraries():
         found = by_library(open_region(library, region, tmp_path), [tensor.numpy() for tensor in inputs], region)
         assert worst_error(tuple(found), expected) <= model.tolerance
-
-
-def before_legalization(path: Path, file_format: str) -> Any:
-    """The module as it is prepared, up to the legalization of its operators."""
-    read = read_model(ModelFile(path=str(path), format=file_format), {})  # type: ignore[arg-type]
-    parameters = list(read.module["main"].params)
-    weights = [constant_of(np.asarray(array)) for array in read.weights.get("main", ())]
-    named = dict(zip(parameters[len(parameters) - len(weights) :], weights, strict=True))
-    passes = relax.transform
-    module = passes.BindParams("main", named)(read.module) if named else read.module
-    first = tvm.transform.Sequential([passes.LambdaLift(), passes.ConvertToDataflow(1), passes.CanonicalizeBindings()])
-    module = passes.CanonicalizeBindings()(fold_constants(first(module)))
-    module = fold_constants(passes.CanonicalizeBindings()(passes.DecomposeOpsForInference()(fold_batch_norms(module))))
-    return tvm.transform.Sequential([passes.CanonicalizeBindings(), passes.DeadCodeElimination(["main"])])(module)

@@ -8,8 +8,11 @@ from tunefarm.model.library.library import LibraryKernel
 def register_region(name: str, kernel: LibraryKernel) -> None:
     """Register a global function of TVM that runs ``kernel`` in destination-passing style, on TVM's tensors in place.
 
-    It takes the inputs, then the outputs, as ``relax.call_dps_packed(name, ...)`` passes them. A function that has the
-    name already is replaced. What the library raises reaches the caller as a ``RuntimeError`` with the name.
+    It takes the inputs, then the outputs, as ``relax.call_dps_packed(name, ...)`` passes them. What the library raises
+    reaches the caller as a ``RuntimeError`` with the name.
+
+    Register before a virtual machine is made, which then looks functions up. A function that has the name already is
+    replaced, except in the virtual machines that hold it.
 
     Tensors have the shapes and types of the program that calls the function; only their number is checked.
     """

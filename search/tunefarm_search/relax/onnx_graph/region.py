@@ -9,7 +9,11 @@ from tvm import relax
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.workload import TensorArgument
 from tunefarm_search.relax.constants import is_constant
-from tunefarm_search.relax.onnx_graph import (
+from tunefarm_search.relax.onnx_graph.biases import with_biases
+from tunefarm_search.relax.onnx_graph.graph import Graph, Unexportable
+from tunefarm_search.relax.onnx_graph.model import OnnxRegion, region_of
+from tunefarm_search.relax.onnx_graph.operator_call import Names, OperatorCall, kind_of
+from tunefarm_search.relax.onnx_graph.operators import (
     convolution,
     creation,
     elementwise,
@@ -22,10 +26,6 @@ from tunefarm_search.relax.onnx_graph import (
     reduction,
     resize,
 )
-from tunefarm_search.relax.onnx_graph.biases import with_biases
-from tunefarm_search.relax.onnx_graph.graph import Graph, Unexportable
-from tunefarm_search.relax.onnx_graph.model import OnnxRegion, region_of
-from tunefarm_search.relax.onnx_graph.operator_call import Names, OperatorCall, kind_of
 
 _CONVERTERS: Final[Mapping[str, Callable[[OperatorCall], Names]]] = MappingProxyType(
     {

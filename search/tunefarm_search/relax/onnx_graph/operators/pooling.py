@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tunefarm_search.relax.onnx_graph.convolution import back, channels_first, permutation
 from tunefarm_search.relax.onnx_graph.graph import Unexportable
 from tunefarm_search.relax.onnx_graph.operator_call import OperatorCall, integers
+from tunefarm_search.relax.onnx_graph.operators.convolution import back, channels_first, permutation
 
 _FLOATS: Final = ("float16", "float32")
 _SPATIAL: Final = {3: "W", 4: "HW", 5: "DHW"}

@@ -6,9 +6,9 @@ from typing import Final
 
 import numpy as np
 
-from tunefarm_search.relax.onnx_graph.convolution import back, channels_first, permutation
 from tunefarm_search.relax.onnx_graph.graph import Unexportable
 from tunefarm_search.relax.onnx_graph.operator_call import OperatorCall
+from tunefarm_search.relax.onnx_graph.operators.convolution import back, channels_first, permutation
 
 _METHODS: Final = MappingProxyType({"nearest_neighbor": "nearest", "linear": "linear", "cubic": "cubic"})
 _COORDINATES: Final = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")

@@ -1,0 +1,1 @@
+"""Parts of models that other libraries run in TVM's virtual machine."""

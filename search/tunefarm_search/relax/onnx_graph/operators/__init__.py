@@ -1,0 +1,1 @@
+"""Converters of Relax operators to nodes of ONNX, by kind."""
