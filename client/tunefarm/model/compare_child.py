@@ -9,7 +9,6 @@ from typing import Any, Final
 import numpy as np
 
 from tunefarm.frontend.weights_file import read_weights
-from tunefarm.model.library.region_opening import omit_telemetry
 from tunefarm.model.loaded_model import CompiledModel, open_model
 from tunefarm.model.messages import CompareOrder, ModelCompared, input_name, output_name
 from tunefarm.model.model_folder import ModelFiles, read_model_folder
@@ -28,7 +27,6 @@ _QUANTIZED: Final = 2e-2
 
 def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
     """Entry: answer one ``CompareOrder``. ``descriptors`` are the libraries in sealed memory."""
-    omit_telemetry()
     answer(channel, lambda: compared(CompareOrder.model_validate_json(payload), *descriptors))
 
 

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from tunefarm.model.library.region_opening import omit_telemetry
 from tunefarm.model.loaded_model import CompiledModel, open_model
 from tunefarm.model.model_folder import read_model_folder
 from tunefarm.model.race.messages import RaceSample, SampleOrder, TimeOrder
@@ -21,7 +20,6 @@ MAX_CALLS: Final = 50
 
 def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
     """Entry: open the model of a ``TimeOrder``, then answer each ``SampleOrder``. ``descriptors`` is the library."""
-    omit_telemetry()
     try:
         model = _opened(TimeOrder.model_validate_json(payload), *descriptors)
         entry = model.manifest.entries[0]
