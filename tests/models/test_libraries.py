@@ -37,7 +37,7 @@ from tunefarm.model.library.registration import register_region  # noqa: E402
 from tunefarm.model.loaded_model import load_model  # noqa: E402
 from tunefarm.model.model_run import run_model  # noqa: E402
 from tunefarm.model.race.library_race import RaceResult, TimedPlan, choose_libraries  # noqa: E402
-from tunefarm.model.race.plan_folder import Plan  # noqa: E402
+from tunefarm.model.race.plan_folder import LibraryPlan  # noqa: E402
 from tunefarm.startup.zygote import start_zygote  # noqa: E402
 from tunefarm_sandbox.fork_server.fork_server import ForkServer  # noqa: E402
 from tunefarm_schemas.bad_input import BadInput  # noqa: E402
@@ -111,8 +111,8 @@ class CompilerOfPlan(ModelCompiler):
 
     def _raced(self, folders: Any, parts: Any, library: bytes, external: Sequence[str]) -> RaceResult:
         turns = enumerate(parts.units)
-        plan = Plan(tuple(None if unit.problem else self.in_turn[at % len(self.in_turn)] for at, unit in turns))
-        ours = TimedPlan(Plan((None,) * len(parts.units)), None)
+        plan = LibraryPlan(tuple(None if unit.problem else self.in_turn[at % len(self.in_turn)] for at, unit in turns))
+        ours = TimedPlan(LibraryPlan((None,) * len(parts.units)), None)
         return RaceResult(TimedPlan(plan, None), (ours,), 0.0)
 
 

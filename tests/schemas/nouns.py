@@ -50,6 +50,7 @@ from tunefarm_schemas.tuning.model import (
     ModelEntry,
     ModelFunction,
     ModelManifest,
+    ModelRegion,
     ModelVerification,
 )
 from tunefarm_schemas.tuning.record import MatchKind, RecordKey, RecordMatch, RecordStatus, TuningRecord
@@ -184,8 +185,18 @@ _FUNCTION = ModelFunction(name="fused_dense", workload_id="0a", calls=2, kind="r
 _ENTRY = ModelEntry(name="main", inputs=(_ARGUMENT,), outputs=(_ARGUMENT,), is_tuple=False)
 _ENTRY_WEIGHTS = EntryWeights(entry="main", weights=("dense.weight",))
 _VERIFICATION = ModelVerification(reference="framework", input_sets=3, worst_error=0.01)
+_REGION = ModelRegion(
+    name="tunefarm.region.0",
+    library="onnxruntime",
+    requirement="onnxruntime==1.22.0",
+    spins=False,
+    file="region-0.onnx",
+    digest="18",
+    operators=("nn.conv2d", "nn.relu"),
+)
 _MODEL = (
     _FUNCTION,
+    _REGION,
     _ENTRY,
     _ENTRY_WEIGHTS,
     _VERIFICATION,
@@ -202,6 +213,7 @@ _MODEL = (
         entry_weights=(_ENTRY_WEIGHTS,),
         functions=(_FUNCTION,),
         callees=("env.relu",),
+        regions=(_REGION,),
         library="15",
         program="16",
         weights="17",

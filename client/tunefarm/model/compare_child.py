@@ -9,7 +9,6 @@ import numpy as np
 
 from tunefarm.frontend.weights_file import read_weights
 from tunefarm.intake.user_file import register_functions
-from tunefarm.model.library.region_opening import omit_telemetry
 from tunefarm.model.loaded_model import CompiledModel, open_model
 from tunefarm.model.messages import CompareOrder, ModelCompared, input_name, output_name
 from tunefarm.model.model_folder import ModelFiles, read_model_folder
@@ -27,7 +26,6 @@ _QUANTIZED: Final = 2e-2
 
 def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
     """Entry: answer one ``CompareOrder``. ``descriptors`` are the libraries in sealed memory."""
-    omit_telemetry()
     order = CompareOrder.model_validate_json(payload)
     answer(channel, lambda: compared(order, partial(await_turn, channel), *descriptors))
 

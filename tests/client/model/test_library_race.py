@@ -13,7 +13,7 @@ from tunefarm.model.loaded_model import load_model
 from tunefarm.model.messages import UnitParts
 from tunefarm.model.race.library_race import RaceResult, TimedPlan, choose_libraries
 from tunefarm.model.race.messages import RegionParts
-from tunefarm.model.race.plan_folder import Plan
+from tunefarm.model.race.plan_folder import LibraryPlan
 from tunefarm.model.race.proposals import proposals, unit_times
 from tunefarm.model.race.turns import is_clear, is_faster
 from tunefarm.terminal.race_text import race_text
@@ -78,8 +78,8 @@ def test_unit_times_are_those_of_its_functions_or_of_its_region() -> None:
 
 
 def test_race_text_names_the_plan_that_ships() -> None:
-    ours, mixed = Plan((None, None, None)), Plan(("L", None, "L"))
-    refused = TimedPlan(Plan(("onnxruntime",) * 3, spins=True), None, "it refuses")
+    ours, mixed = LibraryPlan((None, None, None)), LibraryPlan(("L", None, "L"))
+    refused = TimedPlan(LibraryPlan(("onnxruntime",) * 3, spins=True), None, "it refuses")
     race = RaceResult(TimedPlan(mixed, 1e-3), (TimedPlan(ours, 2e-3), TimedPlan(mixed, 1e-3), refused), 3.0)
     lines = race_text(race).splitlines()
     assert lines[-1] == "ships: L 2, our kernels 1 of 3 functions, 2.00 times as fast as our kernels alone"
@@ -118,7 +118,7 @@ def test_load_model_refuses_a_model_without_the_file_of_a_region(network: Compil
 
 
 def test_gain_is_relative_to_our_kernels() -> None:
-    ours = TimedPlan(Plan((None,)), 2.0)
-    race = RaceResult(TimedPlan(Plan(("L",)), 0.5), (ours,), 1.0)
+    ours = TimedPlan(LibraryPlan((None,)), 2.0)
+    race = RaceResult(TimedPlan(LibraryPlan(("L",)), 0.5), (ours,), 1.0)
     assert race.gain == 4.0
     assert replace(race, winner=ours).gain == 1.0

@@ -3,10 +3,9 @@
 import hashlib
 import importlib.metadata
 import re
-import sys
 import threading
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from tunefarm.model.library.library import LIBRARIES
 from tunefarm.model.library.registration import register_region
@@ -48,12 +47,6 @@ def open_regions(manifest: ModelManifest, folder: Path) -> None:
         library = LIBRARIES[region.library]
         kernel = library.open(folder / region.file, max(1, manifest.num_cores), spins=region.spins)
         register_region(region.name, kernel)
-
-
-def omit_telemetry() -> None:
-    """Let OpenVINO do without its telemetry in a confined process: it reads and writes the user's home folder."""
-    loaded: dict[str, Any] = sys.modules
-    loaded.setdefault("openvino_telemetry", None)  # its import then fails, which OpenVINO expects
 
 
 def require_library(region: ModelRegion) -> None:

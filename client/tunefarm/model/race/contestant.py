@@ -6,8 +6,8 @@ from typing import Final, Self
 
 from tunefarm.frontend.model_import import ModelSettings
 from tunefarm.model.child_call import exchange
-from tunefarm.model.race.messages import TIME, Sample, SampleOrder, TimeOrder
-from tunefarm.model.race.plan_folder import Plan
+from tunefarm.model.race.messages import TIME, RaceSample, SampleOrder, TimeOrder
+from tunefarm.model.race.plan_folder import LibraryPlan
 from tunefarm_sandbox.confinement.confinement import Confinement
 from tunefarm_sandbox.confinement.limits import Limits
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
@@ -21,7 +21,7 @@ class Contestant:
     def __init__(
         self,
         zygote: ForkServer,
-        plan: Plan,
+        plan: LibraryPlan,
         folder: Path,
         library: int,
         callees: tuple[str, ...],
@@ -48,7 +48,7 @@ class Contestant:
             descriptors=(library,),
         )
         try:
-            self.first_s = exchange(self._child, Sample, "running", has_bytes=False)[0].latency_s
+            self.first_s = exchange(self._child, RaceSample, "running", has_bytes=False)[0].latency_s
         except BaseException:
             self._child.close()
             raise
@@ -70,10 +70,10 @@ class Contestant:
         """Seconds of a call of each function of the program."""
         return dict(self._asked(SampleOrder(is_profile=True)).functions_s)
 
-    def _asked(self, order: SampleOrder) -> Sample:
+    def _asked(self, order: SampleOrder) -> RaceSample:
         self._child.resume()
         try:
             self._child.channel.send(order.model_dump_json().encode())
-            return exchange(self._child, Sample, _DOING, has_bytes=False)[0]
+            return exchange(self._child, RaceSample, _DOING, has_bytes=False)[0]
         finally:
             self._child.stop()

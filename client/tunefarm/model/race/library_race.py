@@ -13,7 +13,7 @@ from tunefarm.model.library.library import LIBRARIES, installed_libraries
 from tunefarm.model.messages import UnitParts
 from tunefarm.model.race.contestant import Contestant
 from tunefarm.model.race.messages import Assignment, RegionParts
-from tunefarm.model.race.plan_folder import Plan, PlanFolders
+from tunefarm.model.race.plan_folder import LibraryPlan, PlanFolders
 from tunefarm.model.race.proposals import Times, proposals, unit_times
 from tunefarm.model.race.turns import is_clear, is_faster
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
@@ -29,7 +29,7 @@ TURNS: Final = 7
 class TimedPlan:
     """A plan and the seconds of one run; None if it could not run, with the reason."""
 
-    plan: Plan
+    plan: LibraryPlan
     latency_s: float | None
     problem: str = ""
 
@@ -132,7 +132,7 @@ class LibraryRace:
         """
         began_s = time.monotonic()
         self._ends_s = began_s + self._choice.race_s
-        ours = Plan((None,) * len(self._units))
+        ours = LibraryPlan((None,) * len(self._units))
         with ExitStack() as stack:
             self._descriptor = sealed(self._library)
             stack.callback(os.close, self._descriptor)
@@ -149,7 +149,7 @@ class LibraryRace:
         for library in self._choice.names:
             assignment = tuple(None if unit.problem else library for unit in self._units)
             if any(assignment):
-                best = self._duel(best, Plan(assignment, spins=self._is_whole(assignment)))
+                best = self._duel(best, LibraryPlan(assignment, spins=self._is_whole(assignment)))
         times_s: dict[str | None, Times] = {}
         by_speed = sorted(self._choice.names, key=self._latency_of_all_s)
         for used in (None, *by_speed):
@@ -162,9 +162,9 @@ class LibraryRace:
             if not plans:
                 break
             tried.add(plans[0])
-            best = self._duel(best, Plan(plans[0], spins=self._is_whole(plans[0])))
+            best = self._duel(best, LibraryPlan(plans[0], spins=self._is_whole(plans[0])))
         if best.plan.can_spin and self._has_time():
-            best = self._duel(best, Plan(best.plan.assignment, spins=not best.plan.spins))
+            best = self._duel(best, LibraryPlan(best.plan.assignment, spins=not best.plan.spins))
         return best
 
     def _has_time(self) -> bool:
@@ -183,17 +183,17 @@ class LibraryRace:
         used = {library for unit, library in zip(self._units, assignment, strict=True) if unit.functions}
         return None not in used and len(used) == 1
 
-    def _opened(self, plan: Plan, *, by_unit: bool = False) -> Contestant:
+    def _opened(self, plan: LibraryPlan, *, by_unit: bool = False) -> Contestant:
         contestant, _ = self._opened_with_regions(plan, by_unit=by_unit)
         return contestant
 
-    def _opened_with_regions(self, plan: Plan, *, by_unit: bool) -> tuple[Contestant, tuple[RegionParts, ...]]:
+    def _opened_with_regions(self, plan: LibraryPlan, *, by_unit: bool) -> tuple[Contestant, tuple[RegionParts, ...]]:
         planned = self._folders.planned(plan, by_unit=by_unit)
         folder = self._folders.written(plan, planned)
         contestant = Contestant(self._zygote, plan, folder, self._descriptor, self._callees, self._functions_file)
         return contestant, planned.parts.regions
 
-    def _duel(self, best: Contestant, plan: Plan) -> Contestant:
+    def _duel(self, best: Contestant, plan: LibraryPlan) -> Contestant:
         """The faster of the best plan and another, which is opened for it; the slower one is closed."""
         self._say(f"timing {plan.name}")
         try:
@@ -217,7 +217,7 @@ class LibraryRace:
         loser.__exit__(None, None, None)
         return winner
 
-    def _keep(self, plan: Plan, samples_s: Sequence[float]) -> None:
+    def _keep(self, plan: LibraryPlan, samples_s: Sequence[float]) -> None:
         """Remember the fastest sample of a plan; load only adds time."""
         known = [each for each in self._timed if each.plan == plan]
         fastest_s = min([*samples_s, *(each.latency_s for each in known if each.latency_s is not None)])
@@ -226,13 +226,13 @@ class LibraryRace:
         if not known:
             self._timed.append(kept)
 
-    def _latest_s(self, plan: Plan) -> float | None:
+    def _latest_s(self, plan: LibraryPlan) -> float | None:
         return next(each.latency_s for each in self._timed if each.plan == plan)
 
     def _profiled(self, library: str | None) -> dict[str | None, Times]:
         """The time of each unit by itself, of our kernels or of a library; nothing if the library cannot run them."""
         self._say(f"timing each function by {library or 'our kernels'}")
-        plan = Plan(tuple(None if unit.problem else library for unit in self._units))
+        plan = LibraryPlan(tuple(None if unit.problem else library for unit in self._units))
         try:
             contestant, regions = self._opened_with_regions(plan, by_unit=True)
             with contestant:

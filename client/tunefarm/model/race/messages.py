@@ -55,7 +55,7 @@ class SampleOrder(Frozen):
     is_profile: bool = False
 
 
-class Sample(Frozen):
+class RaceSample(Frozen):
     """The fastest of some calls in seconds, and the fastest call of each function of the program."""
 
     latency_s: float

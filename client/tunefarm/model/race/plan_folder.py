@@ -24,7 +24,7 @@ _SPINNING: Final = frozenset({"onnxruntime"})
 
 
 @dataclass(frozen=True)
-class Plan:
+class LibraryPlan:
     """Which library runs each unit; ``spins`` says whether the threads of libraries wait by spinning."""
 
     assignment: Assignment
@@ -97,7 +97,7 @@ class PlanFolders:
         self.weights = weights
         self._count = 0
 
-    def planned(self, plan: Plan, *, by_unit: bool = False, is_final: bool = False) -> PlannedModel:
+    def planned(self, plan: LibraryPlan, *, by_unit: bool = False, is_final: bool = False) -> PlannedModel:
         """Cut the model. With ``by_unit`` each unit is a region of its own.
 
         Raises:
@@ -109,7 +109,7 @@ class PlanFolders:
         regions = tuple(self._child.channel.receive() for _ in parts.regions)
         return PlannedModel(parts, program, regions)
 
-    def written(self, plan: Plan, planned: PlannedModel) -> Path:
+    def written(self, plan: LibraryPlan, planned: PlannedModel) -> Path:
         """A folder with the model of a plan, for a child to run."""
         folder = self.folder / f"plan-{self._count}"
         self._count += 1
@@ -120,12 +120,12 @@ class PlanFolders:
         write_program(folder, self.manifest_of(plan, planned, self._digest), planned.program, planned.regions)
         return folder
 
-    def final(self, plan: Plan) -> tuple[PlannedModel, ModelManifest]:
+    def final(self, plan: LibraryPlan) -> tuple[PlannedModel, ModelManifest]:
         """The model of a plan with its weights alone, which are then in the final file; nothing else is written."""
         planned = self.planned(plan, is_final=True)
         return planned, self.manifest_of(plan, planned, file_digest(self.weights.final.descriptor))
 
-    def manifest_of(self, plan: Plan, planned: PlannedModel, weights_digest: str) -> ModelManifest:
+    def manifest_of(self, plan: LibraryPlan, planned: PlannedModel, weights_digest: str) -> ModelManifest:
         """The manifest of our kernels alone, changed to that of a plan."""
         parts = planned.parts
         return self.manifest.model_copy(
@@ -153,7 +153,7 @@ def _entry_weights(names: Mapping[str, Sequence[str]]) -> tuple[EntryWeights, ..
     return tuple(EntryWeights(entry=entry, weights=tuple(own)) for entry, own in names.items())
 
 
-def _regions(plan: Plan, planned: PlannedModel) -> tuple[ModelRegion, ...]:
+def _regions(plan: LibraryPlan, planned: PlannedModel) -> tuple[ModelRegion, ...]:
     return tuple(
         ModelRegion(
             name=region.name,

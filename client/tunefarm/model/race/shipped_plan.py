@@ -8,7 +8,7 @@ from typing import Final
 from tunefarm.artifact.artifact_folder import MANIFEST_NAME
 from tunefarm.model.model_folder import LIBRARY_NAME, PROGRAM_NAME, WEIGHTS_NAME, kernels_of, require_model
 from tunefarm.model.model_writing import write_program
-from tunefarm.model.race.plan_folder import Plan, PlanFolders
+from tunefarm.model.race.plan_folder import LibraryPlan, PlanFolders
 from tunefarm.terminal.user_files import put_file
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.tuning.model import ModelManifest
@@ -38,7 +38,7 @@ class Shipped:
     objects: Sequence[BuiltObject]
     library: bytes
 
-    def write(self, folders: PlanFolders, plan: Plan) -> tuple[ModelManifest, bytes]:
+    def write(self, folders: PlanFolders, plan: LibraryPlan) -> tuple[ModelManifest, bytes]:
         """Write the model of a plan, with only the functions and the weights that it uses, and move the others away.
 
         Returns its manifest and its kernels.

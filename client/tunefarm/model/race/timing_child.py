@@ -6,10 +6,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tunefarm.intake.user_file import register_functions
-from tunefarm.model.library.region_opening import omit_telemetry
 from tunefarm.model.loaded_model import CompiledModel, open_model
 from tunefarm.model.model_folder import read_model_folder
-from tunefarm.model.race.messages import Sample, SampleOrder, TimeOrder
+from tunefarm.model.race.messages import RaceSample, SampleOrder, TimeOrder
 from tunefarm.model.random_inputs import random_inputs
 from tunefarm_sandbox.channel.channel import Channel, ChannelClosed
 from tunefarm_sandbox.fork_server.question import answer
@@ -21,7 +20,6 @@ MAX_CALLS: Final = 50
 
 def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
     """Entry: open the model of a ``TimeOrder``, then answer each ``SampleOrder``. ``descriptors`` is the library."""
-    omit_telemetry()
     try:
         model = _opened(TimeOrder.model_validate_json(payload), *descriptors)
         entry = model.manifest.entries[0]
@@ -49,7 +47,7 @@ def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
         channel.send(taken.model_dump_json().encode())
 
 
-def _refuse(error: BadInput) -> Sample:
+def _refuse(error: BadInput) -> RaceSample:
     raise error
 
 
@@ -64,7 +62,7 @@ def _opened(order: TimeOrder, library: int) -> CompiledModel:
         os.close(files.weights)
 
 
-def _sample(call: Callable[[], Any], seconds: float = SAMPLE_S) -> Sample:
+def _sample(call: Callable[[], Any], seconds: float = SAMPLE_S) -> RaceSample:
     """The fastest call after one that brings the caches back: other processes only add time."""
     call()
     times_s: list[float] = []
@@ -73,10 +71,10 @@ def _sample(call: Callable[[], Any], seconds: float = SAMPLE_S) -> Sample:
         began_s = time.perf_counter()
         call()
         times_s.append(time.perf_counter() - began_s)
-    return Sample(latency_s=min(times_s))
+    return RaceSample(latency_s=min(times_s))
 
 
-def _profile(model: CompiledModel, call: Callable[[], Any]) -> Sample:
+def _profile(model: CompiledModel, call: Callable[[], Any]) -> RaceSample:
     """Times of the functions of the program: the fastest of some runs, each the mean over its calls in that run."""
     fastest_s: dict[str, float] = {}
     running: list[float] = []
@@ -99,4 +97,4 @@ def _profile(model: CompiledModel, call: Callable[[], Any]) -> Sample:
         for symbol, times_s in taken.items():
             mean_s = sum(times_s) / len(times_s)
             fastest_s[symbol] = min(fastest_s.get(symbol, mean_s), mean_s)
-    return Sample(latency_s=sample.latency_s, functions_s=fastest_s)
+    return RaceSample(latency_s=sample.latency_s, functions_s=fastest_s)

@@ -75,7 +75,7 @@ def cut(
 
 
 @dataclass(frozen=True)
-class _Run:
+class _UnitsInRow:
     """Units in a row with the same library; ``closure`` is None if they have none."""
 
     library: str | None
@@ -118,22 +118,23 @@ class _EntryCutting:
         body = relax.SeqExpr(blocks, function.body.body)
         return relax.Function(function.params, body, function.ret_ty, function.is_pure, function.attrs)
 
-    def _runs(self, block: Any, assigned: Sequence[_Assigned]) -> list[_Run]:
+    def _runs(self, block: Any, assigned: Sequence[_Assigned]) -> list[_UnitsInRow]:
         if all(each.library is None for each in assigned):
-            return [_Run(None, tuple(block.bindings), None)]
-        constant, _ = by_dependence(block)
+            return [_UnitsInRow(None, tuple(block.bindings), None)]
+        constant, others = by_dependence(block)
+        assigned = _with_all(assigned, [binding.var for binding in others])
         by_variable = {binding.var: binding for binding in block.bindings}
-        found = [_Run(None, tuple(constant), None)]
+        found = [_UnitsInRow(None, tuple(constant), None)]
         for many in [[each] for each in assigned] if self._by_unit else _in_rows(assigned):
             library, variables = many[0].library, [variable for each in many for variable in each.unit.variables]
             closure = None
             if library is not None:
                 closure = self._sources.closure(self._sources.operators_of(variables))
             bindings = tuple(by_variable[each] for each in variables)
-            found.append(_Run(library, bindings, closure, tuple(each.at for each in many)))
+            found.append(_UnitsInRow(library, bindings, closure, tuple(each.at for each in many)))
         return found
 
-    def _changed_bindings(self, run: _Run) -> Sequence[Any]:
+    def _changed_bindings(self, run: _UnitsInRow) -> Sequence[Any]:
         """The bindings that call a region, whose results have the names of those that it replaces."""
         if run.closure is None or run.library is None:
             return run.bindings
@@ -155,6 +156,19 @@ class _EntryCutting:
             relax.VarBinding(together, call),
             *(relax.VarBinding(each, relax.TupleGetItem(together, at)) for at, each in enumerate(outputs)),
         ]
+
+
+def _with_all(assigned: Sequence[_Assigned], variables: Sequence[Any]) -> list[_Assigned]:
+    """The units of a block in program order, and between them the bindings that are in no unit."""
+    by_first = {each.unit.variables[0]: each for each in assigned}
+    within = {variable for each in assigned for variable in each.unit.variables}
+    found: list[_Assigned] = []
+    for variable in variables:
+        if variable in by_first:
+            found.append(by_first[variable])
+        elif variable not in within:
+            found.append(_Assigned(-1, Unit("", 0, (variable,), (), (), "it is in no unit"), None))
+    return found
 
 
 def _in_rows(assigned: Sequence[_Assigned]) -> list[list[_Assigned]]:

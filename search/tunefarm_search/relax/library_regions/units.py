@@ -120,7 +120,10 @@ class OperatorClosure:
 
 
 def units_of(prepared: PreparedModel, unsupported: Unsupported) -> tuple[Unit, ...]:
-    """The units of all entries, in program order. What depends on no input of the entry is in none."""
+    """The units of all entries, in program order.
+
+    What depends on no input of the entry is in none, nor are tuples that an entry returns.
+    """
     return tuple(
         unit
         for entry in prepared.entries
@@ -136,7 +139,7 @@ def _units_of_entry(prepared: PreparedModel, sources: EntrySources, entry: str, 
             _, bindings = by_dependence(block)
             parts = _with_whole_tuples(bindings)
             found.extend(_unit(prepared, sources, (entry, at), part, unsupported) for part in parts)
-    return found
+    return [unit for unit in found if unit.functions or not unit.problem]
 
 
 def by_dependence(block: Any) -> tuple[list[Any], list[Any]]:
