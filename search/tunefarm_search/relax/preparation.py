@@ -16,6 +16,7 @@ from tunefarm_schemas.tuning.workload import TensorArgument
 from tunefarm_search.relax.batch_norm import fold_batch_norms
 from tunefarm_search.relax.constants import constant_of, fold_constants
 from tunefarm_search.relax.function_names import with_short_names
+from tunefarm_search.relax.slices import split_slices
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
 from tunefarm_search.tvm.target import tvm_target
 
@@ -68,7 +69,7 @@ def _lowered(module: Any, names: Sequence[str]) -> Any:
     module = _run(module, passes.LambdaLift(), passes.ConvertToDataflow(1), passes.CanonicalizeBindings())
     module = _run(fold_constants(module), passes.CanonicalizeBindings())
     module = _run(fold_batch_norms(module), passes.DecomposeOpsForInference(), passes.CanonicalizeBindings(), keep)
-    module = fold_constants(module)
+    module = split_slices(fold_constants(module))
     dispatch = (relax.backend.DispatchSampling(), relax.backend.DispatchSortScan())
     module = _run(module, passes.CanonicalizeBindings(), keep, *dispatch, passes.LegalizeOps())
     module = _run(module, passes.AnnotateTIROpPattern(), passes.FoldConstant(), passes.FuseOps(), passes.FuseTIR())
