@@ -17,6 +17,7 @@ from tunefarm_search.relax.batch_norm import fold_batch_norms
 from tunefarm_search.relax.constants import constant_of, fold_constants
 from tunefarm_search.relax.function_names import with_short_names
 from tunefarm_search.relax.integer.rewriting import with_integer_products
+from tunefarm_search.relax.slices import split_slices
 from tunefarm_search.relax.variable_names import with_unique_names
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
 from tunefarm_search.tvm.target import tvm_target
@@ -87,7 +88,7 @@ def _lowered(module: Any, names: Sequence[str], target: Target) -> tuple[Any, Pr
     module = _run(module, passes.LambdaLift(), passes.ConvertToDataflow(1), passes.CanonicalizeBindings())
     module = _run(fold_constants(module), passes.CanonicalizeBindings())
     module = _run(fold_batch_norms(module), passes.DecomposeOpsForInference(), passes.CanonicalizeBindings(), keep)
-    module = with_integer_products(fold_constants(module), target)
+    module = with_integer_products(split_slices(fold_constants(module)), target)
     module = _run(module, passes.CanonicalizeBindings(), keep)
     operators = with_unique_names(module, names, "operator")
     dispatch = (relax.backend.DispatchSampling(), relax.backend.DispatchSortScan())

@@ -54,3 +54,5 @@ def test_same_command_goes_on_after_a_kill(tunefarm: Callable[..., Ended], tmp_p
     names = {path.name for path in output.iterdir() if not path.name.startswith(".compiling-")}
     assert names == {"kernels.so", "manifest.json", "program.vm", "report.html", "weights.safetensors"}
     assert load_model(output).entries == ("main",)
+    reported = tunefarm("report", "--json")
+    assert json.loads(reported.out)["built"] == summary["model"], "the report of a job has the times of its model"

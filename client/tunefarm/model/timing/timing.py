@@ -26,8 +26,8 @@ def times_of_builds(
 ) -> list[ModelTimes]:
     """The times of builds of one model, in the order of ``folders``, whose files were checked.
 
-    ``functions_file`` registers the external functions that they call. Each process loads all builds, waits for its turn
-    at measuring on this host, and times them in turn.
+    Each process loads all builds, waits for its turn at measuring on this host, and times them in turn.
+    ``functions_file`` registers the external functions that they call.
 
     Raises:
         BadInput: a build cannot be loaded or run.

@@ -1,0 +1,107 @@
+"""Slices that cut a tensor into equal parts, such as the steps of an unrolled recurrent network, as one split.
+
+A slice is fused with the operators that read it. Each function then has another offset, and is a task of its own: an
+LSTM of fifty steps has fifty. After a split the functions are equal.
+"""
+
+from typing import Any, Final, NamedTuple
+
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+MIN_PARTS: Final = 4
+"""Fewer slices are better fused with their readers than copied."""
+MAX_PARTS: Final = 64
+"""Outputs of one function."""
+
+
+def split_slices(module: Any) -> Any:
+    """Replace slices of one tensor along one axis, each as long as the others, that together are the whole tensor."""
+    replaced = tvm.IRModule(module.functions, attrs=module.attrs)
+    for variable, function in module.functions.items():
+        if isinstance(function, relax.Function):
+            parts = _parts_of(function)
+            if parts:
+                replaced.update_func(variable, _Splitting(replaced, parts).visit_expr(function))
+    return replaced
+
+
+class _Slice(NamedTuple):
+    source: Any
+    axis: int
+    begin: int
+    extent: int
+
+
+class _Part(NamedTuple):
+    """A slice as the part of a split of ``source`` into ``parts`` along ``axis``."""
+
+    source: Any
+    axis: int
+    parts: int
+    place: int
+
+
+@mutator
+class _Splitting(PyExprMutator):  # type: ignore[misc]
+    def __init__(self, module: Any, parts: dict[Any, _Part]) -> None:
+        super().__init__(module)
+        self._parts = parts
+        self._splits: dict[tuple[Any, int], Any] = {}
+
+    def visit_call_(self, call: Any) -> Any:
+        part = self._parts.get(call)
+        if part is None:
+            return self.visit_expr_post_order(call)
+        key = part.source, part.axis
+        if key not in self._splits:
+            source = self.visit_expr(part.source)
+            self._splits[key] = self.builder_.emit(relax.op.split(source, part.parts, part.axis))
+        return relax.TupleGetItem(self._splits[key], part.place)
+
+
+def _parts_of(function: Any) -> dict[Any, _Part]:
+    """The slices of a function's own blocks that a split replaces."""
+    parts: dict[Any, _Part] = {}
+    blocks = function.body.blocks if isinstance(function.body, relax.SeqExpr) else []
+    for block in blocks:
+        groups: dict[tuple[Any, int], dict[Any, _Slice]] = {}
+        for binding in block.bindings:
+            found = _slice_of(binding.value) if isinstance(binding, relax.VarBinding) else None
+            if found is not None:
+                groups.setdefault((found.source, found.axis), {})[binding.value] = found
+        for (source, axis), slices in groups.items():
+            whole, extent = int(source.ty.shape[axis]), next(iter(slices.values())).extent
+            count = whole // extent
+            begins = sorted({each.begin for each in slices.values()})
+            is_even = all(each.extent == extent for each in slices.values())
+            if is_even and MIN_PARTS <= count <= MAX_PARTS and begins == list(range(0, whole, extent)):
+                for call, each in slices.items():
+                    parts[call] = _Part(source, axis, count, each.begin // extent)
+    return parts
+
+
+def _slice_of(value: Any) -> _Slice | None:
+    """A slice without gaps along one axis of a tensor of constant shape; None for anything else."""
+    if not isinstance(value, relax.Call) or getattr(value.op, "name", "") != "relax.strided_slice":
+        return None
+    source, *numbers = value.args
+    if not isinstance(source, relax.Var):
+        return None
+    try:
+        columns = [[int(each) for each in _elements(number)] for number in numbers]
+        shape = [int(extent) for extent in source.ty.shape]
+    except (TypeError, ValueError, AttributeError):  # symbolic
+        return None
+    axes, begins, ends, *strides = columns
+    if len(axes) != 1 or strides not in ([], [[1]]):
+        return None
+    axis = axes[0] % len(shape)
+    extent = ends[0] - begins[0]
+    return _Slice(source, axis, begins[0], extent) if 0 <= begins[0] < ends[0] <= shape[axis] else None
+
+
+def _elements(numbers: Any) -> Any:
+    fields = numbers.fields if isinstance(numbers, relax.Tuple) else numbers.values
+    return [getattr(each, "value", each) for each in fields]
