@@ -1,10 +1,11 @@
 """Compiled models for torch: modules in, callables on torch tensors out."""
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tunefarm.model.sizes.wanted_buckets import MAX_BUCKETS, WantedBuckets, named_sizes, size_range
 from tunefarm_schemas.bad_input import BadInput
 
 if TYPE_CHECKING:
@@ -33,8 +34,6 @@ class TorchCallable:
         Raises:
             BadInput: inputs are missing, or have another shape or type.
         """
-        import torch
-        import tvm
         from torch.utils import _pytree as pytree
 
         given = pytree.tree_leaves(inputs)
@@ -44,19 +43,63 @@ class TorchCallable:
         tensors = []
         for expected, tensor in zip(self._entry.inputs, given, strict=True):
             kind = str(tensor.dtype).removeprefix("torch.")
-            if tuple(tensor.shape) != expected.shape or kind != expected.dtype:
+            has_constant_shape = self.compiled.dispatch is None
+            if kind != expected.dtype or (has_constant_shape and tuple(tensor.shape) != expected.shape):
                 problem = f"{expected.name} is {kind}{list(tensor.shape)}."
                 raise BadInput("inputs", problem, f"Give {expected.dtype}{list(expected.shape)}.")
-            plain = tensor.detach().contiguous()
-            plain = plain if plain.data_ptr() % _ALIGNMENT_BYTES == 0 else plain.clone()
-            tensors.append(tvm.runtime.from_dlpack(plain))
-        found = self.compiled.run_tensors(self._entry.name, tensors)
-        leaves = [torch.from_dlpack(each) for each in _leaves(found)]
+            tensors.append(tensor.detach())
+        if self.compiled.dispatch is None:
+            leaves = self._run(self._entry.name, tensors)
+        else:
+            leaves = self.compiled.dispatch.serve(tensors, TorchOperations(), self._run)
         return pytree.tree_unflatten(leaves, self._result)
+
+    def _run(self, entry: str, tensors: list[Any]) -> list[Any]:
+        """The tensors of the result of one entry."""
+        import torch
+        import tvm
+
+        given = []
+        for tensor in tensors:
+            plain = tensor.contiguous()
+            plain = plain if plain.data_ptr() % _ALIGNMENT_BYTES == 0 else plain.clone()
+            given.append(tvm.runtime.from_dlpack(plain))
+        return [torch.from_dlpack(each) for each in _leaves(self.compiled.run_tensors(entry, given))]
+
+
+class TorchOperations:
+    """What dispatch by size needs of torch's tensors."""
+
+    def type_of(self, tensor: Any) -> tuple[str, tuple[int, ...]]:
+        """The element type and the shape."""
+        return str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape)
+
+    def padded(self, tensor: Any, shape: tuple[int, ...], value: float | None) -> Any:
+        """A larger tensor of ``shape`` with ``tensor`` at its beginning."""
+        larger = tensor.new_full(shape, value or 0)
+        larger[tuple(slice(extent) for extent in tensor.shape)] = tensor
+        return larger
+
+    def narrowed(self, tensor: Any, axis: int, start: int, end: int) -> Any:
+        """A part of ``tensor``, as a view."""
+        return tensor.narrow(axis, start, end - start)
+
+    def joined(self, tensors: Sequence[Any], axis: int) -> Any:
+        """Tensors one after the other."""
+        import torch
+
+        return torch.cat(list(tensors), axis)
 
 
 def compile(  # noqa: A001 - it is reached as tunefarm.torch.compile
-    model: Any, example_inputs: Sequence[Any], target: "TargetLike" = None, **options: Any
+    model: Any,
+    example_inputs: Sequence[Any],
+    target: "TargetLike" = None,
+    *,
+    dynamic: Mapping[str, Mapping[int, Any]] | None = None,
+    pad: Mapping[str, float] | None = None,
+    max_buckets: int = MAX_BUCKETS,
+    **options: Any,
 ) -> TorchCallable:
     """Compile a torch module without measuring anything; ``options`` are those of ``tunefarm.compile``.
 
@@ -64,15 +107,33 @@ def compile(  # noqa: A001 - it is reached as tunefarm.torch.compile
         model: a ``torch.nn.Module``; it is exported in evaluation mode, and keeps its own.
         example_inputs: its positional arguments, as tensors of the shapes that it is compiled for.
         target: as for ``tunefarm.compile``.
+        dynamic: axes whose size is known at a call, by the name of the argument of ``forward``: the sizes of buckets as
+            a list, or the smallest and the largest size as a tuple, or as a ``torch.export.Dim`` with bounds. Axes with
+            equal values are one dimension. ``{"x": {0: (1, 32)}}`` permits up to 32 rows, and sizes are chosen.
+        pad: what inputs are padded with, by name; zero for others.
+        max_buckets: the most sizes that are chosen for a range.
         options: further arguments of ``tunefarm.compile``.
 
     Raises:
-        BadInput: the module cannot be exported or compiled.
+        BadInput: the module cannot be exported or compiled, or its results depend on the padding.
     """
     from tunefarm.compiler import compile_model
+    from tunefarm.frontend.pytorch.dynamic_axes import dynamic_axes, sized_examples
     from tunefarm.frontend.pytorch.module_export import export_module, save_exported
 
-    exported = export_module(model, example_inputs)
+    axes = dynamic_axes(dynamic or {})
+    dimensions = tuple(
+        named_sizes(each.places, each.sizes) if each.sizes else size_range(each.places, each.low, each.high)
+        for each in axes
+    )
+    if dimensions:
+        wanted = WantedBuckets(dimensions=dimensions, padding=pad or {}, max_buckets=max_buckets)
+        wanted.require_usable()
+        options["buckets"] = wanted
+        example_inputs = sized_examples(model, example_inputs, axes)
+    elif pad:
+        raise BadInput("pad", "no axis is dynamic.", "Give dynamic={NAME: {AXIS: SIZES}}.")
+    exported = export_module(model, example_inputs, axes)
     with tempfile.TemporaryDirectory(prefix="tunefarm-torch-") as folder:
         path = save_exported(exported, Path(folder) / f"{type(model).__name__}.pt2")
         compiled = compile_model(path, None, target, **options)

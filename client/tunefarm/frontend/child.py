@@ -20,12 +20,11 @@ _REST_OF_MESSAGE_BYTES: Final = 16 << 20
 
 
 class ModelQuestion(Frozen):
-    """A model to read, as ``read_model`` takes it; with ``entries``, as ``read_entries`` does."""
+    """A model to read, as ``read_model`` takes it."""
 
     source: ModelSource
     shapes: Mapping[str, tuple[int, ...]] = {}
     traced: bool = False
-    entries: Mapping[str, Mapping[str, tuple[int, ...]]] = {}
 
 
 class ModelAnswer(Frozen):
@@ -58,7 +57,13 @@ def read(question: ModelQuestion, weights_descriptor: int) -> ModelAnswer:
     Raises:
         BadInput: it cannot be converted, or is too large.
     """
-    model = _model(question)
+    from tunefarm.frontend.reading import read_model
+
+    return passed_on(read_model(question.source, question.shapes, traced=question.traced), weights_descriptor)
+
+
+def passed_on(model: RelaxModel, weights_descriptor: int) -> ModelAnswer:
+    """Write the weights of a model. Raises BadInput if they are too large."""
     named, names = _named(model)
     named.update(_of_references(model))
     try:
@@ -74,16 +79,6 @@ def read(question: ModelQuestion, weights_descriptor: int) -> ModelAnswer:
         notes=model.notes,
         references=tuple((each.entry, len(each.inputs), len(each.outputs)) for each in model.references),
     )
-
-
-def _model(question: ModelQuestion) -> RelaxModel:
-    if question.entries:
-        from tunefarm.frontend.dynamic.entries import read_entries
-
-        return read_entries(question.source, question.entries, traced=question.traced)
-    from tunefarm.frontend.reading import read_model
-
-    return read_model(question.source, question.shapes, traced=question.traced)
 
 
 def reference_names(number: int, inputs: int, outputs: int) -> tuple[tuple[str, ...], tuple[str, ...]]:

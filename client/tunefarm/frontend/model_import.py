@@ -20,6 +20,7 @@ from tunefarm_sandbox.confinement.limits import Limits
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_sandbox.fork_server.question import Fixes
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.frozen import Frozen
 
 FIXES: Final = Fixes(
     too_large="Give fewer shapes.",
@@ -70,20 +71,30 @@ def import_model(
     *,
     traced: bool = False,
     settings: ModelSettings | None = None,
-    entries: Mapping[str, Mapping[str, tuple[int, ...]]] | None = None,
 ) -> ImportedModel:
-    """Convert a model to Relax in a confined child, as ``read_model`` does; with ``entries``, as ``read_entries``.
+    """Convert a model to Relax in a confined child, as ``read_model`` does.
 
     Raises:
         BadInput: it cannot be converted, or exceeds the limits of ``settings`` (default: those of the environment).
     """
+    question = ModelQuestion(source=source, shapes=shapes or {}, traced=traced)
+    return imported_by(zygote, ENTRY, question, source, settings)
+
+
+def imported_by(
+    zygote: ForkServer,
+    entry: str,
+    question: Frozen,
+    source: PythonSource | ModelFile,
+    settings: ModelSettings | None = None,
+) -> ImportedModel:
+    """The model that a confined child reads, whose ``entry`` answers with ``ModelAnswer``. Raises BadInput."""
     settings = settings or ModelSettings()
-    question = ModelQuestion(source=source, shapes=shapes or {}, traced=traced, entries=entries or {})
     descriptor = os.memfd_create("weights", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         answer = call(
             zygote,
-            ENTRY,
+            entry,
             question,
             ModelAnswer,
             field=FIELD,

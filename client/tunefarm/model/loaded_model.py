@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from tunefarm.artifact.kernel_loading import use_recorded_threads
 from tunefarm.frontend.weights_file import DamagedWeights, read_weights
-from tunefarm.model.dynamic.numpy_arrays import NumpyOperations, leaves_of, nested_like
-from tunefarm.model.dynamic.size_dispatch import SizeDispatch
 from tunefarm.model.library.region_opening import REGISTERING, open_regions
 from tunefarm.model.model_folder import ModelFiles, read_model_folder
+from tunefarm.model.sizes.numpy_arrays import NumpyOperations, leaves_of, nested_like
+from tunefarm.model.sizes.size_dispatch import SizeDispatch
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.model import ModelEntry, ModelManifest
 from tunefarm_schemas.tuning.workload import TensorArgument

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from tunefarm.artifact.artifact_folder import MANIFEST_NAME, reading_folder
-from tunefarm.model.dynamic.size_dispatch import refusal_of_dynamic
 from tunefarm.model.library.region_opening import require_region
+from tunefarm.model.sizes.size_dispatch import refusal_of_dynamic
 from tunefarm.terminal.user_files import read_plain_file
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import digest

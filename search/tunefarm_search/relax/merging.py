@@ -67,12 +67,12 @@ def _new_variable(variable: Any, name: str) -> Any:
 
 def _renamed(module: Any, function: Any, variables: Mapping[str, Any]) -> Any:
     if isinstance(function, relax.Function):
-        return _Renaming(module, variables).visit_expr(function)
+        return _FunctionRenaming(module, variables).visit_expr(function)
     return function
 
 
 @mutator
-class _Renaming(PyExprMutator):  # type: ignore[misc]
+class _FunctionRenaming(PyExprMutator):  # type: ignore[misc]
     def __init__(self, module: Any, variables: Mapping[str, Any]) -> None:
         super().__init__(module)
         self._variables = variables

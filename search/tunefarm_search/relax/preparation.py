@@ -122,6 +122,7 @@ def _bound(module: Any, names: Sequence[str], weights: Weights) -> Any:
     if unknown:
         raise BadInput("model", f"there are weights of {unknown[0]!r}, which is no function of it.", "Remove them.")
     bound = tvm.IRModule(module.functions, attrs=module.attrs)
+    known: dict[int, Any] = {}  # entries may share arrays
     for name in names:
         function = bound[name]
         inputs = int((function.attrs or {}).get(_NUM_INPUT, len(function.params)))
@@ -130,7 +131,8 @@ def _bound(module: Any, names: Sequence[str], weights: Weights) -> Any:
             problem = f"{name} has {len(parameters)} parameters that are weights, and {len(given)} weights are given."
             raise BadInput("model", problem, "Give one array for each.")
         constants = {
-            parameter: _weight(name, parameter, array) for parameter, array in zip(parameters, given, strict=True)
+            parameter: _weight(name, parameter, array, known)
+            for parameter, array in zip(parameters, given, strict=True)
         }
         if constants:
             # FFI passes variables as keys; names need not be unique.
@@ -138,13 +140,15 @@ def _bound(module: Any, names: Sequence[str], weights: Weights) -> Any:
     return bound
 
 
-def _weight(entry: str, parameter: Any, array: npt.NDArray[np.generic]) -> Any:
+def _weight(entry: str, parameter: Any, array: npt.NDArray[np.generic], known: dict[int, Any]) -> Any:
     expected = _tensor(entry, parameter.name, parameter.ty, is_output=False)
     if tuple(array.shape) != expected.shape or str(array.dtype) != expected.dtype:
         problem = f"the weight {expected.name} of {entry} is {array.dtype}{list(array.shape)}"
         fix = f"Give {expected.dtype}{list(expected.shape)}."
         raise BadInput("model", f"{problem}.", fix)
-    return constant_of(array)
+    if id(array) not in known:
+        known[id(array)] = constant_of(array)
+    return known[id(array)]
 
 
 def _entry(name: str, function: Any) -> ModelEntry:

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from tunefarm.model.dynamic.bucket_choice import MAX_REGRET, choose_buckets, interpolated, sampled_sizes
+from tunefarm.model.sizes.bucket_choice import MAX_REGRET, choose_buckets, interpolated, sampled_sizes
 
 SEEDS = range(60)
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tunefarm.model.dynamic.numpy_arrays import NumpyArray, NumpyOperations
-from tunefarm.model.dynamic.size_dispatch import SizeDispatch, refusal_of_dynamic
+from tunefarm.model.sizes.numpy_arrays import NumpyArray, NumpyOperations
+from tunefarm.model.sizes.size_dispatch import SizeDispatch, refusal_of_dynamic
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.dynamic_shape import DimensionPlace, DynamicDimension, DynamicShape, SizeBucket
 from tunefarm_schemas.tuning.model import ModelEntry, ModelManifest

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tunefarm.model.dynamic.wanted_buckets import MAX_COMBINATIONS, parse_bucket, wanted_buckets
+from tunefarm.model.sizes.wanted_buckets import MAX_COMBINATIONS, parse_bucket, wanted_buckets
 from tunefarm_schemas.bad_input import BadInput
 
 

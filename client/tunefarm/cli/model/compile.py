@@ -8,7 +8,7 @@ import typer
 
 from tunefarm.cli.model.bucket_text import BUCKET_FORM, BUCKET_HELP, EXACT_HELP, PAD_HELP, bucket_lines
 from tunefarm.frontend.model_source import parse_model_source
-from tunefarm.model.dynamic.wanted_buckets import MAX_BUCKETS, require_runs, wanted_buckets
+from tunefarm.model.sizes.wanted_buckets import MAX_BUCKETS, require_runs, wanted_buckets
 from tunefarm.options.job_options import output_folder
 from tunefarm.options.library_option import (
     DEFAULT_RACE_S,

@@ -3,26 +3,32 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from tunefarm.frontend.model_source import FIELD, ModelFile
-from tunefarm.frontend.reading import Shapes, read_model
+from tunefarm.frontend.child import ModelAnswer, passed_on, without_torch_cache
+from tunefarm.frontend.model_source import FIELD, ModelFile, ModelSource
 from tunefarm.frontend.relax_model import RelaxModel
 from tunefarm.frontend.weights_file import Array
 from tunefarm.intake.module_source import PythonSource
+from tunefarm_sandbox.channel.channel import Channel
+from tunefarm_sandbox.fork_server.question import answer
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.frozen import Frozen
+
+ENTRY: Final = "tunefarm.frontend.dynamic.entries:main"
 
 
 def read_entries(
-    source: PythonSource | ModelFile, entries: Mapping[str, Shapes], *, traced: bool = False
+    source: PythonSource | ModelFile, entries: Mapping[str, Mapping[str, tuple[int, ...]]], *, traced: bool = False
 ) -> RelaxModel:
     """Read a model once for each entry, with its shapes; weights with equal contents are one array.
 
     Raises:
         BadInput: it cannot be read for some sizes, or has several functions to call.
     """
+    from tunefarm.frontend.reading import read_model
     from tunefarm_search.relax.merging import merged
 
     modules: dict[str, Any] = {}
@@ -59,6 +65,25 @@ def _only_function(model: RelaxModel) -> str:
         problem = f"it has {len(names)} functions to call: {', '.join(sorted(names))}."
         raise BadInput("bucket", problem, "Export a model with one function, such as main.")
     return names[0]
+
+
+class EntriesQuestion(Frozen):
+    """A model to read, as ``read_entries`` takes it."""
+
+    source: ModelSource
+    entries: Mapping[str, Mapping[str, tuple[int, ...]]]
+    traced: bool = False
+
+
+def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
+    """Entry of the child: answer one ``EntriesQuestion`` with ``ModelAnswer``, and write the weights."""
+    without_torch_cache()
+    answer(channel, lambda: _answer(EntriesQuestion.model_validate_json(payload), descriptors[0]))
+
+
+def _answer(question: EntriesQuestion, weights_descriptor: int) -> ModelAnswer:
+    model = read_entries(question.source, question.entries, traced=question.traced)
+    return passed_on(model, weights_descriptor)
 
 
 class _SharedArrays:

@@ -4,13 +4,24 @@ from collections.abc import Mapping
 from typing import Final
 
 from tunefarm.confined.call import call
+from tunefarm.frontend.dynamic.entries import ENTRY as ENTRIES
+from tunefarm.frontend.dynamic.entries import EntriesQuestion
 from tunefarm.frontend.dynamic.input_dimensions import ENTRY, DimensionsAnswer, DimensionsQuestion, InputDimensions
-from tunefarm.frontend.model_import import FIXES, ModelSettings, child_limits, readable_path
+from tunefarm.frontend.model_import import (
+    FIXES,
+    ImportedModel,
+    ModelSettings,
+    child_limits,
+    imported_by,
+    readable_path,
+)
 from tunefarm.frontend.model_source import FIELD, ModelFile
 from tunefarm.intake.module_source import PythonSource
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 
 MAIN: Final = "main"
+Entries = Mapping[str, Mapping[str, tuple[int, ...]]]
+"""The shapes of the inputs of each entry."""
 
 
 def dimensions_of(zygote: ForkServer, source: PythonSource | ModelFile) -> tuple[InputDimensions, ...]:
@@ -35,5 +46,8 @@ def entry_name(sizes: tuple[int, ...]) -> str:
     return f"{MAIN}@{'x'.join(map(str, sizes))}"
 
 
-Entries = Mapping[str, Mapping[str, tuple[int, ...]]]
-"""The shapes of the inputs of each entry."""
+def import_entries(
+    zygote: ForkServer, source: PythonSource | ModelFile, entries: Entries, *, traced: bool = False
+) -> ImportedModel:
+    """Convert a model to one Relax module with an entry for each of ``entries``. Raises BadInput."""
+    return imported_by(zygote, ENTRIES, EntriesQuestion(source=source, entries=entries, traced=traced), source)

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tunefarm.frontend.pytorch.dynamic_axes import DynamicAxis, symbolic_shapes
 from tunefarm_schemas.bad_input import BadInput
 
 
-def export_module(model: Any, example_inputs: Sequence[Any] | None) -> Any:
-    """Export a ``torch.nn.Module`` in evaluation mode; it keeps its own mode.
+def export_module(model: Any, example_inputs: Sequence[Any] | None, axes: Sequence[DynamicAxis] = ()) -> Any:
+    """Export a ``torch.nn.Module`` in evaluation mode; it keeps its own mode. ``axes`` have symbolic sizes.
 
     Raises:
         BadInput: there are no example inputs, or torch cannot export it.
@@ -19,7 +20,9 @@ def export_module(model: Any, example_inputs: Sequence[Any] | None) -> Any:
         raise BadInput("example_inputs", "none were given.", "Give the module's arguments as a tuple of tensors.")
     was_training = model.training
     try:
-        return torch.export.export(model.eval(), tuple(example_inputs))
+        return torch.export.export(
+            model.eval(), tuple(example_inputs), dynamic_shapes=symbolic_shapes(model, len(example_inputs), axes)
+        )
     except Exception as error:  # torch raises whatever it likes
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
         fix = "Export it with torch.export.export, and change what that names."

@@ -1,1 +1,1 @@
-"""Models with dynamic dimensions: sizes of buckets, their entries, checks of padding, dispatch."""
+"""Compiles models with dynamic dimensions: reads them for several sizes, and tests what padding changes."""

@@ -9,17 +9,17 @@ from itertools import product
 from pathlib import Path
 from typing import Final
 
-from tunefarm.frontend.dynamic.entry_import import dimensions_of, entry_name
-from tunefarm.frontend.model_import import ImportedModel, import_model
+from tunefarm.frontend.dynamic.entry_import import dimensions_of, entry_name, import_entries
+from tunefarm.frontend.model_import import ImportedModel
 from tunefarm.frontend.model_source import ModelFile
 from tunefarm.intake.module_source import PythonSource
 from tunefarm.model.compilation import Compilation, ModelCompiler
-from tunefarm.model.dynamic.bucket_choice import BucketChoice, choose_buckets, interpolated, sampled_sizes
 from tunefarm.model.dynamic.dimension_places import EXACT_FIX, input_places, output_places
 from tunefarm.model.dynamic.dynamic_run import DynamicRun
 from tunefarm.model.dynamic.sized_inputs import SizedInputs, sized_inputs
-from tunefarm.model.dynamic.wanted_buckets import WantedBuckets
 from tunefarm.model.model_writing import staged, write_manifest
+from tunefarm.model.sizes.bucket_choice import BucketChoice, choose_buckets, interpolated, sampled_sizes
+from tunefarm.model.sizes.wanted_buckets import WantedBuckets
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.dynamic_shape import DynamicDimension, DynamicShape, SizeBucket
@@ -128,7 +128,7 @@ class BucketedCompiler:
 
     def _imported(self, inputs: SizedInputs, combinations: Sequence[Shape]) -> ImportedModel:
         entries = inputs.entries(combinations)
-        return import_model(self._zygote, self._model.source, traced=self._model.traced, entries=entries)
+        return import_entries(self._zygote, self._model.source, entries, traced=self._model.traced)
 
     def _with_dynamic(self, model: BucketedModel, folder: Path, manifest: ModelManifest, target: str) -> ModelManifest:
         """The manifest with its dynamic dimensions; ``folder`` is that of the model."""

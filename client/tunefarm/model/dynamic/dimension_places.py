@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from tunefarm.model.dynamic.size_dispatch import Shape
+from tunefarm.model.sizes.size_dispatch import Shape
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.dynamic_shape import DimensionPlace
 from tunefarm_schemas.tuning.model import ModelEntry

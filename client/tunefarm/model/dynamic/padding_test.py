@@ -7,10 +7,10 @@ from typing import Final
 import numpy as np
 
 from tunefarm.model.dynamic.messages import PaddingChecked
-from tunefarm.model.dynamic.numpy_arrays import NumpyArray, NumpyOperations, leaves_of
-from tunefarm.model.dynamic.size_dispatch import Shape, SizeDispatch
 from tunefarm.model.loaded_model import CompiledModel
 from tunefarm.model.random_inputs import random_array
+from tunefarm.model.sizes.numpy_arrays import NumpyArray, NumpyOperations, leaves_of
+from tunefarm.model.sizes.size_dispatch import Shape, SizeDispatch
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.workload import TensorArgument
 
@@ -18,6 +18,8 @@ _SAME: Final = 1e-3
 """Of what builds with other schedules may differ by: the same kernels run on the same rows."""
 _LARGE: Final = 10.0
 """Standard deviation of the padding that is compared with the usual one, so that it shows in maxima and scales."""
+_PADDINGS: Final = 3
+"""One may change nothing by chance, such as where it loses a maximum."""
 _EXACT_ENTRIES: Final = 3
 """Each bucket is compared with the nearest smaller ones, run on exactly their sizes."""
 
@@ -74,8 +76,8 @@ class PaddingTest:
         for sizes in self._real_sizes(bucket):
             inputs = self._inputs(sizes)
             zeros = self._in_bucket(inputs, sizes, bucket, NumpyOperations())
-            other = self._in_bucket(inputs, sizes, bucket, _RandomPadding(self._generator))
-            if not self._largest_error(other, zeros) <= _SAME:
+            others = [self._in_bucket(inputs, sizes, bucket, _RandomPadding(self._generator)) for _ in range(_PADDINGS)]
+            if not all(self._largest_error(other, zeros) <= _SAME for other in others):
                 return f"results for {self._named(sizes)} in the bucket {self._named(bucket)} depend on the padding"
         for sizes, model, entry in self._exact_below(bucket):
             inputs = self._inputs(sizes)

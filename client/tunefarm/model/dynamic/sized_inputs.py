@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tunefarm.frontend.dynamic.entry_import import entry_name
 from tunefarm.frontend.dynamic.input_dimensions import InputDimensions
-from tunefarm.model.dynamic.wanted_buckets import FIELD, WantedBuckets
+from tunefarm.model.sizes.wanted_buckets import FIELD, WantedBuckets
 from tunefarm_schemas.bad_input import BadInput
 
 Shape = tuple[int, ...]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tunefarm.model.dynamic.size_dispatch import Shape
+from tunefarm.model.sizes.size_dispatch import Shape
 
 NumpyArray = npt.NDArray[np.generic]
 

@@ -1,0 +1,1 @@
+"""Sizes of dynamic dimensions: which buckets there are, and which of them serves a call."""
