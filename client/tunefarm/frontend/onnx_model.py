@@ -14,7 +14,7 @@ def import_onnx(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> RelaxModel
         shapes: the sizes of inputs that the model leaves open, by the name of the input.
 
     Raises:
-        BadInput: the file is damaged or no ONNX model, an operator has no conversion, or sizes are missing or wrong.
+        BadInput: the file is damaged or not an ONNX model, an operator has no conversion, or a size is wrong.
     """
     from tunefarm.frontend.onnx.reading import read_onnx
 

@@ -27,13 +27,13 @@ def dense() -> Any:
     return model_of([node("Gemm", ["x", "w", "b"], ["y"])], {"x": (2, 40)}, ["y"], weights)
 
 
-def test_import_onnx_refuses_what_is_no_model(tmp_path: Path) -> None:
+def test_import_onnx_refuses_what_is_not_a_model(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(b"this is not a protobuf")
-    assert "damaged or no ONNX model" in refusal(path, tmp_path).problem
+    assert "damaged or not an ONNX model" in refusal(path, tmp_path).problem
     path.write_bytes(b"")
     assert "contains no ONNX graph" in refusal(path, tmp_path).problem
-    assert "no regular file" in refusal(tmp_path, tmp_path).problem
+    assert "not a regular file" in refusal(tmp_path, tmp_path).problem
     assert "No such file" in refusal(tmp_path / "missing.onnx", tmp_path).problem
 
 

@@ -30,8 +30,8 @@ def test_import_tflite_refuses_other_files(tmp_path: Path, text: bytes) -> None:
         import_tflite(saved(tmp_path, text), {})
 
 
-def test_import_tflite_refuses_what_is_no_regular_file(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="no regular file"):
+def test_import_tflite_refuses_what_is_not_a_regular_file(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="not a regular file"):
         import_tflite(tmp_path, {})
     with pytest.raises(BadInput, match="No such file"):
         import_tflite(tmp_path / "missing.tflite", {})

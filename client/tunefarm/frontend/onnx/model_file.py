@@ -41,7 +41,7 @@ def read_model_file(path: Path) -> Any:
         model.ParseFromString(content)
     except DecodeError as error:
         name = visible_line(path.name)
-        raise BadInput("model", f"{name} is damaged or no ONNX model: {visible_line(str(error))}", _AGAIN) from None
+        raise BadInput("model", f"{name} is damaged or not an ONNX model: {visible_line(str(error))}", _AGAIN) from None
     if not model.graph.node and not model.graph.output:
         raise BadInput("model", f"{visible_line(path.name)} contains no ONNX graph.", _AGAIN)
     if not _is_text(model.graph):
