@@ -18,6 +18,7 @@ from tunefarm.model.loaded_model import CompiledModel, load_model
 from tunefarm.model.race.library_race import DEFAULT_RACE_S, choose_libraries
 from tunefarm.model.sizes.wanted_buckets import WantedBuckets, require_runs, wanted_buckets
 from tunefarm.options.job_options import output_folder
+from tunefarm_schemas.bad_input import BadInput
 from tunefarm_services.settings import Settings
 
 if TYPE_CHECKING:
