@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from tests.schemas.farm_nouns import farm_nouns
+from tests.schemas.model_nouns import MODEL_NOUNS
 from tunefarm_schemas import SCHEMA_VERSION
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.farm.lane import Lane, LaneState
@@ -11,9 +12,7 @@ from tunefarm_schemas.frozen import Frozen, canonical_json
 from tunefarm_schemas.refusal import Refusal
 from tunefarm_schemas.token import Scope, Token
 from tunefarm_schemas.tuning.artifact import ArtifactManifest
-from tunefarm_schemas.tuning.bundle import BUNDLE_FORMAT, BundleFile, BundleManifest, BundleVector
 from tunefarm_schemas.tuning.device import Device, DeviceClass, Environment, Protocol, ReferenceKernelTimes
-from tunefarm_schemas.tuning.dynamic_shape import DimensionPlace, DynamicDimension, DynamicShape, SizeBucket
 from tunefarm_schemas.tuning.input_spec import InputExample, InputSpec
 from tunefarm_schemas.tuning.job import (
     Effort,
@@ -44,15 +43,6 @@ from tunefarm_schemas.tuning.measurement import (
     Stopped,
     Timing,
 )
-from tunefarm_schemas.tuning.model import (
-    MODEL_FORMAT,
-    EntryWeights,
-    ModelEntry,
-    ModelFunction,
-    ModelManifest,
-    ModelRegion,
-    ModelVerification,
-)
 from tunefarm_schemas.tuning.record import MatchKind, RecordKey, RecordMatch, RecordStatus, TuningRecord
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Sketch, Space, Trace
@@ -73,17 +63,6 @@ _WORKLOAD = Workload(
     name="matmul",
     arguments=(_ARGUMENT,),
     floating_point_operations=4194304.0,
-)
-_DIMENSION = DynamicDimension(
-    name="batch",
-    sizes=(8,),
-    inputs=(DimensionPlace(tensor=0, axis=0),),
-    outputs=(DimensionPlace(tensor=0, axis=0, factor=2),),
-    is_splittable=True,
-    regret=0.04,
-)
-_DYNAMIC = DynamicShape(
-    dimensions=(_DIMENSION,), buckets=(SizeBucket(sizes=(8,), entry="main@8"),), is_exact=False, padding={"mask": 1.0}
 )
 _TASK = Task(workload_id="0a", target_id="0b", name="matmul", weight=2.5)
 _TARGET = Target(canonical='{"kind":"llvm","num-cores":2}', kind="llvm", num_cores=2)
@@ -181,78 +160,7 @@ _RECORD = TuningRecord(
     processes=2,
 )
 
-_FUNCTION = ModelFunction(name="fused_dense", workload_id="0a", calls=2, kind="record", record_id="0e", way="tiles")
-_ENTRY = ModelEntry(name="main", inputs=(_ARGUMENT,), outputs=(_ARGUMENT,), is_tuple=False)
-_ENTRY_WEIGHTS = EntryWeights(entry="main", weights=("dense.weight",))
-_VERIFICATION = ModelVerification(reference="framework", input_sets=3, worst_error=0.01)
-_REGION = ModelRegion(
-    name="tunefarm.region.0",
-    library="onnxruntime",
-    requirement="onnxruntime==1.22.0",
-    spins=False,
-    file="region-0.onnx",
-    digest="18",
-    operators=("nn.conv2d", "nn.relu"),
-)
-_MODEL = (
-    _FUNCTION,
-    _REGION,
-    _ENTRY,
-    _ENTRY_WEIGHTS,
-    _VERIFICATION,
-    ModelManifest(
-        format=MODEL_FORMAT,
-        name="network",
-        framework="torch 2.13.0",
-        tunefarm_version="0.1.0",
-        tvm_version="0.27.0",
-        code_generator="tvm-0.27.0+llvm-22.1",
-        target="{}",
-        num_cores=2,
-        entries=(_ENTRY,),
-        entry_weights=(_ENTRY_WEIGHTS,),
-        functions=(_FUNCTION,),
-        callees=("env.relu",),
-        regions=(_REGION,),
-        library="15",
-        program="16",
-        weights="17",
-        verified=_VERIFICATION,
-        dynamic=_DYNAMIC,
-        created_at=_AT,
-    ),
-)
-
-_FILE = BundleFile(path="kernels/kernel0.o", size_bytes=4096, digest="18")
-_VECTOR = BundleVector(inputs=("vectors/0/input0.bin",), outputs=("vectors/0/output0.bin",))
-_BUNDLE = (
-    _FILE,
-    _VECTOR,
-    BundleManifest(
-        format=BUNDLE_FORMAT,
-        name="model_network",
-        form="objects",
-        target="{}",
-        num_cores=4,
-        framework="torch 2.13.0",
-        code_generator="tvm-0.27.0+llvm-22.1",
-        tunefarm_version="0.1.0",
-        tvm_version="0.27.0",
-        entry=_ENTRY,
-        functions=(_FUNCTION,),
-        weights_bytes=65536,
-        arena_bytes=8192,
-        vectors=(_VECTOR,),
-        tolerance=0.001,
-        files=(_FILE,),
-    ),
-)
-
 NOUNS: tuple[Frozen, ...] = (
-    _DIMENSION.inputs[0],
-    _DIMENSION,
-    _DYNAMIC.buckets[0],
-    _DYNAMIC,
     _ARGUMENT,
     _WORKLOAD,
     _TASK,
@@ -391,8 +299,7 @@ NOUNS: tuple[Frozen, ...] = (
         created_at=_AT,
         input_specs=(_UNIFORM,),
     ),
-    *_MODEL,
-    *_BUNDLE,
+    *MODEL_NOUNS,
 )
 NOUNS += farm_nouns(NOUNS, _FAILURE, _PACKED)
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from tunefarm.artifact.artifact_folder import MANIFEST_NAME
 from tunefarm.bundle.bundle_folder import RUNTIME, WEIGHTS, files_in, new_bundle, put_files
-from tunefarm.bundle.messages import PLAN, PlannedParts, PlanOrder
+from tunefarm.bundle.messages import PLAN, PlannedParts, StaticPlanOrder
 from tunefarm.frontend.model_import import ImportedModel
 from tunefarm.frontend.relax_model import ModelReference
 from tunefarm.frontend.weights_file import Array, read_weights, write_weights
@@ -102,7 +102,7 @@ class BundleBuilder:
             )
             names = {of: tuple(f"{of}.{at}" for at in range(len(many))) for of, many in model.weights.items()}
             whole = order.model_copy(update={"module_json": model.module_json, "weights": names})
-            asked = PlanOrder(
+            asked = StaticPlanOrder(
                 model=whole,
                 entry=entry,
                 name=name,

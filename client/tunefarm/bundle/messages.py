@@ -12,7 +12,7 @@ from tunefarm_schemas.tuning.target import Target
 PLAN: Final = "tunefarm.bundle.plan_child:main"
 
 
-class PlanOrder(Frozen):
+class StaticPlanOrder(Frozen):
     """A model to plan. ``entry`` is one of its functions, None for the only one or ``main``; ``name`` an identifier.
 
     ``has_vectors`` says that the framework computed results; otherwise the child computes them if ``max_operations``

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tvm
 
-from tunefarm.bundle.messages import PlannedParts, PlanOrder
+from tunefarm.bundle.messages import PlannedParts, StaticPlanOrder
 from tunefarm.frontend.weights_file import Array, write_weights
 from tunefarm.model.messages import PreparedTask, input_name, output_name
 from tunefarm.model.prepare_child import prepared_model
@@ -27,11 +27,11 @@ from tunefarm_workers.builder.scheduled_module import build_in_place
 
 
 def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    """Entry: answer one ``PlanOrder``. ``descriptors``: the weights, the placed weights, and the test vectors."""
-    answer(channel, lambda: planned(PlanOrder.model_validate_json(payload), *descriptors))
+    """Entry: answer one ``StaticPlanOrder``. ``descriptors``: the weights, the placed weights, and the test vectors."""
+    answer(channel, lambda: planned(StaticPlanOrder.model_validate_json(payload), *descriptors))
 
 
-def planned(order: PlanOrder, given: int, placed: int, vectors: int) -> PlannedParts:
+def planned(order: StaticPlanOrder, given: int, placed: int, vectors: int) -> PlannedParts:
     """Plan a model.
 
     Raises:

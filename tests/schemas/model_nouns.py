@@ -1,0 +1,97 @@
+"""One complete example of every part of a compiled model and of a bundle."""
+
+from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.tuning.bundle import BUNDLE_FORMAT, BundleFile, BundleManifest, BundleVector
+from tunefarm_schemas.tuning.dynamic_shape import DimensionPlace, DynamicDimension, DynamicShape, SizeBucket
+from tunefarm_schemas.tuning.model import (
+    MODEL_FORMAT,
+    EntryWeights,
+    ModelEntry,
+    ModelFunction,
+    ModelManifest,
+    ModelRegion,
+    ModelVerification,
+)
+from tunefarm_schemas.tuning.workload import TensorArgument
+
+_AT = "2026-01-02T03:04:05.000006+00:00"
+_ARGUMENT = TensorArgument(name="A", shape=(1, 128), dtype="float16", is_output=False)
+_DIMENSION = DynamicDimension(
+    name="batch",
+    sizes=(8,),
+    inputs=(DimensionPlace(tensor=0, axis=0),),
+    outputs=(DimensionPlace(tensor=0, axis=0, factor=2),),
+    is_splittable=True,
+    regret=0.04,
+)
+_DYNAMIC = DynamicShape(
+    dimensions=(_DIMENSION,), buckets=(SizeBucket(sizes=(8,), entry="main@8"),), is_exact=False, padding={"mask": 1.0}
+)
+_FUNCTION = ModelFunction(name="fused_dense", workload_id="0a", calls=2, kind="record", record_id="0e", way="tiles")
+_ENTRY = ModelEntry(name="main", inputs=(_ARGUMENT,), outputs=(_ARGUMENT,), is_tuple=False)
+_ENTRY_WEIGHTS = EntryWeights(entry="main", weights=("dense.weight",))
+_VERIFICATION = ModelVerification(reference="framework", input_sets=3, worst_error=0.01)
+_REGION = ModelRegion(
+    name="tunefarm.region.0",
+    library="onnxruntime",
+    requirement="onnxruntime==1.22.0",
+    spins=False,
+    file="region-0.onnx",
+    digest="18",
+    operators=("nn.conv2d", "nn.relu"),
+)
+_MODEL = (
+    _FUNCTION,
+    _REGION,
+    _ENTRY,
+    _ENTRY_WEIGHTS,
+    _VERIFICATION,
+    ModelManifest(
+        format=MODEL_FORMAT,
+        name="network",
+        framework="torch 2.13.0",
+        tunefarm_version="0.1.0",
+        tvm_version="0.27.0",
+        code_generator="tvm-0.27.0+llvm-22.1",
+        target="{}",
+        num_cores=2,
+        entries=(_ENTRY,),
+        entry_weights=(_ENTRY_WEIGHTS,),
+        functions=(_FUNCTION,),
+        callees=("env.relu",),
+        regions=(_REGION,),
+        library="15",
+        program="16",
+        weights="17",
+        verified=_VERIFICATION,
+        dynamic=_DYNAMIC,
+        created_at=_AT,
+    ),
+)
+
+_FILE = BundleFile(path="kernels/kernel0.o", size_bytes=4096, digest="18")
+_VECTOR = BundleVector(inputs=("vectors/0/input0.bin",), outputs=("vectors/0/output0.bin",))
+_BUNDLE = (
+    _FILE,
+    _VECTOR,
+    BundleManifest(
+        format=BUNDLE_FORMAT,
+        name="model_network",
+        form="objects",
+        target="{}",
+        num_cores=4,
+        framework="torch 2.13.0",
+        code_generator="tvm-0.27.0+llvm-22.1",
+        tunefarm_version="0.1.0",
+        tvm_version="0.27.0",
+        entry=_ENTRY,
+        functions=(_FUNCTION,),
+        weights_bytes=65536,
+        arena_bytes=8192,
+        vectors=(_VECTOR,),
+        tolerance=0.001,
+        files=(_FILE,),
+    ),
+)
+
+MODEL_NOUNS: tuple[Frozen, ...] = (_DIMENSION.inputs[0], _DIMENSION, _DYNAMIC.buckets[0], _DYNAMIC, *_MODEL, *_BUNDLE)
