@@ -15,7 +15,6 @@ from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.workload import TensorArgument
 from tunefarm_search.relax.batch_norm import fold_batch_norms
 from tunefarm_search.relax.constants import constant_of, fold_constants
-from tunefarm_search.relax.elementary.replacement import without_library_calls
 from tunefarm_search.relax.function_names import with_short_names
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
 from tunefarm_search.tvm.target import tvm_target
@@ -57,24 +56,21 @@ def prepare(module: Any, weights: Weights, target: Target) -> PreparedModel:
     entries = tuple(_entry(name, bound[name]) for name in names)
     try:
         with tvm_target(target):
-            prepared = _lowered(bound, names, target)
+            prepared = _lowered(bound, names)
     except TVM_ERRORS as error:
         problem = f"TVM cannot lower it: {last_line(error)}"
         raise BadInput("model", problem, "Replace the operator that it names by others.") from error
     return PreparedModel(prepared, entries, target)
 
 
-def _lowered(module: Any, names: Sequence[str], target: Target) -> Any:
+def _lowered(module: Any, names: Sequence[str]) -> Any:
     passes, keep = relax.transform, relax.transform.DeadCodeElimination(list(names))
     module = _run(module, passes.LambdaLift(), passes.ConvertToDataflow(1), passes.CanonicalizeBindings())
     module = _run(fold_constants(module), passes.CanonicalizeBindings())
     module = _run(fold_batch_norms(module), passes.DecomposeOpsForInference(), passes.CanonicalizeBindings(), keep)
     module = fold_constants(module)
     dispatch = (relax.backend.DispatchSampling(), relax.backend.DispatchSortScan())
-    given = {str(variable.name_hint) for variable in module.functions}
     module = _run(module, passes.CanonicalizeBindings(), keep, *dispatch, passes.LegalizeOps())
-    if target.kind == "llvm":
-        module = without_library_calls(module, kept=given)
     module = _run(module, passes.AnnotateTIROpPattern(), passes.FoldConstant(), passes.FuseOps(), passes.FuseTIR())
     return with_short_names(_run(module, passes.CanonicalizeBindings(), keep))
 

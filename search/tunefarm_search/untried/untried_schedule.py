@@ -146,5 +146,4 @@ def _worth_threads(module: Any, target: Target) -> bool:
 
 
 def _nanoseconds(facts: BlockFacts) -> float:
-    each = 0.05 * len(facts.strides) + 0.015 * facts.operations + 5 * facts.expensive_calls
-    return facts.iterations * each
+    return facts.iterations * (0.05 * len(facts.strides) + 5 * facts.expensive_calls)

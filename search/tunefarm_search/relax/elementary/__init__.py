@@ -1,1 +1,0 @@
-"""Elementary functions of float32 as arithmetic that compilers vectorise."""
