@@ -9,7 +9,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
 
 from tunefarm.artifact.artifact_folder import MANIFEST_NAME
 from tunefarm.bundle.bundle_folder import RUNTIME, WEIGHTS, files_in, new_bundle, put_files
@@ -20,14 +19,18 @@ from tunefarm.frontend.weights_file import Array, read_weights, write_weights
 from tunefarm.model.builders import FunctionBuilders, own_folder
 from tunefarm.model.child_call import compiling, exchange
 from tunefarm.model.compilation import MAX_REFERENCE_OPERATIONS, Records
-from tunefarm.model.messages import FunctionOrder, PreparedTask, PrepareOrder, input_name, output_name
+from tunefarm.model.messages import (
+    FLOAT32_TOLERANCE,
+    FunctionOrder,
+    PreparedTask,
+    PrepareOrder,
+    input_name,
+    output_name,
+)
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.host_cores import usable_physical_cores
 from tunefarm_schemas.tuning.bundle import BUNDLE_FORMAT, BundleForm, BundleManifest, BundleVector
 from tunefarm_schemas.tuning.model import ModelEntry, ModelFunction
-
-TOLERANCE: Final = 1e-3
-"""Of the largest element of an output, as for compiled models."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ class BundleBuilder:
                 weights_bytes=parts.weights_bytes,
                 arena_bytes=parts.arena_bytes,
                 vectors=vectors,
-                tolerance=TOLERANCE,
+                tolerance=FLOAT32_TOLERANCE,
                 files=files_in(staging),
             )
             put_files(staging, {MANIFEST_NAME: f"{manifest.model_dump_json(indent=2)}\n".encode()})
@@ -228,7 +231,7 @@ def _sources(parts: PlannedParts, name: str, vectors: int) -> dict[str, bytes]:
 #include "model.h"
 #define BUNDLE_MODEL {name}
 #define BUNDLE_VECTORS {vectors}
-#define BUNDLE_TOLERANCE {TOLERANCE}
+#define BUNDLE_TOLERANCE {FLOAT32_TOLERANCE}
 #endif
 """
     return {"model.c": parts.source.encode(), "model.h": parts.header.encode(), "bundle.h": bundle.encode()}

@@ -10,7 +10,7 @@ import numpy as np
 from tunefarm.frontend.weights_file import read_weights
 from tunefarm.intake.user_file import register_functions
 from tunefarm.model.loaded_model import CompiledModel, open_model
-from tunefarm.model.messages import CompareOrder, ModelCompared, input_name, output_name
+from tunefarm.model.messages import FLOAT32_TOLERANCE, CompareOrder, ModelCompared, input_name, output_name
 from tunefarm.model.model_folder import ModelFiles, read_model_folder
 from tunefarm.model.random_inputs import INPUT_SETS, Array, random_inputs
 from tunefarm.model.timing.model_times import times_of
@@ -18,8 +18,8 @@ from tunefarm.model.timing.timing_child import await_turn, run_of
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_sandbox.fork_server.question import answer
 
-_TOLERANCES: Final = {"float16": 2e-2, "bfloat16": 2e-2, "float32": 1e-3, "float64": 1e-8}
-"""Of the largest element of an output; others must be equal. A detector of 45 functions differs from torch by 1e-4."""
+_TOLERANCES: Final = {"float16": 2e-2, "bfloat16": 2e-2, "float32": FLOAT32_TOLERANCE, "float64": 1e-8}
+"""Of the largest element of an output; others must be equal."""
 _QUANTIZED: Final = 2e-2
 """The same for models with 8-bit integers: a value at the limit between two steps may become either."""
 

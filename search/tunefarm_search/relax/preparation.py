@@ -15,6 +15,7 @@ from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.workload import TensorArgument
 from tunefarm_search.relax.batch_norm import fold_batch_norms
 from tunefarm_search.relax.constants import constant_of, fold_constants
+from tunefarm_search.relax.elementary.replacement import without_library_calls
 from tunefarm_search.relax.function_names import with_short_names
 from tunefarm_search.relax.integer.rewriting import with_integer_products
 from tunefarm_search.relax.slices import split_slices
@@ -92,7 +93,11 @@ def _lowered(module: Any, names: Sequence[str], target: Target) -> tuple[Any, Pr
     module = _run(module, passes.CanonicalizeBindings(), keep)
     operators = with_unique_names(module, names, "operator")
     dispatch = (relax.backend.DispatchSampling(), relax.backend.DispatchSortScan())
-    legalized = _run(operators, *dispatch, passes.LegalizeOps(), passes.AnnotateTIROpPattern(), passes.FoldConstant())
+    given = {str(variable.name_hint) for variable in operators.functions}
+    legalized = _run(operators, *dispatch, passes.LegalizeOps())
+    if target.kind == "llvm":
+        legalized = without_library_calls(legalized, kept=given)
+    legalized = _run(legalized, passes.AnnotateTIROpPattern(), passes.FoldConstant())
     grouped = with_unique_names(_run(legalized, passes.FuseOps()), names, "group")
     fused = _run(grouped, passes.FuseTIR(), passes.CanonicalizeBindings(), keep)
     return with_short_names(fused), PreparationStages(operators, legalized, grouped)

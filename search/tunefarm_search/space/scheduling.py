@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 import tvm
 import tvm_ffi
-from tvm.s_tir.analysis import estimate_tir_flops
 from tvm.s_tir.schedule import Trace as TvmTrace
 
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_search.space.space import SearchSpace
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
 from tunefarm_search.tvm.intrinsics import apply_steps
+from tunefarm_search.tvm.operation_count import floating_point_operations
 from tunefarm_search.tvm.trace import plain, steps_of, trace_of
 from tunefarm_search.validation.judged_schedule import judged_schedule
 from tunefarm_search.validation.judgement import named_callees
@@ -71,7 +71,7 @@ class Scheduler:
     def __init__(self, space: SearchSpace) -> None:
         self._space = space
         self._instructions: dict[int, tuple[Any, dict[int, Any]]] = {}
-        self._operations = _operations(space.module)
+        self._operations = floating_point_operations(space.module)
         self._callees = named_callees(space.module)
 
     def apply(self, point: Point, seed: int = 1) -> Scheduled | Rejected:
@@ -90,7 +90,7 @@ class Scheduler:
         except TVM_ERRORS as error:
             return Rejected("instruction", last_line(error))
         moved = point if actual is None else Point(point.sketch, tuple(actual.tolist()))
-        repeated = _operations(schedule.mod) / self._operations if self._operations else 0.0
+        repeated = floating_point_operations(schedule.mod) / self._operations if self._operations else 0.0
         if repeated > MAX_REPEATED:
             return Rejected("repeated_arithmetic", f"does {repeated:.0f} times the arithmetic of the function")
         return self._finished(schedule, moved)
@@ -147,14 +147,6 @@ class Scheduler:
             instructions = schedule.trace.insts
             self._instructions[number] = (instructions, {n: instructions[n] for n in first})
         return self._instructions[number]
-
-
-def _operations(module: Any) -> float:
-    """Arithmetic operations, as counted by TVM; 0 if unknown."""
-    try:
-        return float(estimate_tir_flops(module))
-    except TVM_ERRORS:
-        return 0.0
 
 
 def steps_of_schedule(schedule: Any) -> dict[int, Any]:

@@ -152,8 +152,27 @@ def _rules(name: str | None, module: Any) -> Any:
     rules = list(meta_schedule.schedule_rule.ScheduleRule.create(name))
     if name != "llvm":
         return rules
+    rules = [_without_repeating_bits(rule) for rule in rules]
     rules[_before_tiling(rules) : _before_tiling(rules)] = [StreamedReduction(), TiledMovement()]
     return [_without_vectors(rule) for rule in rules] if stores_bfloat16(module) else rules
+
+
+def _without_repeating_bits(rule: Any) -> Any:
+    """Inlining that also leaves blocks alone that compute ``exp`` by arithmetic and bits, as TVM leaves ``exp`` alone.
+
+    Without that, each reader of the block would compute it again.
+    """
+    if not isinstance(rule, meta_schedule.schedule_rule.AutoInline):
+        return rule
+    return meta_schedule.schedule_rule.AutoInline(
+        into_producer=False,
+        into_consumer=True,
+        inline_const_tensor=True,
+        disallow_if_then_else=True,
+        require_injective=True,
+        require_ordered=True,
+        disallow_op=["tirx.exp", "tirx.reinterpret"],
+    )
 
 
 def stores_bfloat16(module: Any) -> bool:

@@ -9,6 +9,7 @@ import tvm_ffi
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.tuning.workload import TensorArgument, Workload
+from tunefarm_search.tvm.operation_count import floating_point_operations
 
 ENTRY = "main"
 
@@ -38,7 +39,7 @@ def workload_of(module: Any, function: str | None = None, name: str | None = Non
         module_json=module_json,
         name=name or chosen,
         arguments=arguments,
-        floating_point_operations=_floating_point_operations(normalised),
+        floating_point_operations=floating_point_operations(normalised),
     )
 
 
@@ -212,11 +213,3 @@ def _static_shape(parameter: Any) -> tuple[int, ...]:
             raise BadInput("module", f"the argument {name} has no elements.", "Give each of its axes at least one.")
         extents.append(int(value))
     return tuple(extents)
-
-
-def _floating_point_operations(module: Any) -> float:
-    """TVM's estimate, or 0 if there is none (loops whose extents are not constants)."""
-    try:
-        return float(tvm.s_tir.analysis.estimate_tir_flops(module))
-    except (ValueError, TypeError, RuntimeError):
-        return 0.0

@@ -13,8 +13,16 @@ from tunefarm_search.space.access_pattern import AccessPattern, BufferAccess, ac
 
 CHEAP_CALLS: Final = frozenset(
     {"if_then_else", "likely", "bitwise_and", "bitwise_or", "bitwise_not", "bitwise_xor", "shift_right", "shift_left",
-     "fabs", "reinterpret", "fma", "max_value", "min_value"}
+     "fabs", "isnan", "reinterpret", "fma", "max_value", "min_value"}
 )  # fmt: skip
+
+ARITHMETIC: Final = (
+    *(tvm.tirx.Add, tvm.tirx.Sub, tvm.tirx.Mul, tvm.tirx.Div),
+    *(tvm.tirx.Max, tvm.tirx.Min, tvm.tirx.Select),
+)
+
+FEW_OPERATIONS: Final = 12
+"""Operations in floating point that are cheaper to repeat than to keep the result of."""
 
 NEAR: Final = 4
 """Elements between neighbouring results of a strided window that are still worth loading along with it."""
@@ -26,6 +34,7 @@ class BlockFacts:
 
     Attributes:
         calls: names of the intrinsics that an iteration calls, such as ``exp``.
+        operations: in floating point, of an iteration.
         chooses: whether an iteration computes one of several values, as padding and concatenation do.
         conditional: the iterators that the choice depends on.
         gathers: whether it reads at places that are not affine, such as those in another input.
@@ -36,6 +45,7 @@ class BlockFacts:
     name: str
     pattern: AccessPattern
     calls: tuple[str, ...]
+    operations: int
     chooses: bool
     conditional: frozenset[int]
     gathers: bool
@@ -62,6 +72,11 @@ class BlockFacts:
     def expensive_calls(self) -> int:
         """Number of calls of an iteration that are not one instruction or two."""
         return sum(call not in CHEAP_CALLS for call in self.calls)
+
+    @property
+    def is_expensive(self) -> bool:
+        """Whether an iteration takes longer than keeping its result, as ``exp`` does."""
+        return self.expensive_calls > 0 or self.operations > FEW_OPERATIONS
 
     @cached_property
     def strides(self) -> tuple[tuple[float, ...], ...]:
@@ -142,11 +157,12 @@ def facts_of(schedule: Any, block: Any) -> BlockFacts | None:
     if pattern is None or not pattern.writes:
         return None
     calls: list[Any] = []
-    selects: list[Any] = []
+    arithmetic: list[Any] = []
     tvm_ffi.structural_walk(held.body, (tvm.ir.Call, calls.append), order="post")
-    tvm_ffi.structural_walk(held.body, (tvm.tirx.Select, selects.append), order="post")
+    tvm_ffi.structural_walk(held.body, (ARITHMETIC, arithmetic.append), order="post")
     conditions = [call.args[0] for call in calls if _name(call) == "if_then_else"]
-    conditions += [select.condition for select in selects]
+    selects = [each for each in arithmetic if isinstance(each, tvm.tirx.Select)]
+    conditions += [each.condition for each in selects if _depends_on_place(each.condition, held)]
     value = getattr(held.body, "value", None)
     while isinstance(value, tvm.tirx.Cast):
         value = value.value
@@ -154,12 +170,22 @@ def facts_of(schedule: Any, block: Any) -> BlockFacts | None:
         name=str(held.name_hint),
         pattern=pattern,
         calls=tuple(_name(call) for call in calls),
+        operations=sum("float" in str(each.ty.dtype) for each in arithmetic),
         chooses=bool(conditions),
         conditional=_iterators_in(conditions, held),
         gathers=any(getattr(each.extent, "value", 0) != 1 for read in held.reads for each in read.region),
         is_plain=isinstance(value, tvm.ir.TensorLoad),
         is_output=not schedule.get_consumers(block),
     )
+
+
+def _depends_on_place(condition: Any, block: Any) -> bool:
+    """Whether a condition depends on iterators, and not only on what is read at them.
+
+    TVM and LLVM make vectors of choices between values.
+    """
+    without_reads = tvm_ffi.structural_map(condition, (tvm.ir.TensorLoad, lambda read: tvm.tirx.const(0, read.ty)))
+    return bool(_iterators_in([without_reads], block))
 
 
 def _iterators_in(conditions: Sequence[Any], block: Any) -> frozenset[int]:

@@ -4,14 +4,17 @@ from itertools import pairwise
 from typing import Any, Final
 
 from tunefarm_search.tvm.errors import TVM_ERRORS
-from tunefarm_search.untried.block_facts import BlockFacts, blocks_of, facts_of
+from tunefarm_search.untried.block_facts import FEW_OPERATIONS, BlockFacts, blocks_of, facts_of
 
 MAX_REPEATED: Final = 1.5
 """Each element of anything but a copy is computed at most this many times on average."""
 
 
 def inline_cheap_blocks(schedule: Any) -> None:
-    """Inline copies and casts, and all that is read about once; leave what its readers would compute repeatedly."""
+    """Inline copies and casts, and all that is read about once; leave what its readers would compute repeatedly.
+
+    TVM's code generator takes minutes for elementary functions of each other in one expression: each keeps its block.
+    """
     for block in blocks_of(schedule):
         facts = facts_of(schedule, block)
         if facts is None or facts.reduces or facts.is_output:
@@ -25,12 +28,14 @@ def inline_cheap_blocks(schedule: Any) -> None:
 
 
 def _may_inline(facts: BlockFacts, consumer: BlockFacts, consumers: int) -> bool:
+    if facts.is_expensive and consumer.operations > FEW_OPERATIONS:
+        return False
     repeated = consumer.iterations / facts.iterations
     if consumer.reduces and repeated > MAX_REPEATED:
         return facts.is_plain and not _crosses(facts)
     if facts.is_plain or repeated * consumers <= MAX_REPEATED:
         return True
-    return facts.expensive_calls == 0 and repeated <= MAX_REPEATED
+    return not facts.is_expensive and repeated <= MAX_REPEATED
 
 
 def _crosses(facts: BlockFacts) -> bool:

@@ -152,4 +152,5 @@ def _worth_threads(module: Any, target: Target) -> bool:
 
 
 def _nanoseconds(facts: BlockFacts) -> float:
-    return facts.iterations * (0.05 * len(facts.strides) + 5 * facts.expensive_calls)
+    each = 0.05 * len(facts.strides) + 0.015 * facts.operations + 5 * facts.expensive_calls
+    return facts.iterations * each

@@ -1,0 +1,1 @@
+"""Elementary functions of float32 as arithmetic that compilers vectorise."""

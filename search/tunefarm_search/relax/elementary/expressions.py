@@ -1,0 +1,186 @@
+"""Elementary functions of float32 as TIR expressions of arithmetic, minima, maxima and bits.
+
+Each takes an expression and returns one. It evaluates its argument once, has no branches and calls nothing, so that it
+compiles to vector instructions of any width. NaN gives NaN. The bounds of errors are in units in the last place of the
+correctly rounded result, and hold with and without fused multiplication and addition.
+
+The polynomials for ``exp`` and ``log`` are those of Cephes (S. L. Moshier, 1989), reduced as in W. J. Cody and W.
+Waite, "Software Manual for the Elementary Functions" (1980). The quotients for ``tanh`` and ``erf`` are those of Eigen.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from tvm import tirx
+
+Expression = Any
+"""A TIR expression of type float32."""
+
+_LOG2_E: Final = 1.44269504088896341
+_LN2_HIGH: Final = 0.693359375
+"""The leading nine bits of ln 2: times an exponent it is exact."""
+_LN2_LOW: Final = -2.12194440e-4
+_TO_INTEGER: Final = 12582912.0
+"""1.5 times 2 to the power of 23: a sum with it has the nearest integer in its last bits."""
+_TO_INTEGER_BITS: Final = 0x4B400000
+_LOWEST_EXP: Final = -104.0
+_HIGHEST_EXP: Final = 89.0
+_MANTISSA_BITS: Final = 23
+_BIAS: Final = 127
+_SQRT_HALF_BITS: Final = 0x3F3504F3
+_SMALLEST_NORMAL: Final = 2.0**-126
+_LARGEST: Final = (2.0 - 2.0**-23) * 2.0**127
+_NEGATIVE_INFINITY_BITS: Final = -0x800000
+_NAN_BITS: Final = 0x7FC00000
+_SUBNORMAL_SCALE: Final = 25
+_TANH_ONE: Final = 7.90531110763549805
+_ERF_ONE: Final = 3.832506856900711
+
+_EXP: Final = (5.0000001201e-1, 1.6666665459e-1, 4.1665795894e-2, 8.3334519073e-3, 1.3981999507e-3, 1.9875691500e-4)
+_LOG: Final = (
+    *(3.3333331174e-1, -2.4999993993e-1, 2.0000714765e-1, -1.6668057665e-1, 1.4249322787e-1),
+    *(-1.2420140846e-1, 1.1676998740e-1, -1.1514610310e-1, 7.0376836292e-2),
+)
+_TANH_ABOVE: Final = (
+    *(4.89352455891786e-03, 6.37261928875436e-04, 1.48572235717979e-05, 5.12229709037114e-08),
+    *(-8.60467152213735e-11, 2.00018790482477e-13, -2.76076847742355e-16),
+)
+_TANH_BELOW: Final = (4.89352518554385e-03, 2.26843463243900e-03, 1.18534705686654e-04, 1.19825839466702e-06)
+_ERF_ABOVE: Final = (
+    *(-1.60960333262415e-02, -2.95459980854025e-03, -7.34990630326855e-04, -5.69250639462346e-05),
+    *(-2.10102402082508e-06, 2.77068142495902e-08, -2.72614225801306e-10),
+)
+_ERF_BELOW: Final = (
+    *(-1.42647390514189e-02, -7.37332916720468e-03, -1.68282697438203e-03, -2.13374055278905e-04),
+    -1.45660718464996e-05,
+)
+
+
+def exp(x: Expression) -> Expression:
+    """The exponential, within 2 units; 0 and infinity beyond the range of float32, and subnormal results."""
+    return _bound(x, lambda given: _scaled_exp(tirx.max(_float(_LOWEST_EXP), tirx.min(_float(_HIGHEST_EXP), given))))
+
+
+def sigmoid(x: Expression) -> Expression:
+    """``1 / (1 + exp(-x))``, within 3 units, and without overflow for large negative ``x``."""
+
+    def of(given: Expression) -> Expression:
+        magnitude = tirx.max(given, -given)
+        falling = _scaled_exp(tirx.max(_float(_LOWEST_EXP), -magnitude))
+        return _bound(falling, lambda e: tirx.Select(given < 0.0, e, _float(1.0)) / (e + 1.0))
+
+    return _bound(x, of)
+
+
+def tanh(x: Expression) -> Expression:
+    """The hyperbolic tangent, within 7 units."""
+    return _odd_quotient(x, _TANH_ONE, _TANH_ABOVE, _TANH_BELOW)
+
+
+def erf(x: Expression) -> Expression:
+    """The error function, within 7 units."""
+    return _odd_quotient(x, _ERF_ONE, _ERF_ABOVE, _ERF_BELOW)
+
+
+def log(x: Expression) -> Expression:
+    """The natural logarithm, within 2 units; minus infinity of 0, NaN of negative numbers, and of subnormal ones."""
+    return _bound(x, _log)
+
+
+def power(x: Expression, exponent: int) -> Expression:
+    """A product of 2 to 4 factors, within 2 units."""
+
+    def of(given: Expression) -> Expression:
+        if exponent == 4:
+            return _bound(given * given, lambda square: square * square)
+        return given * given if exponent == 2 else given * given * given
+
+    return _bound(x, of)
+
+
+def _scaled_exp(x: Expression) -> Expression:
+    """The exponential of a number in the range in which the result is neither 0 nor infinite by far."""
+
+    def of(given: Expression) -> Expression:
+        return _bound(given * _float(_LOG2_E) + _TO_INTEGER, lambda shifted: reduced(given, shifted))
+
+    def reduced(given: Expression, shifted: Expression) -> Expression:
+        exponent = shifted - _TO_INTEGER
+        rest = _bound(exponent, lambda n: given - n * _float(_LN2_HIGH) - n * _float(_LN2_LOW))
+        return _bound(rest, lambda r: scaled(_polynomial(r, _EXP) * (r * r) + r + 1.0, shifted))
+
+    def scaled(value: Expression, shifted: Expression) -> Expression:
+        # In two steps, since 2 to the power of the exponent may be subnormal or infinite where the result is not.
+        whole = tirx.reinterpret("int32", shifted) - _TO_INTEGER_BITS
+        return _bound(
+            whole, lambda n: _bound(n >> 1, lambda half: value * _power_of_two(half) * _power_of_two(n - half))
+        )
+
+    return _bound(x, of)
+
+
+def _log(x: Expression) -> Expression:
+    is_small = x < _float(_SMALLEST_NORMAL)
+    normal = tirx.Select(is_small, x * _float(2.0**_SUBNORMAL_SCALE), x)
+
+    def of(bits: Expression) -> Expression:
+        # The mantissa is at least the root of a half, so that 1 has the exponent 0 and the result is exact near it.
+        exponent = (bits - _SQRT_HALF_BITS) >> _MANTISSA_BITS
+        return _bound(exponent, lambda n: _log_of_parts(bits - (n << _MANTISSA_BITS), n))
+
+    def _log_of_parts(mantissa: Expression, exponent: Expression) -> Expression:
+        scale = tirx.Select(is_small, _float(float(_SUBNORMAL_SCALE)), _float(0.0))
+        count = exponent.astype("float32") - scale
+        return _bound(tirx.reinterpret("float32", mantissa) - 1.0, lambda r: _bound(count, lambda n: summed(r, n)))
+
+    def summed(r: Expression, n: Expression) -> Expression:
+        square = r * r
+        tail = _polynomial(r, _LOG) * (square * r) + n * _float(_LN2_LOW) - square * 0.5
+        return tail + r + n * _float(_LN2_HIGH)
+
+    finite = _bound(tirx.reinterpret("int32", normal), of)
+    not_infinite = tirx.Select(x > _float(_LARGEST), x, finite)
+    not_zero = tirx.Select(x > 0.0, not_infinite, _of_bits(_NEGATIVE_INFINITY_BITS))
+    return tirx.Select(x < 0.0, _of_bits(_NAN_BITS), tirx.Select(tirx.isnan(x), x, not_zero))
+
+
+def _odd_quotient(x: Expression, one: float, above: Sequence[float], below: Sequence[float]) -> Expression:
+    """An odd function as its argument times a quotient of polynomials of its square; exactly 1 or -1 beyond ``one``.
+
+    Exactly, because GELU multiplies the difference to 1 by any number.
+    """
+
+    def of(given: Expression) -> Expression:
+        quotient = _bound(given * given, lambda s: _polynomial(s, above) / _polynomial(s, below))
+        within = tirx.max(_float(-1.0), tirx.min(_float(1.0), given * quotient))
+        not_high = tirx.Select(given > _float(one), _float(1.0), within)
+        return tirx.Select(given < _float(-one), _float(-1.0), not_high)
+
+    return _bound(x, of)
+
+
+def _polynomial(x: Expression, coefficients: Sequence[float]) -> Expression:
+    """Horner's scheme, with the coefficient of degree 0 first."""
+    *others, found = (_float(each) for each in coefficients)
+    for each in reversed(others):
+        found = found * x + each
+    return found
+
+
+def _power_of_two(exponent: Expression) -> Expression:
+    return tirx.reinterpret("float32", (exponent + _BIAS) << _MANTISSA_BITS)
+
+
+def _of_bits(bits: int) -> Expression:
+    """A number that JSON has no notation for, and with it no file of TVM's that other programs read."""
+    return tirx.reinterpret("float32", tirx.IntImm("int32", bits))
+
+
+def _bound(value: Expression, body: Callable[[Expression], Expression]) -> Expression:
+    """``body`` of a variable that holds the value: an expression is a tree, and would compute the value repeatedly."""
+    variable = tirx.Var("v", value.ty)
+    return tirx.Let(variable, value, body(variable))
+
+
+def _float(value: float) -> Expression:
+    return tirx.FloatImm("float32", value)
