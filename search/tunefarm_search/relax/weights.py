@@ -6,7 +6,7 @@ loading it 5 s and 1.5 GB. As arguments they are written in a second and mapped 
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -35,36 +35,45 @@ class LiftedModel:
     of_entries: Mapping[str, tuple[str, ...]]
 
 
-def lift_weights(module: Any, entries: Sequence[str], constants: list[Any] | None = None) -> LiftedModel:
+@dataclass(frozen=True)
+class LiftedConstants:
+    """The constants of modules that share weights: a weight is named by its position.
+
+    ``numbers`` are the positions by contents.
+    """
+
+    constants: list[Any] = field(default_factory=list)
+    numbers: dict[bytes, int] = field(default_factory=dict)
+
+
+def lift_weights(module: Any, entries: Sequence[str], lifted_before: LiftedConstants | None = None) -> LiftedModel:
     """Make the constants of the functions ``entries`` further parameters. Other functions keep theirs.
 
-    Weights are named by their position in ``constants``, to which new ones are added: give the same list for modules
-    that share weights.
+    New constants are added to ``lifted_before``, which modules that share weights have in common.
     """
     lifted = tvm.IRModule(module.functions, attrs=module.attrs)
-    constants = [] if constants is None else constants
-    numbers: dict[bytes, int] = {}
+    known = lifted_before or LiftedConstants()
     of_entries: dict[str, tuple[str, ...]] = {}
     for entry in entries:
         variable = lifted.get_global_var(entry)
-        function, lifting = lifted[entry], _Lifting(constants, numbers)
+        function, lifting = lifted[entry], _Lifting(known)
         body = lifting.visit_expr(function.body)
         parameters = [*function.params, *lifting.parameters.values()]
         changed = relax.Function(parameters, body, function.ret_ty, function.is_pure, function.attrs)
         lifted.update_func(variable, changed.with_attr("num_input", len(function.params)))
         of_entries[entry] = tuple(f"w{number}" for number in lifting.parameters)
-    weights = {f"w{number}": array_of(constant) for number, constant in enumerate(constants)}
+    weights = {f"w{number}": array_of(constant) for number, constant in enumerate(known.constants)}
     return LiftedModel(lifted, weights, of_entries)
 
 
 @mutator
 class _Lifting(PyExprMutator):  # type: ignore[misc]
-    """Replaces constants by parameters. ``constants``, and their ``numbers`` by contents, are shared by the entries."""
+    """Replaces constants by parameters. The entries share ``known``."""
 
-    def __init__(self, constants: list[Any], numbers: dict[bytes, int]) -> None:
+    def __init__(self, known: LiftedConstants) -> None:
         super().__init__()
-        self._constants = constants
-        self._numbers = numbers
+        self._constants = known.constants
+        self._numbers = known.numbers
         self.parameters: dict[int, Any] = {}
 
     def visit_generic_const_(self, constant: Any) -> Any:

@@ -19,7 +19,7 @@ from tunefarm_search.relax.library_regions.units import units_of
 from tunefarm_search.relax.onnx_graph import OnnxRegion, onnx_model, place_weights, unsupported
 from tunefarm_search.relax.preparation import PreparedModel
 from tunefarm_search.relax.tasks import calls_per_run
-from tunefarm_search.relax.weights import LiftedModel, lift_weights
+from tunefarm_search.relax.weights import LiftedConstants, LiftedModel, lift_weights
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
 
 Array = npt.NDArray[Any]
@@ -35,7 +35,7 @@ class PlanServer:
         self._all_weights = all_weights
         self._final_weights = final_weights
         self._program = f"{folder}/plan.vm"
-        self._constants: list[Any] = []
+        self._constants = LiftedConstants()
         self._offsets: Mapping[str, int] | None = None
         self._names: Mapping[str, str] = {}
 
