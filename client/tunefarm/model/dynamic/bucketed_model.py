@@ -74,7 +74,7 @@ class BucketedCompiler:
         functions_file: Path | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """``functions_file`` is as for ``ModelCompiler``. ``say`` is told of each step."""
+        """``functions_file`` is as for ``ModelCompiler``. ``say`` gets each step."""
         self._zygote = zygote
         self._model = model
         self._new_compiler = new_compiler
