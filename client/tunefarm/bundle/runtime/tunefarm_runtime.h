@@ -14,6 +14,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -78,6 +79,18 @@ int tunefarm_start_threads(int threads);
 
 /* Frees the workspaces that this thread keeps for its next kernels. Call it before a thread ends that ran kernels. */
 void tunefarm_release_workspaces(void);
+
+/* The bits of a number as another type, for kernels in C. */
+#define TUNEFARM_REINTERPRET(to, from)           \
+  static inline to tunefarm_##to##_of(from value) { \
+    to result;                                   \
+    memcpy(&result, &value, sizeof result);      \
+    return result;                               \
+  }
+TUNEFARM_REINTERPRET(float, int32_t)
+TUNEFARM_REINTERPRET(int32_t, float)
+TUNEFARM_REINTERPRET(double, int64_t)
+TUNEFARM_REINTERPRET(int64_t, double)
 
 /* What kernels call. */
 typedef struct {
