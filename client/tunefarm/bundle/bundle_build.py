@@ -15,14 +15,13 @@ from tunefarm.bundle.bundle_folder import RUNTIME, WEIGHTS, files_in, new_bundle
 from tunefarm.bundle.messages import PLAN, PlannedParts, StaticPlanOrder
 from tunefarm.frontend.model_import import ImportedModel
 from tunefarm.frontend.relax_model import ModelReference
-from tunefarm.frontend.weights_file import Array, read_weights, write_weights
+from tunefarm.frontend.weights_file import Array, read_weights
 from tunefarm.model.builders import FunctionBuilders, own_folder
 from tunefarm.model.child_call import compiling, exchange
 from tunefarm.model.compilation import MAX_REFERENCE_OPERATIONS, Records
+from tunefarm.model.function_orders import function_orders, functions_of, passed_weights
 from tunefarm.model.messages import (
     FLOAT32_TOLERANCE,
-    FunctionOrder,
-    PreparedTask,
     PrepareOrder,
     input_name,
     output_name,
@@ -99,11 +98,7 @@ class BundleBuilder:
     def _planned(
         self, model: ImportedModel, order: PrepareOrder, name: str, entry: str | None, placed: int, own: int
     ) -> PlannedParts:
-        with _memory("weights") as given:
-            write_weights(
-                given, {f"{of}.{at}": each for of, many in model.weights.items() for at, each in enumerate(many)}
-            )
-            names = {of: tuple(f"{of}.{at}" for at in range(len(many))) for of, many in model.weights.items()}
+        with passed_weights(model) as (given, names):
             whole = order.model_copy(update={"module_json": model.module_json, "weights": names})
             asked = StaticPlanOrder(
                 model=whole,
@@ -121,47 +116,23 @@ class BundleBuilder:
     ) -> tuple[tuple[ModelFunction, ...], dict[str, str], dict[str, bytes]]:
         """How each function was scheduled, what went wrong with that, and the files of the kernels."""
         records = self.records(parts.tasks, parts.target, parts.code_generator)
-        orders: list[tuple[PreparedTask | None, FunctionOrder]] = []
-        for number, task in enumerate(parts.tasks):
-            record = records.get(task.workload.workload_id)
-            order = FunctionOrder(
-                module_json=task.workload.module_json,
-                names=task.functions,
-                target=parts.target,
-                trace=None if record is None else record.trace,
-                record_id=None if record is None else record.record_id,
-                unit=f"kernel{number}" if form == "c" else None,
-                folder=str(scratch),
-            )
-            orders.append((task, order))
-        if parts.rest_json is not None:
-            rest = FunctionOrder(
-                module_json=parts.rest_json,
-                target=parts.target,
-                unit="rest" if form == "c" else None,
-                folder=str(scratch),
-            )
-            orders.append((None, rest))
+        orders = function_orders(parts.tasks, parts.rest_json, parts.target, records, scratch)
+        if form == "c":
+            orders = [
+                (task, order.model_copy(update={"unit": "rest" if task is None else f"kernel{number}"}))
+                for number, (task, order) in enumerate(orders)
+            ]
         builders = FunctionBuilders(self.zygote, own_folder(scratch, "kernels"), self.say)
         results = builders.run([order for _, order in orders])
         functions: list[ModelFunction] = []
         problems: dict[str, str] = {}
         files: dict[str, bytes] = {}
-        for number, ((of, order), (built, path)) in enumerate(zip(orders, results, strict=True)):
+        for number, ((task, order), (built, path)) in enumerate(zip(orders, results, strict=True)):
             files[f"kernels/kernel{number}.{'c' if form == 'c' else 'o'}"] = path.read_bytes()
-            for each in () if of is None else of.functions:
-                if built.problem:
-                    problems[each] = built.problem
-                functions.append(
-                    ModelFunction(
-                        name=each,
-                        workload_id=None if of is None else of.workload.workload_id,
-                        calls=0 if of is None else sum(of.calls.values()),
-                        kind=built.kind,
-                        record_id=order.record_id if built.kind == "record" else None,
-                        way=built.way,
-                    )
-                )
+            made = functions_of(task, order, built)
+            functions += made
+            if built.problem:
+                problems |= dict.fromkeys((each.name for each in made), built.problem)
         return tuple(functions), problems, files
 
 

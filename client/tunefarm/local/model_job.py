@@ -12,7 +12,7 @@ from tunefarm.frontend.model_source import ModelFile
 from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest
 from tunefarm.intake.module_source import JsonSource, ModuleSource, PythonSource, parse_module_source
 from tunefarm.local.machine import LocalMachine
-from tunefarm.model.compilation import ChosenRecord
+from tunefarm.model.function_orders import ChosenRecord
 from tunefarm.model.race.library_race import LibraryChoice
 from tunefarm.model.tuned.tuned_build import BuiltModel, ModelBuilder
 from tunefarm.options.model_options import ModelOptions

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tunefarm.local.machine import LocalMachine
-from tunefarm.model.compilation import ChosenRecord, Records
+from tunefarm.model.compilation import Records
+from tunefarm.model.function_orders import ChosenRecord
 from tunefarm.model.messages import PreparedTask
 from tunefarm_schemas.tuning.record import RecordKey, RecordMatch, RecordStatus
 from tunefarm_schemas.tuning.target import Target

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from tunefarm.frontend.model_import import ImportedModel
-from tunefarm.frontend.weights_file import write_weights
 from tunefarm.model.builders import FunctionBuilders, own_folder
 from tunefarm.model.child_call import compiling, exchange
+from tunefarm.model.function_orders import ChosenRecord, Orders, function_orders, functions_of, passed_weights
 from tunefarm.model.messages import (
     LINK,
     PREPARE,
@@ -56,16 +56,6 @@ MAX_REFERENCE_OPERATIONS: Final = 20e9
 """Beyond so many floating-point operations, the unscheduled build would run for tens of seconds."""
 
 
-@dataclass(frozen=True)
-class ChosenRecord:
-    """A record whose schedule a function gets."""
-
-    record_id: str
-    trace: str
-
-
-Orders = Sequence[tuple[PreparedTask | None, FunctionOrder]]
-"""Functions to compile, with the tasks that they belong to; None for those without a schedule."""
 Records = Callable[[Sequence[PreparedTask], Target, str], Mapping[str, ChosenRecord]]
 """Finds the best record of each workload that has one, by workload id. Takes the code generator after the target."""
 
@@ -193,11 +183,7 @@ class ModelCompiler:
     ) -> tuple[PreparedParts, bytes]:
         """The parts of the model, and its bytecode. For a race, the child lives until ``stack`` ends."""
         own = own_folder(scratch, "prepare")
-        given = os.memfd_create("weights", os.MFD_CLOEXEC)
-        try:
-            arrays = {id(each): each for many in model.weights.values() for each in many}  # entries share some
-            write_weights(given, {str(key): each for key, each in arrays.items()})
-            names = {entry: tuple(str(id(each)) for each in many) for entry, many in model.weights.items()}
+        with passed_weights(model) as (given, names):
             order = PrepareOrder(
                 module_json=model.module_json,
                 weights=names,
@@ -213,28 +199,12 @@ class ModelCompiler:
                 return exchange(self._child, PreparedParts, "preparing")
             with prepared as child:
                 return exchange(child, PreparedParts, "preparing")
-        finally:
-            os.close(given)
 
-    def _orders(self, parts: PreparedParts, scratch: Path) -> list[tuple[PreparedTask | None, FunctionOrder]]:
+    def _orders(self, parts: PreparedParts, scratch: Path) -> Orders:
         """What to compile, with the task that each order is of; the largest first."""
         records = self._records(parts.tasks, parts.target, parts.code_generator)
-        orders: list[tuple[PreparedTask | None, FunctionOrder]] = []
-        for task in sorted(parts.tasks, key=lambda each: -each.workload.floating_point_operations):
-            record = records.get(task.workload.workload_id)
-            order = FunctionOrder(
-                module_json=task.workload.module_json,
-                names=task.functions,
-                target=parts.target,
-                trace=None if record is None else record.trace,
-                record_id=None if record is None else record.record_id,
-                folder=str(scratch),
-            )
-            orders.append((task, order))
-        if parts.rest_json is not None:
-            rest = FunctionOrder(module_json=parts.rest_json, target=parts.target, folder=str(scratch))
-            orders.append((None, rest))
-        return orders
+        tasks = sorted(parts.tasks, key=lambda each: -each.workload.floating_point_operations)
+        return function_orders(tasks, parts.rest_json, parts.target, records, scratch)
 
     def _library(self, orders: Orders, scratch: Path) -> tuple[bytes, list[ModelFunction], list[BuiltObject]]:
         """The library of all functions, how each task's functions were scheduled, and the objects that it is of."""
@@ -249,22 +219,10 @@ class ModelCompiler:
         objects: list[BuiltObject] = []
         for (task, order), (built, path) in zip(orders, results, strict=True):
             objects.append(BuiltObject(str(path), () if task is None else task.functions))
-            if task is None:
-                continue
-            is_of_record = built.kind == "record"
-            for each in task.functions:
-                if built.problem:
-                    self._problems[each] = built.problem
-                functions.append(
-                    ModelFunction(
-                        name=each,
-                        workload_id=task.workload.workload_id,
-                        calls=sum(task.calls.values()),
-                        kind=built.kind,
-                        record_id=order.record_id if is_of_record else None,
-                        way=built.way,
-                    )
-                )
+            made = functions_of(task, order, built)
+            functions += made
+            if built.problem:
+                self._problems |= dict.fromkeys((each.name for each in made), built.problem)
         return self._linked([each.path for each in objects], own), functions, objects
 
     def _raced(self, folders: PlanFolders, parts: PreparedParts, library: bytes, external: Sequence[str]) -> RaceResult:

@@ -9,7 +9,7 @@ import tvm
 
 from tests.client.model.conftest import CompiledOnce
 from tunefarm.frontend.model_import import ImportedModel
-from tunefarm.model.compilation import ChosenRecord
+from tunefarm.model.function_orders import ChosenRecord
 from tunefarm.model.loaded_model import load_model
 from tunefarm.model.messages import PreparedTask
 from tunefarm.model.timing.model_times import ModelTimes, ProcessTimes, times_of

@@ -1,10 +1,10 @@
 """``tunefarm bundle``: build models for devices without TVM, and check bundles."""
 
-from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tunefarm.cli.model.model_arguments import FreshOption, ModelArgument, ShapeOption, say_kinds, say_notes
 from tunefarm.cli.remote_options import AsJson
 from tunefarm.terminal.console import complain, say
 from tunefarm.terminal.exit_code import ExitCode
@@ -21,10 +21,7 @@ _FORMS = ("c", "objects")
 
 @bundle.command()
 def build(
-    model: Annotated[
-        str,
-        typer.Argument(help="A .pt2, .onnx, .tflite, StableHLO or TVM JSON file, or FILE.py:NAME.", metavar="MODEL"),
-    ],
+    model: ModelArgument,
     output: Annotated[str, typer.Option(help="New folder for the bundle.")],
     target: Annotated[
         str, typer.Option(help="host, host:THREADS, a preset such as raspberry-pi-4, or a TVM target as JSON.")
@@ -33,11 +30,8 @@ def build(
         str, typer.Option(metavar="c|objects", help="Kernels as C sources, or as object files of the target.")
     ] = "objects",
     entry: Annotated[str | None, typer.Option(metavar="NAME", help="The model's function, if it has several.")] = None,
-    shape: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=N,N,...", help="Sizes of an input with dynamic dimensions. Repeatable."),
-    ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Ignore existing records.")] = False,
+    shape: ShapeOption = None,
+    fresh: FreshOption = False,
     as_json: AsJson = False,
 ) -> int:
     """Write a model as kernels, a plan in C, weights, test vectors and a runtime, for a C compiler.
@@ -94,12 +88,8 @@ def _print(built: "BuiltBundle", *, as_json: bool) -> None:
         shown = manifest.model_dump(mode="json") | {"folder": str(built.folder), "notes": list(built.notes)}
         print_json(shown | {"problems": dict(built.problems)})
         return
-    for note in built.notes:
-        say(note)
-    for name, problem in built.problems.items():
-        say(f"{name}: its schedule does not apply: {problem}")
-    kinds = Counter(each.kind for each in manifest.functions)
-    say(f"{counted(len(manifest.functions), 'function')}: {', '.join(f'{n} {kind}' for kind, n in kinds.items())}")
+    say_notes(built.notes, built.problems)
+    say_kinds(manifest.functions)
     say(
         f"memory of a run: {bytes_text(manifest.weights_bytes)} of weights, {bytes_text(manifest.arena_bytes)} of arena"
     )

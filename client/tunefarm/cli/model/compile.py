@@ -1,12 +1,12 @@
 """``tunefarm compile``: compiles a model without a trial."""
 
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tunefarm.cli.model.bucket_text import BUCKET_FORM, BUCKET_HELP, EXACT_HELP, PAD_HELP, bucket_lines
+from tunefarm.cli.model.model_arguments import FreshOption, ModelArgument, ShapeOption, say_kinds, say_notes
 from tunefarm.frontend.model_source import parse_model_source
 from tunefarm.model.sizes.wanted_buckets import MAX_BUCKETS, require_runs, wanted_buckets
 from tunefarm.options.job_options import output_folder
@@ -31,18 +31,12 @@ if TYPE_CHECKING:
 
 
 def compile_model(
-    model: Annotated[
-        str,
-        typer.Argument(help="A .pt2, .onnx, .tflite, StableHLO or TVM JSON file, or FILE.py:NAME.", metavar="MODEL"),
-    ],
+    model: ModelArgument,
     output: Annotated[str, typer.Option(help="Folder for the compiled model.")],
     target: Annotated[
         str, typer.Option(help="host, host:THREADS, a preset such as x86-64-v3, or a TVM target as JSON.")
     ] = "",
-    shape: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=N,N,...", help="Sizes of an input with dynamic dimensions. Repeatable."),
-    ] = None,
+    shape: ShapeOption = None,
     bucket: Annotated[list[str] | None, typer.Option(metavar=BUCKET_FORM, help=BUCKET_HELP)] = None,
     pad: Annotated[list[str] | None, typer.Option(metavar="INPUT=VALUE", help=PAD_HELP)] = None,
     max_buckets: Annotated[
@@ -53,7 +47,7 @@ def compile_model(
         str | None, typer.Option(metavar="FILE.py", help="Registers the external functions that the model calls.")
     ] = None,
     traced: Annotated[bool, typer.Option("--traced", help="Trace a torch module with torch.fx.")] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Ignore existing records.")] = False,
+    fresh: FreshOption = False,
     verify: Annotated[bool, typer.Option(help="Run the compiled model, and compare it where that is quick.")] = True,
     libraries: LibrariesOption = False,
     library: LibraryOption = None,
@@ -119,19 +113,14 @@ def _print(compilation: "Compilation", *, as_json: bool) -> None:
             }
         )
         return
-    for note in compilation.notes:
-        say(note)
-    for name, problem in compilation.problems.items():
-        say(f"{name}: its schedule does not apply: {problem}")
+    say_notes(compilation.notes, compilation.problems)
     for stage in compilation.stages:
         say(f"{stage.took_s:7.1f} s  {stage.name}")
-    kinds = Counter(each.kind for each in manifest.functions)
     if compilation.race is not None:
         say(race_text(compilation.race))
     for region in manifest.regions:
         say(f"{region.file}: {counted(len(region.operators), 'operator')}, run by {region.requirement}")
-    shares = ", ".join(f"{number} {kind}" for kind, number in kinds.items())
-    say(f"{counted(len(manifest.functions), 'function')}{': ' if shares else ''}{shares}")
+    say_kinds(manifest.functions)
     for line in bucket_lines(manifest):
         say(line)
     say(f"{compilation.folder}: {bytes_text(compilation.size_bytes)}")

@@ -12,7 +12,8 @@ from typing import Final
 from tunefarm.artifact.artifact_folder import MANIFEST_NAME
 from tunefarm.frontend.model_import import ImportedModel
 from tunefarm.model.builders import FunctionBuilders, own_folder
-from tunefarm.model.compilation import Compilation, ModelCompiler, Orders
+from tunefarm.model.compilation import Compilation, ModelCompiler
+from tunefarm.model.function_orders import Orders
 from tunefarm.model.messages import FunctionBuilt, PreparedParts
 from tunefarm.model.model_folder import LIBRARY_NAME, PROGRAM_NAME, WEIGHTS_NAME, file_digest
 from tunefarm.model.model_run import Reference

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tunefarm.frontend.model_import import ImportedModel
-from tunefarm.model.compilation import ChosenRecord, ModelCompiler
+from tunefarm.model.compilation import ModelCompiler
+from tunefarm.model.function_orders import ChosenRecord
 from tunefarm.model.loaded_model import CompiledModel, load_model
 from tunefarm.model.race.library_race import LibraryChoice, RaceResult
 from tunefarm.model.timing.model_times import ModelTimes
