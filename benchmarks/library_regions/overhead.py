@@ -14,7 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tvm
 from tvm import relax
 
@@ -24,26 +23,18 @@ from tunefarm.frontend.model_source import ModelFile
 from tunefarm.frontend.reading import read_model
 from tunefarm.model.library.library import LIBRARIES, installed_libraries
 from tunefarm.model.library.registration import register_region
-from tunefarm_search.relax.batch_norm import fold_batch_norms
-from tunefarm_search.relax.constants import constant_of, fold_constants
 from tunefarm_search.relax.onnx_graph import OnnxRegion, onnx_model
+from tunefarm_search.relax.preparation import prepare
+from tunefarm_search.tvm.target import canonical_target
 
 Call = Callable[[], Any]
 _NAME = "library_regions.overhead"
 
 
 def before_legalization(path: Path, file_format: str) -> Any:
-    """A model as it is prepared, up to the legalization of its operators."""
+    """A model as it is prepared, up to the legalization of its operators, for a processor without integer products."""
     read = read_model(ModelFile(path=str(path), format=file_format), {})
-    parameters = list(read.module["main"].params)
-    weights = [constant_of(np.asarray(array)) for array in read.weights.get("main", ())]
-    named = dict(zip(parameters[len(parameters) - len(weights) :], weights, strict=True))
-    passes = relax.transform
-    module = passes.BindParams("main", named)(read.module) if named else read.module
-    first = tvm.transform.Sequential([passes.LambdaLift(), passes.ConvertToDataflow(1), passes.CanonicalizeBindings()])
-    module = passes.CanonicalizeBindings()(fold_constants(first(module)))
-    module = fold_constants(passes.CanonicalizeBindings()(passes.DecomposeOpsForInference()(fold_batch_norms(module))))
-    return tvm.transform.Sequential([passes.CanonicalizeBindings(), passes.DeadCodeElimination(["main"])])(module)
+    return prepare(read.module, read.weights, canonical_target({"kind": "llvm"}, 1).target).stages.operators
 
 
 def calling_machine(region: OnnxRegion, name: str) -> Any:

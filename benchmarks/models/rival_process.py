@@ -41,7 +41,7 @@ class Ready(Frozen):
         first_call_s: seconds of the first call.
         error: the worst relative error of its outputs.
         compared: with how many inputs.
-        once: the first call was so slow that there is no other.
+        once: the first call was so slow that it is the only one.
     """
 
     setup_s: float

@@ -88,7 +88,7 @@ class PostgresqlDump:
 
 
 def _require_unused(engine: Engine) -> None:
-    """Require that there is no other connection, after time for those that were just closed, ours too, to end."""
+    """Require that no other connection is open. Waits for those that were just closed, ours included."""
     until_s = time.monotonic() + _CLOSING_S
     while number := _other_connections(engine):
         if time.monotonic() > until_s:

@@ -53,7 +53,7 @@ class BundleBuilder:
     def build(
         self, model: ImportedModel, target: str, name: str, form: BundleForm, folder: Path, entry: str | None = None
     ) -> BuiltBundle:
-        """Build one entry of ``model``; ``target`` is as typed. After an error there is no folder.
+        """Build one entry of ``model``; ``target`` is as typed. An error leaves no folder behind.
 
         Raises:
             BadInput: the model needs TVM's virtual machine, or it or the target cannot be compiled, or ``folder`` has
