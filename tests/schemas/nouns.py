@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from tests.schemas.edge_nouns import EDGE_NOUNS
 from tests.schemas.farm_nouns import farm_nouns
 from tests.schemas.model_nouns import MODEL_NOUNS
 from tunefarm_schemas import SCHEMA_VERSION
@@ -300,6 +301,7 @@ NOUNS: tuple[Frozen, ...] = (
         input_specs=(_UNIFORM,),
     ),
     *MODEL_NOUNS,
+    *EDGE_NOUNS,
 )
 NOUNS += farm_nouns(NOUNS, _FAILURE, _PACKED)
 

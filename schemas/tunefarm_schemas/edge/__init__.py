@@ -1,0 +1,1 @@
+"""What edge devices and the service say to each other: releases, channels, enrolment, polls and reports."""
