@@ -26,6 +26,13 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     Path(TURNS.name).chmod(0o1777)
     os.environ["TUNEFARM_TURN_FOLDER"] = TURNS.name
 
+if "MPLCONFIGDIR" not in os.environ:
+    # Commands with a home of their own would each list the fonts of this host, which takes a second.
+    FONTS: Final = tempfile.TemporaryDirectory(prefix="tunefarm-fonts-")
+    atexit.register(FONTS.cleanup)
+    Path(FONTS.name).chmod(0o1777)
+    os.environ["MPLCONFIGDIR"] = FONTS.name
+
 CORES = os.sched_getaffinity(0)
 HERE: Final = Path(__file__).parent
 TOGETHER: Final = (
