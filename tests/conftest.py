@@ -47,7 +47,21 @@ TOGETHER: Final = (
     "tuner",
 )
 """Folders whose tests share a slow fixture: one xdist process runs all tests of such a folder."""
-FIRST: Final = ("client_remote", "tuner", "gateway", "service", "acceptance", "faults", "client", "workers")
+FIRST: Final = (
+    "client_remote",
+    "tuner",
+    "gateway",
+    "service",
+    "acceptance",
+    "faults",
+    "client",
+    "workers",
+    "contract",
+    "search",
+    "api",
+    "cuda",
+    "benchmarks",
+)
 """The slowest folders start first, so that no process is left with them at the end."""
 OF_FRAMEWORKS: Final = ("models", "client/onnx", "client/pytorch", "client/stablehlo", "client/tflite")
 """Folders whose tests import frameworks, which may not be installed and take seconds to load."""
