@@ -55,7 +55,7 @@ def reaching(root: int | None = None) -> Iterator[None]:
 
 
 def measure_during_overwrites(running: RunningFarm, rounds: int) -> None:
-    module = workloads.matmul(128)
+    module = workloads.matmul(256)
     with reaching():
         for _ in range(rounds):
             opened = running.open(module)
