@@ -26,6 +26,13 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     Path(TURNS.name).chmod(0o1777)
     os.environ["TUNEFARM_TURN_FOLDER"] = TURNS.name
 
+if "MPLCONFIGDIR" not in os.environ:
+    # Commands with a home of their own would each list the fonts of this host, which takes a second.
+    FONTS: Final = tempfile.TemporaryDirectory(prefix="tunefarm-fonts-")
+    atexit.register(FONTS.cleanup)
+    Path(FONTS.name).chmod(0o1777)
+    os.environ["MPLCONFIGDIR"] = FONTS.name
+
 CORES = os.sched_getaffinity(0)
 HERE: Final = Path(__file__).parent
 TOGETHER: Final = (
@@ -40,7 +47,21 @@ TOGETHER: Final = (
     "tuner",
 )
 """Folders whose tests share a slow fixture: one xdist process runs all tests of such a folder."""
-FIRST: Final = ("client_remote", "tuner", "gateway", "service", "acceptance", "faults", "client", "workers")
+FIRST: Final = (
+    "client_remote",
+    "tuner",
+    "gateway",
+    "service",
+    "acceptance",
+    "faults",
+    "client",
+    "workers",
+    "contract",
+    "search",
+    "api",
+    "cuda",
+    "benchmarks",
+)
 """The slowest folders start first, so that no process is left with them at the end."""
 OF_FRAMEWORKS: Final = ("models", "client/onnx", "client/pytorch", "client/stablehlo", "client/tflite")
 """Folders whose tests import frameworks, which may not be installed and take seconds to load."""

@@ -31,6 +31,8 @@ LOADED: Final = (
     "tunefarm_workers.lane.local_farm",
     "httpx",
     "tunefarm.client",
+    "tunefarm.model.timing.timing_child",
+    "tests.servers.brief_timing",
 )
 """Modules that commands import on demand."""
 WARM_SERVER: Final = "tests.servers.warm_server"

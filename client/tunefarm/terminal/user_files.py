@@ -47,8 +47,9 @@ def read_plain_file(path: Path, *, limit_bytes: int = LARGEST_FILE_BYTES) -> byt
         OSError: the file cannot be read, is not a regular file, or is larger than ``limit_bytes``.
     """
     with open_plain_file(path) as file:
-        content = file.read(limit_bytes + 1)
-    if len(content) > limit_bytes:
+        is_known_larger = os.fstat(file.fileno()).st_size > limit_bytes  # gigabytes take seconds to read
+        content = b"" if is_known_larger else file.read(limit_bytes + 1)
+    if is_known_larger or len(content) > limit_bytes:  # it may have grown since
         raise OSError(errno.EFBIG, f"is larger than {limit_bytes >> 20} MiB", str(path))
     return content
 

@@ -25,6 +25,8 @@ from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.store import Store
 
 HANG_S = 20.0
+NICEST = 19
+"""The largest nice value of a process."""
 
 
 class Slow(ZygoteIntake):
@@ -123,7 +125,8 @@ def test_children_of_busy_tenant_give_way(intake: ZygoteIntake) -> None:
         work(60.0)
         return [first, *during, await turns.run("busy", lambda: added_niceness(intake))]
 
-    assert asyncio.run(in_order()) == [0, BUSY_NICENESS, 0, 0]
+    room = NICEST - os.getpriority(os.PRIO_PROCESS, 0)  # these tests may have given way themselves
+    assert asyncio.run(in_order()) == [0, min(BUSY_NICENESS, room), 0, 0]
 
 
 def added_niceness(intake: ZygoteIntake) -> int:

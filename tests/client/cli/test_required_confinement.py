@@ -58,8 +58,11 @@ def test_local_tuner_does_not_start_without_required_confinement(environment: di
     assert "The kernel offers no Landlock" in ended.stderr
 
 
-def test_missing_confinement_is_reported_if_not_required(environment: dict[str, str]) -> None:
-    ended = run_lacking(environment, *TUNE)
+def test_missing_confinement_is_reported_if_not_required(
+    environment: dict[str, str], tuned: TunedHome, home: Path
+) -> None:
+    tuned.copied_to(home)
+    ended = run_lacking(environment, "tune", *TUNED)
     assert ended.returncode == 0, ended.stderr
     assert "candidates are not fully confined: The kernel offers no Landlock" in ended.stderr
 

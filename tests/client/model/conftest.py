@@ -10,7 +10,7 @@ import tvm
 from tests.search.relax.models import SmallModel, convolutional_network, tuples, two_entries
 from tunefarm.frontend.model_import import ImportedModel
 from tunefarm.model.compilation import Compilation, ModelCompiler
-from tunefarm.startup.zygote import start_zygote
+from tunefarm.startup.preloads import PRELOAD
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 
 
@@ -26,7 +26,8 @@ class CompiledOnce:
 
 @pytest.fixture(scope="session")
 def zygote() -> Iterator[ForkServer]:
-    with start_zygote() as started:
+    root = str(Path(__file__).parents[3])
+    with ForkServer.start((*PRELOAD, "tests.servers.brief_timing"), environment={"PYTHONPATH": root}) as started:
         yield started
 
 

@@ -5,6 +5,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import pytest
 import tvm
 
 from tests.client.model.conftest import CompiledOnce
@@ -12,6 +13,7 @@ from tunefarm.frontend.model_import import ImportedModel
 from tunefarm.model.function_orders import ChosenRecord
 from tunefarm.model.loaded_model import load_model
 from tunefarm.model.messages import PreparedTask
+from tunefarm.model.timing import model_times
 from tunefarm.model.timing.model_times import ModelTimes, ProcessTimes, times_of
 from tunefarm.model.tuned.pair_compiler import PairCompilation, PairCompiler
 from tunefarm.model.tuned.tuned_build import BuiltModel
@@ -68,7 +70,8 @@ def test_times_are_medians_of_processes_with_their_range() -> None:
     assert (times.cold_latency_s, times.cold_interval_s) == (4.0, (2.0, 6.0))
 
 
-def test_builds_are_timed_in_turn_with_warm_and_cold_caches() -> None:
+def test_builds_are_timed_in_turn_with_warm_and_cold_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_times, "_SECONDS_EACH", 0.02)
     calls: list[str] = []
     first, second = times_of([lambda: calls.append("first"), lambda: calls.append("second")])
     assert min(first.latency_s, first.cold_latency_s, second.latency_s, second.cold_latency_s) > 0

@@ -49,7 +49,7 @@ def kill_a_child_of(parent: int) -> None:
 def test_host_killed_during_comparison_fails_no_schedule(running: RunningFarm, delay_s: float) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
-    order = ComparisonOrder(exploration_id=opened, traces=(workloads.tiled(module), None), seconds_each=1.0)
+    order = ComparisonOrder(exploration_id=opened, traces=(workloads.tiled(module), None), seconds_each=0.3)
     timer = later(delay_s, lambda: kill(host_of(running, opened)))
     results = running.farm.compare(order).results
     timer.join()
@@ -70,7 +70,7 @@ def test_child_killed_during_comparison_fails_no_schedule(running: RunningFarm) 
     module = workloads.matmul(64)
     opened = running.open(module)
     assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
-    order = ComparisonOrder(exploration_id=opened, traces=(workloads.tiled(module), None), seconds_each=1.0)
+    order = ComparisonOrder(exploration_id=opened, traces=(workloads.tiled(module), None), seconds_each=0.3)
     host = host_of(running, opened)
     timer = later(0.2, lambda: kill_a_child_of(host))
     results = running.farm.compare(order).results
