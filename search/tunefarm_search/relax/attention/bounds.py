@@ -95,7 +95,7 @@ def _widest(dtype: str) -> ElementBounds:
 
 
 def _typed(bounds: ElementBounds, dtype: str) -> ElementBounds:
-    """ElementBounds in the element type; the widest in place of NaN."""
+    """Bounds in the element type; the widest in place of NaN."""
     kind, widest = numpy_dtype(dtype), _widest(dtype)
     low, high = np.asarray(bounds.low).astype(kind), np.asarray(bounds.high).astype(kind)
     if dtype in _LARGEST:
