@@ -35,13 +35,14 @@ class Graph:
     """Nodes in the order of their computation, and constants by name.
 
     A constant is an array, or a Relax constant whose contents are read when the model is written. ``channels`` are
-    those of the results of convolutions.
+    those of the results of convolutions, ``shapes`` those of values that Relax knows.
     """
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self.constants: dict[str, Any] = {}
         self.channels: dict[str, int] = {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
         self._names = 0
         self._named: dict[str, str] = {}
 
@@ -78,6 +79,13 @@ class Graph:
         name = self._name()
         self.constants[name] = value
         return name
+
+    def shape_of(self, name: str) -> tuple[int, ...] | None:
+        """The shape of a constant or another value; None if it is not known."""
+        value = self.constants.get(name)
+        if value is None:
+            return self.shapes.get(name)
+        return tuple(int(extent) for extent in (value.shape if is_array(value) else value.ty.shape))
 
     def integers(self, values: Sequence[int]) -> str:
         """A one-dimensional constant of int64, such as a shape."""

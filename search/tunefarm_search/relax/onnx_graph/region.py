@@ -26,6 +26,7 @@ from tunefarm_search.relax.onnx_graph.operators import (
     reduction,
     resize,
 )
+from tunefarm_search.relax.onnx_graph.recurrence import with_lstm
 
 _CONVERTERS: Final[Mapping[str, Callable[[OperatorCall], Names]]] = MappingProxyType(
     {
@@ -87,11 +88,12 @@ def onnx_model(function: Any, location: str | None) -> OnnxRegion:
         names: dict[Any, Names] = {
             parameter: each.name for parameter, each in zip(function.params, inputs, strict=True)
         }
+        graph.shapes |= {each.name: each.shape for each in inputs}
         results = _results(graph, function.body, names)
         outputs = [_tensor(f"output{at}", kind, is_output=True) for at, kind in enumerate(_leaves(function.ret_ty))]
     except Unexportable as reason:
         raise BadInput("model", f"a part of it cannot be exported to ONNX: {reason}.", "Compile it by TVM.") from reason
-    for result, output in zip(results, outputs, strict=True):
+    for result, output in zip(with_lstm(graph, results), outputs, strict=True):
         graph.name_output(result, output.name)
     return region_of(with_biases(graph, frozenset(each.name for each in outputs)), inputs, outputs, location)
 
@@ -129,9 +131,12 @@ def _converted(graph: Graph, call: Any, names: Mapping[Any, Names] | None) -> Na
     if converter is None:
         raise Unexportable(f"{operator or 'a call of a function'} has no counterpart")
     try:
-        return converter(OperatorCall(graph, call, names))
+        converting = OperatorCall(graph, call, names)
+        found = converter(converting)
+        graph.shapes |= {name: kind.shape for name, kind in zip(_flat(found), converting.results, strict=True)}
     except Unexportable as reason:
         raise Unexportable(f"{operator}: {reason}") from reason
+    return found
 
 
 def _one(names: Names) -> str:

@@ -1,0 +1,1 @@
+"""Simplifications of what frontends make of attention."""
