@@ -45,6 +45,7 @@ def tune(
     function: str | None = None,
     space: str | Callable[[Any], Any] | None = None,
     seed_traces: tuple[Any, ...] | list[Any] = (),
+    intrinsics: str | None = None,
     strategy: Strategy = "evolutionary",
     seed: int = 0,
     seconds: float | None = None,
@@ -74,6 +75,8 @@ def tune(
         function: the function to tune; required if the module has several.
         space: a schedule function that samples its decisions, or ``FILE.py:FUNCTION``. Default: TVM's rules.
         seed_traces: schedules to measure first: traces (TVM's, their JSON, or ours) or schedule functions.
+        intrinsics: a Python file that registers the tensor intrinsics that ``space`` and ``seed_traces`` name. Those
+            that this process registers are known to its own functions without it.
         strategy: how candidates are chosen.
         seed: the random seed.
         seconds: the maximum duration of the search.
@@ -108,6 +111,7 @@ def tune(
             space=space,
             seed_traces=seed_traces,
             abi=abi,
+            intrinsics=intrinsics,
         )
         model = ModelJob(machine, file or given.module, of_model)
         request = given.request(usable_physical_cores()).model_copy(update={"inputs": inputs_of_python(inputs or {})})

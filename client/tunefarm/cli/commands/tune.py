@@ -12,7 +12,7 @@ from tunefarm.frontend.model_source import ModelFile
 from tunefarm.intake.intake_request import IntakeRequest
 from tunefarm.intake.module_source import JsonSource, ModuleSource, parse_module_source
 from tunefarm.intake.untuned_functions import untuned_text
-from tunefarm.options.intake_options import request_of_texts
+from tunefarm.options.intake_options import IntrinsicsOption, request_of_texts
 from tunefarm.options.job_options import JobOptions, output_folder
 from tunefarm.options.library_option import (
     DEFAULT_RACE_S,
@@ -66,6 +66,7 @@ def tune(
         list[str] | None,
         typer.Option(help="Schedule to measure first: JSON of a trace, or FILE.py:FUNCTION. Repeatable."),
     ] = None,
+    intrinsics: IntrinsicsOption = None,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     resume: Annotated[
         str | None, typer.Option(metavar="[JOB]", help="Resume this or the latest job, with its original options.")
@@ -134,6 +135,7 @@ def tune(
             space=space,
             seed_traces=seed_trace,
             inputs=inputs,
+            intrinsics=intrinsics,
         )
     settings = Settings()
     if require_confinement:
