@@ -13,6 +13,7 @@ from tunefarm.intake.tvm_objects import TargetLike
 from tunefarm.intake.untuned_functions import warn_of_untuned
 from tunefarm.local.machine import LocalMachine
 from tunefarm.local.model_job import ModelJob, kept_folder
+from tunefarm.model.sizes.wanted_buckets import wanted_buckets
 from tunefarm.options.input_option import inputs_of_python
 from tunefarm.options.job_options import JobOptions
 from tunefarm.options.model_options import ModelOptions, functions_file
@@ -55,6 +56,9 @@ def tune(
     protocol: str = JobOptions.model_fields["protocol"].default,
     example_inputs: Sequence[Any] | None = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
+    buckets: Sequence[str] = (),
+    pad: Mapping[str, float] | None = None,
+    exact_buckets: bool = False,
     functions: str | Path | None = None,
     on_progress: "Callable[[Progress], None]" = lambda _: None,
     settings: Settings | None = None,
@@ -87,6 +91,9 @@ def tune(
         protocol: the timing protocol: ``cpu-hot-cache`` or ``cpu-cold-cache``.
         example_inputs: tensors that a torch module is exported with.
         shapes: of a model, sizes of inputs with dynamic dimensions, by name.
+        buckets: of a model's file, sizes of dynamic dimensions, such as ``["batch=1,8,32"]``: all are tuned in one job.
+        pad: what inputs are padded with, by name; zero for others.
+        exact_buckets: serve exactly the sizes of ``buckets``, without padding.
         functions: of a model, a Python file that registers the external functions that it calls.
         on_progress: called several times a second.
         settings: the location of the store. Default: the environment.
@@ -99,7 +106,12 @@ def tune(
         trials=trials, seconds=seconds, strategy=strategy, seed=seed, fresh=fresh, abi=abi, protocol=protocol
     )
     options.require_usable()
-    of_model = ModelOptions(shapes or {}, functions_file=None if functions is None else functions_file(str(functions)))
+    padding = [f"{name}={value}" for name, value in (pad or {}).items()]
+    of_model = ModelOptions(
+        shapes or {},
+        functions_file=None if functions is None else functions_file(str(functions)),
+        buckets=wanted_buckets(buckets, padding, is_exact=exact_buckets),
+    )
     module = exported_if_torch(module, example_inputs)
     with LocalMachine(settings) as machine:
         machine.prepare_farm()
@@ -117,7 +129,7 @@ def tune(
         request = given.request(usable_physical_cores()).model_copy(update={"inputs": inputs_of_python(inputs or {})})
         answer = given.complete(model.understand(request))
         warn_of_untuned(answer.untuned_functions)
-        job = machine.create_job(answer, options)
+        job = machine.create_job(answer, options.model_copy(update={"labels": {**options.labels, **model.labels}}))
         summary = machine.work(machine.supervisor(started_at_s=began_s, on_progress=on_progress), job)
         built = None
         if answer.calls and summary.outcome is JobOutcome.SUCCEEDED:
