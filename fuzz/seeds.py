@@ -95,7 +95,7 @@ def _moved(module: Any) -> Any:
 
 def _applied(module_json: str, text: str) -> Any:
     schedule = Schedule(tvm.ir.load_json(module_json))
-    from tunefarm_search.tvm.intrinsics import apply_steps
+    from tunefarm_search.validation.trace_application import apply_steps
 
     apply_steps(json.loads(text), schedule)
     return schedule

@@ -29,7 +29,7 @@ def _script(question: AppliedTrace) -> Script:
     from tvm.s_tir import Schedule
 
     from tunefarm_search.tvm.errors import TVM_ERRORS
-    from tunefarm_search.tvm.intrinsics import apply_steps
+    from tunefarm_search.validation.trace_application import apply_steps
 
     module = tvm.ir.load_json(question.module_json)
     if question.trace:

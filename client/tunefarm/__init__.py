@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tunefarm.farm_runner import FarmRunner
     from tunefarm.http.api_error import ApiError, ServiceUnreachable
     from tunefarm.model.loaded_model import CompiledModel, load_model
+    from tunefarm.records.database_intrinsics import register_intrinsics
     from tunefarm.remote_database import RemoteDatabase
     from tunefarm.tuning_result import NothingToCompile
     from tunefarm_schemas.bad_input import BadInput
@@ -32,6 +33,7 @@ __all__ = [
     "compile",
     "embedded",
     "load_model",
+    "register_intrinsics",
     "torch",
 ]
 
@@ -48,6 +50,7 @@ _MODULES: Final = {
     "ServiceUnreachable": "tunefarm.http.api_error",
     "compile": "tunefarm.compiler",
     "load_model": "tunefarm.model.loaded_model",
+    "register_intrinsics": "tunefarm.records.database_intrinsics",
 }
 _SUBMODULES: Final = frozenset({"embedded", "torch"})
 

@@ -13,6 +13,7 @@ from tunefarm.intake.tvm_objects import TargetLike
 from tunefarm.intake.untuned_functions import warn_of_untuned
 from tunefarm.local.machine import LocalMachine
 from tunefarm.local.model_job import ModelJob, kept_folder
+from tunefarm.model.sizes.wanted_buckets import wanted_buckets
 from tunefarm.options.input_option import inputs_of_python
 from tunefarm.options.job_options import JobOptions
 from tunefarm.options.model_options import ModelOptions, functions_file
@@ -45,6 +46,7 @@ def tune(
     function: str | None = None,
     space: str | Callable[[Any], Any] | None = None,
     seed_traces: tuple[Any, ...] | list[Any] = (),
+    intrinsics: str | None = None,
     strategy: Strategy = "evolutionary",
     seed: int = 0,
     seconds: float | None = None,
@@ -54,6 +56,9 @@ def tune(
     protocol: str = JobOptions.model_fields["protocol"].default,
     example_inputs: Sequence[Any] | None = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
+    buckets: Sequence[str] = (),
+    pad: Mapping[str, float] | None = None,
+    exact_buckets: bool = False,
     functions: str | Path | None = None,
     on_progress: "Callable[[Progress], None]" = lambda _: None,
     settings: Settings | None = None,
@@ -74,6 +79,8 @@ def tune(
         function: the function to tune; required if the module has several.
         space: a schedule function that samples its decisions, or ``FILE.py:FUNCTION``. Default: TVM's rules.
         seed_traces: schedules to measure first: traces (TVM's, their JSON, or ours) or schedule functions.
+        intrinsics: a Python file that registers the tensor intrinsics that ``space`` and ``seed_traces`` name. Those
+            that this process registers are known to its own functions without it.
         strategy: how candidates are chosen.
         seed: the random seed.
         seconds: the maximum duration of the search.
@@ -84,6 +91,9 @@ def tune(
         protocol: the timing protocol: ``cpu-hot-cache`` or ``cpu-cold-cache``.
         example_inputs: tensors that a torch module is exported with.
         shapes: of a model, sizes of inputs with dynamic dimensions, by name.
+        buckets: of a model's file, sizes of dynamic dimensions, such as ``["batch=1,8,32"]``: all are tuned in one job.
+        pad: what inputs are padded with, by name; zero for others.
+        exact_buckets: serve exactly the sizes of ``buckets``, without padding.
         functions: of a model, a Python file that registers the external functions that it calls.
         on_progress: called several times a second.
         settings: the location of the store. Default: the environment.
@@ -96,7 +106,12 @@ def tune(
         trials=trials, seconds=seconds, strategy=strategy, seed=seed, fresh=fresh, abi=abi, protocol=protocol
     )
     options.require_usable()
-    of_model = ModelOptions(shapes or {}, functions_file=None if functions is None else functions_file(str(functions)))
+    padding = [f"{name}={value}" for name, value in (pad or {}).items()]
+    of_model = ModelOptions(
+        shapes or {},
+        functions_file=None if functions is None else functions_file(str(functions)),
+        buckets=wanted_buckets(buckets, padding, is_exact=exact_buckets),
+    )
     module = exported_if_torch(module, example_inputs)
     with LocalMachine(settings) as machine:
         machine.prepare_farm()
@@ -108,12 +123,13 @@ def tune(
             space=space,
             seed_traces=seed_traces,
             abi=abi,
+            intrinsics=intrinsics,
         )
         model = ModelJob(machine, file or given.module, of_model)
         request = given.request(usable_physical_cores()).model_copy(update={"inputs": inputs_of_python(inputs or {})})
         answer = given.complete(model.understand(request))
         warn_of_untuned(answer.untuned_functions)
-        job = machine.create_job(answer, options)
+        job = machine.create_job(answer, options.model_copy(update={"labels": {**options.labels, **model.labels}}))
         summary = machine.work(machine.supervisor(started_at_s=began_s, on_progress=on_progress), job)
         built = None
         if answer.calls and summary.outcome is JobOutcome.SUCCEEDED:

@@ -24,8 +24,8 @@ from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.tuning import record as ours
 from tunefarm_schemas.tuning.workload import Workload as OurWorkload
 from tunefarm_search.tvm.errors import TVM_ERRORS
-from tunefarm_search.tvm.intrinsics import apply_steps
 from tunefarm_search.tvm.trace import trace_from_tvm
+from tunefarm_search.validation.trace_application import apply_steps
 
 CACHED_FOR_S: Final = 60.0
 MAX_ANSWERS: Final = 100

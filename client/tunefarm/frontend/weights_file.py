@@ -4,9 +4,11 @@ A child writes them to memory that its parent made; the parent maps that memory,
 The safetensors package opens files by name, which a confined child may not, or copies their contents.
 """
 
+import errno
 import json
 import mmap
 import os
+import resource
 import struct
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -64,11 +66,19 @@ def write_weights(descriptor: int, weights: Mapping[str, Array]) -> None:
         header[name] = {"dtype": _NAMES[array.dtype], "shape": list(array.shape), "data_offsets": [start, end]}
     text = json.dumps(header).encode()
     text += b" " * (-(len(text) + _LENGTH.size) % _ALIGNMENT_BYTES)
+    _require_room(_LENGTH.size + len(text) + end)
     os.ftruncate(descriptor, 0)
     os.lseek(descriptor, 0, os.SEEK_SET)
     _write(descriptor, _LENGTH.pack(len(text)) + text)
     for array in weights.values():
         _write(descriptor, np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+
+
+def _require_room(size_bytes: int) -> None:
+    """Raise OSError if this process may not write so large a file: the signal of such a write would end it."""
+    limit_bytes = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    if limit_bytes not in (resource.RLIM_INFINITY, -1) and size_bytes > limit_bytes:
+        raise OSError(errno.EFBIG, f"they have {size_bytes} bytes, and {limit_bytes} are permitted")
 
 
 def read_weights(descriptor: int, *, is_private: bool = False) -> Mapping[str, Array]:

@@ -9,7 +9,8 @@ from tvm.target import codegen
 
 from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest
 from tunefarm.intake.module_reader import ConvertedByFrontend, read_module
-from tunefarm.intake.schedule_function import schedule_function_of, seed_trace, tersely_failing
+from tunefarm.intake.schedules.own_intrinsics import carrying_sketch, carrying_trace, register_own_intrinsics
+from tunefarm.intake.schedules.schedule_function import schedule_function_of, seed_trace, tersely_failing
 from tunefarm.intake.target_text import parse_target_text
 from tunefarm.intake.user_file import require_registered
 from tunefarm_sandbox.fork_server.question import answering
@@ -39,6 +40,8 @@ def understand(request: IntakeRequest) -> IntakeAnswer:
     """
     target, notes = understand_target(request.target, request.host_cores, elsewhere=request.elsewhere)
     os.environ.setdefault(TORCH_CACHE, "/")
+    if request.intrinsics_file is not None:
+        register_own_intrinsics(request.intrinsics_file, target)
     try:
         module, name = read_module(request.module)
     except ConvertedByFrontend:
@@ -141,14 +144,15 @@ def _space(request: IntakeRequest, workloads: Sequence[Workload], target: Target
         return Space()
     module = only_module(workloads, "space")
     function = tersely_failing(schedule_function_of("space", request.space))
-    return Space(automatic=False, sketches=tuple(sketches_of(function, module, target)))
+    sketches = sketches_of(function, module, target)
+    return Space(automatic=False, sketches=tuple(carrying_sketch(each) for each in sketches))
 
 
 def _seed_traces(request: IntakeRequest, workloads: Sequence[Workload]) -> tuple[Trace, ...]:
     if not request.seeds:
         return ()
     module = only_module(workloads, "seed_traces")
-    return tuple(seed_trace(seed, module, request.callees) for seed in request.seeds)
+    return tuple(carrying_trace(seed_trace(seed, module, request.callees)) for seed in request.seeds)
 
 
 def only_module(workloads: Sequence[Workload], field: str) -> Any:

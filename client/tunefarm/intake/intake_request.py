@@ -61,6 +61,8 @@ class IntakeRequest(Frozen):
     """A Python file that registers the external functions of a model, which is run on this machine."""
     callees: tuple[str, ...] | None = ()
     """External functions that the module may call. None leaves the decision to the service."""
+    intrinsics_file: str | None = None
+    """A Python file that registers the tensor intrinsics that schedule functions and traces name."""
 
 
 class IntakeAnswer(Frozen):

@@ -7,7 +7,7 @@ from typing import Any
 
 from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest, ScheduleSource, SeedSource
 from tunefarm.intake.module_source import JsonSource, ModuleSource, parse_module_source, readable_file, split_symbol
-from tunefarm.intake.own_schedule import own_sketches, own_trace
+from tunefarm.intake.schedules.own_schedule import own_sketches, own_trace
 from tunefarm.intake.tvm_objects import TargetLike, module_text, target_text
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.trace import Space, Trace
@@ -31,6 +31,7 @@ class PythonInput:
     space_function: ScheduleFunction | None
     seeds: tuple[SeedSource, ...]
     seed_functions: tuple[ScheduleFunction, ...]
+    intrinsics_file: str | None = None
 
     @classmethod
     def of(
@@ -42,6 +43,7 @@ class PythonInput:
         space: str | ScheduleFunction | None,
         seed_traces: Sequence[Any],
         abi: Abi,
+        intrinsics: str | None = None,
     ) -> "PythonInput":
         """Classify the arguments.
 
@@ -57,6 +59,7 @@ class PythonInput:
             space_function=space if callable(space) else None,
             seeds=tuple(_seed_source(each) for each in seed_traces if not callable(each)),
             seed_functions=tuple(each for each in seed_traces if callable(each)),
+            intrinsics_file=intrinsics_file(intrinsics, is_used=space is not None or bool(seed_traces)),
         )
 
     def request(self, host_cores: int) -> IntakeRequest:
@@ -70,6 +73,7 @@ class PythonInput:
             space=self.space_source,
             seeds=self.seeds,
             host_cores=host_cores,
+            intrinsics_file=self.intrinsics_file,
         )
 
     def complete(self, answer: IntakeAnswer) -> IntakeAnswer:
@@ -83,8 +87,10 @@ class PythonInput:
         workload, target = answer.workloads[0], answer.target
         space, seeds = answer.space, list(answer.seed_traces)
         if self.space_function is not None:
-            space = Space(automatic=False, sketches=own_sketches(self.space_function, workload, target))
-        seeds += [own_trace(function, workload) for function in self.seed_functions]
+            space = Space(
+                automatic=False, sketches=own_sketches(self.space_function, workload, target, self.intrinsics_file)
+            )
+        seeds += [own_trace(each, workload, target, self.intrinsics_file) for each in self.seed_functions]
         return answer.model_copy(update={"space": space, "seed_traces": tuple(seeds)})
 
 
@@ -99,6 +105,20 @@ def schedule_source(field: str, text: str) -> ScheduleSource:
     if not symbol:
         raise BadInput(field, f"{text!r} does not name a function.", fix)
     return ScheduleSource(path=str(readable_file(field, path, fix=fix)), symbol=symbol)
+
+
+def intrinsics_file(path: str | None, *, is_used: bool) -> str | None:
+    """The absolute path of a file that registers tensor intrinsics.
+
+    Raises:
+        BadInput: it does not exist, or no schedule of the user's could name its intrinsics.
+    """
+    if path is None:
+        return None
+    if not is_used:
+        fix = "Add --space FILE.py:FUNCTION with a function that calls schedule.tensorize(block, NAME)."
+        raise BadInput("intrinsics", "there is no schedule that uses them.", fix)
+    return str(readable_file("intrinsics", path, fix="Name the Python file that registers them."))
 
 
 def seed_source_of_text(field: str, text: str) -> SeedSource:

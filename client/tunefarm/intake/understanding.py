@@ -38,7 +38,7 @@ def _asked(zygote: ForkServer, request: IntakeRequest) -> IntakeAnswer:
 def readable_folders(request: IntakeRequest) -> tuple[Path, ...]:
     """The folders that the intake child may read: those of the given files, because files import their neighbours."""
     paths = [request.module.path] if isinstance(request.module, PythonSource) else []
-    paths += [request.functions_file] if request.functions_file is not None else []
+    paths += [path for path in (request.functions_file, request.intrinsics_file) if path is not None]
     paths += [
         source.path for source in (request.space, *(seed.function for seed in request.seeds)) if source is not None
     ]

@@ -1,8 +1,10 @@
 """A model that is tuned on this machine: read by its frontend, split into functions, and built from their records."""
 
 import atexit
+import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -11,11 +13,13 @@ from tunefarm.frontend.model_import import ImportedModel, import_model
 from tunefarm.frontend.model_source import ModelFile
 from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest
 from tunefarm.intake.module_source import JsonSource, ModuleSource, PythonSource, parse_module_source
+from tunefarm.local.checked_buckets import CheckedBuckets, checked_buckets
 from tunefarm.local.machine import LocalMachine
 from tunefarm.model.function_orders import ChosenRecord
+from tunefarm.model.model_writing import staged, write_manifest
 from tunefarm.model.race.library_race import LibraryChoice
 from tunefarm.model.tuned.tuned_build import BuiltModel, ModelBuilder
-from tunefarm.options.model_options import ModelOptions
+from tunefarm.options.model_options import SIZES_LABEL, ModelOptions
 from tunefarm.terminal.resume_option import module_of
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.host_cores import usable_physical_cores
@@ -45,7 +49,7 @@ def resumed_model(machine: LocalMachine, job: Job) -> "tuple[ModelJob, IntakeAns
     model = ModelJob(machine, parse_module_source(text) if file is None else file, options)
     target = machine.store.targets.get(job.spec.tasks[0].target_id).canonical
     request = IntakeRequest(
-        module=model.as_module(),
+        module=model.as_module(target),
         function=None,
         all_functions=False,
         target=target,
@@ -68,6 +72,8 @@ class ModelJob:
         self._options = options
         self._source = source
         self._imported: ImportedModel | None = None
+        self._buckets: CheckedBuckets | None = None
+        self._target = ""
 
     @property
     def imported(self) -> ImportedModel:
@@ -76,9 +82,20 @@ class ModelJob:
             self._imported = self._read()
         return self._imported
 
-    def as_module(self) -> ModuleSource:
-        """What the intake reads: the source itself, or the module that its frontend made of it."""
-        return self.convert() if isinstance(self._source, ModelFile) else self._source
+    @property
+    def labels(self) -> dict[str, str]:
+        """Labels of its job beyond those of its options."""
+        return {} if self._buckets is None else {SIZES_LABEL: json.dumps(self._buckets.sizes)}
+
+    def as_module(self, target: str) -> ModuleSource:
+        """What the intake reads: the source itself, or the module that its frontend made of it.
+
+        ``target`` is as typed; sizes of buckets are chosen for it. Raises BadInput.
+        """
+        self._target = target
+        if isinstance(self._source, ModelFile) or self._is_file:
+            return self.convert()
+        return self._source
 
     def understand(self, request: IntakeRequest) -> IntakeAnswer:
         """The functions of ``request``, whose module is that of this job.
@@ -86,8 +103,11 @@ class ModelJob:
         Raises:
             BadInput: a part of it cannot be tuned, or an option of models does not apply to its module.
         """
-        is_file, functions = isinstance(self._source, ModelFile), self._options.functions_file
-        given = {"module": self.as_module(), "functions_file": None if functions is None else str(functions)}
+        is_file, functions = self._is_file, self._options.functions_file
+        given = {
+            "module": self.as_module(request.target),
+            "functions_file": None if functions is None else str(functions),
+        }
         answer = self._machine.understand(request.model_copy(update=given), self.convert)
         self._options.require_read(by_frontend=is_file or answer.is_of_frontend, is_model=bool(answer.calls))
         return answer
@@ -125,9 +145,14 @@ class ModelJob:
         target = answer.target.canonical
         functions_file = self._options.functions_file
         builder = ModelBuilder(machine.zygote, self.imported, target, self._name, say, functions_file, libraries)
-        built = builder.build(folder, records)
+        built = _built(builder, folder, records, self._buckets)
         machine.store.events.append_unleased(LOCAL_TENANT, job.job_id, MODEL_BUILT, built.figures())
         return built
+
+    @property
+    def _is_file(self) -> bool:
+        """Whether its frontend is known before the intake has read it."""
+        return isinstance(self._source, ModelFile) or self._options.buckets is not None
 
     @property
     def _name(self) -> str:
@@ -136,6 +161,9 @@ class ModelJob:
 
     def _read(self) -> ImportedModel:
         source, zygote = self._source, self._machine.zygote
+        if self._options.buckets is not None:
+            self._buckets = checked_buckets(zygote, source, self._options, self._target)
+            return self._buckets.imported
         if isinstance(source, ModelFile | PythonSource):
             return import_model(zygote, source, self._options.shapes, traced=self._options.is_traced)
         if not isinstance(source, JsonSource):
@@ -145,3 +173,16 @@ class ModelJob:
             file.flush()
             Path(file.name).chmod(0o644)  # its reader is another user
             return import_model(zygote, ModelFile(path=file.name, format="json"))
+
+
+def _built(
+    builder: ModelBuilder, folder: Path, records: Mapping[str, ChosenRecord], buckets: CheckedBuckets | None
+) -> BuiltModel:
+    """Build all entries. With ``buckets``, the manifest names their sizes."""
+    if buckets is None:
+        return builder.build(folder, records)
+    with staged(folder.resolve()) as staging:
+        built = builder.build(staging, records)
+        manifest = built.manifest.model_copy(update={"dynamic": buckets.dynamic})
+        write_manifest(staging, manifest)
+    return replace(built, folder=folder, manifest=manifest)

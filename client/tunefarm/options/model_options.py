@@ -2,16 +2,19 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from tunefarm.intake.module_source import readable_file
+from tunefarm.model.sizes.wanted_buckets import FIELD, WantedBuckets, named_sizes
 from tunefarm_schemas.bad_input import BadInput
 
 Sizes = Mapping[str, tuple[int, ...]]
 LABEL: Final = "model_options"
 """The label of a job that keeps them for ``--resume``."""
+SIZES_LABEL: Final = "bucket_sizes"
+"""The label with the sizes of dimensions whose sizes were chosen: timing them again might choose others."""
 
 
 @dataclass(frozen=True)
@@ -22,11 +25,13 @@ class ModelOptions:
         shapes: sizes of inputs with dynamic dimensions, by name.
         is_traced: whether a torch module is traced with ``torch.fx``.
         functions_file: a Python file that registers the external functions that the model calls.
+        buckets: sizes of dynamic dimensions; None for a model of constant shapes.
     """
 
     shapes: Sizes = field(default_factory=dict)
     is_traced: bool = False
     functions_file: Path | None = None
+    buckets: WantedBuckets | None = None
 
     @classmethod
     def of_texts(cls, shapes: Sequence[str] | None, functions: str | None, *, traced: bool) -> "ModelOptions":
@@ -45,7 +50,20 @@ class ModelOptions:
             return cls()
         kept = json.loads(labels[LABEL])
         shapes = {name: tuple(sizes) for name, sizes in kept["shapes"].items()}
-        return cls(shapes, kept["is_traced"], functions_file(kept["functions"]) if kept["functions"] else None)
+        functions = functions_file(kept["functions"]) if kept["functions"] else None
+        buckets = WantedBuckets.model_validate(kept["buckets"]) if kept.get("buckets") else None
+        options = cls(shapes, kept["is_traced"], functions, buckets)
+        return options.with_sizes(json.loads(labels[SIZES_LABEL])) if SIZES_LABEL in labels else options
+
+    def with_sizes(self, sizes: Mapping[str, Sequence[int]]) -> "ModelOptions":
+        """The same with the sizes that were chosen for ranges, by the name of the dimension."""
+        if self.buckets is None:
+            return self
+        chosen = [
+            named_sizes(each.places, sizes[each.name]) if each.is_range and each.name in sizes else each
+            for each in self.buckets.dimensions
+        ]
+        return replace(self, buckets=self.buckets.model_copy(update={"dimensions": tuple(chosen)}))
 
     @property
     def labels(self) -> dict[str, str]:
@@ -54,6 +72,8 @@ class ModelOptions:
             return {}
         functions = None if self.functions_file is None else str(self.functions_file)
         kept = {"shapes": dict(self.shapes), "is_traced": self.is_traced, "functions": functions}
+        if self.buckets is not None:
+            kept["buckets"] = self.buckets.model_dump(mode="json")
         return {LABEL: json.dumps(kept, sort_keys=True)}
 
     def require_read(self, *, by_frontend: bool, is_model: bool) -> None:
@@ -66,6 +86,7 @@ class ModelOptions:
             ("shape", bool(self.shapes), by_frontend, "models that a frontend converts"),
             ("traced", self.is_traced, by_frontend, "torch modules"),
             ("functions", self.functions_file is not None, is_model, "models"),
+            (FIELD, self.buckets is not None, by_frontend, "models that a frontend converts"),
         ):
             if is_given and not applies:
                 raise BadInput(name, f"only {to} have it.", "Leave it out.")

@@ -13,6 +13,8 @@ from tunefarm_schemas.bad_input import BadInput
 
 WORKLOADS_NAME: Final = "database_workload.json"
 RECORDS_NAME: Final = "database_tuning_record.json"
+OWN_INTRINSIC: Final = '"tunefarm.own/'
+"""A copy of the beginning of the names in ``tunefarm_search.validation.own_intrinsics``, which imports TVM."""
 _FIX: Final = f"Give a folder with {WORKLOADS_NAME} and {RECORDS_NAME}."
 
 
@@ -27,11 +29,25 @@ def write_database(folder_text: str, workloads: str, records: str) -> None:
     put_file(folder / RECORDS_NAME, records.encode(), field="folder")
 
 
+def carries_intrinsics(folder_text: str) -> bool:
+    """Whether records of the database tensorize with intrinsics of users.
+
+    Raises:
+        BadInput: the folder contains no database.
+    """
+    return OWN_INTRINSIC in read_database(folder_text)[1]
+
+
 def opening(folder_text: str) -> str:
-    """The command that opens the database in TVM."""
+    """The command that opens the database in TVM.
+
+    Raises:
+        BadInput: the folder contains no database.
+    """
     folder = str(Path(folder_text).expanduser().resolve())
+    before = f"import tunefarm; tunefarm.register_intrinsics({folder!r}); " if carries_intrinsics(folder) else ""
     code = f"from tvm.s_tir.meta_schedule.database import JSONDatabase; database = JSONDatabase(work_dir={folder!r})"
-    return f"python -c {shlex.quote(code)}"
+    return f"python -c {shlex.quote(before + code)}"
 
 
 def read_database(folder_text: str) -> tuple[str, str]:

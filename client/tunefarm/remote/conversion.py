@@ -125,7 +125,11 @@ def without_tvm(request: IntakeRequest) -> Conversion | None:
     Raises:
         BadInput: a seed trace is not JSON.
     """
-    needs_tvm = request.space is not None or any(seed.function is not None for seed in request.seeds)
+    needs_tvm = (
+        request.intrinsics_file is not None
+        or request.space is not None
+        or any(seed.function is not None for seed in request.seeds)
+    )
     target = request.target.strip()
     if needs_tvm or not isinstance(request.module, JsonSource) or _is_this_host(target):
         return None

@@ -29,6 +29,7 @@ class TuneArguments(TypedDict, total=False):
     function, all_functions: the functions to tune if the module has several.
     space: a schedule function that samples its decisions, or ``FILE.py:FUNCTION``. Default: TVM's rules.
     seed_traces: schedules to measure first: traces (TVM's, their JSON, or ours) or schedule functions.
+    intrinsics: a Python file that registers the tensor intrinsics that these schedules name.
     trials, seconds, plateau_trials, target_latency_us, device_seconds: limits; the search ends at the first that is
         reached.
     deadline_s: seconds after which the job ends with its best so far, including time in the queue.
@@ -44,6 +45,7 @@ class TuneArguments(TypedDict, total=False):
     all_functions: bool
     space: str | Callable[[Any], Any] | None
     seed_traces: Sequence[Any]
+    intrinsics: str | None
     trials: int
     seconds: float | None
     plateau_trials: int | None
@@ -84,7 +86,7 @@ class TuneRequest:
         Raises:
             BadInput: an argument is invalid.
         """
-        of_input = {"target", "function", "all_functions", "space", "seed_traces", "inputs"}
+        of_input = {"target", "function", "all_functions", "space", "seed_traces", "intrinsics", "inputs"}
         given = PythonInput.of(
             module,
             target=arguments.get("target"),
@@ -92,6 +94,7 @@ class TuneRequest:
             space=arguments.get("space"),
             seed_traces=arguments.get("seed_traces", ()),
             abi=arguments.get("abi", "stable"),
+            intrinsics=arguments.get("intrinsics"),
         )
         options = _options({name: value for name, value in arguments.items() if name not in of_input})
         options.require_usable()

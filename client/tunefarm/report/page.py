@@ -12,6 +12,7 @@ from tunefarm.report.job_report import JobReport, TaskReport
 from tunefarm.terminal.job_text import named_times, time_text, trials_text
 from tunefarm.terminal.model_text import (
     WaterfallRow,
+    bucket_cells,
     gain_line,
     measured_s,
     predicted_s,
@@ -52,6 +53,7 @@ class ModelPart:
     drawing: Drawing
     functions: Sequence[Sequence[str]]
     times: Sequence[Sequence[str]]
+    buckets: Sequence[Sequence[str]]
     ships: str
 
 
@@ -113,6 +115,7 @@ def _model_part(report: JobReport) -> ModelPart:
         drawing=_waterfall(rows, measured_s({} if built is None else built)),
         functions=waterfall_cells(rows),
         times=[] if built is None else times_cells(built, rows),
+        buckets=[] if built is None else bucket_cells(built),
         ships="The model was not built." if built is None else f"{shipped_line(built).capitalize()}.",
     )
 

@@ -17,6 +17,7 @@ REFERENCES: Final[Mapping[str, str]] = {
 HEADINGS: Final = (
     "function", "calls", "untuned", "untried", "tuned", "in a run", "share", "GFLOP/s", "trials", "winner",
 )  # fmt: skip
+BUCKET_HEADINGS: Final = ("one run of the bucket", "untried", "tuned", "faster", "untried, cold", "tuned, cold")
 TIMES_HEADINGS: Final = ("one run of the model", "untried", "tuned", "faster")
 
 
@@ -98,7 +99,22 @@ def gain_line(rows: Sequence[WaterfallRow]) -> str:
 
 def built_text(figures: Mapping[str, Any], rows: Sequence[WaterfallRow]) -> str:
     """The predicted and the measured times of a built model as a table, and which of its builds ships."""
-    return "\n".join([*_aligned(times_cells(figures, rows)), shipped_line(figures)])
+    buckets = bucket_cells(figures)
+    return "\n".join([*_aligned(times_cells(figures, rows)), *_aligned(buckets), shipped_line(figures)])
+
+
+def bucket_cells(figures: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """The cells of a table with the measured times of each bucket; none for a model without several."""
+    buckets: Sequence[Mapping[str, Any]] = figures.get("buckets") or ()
+    return [BUCKET_HEADINGS, *map(_bucket_cells, buckets)] if buckets else []
+
+
+def _bucket_cells(bucket: Mapping[str, Any]) -> tuple[str, ...]:
+    builds: list[Mapping[str, Any]] = [bucket.get(name) or {} for name in ("untried", "tuned")]
+    untried_s, tuned_s = (build.get("latency_s") for build in builds)
+    cold = [latency_text(build.get("cold_latency_s")) for build in builds]
+    sizes = ", ".join(f"{name}={size}" for name, size in bucket["sizes"].items())
+    return (sizes, latency_text(untried_s), latency_text(tuned_s), ratio_text(untried_s, tuned_s), *cold)
 
 
 def times_cells(figures: Mapping[str, Any], rows: Sequence[WaterfallRow]) -> list[tuple[str, ...]]:
@@ -152,7 +168,7 @@ def _measured_text(time_s: float | None, interval_s: Sequence[float] | None) -> 
 
 
 def _aligned(cells: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]) if cells else 0)]
     return [_line(line, widths) for line in cells]
 
 

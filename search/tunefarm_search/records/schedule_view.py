@@ -3,6 +3,7 @@
 import difflib
 import json
 from dataclasses import dataclass
+from typing import Any
 
 import tvm
 
@@ -11,6 +12,7 @@ from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
 from tunefarm_search.validation.judged_schedule import judged_schedule
 from tunefarm_search.validation.judgement import NotPermitted, named_callees
+from tunefarm_search.validation.own_intrinsics import short_names, shortened
 
 
 @dataclass(frozen=True)
@@ -43,4 +45,11 @@ def schedule_view(module_json: str, trace: Trace) -> ScheduleView:
         raise BadInput("trace", f"does not fit the workload: {last_line(error)}.", "Check the record.") from error
     before, after = str(module.script()), str(schedule.mod.script())
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), "original", "scheduled", lineterm="", n=3)
-    return ScheduleView(after, str(schedule.trace), "\n".join(lines) + "\n")
+    return ScheduleView(after, _python(schedule), "\n".join(lines) + "\n")
+
+
+def _python(schedule: Any) -> str:
+    """The trace as Python. Names of users' intrinsics are those that the users gave, without the content."""
+    text = str(schedule.trace)
+    comments = [f"# Register {name} with TensorIntrin.register before.\n" for name in short_names(text)]
+    return "".join(comments) + shortened(text)

@@ -13,11 +13,11 @@ from tvm.s_tir.schedule import Trace as TvmTrace
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_search.space.space import SearchSpace
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
-from tunefarm_search.tvm.intrinsics import apply_steps
 from tunefarm_search.tvm.operation_count import floating_point_operations
 from tunefarm_search.tvm.trace import plain, steps_of, trace_of
 from tunefarm_search.validation.judged_schedule import judged_schedule
 from tunefarm_search.validation.judgement import named_callees
+from tunefarm_search.validation.trace_application import apply_steps
 
 MAX_REPEATED = 500.0
 """Candidates with this many times the function's arithmetic are rejected. A factor of a hundred may still be fast: the

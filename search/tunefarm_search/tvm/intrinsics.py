@@ -9,13 +9,11 @@ import json
 import sys
 import types
 from pathlib import Path
-from typing import Any
 
 import tvm
-from tvm.s_tir.schedule import Trace as TvmTrace
 
 from tunefarm_schemas.tuning.target import Target
-from tunefarm_search.tvm.dot_products import is_dot_product, register_dot_products
+from tunefarm_search.tvm.dot_products import is_dot_product
 
 PACKAGE = "tvm.s_tir.tensor_intrin"
 
@@ -45,26 +43,14 @@ def triple_of(target: Target) -> str:
     return str(json.loads(target.canonical).get("mtriple", ""))
 
 
-def apply_steps(steps: Any, schedule: Any, kind: str = "llvm", triple: str = "") -> None:
-    """Apply a trace in JSON form to a TVM schedule, after loading the intrinsics that it tensorizes with.
-
-    Raises TVM's error for a trace that does not apply.
-    """
-    names = _intrinsics_in(steps)
-    if names:
-        register_dot_products()
-    if any(not isinstance(name, str) or not is_dot_product(name) for name in names):
-        load_intrinsics(kind, triple)
-    TvmTrace.apply_json_to_schedule(steps, schedule)
+def is_of_tvm(name: str) -> bool:
+    """Whether a name is that of an intrinsic in one of TVM's modules that are loaded, or one of ours."""
+    loaded = [module for path, module in sys.modules.items() if path.startswith(f"{PACKAGE}.")]
+    return is_dot_product(name) or any(name in _texts(module) for module in loaded)
 
 
-def _intrinsics_in(steps: Any) -> list[Any]:
-    """What a trace tensorizes with."""
-    instructions = steps[0] if isinstance(steps, list) and steps else None
-    if not isinstance(instructions, list):
-        return []
-    tensorized = [step for step in instructions if isinstance(step, list) and step[:1] == ["Tensorize"]]
-    return [step[2][0] if len(step) > 2 and isinstance(step[2], list) and step[2] else None for step in tensorized]
+def _texts(module: types.ModuleType) -> list[str]:
+    return [value for value in vars(module).values() if isinstance(value, str)]
 
 
 def modules_for(kind: str, triple: str) -> tuple[str, ...]:

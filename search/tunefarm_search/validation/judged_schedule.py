@@ -5,8 +5,8 @@ from typing import Any
 
 from tvm.s_tir import Schedule
 
-from tunefarm_search.tvm.intrinsics import apply_steps
 from tunefarm_search.validation.judgement import require_permitted
+from tunefarm_search.validation.trace_application import apply_steps
 
 
 def judged_schedule(

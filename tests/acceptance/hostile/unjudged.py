@@ -15,7 +15,7 @@ def arm() -> None:
 def unjudged(module: Any, steps: Any, *, kind: str, callees: Any) -> Any:
     import tvm
 
-    from tunefarm_search.tvm.intrinsics import apply_steps
+    from tunefarm_search.validation.trace_application import apply_steps
 
     del callees
     schedule = tvm.s_tir.Schedule(module)

@@ -98,6 +98,17 @@ def test_report_of_a_built_model_shows_its_measured_times(tmp_path: Path) -> Non
     assert "The model was not built." in render_page(report.model_copy(update={"built": None}))
 
 
+def test_each_bucket_has_its_measured_times() -> None:
+    build = {"latency_s": 1e-3, "cold_latency_s": 2e-3}
+    faster = {"latency_s": 5e-4, "cold_latency_s": 1e-3}
+    buckets = [{"sizes": {"batch": size}, "untried": build, "tuned": faster} for size in (1, 8)]
+    lines = built_text({**BUILT, "buckets": buckets}, waterfall(SUMMARY)).splitlines()
+    assert [" ".join(line.split()) for line in lines[5:7]] == [
+        "batch=1 1 ms 500 us 2x 2 ms 1 ms",
+        "batch=8 1 ms 500 us 2x 2 ms 1 ms",
+    ]
+
+
 def test_text_sums_up_many_functions() -> None:
     tasks = [{**DENSE, "name": f"dense{number}"} for number in range(MAX_ROWS + 3)]
     lines = model_text({"tasks": tasks}).splitlines()

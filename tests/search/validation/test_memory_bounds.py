@@ -12,10 +12,10 @@ from tests.search.conftest import te_workload
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Space
 from tunefarm_search.space.space import search_space
-from tunefarm_search.tvm.intrinsics import apply_steps
 from tunefarm_search.tvm.target import tvm_target
 from tunefarm_search.validation.index_range import Span, fit
 from tunefarm_search.validation.memory_bounds import bounds_of
+from tunefarm_search.validation.trace_application import apply_steps
 
 OUTSIDE, OPAQUE, OPEN = stray_functions.outside(), stray_functions.opaque(), stray_functions.open_at_run_time()
 

@@ -10,7 +10,7 @@ from tunefarm.cli.remote_options import Api, AsJson, Remote
 from tunefarm.options.job_options import require_protocol
 from tunefarm.records.place_choice import record_place
 from tunefarm.records.record_place import ModuleQuery, RecordPlace
-from tunefarm.terminal.console import say
+from tunefarm.terminal.console import complain, say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import at_service, building, tell_next, with_api
 from tunefarm.terminal.quantities import counted, latency_text, ratio_text
@@ -134,8 +134,10 @@ def export(
     for left_out, reason in written.left_out:
         say(visible_line(f"left out: {counted(left_out, 'record')}, {reason}"))
     if written.records:
-        from tunefarm.records.tvm_database_folder import opening
+        from tunefarm.records.tvm_database_folder import carries_intrinsics, opening
 
+        if carries_intrinsics(folder):
+            complain("some records tensorize with intrinsics of their users: register them before TVM opens the folder")
         tell_next(opening(folder))
     return ExitCode.FINE
 

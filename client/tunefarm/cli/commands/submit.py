@@ -11,7 +11,7 @@ from tunefarm.frontend.model_source import ModelFile
 from tunefarm.intake.intake_request import IntakeRequest
 from tunefarm.intake.module_source import JsonSource, parse_module_source
 from tunefarm.intake.untuned_functions import untuned_text
-from tunefarm.options.intake_options import request_of_texts
+from tunefarm.options.intake_options import IntrinsicsOption, request_of_texts
 from tunefarm.options.job_options import output_folder
 from tunefarm.options.label_option import labels_of_texts
 from tunefarm.options.model_options import ModelOptions
@@ -57,6 +57,7 @@ def submit(
         list[str] | None,
         typer.Option(help="Schedule to measure first: JSON of a trace, or FILE.py:FUNCTION. Repeatable."),
     ] = None,
+    intrinsics: IntrinsicsOption = None,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     fresh: Annotated[bool, typer.Option("--fresh", help="Ignore existing records and trials.")] = False,
     inputs: Annotated[
@@ -113,6 +114,7 @@ def submit(
         space=space,
         seed_traces=seed_trace,
         inputs=inputs,
+        intrinsics=intrinsics,
     )
     return _submit(request, file, of_model, options, api, folder, wait=wait, as_json=as_json)
 

@@ -1,6 +1,7 @@
 """``tunefarm tune``: tunes a module on this machine."""
 
 import shlex
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -12,7 +13,9 @@ from tunefarm.frontend.model_source import ModelFile
 from tunefarm.intake.intake_request import IntakeRequest
 from tunefarm.intake.module_source import JsonSource, ModuleSource, parse_module_source
 from tunefarm.intake.untuned_functions import untuned_text
-from tunefarm.options.intake_options import request_of_texts
+from tunefarm.model.sizes.wanted_buckets import MAX_BUCKETS, wanted_buckets
+from tunefarm.options.bucket_options import BucketOption, ExactBucketsOption, MaxBucketsOption, PadOption
+from tunefarm.options.intake_options import IntrinsicsOption, request_of_texts
 from tunefarm.options.job_options import JobOptions, output_folder
 from tunefarm.options.library_option import (
     DEFAULT_RACE_S,
@@ -66,6 +69,7 @@ def tune(
         list[str] | None,
         typer.Option(help="Schedule to measure first: JSON of a trace, or FILE.py:FUNCTION. Repeatable."),
     ] = None,
+    intrinsics: IntrinsicsOption = None,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     resume: Annotated[
         str | None, typer.Option(metavar="[JOB]", help="Resume this or the latest job, with its original options.")
@@ -89,6 +93,10 @@ def tune(
         list[str] | None,
         typer.Option(metavar="NAME=N,N,...", help="Of a model: sizes of an input with dynamic dimensions. Repeatable."),
     ] = None,
+    bucket: BucketOption = None,
+    pad: PadOption = None,
+    max_buckets: MaxBucketsOption = MAX_BUCKETS,
+    exact_buckets: ExactBucketsOption = False,
     functions: Annotated[
         str | None,
         typer.Option(metavar="FILE.py", help="Of a model: registers the external functions that it calls."),
@@ -102,7 +110,8 @@ def tune(
     Running the same command again returns the stored result. Ctrl-C ends the search early, and its best schedule is
     verified and built; a second Ctrl-C pauses the job, which --resume continues.
     """
-    of_model = ModelOptions.of_texts(shape, functions, traced=traced)
+    buckets = wanted_buckets(bucket or (), pad or (), max_buckets, is_exact=exact_buckets)
+    of_model = replace(ModelOptions.of_texts(shape, functions, traced=traced), buckets=buckets)
     options = JobOptions(
         trials=trials,
         seconds=seconds,
@@ -134,6 +143,7 @@ def tune(
             space=space,
             seed_traces=seed_trace,
             inputs=inputs,
+            intrinsics=intrinsics,
         )
     settings = Settings()
     if require_confinement:
@@ -221,7 +231,8 @@ def _job(
         display.say(note)
     if answer.untuned_functions:
         display.say(untuned_text(answer.untuned_functions))
-    return machine.create_job(answer, options), answer
+    labelled = options.model_copy(update={"labels": {**options.labels, **model.labels}})
+    return machine.create_job(answer, labelled), answer
 
 
 def _work(machine: "LocalMachine", job: Job, display: "ProgressDisplay") -> "JobSummary":

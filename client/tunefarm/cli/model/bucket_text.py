@@ -1,16 +1,7 @@
-"""Options and output of ``tunefarm compile`` about dynamic dimensions."""
-
-from typing import Final
+"""What commands print about dynamic dimensions."""
 
 from tunefarm_schemas.tuning.dynamic_shape import DynamicDimension
 from tunefarm_schemas.tuning.model import ModelManifest
-
-BUCKET_FORM: Final = "NAME=N,N,..."
-BUCKET_HELP: Final = (
-    "Sizes of a dynamic dimension, by its name or INPUT.AXIS, or NAME=1..128 to have them chosen. Repeatable."
-)
-PAD_HELP: Final = "What an input is padded with, zero if not given. Repeatable."
-EXACT_HELP: Final = "Serve exactly the sizes of --bucket, without padding."
 
 
 def bucket_lines(manifest: ModelManifest) -> list[str]:

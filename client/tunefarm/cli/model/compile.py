@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tunefarm.cli.model.bucket_text import BUCKET_FORM, BUCKET_HELP, EXACT_HELP, PAD_HELP, bucket_lines
+from tunefarm.cli.model.bucket_text import bucket_lines
 from tunefarm.cli.model.model_arguments import FreshOption, ModelArgument, ShapeOption, say_kinds, say_notes
 from tunefarm.frontend.model_source import parse_model_source
 from tunefarm.model.sizes.wanted_buckets import MAX_BUCKETS, require_runs, wanted_buckets
+from tunefarm.options.bucket_options import BucketOption, ExactBucketsOption, MaxBucketsOption, PadOption
 from tunefarm.options.job_options import output_folder
 from tunefarm.options.library_option import (
     DEFAULT_RACE_S,
@@ -37,12 +38,10 @@ def compile_model(
         str, typer.Option(help="host, host:THREADS, a preset such as x86-64-v3, or a TVM target as JSON.")
     ] = "",
     shape: ShapeOption = None,
-    bucket: Annotated[list[str] | None, typer.Option(metavar=BUCKET_FORM, help=BUCKET_HELP)] = None,
-    pad: Annotated[list[str] | None, typer.Option(metavar="INPUT=VALUE", help=PAD_HELP)] = None,
-    max_buckets: Annotated[
-        int, typer.Option(help="Maximum number of sizes that are chosen for a range.")
-    ] = MAX_BUCKETS,
-    exact_buckets: Annotated[bool, typer.Option("--exact-buckets", help=EXACT_HELP)] = False,
+    bucket: BucketOption = None,
+    pad: PadOption = None,
+    max_buckets: MaxBucketsOption = MAX_BUCKETS,
+    exact_buckets: ExactBucketsOption = False,
     functions: Annotated[
         str | None, typer.Option(metavar="FILE.py", help="Registers the external functions that the model calls.")
     ] = None,

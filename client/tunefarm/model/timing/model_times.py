@@ -18,8 +18,16 @@ _SECONDS_EACH: Final = 0.3
 Run = Callable[[], object]
 
 
+class EntryLatency(Frozen):
+    """Seconds of one run of one entry, with warm and with cold caches."""
+
+    entry: str
+    latency_s: float
+    cold_latency_s: float
+
+
 class ProcessTimes(Frozen):
-    """Seconds of one run in one process.
+    """Seconds of one run in one process; of a model with several entries, of one run of each.
 
     ``latency_s`` is of runs one after the other. Before each run of ``cold_latency_s`` other memory was written, so
     that neither weights nor inputs are in a cache.
@@ -27,6 +35,21 @@ class ProcessTimes(Frozen):
 
     latency_s: float
     cold_latency_s: float
+    entries: tuple[EntryLatency, ...] = ()
+    """Of a model with several entries."""
+
+    @classmethod
+    def of_entries(cls, names: Sequence[str], times: "Sequence[ProcessTimes]") -> "ProcessTimes":
+        """The sums over the entries of a model, in the order of ``names``."""
+        entries = [
+            EntryLatency(entry=name, latency_s=each.latency_s, cold_latency_s=each.cold_latency_s)
+            for name, each in zip(names, times, strict=True)
+        ]
+        return cls(
+            latency_s=sum(each.latency_s for each in entries),
+            cold_latency_s=sum(each.cold_latency_s for each in entries),
+            entries=tuple(entries) if len(entries) > 1 else (),
+        )
 
 
 class ModelTimes(Frozen):
@@ -36,6 +59,8 @@ class ModelTimes(Frozen):
     interval_s: tuple[float, float]
     cold_latency_s: float
     cold_interval_s: tuple[float, float]
+    entries: tuple[EntryLatency, ...] = ()
+    """Of a model with several entries: medians of each. The others are sums over the entries."""
 
     @classmethod
     def of(cls, processes: Sequence[ProcessTimes]) -> "ModelTimes":
@@ -46,7 +71,16 @@ class ModelTimes(Frozen):
             interval_s=(min(warm_s), max(warm_s)),
             cold_latency_s=statistics.median(cold_s),
             cold_interval_s=(min(cold_s), max(cold_s)),
+            entries=tuple(_median(each) for each in zip(*(process.entries for process in processes), strict=True)),
         )
+
+
+def _median(times: Sequence[EntryLatency]) -> EntryLatency:
+    return EntryLatency(
+        entry=times[0].entry,
+        latency_s=statistics.median(each.latency_s for each in times),
+        cold_latency_s=statistics.median(each.cold_latency_s for each in times),
+    )
 
 
 def times_of(runs: Sequence[Run]) -> tuple[ProcessTimes, ...]:

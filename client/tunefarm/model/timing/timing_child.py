@@ -48,7 +48,7 @@ def await_turn(channel: Channel) -> None:
 
 
 def timed(order: TimingOrder, libraries: list[int], on_ready: Callable[[], None]) -> BuildsTimed:
-    """Time the first entry of each build on the same random inputs.
+    """Time all entries of each build on the same random inputs.
 
     Raises:
         BadInput: one cannot be loaded or run.
@@ -60,14 +60,17 @@ def timed(order: TimingOrder, libraries: list[int], on_ready: Callable[[], None]
             files = read_model_folder(folder, functions)
             stack.callback(os.close, files.weights)
             models.append(open_model(files, library))
-        runs = [run_of(model) for model in models]
+        names = [entry.name for entry in models[0].manifest.entries]
+        runs = [run_of(model, number) for model in models for number in range(len(names))]
         for run in runs:
             run()  # pages of the weights are read, and threads start, before others wait
         on_ready()
-        return BuildsTimed(times=times_of(runs))
+        times, count = times_of(runs), len(names)
+        builds = [times[first : first + count] for first in range(0, len(times), count)]
+        return BuildsTimed(times=tuple(ProcessTimes.of_entries(names, each) for each in builds))
 
 
-def run_of(model: CompiledModel) -> Run:
-    """One run of the first entry on random inputs, as its users call it."""
-    entry = model.manifest.entries[0]
+def run_of(model: CompiledModel, number: int = 0) -> Run:
+    """One run of an entry on random inputs, as its users call it."""
+    entry = model.manifest.entries[number]
     return partial(model, *random_inputs(entry, 0), entry=entry.name)

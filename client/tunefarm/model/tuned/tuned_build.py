@@ -9,7 +9,7 @@ from tunefarm.model.compilation import ModelCompiler
 from tunefarm.model.function_orders import ChosenRecord
 from tunefarm.model.loaded_model import CompiledModel, load_model
 from tunefarm.model.race.library_race import LibraryChoice, RaceResult
-from tunefarm.model.timing.model_times import ModelTimes
+from tunefarm.model.timing.model_times import EntryLatency, ModelTimes
 from tunefarm.model.tuned.pair_compiler import PairCompiler
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.frozen import JsonValue
@@ -69,11 +69,34 @@ class BuiltModel:
             "libraries": None if self.race is None else self.race.figures(),
             "worst_error": None if verified is None else verified.worst_error,
             "reference": None if verified is None else verified.reference,
+            "buckets": self._buckets(),
         }
+
+    def _buckets(self) -> list[JsonValue]:
+        """The sizes and the times of each bucket; none for a model of constant shapes."""
+        dynamic = self.manifest.dynamic
+        if dynamic is None:
+            return []
+        names = [each.name for each in dynamic.dimensions]
+        untried = {each.entry: each for each in self.untried.entries}
+        tuned = {} if self.tuned is None else {each.entry: each for each in self.tuned.entries}
+        return [
+            {
+                "sizes": dict(zip(names, bucket.sizes, strict=True)),
+                "untried": _figures(untried.get(bucket.entry)),
+                "tuned": _figures(tuned.get(bucket.entry)),
+            }
+            for bucket in dynamic.buckets
+            if len(dynamic.buckets) > 1
+        ]
 
     def load(self, functions: Collection[str] = ()) -> CompiledModel:
         """Load it into this process. ``functions`` is that of ``load_model``. Raises BadInput if its files changed."""
         return load_model(self.folder, functions=functions)
+
+
+def _figures(times: EntryLatency | None) -> JsonValue:
+    return None if times is None else {"latency_s": times.latency_s, "cold_latency_s": times.cold_latency_s}
 
 
 @dataclass(frozen=True)

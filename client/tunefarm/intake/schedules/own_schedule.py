@@ -26,8 +26,12 @@ class Schedules(Frozen):
 _answer: TypeAdapter[Schedules | Refusal] = TypeAdapter(Schedules | Refusal)
 
 
-def own_sketches(function: Callable[[Any], Any], workload: Workload, target: Target) -> tuple[Sketch, ...]:
+def own_sketches(
+    function: Callable[[Any], Any], workload: Workload, target: Target, intrinsics_file: str | None = None
+) -> tuple[Sketch, ...]:
     """The distinct sketches of a sampling schedule function on ``workload``.
+
+    They carry the intrinsics that this process or ``intrinsics_file`` registers.
 
     Raises:
         BadInput: the function fails.
@@ -36,17 +40,25 @@ def own_sketches(function: Callable[[Any], Any], workload: Workload, target: Tar
     def work() -> Schedules:
         import tvm
 
-        from tunefarm.intake.schedule_function import tersely_failing
+        from tunefarm.intake.schedules.own_intrinsics import carrying_sketch, register_own_intrinsics
+        from tunefarm.intake.schedules.schedule_function import tersely_failing
         from tunefarm_search.space.space import sketches_of
 
+        if intrinsics_file is not None:
+            register_own_intrinsics(intrinsics_file, target)
         module = tvm.ir.load_json(workload.module_json)
-        return Schedules(sketches=tuple(sketches_of(tersely_failing(function), module, target)))
+        sketches = sketches_of(tersely_failing(function), module, target)
+        return Schedules(sketches=tuple(carrying_sketch(each) for each in sketches))
 
     return _in_a_fork("space", work).sketches
 
 
-def own_trace(function: Callable[[Any], Any], workload: Workload) -> Trace:
+def own_trace(
+    function: Callable[[Any], Any], workload: Workload, target: Target, intrinsics_file: str | None = None
+) -> Trace:
     """The trace of a schedule function on ``workload``, with its decisions.
+
+    It carries the intrinsics that this process or ``intrinsics_file`` registers.
 
     Raises:
         BadInput: the function fails.
@@ -55,9 +67,13 @@ def own_trace(function: Callable[[Any], Any], workload: Workload) -> Trace:
     def work() -> Schedules:
         import tvm
 
-        from tunefarm.intake.schedule_function import trace_of_function
+        from tunefarm.intake.schedules.own_intrinsics import carrying_trace, register_own_intrinsics
+        from tunefarm.intake.schedules.schedule_function import trace_of_function
 
-        return Schedules(trace=trace_of_function(function, tvm.ir.load_json(workload.module_json)))
+        if intrinsics_file is not None:
+            register_own_intrinsics(intrinsics_file, target)
+        trace = trace_of_function(function, tvm.ir.load_json(workload.module_json))
+        return Schedules(trace=carrying_trace(trace))
 
     trace = _in_a_fork("seed_traces", work).trace
     assert trace is not None
