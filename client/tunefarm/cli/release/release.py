@@ -14,7 +14,7 @@ from tunefarm.cli.release.release_options import (
     signing_of,
 )
 from tunefarm.cli.release.roles import channel, init, key, refresh, rotate
-from tunefarm.cli.remote_options import AsJson
+from tunefarm.cli.remote_options import Api, AsJson
 from tunefarm.terminal.console import complain, say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.tables import print_json, print_rows
@@ -172,6 +172,33 @@ def status(repository: Repository = ".", as_json: AsJson = False) -> int:
         print_json(described)
     else:
         print_rows(("role", "version", "expires", "keys", "runs"), rows, empty="no roles")
+    return ExitCode.FINE
+
+
+@release.command()
+def push(
+    repository: Annotated[
+        str, typer.Argument(envvar="TUNEFARM_RELEASES", metavar="DIR", help="Folder of the repository.")
+    ] = ".",
+    api: Api = None,
+    as_json: AsJson = False,
+) -> int:
+    """Send the repository to the service, which verifies it as a device does. An interrupted push resumes."""
+    from tunefarm.http.retrying import RetryPolicy
+    from tunefarm.http.service_address import ClientSettings, service_address
+    from tunefarm.http.transport import Transport
+    from tunefarm.release.pushing import push as push_repository
+
+    settings = ClientSettings()
+    transport = Transport(service_address(api, None, settings), RetryPolicy(patience_s=settings.api_patience_s))
+    try:
+        pushed = transport.run(push_repository(folder_of(repository)))
+    finally:
+        transport.close()
+    if as_json:
+        print_json(pushed.model_dump(mode="json"))
+    else:
+        say(pushed.changes or "the service has it already")
     return ExitCode.FINE
 
 
