@@ -20,6 +20,7 @@ class Scope(StrEnum):
     ARTIFACTS_PUBLISH = "artifacts:publish"
     TOKENS_ADMIN = "tokens:admin"
     USAGE_READ = "usage:read"
+    EDGE_POLL = "edge:poll"
 
 
 class Token(Frozen):

@@ -6,12 +6,14 @@ from tests.store.sample import DEVICE, TARGET, Bench, exploration_key, failed, m
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.farm.lane import Lane, LaneState
+from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.token import Scope
 from tunefarm_schemas.tuning.device import HOT_CACHE
 from tunefarm_schemas.tuning.job import Effort, Job, JobSpec
 from tunefarm_schemas.tuning.record import RecordKey, RecordStatus
 from tunefarm_schemas.tuning.workload import Task
 from tunefarm_services.store import Lease, Store
+from tunefarm_services.store.releases.release_repository import AcceptedPublication
 
 LIBRARY = b"\x7fELF the library"
 
@@ -39,6 +41,20 @@ class Belongings:
     exploration_id: str
     lease: Lease
     bench: Bench
+    sha256: str
+    """Of a released file."""
+    name: str = "timestamp.json"
+    """Of metadata, and of a target of a channel."""
+
+
+def put_release(store: Store, tenant: str) -> str:
+    """Put into a tenant's repository one file, one target and one metadata file; returns the file's digest."""
+    content = f"file of {tenant}".encode()
+    store.releases.declare(tenant, digest(content), len(content))
+    store.releases.append(tenant, digest(content), 0, content)
+    accepted = AcceptedPublication({("timestamp", 1): b"{}"}, {"channels/timestamp.json": b"{}"}, 1, 1, "timestamp 1")
+    store.releases.publish(tenant, "token", lambda _stored: accepted)
+    return digest(content)
 
 
 def furnished(store: Store, tenant: str) -> Belongings:
@@ -69,6 +85,7 @@ def furnished(store: Store, tenant: str) -> Belongings:
         exploration_id=exploration.exploration_id,
         lease=lease,
         bench=bench,
+        sha256=put_release(store, tenant),
     )
 
 

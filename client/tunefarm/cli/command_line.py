@@ -100,6 +100,7 @@ def application() -> "typer.Typer":
     from tunefarm.cli.commands.worker import worker
     from tunefarm.cli.model.bundle import bundle
     from tunefarm.cli.model.compile import compile_model
+    from tunefarm.cli.release.release import release
     from tunefarm.cli.version import common_options
 
     root = typer.Typer(
@@ -113,6 +114,7 @@ def application() -> "typer.Typer":
     root.add_typer(records, name="records")
     root.add_typer(artifact, name="artifact")
     root.add_typer(bundle, name="bundle")
+    root.add_typer(release, name="release")
     root.command()(report)
     root.command()(doctor)
     root.add_typer(database, name="db")

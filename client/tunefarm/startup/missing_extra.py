@@ -7,7 +7,9 @@ from typing import Final
 
 from tunefarm_schemas.bad_input import BadInput
 
-_OF_COMMANDS: Final[Mapping[str, str]] = MappingProxyType({"submit": "convert", "tuner": "server", "worker": "worker"})
+_OF_COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
+    {"release": "release", "submit": "convert", "tuner": "server", "worker": "worker"}
+)
 _OF_FARMS: Final = frozenset({"opentelemetry", "psycopg", "redis"})
 """Packages that only a farm imports, for its database, its broker and its traces."""
 

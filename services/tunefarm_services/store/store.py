@@ -23,6 +23,7 @@ from tunefarm_services.store.jobs.usage_repository import UsageRepository
 from tunefarm_services.store.records.artifact_repository import ArtifactRepository
 from tunefarm_services.store.records.best_record_repository import BestRecordRepository
 from tunefarm_services.store.records.record_repository import RecordRepository
+from tunefarm_services.store.releases.release_repository import ReleaseRepository
 from tunefarm_services.store.tenants.idempotency_key_repository import IdempotencyKeyRepository
 from tunefarm_services.store.tenants.token_repository import TokenRepository
 from tunefarm_services.store.trials.exploration_repository import ExplorationRepository
@@ -61,6 +62,7 @@ class Store:
         self.records = RecordRepository(database, blobs)
         self.best_records = BestRecordRepository(database, blobs)
         self.artifacts = ArtifactRepository(database, blobs)
+        self.releases = ReleaseRepository(database, blobs)
         self.tokens = TokenRepository(database, blobs)
         self.idempotency_keys = IdempotencyKeyRepository(database, blobs)
         self.garbage = GarbageCollector(database, blobs)

@@ -66,6 +66,23 @@ def caller_with(*scopes: Scope) -> Any:
     return Depends(check)
 
 
+def caller_with_any(*scopes: Scope) -> Any:
+    """A route dependency that requires a caller with one of ``scopes``."""
+
+    async def caller(request: Request, _credentials: Annotated[object, Security(_BEARER)] = None) -> Caller:
+        token = request.scope.get(STATE_KEY)
+        if not isinstance(token, Token):
+            raise unauthenticated()
+        if not set(scopes).intersection(token.scopes):
+            named = " or ".join(scope.value for scope in scopes)
+            raise ApiProblem(ProblemKind.FORBIDDEN, f"This needs a token with the scope {named}.")
+        return Caller(token)
+
+    check: Callable[..., Awaitable[Caller]] = caller
+    SCOPES_OF[check] = scopes
+    return Depends(check)
+
+
 JobsReader: TypeAlias = Annotated[Caller, caller_with(Scope.JOBS_READ)]
 JobsWriter: TypeAlias = Annotated[Caller, caller_with(Scope.JOBS_WRITE)]
 RecordsReader: TypeAlias = Annotated[Caller, caller_with(Scope.RECORDS_READ)]
@@ -73,6 +90,8 @@ RecordsWriter: TypeAlias = Annotated[Caller, caller_with(Scope.RECORDS_WRITE)]
 DevicesReader: TypeAlias = Annotated[Caller, caller_with(Scope.DEVICES_READ)]
 DevicesAdmin: TypeAlias = Annotated[Caller, caller_with(Scope.DEVICES_ADMIN)]
 ArtifactsReader: TypeAlias = Annotated[Caller, caller_with(Scope.ARTIFACTS_READ)]
+ReleasePublisher: TypeAlias = Annotated[Caller, caller_with(Scope.ARTIFACTS_PUBLISH)]
+ReleaseReader: TypeAlias = Annotated[Caller, caller_with_any(Scope.EDGE_POLL, Scope.ARTIFACTS_READ)]
 TokensAdmin: TypeAlias = Annotated[Caller, caller_with(Scope.TOKENS_ADMIN)]
 UsageReader: TypeAlias = Annotated[Caller, caller_with(Scope.USAGE_READ)]
 AnyCaller: TypeAlias = Annotated[Caller, caller_with()]

@@ -34,6 +34,7 @@ from tunefarm_services.api.routes import (
     usage,
     workloads,
 )
+from tunefarm_services.api.routes.releases import edge_files, publication
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.store import Store
 from tunefarm_services.telemetry.metrics import Metrics
@@ -48,6 +49,8 @@ ROUTES = (
     devices,
     artifacts,
     uploads,
+    publication,
+    edge_files,
     tokens,
     usage,
     health,

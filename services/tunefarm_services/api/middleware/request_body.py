@@ -19,7 +19,7 @@ from tunefarm_services.api.settings import ApiSettings
 BODY_KEY: Final = "tunefarm_body"
 """Key of a request's scope for the whole body."""
 
-UPLOADS: Final = "/v1/uploads/"
+UPLOADS: Final = ("/v1/uploads/", "/v1/repository/files/")
 WITHOUT_BODY: Final = frozenset({"GET", "HEAD", "DELETE", "OPTIONS"})
 ANNOUNCE_BODY: Final = frozenset({"content-length", "transfer-encoding"})
 SMALL_BYTES: Final = 1 << 18

@@ -13,7 +13,13 @@ from tunefarm_services.store.database.database import Database
 from tunefarm_services.store.database.repository import Repository
 from tunefarm_services.store.database.retried import retried
 from tunefarm_services.store.stored import GarbageReport
-from tunefarm_services.store.tables import ArtifactTable, ModelSnapshotTable, UploadPieceTable, WorkloadTable
+from tunefarm_services.store.tables import (
+    ArtifactTable,
+    ModelSnapshotTable,
+    ReleaseFilePieceTable,
+    UploadPieceTable,
+    WorkloadTable,
+)
 
 _AT_ONCE: Final = 50
 
@@ -22,6 +28,7 @@ _REFERENCES: Final = (
     ArtifactTable.library_digest,
     ModelSnapshotTable.model_digest,
     UploadPieceTable.blob_digest,
+    ReleaseFilePieceTable.blob_digest,
 )
 
 

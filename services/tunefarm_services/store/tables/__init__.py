@@ -8,6 +8,13 @@ from tunefarm_services.store.tables.idempotency_key import IdempotencyKeyTable
 from tunefarm_services.store.tables.job import JobLabelTable, JobTable, TaskTable
 from tunefarm_services.store.tables.metadata import Table
 from tunefarm_services.store.tables.record import BestRecordTable, RecordTable
+from tunefarm_services.store.tables.releases.release import (
+    ReleaseFilePieceTable,
+    ReleaseFileTable,
+    ReleaseMetadataTable,
+    ReleasePublicationTable,
+    ReleaseTargetTable,
+)
 from tunefarm_services.store.tables.target import TargetTable
 from tunefarm_services.store.tables.token import ServerSecretTable, TokenTable
 from tunefarm_services.store.tables.trial import DispatchTable, MeasurementTable, TrialTable
@@ -31,6 +38,11 @@ __all__ = [
     "MeasurementTable",
     "ModelSnapshotTable",
     "RecordTable",
+    "ReleaseFilePieceTable",
+    "ReleaseFileTable",
+    "ReleaseMetadataTable",
+    "ReleasePublicationTable",
+    "ReleaseTargetTable",
     "ServerSecretTable",
     "Table",
     "TargetTable",

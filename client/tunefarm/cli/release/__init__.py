@@ -1,0 +1,1 @@
+"""``tunefarm release``: keys, roles and channels of a repository that devices trust."""

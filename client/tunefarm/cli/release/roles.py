@@ -1,0 +1,93 @@
+"""``tunefarm release``: keys, roles, and their rotation."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tunefarm.cli.release.release_options import Keys, PassphraseFile, Repository, signing_of
+from tunefarm.cli.remote_options import AsJson
+from tunefarm.terminal.console import say
+from tunefarm.terminal.exit_code import ExitCode
+from tunefarm.terminal.tables import print_json, print_rows
+
+key = typer.Typer(help="Make keys.", no_args_is_help=True)
+channel = typer.Typer(help="Make channels.", no_args_is_help=True)
+
+
+@key.command("new")
+def new_key(
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="New files, such as root.pem.")],
+    passphrase_file: PassphraseFile = None,
+    as_json: AsJson = False,
+) -> int:
+    """Make Ed25519 keys, each in a file that only its owner can read (PEM, PKCS#8)."""
+    from tunefarm.release.keys import make_key, read_passphrase
+
+    passphrase = read_passphrase(None if passphrase_file is None else Path(passphrase_file))
+    made = [(name, make_key(Path(name), passphrase)) for name in files]
+    if as_json:
+        print_json([{"file": name, "key_id": each.keyid, "public": each.keyval["public"]} for name, each in made])
+        return ExitCode.FINE
+    print_rows(("file", "public key"), [(name, each.keyval["public"]) for name, each in made], empty="no keys")
+    return ExitCode.FINE
+
+
+@channel.command("new")
+def new_channel(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the channel, such as stable.")],
+    channel_key: Annotated[str, typer.Option("--key", metavar="FILE", help="The key of the channel.")],
+    repository: Repository = ".",
+    passphrase_file: PassphraseFile = None,
+) -> int:
+    """Delegate a channel to a key. The key of the role targets must be at hand."""
+    from tunefarm.release.roles import make_channel
+
+    make_channel(signing_of(repository, [], passphrase_file), name, channel_key)
+    say(f"{name}: nothing published yet")
+    return ExitCode.FINE
+
+
+def init(
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="A new folder.")],
+    root_key: Annotated[list[str], typer.Option(metavar="FILE", help="Key of the root, kept offline. Repeatable.")],
+    targets_key: Annotated[list[str], typer.Option(metavar="FILE", help="Key that makes channels. Repeatable.")],
+    online_key: Annotated[list[str], typer.Option(metavar="FILE", help="Key of snapshot and timestamp. Repeatable.")],
+    threshold: Annotated[int, typer.Option(metavar="N", help="How many keys sign a new root.")] = 1,
+    passphrase_file: PassphraseFile = None,
+) -> int:
+    """Begin a repository. Devices are given metadata/1.root.json, and trust what it signs."""
+    from tunefarm.release.roles import make_repository
+
+    signing = signing_of(folder, [], passphrase_file)
+    make_repository(signing, root_key, targets_key, online_key, threshold)
+    say(signing.folder.path / "metadata" / "1.root.json")
+    return ExitCode.FINE
+
+
+def refresh(repository: Repository = ".", keys: Keys = [], passphrase_file: PassphraseFile = None) -> int:  # noqa: B006
+    """Sign the timestamp anew, and the snapshot when half of its time is over. Run it daily."""
+    from tunefarm.release.roles import refresh as refresh_roles
+
+    did_snapshot = refresh_roles(signing_of(repository, keys, passphrase_file))
+    say("snapshot and timestamp signed" if did_snapshot else "timestamp signed")
+    return ExitCode.FINE
+
+
+def rotate(
+    role: Annotated[str, typer.Argument(metavar="ROLE", help="root, targets, snapshot, timestamp or channel-NAME.")],
+    old: Annotated[
+        list[str], typer.Option(metavar="KEYID", help="Key that is trusted no longer, or the beginning of its id.")
+    ] = [],  # noqa: B006 - typer copies it
+    new: Annotated[list[str], typer.Option(metavar="FILE", help="Key that is trusted from now on.")] = [],  # noqa: B006
+    threshold: Annotated[int | None, typer.Option(metavar="N", help="How many keys of the role sign.")] = None,
+    repository: Repository = ".",
+    keys: Keys = [],  # noqa: B006 - typer copies it
+    passphrase_file: PassphraseFile = None,
+) -> int:
+    """Replace, add or revoke keys of a role. Without options, sign a role's metadata anew."""
+    from tunefarm.release.rotation import rotate as rotate_role
+
+    rotate_role(signing_of(repository, keys, passphrase_file), role, old, new, threshold)
+    say(f"{role} rotated")
+    return ExitCode.FINE

@@ -1,0 +1,1 @@
+"""Releases of bundles: keys, roles and channels of a repository that devices trust."""

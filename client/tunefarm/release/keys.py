@@ -1,0 +1,134 @@
+"""Keys: Ed25519 in a file of its owner, or on a token that PKCS#11 reaches."""
+
+import os
+import stat
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+from urllib.parse import parse_qsl, urlparse
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    KeySerializationEncryption,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from securesystemslib.signer import CryptoSigner, HSMSigner, Key, Signer, SSlibKey
+
+from tunefarm.terminal.user_files import read_plain_file
+from tunefarm_schemas.bad_input import BadInput
+
+HSM: Final = "hsm:"
+HSM_PACKAGE: Final = "pkcs11"
+OTHERS: Final = 0o077
+_LARGEST_BYTES: Final = 64 << 10
+
+
+def make_key(path: Path, passphrase: bytes | None = None) -> SSlibKey:
+    """Write a new Ed25519 key as PEM (PKCS#8) that only its owner can read; returns the public key.
+
+    Raises:
+        BadInput: for ``file``; an existing file is never replaced.
+    """
+    private = Ed25519PrivateKey.generate()
+    encryption: KeySerializationEncryption = BestAvailableEncryption(passphrase) if passphrase else NoEncryption()
+    text = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except FileExistsError as error:
+        raise BadInput("file", f"{path} exists.", "Choose a new file; keys are never replaced.") from error
+    except OSError as error:
+        raise BadInput("file", f"{path} cannot be written ({error.strerror}).", "Give another path.") from error
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(descriptor)
+    return _public(CryptoSigner(private))
+
+
+def read_passphrase(path: Path | None) -> bytes | None:
+    """The first line of a passphrase file; None without a file. Raises BadInput."""
+    if path is None:
+        return None
+    try:
+        lines = read_plain_file(path, limit_bytes=_LARGEST_BYTES).splitlines()
+    except OSError as error:
+        raise BadInput("passphrase_file", f"{path} cannot be read ({error.strerror}).", "Give a file.") from error
+    if not lines or not lines[0]:
+        raise BadInput("passphrase_file", f"{path} is empty.", "Write the passphrase as its first line.")
+    return lines[0]
+
+
+def signer_of(reference: str, *, passphrase: bytes | None = None, public_key: Key | None = None) -> Signer:
+    """What signs with the key at ``reference``, the path of a PEM file or an ``hsm:`` URI.
+
+    Args:
+        reference: ``hsm:2?label=YubiKey`` means slot 2 of the token with that label.
+        passphrase: of an encrypted file; for a token, its PIN.
+        public_key: of a token, if known; otherwise the token is asked for it.
+
+    Raises:
+        BadInput: for ``key``.
+    """
+    if reference.startswith(HSM):
+        return _token_signer(reference, _pin_of(passphrase), public_key)
+    path = Path(reference)
+    try:
+        text = read_plain_file(path, limit_bytes=_LARGEST_BYTES)
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise BadInput("key", f"{path} cannot be read ({error.strerror}).", "Give the file of a key.") from error
+    if stat.S_IMODE(mode) & OTHERS:
+        raise BadInput("key", f"{path} is readable by others.", f"Run: chmod 600 {path}")
+    try:
+        private = load_pem_private_key(text, passphrase)
+    except TypeError as error:
+        raise _passphrase_problem(path, passphrase) from error
+    except ValueError as error:
+        raise BadInput("key", f"{path} cannot be decrypted or is not PEM.", "Check key and passphrase.") from error
+    if not isinstance(private, Ed25519PrivateKey):
+        raise BadInput("key", f"{path} is not an Ed25519 key.", "Make one: tunefarm release key new FILE")
+    return CryptoSigner(private)
+
+
+def public_key_of(signer: Signer) -> SSlibKey:
+    """The public half of a signer's key."""
+    return _public(signer)
+
+
+def _public(signer: Signer) -> SSlibKey:
+    key = signer.public_key
+    assert isinstance(key, SSlibKey)
+    return key
+
+
+def _passphrase_problem(path: Path, passphrase: bytes | None) -> BadInput:
+    if passphrase is None:
+        return BadInput("key", f"{path} is encrypted.", "Give --passphrase-file.")
+    return BadInput("key", f"{path} is not encrypted.", "Leave out --passphrase-file.")
+
+
+def _pin_of(passphrase: bytes | None) -> Callable[[str], str]:
+    def pin(_prompt: str) -> str:
+        if passphrase is None:
+            raise BadInput("passphrase_file", "The token needs its PIN.", "Give a file with the PIN.")
+        return passphrase.decode()
+
+    return pin
+
+
+def _token_signer(reference: str, pin: Callable[[str], str], public_key: Key | None) -> Signer:
+    if find_spec(HSM_PACKAGE) is None:
+        raise BadInput("key", "Keys on tokens need the package python-pkcs11.", "Run: pip install python-pkcs11")
+    try:
+        if public_key is None:
+            uri = urlparse(reference)
+            slot = int(uri.path) if uri.path else None
+            _, public_key = HSMSigner.import_(slot, dict(parse_qsl(uri.query)).get("label"), pin)
+        return HSMSigner.from_priv_key_uri(reference, public_key, pin)
+    except ValueError as error:
+        raise BadInput("key", f"{reference}: {error}.", "Write hsm:SLOT?label=TOKEN, and set PYKCS11LIB.") from error

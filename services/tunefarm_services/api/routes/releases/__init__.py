@@ -1,0 +1,1 @@
+"""Routes of the release repository: publication, and what devices read."""

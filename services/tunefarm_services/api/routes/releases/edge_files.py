@@ -1,0 +1,99 @@
+"""What devices read: metadata, targets and files, as a folder of the repository holds them."""
+
+import re
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Header, Path, Request
+from starlette.responses import Response, StreamingResponse
+
+from tunefarm_schemas.frozen import digest
+from tunefarm_services.api.access.caller import ReleaseReader
+from tunefarm_services.api.http.answer import has_already
+from tunefarm_services.api.http.responses import ETAG, NOT_MODIFIED, responses
+from tunefarm_services.api.operations.parts import PartsOf
+from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
+from tunefarm_services.api.routes.releases.publication import METADATA_NAME, Sha256Path
+from tunefarm_services.store.store_error import NotFound
+
+router = APIRouter(prefix="/v1/edge", tags=["edge"])
+
+BYTES: Final = "application/octet-stream"
+IMMUTABLE: Final = "public, max-age=31536000, immutable"
+_RANGE: Final = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
+_BINARY: Final = {"content": {BYTES: {"schema": {"type": "string", "format": "binary"}}}, "headers": ETAG}
+_CONTENT: Final = responses(
+    ProblemKind.NOT_FOUND,
+    ProblemKind.RANGE,
+    s200={"description": "The whole content.", **_BINARY},
+    s206={"description": "The requested range.", **_BINARY},
+    s304=NOT_MODIFIED,
+)
+FileName = Annotated[str, Path(max_length=200, pattern=r"^[A-Za-z0-9._-]+$", description="Name of the file.")]
+RangeField = Annotated[str | None, Header(alias="Range", max_length=100)]
+
+
+@router.head("/metadata/{name}", response_class=Response, responses=_CONTENT)
+@router.get("/metadata/{name}", response_class=Response, responses=_CONTENT)
+def get_metadata(request: Request, name: FileName, caller: ReleaseReader, parts: PartsOf) -> Response:
+    """Metadata of a role of TUF, such as timestamp.json or 5.snapshot.json."""
+    if name == "timestamp.json":
+        return _whole(request, parts.store.releases.metadata(caller.tenant, "timestamp"), "no-cache")
+    match = METADATA_NAME.fullmatch(name)
+    if match is None or match[2] == "timestamp":
+        raise NotFound("metadata", name)
+    return _whole(request, parts.store.releases.metadata(caller.tenant, match[2], int(match[1])), IMMUTABLE)
+
+
+@router.head("/targets/channels/{name}", response_class=Response, responses=_CONTENT)
+@router.get("/targets/channels/{name}", response_class=Response, responses=_CONTENT)
+def get_target(request: Request, name: FileName, caller: ReleaseReader, parts: PartsOf) -> Response:
+    """A channel's document, its text for runners or their signature, by its digest."""
+    return _whole(request, parts.store.releases.target(caller.tenant, f"channels/{name}"), IMMUTABLE)
+
+
+@router.head("/files/{sha256}", response_class=Response, responses=_CONTENT)
+@router.get("/files/{sha256}", response_class=Response, responses=_CONTENT)
+def get_file(
+    request: Request, sha256: Sha256Path, caller: ReleaseReader, parts: PartsOf, range_text: RangeField = None
+) -> Response:
+    """A file of a bundle or a patch. Its ETag is its SHA-256. An interrupted download resumes with Range."""
+    found = parts.store.releases.file(caller.tenant, sha256)
+    if not found.is_complete:
+        raise NotFound("release file", sha256)
+    headers = {"ETag": f'"{sha256}"', "Cache-Control": IMMUTABLE, "Accept-Ranges": "bytes"}
+    if has_already(request, headers["ETag"]):
+        return Response(status_code=304, headers=headers)
+    begin, end = _range(range_text, found.size_bytes)
+    headers["Content-Length"] = str(end - begin)
+    is_part = end - begin < found.size_bytes
+    if is_part:
+        headers["Content-Range"] = f"bytes {begin}-{end - 1}/{found.size_bytes}"
+    status = 206 if is_part else 200
+    if request.method == "HEAD":
+        return Response(status_code=status, headers=headers, media_type=BYTES)
+    content = parts.store.releases.read(caller.tenant, sha256, begin, end)
+    return StreamingResponse(content, status_code=status, headers=headers, media_type=BYTES)
+
+
+def _whole(request: Request, content: bytes, caching: str) -> Response:
+    headers = {"ETag": f'"{digest(content)}"', "Cache-Control": caching}
+    if has_already(request, headers["ETag"]):
+        return Response(status_code=304, headers=headers)
+    if request.method == "HEAD":
+        return Response(headers=headers | {"Content-Length": str(len(content))}, media_type=BYTES)
+    return Response(content, headers=headers, media_type=BYTES)
+
+
+def _range(text: str | None, size_bytes: int) -> tuple[int, int]:
+    """First byte and the one after the last. Ignores an invalid or unsupported range, as RFC 9110 requires."""
+    match = _RANGE.fullmatch(text.strip()) if text else None
+    if match is None or not (match[1] or match[2]):
+        return 0, size_bytes
+    if not match[1]:
+        begin, end = max(0, size_bytes - int(match[2])), size_bytes
+    else:
+        begin, end = int(match[1]), min(size_bytes, int(match[2]) + 1 if match[2] else size_bytes)
+    if begin >= end:
+        headers = {"Content-Range": f"bytes */{size_bytes}"}
+        raise ApiProblem(ProblemKind.RANGE, f"The file has {size_bytes} bytes.", headers=headers)
+    return begin, end

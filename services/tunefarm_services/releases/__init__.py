@@ -1,0 +1,1 @@
+"""Verification of published releases. The service holds no private key."""

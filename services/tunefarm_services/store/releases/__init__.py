@@ -1,0 +1,1 @@
+"""What publishers of releases send: signed metadata, targets and files."""

@@ -1,0 +1,241 @@
+"""Release repositories: one of each tenant, changed by whole publications only."""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import Connection, Update, delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.clock import utc_now
+from tunefarm_schemas.frozen import digest as digest_of
+from tunefarm_services.store.database.insert_once import insert_once
+from tunefarm_services.store.database.repository import Repository
+from tunefarm_services.store.database.retried import retried
+from tunefarm_services.store.store_error import NotFound, StoreConflict, WrongOffset
+from tunefarm_services.store.tables import (
+    ReleaseFilePieceTable,
+    ReleaseFileTable,
+    ReleaseMetadataTable,
+    ReleasePublicationTable,
+    ReleaseTargetTable,
+)
+
+_FILE: Final = ReleaseFileTable
+_PIECE: Final = ReleaseFilePieceTable
+
+
+@dataclass(frozen=True, slots=True)
+class StoredReleaseFile:
+    """A file of bundles, complete or not."""
+
+    digest: str
+    size_bytes: int
+    received_bytes: int
+    is_complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FilePiece:
+    """A piece of a file, which is a blob."""
+
+    offset_bytes: int
+    size_bytes: int
+    blob_digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedPublication:
+    """What a publication adds: metadata by role and version, targets by path, and a description for the audit."""
+
+    metadata: Mapping[tuple[str, int], bytes]
+    targets: Mapping[str, bytes]
+    root_version: int
+    timestamp_version: int
+    changes: str
+
+
+class StoredReleases:
+    """What a tenant has published so far, as one transaction sees it."""
+
+    def __init__(self, connection: Connection, tenant: str) -> None:
+        self._connection = connection
+        self._tenant = tenant
+
+    def metadata(self, role: str, version: int | None = None) -> bytes | None:
+        """One version of a role's metadata, or the newest."""
+        table = ReleaseMetadataTable
+        query = select(table.content).where(table.tenant == self._tenant, table.role == role)
+        query = query.order_by(table.version.desc()) if version is None else query.where(table.version == version)
+        found: bytes | None = self._connection.execute(query.limit(1)).scalar()
+        return found
+
+    def target(self, path: str) -> bytes | None:
+        """A target by its path below ``targets/``."""
+        table = ReleaseTargetTable
+        query = select(table.content).where(table.tenant == self._tenant, table.path == path)
+        found: bytes | None = self._connection.execute(query).scalar()
+        return found
+
+    def size_of_file(self, file_digest: str) -> int | None:
+        """The size of a complete file, in bytes."""
+        query = select(_FILE.size_bytes).where(
+            _FILE.tenant == self._tenant, _FILE.digest == file_digest, _FILE.completed_at.is_not(None)
+        )
+        found: int | None = self._connection.execute(query).scalar()
+        return found
+
+
+class ReleaseRepository(Repository):
+    """Signed metadata, targets and files of releases."""
+
+    @retried
+    def publish(
+        self, tenant: str, token_id: str, judge: Callable[[StoredReleases], AcceptedPublication]
+    ) -> AcceptedPublication:
+        """Store what ``judge`` accepts of a publication, in the transaction in which it judges.
+
+        Raises whatever ``judge`` raises, and StoreConflict if another publication came first; nothing was stored.
+        """
+        try:
+            with self._database.writing() as connection:
+                accepted = judge(StoredReleases(connection, tenant))
+                for (role, version), content in accepted.metadata.items():
+                    row = {"tenant": tenant, "role": role, "version": version, "content": content}
+                    connection.execute(insert(ReleaseMetadataTable), row)
+                for path, content in accepted.targets.items():
+                    row = {"tenant": tenant, "path": path, "content": content}
+                    connection.execute(insert_once(connection, ReleaseTargetTable), row)
+                audit = {
+                    "tenant": tenant,
+                    "timestamp_version": accepted.timestamp_version,
+                    "root_version": accepted.root_version,
+                    "token_id": token_id,
+                    "at": utc_now(),
+                    "changes": accepted.changes,
+                }
+                if accepted.metadata:
+                    connection.execute(insert(ReleasePublicationTable), audit)
+                return accepted
+        except IntegrityError as error:
+            raise StoreConflict("publication", tenant) from error
+
+    def metadata(self, tenant: str, role: str, version: int | None = None) -> bytes:
+        """One version of a role's metadata, or the newest. Raises NotFound."""
+        with self._database.reading() as connection:
+            found = StoredReleases(connection, tenant).metadata(role, version)
+        if found is None:
+            raise NotFound("metadata", role if version is None else f"{version}.{role}")
+        return found
+
+    def target(self, tenant: str, path: str) -> bytes:
+        """A target by its path below ``targets/``. Raises NotFound."""
+        with self._database.reading() as connection:
+            found = StoredReleases(connection, tenant).target(path)
+        if found is None:
+            raise NotFound("release target", path)
+        return found
+
+    def publications(self, tenant: str) -> list[tuple[str, str, str]]:
+        """Token id, time and changes of each publication, oldest first."""
+        table = ReleasePublicationTable
+        query = select(table.token_id, table.at, table.changes).where(table.tenant == tenant)
+        with self._database.reading() as connection:
+            rows = connection.execute(query.order_by(table.timestamp_version, table.root_version))
+            return [(row.token_id, row.at, row.changes) for row in rows]
+
+    @retried
+    def declare(self, tenant: str, file_digest: str, size_bytes: int) -> StoredReleaseFile:
+        """A file that is to be sent, or was. Raises BadInput if it was declared with another size."""
+        row = {"tenant": tenant, "digest": file_digest, "size_bytes": size_bytes, "received_bytes": 0}
+        with self._database.writing() as connection:
+            connection.execute(insert_once(connection, _FILE), row | {"completed_at": None})
+            found = _file(connection, tenant, file_digest)
+        if found.size_bytes != size_bytes:
+            problem = f"The file {file_digest} was declared with {found.size_bytes} bytes."
+            raise BadInput("size_bytes", problem, "Send its true size.")
+        return found
+
+    def file(self, tenant: str, file_digest: str) -> StoredReleaseFile:
+        """What has arrived of a file. Raises NotFound."""
+        with self._database.reading() as connection:
+            return _file(connection, tenant, file_digest)
+
+    def append(self, tenant: str, file_digest: str, offset: int, data: bytes) -> StoredReleaseFile:
+        """Append a piece; after the last one, compare the digest. An empty piece at the end repeats the comparison.
+
+        Raises NotFound, WrongOffset, and BadInput: the content has another digest, and is to be sent anew.
+        """
+        found = self._append(tenant, file_digest, offset, data)
+        if found.is_complete or found.received_bytes < found.size_bytes:
+            return found
+        hasher = hashlib.sha256()
+        for content in self.read(tenant, file_digest, 0, found.size_bytes):
+            hasher.update(content)
+        if hasher.hexdigest() != file_digest:
+            self._discard(tenant, file_digest)
+            raise BadInput("sha256", "The content has another digest.", "Declare the file and send it again.")
+        return self._complete(tenant, file_digest)
+
+    def read(self, tenant: str, file_digest: str, begin: int, end: int) -> Iterator[bytes]:
+        """The bytes of a file from ``begin`` to before ``end``, piece by piece. Raises BlobMissing, BlobDamaged."""
+        for piece in self._pieces(tenant, file_digest):
+            first, last = max(begin, piece.offset_bytes), min(end, piece.offset_bytes + piece.size_bytes)
+            if first < last:
+                content = self._blobs.get(piece.blob_digest)
+                yield content[first - piece.offset_bytes : last - piece.offset_bytes]
+
+    def _pieces(self, tenant: str, file_digest: str) -> Sequence[FilePiece]:
+        query = select(_PIECE).where(_PIECE.tenant == tenant, _PIECE.digest == file_digest)
+        with self._database.reading() as connection:
+            rows = connection.execute(query.order_by(_PIECE.offset_bytes))
+            return [FilePiece(row.offset_bytes, row.size_bytes, row.blob_digest) for row in rows]
+
+    @retried
+    def _append(self, tenant: str, file_digest: str, offset: int, data: bytes) -> StoredReleaseFile:
+        with self._database.writing() as connection:
+            found = _file(connection, tenant, file_digest, is_locked=True)
+            if offset != found.received_bytes:
+                raise WrongOffset(file_digest, offset, found.received_bytes)
+            if offset + len(data) > found.size_bytes:
+                problem = f"{offset + len(data)} bytes exceed the declared {found.size_bytes}."
+                raise BadInput("data", problem, "Send the file that was declared.")
+            if data:
+                self._database.lock_blobs(connection, exclusive=False)
+                row = {"tenant": tenant, "digest": file_digest, "offset_bytes": offset, "size_bytes": len(data)}
+                connection.execute(insert(_PIECE), row | {"blob_digest": self._blobs.put(data)})
+                values = {"received_bytes": offset + len(data)}
+                connection.execute(_of_file(tenant, file_digest).values(**values))
+            return _file(connection, tenant, file_digest)
+
+    @retried
+    def _complete(self, tenant: str, file_digest: str) -> StoredReleaseFile:
+        with self._database.writing() as connection:
+            connection.execute(_of_file(tenant, file_digest).values(completed_at=utc_now()))
+            return _file(connection, tenant, file_digest)
+
+    @retried
+    def _discard(self, tenant: str, file_digest: str) -> None:
+        with self._database.writing() as connection:
+            for table in (_PIECE, _FILE):
+                connection.execute(delete(table).where(table.tenant == tenant, table.digest == file_digest))
+
+
+def target_name(path: str, content: bytes) -> str:
+    """The path of a target below ``targets/``: its name begins with its digest."""
+    folder, _, name = path.rpartition("/")
+    return f"{folder}/{digest_of(content)}.{name}"
+
+
+def _of_file(tenant: str, file_digest: str) -> Update:
+    return update(_FILE).where(_FILE.tenant == tenant, _FILE.digest == file_digest)
+
+
+def _file(connection: Connection, tenant: str, file_digest: str, *, is_locked: bool = False) -> StoredReleaseFile:
+    query = select(_FILE).where(_FILE.tenant == tenant, _FILE.digest == file_digest)
+    row = connection.execute(query.with_for_update() if is_locked else query).one_or_none()
+    if row is None:
+        raise NotFound("release file", file_digest)
+    return StoredReleaseFile(row.digest, row.size_bytes, row.received_bytes, row.completed_at is not None)
