@@ -34,6 +34,7 @@ from tunefarm_services.api.routes import (
     usage,
     workloads,
 )
+from tunefarm_services.api.routes.fleet import channels, edge, fleet
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.store import Store
 from tunefarm_services.telemetry.metrics import Metrics
@@ -50,6 +51,9 @@ ROUTES = (
     uploads,
     tokens,
     usage,
+    edge,
+    fleet,
+    channels,
     health,
     pages,
 )
