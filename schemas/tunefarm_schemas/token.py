@@ -21,6 +21,7 @@ class Scope(StrEnum):
     TOKENS_ADMIN = "tokens:admin"
     USAGE_READ = "usage:read"
     EDGE_POLL = "edge:poll"
+    """Of an edge device: it polls, reports and fetches its channel, and nothing else."""
 
 
 class Token(Frozen):

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 
+from tests.fleet.sample import FACTS, document
 from tests.store.sample import DEVICE, TARGET, Bench, exploration_key, failed, manifest, record, timing, workload
 from tunefarm_schemas.clock import utc_now
+from tunefarm_schemas.edge.device import EnrolmentRequest
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.farm.lane import Lane, LaneState
 from tunefarm_schemas.frozen import digest
@@ -13,6 +15,7 @@ from tunefarm_schemas.tuning.job import Effort, Job, JobSpec
 from tunefarm_schemas.tuning.record import RecordKey, RecordStatus
 from tunefarm_schemas.tuning.workload import Task
 from tunefarm_services.store import Lease, Store
+from tunefarm_services.store.fleet.audit_repository import Actor
 from tunefarm_services.store.releases.release_repository import AcceptedPublication
 
 LIBRARY = b"\x7fELF the library"
@@ -39,6 +42,10 @@ class Belongings:
     upload_id: str
     token_id: str
     exploration_id: str
+    code_id: str
+    edge_device_id: str
+    name: str
+    """Of a channel."""
     lease: Lease
     bench: Bench
     sha256: str
@@ -74,6 +81,12 @@ def furnished(store: Store, tenant: str) -> Belongings:
     upload = store.uploads.create(tenant, 10)
     token, _ = store.tokens.create(tenant, f"secret token of {tenant}", (Scope.JOBS_READ,))
     store.usage.add(lease, record_key.device_class_id, 12.5, 2)
+    actor = Actor(tenant, None, 1_800_000_000.0)
+    _, text = store.enrolments.create_code(actor, f"of-{tenant}", {}, actor.now_s + 1)
+    device = store.enrolments.enrol(EnrolmentRequest(code=text, name=f"device of {tenant}", facts=FACTS), actor.now_s)
+    assert device is not None
+    store.rollouts.announce(actor, document(channel=f"of-{tenant}"))
+    code, _ = store.enrolments.create_code(actor, f"of-{tenant}", {}, actor.now_s + 1)
     return Belongings(
         job_id=job.job_id,
         workload_id=key.workload_id,
@@ -83,6 +96,9 @@ def furnished(store: Store, tenant: str) -> Belongings:
         upload_id=upload.upload_id,
         token_id=token.token_id,
         exploration_id=exploration.exploration_id,
+        code_id=code.code_id,
+        edge_device_id=device.edge_device_id,
+        name=f"of-{tenant}",
         lease=lease,
         bench=bench,
         sha256=put_release(store, tenant),

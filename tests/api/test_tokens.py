@@ -35,8 +35,10 @@ def test_health_is_public_and_without_detail(stranger, intake):
     assert state == {"ready": True, "store": "ready"}
 
 
-def test_only_health_is_public(app, stranger):
+def test_only_health_and_enrolment_are_public(app, stranger):
     for path, operations in app.openapi()["paths"].items():
+        if path == "/v1/edge/enrolments":
+            continue
         for method in operations:
             answer = stranger.request(method, path.replace("{", "").replace("}", ""))
             assert answer.status_code == (200 if path in {"/healthz", "/readyz"} else 401), (method, path)
@@ -44,7 +46,15 @@ def test_only_health_is_public(app, stranger):
 
 def test_operations_require_their_scope(app, store):
     powerless = person_of(app, store, "alice", [Scope.ARTIFACTS_PUBLISH])
-    free = {"/healthz", "/readyz", "/v1/tokens:own", "/v1/targets", "/v1/targets:presets", "/openapi.json"}
+    free = {
+        "/healthz",
+        "/readyz",
+        "/v1/tokens:own",
+        "/v1/targets",
+        "/v1/targets:presets",
+        "/openapi.json",
+        "/v1/edge/enrolments",
+    }
     for path, operations in app.openapi()["paths"].items():
         for method in operations:
             if path in free or path.startswith("/v1/targets"):

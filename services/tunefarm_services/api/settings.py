@@ -67,6 +67,8 @@ class ApiSettings(Settings):
     """Requests of one address with invalid tokens. Both rates count over all API processes of a host."""
     token_trust_s: float = Field(default=1.0, ge=0)
     """How long a token stays valid after another process revokes it; with 0 every request queries the store."""
+    edge_poll_s: float = Field(default=300.0, gt=0)
+    """Mean interval at which edge devices poll."""
     open_jobs_per_tenant: int = Field(default=1000, gt=0)
     """Unfinished jobs of a tenant."""
     streams_per_tenant: int = Field(default=500, gt=0)

@@ -14,6 +14,11 @@ from tunefarm_services.store.catalog.workload_repository import WorkloadReposito
 from tunefarm_services.store.database.database import Database
 from tunefarm_services.store.database.schema_revision import NEEDED, require_current, revision_of, upgrade_to
 from tunefarm_services.store.database.sqlite_file import prepare_file
+from tunefarm_services.store.fleet.audit_repository import FleetAuditRepository
+from tunefarm_services.store.fleet.edge_device_repository import EdgeDeviceRepository
+from tunefarm_services.store.fleet.edge_report_repository import EdgeReportRepository
+from tunefarm_services.store.fleet.enrolment_repository import EnrolmentRepository
+from tunefarm_services.store.fleet.rollout_repository import RolloutRepository
 from tunefarm_services.store.jobs.event_repository import EventRepository
 from tunefarm_services.store.jobs.job_repository import JobRepository
 from tunefarm_services.store.jobs.job_request_repository import JobRequestRepository
@@ -65,6 +70,11 @@ class Store:
         self.releases = ReleaseRepository(database, blobs)
         self.tokens = TokenRepository(database, blobs)
         self.idempotency_keys = IdempotencyKeyRepository(database, blobs)
+        self.enrolments = EnrolmentRepository(database, blobs)
+        self.edge_devices = EdgeDeviceRepository(database, blobs)
+        self.edge_reports = EdgeReportRepository(database, blobs)
+        self.rollouts = RolloutRepository(database, blobs)
+        self.fleet_audit = FleetAuditRepository(database, blobs)
         self.garbage = GarbageCollector(database, blobs)
         self.retention = Retention(database, blobs)
         self.inspection = Inspection(database, blobs)

@@ -74,6 +74,10 @@ class StoreConflict(StoreError):
         self.name = name
 
 
+class RolloutRefused(StoreError):
+    """A rollout cannot do this in its present state, or a channel document is not newer than the stored one."""
+
+
 class JobBusy(StoreError):
     """A job cannot be deleted while it is leased."""
 

@@ -14,6 +14,7 @@ from tunefarm_services.settings import Settings
 
 GUIDE = Path(__file__).parents[3] / "docs" / "operations.md"
 NO_LIMITS = {
+    "edge_poll_s",
     "public_docs",
     "metrics_on_loopback",
     "operator_tenants",

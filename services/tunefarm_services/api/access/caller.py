@@ -94,4 +94,5 @@ ReleasePublisher: TypeAlias = Annotated[Caller, caller_with(Scope.ARTIFACTS_PUBL
 ReleaseReader: TypeAlias = Annotated[Caller, caller_with_any(Scope.EDGE_POLL, Scope.ARTIFACTS_READ)]
 TokensAdmin: TypeAlias = Annotated[Caller, caller_with(Scope.TOKENS_ADMIN)]
 UsageReader: TypeAlias = Annotated[Caller, caller_with(Scope.USAGE_READ)]
+EdgePoller: TypeAlias = Annotated[Caller, caller_with(Scope.EDGE_POLL)]
 AnyCaller: TypeAlias = Annotated[Caller, caller_with()]

@@ -34,6 +34,7 @@ from tunefarm_services.api.routes import (
     usage,
     workloads,
 )
+from tunefarm_services.api.routes.fleet import channels, edge, fleet
 from tunefarm_services.api.routes.releases import edge_files, publication
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.store import Store
@@ -53,6 +54,9 @@ ROUTES = (
     edge_files,
     tokens,
     usage,
+    edge,
+    fleet,
+    channels,
     health,
     pages,
 )

@@ -25,6 +25,7 @@ from tunefarm_services.store.store_error import (
     JobFinished,
     NoSearch,
     NotFound,
+    RolloutRefused,
     RowDamaged,
     StoreConflict,
     StoreUnavailable,
@@ -96,7 +97,7 @@ def _of_store(error: Exception) -> ApiProblem:
         case WrongOffset():
             headers = {"Upload-Offset": str(error.expected)}
             return ApiProblem(ProblemKind.WRONG_OFFSET, str(error), headers=headers, offset=error.expected)
-        case StoreConflict() | JobBusy() | JobFinished() | NoSearch() | UploadIncomplete():
+        case StoreConflict() | RolloutRefused() | JobBusy() | JobFinished() | NoSearch() | UploadIncomplete():
             return ApiProblem(ProblemKind.CONFLICT, str(error))
         case StoreUnavailable() | DatabaseOutdated() | DatabaseTooNew() | BlobMissing() | BlobDamaged() | RowDamaged():
             log.error("store unavailable", reason=str(error))

@@ -10,6 +10,7 @@ from sqlalchemy.exc import TimeoutError as PoolExhausted
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tunefarm_schemas.token import Scope as Permission
 from tunefarm_schemas.token import Token
 from tunefarm_services.api.access.caller import STATE_KEY, bearer_text
 from tunefarm_services.api.access.known_tokens import KnownTokens
@@ -17,13 +18,15 @@ from tunefarm_services.api.access.request_rates import RequestRates
 from tunefarm_services.api.http.connections import network
 from tunefarm_services.api.http.http_protocol import PUBLIC
 from tunefarm_services.api.http.problem_handlers import problem_of
-from tunefarm_services.api.middleware.request_body import ANNOUNCE_BODY
+from tunefarm_services.api.middleware.request_body import ANNOUNCE_BODY, EDGE
 from tunefarm_services.api.pages.page_files import DOCUMENTS
 from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind, unauthenticated
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.store import StoreError
 
 METRICS: Final = "/metrics"
+ENROLMENTS: Final = "/v1/edge/enrolments"
+"""Devices have no token before they are enrolled. The body has a code instead."""
 _FOR_BROWSERS: Final = " With TUNEFARM_PUBLIC_DOCS=true this page, which contains no data, needs no token."
 
 
@@ -43,8 +46,12 @@ class Authentication:
         if scope["type"] != "http" or self._is_public(scope):
             await self._app(scope, receive, send)
             return
+        if scope["path"] == ENROLMENTS and scope["method"] == "POST":
+            await self._without_token(scope, receive, send)
+            return
         try:
             token = await self._token(scope)
+            _require_route_for(token, scope["path"])
         except ApiProblem as problem:
             if ANNOUNCE_BODY.intersection(Headers(scope=scope)):
                 # The body is not read, and a connection in the middle of a body may never end.
@@ -54,6 +61,26 @@ class Authentication:
         scope[STATE_KEY] = token
         fields = self._fields(self._of_tokens, "token", token.token_id)
         await self._app(scope, receive, _with_fields(send, fields))
+
+    async def _without_token(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer an enrolment. Whatever is not a success counts as an invalid token of its address does."""
+        address = network(_address(scope))
+
+        async def counting(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] >= 400:
+                for limit in self._of_strangers:
+                    self._rates.counted(limit, "stranger", address)
+            await send(message)
+
+        try:
+            self._require_patience(address)
+        except ApiProblem as problem:
+            problem.headers["Connection"] = "close"
+            await problem.send(scope, receive, send)
+            return
+        scope[STATE_KEY] = None  # the route takes a body
+        fields = self._fields(self._of_strangers, "stranger", address)
+        await self._app(scope, receive, _with_fields(counting, fields))
 
     def _is_public(self, scope: Scope) -> bool:
         path = scope["path"]
@@ -102,6 +129,13 @@ class Authentication:
             policies.append(f'"{kind}-{window_s}s";q={limit.amount};w={window_s}')
             rests.append(f'"{kind}-{window_s}s";r={left};t={max(1, math.ceil(more_in_s))}')
         return {"RateLimit-Policy": ", ".join(policies), "RateLimit": ", ".join(rests)}
+
+
+def _require_route_for(token: Token, path: str) -> None:
+    """Keep tokens of devices away from every other route, also from those that any token may use."""
+    if token.scopes == (Permission.EDGE_POLL,) and not path.startswith(EDGE):
+        detail = "The token of an edge device may only poll, report and fetch its channel."
+        raise ApiProblem(ProblemKind.FORBIDDEN, detail)
 
 
 def _with_fields(send: Send, fields: Mapping[str, str]) -> Send:

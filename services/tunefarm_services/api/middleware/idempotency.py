@@ -26,7 +26,7 @@ from tunefarm_services.store.tenants.key_claim import Answered, Claimed, InProgr
 KEY_STATE: Final = "tunefarm_idempotency_key"
 """Key of a request's scope for a claimed key, for routes that create something in one transaction with it."""
 
-SECRETS: Final = re.compile(r"/v1/tokens(/[^/]+:rotate)?")
+SECRETS: Final = re.compile(r"/v1/tokens(/[^/]+:rotate)?|/v1/fleet/enrolment-codes")
 """Routes whose answers contain a secret, which is shown once and not stored."""
 
 RENEWED_EVERY_S: Final = CLAIM_LASTS_S / 4

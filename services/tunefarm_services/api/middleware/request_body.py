@@ -20,6 +20,9 @@ BODY_KEY: Final = "tunefarm_body"
 """Key of a request's scope for the whole body."""
 
 UPLOADS: Final = ("/v1/uploads/", "/v1/repository/files/")
+EDGE: Final = "/v1/edge/"
+EDGE_BYTES: Final = 1 << 19
+"""Maximum size of what an edge device sends: 200 reports."""
 WITHOUT_BODY: Final = frozenset({"GET", "HEAD", "DELETE", "OPTIONS"})
 ANNOUNCE_BODY: Final = frozenset({"content-length", "transfer-encoding"})
 SMALL_BYTES: Final = 1 << 18
@@ -123,6 +126,8 @@ class RequestBody:
             return 0  # public paths take no body
         if scope["method"] in WITHOUT_BODY:
             return min(self._settings.body_bytes, SMALL_BYTES)
+        if scope["path"].startswith(EDGE):
+            return min(self._settings.body_bytes, EDGE_BYTES)
         is_piece = scope["path"].startswith(UPLOADS)
         return self._settings.upload_piece_bytes if is_piece else self._settings.body_bytes
 

@@ -4,6 +4,15 @@ from tunefarm_services.store.tables.artifact import ArtifactTable
 from tunefarm_services.store.tables.device import DeviceClassTable, DeviceTable, LaneTable
 from tunefarm_services.store.tables.event import EventTable
 from tunefarm_services.store.tables.exploration import ExplorationTable, JobExplorationTable, ModelSnapshotTable
+from tunefarm_services.store.tables.fleet import (
+    ChannelDocumentTable,
+    EdgeDeviceTable,
+    EdgeEvidenceTable,
+    EdgeReportTable,
+    EnrolmentCodeTable,
+    FleetAuditTable,
+    RolloutTable,
+)
 from tunefarm_services.store.tables.idempotency_key import IdempotencyKeyTable
 from tunefarm_services.store.tables.job import JobLabelTable, JobTable, TaskTable
 from tunefarm_services.store.tables.metadata import Table
@@ -25,11 +34,17 @@ from tunefarm_services.store.tables.workload import WorkloadTable
 __all__ = [
     "ArtifactTable",
     "BestRecordTable",
+    "ChannelDocumentTable",
     "DeviceClassTable",
     "DeviceTable",
     "DispatchTable",
+    "EdgeDeviceTable",
+    "EdgeEvidenceTable",
+    "EdgeReportTable",
+    "EnrolmentCodeTable",
     "EventTable",
     "ExplorationTable",
+    "FleetAuditTable",
     "IdempotencyKeyTable",
     "JobExplorationTable",
     "JobLabelTable",
@@ -43,6 +58,7 @@ __all__ = [
     "ReleaseMetadataTable",
     "ReleasePublicationTable",
     "ReleaseTargetTable",
+    "RolloutTable",
     "ServerSecretTable",
     "Table",
     "TargetTable",

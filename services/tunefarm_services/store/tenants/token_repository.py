@@ -50,24 +50,9 @@ class TokenRepository(Repository):
 
         ``expires_at`` is RFC 3339 with an offset. Raises BadInput for an invalid time.
         """
-        secret = secrets.token_urlsafe(32)
-        token = Token(
-            token_id=secrets.token_hex(8),
-            tenant=tenant,
-            name=name,
-            scopes=tuple(scope for scope in Scope if scope in scopes),
-            created_at=utc_now(),
-            expires_at=None if expires_at is None else _in_utc(expires_at),
-            revoked_at=None,
-            last_used_at=None,
-        )
+        expires_at = None if expires_at is None else _in_utc(expires_at)
         with self._database.writing() as connection:
-            row = token.model_dump(exclude={"scopes"}) | {
-                "scopes": " ".join(token.scopes),
-                "secret_hash": _hash(_require_hashing_key(connection), secret),
-            }
-            connection.execute(insert_once(connection, TokenTable), row)
-        return token, _text(token, secret)
+            return insert_token(connection, tenant, name, scopes, expires_at)
 
     def authenticate(self, text: str) -> Token | None:
         """The token with this text, or None, in the same time, if it is unknown, revoked or expired.
@@ -126,7 +111,12 @@ class TokenRepository(Repository):
     def _with_last_use(self, found: dict[str, Token]) -> dict[str, Token]:
         """The tokens with their time of use, which is stored if the last one is a minute old."""
         now = datetime.now(UTC)
-        late = {text: token for text, token in found.items() if _last_use_before(token, now - _LAST_USE_INTERVAL)}
+        late = {
+            text: token
+            for text, token in found.items()
+            # Devices have a time of their own, and each of their polls would otherwise write two rows.
+            if Scope.EDGE_POLL not in token.scopes and _last_use_before(token, now - _LAST_USE_INTERVAL)
+        }
         if not late:
             return found
         used_at = now.isoformat()
@@ -134,6 +124,40 @@ class TokenRepository(Repository):
         with suppress(StoreUnavailable), self._database.writing() as connection:
             connection.execute(_CHANGE.values(last_used_at=used_at), values)
         return found | {text: token.model_copy(update={"last_used_at": used_at}) for text, token in late.items()}
+
+
+def insert_token(
+    connection: Connection, tenant: str, name: str, scopes: tuple[Scope, ...], expires_at: str | None = None
+) -> tuple[Token, str]:
+    """Create a token within the caller's transaction. ``expires_at`` is in UTC."""
+    secret = secrets.token_urlsafe(32)
+    token = Token(
+        token_id=secrets.token_hex(8),
+        tenant=tenant,
+        name=name,
+        scopes=tuple(scope for scope in Scope if scope in scopes),
+        created_at=utc_now(),
+        expires_at=expires_at,
+        revoked_at=None,
+        last_used_at=None,
+    )
+    row = token.model_dump(exclude={"scopes"}) | {
+        "scopes": " ".join(token.scopes),
+        "secret_hash": keyed_hash(connection, secret),
+    }
+    connection.execute(insert_once(connection, TokenTable), row)
+    return token, _text(token, secret)
+
+
+def revoke_token(connection: Connection, tenant: str, token_id: str) -> None:
+    """Revoke a token within the caller's transaction."""
+    values = {"of_tenant": tenant, "of_token": token_id}
+    connection.execute(_CHANGE.where(TokenTable.revoked_at.is_(None)).values(revoked_at=utc_now()), values)
+
+
+def keyed_hash(connection: Connection, secret: str) -> bytes:
+    """The hash under which a secret of at least 128 random bits is stored."""
+    return _hash(_require_hashing_key(connection), secret)
 
 
 def _last_use_before(token: Token, moment: datetime) -> bool:

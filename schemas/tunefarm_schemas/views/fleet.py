@@ -1,0 +1,116 @@
+"""A fleet of edge devices, as lists and commands show it. Times are RFC 3339, UTC."""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tunefarm_schemas.edge.device import EdgeFacts
+from tunefarm_schemas.edge.release import GatePolicy
+
+
+class FleetView(BaseModel):
+    """The configuration that views of the fleet share."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class EnrolmentCode(FleetView):
+    """A code that enrols one device."""
+
+    code_id: str
+    channel: str
+    labels: dict[str, str]
+    created_at: str
+    expires_at: str
+    used_at: str | None
+    edge_device_id: str | None
+    """The device that used it."""
+
+
+class NewEnrolmentCode(FleetView):
+    """A code with its text, which is shown once. A repeated request returns null instead of the text."""
+
+    code: EnrolmentCode
+    text: str | None
+
+
+class EdgeDeviceView(FleetView):
+    """An enrolled device. ``facts`` and everything about releases are what the device said."""
+
+    edge_device_id: str
+    name: str
+    channel: str
+    labels: dict[str, str]
+    token_id: str
+    enrolled_at: str
+    revoked_at: str | None
+    seen_at: str
+    running: str | None
+    sequence: int
+    failure: str | None
+    """Of its latest installation."""
+    dropped_reports: int
+    facts: EdgeFacts
+
+
+class ChannelView(FleetView):
+    """A channel with the rollout of its current release."""
+
+    channel: str
+    sequence: int
+    expires_at: str
+    current: str
+    previous: str | None
+    revoked: tuple[str, ...]
+    gate: GatePolicy
+    state: str
+    stage_percent: int
+    reason: str
+    began_at: str
+    stage_began_at: str
+
+
+class FieldLatency(FleetView):
+    """Latencies of a release as devices report them: each figure is a quantile over devices of their own quantiles.
+
+    ``median_ratio`` is the median over devices of the p50 in the field, divided by the p50 of their manifest.
+    """
+
+    release: str
+    devices: int
+    runs: int
+    p50_s: float | None = None
+    p50_of_slowest_tenth_s: float | None = None
+    p95_s: float | None = None
+    p95_of_slowest_tenth_s: float | None = None
+    compared: int = Field(default=0)
+    """Devices whose manifest has a measured latency."""
+    median_ratio: float | None = None
+    drifting: int = 0
+    """Devices beyond the latency of their manifest and the tolerance of their channel."""
+
+
+class FleetSummary(FleetView):
+    """Counts of devices that are not revoked."""
+
+    devices: int
+    silent: int
+    """Without a poll for a day."""
+    by_channel: dict[str, int]
+    by_release: dict[str, int]
+    """By the release that they run; empty text for none."""
+    by_failure: dict[str, int]
+    """By the failure of their latest installation."""
+    drifting: dict[str, int]
+    """By release: devices beyond the latency of their manifest."""
+    channels: tuple[ChannelView, ...]
+
+
+class FleetChange(FleetView):
+    """An entry of the audit log."""
+
+    audit_id: str
+    at: str
+    token_id: str | None
+    """None if the gate decided."""
+    action: str
+    subject: str
+    reason: str

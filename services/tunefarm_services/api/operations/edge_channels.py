@@ -1,0 +1,78 @@
+"""Polls of devices, and channels as their owners see them."""
+
+import random
+import time
+from typing import Final
+
+from tunefarm_schemas.edge.device import EdgeAdvice, EdgePoll
+from tunefarm_schemas.edge.release import ChannelDocument
+from tunefarm_schemas.token import Token
+from tunefarm_schemas.views.fleet import ChannelView, EdgeDeviceView
+from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
+from tunefarm_services.fleet.advice import chosen, poll_after_s
+from tunefarm_services.fleet.rollout import Rollout, RolloutState
+from tunefarm_services.store import NotFound, Store
+from tunefarm_services.store.fleet.audit_repository import Actor, time_text
+
+_DRAW: Final = random.SystemRandom()
+_MAX_REASON: Final = 500
+
+
+def actor_of(token: Token) -> Actor:
+    """The caller as the audit log names it."""
+    return Actor(token.tenant, token.token_id, time.time())
+
+
+def device_of(store: Store, token: Token) -> EdgeDeviceView:
+    """The device whose token this is. Raises ApiProblem for a token of the right scope that is no device's."""
+    try:
+        return store.edge_devices.of_token(token.token_id)
+    except NotFound as error:
+        detail = "The token is not of an enrolled device. Enrol the device: POST /v1/edge/enrolments."
+        raise ApiProblem(ProblemKind.FORBIDDEN, detail) from error
+
+
+def advice_for(store: Store, token: Token, poll: EdgePoll, interval_s: float, now_s: float) -> EdgeAdvice:
+    """Store what a device says, and answer what it should run."""
+    device = device_of(store, token)
+    store.edge_devices.polled(token.tenant, device, poll, now_s)
+    again_s = poll_after_s(interval_s, _DRAW)
+    followed = store.rollouts.followed(token.tenant, device.channel)
+    if followed is None:
+        reason = f"nothing is published in channel {device.channel}"
+        return EdgeAdvice(
+            channel=device.channel, action="stay", release=poll.running, poll_after_s=again_s, reason=reason
+        )
+    document, rollout = followed
+    if store.rollouts.evaluate(token.tenant, device.channel, now_s, known=rollout):
+        rollout = store.rollouts.latest(token.tenant, device.channel)
+    action, release, reason = chosen(document, rollout, device.edge_device_id, poll.facts, poll.running)
+    return EdgeAdvice(
+        channel=device.channel, action=action, release=release, poll_after_s=again_s, reason=reason[:_MAX_REASON]
+    )
+
+
+def channel_view(document: ChannelDocument, rollout: Rollout) -> ChannelView:
+    """A channel with its rollout."""
+    stages = document.gate.stages_percent
+    is_everywhere = rollout.state is RolloutState.FINISHED
+    return ChannelView(
+        channel=document.channel,
+        sequence=document.sequence,
+        expires_at=document.expires,
+        current=document.current.name,
+        previous=None if document.previous is None else document.previous.name,
+        revoked=document.revoked,
+        gate=document.gate,
+        state=rollout.state.value,
+        stage_percent=100 if is_everywhere else stages[min(rollout.stage, len(stages) - 1)],
+        reason=rollout.reason,
+        began_at=time_text(rollout.began_s),
+        stage_began_at=time_text(rollout.stage_began_s),
+    )
+
+
+def channel_views(store: Store, tenant: str) -> list[ChannelView]:
+    """All channels of a tenant with their rollouts, by name."""
+    documents = store.rollouts.documents(tenant)
+    return [channel_view(document, store.rollouts.latest(tenant, document.channel)) for document in documents]

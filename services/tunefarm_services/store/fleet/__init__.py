@@ -1,0 +1,1 @@
+"""Edge devices, what they report, and rollouts of releases to them."""

@@ -1,0 +1,15 @@
+"""Tables of edge devices: enrolment, reports, channels, rollouts, and who changed them."""
+
+from tunefarm_services.store.tables.fleet.edge_device import EdgeDeviceTable, EnrolmentCodeTable
+from tunefarm_services.store.tables.fleet.edge_report import EdgeEvidenceTable, EdgeReportTable
+from tunefarm_services.store.tables.fleet.rollout import ChannelDocumentTable, FleetAuditTable, RolloutTable
+
+__all__ = [
+    "ChannelDocumentTable",
+    "EdgeDeviceTable",
+    "EdgeEvidenceTable",
+    "EdgeReportTable",
+    "EnrolmentCodeTable",
+    "FleetAuditTable",
+    "RolloutTable",
+]
