@@ -5,15 +5,17 @@ from pathlib import Path
 from tunefarm_edge.state.content_store import digest_of
 from tunefarm_edge.state.edge_root import CURRENT, PREVIOUS, EdgeRoot
 from tunefarm_schemas.edge.release import Release, ReleaseFile, ReleaseVariant
+from tunefarm_schemas.frozen import digest
 
 
 def folder_name(release: Release, variant: ReleaseVariant) -> str:
-    """The folder of a variant: the release's name and the first digits of its manifest's digest.
+    """The folder of a variant: the release's name and the first digits of a digest of all its files.
 
     A release may gain a better variant later, so the name alone would not tell what a folder holds. ``+`` occurs in no
     name of a release.
     """
-    return f"{release.name}+{variant.manifest.digest[:12]}"
+    contents = "\n".join(sorted(f"{file.path} {file.digest}" for file in files_of(variant)))
+    return f"{release.name}+{digest(contents)[:12]}"
 
 
 def release_name(folder: str) -> str:

@@ -3,6 +3,7 @@
 The child is a fork, so a trial starts within milliseconds, and needs no second interpreter.
 """
 
+import contextlib
 import ctypes
 import json
 import os
@@ -70,9 +71,10 @@ def first_inference(root: Path, deadline_s: float = DEADLINE_S) -> TrialResult:
 def in_child(trial: Callable[[], TrialResult], deadline_s: float) -> TrialResult:
     """Run a trial in a forked child; its death and its silence are results."""
     reading, writing = os.pipe()
+    parent = os.getpid()
     child = os.fork()
     if child == 0:
-        _be_the_child(trial, reading, writing)
+        _be_the_child(trial, writing, parent)
     os.close(writing)
     try:
         answer = _read(reading, deadline_s)
@@ -89,12 +91,14 @@ def in_child(trial: Callable[[], TrialResult], deadline_s: float) -> TrialResult
     return TrialResult(failure="crashed", detail=f"the model's process ended by {said}.")
 
 
-def _be_the_child(trial: Callable[[], TrialResult], reading: int, writing: int) -> None:
+def _be_the_child(trial: Callable[[], TrialResult], writing: int, parent: int) -> None:
     """Never returns: the parent's code after the fork is not the child's."""
     status = 1
     try:
-        os.close(reading)
+        _close_all_but(writing)
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            return
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         content = json.dumps(asdict(_answered(trial))).encode()
@@ -102,6 +106,14 @@ def _be_the_child(trial: Callable[[], TrialResult], reading: int, writing: int) 
             status = 0
     finally:
         os._exit(status)
+
+
+def _close_all_but(kept: int) -> None:
+    """Close what the agent has open: the lock would outlive an agent that is killed while its child runs."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and int(name) != kept:
+            with contextlib.suppress(OSError):  # the folder that was listed is closed already
+                os.close(int(name))
 
 
 def _answered(trial: Callable[[], TrialResult]) -> TrialResult:
