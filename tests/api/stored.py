@@ -50,7 +50,7 @@ class Belongings:
     bench: Bench
     sha256: str
     """Of a released file."""
-    name: str = "timestamp.json"
+    file_name: str = "timestamp.json"
     """Of metadata, and of a target of a channel."""
 
 

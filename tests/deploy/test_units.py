@@ -11,8 +11,12 @@ import pytest
 
 from tests.deploy.source import DEPLOY, operations
 from tests.house.command_help import assert_exists
+from tunefarm_edge.command_line import main as tunefarm_agent
+from tunefarm_edge.state.edge_root import DEFAULT_ROOT
 
-UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+ON_DEVICES = DEPLOY / "systemd" / "tunefarm-edge-agent.service"
+ALL_UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+UNITS = [path for path in ALL_UNITS if path != ON_DEVICES]
 HARDENED = {
     "NoNewPrivileges": "yes",
     "ProtectSystem": "strict",
@@ -30,7 +34,7 @@ def section(path: Path) -> dict[str, str]:
     return dict(parser["Service"])
 
 
-@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", ALL_UNITS, ids=lambda path: path.name)
 def test_unit_runs_as_ordinary_user_with_few_rights(path):
     service = section(path)
     assert service["User"] == "tunefarm"
@@ -88,7 +92,8 @@ def test_systemd_accepts_the_units(tmp_path):
     for path in sorted((DEPLOY / "systemd").glob("tunefarm*")):
         if path.suffix in {".service", ".timer"}:
             # The program has another path on this machine.
-            text = path.read_text(encoding="utf-8").replace("/opt/tunefarm/bin/tunefarm", sys.executable)
+            text = path.read_text(encoding="utf-8").replace("/opt/tunefarm/bin/tunefarm-agent", sys.executable)
+            text = text.replace("/opt/tunefarm/bin/tunefarm", sys.executable)
             (tmp_path / path.name).write_text(text, encoding="utf-8")
     (tmp_path / "tunefarm-worker@0.service").write_bytes((tmp_path / "tunefarm-worker@.service").read_bytes())
     names = sorted(each.name for each in tmp_path.iterdir() if "@." not in each.name)
@@ -108,3 +113,13 @@ def test_systemd_accepts_the_units(tmp_path):
 def test_unit_command_exists(path):
     line = section(path)["ExecStart"]
     assert_exists(line[line.index("/opt/tunefarm/bin/tunefarm") :])
+
+
+def test_unit_of_devices_runs_the_agent_in_its_folder():
+    service = section(ON_DEVICES)
+    words = service["ExecStart"].split()
+    assert words[0] == "/opt/tunefarm/bin/tunefarm-agent"
+    assert Path("/var/lib", service["StateDirectory"]) == DEFAULT_ROOT
+    with pytest.raises(SystemExit) as ended:
+        tunefarm_agent([*words[1:], "--help"])
+    assert ended.value.code == 0

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-DISTRIBUTIONS = ("schemas", "sandbox", "search", "workers", "services", "client")
+DISTRIBUTIONS = ("schemas", "sandbox", "search", "workers", "services", "client", "deploy/edge/agent")
 
 
 def python_files(*folders: str) -> list[Path]:

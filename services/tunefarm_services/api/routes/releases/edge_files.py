@@ -32,23 +32,23 @@ FileName = Annotated[str, Path(max_length=200, pattern=r"^[A-Za-z0-9._-]+$", des
 RangeField = Annotated[str | None, Header(alias="Range", max_length=100)]
 
 
-@router.head("/metadata/{name}", response_class=Response, responses=_CONTENT)
-@router.get("/metadata/{name}", response_class=Response, responses=_CONTENT)
-def get_metadata(request: Request, name: FileName, caller: ReleaseReader, parts: PartsOf) -> Response:
+@router.head("/metadata/{file_name}", response_class=Response, responses=_CONTENT)
+@router.get("/metadata/{file_name}", response_class=Response, responses=_CONTENT)
+def get_metadata(request: Request, file_name: FileName, caller: ReleaseReader, parts: PartsOf) -> Response:
     """Metadata of a role of TUF, such as timestamp.json or 5.snapshot.json."""
-    if name == "timestamp.json":
+    if file_name == "timestamp.json":
         return _whole(request, parts.store.releases.metadata(caller.tenant, "timestamp"), "no-cache")
-    match = METADATA_NAME.fullmatch(name)
+    match = METADATA_NAME.fullmatch(file_name)
     if match is None or match[2] == "timestamp":
-        raise NotFound("metadata", name)
+        raise NotFound("metadata", file_name)
     return _whole(request, parts.store.releases.metadata(caller.tenant, match[2], int(match[1])), IMMUTABLE)
 
 
-@router.head("/targets/channels/{name}", response_class=Response, responses=_CONTENT)
-@router.get("/targets/channels/{name}", response_class=Response, responses=_CONTENT)
-def get_target(request: Request, name: FileName, caller: ReleaseReader, parts: PartsOf) -> Response:
+@router.head("/targets/channels/{file_name}", response_class=Response, responses=_CONTENT)
+@router.get("/targets/channels/{file_name}", response_class=Response, responses=_CONTENT)
+def get_target(request: Request, file_name: FileName, caller: ReleaseReader, parts: PartsOf) -> Response:
     """A channel's document, its text for runners or their signature, by its digest."""
-    return _whole(request, parts.store.releases.target(caller.tenant, f"channels/{name}"), IMMUTABLE)
+    return _whole(request, parts.store.releases.target(caller.tenant, f"channels/{file_name}"), IMMUTABLE)
 
 
 @router.head("/files/{sha256}", response_class=Response, responses=_CONTENT)

@@ -1,0 +1,1 @@
+"""The agent as a whole: its settings, its reports, its loop."""

@@ -1,0 +1,1 @@
+"""What a device keeps on disk, whole at any instant."""

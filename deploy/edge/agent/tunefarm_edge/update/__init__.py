@@ -1,0 +1,1 @@
+"""An update: fetch, test, switch, confirm, or go back."""
