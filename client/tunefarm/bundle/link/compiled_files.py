@@ -6,7 +6,7 @@ from typing import Final
 
 from tunefarm.bundle.link.library_facts import LibraryFacts, facts_of
 from tunefarm.bundle.link.linking import ARCHIVE, LIBRARY, linked
-from tunefarm.bundle.link.toolchain import Toolchain
+from tunefarm.bundle.link.toolchain import BundleToolchain
 from tunefarm_schemas.tuning.bundle import BundleForm, BundleRequirements
 
 COMPILED: Final[tuple[BundleForm, ...]] = ("static", "library")
@@ -15,7 +15,7 @@ _HEADERS: Final = ("tunefarm_runtime.h", "tunefarm_model.h", "tunefarm_bundle.h"
 
 
 def compiled_files(
-    toolchain: Toolchain, form: BundleForm, files: Mapping[str, bytes], cpu_features: Sequence[str], scratch: Path
+    toolchain: BundleToolchain, form: BundleForm, files: Mapping[str, bytes], cpu_features: Sequence[str], scratch: Path
 ) -> tuple[dict[str, bytes], BundleRequirements]:
     """The library with the headers of its interface, or the archive with the model's header and the self-test as well.
 
@@ -42,7 +42,7 @@ def compiled_files(
     return built, _requirements(toolchain, cpu_features, LibraryFacts("", ()))
 
 
-def _requirements(toolchain: Toolchain, cpu_features: Sequence[str], facts: LibraryFacts) -> BundleRequirements:
+def _requirements(toolchain: BundleToolchain, cpu_features: Sequence[str], facts: LibraryFacts) -> BundleRequirements:
     return BundleRequirements(
         architecture=toolchain.architecture,
         cpu_features=tuple(cpu_features),

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from tunefarm.bundle.link.library_facts import EXPORT
-from tunefarm.bundle.link.toolchain import Toolchain, run_tool
+from tunefarm.bundle.link.toolchain import BundleToolchain, run_tool
 
 LIBRARY: Final = "model.so"
 ARCHIVE: Final = "libmodel.a"
@@ -27,7 +27,9 @@ _START_FILES: Final = "-nostartfiles"
 """The start files contain constructors, which would run when the library is loaded."""
 
 
-def linked(toolchain: Toolchain, form: Literal["library", "static"], files: Mapping[str, bytes], folder: Path) -> bytes:
+def linked(
+    toolchain: BundleToolchain, form: Literal["library", "static"], files: Mapping[str, bytes], folder: Path
+) -> bytes:
     """The library or archive of a bundle's sources and objects.
 
     Args:
@@ -54,7 +56,7 @@ def linked(toolchain: Toolchain, form: Literal["library", "static"], files: Mapp
     return (folder / LIBRARY).read_bytes()
 
 
-def _compiled(toolchain: Toolchain, source: str, folder: Path) -> str:
+def _compiled(toolchain: BundleToolchain, source: str, folder: Path) -> str:
     target = f"{Path(source).stem}.o"
     same_paths = f"-ffile-prefix-map={folder}=."
     run_tool((*toolchain.compiler, *_COMPILE, same_paths, "-c", source, "-o", target), folder)

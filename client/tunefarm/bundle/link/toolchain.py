@@ -29,7 +29,7 @@ _TAIL_BYTES: Final = 2000
 
 
 @dataclass(frozen=True)
-class Toolchain:
+class BundleToolchain:
     """Commands with their first arguments.
 
     Attributes:
@@ -67,7 +67,7 @@ def linked_architecture(target: Target) -> Architecture:
     return next(each for each in get_args(Architecture) if each == architecture)
 
 
-def toolchain_for(target: Target, cc: str = "") -> Toolchain:
+def toolchain_for(target: Target, cc: str = "") -> BundleToolchain:
     """The toolchain for a target.
 
     Args:
@@ -109,20 +109,20 @@ def run_tool(command: tuple[str, ...], folder: Path) -> str:
     return ended.stdout.decode(errors="replace")
 
 
-def _zig(architecture: Architecture, *, is_musl: bool) -> Toolchain:
+def _zig(architecture: Architecture, *, is_musl: bool) -> BundleToolchain:
     if importlib.util.find_spec("ziglang") is None:
         fix = "Run: pip install 'tunefarm[edge]', or name a cross compiler: --cc 'aarch64-linux-gnu-gcc'."
         raise BadInput("cc", f"there is no compiler for {architecture} here.", fix)
     zig = (sys.executable, "-m", "ziglang")
     compiler = (*zig, "cc", "-target", _ZIG_TRIPLES[architecture][is_musl])
     version = run_tool((*zig, "version"), Path.cwd()).strip()
-    return Toolchain(architecture, compiler, (*zig, "ar"), "zig", version, is_zig=True)
+    return BundleToolchain(architecture, compiler, (*zig, "ar"), "zig", version, is_zig=True)
 
 
-def _given(architecture: Architecture, compiler: tuple[str, ...]) -> Toolchain:
+def _given(architecture: Architecture, compiler: tuple[str, ...]) -> BundleToolchain:
     if shutil.which(compiler[0]) is None:
         raise BadInput("cc", f"{compiler[0]!r} was not found.", "Name an installed C compiler, or zig.")
     first = (run_tool((*compiler, "--version"), Path.cwd()).splitlines() or [""])[0]
     archiver = run_tool((*compiler, "-print-prog-name=ar"), Path.cwd()).strip() or "ar"
     name, _, version = first.rpartition(" ")
-    return Toolchain(architecture, compiler, (archiver,), name or compiler[0], version, is_zig=False)
+    return BundleToolchain(architecture, compiler, (archiver,), name or compiler[0], version, is_zig=False)
