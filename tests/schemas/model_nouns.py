@@ -1,7 +1,15 @@
 """One complete example of every part of a compiled model and of a bundle."""
 
 from tunefarm_schemas.frozen import Frozen
-from tunefarm_schemas.tuning.bundle import BUNDLE_FORMAT, BundleFile, BundleManifest, BundleVector
+from tunefarm_schemas.tuning.bundle import (
+    BUNDLE_FORMAT,
+    BundleFile,
+    BundleLatency,
+    BundleManifest,
+    BundleRecord,
+    BundleRequirements,
+    BundleVector,
+)
 from tunefarm_schemas.tuning.dynamic_shape import DimensionPlace, DynamicDimension, DynamicShape, SizeBucket
 from tunefarm_schemas.tuning.model import (
     MODEL_FORMAT,
@@ -71,9 +79,28 @@ _MODEL = (
 
 _FILE = BundleFile(path="kernels/kernel0.o", size_bytes=4096, digest="18")
 _VECTOR = BundleVector(inputs=("vectors/0/input0.bin",), outputs=("vectors/0/output0.bin",))
+_REQUIREMENTS = BundleRequirements(
+    architecture="aarch64",
+    cpu_features=("asimddp",),
+    device_class_id="cortex-a76",
+    libc="glibc 2.17",
+    libraries=("libc.so.6",),
+)
+_LATENCY = BundleLatency(p50_s=0.012, p95_s=0.014, interval_s=(0.011, 0.015), protocol="cpu-hot-cache/1")
+_RECORD = BundleRecord(
+    record_id="19",
+    trace="[[], []]",
+    latency_s=0.001,
+    interval_s=(0.0009, 0.0011),
+    protocol_id="cpu-hot-cache/1",
+    device_class_id="cortex-a76",
+)
 _BUNDLE = (
     _FILE,
     _VECTOR,
+    _REQUIREMENTS,
+    _LATENCY,
+    _RECORD,
     BundleManifest(
         format=BUNDLE_FORMAT,
         name="model_network",
@@ -91,6 +118,10 @@ _BUNDLE = (
         vectors=(_VECTOR,),
         tolerance=0.001,
         files=(_FILE,),
+        requires=_REQUIREMENTS,
+        latency=_LATENCY,
+        records=(_RECORD,),
+        sbom="sbom.cdx.json",
     ),
 )
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 from tunefarm.artifact.artifact_folder import MANIFEST_NAME
 from tunefarm.bundle.bundle_folder import RUNTIME, WEIGHTS, files_in, new_bundle, put_files
+from tunefarm.bundle.link.compiled_files import COMPILED, compiled_files
+from tunefarm.bundle.link.toolchain import toolchain_for
 from tunefarm.bundle.messages import PLAN, PlannedParts, StaticPlanOrder
 from tunefarm.frontend.model_import import ImportedModel
 from tunefarm.frontend.relax_model import ModelReference
@@ -19,7 +21,7 @@ from tunefarm.frontend.weights_file import Array, read_weights
 from tunefarm.model.builders import FunctionBuilders, own_folder
 from tunefarm.model.child_call import compiling, exchange
 from tunefarm.model.compilation import MAX_REFERENCE_OPERATIONS, Records
-from tunefarm.model.function_orders import function_orders, functions_of, passed_weights
+from tunefarm.model.function_orders import ChosenRecord, function_orders, functions_of, passed_weights
 from tunefarm.model.messages import (
     FLOAT32_TOLERANCE,
     PrepareOrder,
@@ -28,7 +30,13 @@ from tunefarm.model.messages import (
 )
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.host_cores import usable_physical_cores
-from tunefarm_schemas.tuning.bundle import BUNDLE_FORMAT, BundleForm, BundleManifest, BundleVector
+from tunefarm_schemas.tuning.bundle import (
+    BUNDLE_FORMAT,
+    BundleForm,
+    BundleManifest,
+    BundleRecord,
+    BundleVector,
+)
 from tunefarm_schemas.tuning.model import ModelEntry, ModelFunction
 
 
@@ -51,13 +59,22 @@ class BundleBuilder:
     say: Callable[[str], None] = lambda _: None
 
     def build(
-        self, model: ImportedModel, target: str, name: str, form: BundleForm, folder: Path, entry: str | None = None
+        self,
+        model: ImportedModel,
+        target: str,
+        name: str,
+        form: BundleForm,
+        folder: Path,
+        entry: str | None = None,
+        cc: str = "",
     ) -> BuiltBundle:
         """Build one entry of ``model``; ``target`` is as typed. An error leaves no folder behind.
 
+        ``cc`` is the C compiler that links libraries and archives (``toolchain_for``).
+
         Raises:
-            BadInput: the model needs TVM's virtual machine, or it or the target cannot be compiled, or ``folder`` has
-                files.
+            BadInput: the model needs TVM's virtual machine, or it or the target cannot be compiled or linked, or
+                ``folder`` has files.
         """
         with ExitStack() as stack:
             scratch = Path(tempfile.mkdtemp(prefix="tunefarm-bundle-"))
@@ -67,11 +84,20 @@ class BundleBuilder:
             placed, own = stack.enter_context(_memory("placed")), stack.enter_context(_memory("vectors"))
             self.say("planning")
             parts = self._planned(model, _order(target, scratch), _identifier(name), entry, placed, own)
-            functions, problems, kernels = self._kernels(parts, form, scratch)
+            toolchain = toolchain_for(parts.target, cc) if form in COMPILED else None
+            records = self.records(parts.tasks, parts.target, parts.code_generator)
+            functions, problems, kernels = self._kernels(parts, form, records, scratch)
             references = _references(model, parts, own)
             vectors = tuple(_vector(number, each) for number, each in enumerate(references))
-            put_files(staging, kernels | _runtime() | dict(_tensor_files(references)))
-            put_files(staging, _sources(parts, _identifier(name), len(vectors)))
+            put_files(staging, dict(_tensor_files(references)))
+            sources = _runtime() | _sources(parts, _identifier(name), len(vectors))
+            requires = None
+            if toolchain is None:
+                put_files(staging, kernels | sources)
+            else:
+                self.say("linking")
+                files, requires = compiled_files(toolchain, form, kernels | sources, parts.cpu_features, scratch)
+                put_files(staging, files)
             with open(placed, "rb", closefd=False) as memory, (staging / WEIGHTS).open("xb") as file:
                 shutil.copyfileobj(memory, file)
             manifest = BundleManifest(
@@ -91,6 +117,8 @@ class BundleBuilder:
                 vectors=vectors,
                 tolerance=FLOAT32_TOLERANCE,
                 files=files_in(staging),
+                requires=requires,
+                records=_used(functions, records),
             )
             put_files(staging, {MANIFEST_NAME: f"{manifest.model_dump_json(indent=2)}\n".encode()})
         return BuiltBundle(folder, manifest, problems, (*model.notes, *parts.notes))
@@ -112,10 +140,9 @@ class BundleBuilder:
                 return exchange(child, PlannedParts, "planning", has_bytes=False)[0]
 
     def _kernels(
-        self, parts: PlannedParts, form: BundleForm, scratch: Path
+        self, parts: PlannedParts, form: BundleForm, records: Mapping[str, ChosenRecord], scratch: Path
     ) -> tuple[tuple[ModelFunction, ...], dict[str, str], dict[str, bytes]]:
         """How each function was scheduled, what went wrong with that, and the files of the kernels."""
-        records = self.records(parts.tasks, parts.target, parts.code_generator)
         orders = function_orders(parts.tasks, parts.rest_json, parts.target, records, scratch)
         if form == "c":
             orders = [
@@ -134,6 +161,13 @@ class BundleBuilder:
             if built.problem:
                 problems |= dict.fromkeys((each.name for each in made), built.problem)
         return tuple(functions), problems, files
+
+
+def _used(functions: Sequence[ModelFunction], records: Mapping[str, ChosenRecord]) -> tuple[BundleRecord, ...]:
+    """The records whose schedule a function got, in order of their ids."""
+    ids = {each.record_id for each in functions}
+    found = {each.record_id: each.measured for each in records.values() if each.record_id in ids}
+    return tuple(measured for _, measured in sorted(found.items()) if measured is not None)
 
 
 def _order(target: str, scratch: Path) -> PrepareOrder:

@@ -38,6 +38,8 @@ class PlannedParts(Frozen):
     tvm_version: str
     entry: ModelEntry
     tasks: tuple[PreparedTask, ...]
+    cpu_features: tuple[str, ...]
+    """What the target's code needs beyond its architecture's base."""
     rest_json: str | None = Field(repr=False)
     source: str = Field(repr=False)
     header: str = Field(repr=False)

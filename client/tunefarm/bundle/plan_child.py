@@ -20,6 +20,7 @@ from tunefarm_search.relax.building import lower, virtual_machine
 from tunefarm_search.relax.preparation import PreparedModel
 from tunefarm_search.relax.static_plan.plan import StaticPlan, static_plan
 from tunefarm_search.relax.tasks import ModelTask, model_tasks, tir_functions
+from tunefarm_search.tvm.cpu_features import required_cpu_features
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
 from tunefarm_search.tvm.target import canonical_target
 from tunefarm_workers.builder.model_source import model_header, model_source
@@ -50,6 +51,7 @@ def planned(order: StaticPlanOrder, given: int, placed: int, vectors: int) -> Pl
         tvm_version=str(tvm.__version__),
         entry=entry,
         tasks=tasks,
+        cpu_features=required_cpu_features(model.target),
         rest_json=_rest(model, plan, tasks),
         source=model_source(plan, order.name),
         header=model_header(plan, order.name),

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from tunefarm.frontend.model_import import ImportedModel
 from tunefarm.frontend.weights_file import write_weights
 from tunefarm.model.messages import FunctionBuilt, FunctionOrder, PreparedTask
+from tunefarm_schemas.tuning.bundle import BundleRecord
 from tunefarm_schemas.tuning.model import ModelFunction
 from tunefarm_schemas.tuning.target import Target
 
@@ -20,6 +21,8 @@ class ChosenRecord:
 
     record_id: str
     trace: str
+    measured: BundleRecord | None = None
+    """What its kernel was measured to take; None if that is not known."""
 
 
 Orders: TypeAlias = Sequence[tuple[PreparedTask | None, FunctionOrder]]

@@ -2,12 +2,17 @@
 
 from typing import Literal
 
+from pydantic import Field
+
+from tunefarm_schemas.edge.release import RUNTIME_ABI, Architecture
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.model import ModelEntry, ModelFunction
 
-BUNDLE_FORMAT = 1
-BundleForm = Literal["c", "objects"]
-"""How the kernels are given: as C sources, or as object files for one processor."""
+BUNDLE_FORMAT = 2
+"""2 added what devices need, latencies, records and the bill of materials."""
+BundleForm = Literal["c", "objects", "static", "library"]
+"""Kernels as C sources or as object files for one processor, with sources of plan and runtime; or all of it compiled
+for one processor, as an archive or as a shared library."""
 
 
 class BundleFile(Frozen):
@@ -23,6 +28,56 @@ class BundleVector(Frozen):
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+
+
+class BundleRequirements(Frozen):
+    """What a device must have to run a compiled bundle.
+
+    Attributes:
+        architecture: of the machine code.
+        cpu_features: instruction sets beyond the base of the architecture, as ``/proc/cpuinfo`` names them.
+        device_class_id: of the only device class that it is for; None for any.
+        runtime_abi: of the library (``tunefarm_bundle.h``).
+        libc: the least version, such as ``glibc 2.17``, or ``musl``; empty if it calls none, or for an archive.
+        libraries: that the library is linked with.
+    """
+
+    architecture: Architecture
+    cpu_features: tuple[str, ...] = ()
+    device_class_id: str | None = None
+    runtime_abi: int = RUNTIME_ABI
+    libc: str = ""
+    libraries: tuple[str, ...] = ()
+
+
+class BundleLatency(Frozen):
+    """How long one run took where the bundle was measured, in seconds.
+
+    ``interval_s`` holds the fastest and the slowest run; ``protocol`` says how it was measured.
+    """
+
+    p50_s: float = Field(gt=0, allow_inf_nan=False)
+    p95_s: float = Field(gt=0, allow_inf_nan=False)
+    interval_s: tuple[float, float]
+    protocol: str
+
+
+class BundleRecord(Frozen):
+    """The record whose schedule functions of a bundle have.
+
+    Attributes:
+        record_id: as the functions name it.
+        trace: the schedule, as TVM's JSON.
+        latency_s, interval_s, protocol_id, device_class_id: how fast the function ran, how that was measured, and on
+            what; ``interval_s`` is None if it was not taken.
+    """
+
+    record_id: str
+    trace: str
+    latency_s: float
+    interval_s: tuple[float, float] | None
+    protocol_id: str
+    device_class_id: str
 
 
 class BundleManifest(Frozen):
@@ -43,6 +98,10 @@ class BundleManifest(Frozen):
         arena_bytes: memory for intermediate tensors.
         vectors: for a self-test. Outputs may differ by ``tolerance`` times the largest element of each.
         files: in order of their paths.
+        requires: of a device; None for sources and object files.
+        latency: of a run of the whole model; None if it was not measured.
+        records: of the functions whose schedule a record gave, in order of their ids.
+        sbom: path of the bill of materials, in CycloneDX; None if there is none.
     """
 
     format: int
@@ -61,3 +120,7 @@ class BundleManifest(Frozen):
     vectors: tuple[BundleVector, ...]
     tolerance: float
     files: tuple[BundleFile, ...]
+    requires: BundleRequirements | None = None
+    latency: BundleLatency | None = None
+    records: tuple[BundleRecord, ...] = ()
+    sbom: str | None = None

@@ -1,6 +1,6 @@
 """``tunefarm bundle``: build models for devices without TVM, and check bundles."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final, get_args
 
 import typer
 
@@ -11,12 +11,17 @@ from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.quantities import bytes_text, counted
 from tunefarm.terminal.tables import print_json
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.tuning.bundle import BundleForm, BundleRequirements
 
 if TYPE_CHECKING:
     from tunefarm.bundle.bundle_build import BuiltBundle
 
 bundle = typer.Typer(help="Build models for devices without TVM, and check bundles.", no_args_is_help=True)
-_FORMS = ("c", "objects")
+_FORMS: Final = get_args(BundleForm)
+_COMPILE: Final = {
+    "c": "cc -std=c11 -O2 -Wl,--gc-sections -I. -Iruntime model.c kernels/* runtime/*.c -lm -pthread -o self_test",
+    "static": "cc -std=c11 -O2 -Wl,--gc-sections -Iinclude self_test.c libmodel.a -lm -pthread -o self_test",
+}
 
 
 @bundle.command()
@@ -27,8 +32,20 @@ def build(
         str, typer.Option(help="host, host:THREADS, a preset such as raspberry-pi-4, or a TVM target as JSON.")
     ] = "",
     form: Annotated[
-        str, typer.Option(metavar="c|objects", help="Kernels as C sources, or as object files of the target.")
+        str,
+        typer.Option(
+            metavar="|".join(_FORMS),
+            help="Kernels as C sources or object files; or all of it as an archive or a shared library.",
+        ),
     ] = "objects",
+    cc: Annotated[
+        str,
+        typer.Option(
+            metavar="COMMAND",
+            help="C compiler for --form static and library, such as aarch64-linux-gnu-gcc, or zig. "
+            "Default: this host's for its own architecture, zig for others.",
+        ),
+    ] = "",
     entry: Annotated[str | None, typer.Option(metavar="NAME", help="The model's function, if it has several.")] = None,
     shape: ShapeOption = None,
     fresh: FreshOption = False,
@@ -60,7 +77,8 @@ def build(
         records = (lambda _tasks, _target, _generator: {}) if fresh else records_of(machine)
         builder = BundleBuilder(machine.zygote, records, complain)
         name = source.path.rpartition("/")[2].partition(".")[0]
-        built = builder.build(imported, target, name, "c" if form == "c" else "objects", folder, entry)
+        chosen = next(each for each in _FORMS if each == form)
+        built = builder.build(imported, target, name, chosen, folder, entry, cc)
     _print(built, as_json=as_json)
     return ExitCode.FINE
 
@@ -93,6 +111,16 @@ def _print(built: "BuiltBundle", *, as_json: bool) -> None:
     say(
         f"memory of a run: {bytes_text(manifest.weights_bytes)} of weights, {bytes_text(manifest.arena_bytes)} of arena"
     )
+    if manifest.requires is not None:
+        say(_requires_text(manifest.requires))
+    if manifest.form == "library":
+        say(f"{built.folder}: {counted(len(manifest.vectors), 'test vector')}; load model.so (tunefarm_bundle.h)")
+        return
     say(f"{built.folder}: {counted(len(manifest.vectors), 'test vector')}; build and run its self-test there:")
-    say("  cc -std=c11 -O2 -Wl,--gc-sections -I. -Iruntime model.c kernels/* runtime/*.c -lm -pthread -o self_test")
+    say(f"  {_COMPILE['static' if manifest.form == 'static' else 'c']}")
     say("  ./self_test .")
+
+
+def _requires_text(requires: BundleRequirements) -> str:
+    needed = (requires.architecture, requires.libc, *requires.cpu_features)
+    return f"requires: {', '.join(each for each in needed if each)}"

@@ -1,0 +1,1 @@
+"""Links bundles to one library, for devices of this architecture and of others."""
