@@ -11,7 +11,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tunefarm_schemas.token import Token
-from tunefarm_services.api.access.caller import STATE_KEY, bearer_text
+from tunefarm_services.api.access.caller import bearer_text
 from tunefarm_services.api.access.known_tokens import KnownTokens
 from tunefarm_services.api.access.request_rates import RequestRates
 from tunefarm_services.api.http.connections import network
@@ -21,9 +21,11 @@ from tunefarm_services.api.middleware.request_body import ANNOUNCE_BODY
 from tunefarm_services.api.pages.page_files import DOCUMENTS
 from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind, unauthenticated
 from tunefarm_services.api.settings import ApiSettings
+from tunefarm_services.dashboard.session import PREFIX, STATE_KEY, session_text
 from tunefarm_services.store import StoreError
 
 METRICS: Final = "/metrics"
+UNAUTHORIZED: Final = 401
 _FOR_BROWSERS: Final = " With TUNEFARM_PUBLIC_DOCS=true this page, which contains no data, needs no token."
 
 
@@ -43,6 +45,9 @@ class Authentication:
         if scope["type"] != "http" or self._is_public(scope):
             await self._app(scope, receive, send)
             return
+        if _is_page(scope):
+            await self._answer_page(scope, receive, send)
+            return
         try:
             token = await self._token(scope)
         except ApiProblem as problem:
@@ -54,6 +59,34 @@ class Authentication:
         scope[STATE_KEY] = token
         fields = self._fields(self._of_tokens, "token", token.token_id)
         await self._app(scope, receive, _with_fields(send, fields))
+
+    async def _answer_page(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request for a page of the dashboard, whose session is in a cookie.
+
+        The cookie counts for pages alone: if it counted for the API, forms of other sites could use it. Without a
+        session the page itself answers, with the login. A refused token counts against the sender as in the API.
+        """
+        text = session_text(scope)
+        try:
+            if not text or not self._tokens.was_valid_lately(text):
+                self._require_patience(network(_address(scope)))
+            token = await self._tokens.token(text) if text else None
+        except ApiProblem as problem:
+            await problem.send(scope, receive, send)
+            return
+        except (StoreError, PoolExhausted) as error:
+            await problem_of(error).send(scope, receive, send)
+            return
+        if token is not None:
+            scope[STATE_KEY] = token
+
+        async def counting(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] == UNAUTHORIZED:
+                for limit in self._of_strangers:
+                    self._rates.counted(limit, "stranger", network(_address(scope)))
+            await send(message)
+
+        await self._app(scope, receive, counting)
 
     def _is_public(self, scope: Scope) -> bool:
         path = scope["path"]
@@ -102,6 +135,11 @@ class Authentication:
             policies.append(f'"{kind}-{window_s}s";q={limit.amount};w={window_s}')
             rests.append(f'"{kind}-{window_s}s";r={left};t={max(1, math.ceil(more_in_s))}')
         return {"RateLimit-Policy": ", ".join(policies), "RateLimit": ", ".join(rests)}
+
+
+def _is_page(scope: Scope) -> bool:
+    path: str = scope["path"]
+    return path in {"/", PREFIX} or path.startswith(f"{PREFIX}/")
 
 
 def _with_fields(send: Send, fields: Mapping[str, str]) -> Send:

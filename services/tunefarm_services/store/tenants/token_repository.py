@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, bindparam, delete, select, update
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.clock import utc_now
@@ -38,6 +38,26 @@ _CHANGE: Final = update(TokenTable).where(
     TokenTable.tenant == bindparam("of_tenant"), TokenTable.token_id == bindparam("of_token")
 )
 
+_USE_UP: Final = (
+    update(TokenTable)
+    .where(
+        TokenTable.token_id == bindparam("of_token"),
+        TokenTable.session_of.is_not(None),
+        TokenTable.revoked_at.is_(None),
+    )
+    .values(revoked_at=bindparam("at"))
+)
+_END_SESSIONS: Final = (
+    update(TokenTable)
+    .where(TokenTable.session_of == bindparam("of_token"), TokenTable.revoked_at.is_(None))
+    .values(revoked_at=bindparam("at"))
+)
+_DELETE_ENDED: Final = delete(TokenTable).where(
+    TokenTable.tenant == bindparam("of_tenant"),
+    TokenTable.session_of.is_not(None),
+    TokenTable.expires_at < bindparam("now"),
+)
+
 
 class TokenRepository(Repository):
     """API tokens. A secret is returned once and never stored."""
@@ -50,24 +70,33 @@ class TokenRepository(Repository):
 
         ``expires_at`` is RFC 3339 with an offset. Raises BadInput for an invalid time.
         """
-        secret = secrets.token_urlsafe(32)
-        token = Token(
-            token_id=secrets.token_hex(8),
-            tenant=tenant,
-            name=name,
-            scopes=tuple(scope for scope in Scope if scope in scopes),
-            created_at=utc_now(),
-            expires_at=None if expires_at is None else _in_utc(expires_at),
-            revoked_at=None,
-            last_used_at=None,
-        )
+        token = _new_token(tenant, name, scopes, None if expires_at is None else _in_utc(expires_at))
         with self._database.writing() as connection:
-            row = token.model_dump(exclude={"scopes"}) | {
-                "scopes": " ".join(token.scopes),
-                "secret_hash": _hash(_require_hashing_key(connection), secret),
-            }
-            connection.execute(insert_once(connection, TokenTable), row)
-        return token, _text(token, secret)
+            return token, _insert(connection, token)
+
+    @retried
+    def open_session(self, text: str, lifetime_s: float, name: str, *, once: bool = False) -> str | None:
+        """Create a token with the tenant and scopes of the one with this text, and return its text.
+
+        It ends with that token, when that is revoked, rotated or expired, and after ``lifetime_s`` at the latest. A
+        session of a session is one of the same first token. ``once`` revokes the given token, a link, at the same
+        time, so that only the first of two uses of it succeeds. None if the text is not that of a usable token.
+        """
+        given = self.authenticate(text)
+        if given is None:
+            return None
+        with self._database.writing() as connection:
+            row = _row_of(connection, given.tenant, given.token_id)
+            first = _row_of(connection, given.tenant, row.session_of) if row.session_of else row
+            if not _is_usable(row) or not _is_usable(first):
+                return None
+            if once and connection.execute(_USE_UP, {"of_token": row.token_id, "at": utc_now()}).rowcount != 1:
+                return None
+            connection.execute(_DELETE_ENDED, {"of_tenant": given.tenant, "now": utc_now()})
+            end = (datetime.now(UTC) + timedelta(seconds=lifetime_s)).isoformat()
+            expires_at = end if first.expires_at is None else min(end, first.expires_at)
+            session = _new_token(given.tenant, name, given.scopes, expires_at)
+            return _insert(connection, session, session_of=first.token_id)
 
     def authenticate(self, text: str) -> Token | None:
         """The token with this text, or None, in the same time, if it is unknown, revoked or expired.
@@ -106,6 +135,7 @@ class TokenRepository(Repository):
             if token.revoked_at is None:
                 values = {"of_tenant": tenant, "of_token": token_id}
                 connection.execute(_CHANGE.values(revoked_at=utc_now()), values)
+                _end_sessions(connection, token_id)
             return _token_of(connection, tenant, token_id)
 
     @retried
@@ -121,6 +151,7 @@ class TokenRepository(Repository):
                 raise NotFound("usable token", token_id)
             values = {"of_tenant": tenant, "of_token": token_id}
             connection.execute(_CHANGE.values(secret_hash=_hash(_require_hashing_key(connection), secret)), values)
+            _end_sessions(connection, token_id)
         return token, _text(token, secret)
 
     def _with_last_use(self, found: dict[str, Token]) -> dict[str, Token]:
@@ -134,6 +165,35 @@ class TokenRepository(Repository):
         with suppress(StoreUnavailable), self._database.writing() as connection:
             connection.execute(_CHANGE.values(last_used_at=used_at), values)
         return found | {text: token.model_copy(update={"last_used_at": used_at}) for text, token in late.items()}
+
+
+def _new_token(tenant: str, name: str, scopes: tuple[Scope, ...], expires_at: str | None) -> Token:
+    return Token(
+        token_id=secrets.token_hex(8),
+        tenant=tenant,
+        name=name,
+        scopes=tuple(scope for scope in Scope if scope in scopes),
+        created_at=utc_now(),
+        expires_at=expires_at,
+        revoked_at=None,
+        last_used_at=None,
+    )
+
+
+def _insert(connection: Connection, token: Token, session_of: str | None = None) -> str:
+    """Store a new token, and return its text."""
+    secret = secrets.token_urlsafe(32)
+    row = token.model_dump(exclude={"scopes"}) | {
+        "scopes": " ".join(token.scopes),
+        "secret_hash": _hash(_require_hashing_key(connection), secret),
+        "session_of": session_of,
+    }
+    connection.execute(insert_once(connection, TokenTable), row)
+    return _text(token, secret)
+
+
+def _end_sessions(connection: Connection, token_id: str) -> None:
+    connection.execute(_END_SESSIONS, {"of_token": token_id, "at": utc_now()})
 
 
 def _last_use_before(token: Token, moment: datetime) -> bool:
@@ -183,10 +243,14 @@ def _is_usable(row: AnyRow) -> bool:
 
 
 def _token_of(connection: Connection, tenant: str, token_id: str) -> Token:
+    return _token(_row_of(connection, tenant, token_id))
+
+
+def _row_of(connection: Connection, tenant: str, token_id: str) -> AnyRow:
     row = connection.execute(_ONE, {"tenant": tenant, "token_id": token_id}).one_or_none()
     if row is None:
         raise NotFound("token", token_id)
-    return _token(row)
+    return row
 
 
 def _token(row: AnyRow) -> Token:
