@@ -25,6 +25,7 @@ TOOLS := check-jsonschema cloudpickle cryptography hypothesis import-linter json
 FRAMEWORKS := torch onnx tflite jax ai-edge-litert onnxruntime openvino
 FRAMEWORKS_STAMP := .venv/.frameworks-installed
 EMULATORS_STAMP := .venv/.emulators-installed
+BROWSER_STAMP := .venv/.browser-installed
 
 # The demo of a model reads an ONNX file, which needs a twentieth of what all frameworks weigh.
 ONNX_STAMP := .venv/.onnx-installed
@@ -40,7 +41,7 @@ FUZZ_SEED ?= 0
 FUZZ_REPLAY ?=
 FUZZ_ARGUMENTS ?=
 
-.PHONY: help demo demo-model test test-models test-targets check bench bench-quick bench-models bench-trust bench-service bench-farm soak test-faults fuzz wheels clean
+.PHONY: help demo demo-model test test-models test-targets test-browser check bench bench-quick bench-models bench-trust bench-service bench-farm soak test-faults fuzz wheels clean
 
 help:  ## list these targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -67,6 +68,11 @@ $(EMULATORS_STAMP): $(STAMP)
 		apt-get download -qq qemu-user-static && dpkg --extract qemu-user-static_*.deb . && rm qemu-user-static_*.deb; }
 	touch $@
 
+$(BROWSER_STAMP): $(STAMP)
+	$(PIP) install --quiet --constraint constraints.txt axe-playwright-python playwright
+	command -v chromium >/dev/null || { apt-get update -qq && apt-get install -qq --yes chromium; }
+	touch $@
+
 demo: $(STAMP)  ## tune a fused matmul + bias + ReLU; about a minute; leaves demo-output/
 	TUNEFARM_HOME=$(CURDIR)/.demo-store $(BIN)/tunefarm tune builtin:matmul_bias_relu --trials $(DEMO_TRIALS) --output demo-output
 
@@ -81,8 +87,8 @@ demo-model: $(ONNX_STAMP)  ## compile a small CNN from a file, then tune it; abo
 		--seconds $(DEMO_MODEL_SECONDS) --output demo-output/tuned
 
 test: $(STAMP)  ## run the tests: no network, warnings are errors; those that compare times come first, alone
-	$(BIN)/python -m pytest -q -m "timing and not faults and not models and not targets" $$(grep -rl "mark.timing" tests --include "*.py")
-	$(BIN)/python -m pytest -m "not faults and not timing and not models and not targets" \
+	$(BIN)/python -m pytest -q -m "timing and not faults and not models and not targets and not browser" $$(grep -rl "mark.timing" tests --include "*.py")
+	$(BIN)/python -m pytest -m "not faults and not timing and not models and not targets and not browser" \
 		--numprocesses $(TEST_PROCESSES) --no-loadscope-reorder
 
 test-models: $(FRAMEWORKS_STAMP)  ## run the tests that need torch, ONNX, TFLite or JAX; installs them
@@ -90,6 +96,9 @@ test-models: $(FRAMEWORKS_STAMP)  ## run the tests that need torch, ONNX, TFLite
 
 test-targets: $(EMULATORS_STAMP)  ## run kernels for ARM, RISC-V and WebAssembly in emulators; installs those
 	$(BIN)/python -m pytest -m targets --numprocesses 2 --dist load
+
+test-browser: $(BROWSER_STAMP)  ## look at the pages in Chromium, which it installs on Debian as root where it is missing
+	$(BIN)/python -m pytest -m browser
 
 test-faults: $(STAMP)  ## run the tests that kill, starve and corrupt for minutes
 	$(BIN)/python -m pytest -m faults --timeout 1800

@@ -48,7 +48,7 @@ def chart_of(store: Store, tenant: str, exploration: Exploration, state: JobPage
         best=points.best,
         sample=points.sample,
         failures=points.failures,
-        times=tuple((each.sequence, each.elapsed_s, each.trials, each.best_latency_s) for each in thinned(state.times)),
+        times=tuple(thinned(_times(state, summary))),
         untuned_s=untuned_s,
         untried_s=None if summary is None else summary.untried_latency_s,
     )
@@ -62,7 +62,7 @@ def _times(state: JobPageState, summary: TaskSummary | None) -> list[tuple[float
         return [*points, (max(end_s or 0.0, points[-1][0]), points[-1][1])] if points else []
     if len(state.job.spec.tasks) > 1:
         return []
-    return [(each.elapsed_s, each.best_latency_s) for each in state.times if each.best_latency_s is not None]
+    return list(state.times)
 
 
 def thinned(points: Sequence[T]) -> Sequence[T]:

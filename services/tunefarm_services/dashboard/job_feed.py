@@ -1,6 +1,7 @@
 """Follows the events of a job once per process, for any number of viewers."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Final
@@ -16,6 +17,7 @@ from tunefarm_services.store import StoreUnavailable
 
 BATCH: Final = 500
 SLOWEST_POLL_S: Final = 1.0
+SUMMARY_WAIT_S: Final = 2.0
 
 
 class JobFeed:
@@ -29,6 +31,7 @@ class JobFeed:
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._viewers = 0
+        self._ended_s = 0.0
 
     @property
     def viewers(self) -> int:
@@ -47,7 +50,7 @@ class JobFeed:
                     for message in self._messages(state):
                         yield message
                     after = state.last_event
-                if not state.is_live:
+                if self._is_over():
                     yield ServerSentEvent("", event="done", id=str(after))
                     return
                 with suppress(TimeoutError):
@@ -66,7 +69,7 @@ class JobFeed:
     async def _poll(self) -> None:
         wait_s = self._parts.event_poll_s
         try:
-            while self._viewers and self._state.is_live and not self._parts.is_stopping():
+            while self._viewers and not self._is_over() and not self._parts.is_stopping():
                 state = await self._newer()
                 is_new = state.last_event > self._state.last_event
                 if is_new:
@@ -77,6 +80,13 @@ class JobFeed:
                 await asyncio.sleep(wait_s)
         finally:
             self._task = None
+
+    def _is_over(self) -> bool:
+        """Whether the job has ended and its summary is there, or did not come within two seconds."""
+        if self._state.is_live:
+            return False
+        self._ended_s = self._ended_s or time.monotonic()
+        return self._state.summary is not None or time.monotonic() - self._ended_s > SUMMARY_WAIT_S
 
     async def _newer(self) -> JobPageState:
         state, store = self._state, self._parts.store

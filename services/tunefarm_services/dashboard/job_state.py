@@ -5,7 +5,6 @@ from functools import cached_property
 
 from pydantic import ValidationError
 
-from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.job import Event, Job, JobState
 from tunefarm_schemas.views.summary import JobSummary, Progress, TaskSummary
 from tunefarm_services.store import NotFound, Store
@@ -20,24 +19,18 @@ ACTIONS: dict[JobState, tuple[str, ...]] = {
 BATCH = 1000
 
 
-class TimePoint(Frozen):
-    """The best latency after a number of seconds of a run, by the event with the number ``sequence``."""
-
-    sequence: int
-    elapsed_s: float
-    trials: int
-    best_latency_s: float | None
-
-
 @dataclass(frozen=True)
 class JobPageState:
-    """What the page of a job shows. ``last_event`` is the number of the newest event in it."""
+    """What the page of a job shows. ``last_event`` is the number of the newest event in it.
+
+    ``times`` are seconds since the start of the run, and the best latency by then.
+    """
 
     job: Job
     progress: Progress | None
     summary: JobSummary | None
     last_event: int
-    times: tuple[TimePoint, ...]
+    times: tuple[tuple[float, float], ...]
 
     @cached_property
     def actions(self) -> tuple[str, ...]:
@@ -91,8 +84,8 @@ class JobPageState:
 
     @property
     def is_live(self) -> bool:
-        """Whether more can happen."""
-        return self.job.state is not JobState.FINISHED or self.summary is None
+        """Whether more can happen, apart from the summary, which follows the end of a job."""
+        return self.job.state is not JobState.FINISHED
 
     @property
     def name(self) -> str:
@@ -131,19 +124,11 @@ def after_events(state: JobPageState, events: list[Event]) -> JobPageState:
     for event in events:
         if event.kind == "progress" and (read := _progress(event)) is not None:
             progress = read
-            times.append(_time_point(event.sequence, read))
+            if read.best_latency_s is not None:
+                times.append((read.elapsed_s, read.best_latency_s))
         elif event.kind == "summary":
             summary = _summary(event) or summary
     return JobPageState(state.job, progress, summary, events[-1].sequence if events else state.last_event, tuple(times))
-
-
-def _time_point(sequence: int, progress: Progress) -> TimePoint:
-    return TimePoint(
-        sequence=sequence,
-        elapsed_s=progress.elapsed_s,
-        trials=progress.trials_done,
-        best_latency_s=progress.best_latency_s,
-    )
 
 
 def _progress(event: Event) -> Progress | None:
