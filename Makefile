@@ -27,6 +27,7 @@ FRAMEWORKS_STAMP := .venv/.frameworks-installed
 EMULATORS_STAMP := .venv/.emulators-installed
 SODIUM_STAMP := .venv/.libsodium-fetched
 SODIUM_SHA256 := 018494d6d696ae03c7e656e5e74cdfd8ea1326962cc401bcf018f1ed8436811c
+BROWSER_STAMP := .venv/.browser-installed
 
 # The demo of a model reads an ONNX file, which needs a twentieth of what all frameworks weigh.
 ONNX_STAMP := .venv/.onnx-installed
@@ -42,7 +43,7 @@ FUZZ_SEED ?= 0
 FUZZ_REPLAY ?=
 FUZZ_ARGUMENTS ?=
 
-.PHONY: help demo demo-model test test-models test-targets check bench bench-quick bench-models bench-trust bench-service bench-farm soak test-faults fuzz wheels clean
+.PHONY: help demo demo-model test test-models test-targets test-browser check bench bench-quick bench-models bench-trust bench-service bench-farm soak test-faults fuzz wheels clean
 
 help:  ## list these targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -80,6 +81,11 @@ $(SODIUM_STAMP): $(STAMP)
 		tar --extract --gzip --file pynacl-*.tar.gz --strip-components 3 --wildcards 'pynacl-*/src/libsodium/*' && rm pynacl-*.tar.gz
 	touch $@
 
+$(BROWSER_STAMP): $(STAMP)
+	$(PIP) install --quiet --constraint constraints.txt axe-playwright-python playwright
+	command -v chromium >/dev/null || { apt-get update -qq && apt-get install -qq --yes chromium; }
+	touch $@
+
 demo: $(STAMP)  ## tune a fused matmul + bias + ReLU; about a minute; leaves demo-output/
 	TUNEFARM_HOME=$(CURDIR)/.demo-store $(BIN)/tunefarm tune builtin:matmul_bias_relu --trials $(DEMO_TRIALS) --output demo-output
 
@@ -94,8 +100,8 @@ demo-model: $(ONNX_STAMP)  ## compile a small CNN from a file, then tune it; abo
 		--seconds $(DEMO_MODEL_SECONDS) --output demo-output/tuned
 
 test: $(STAMP) $(SODIUM_STAMP)  ## run the tests: no network, warnings are errors; those that compare times come first, alone
-	$(BIN)/python -m pytest -q -m "timing and not faults and not models and not targets" $$(grep -rl "mark.timing" tests --include "*.py")
-	$(BIN)/python -m pytest -m "not faults and not timing and not models and not targets" \
+	$(BIN)/python -m pytest -q -m "timing and not faults and not models and not targets and not browser" $$(grep -rl "mark.timing" tests --include "*.py")
+	$(BIN)/python -m pytest -m "not faults and not timing and not models and not targets and not browser" \
 		--numprocesses $(TEST_PROCESSES) --no-loadscope-reorder
 
 test-models: $(FRAMEWORKS_STAMP)  ## run the tests that need torch, ONNX, TFLite or JAX; installs them
@@ -103,6 +109,9 @@ test-models: $(FRAMEWORKS_STAMP)  ## run the tests that need torch, ONNX, TFLite
 
 test-targets: $(EMULATORS_STAMP) $(SODIUM_STAMP)  ## run kernels for ARM, RISC-V and WebAssembly in emulators; installs those
 	$(BIN)/python -m pytest -m targets --numprocesses 2 --dist load
+
+test-browser: $(BROWSER_STAMP)  ## look at the pages in Chromium, which it installs on Debian as root where it is missing
+	$(BIN)/python -m pytest -m browser
 
 test-faults: $(STAMP) $(SODIUM_STAMP)  ## run the tests that kill, starve and corrupt for minutes
 	$(BIN)/python -m pytest -m faults --timeout 1800

@@ -32,13 +32,13 @@ from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.device import HOT_CACHE, Device
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.workload import Workload
+from tunefarm_schemas.views.summary import JobSummary
 from tunefarm_services.store import Store
 from tunefarm_services.store.blob_store import BlobStore
 from tunefarm_services.tuner.farm.celery_farm import CeleryFarm
 from tunefarm_services.tuner.farm.celery_farm_pool import LanePool
 from tunefarm_services.tuner.farm.lane_registrar import LaneRegistrar
 from tunefarm_services.tuner.farm.ports import Farm
-from tunefarm_services.tuner.summary import JobSummary
 from tunefarm_workers.lane.local_farm import LocalFarm
 
 ROOT: Final = Path(__file__).parents[2]

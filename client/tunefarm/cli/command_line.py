@@ -92,7 +92,7 @@ def application() -> "typer.Typer":
     from tunefarm.cli.commands.jobs import jobs
     from tunefarm.cli.commands.records import records
     from tunefarm.cli.commands.report import report
-    from tunefarm.cli.commands.serve import serve, tuner
+    from tunefarm.cli.commands.serve import open_pages, serve, tuner
     from tunefarm.cli.commands.submit import submit
     from tunefarm.cli.commands.token import token
     from tunefarm.cli.commands.tune import tune
@@ -125,6 +125,7 @@ def application() -> "typer.Typer":
     root.add_typer(devices, name="devices")
     root.command()(usage)
     root.command()(serve)
+    root.command("open")(open_pages)
     root.command()(tuner)
     root.add_typer(token, name="token")
     root.add_typer(worker, name="worker")

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
-from tunefarm.terminal.quantities import bytes_text
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.host_cores import usable_physical_cores, usable_processors
+from tunefarm_schemas.views.quantities import bytes_text
 
 TVM_PIN: Final = "0.27.0.post1"
 FFI_THAT_WORK: Final = ("0.1.14", "0.1.14.post0", "0.1.14.post1")

@@ -6,8 +6,8 @@ from typing import Any, Final
 from tunefarm.http.event_stream import RemoteEvent
 from tunefarm.terminal.job_text import gain_text
 from tunefarm.terminal.progress_display import ProgressDisplay
-from tunefarm.terminal.quantities import failures_text, latency_text
 from tunefarm.terminal.remote_progress import RemoteProgress
+from tunefarm_schemas.views.quantities import failures_text, latency_text
 from tunefarm_schemas.visible_text import visible_line
 
 PROGRESS: Final = "progress"

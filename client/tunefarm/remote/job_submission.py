@@ -9,11 +9,11 @@ from tunefarm.http.request import Flow, Request
 from tunefarm.remote.conversion import Conversion
 from tunefarm.remote.job_options import RemoteJobOptions
 from tunefarm.remote.measured_module import MeasuredModule
-from tunefarm.terminal.quantities import failures_text
 from tunefarm_schemas.frozen import JsonValue
 from tunefarm_schemas.tuning.job import Job
 from tunefarm_schemas.tuning.trace import Space
 from tunefarm_schemas.views.job import NewJob
+from tunefarm_schemas.views.quantities import failures_text
 
 BODY_BYTES: Final = 8 << 20
 """The total size of modules sent in the body of a request; further modules are uploaded."""

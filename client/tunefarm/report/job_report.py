@@ -8,18 +8,18 @@ from pydantic import ValidationError
 
 from tunefarm.confined.record_view import RecordView
 from tunefarm.report.job_queries import named_job
-from tunefarm.terminal.quantities import counted
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.job import Job
 from tunefarm_schemas.tuning.measurement import Failed, Timing
 from tunefarm_schemas.tuning.record import TuningRecord
 from tunefarm_schemas.tuning.workload import Task
+from tunefarm_schemas.views.quantities import counted
+from tunefarm_schemas.views.summary import MODEL_BUILT, JobSummary, ModelAccuracy, TaskSummary
 from tunefarm_services.store import LOCAL_TENANT, NotFound, Store, StoredTrial
 from tunefarm_services.store.catalog.device_repository import DeviceRepository
 from tunefarm_services.store.jobs.event_repository import EventRepository
 from tunefarm_services.store.records.record_repository import RecordRepository
-from tunefarm_services.tuner.summary import MODEL_BUILT, JobSummary, ModelAccuracy, TaskSummary
 
 MAX_JOBS: Final = 200
 """The number of recent jobs that are searched for the one that measured what this job found in the store."""

@@ -21,9 +21,9 @@ from tunefarm.terminal.model_text import (
     waterfall,
     waterfall_cells,
 )
-from tunefarm.terminal.quantities import counted, duration_text, latency_text, ratio_text
+from tunefarm_schemas.views.quantities import counted, duration_text, latency_text, ratio_text
+from tunefarm_schemas.views.summary import ModelAccuracy
 from tunefarm_services.tuner.search.model_accuracy import accuracy_in_all, is_better_than_chance
-from tunefarm_services.tuner.summary import ModelAccuracy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

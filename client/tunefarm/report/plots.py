@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from tunefarm.report.job_report import TaskReport
 from tunefarm.terminal.model_text import WaterfallRow, predicted_s
-from tunefarm.terminal.quantities import latency_text
-from tunefarm_services.tuner.summary import ModelAccuracy
+from tunefarm_schemas.views.quantities import latency_text
+from tunefarm_schemas.views.summary import ModelAccuracy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -114,6 +114,7 @@ def _api_settings(listening: Listening) -> "ApiSettings":
 
 def _greet(url: str, files: ConnectionFiles | None, *, with_tuner: bool, with_page: bool) -> None:
     say(f"tunefarm serves at {url}")
+    say(f"its pages: {url}/dashboard/, or tunefarm open" if files else f"its pages: {url}/dashboard/")
     if with_page:
         say(f"the API can be tried in a browser: {url}/docs")
     if files is not None:

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tunefarm.terminal.model_text import model_text
-from tunefarm.terminal.quantities import counted, duration_text, failures_text, latency_text, ratio_text
 from tunefarm_schemas.tuning.job import StopReason
+from tunefarm_schemas.views.quantities import counted, duration_text, failures_text, latency_text, ratio_text
 from tunefarm_schemas.visible_text import visible_line
 
 STOP_TEXTS: Final[Mapping[str, str]] = {

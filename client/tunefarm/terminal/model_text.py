@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tunefarm.terminal.quantities import counted, latency_text, ratio_text
+from tunefarm_schemas.views.quantities import counted, latency_text, ratio_text
 from tunefarm_schemas.visible_text import visible_line
 
 MAX_ROWS: Final = 24

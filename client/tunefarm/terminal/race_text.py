@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from tunefarm.terminal.quantities import latency_text
+from tunefarm_schemas.views.quantities import latency_text
 
 if TYPE_CHECKING:
     from tunefarm.model.race.library_race import RaceResult

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from tunefarm.terminal.job_text import job_text
 from tunefarm.terminal.model_text import built_text, waterfall
 from tunefarm_schemas.frozen import JsonValue
+from tunefarm_schemas.views.summary import JobSummary
 from tunefarm_schemas.visible_text import visible_json
-from tunefarm_services.tuner.summary import JobSummary
 
 
 def summary_json(

@@ -1,6 +1,6 @@
 import pytest
 
-from tunefarm.terminal.quantities import bytes_text, duration_text, failures_text, latency_text, ratio_text
+from tunefarm_schemas.views.quantities import bytes_text, duration_text, failures_text, latency_text, ratio_text
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,13 @@
 
 import pytest
 
+from tunefarm_schemas.views.summary import ModelAccuracy
 from tunefarm_services.tuner.search.model_accuracy import (
     RECENT,
     accuracy_in_all,
     is_better_than_chance,
     recent_accuracy,
 )
-from tunefarm_services.tuner.summary import ModelAccuracy
 
 
 def learned(known: int, share: float, pairs: int = 100, new: int = 8) -> ModelAccuracy:

@@ -9,8 +9,8 @@ from tunefarm.cli.remote_options import Api, AsJson, Remote
 from tunefarm.terminal.console import complain, say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import loading, tell_next, trying
-from tunefarm.terminal.quantities import latency_text
 from tunefarm.terminal.tables import print_json
+from tunefarm_schemas.views.quantities import latency_text
 
 if TYPE_CHECKING:
     from tunefarm.artifact.artifact_trial import ArtifactTrial

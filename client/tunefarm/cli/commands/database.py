@@ -9,8 +9,8 @@ from tunefarm.cli.remote_options import AsJson
 from tunefarm.terminal.console import say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import tell_next
-from tunefarm.terminal.quantities import bytes_text
 from tunefarm.terminal.tables import print_json, print_rows
+from tunefarm_schemas.views.quantities import bytes_text
 
 if TYPE_CHECKING:
     from tunefarm.backup.store_backup import BackupReport

@@ -7,8 +7,8 @@ import typer
 from tunefarm.terminal.console import say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import tell_next
-from tunefarm.terminal.quantities import counted
 from tunefarm.terminal.tables import print_json
+from tunefarm_schemas.views.quantities import counted
 from tunefarm_schemas.visible_text import visible_line
 
 

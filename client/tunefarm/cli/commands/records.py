@@ -13,11 +13,11 @@ from tunefarm.records.record_place import ModuleQuery, RecordPlace
 from tunefarm.terminal.console import complain, say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import at_service, building, tell_next, with_api
-from tunefarm.terminal.quantities import counted, latency_text, ratio_text
 from tunefarm.terminal.tables import print_json, print_rows
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import JsonValue
 from tunefarm_schemas.tuning.record import MatchKind, RecordMatch, RecordStatus, TuningRecord
+from tunefarm_schemas.views.quantities import counted, latency_text, ratio_text
 from tunefarm_schemas.visible_text import visible_line
 
 records = typer.Typer(help="Query, export, import, publish and retract tuning records.", no_args_is_help=True)

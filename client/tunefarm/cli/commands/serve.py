@@ -1,11 +1,13 @@
-"""``tunefarm serve`` and ``tunefarm tuner``: the API with a tuner behind one command, and a tuner without an API."""
+"""``tunefarm serve``, ``tunefarm tuner`` and ``tunefarm open``: the service, a tuner without an API, and its pages."""
 
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from tunefarm.cli.remote_options import Api
 from tunefarm.server.listening import DEFAULT_PORT, Listening
+from tunefarm.terminal.console import say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm_schemas.host_cores import usable_processors
 
@@ -46,6 +48,25 @@ def serve(
     listening = Listening(host, port, tls_certificate, tls_key, allow_plain_http)
     words = None if no_tuner else ([] if jobs_at_once is None else ["--jobs-at-once", str(jobs_at_once)])
     run_service(Settings(), listening, processes or _fitting(with_tuner=not no_tuner), words)
+    return ExitCode.FINE
+
+
+def open_pages(
+    print_link: Annotated[bool, typer.Option("--print", help="Print the link instead of opening a browser.")] = False,
+    api: Api = None,
+) -> int:
+    """Open the pages of the service in a browser, logged in.
+
+    The link works once, within a minute, and begins a session of twelve hours with the permissions of the token that
+    this command uses.
+    """
+    import webbrowser
+
+    from tunefarm.http.page_link import page_link
+
+    link = page_link(api)
+    if print_link or not webbrowser.open(link):
+        say(link)
     return ExitCode.FINE
 
 

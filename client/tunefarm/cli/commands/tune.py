@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from tunefarm.model.race.library_race import LibraryChoice
     from tunefarm.model.tuned.tuned_build import BuiltModel
     from tunefarm.terminal.progress_display import ProgressDisplay
+    from tunefarm_schemas.views.summary import JobSummary
     from tunefarm_services.settings import Settings
-    from tunefarm_services.tuner.summary import JobSummary
 
 StrategyName = Literal["random", "evolutionary", "tvm", "replay"]
 AbiName = Literal["stable", "packed"]

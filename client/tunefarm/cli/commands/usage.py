@@ -6,8 +6,8 @@ import typer
 
 from tunefarm.cli.remote_options import Api, AsJson
 from tunefarm.terminal.exit_code import ExitCode
-from tunefarm.terminal.quantities import duration_text
 from tunefarm.terminal.tables import print_json, print_rows
+from tunefarm_schemas.views.quantities import duration_text
 
 
 def usage(

@@ -8,10 +8,10 @@ from tunefarm.cli.model.model_arguments import FreshOption, ModelArgument, Shape
 from tunefarm.cli.remote_options import AsJson
 from tunefarm.terminal.console import complain, say
 from tunefarm.terminal.exit_code import ExitCode
-from tunefarm.terminal.quantities import bytes_text, counted
 from tunefarm.terminal.tables import print_json
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.bundle import BundleForm, BundleRequirements
+from tunefarm_schemas.views.quantities import bytes_text, counted
 
 if TYPE_CHECKING:
     from tunefarm.bundle.bundle_build import BuiltBundle

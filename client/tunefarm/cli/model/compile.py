@@ -23,9 +23,9 @@ from tunefarm.startup.prestarted_fork_server import take_zygote
 from tunefarm.terminal.console import complain, say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import tell_next, trying
-from tunefarm.terminal.quantities import bytes_text, counted, latency_text
 from tunefarm.terminal.race_text import race_text
 from tunefarm.terminal.tables import print_json
+from tunefarm_schemas.views.quantities import bytes_text, counted, latency_text
 
 if TYPE_CHECKING:
     from tunefarm.model.compilation import Compilation

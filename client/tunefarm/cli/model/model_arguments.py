@@ -7,8 +7,8 @@ from typing import Annotated, TypeAlias
 import typer
 
 from tunefarm.terminal.console import say
-from tunefarm.terminal.quantities import counted
 from tunefarm_schemas.tuning.model import ModelFunction
+from tunefarm_schemas.views.quantities import counted
 
 ModelArgument: TypeAlias = Annotated[
     str, typer.Argument(help="A .pt2, .onnx, .tflite, StableHLO or TVM JSON file, or FILE.py:NAME.", metavar="MODEL")

@@ -10,8 +10,8 @@ from tunefarm.startup.zygote import start_zygote
 from tunefarm.terminal.console import say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import loading_model, tell_next
-from tunefarm.terminal.quantities import latency_text
 from tunefarm.terminal.tables import print_json
+from tunefarm_schemas.views.quantities import latency_text
 
 
 def run_model_folder(folder: str, callees: Sequence[str], functions: str | None, *, as_json: bool) -> int:

@@ -10,9 +10,7 @@ from starlette.datastructures import Headers
 
 from tunefarm_schemas.token import Scope, Token
 from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind, unauthenticated
-
-STATE_KEY: Final = "tunefarm_token"
-"""Key of a request's scope under which the authentication stores the caller's token."""
+from tunefarm_services.dashboard.session import STATE_KEY
 
 LONGEST_TOKEN: Final = 200
 

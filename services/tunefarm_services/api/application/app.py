@@ -37,6 +37,9 @@ from tunefarm_services.api.routes import (
 from tunefarm_services.api.routes.fleet import channels, edge, fleet
 from tunefarm_services.api.routes.releases import edge_files, publication
 from tunefarm_services.api.settings import ApiSettings
+from tunefarm_services.dashboard.app import create_dashboard
+from tunefarm_services.dashboard.parts import DashboardParts
+from tunefarm_services.dashboard.session import PREFIX
 from tunefarm_services.store import Store
 from tunefarm_services.telemetry.metrics import Metrics
 
@@ -95,9 +98,20 @@ def create_app(
     app.state.routes = [route for each in ROUTES for route in each.router.routes]
     for routes in ROUTES:
         app.include_router(routes.router)
+    app.mount(PREFIX, create_dashboard(_dashboard_parts(parts)))
     add_problem_handlers(app)
     add_openapi(app)
     return app
+
+
+def _dashboard_parts(parts: Parts) -> DashboardParts:
+    return DashboardParts(
+        store=parts.store,
+        forget_tokens=parts.tokens.forget,
+        is_stopping=lambda: parts.stopping is not None and parts.stopping.is_set(),
+        event_poll_s=parts.settings.event_poll_s,
+        limiter=parts.stream_limiter,
+    )
 
 
 def _lifespan(parts: Parts) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:

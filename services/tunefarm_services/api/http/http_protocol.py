@@ -7,11 +7,11 @@ import structlog
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from tunefarm_services.api.access.caller import STATE_KEY
 from tunefarm_services.api.http.connections import Connections
 from tunefarm_services.api.http.request_framing import HeadLimits, RequestFraming
 from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind, unavailable
 from tunefarm_services.api.settings import ApiSettings
+from tunefarm_services.dashboard.session import STATE_KEY
 
 log = structlog.get_logger()
 

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tunefarm_schemas.token import Scope as Permission
 from tunefarm_schemas.token import Token
-from tunefarm_services.api.access.caller import STATE_KEY, bearer_text
+from tunefarm_services.api.access.caller import bearer_text
 from tunefarm_services.api.access.known_tokens import KnownTokens
 from tunefarm_services.api.access.request_rates import RequestRates
 from tunefarm_services.api.http.connections import network
@@ -22,11 +22,13 @@ from tunefarm_services.api.middleware.request_body import ANNOUNCE_BODY, EDGE
 from tunefarm_services.api.pages.page_files import DOCUMENTS
 from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind, unauthenticated
 from tunefarm_services.api.settings import ApiSettings
+from tunefarm_services.dashboard.session import PREFIX, STATE_KEY, session_text
 from tunefarm_services.store import StoreError
 
 METRICS: Final = "/metrics"
 ENROLMENTS: Final = "/v1/edge/enrolments"
 """Devices have no token before they are enrolled. The body has a code instead."""
+UNAUTHORIZED: Final = 401
 _FOR_BROWSERS: Final = " With TUNEFARM_PUBLIC_DOCS=true this page, which contains no data, needs no token."
 
 
@@ -48,6 +50,9 @@ class Authentication:
             return
         if scope["path"] == ENROLMENTS and scope["method"] == "POST":
             await self._without_token(scope, receive, send)
+            return
+        if _is_page(scope):
+            await self._answer_page(scope, receive, send)
             return
         try:
             token = await self._token(scope)
@@ -81,6 +86,34 @@ class Authentication:
         scope[STATE_KEY] = None  # the route takes a body
         fields = self._fields(self._of_strangers, "stranger", address)
         await self._app(scope, receive, _with_fields(counting, fields))
+
+    async def _answer_page(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request for a page of the dashboard, whose session is in a cookie.
+
+        The cookie counts for pages alone: if it counted for the API, forms of other sites could use it. Without a
+        session the page itself answers, with the login. A refused token counts against the sender as in the API.
+        """
+        text = session_text(scope)
+        try:
+            if not text or not self._tokens.was_valid_lately(text):
+                self._require_patience(network(_address(scope)))
+            token = await self._tokens.token(text) if text else None
+        except ApiProblem as problem:
+            await problem.send(scope, receive, send)
+            return
+        except (StoreError, PoolExhausted) as error:
+            await problem_of(error).send(scope, receive, send)
+            return
+        if token is not None:
+            scope[STATE_KEY] = token
+
+        async def counting(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] == UNAUTHORIZED:
+                for limit in self._of_strangers:
+                    self._rates.counted(limit, "stranger", network(_address(scope)))
+            await send(message)
+
+        await self._app(scope, receive, counting)
 
     def _is_public(self, scope: Scope) -> bool:
         path = scope["path"]
@@ -136,6 +169,11 @@ def _require_route_for(token: Token, path: str) -> None:
     if token.scopes == (Permission.EDGE_POLL,) and not path.startswith(EDGE):
         detail = "The token of an edge device may only poll, report and fetch its channel."
         raise ApiProblem(ProblemKind.FORBIDDEN, detail)
+
+
+def _is_page(scope: Scope) -> bool:
+    path: str = scope["path"]
+    return path in {"/", PREFIX} or path.startswith(f"{PREFIX}/")
 
 
 def _with_fields(send: Send, fields: Mapping[str, str]) -> Send:

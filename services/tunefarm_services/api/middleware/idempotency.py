@@ -15,10 +15,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.token import Token
-from tunefarm_services.api.access.caller import STATE_KEY
 from tunefarm_services.api.http.problem_handlers import problem_of
 from tunefarm_services.api.middleware.request_body import BODY_KEY
 from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
+from tunefarm_services.dashboard.session import STATE_KEY
 from tunefarm_services.store import StoreError
 from tunefarm_services.store.tenants.idempotency_key_repository import CLAIM_LASTS_S, IdempotencyKeyRepository
 from tunefarm_services.store.tenants.key_claim import Answered, Claimed, InProgress, KeyClaim, Mismatch

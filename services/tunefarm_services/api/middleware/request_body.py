@@ -11,10 +11,10 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tunefarm_schemas.token import Token
-from tunefarm_services.api.access.caller import STATE_KEY
 from tunefarm_services.api.http.json_nesting import PIECE_BYTES, JsonExtent
 from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
 from tunefarm_services.api.settings import ApiSettings
+from tunefarm_services.dashboard.session import PREFIX, STATE_KEY
 
 BODY_KEY: Final = "tunefarm_body"
 """Key of a request's scope for the whole body."""
@@ -23,6 +23,8 @@ UPLOADS: Final = ("/v1/uploads/", "/v1/repository/files/")
 EDGE: Final = "/v1/edge/"
 EDGE_BYTES: Final = 1 << 19
 """Maximum size of what an edge device sends: 200 reports."""
+PAGES: Final = f"{PREFIX}/"
+FORM_BYTES: Final = 1 << 16
 WITHOUT_BODY: Final = frozenset({"GET", "HEAD", "DELETE", "OPTIONS"})
 ANNOUNCE_BODY: Final = frozenset({"content-length", "transfer-encoding"})
 SMALL_BYTES: Final = 1 << 18
@@ -110,7 +112,7 @@ class RequestBody:
         declared = headers.get("content-length", "")
         if declared.isascii() and declared.isdigit() and int(declared[:20]) > limit_bytes:
             raise _too_large(limit_bytes)
-        is_json = not scope["path"].startswith(UPLOADS)
+        is_json = not scope["path"].startswith((UPLOADS, PAGES))
         if limit_bytes and scope["method"] not in WITHOUT_BODY and declared != "0":
             _require_readable(headers, is_json=is_json)
         extent = JsonExtent(self._settings.json_depth, self._settings.json_values) if is_json else None
@@ -122,6 +124,8 @@ class RequestBody:
             raise ApiProblem(ProblemKind.TIMEOUT, detail, headers={"Connection": "close"}) from late
 
     def _limit_bytes(self, scope: Scope) -> int:
+        if scope["path"].startswith(PAGES):
+            return FORM_BYTES
         if STATE_KEY not in scope:
             return 0  # public paths take no body
         if scope["method"] in WITHOUT_BODY:

@@ -9,11 +9,11 @@ from starlette.responses import Response
 
 from tunefarm_schemas.token import Scope, Token
 from tunefarm_schemas.views.health import Health, Readiness
-from tunefarm_services.api.access.caller import STATE_KEY
 from tunefarm_services.api.http.answer import answer
 from tunefarm_services.api.http.responses import problems, responses
 from tunefarm_services.api.operations.parts import PartsOf
 from tunefarm_services.api.problems.problem import RETRY_AFTER_S, ApiProblem, ProblemKind
+from tunefarm_services.dashboard.session import STATE_KEY
 from tunefarm_services.store import StoreError
 from tunefarm_services.telemetry.metrics import CONTENT_TYPE
 

@@ -29,7 +29,6 @@ from tunefarm_services.api.routes.path import Id, IdPrefix
 
 log = structlog.get_logger()
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=JsonRoute)
-list[str], Query(max_length=32, description="NAME=VALUE; jobs with all of these labels. Repeatable.", alias="label")
 Labels = Annotated[
     list[str],
     Query(max_length=32, description="NAME=VALUE; jobs with all of these labels. Repeatable.", alias="label"),

@@ -3,10 +3,11 @@
 from typing import Final
 
 from fastapi import APIRouter, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from tunefarm_services.api.http.answer import etag_of, has_already
 from tunefarm_services.api.pages.page_files import DOCUMENT, PAGE_FILES
+from tunefarm_services.dashboard.session import PREFIX
 
 router = APIRouter(include_in_schema=False)
 
@@ -42,5 +43,12 @@ async def document(request: Request) -> Response:
     return JSONResponse(request.app.openapi())
 
 
+async def show_dashboard(request: Request) -> Response:
+    """Lead to the first page of the dashboard."""
+    return RedirectResponse(f"{request.scope.get('root_path', '')}{PREFIX}/")
+
+
+for _path in ("/", PREFIX):
+    router.add_api_route(_path, show_dashboard, methods=["GET"])
 for _path in PAGE_FILES:
     router.add_api_route(_path, show, methods=["GET"])

@@ -10,7 +10,7 @@ class TokenTable(Table):
     """One row for each token, found by its id alone: a request does not name the tenant."""
 
     __tablename__ = "tokens"
-    __table_args__ = (Index("ix_tokens_tenant", "tenant", "token_id"),)
+    __table_args__ = (Index("ix_tokens_tenant", "tenant", "token_id"), Index("ix_tokens_session_of", "session_of"))
 
     token_id: Mapped[str] = mapped_column(Text, primary_key=True)
     tenant: Mapped[str] = mapped_column(Text)
@@ -22,6 +22,8 @@ class TokenTable(Table):
     expires_at: Mapped[str | None] = mapped_column(Text)
     revoked_at: Mapped[str | None] = mapped_column(Text)
     last_used_at: Mapped[str | None] = mapped_column(Text)
+    session_of: Mapped[str | None] = mapped_column(Text)
+    """The token that a browser session, or a link that begins one, was made of; it ends with that token."""
 
 
 class ServerSecretTable(Table):

@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, bindparam, delete, select, update
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.clock import utc_now
@@ -38,6 +38,26 @@ _CHANGE: Final = update(TokenTable).where(
     TokenTable.tenant == bindparam("of_tenant"), TokenTable.token_id == bindparam("of_token")
 )
 
+_USE_UP: Final = (
+    update(TokenTable)
+    .where(
+        TokenTable.token_id == bindparam("of_token"),
+        TokenTable.session_of.is_not(None),
+        TokenTable.revoked_at.is_(None),
+    )
+    .values(revoked_at=bindparam("at"))
+)
+_END_SESSIONS: Final = (
+    update(TokenTable)
+    .where(TokenTable.session_of == bindparam("of_token"), TokenTable.revoked_at.is_(None))
+    .values(revoked_at=bindparam("at"))
+)
+_DELETE_ENDED: Final = delete(TokenTable).where(
+    TokenTable.tenant == bindparam("of_tenant"),
+    TokenTable.session_of.is_not(None),
+    TokenTable.expires_at < bindparam("now"),
+)
+
 
 class TokenRepository(Repository):
     """API tokens. A secret is returned once and never stored."""
@@ -53,6 +73,30 @@ class TokenRepository(Repository):
         expires_at = None if expires_at is None else _in_utc(expires_at)
         with self._database.writing() as connection:
             return insert_token(connection, tenant, name, scopes, expires_at)
+
+    @retried
+    def open_session(self, text: str, lifetime_s: float, name: str, *, once: bool = False) -> str | None:
+        """Create a token with the tenant and scopes of the one with this text, and return its text.
+
+        It ends with that token, when that is revoked, rotated or expired, and after ``lifetime_s`` at the latest. A
+        session of a session is one of the same first token. ``once`` revokes the given token, a link, at the same
+        time, so that only the first of two uses of it succeeds. None if the text is not that of a usable token.
+        """
+        given = self.authenticate(text)
+        if given is None:
+            return None
+        with self._database.writing() as connection:
+            row = _row_of(connection, given.tenant, given.token_id)
+            first = _row_of(connection, given.tenant, row.session_of) if row.session_of else row
+            if not _is_usable(row) or not _is_usable(first):
+                return None
+            if once and connection.execute(_USE_UP, {"of_token": row.token_id, "at": utc_now()}).rowcount != 1:
+                return None
+            connection.execute(_DELETE_ENDED, {"of_tenant": given.tenant, "now": utc_now()})
+            end = (datetime.now(UTC) + timedelta(seconds=lifetime_s)).isoformat()
+            expires_at = end if first.expires_at is None else min(end, first.expires_at)
+            made = insert_token(connection, given.tenant, name, given.scopes, expires_at, session_of=first.token_id)
+            return made[1]
 
     def authenticate(self, text: str) -> Token | None:
         """The token with this text, or None, in the same time, if it is unknown, revoked or expired.
@@ -91,6 +135,7 @@ class TokenRepository(Repository):
             if token.revoked_at is None:
                 values = {"of_tenant": tenant, "of_token": token_id}
                 connection.execute(_CHANGE.values(revoked_at=utc_now()), values)
+                _end_sessions(connection, token_id)
             return _token_of(connection, tenant, token_id)
 
     @retried
@@ -106,6 +151,7 @@ class TokenRepository(Repository):
                 raise NotFound("usable token", token_id)
             values = {"of_tenant": tenant, "of_token": token_id}
             connection.execute(_CHANGE.values(secret_hash=_hash(_require_hashing_key(connection), secret)), values)
+            _end_sessions(connection, token_id)
         return token, _text(token, secret)
 
     def _with_last_use(self, found: dict[str, Token]) -> dict[str, Token]:
@@ -127,7 +173,12 @@ class TokenRepository(Repository):
 
 
 def insert_token(
-    connection: Connection, tenant: str, name: str, scopes: tuple[Scope, ...], expires_at: str | None = None
+    connection: Connection,
+    tenant: str,
+    name: str,
+    scopes: tuple[Scope, ...],
+    expires_at: str | None = None,
+    session_of: str | None = None,
 ) -> tuple[Token, str]:
     """Create a token within the caller's transaction. ``expires_at`` is in UTC."""
     secret = secrets.token_urlsafe(32)
@@ -144,6 +195,7 @@ def insert_token(
     row = token.model_dump(exclude={"scopes"}) | {
         "scopes": " ".join(token.scopes),
         "secret_hash": keyed_hash(connection, secret),
+        "session_of": session_of,
     }
     connection.execute(insert_once(connection, TokenTable), row)
     return token, _text(token, secret)
@@ -153,11 +205,16 @@ def revoke_token(connection: Connection, tenant: str, token_id: str) -> None:
     """Revoke a token within the caller's transaction."""
     values = {"of_tenant": tenant, "of_token": token_id}
     connection.execute(_CHANGE.where(TokenTable.revoked_at.is_(None)).values(revoked_at=utc_now()), values)
+    _end_sessions(connection, token_id)
 
 
 def keyed_hash(connection: Connection, secret: str) -> bytes:
     """The hash under which a secret of at least 128 random bits is stored."""
     return _hash(_require_hashing_key(connection), secret)
+
+
+def _end_sessions(connection: Connection, token_id: str) -> None:
+    connection.execute(_END_SESSIONS, {"of_token": token_id, "at": utc_now()})
 
 
 def _last_use_before(token: Token, moment: datetime) -> bool:
@@ -207,10 +264,14 @@ def _is_usable(row: AnyRow) -> bool:
 
 
 def _token_of(connection: Connection, tenant: str, token_id: str) -> Token:
+    return _token(_row_of(connection, tenant, token_id))
+
+
+def _row_of(connection: Connection, tenant: str, token_id: str) -> AnyRow:
     row = connection.execute(_ONE, {"tenant": tenant, "token_id": token_id}).one_or_none()
     if row is None:
         raise NotFound("token", token_id)
-    return _token(row)
+    return row
 
 
 def _token(row: AnyRow) -> Token:

@@ -4,9 +4,9 @@ import time
 
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.measurement import Failed, Measurement
+from tunefarm_schemas.views.summary import Progress
 from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.store import Store
-from tunefarm_services.tuner.summary import Progress
 
 EVENT_S = 2.0
 

@@ -9,6 +9,7 @@ from tunefarm_sandbox.fork_server.fork_server import Child
 from tunefarm_schemas.tuning.job import Effort, Job, JobOutcome, StopReason, Strategy
 from tunefarm_schemas.tuning.measurement import Measurement
 from tunefarm_schemas.views.progress import TaskTime
+from tunefarm_schemas.views.summary import Progress, Stage
 from tunefarm_services.store.jobs.job_repository import FINISHED, deadline_of, deadline_text
 from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.store import Store
@@ -17,7 +18,6 @@ from tunefarm_services.tuner.job.job_watch import JobWatch
 from tunefarm_services.tuner.search.exploration_run import ExplorationRun
 from tunefarm_services.tuner.search.model_accuracy import recent_accuracy
 from tunefarm_services.tuner.search.search_session import SearchSession
-from tunefarm_services.tuner.summary import Progress, Stage
 from tunefarm_services.tuner.verify.stored_answer import Finished
 from tunefarm_services.tuner.verify.verifying_steps import VerifyingStep
 

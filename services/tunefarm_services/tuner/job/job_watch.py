@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable
 
 from tunefarm_schemas.tuning.job import JobOutcome, JobState
+from tunefarm_schemas.views.summary import Progress
 from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.store import Store
 from tunefarm_services.store.store_error import FenceLost
 from tunefarm_services.store.stored import JobRequest
-from tunefarm_services.tuner.summary import Progress
 
 LEASE_S = 15.0
 RENEW_S = 4.0

@@ -27,6 +27,7 @@ from tunefarm_sandbox.fork_server.fork_server import Child, ForkServer
 from tunefarm_schemas.bad_input import REFERENCE_IN_DOUBT, BadInput
 from tunefarm_schemas.tuning.job import JobOutcome, JobState
 from tunefarm_schemas.tuning.measurement import Measurement
+from tunefarm_schemas.views.summary import JobSummary, Progress
 from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.store import Store
 from tunefarm_services.store.store_error import StoreUnavailable
@@ -41,7 +42,6 @@ from tunefarm_services.tuner.job.job_watch import LEASE_S, REPORT_S, JobWatch, S
 from tunefarm_services.tuner.job.overdue_job import ANSWERED, WAITING, OverdueJob
 from tunefarm_services.tuner.job.search_orders import Place, load_trials, opened_explorations
 from tunefarm_services.tuner.outage import Outage
-from tunefarm_services.tuner.summary import JobSummary, Progress
 from tunefarm_services.tuner.verify.care import cares_of
 from tunefarm_services.tuner.verify.stored_answer import stored_answer
 from tunefarm_services.tuner.verify.verifier import Verifier

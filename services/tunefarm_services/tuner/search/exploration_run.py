@@ -20,8 +20,8 @@ from tunefarm_schemas.tuning.record import RecordKey
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_schemas.tuning.workload import Abi, Task, Workload
+from tunefarm_schemas.views.summary import Improvement, ModelAccuracy
 from tunefarm_services.tuner.search.search_messages import KnownTrialMessage
-from tunefarm_services.tuner.summary import Improvement, ModelAccuracy
 
 ROUGH_GRAIN_S = 5e-5
 """A single call with cold caches takes microseconds whatever it computes, so one call of a shorter function cannot be

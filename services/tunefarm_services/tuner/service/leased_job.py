@@ -16,6 +16,7 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.farm.traceparent import Traceparent
 from tunefarm_schemas.tuning.job import Job, JobOutcome, JobState
 from tunefarm_schemas.tuning.measurement import Failed, Measurement
+from tunefarm_schemas.views.summary import JobSummary
 from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.store import Store
 from tunefarm_services.store.store_error import FenceLost, NotFound, StoreUnavailable
@@ -30,7 +31,6 @@ from tunefarm_services.tuner.job.job_watch import JobWatch
 from tunefarm_services.tuner.job.overdue_job import WAITING, OverdueJob
 from tunefarm_services.tuner.job.supervisor import ExplorationHeld, Supervisor, close_job
 from tunefarm_services.tuner.service.zygotes import Zygotes
-from tunefarm_services.tuner.summary import JobSummary
 
 FarmSource = Callable[[Lease, Job], Farm | NoDevice]
 """Returns a farm for one job, which the job closes when it ends. Raises ForkFailed, OSError."""

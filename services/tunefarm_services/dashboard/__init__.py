@@ -1,0 +1,1 @@
+"""The pages of the service for browsers, rendered on the server."""

@@ -1,0 +1,77 @@
+"""The pages as one ASGI application, below ``/dashboard``."""
+
+from typing import Final
+from urllib.parse import quote
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_services.dashboard.assets import serve_asset
+from tunefarm_services.dashboard.job_feed import JobFeeds
+from tunefarm_services.dashboard.pages import devices, jobs, login, overview, records
+from tunefarm_services.dashboard.parts import DashboardParts
+from tunefarm_services.dashboard.refusal import PageProblem
+from tunefarm_services.dashboard.rendering import HEADERS, page
+from tunefarm_services.store import NotFound, StoreError, StoreUnavailable
+
+PAGES: Final = (login, overview, jobs, records, devices)
+
+
+def create_dashboard(parts: DashboardParts) -> Starlette:
+    """Create the pages. The caller authenticates requests, and stores the session's token in their scope."""
+    routes = [Route("/assets/{digest}/{name}", serve_asset, methods=["GET"])]
+    for each in PAGES:
+        routes += each.ROUTES
+    dashboard = Starlette(
+        routes=routes,
+        exception_handlers={
+            PageProblem: _refuse,
+            NotFound: _not_found,
+            BadInput: _bad_input,
+            StoreUnavailable: _unavailable,
+            StoreError: _conflict,
+            HTTPException: _no_page,
+        },
+    )
+    dashboard.router.redirect_slashes = False
+    dashboard.state.parts = parts
+    dashboard.state.feeds = JobFeeds(parts)
+    return dashboard
+
+
+def _refuse(request: Request, error: Exception) -> Response:
+    assert isinstance(error, PageProblem)
+    if error.status == 401 and request.method == "GET":
+        asked = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        where = f"{request.scope.get('root_path', '')}/login?next={quote(asked)}"
+        return RedirectResponse(where, 303, headers=HEADERS)
+    return _problem(request, error.status, error.message)
+
+
+def _not_found(request: Request, error: Exception) -> Response:
+    return _problem(request, 404, f"{str(error)[:200]}")
+
+
+def _bad_input(request: Request, error: Exception) -> Response:
+    return _problem(request, 400, str(error)[:500])
+
+
+def _conflict(request: Request, error: Exception) -> Response:
+    return _problem(request, 409, str(error)[:500])
+
+
+def _unavailable(request: Request, _error: Exception) -> Response:
+    return _problem(request, 503, "The database does not answer. Try again in a moment.")
+
+
+def _no_page(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _problem(request, error.status_code, "There is no such page." if error.status_code == 404 else error.detail)
+
+
+def _problem(request: Request, status: int, message: str) -> Response:
+    return page(request, "problem.html", {"message": message, "status": status}, status)

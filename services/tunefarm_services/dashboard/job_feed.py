@@ -1,0 +1,128 @@
+"""Follows the events of a job once per process, for any number of viewers."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from typing import Final
+
+from anyio import to_thread
+from sqlalchemy.exc import TimeoutError as PoolExhausted
+from sse_starlette import ServerSentEvent
+
+from tunefarm_services.dashboard.job_state import JobPageState, read_state, refreshed
+from tunefarm_services.dashboard.parts import DashboardParts
+from tunefarm_services.dashboard.rendering import fragment
+from tunefarm_services.store import StoreUnavailable
+
+BATCH: Final = 500
+SLOWEST_POLL_S: Final = 1.0
+SUMMARY_WAIT_S: Final = 2.0
+
+
+class JobFeed:
+    """The state of one job. It polls the store while there are viewers, and renders each state once."""
+
+    def __init__(self, parts: DashboardParts, tenant: str, state: JobPageState) -> None:
+        self._parts = parts
+        self._tenant = tenant
+        self._state = state
+        self._rendered = ""
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._viewers = 0
+        self._ended_s = 0.0
+
+    @property
+    def viewers(self) -> int:
+        """How many follow."""
+        return self._viewers
+
+    async def follow(self, after: int) -> AsyncIterator[ServerSentEvent]:
+        """Messages that bring a page which shows the events up to ``after`` up to date, and keep it so."""
+        self._viewers += 1
+        if self._task is None:
+            self._task = asyncio.create_task(self._poll())
+        try:
+            while not self._parts.is_stopping():
+                changed, state = self._changed, self._state
+                if state.last_event > after:
+                    for message in self._messages(state):
+                        yield message
+                    after = state.last_event
+                if self._is_over():
+                    yield ServerSentEvent("", event="done", id=str(after))
+                    return
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(changed.wait(), SLOWEST_POLL_S)
+        finally:
+            self._viewers -= 1
+
+    def _messages(self, state: JobPageState) -> list[ServerSentEvent]:
+        """Every message has the number of the newest event, so that a page that reconnects names it."""
+        number = str(state.last_event)
+        return [
+            ServerSentEvent(self._rendered or _status(state), event="status", id=number),
+            ServerSentEvent(state.job.state.value, event="state", id=number),
+        ]
+
+    async def _poll(self) -> None:
+        wait_s = self._parts.event_poll_s
+        try:
+            while self._viewers and not self._is_over() and not self._parts.is_stopping():
+                state = await self._newer()
+                is_new = state.last_event > self._state.last_event
+                if is_new:
+                    self._rendered, self._state = _status(state), state
+                    before, self._changed = self._changed, asyncio.Event()
+                    before.set()
+                wait_s = self._parts.event_poll_s if is_new else min(SLOWEST_POLL_S, wait_s * 1.25)
+                await asyncio.sleep(wait_s)
+        finally:
+            self._task = None
+
+    def _is_over(self) -> bool:
+        """Whether the job has ended and its summary is there, or did not come within two seconds."""
+        if self._state.is_live:
+            return False
+        self._ended_s = self._ended_s or time.monotonic()
+        return self._state.summary is not None or time.monotonic() - self._ended_s > SUMMARY_WAIT_S
+
+    async def _newer(self) -> JobPageState:
+        state, store = self._state, self._parts.store
+
+        def look() -> JobPageState:
+            events = store.events.of_job(self._tenant, state.job.job_id, state.last_event, BATCH)
+            return refreshed(store, self._tenant, state, events) if events else state
+
+        return await _in_thread(self._parts, look, state)
+
+
+class JobFeeds:
+    """The feeds of one process."""
+
+    def __init__(self, parts: DashboardParts) -> None:
+        self._parts = parts
+        self._feeds: dict[tuple[str, str], JobFeed] = {}
+
+    async def feed(self, tenant: str, job_id: str) -> JobFeed:
+        """The feed of a job. Raises NotFound."""
+        for key in [key for key, feed in self._feeds.items() if not feed.viewers]:
+            del self._feeds[key]
+        found = self._feeds.get((tenant, job_id))
+        if found is not None:
+            return found
+        state = await to_thread.run_sync(read_state, self._parts.store, tenant, job_id, limiter=self._parts.limiter)
+        return self._feeds.setdefault((tenant, job_id), JobFeed(self._parts, tenant, state))
+
+
+def _status(state: JobPageState) -> str:
+    return fragment("job_status.html", {"state": state})
+
+
+async def _in_thread(parts: DashboardParts, work: Callable[[], JobPageState], otherwise: JobPageState) -> JobPageState:
+    """The result of ``work``, or ``otherwise`` while the store does not answer."""
+    try:
+        return await to_thread.run_sync(work, limiter=parts.limiter)
+    except (StoreUnavailable, PoolExhausted):
+        return otherwise

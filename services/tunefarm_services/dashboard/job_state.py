@@ -1,0 +1,146 @@
+"""A job as its page shows it: the row, the latest progress, and the summary once there is one."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from pydantic import ValidationError
+
+from tunefarm_schemas.tuning.job import Event, Job, JobState
+from tunefarm_schemas.views.summary import JobSummary, Progress, TaskSummary
+from tunefarm_services.store import NotFound, Store
+
+ACTIONS: dict[JobState, tuple[str, ...]] = {
+    JobState.QUEUED: ("pause", "cancel"),
+    JobState.RUNNING: ("pause", "finish", "cancel"),
+    JobState.PAUSED: ("resume", "finish", "cancel"),
+    JobState.FINISHED: (),
+}
+"""What can be asked of a job in each state."""
+BATCH = 1000
+
+
+@dataclass(frozen=True)
+class JobPageState:
+    """What the page of a job shows. ``last_event`` is the number of the newest event in it.
+
+    ``times`` are seconds since the start of the run, and the best latency by then.
+    """
+
+    job: Job
+    progress: Progress | None
+    summary: JobSummary | None
+    last_event: int
+    times: tuple[tuple[float, float], ...]
+
+    @cached_property
+    def actions(self) -> tuple[str, ...]:
+        """What can be asked of the job now."""
+        return ACTIONS[self.job.state]
+
+    @property
+    def only_task(self) -> TaskSummary | None:
+        """The result of the job's only function; None before its end, or if there are several."""
+        tasks = self.summary.tasks if self.summary is not None else ()
+        return tasks[0] if len(tasks) == 1 else None
+
+    @property
+    def best_s(self) -> float | None:
+        """The best latency of the only function, or of the function that improved last."""
+        if self.only_task is not None:
+            return self.only_task.best_latency_s
+        return self.progress.best_latency_s if self.progress is not None and self.summary is None else None
+
+    @property
+    def untuned_s(self) -> float | None:
+        """The latency of the same function without tuning."""
+        if self.only_task is not None:
+            return self.only_task.untuned_latency_s
+        return self.progress.untuned_latency_s if self.progress is not None and self.summary is None else None
+
+    @property
+    def trials(self) -> int | None:
+        """The number of trials so far."""
+        if self.summary is not None:
+            return sum(task.trials for task in self.summary.tasks)
+        return None if self.progress is None else self.progress.trials_done
+
+    @property
+    def elapsed_s(self) -> float | None:
+        """How long its latest run took so far."""
+        if self.summary is not None:
+            return self.summary.seconds.get("total")
+        return None if self.progress is None else self.progress.elapsed_s
+
+    @property
+    def failures(self) -> list[tuple[str, int]]:
+        """Failed trials by reason, most frequent first."""
+        found: dict[str, int] = {}
+        for task in self.summary.tasks if self.summary is not None else ():
+            for reason, number in task.failures.items():
+                found[reason] = found.get(reason, 0) + number
+        if self.summary is None and self.progress is not None:
+            found = self.progress.failures
+        return sorted(found.items(), key=lambda each: (-each[1], each[0]))
+
+    @property
+    def is_live(self) -> bool:
+        """Whether more can happen, apart from the summary, which follows the end of a job."""
+        return self.job.state is not JobState.FINISHED
+
+    @property
+    def name(self) -> str:
+        """The name of its first task, and how many others there are."""
+        return job_name(self.job)
+
+
+def job_name(job: Job) -> str:
+    """The name of a job's first task, and how many others there are."""
+    others = len(job.spec.tasks) - 1
+    return job.spec.tasks[0].name + (f" and {others} more" if others else "")
+
+
+def read_state(store: Store, tenant: str, job_id: str) -> JobPageState:
+    """The state of a job. Raises NotFound."""
+    job = store.jobs.get(tenant, job_id)
+    found = JobPageState(job, None, None, 0, ())
+    while events := store.events.of_job(tenant, job_id, found.last_event, BATCH):
+        found = after_events(found, events)
+    return found
+
+
+def refreshed(store: Store, tenant: str, state: JobPageState, events: list[Event]) -> JobPageState:
+    """The state after more events, with the job's row as it is now; the last known row if the job was deleted."""
+    found = after_events(state, events)
+    try:
+        job = store.jobs.get(tenant, state.job.job_id)
+    except NotFound:
+        return found
+    return JobPageState(job, found.progress, found.summary, found.last_event, found.times)
+
+
+def after_events(state: JobPageState, events: list[Event]) -> JobPageState:
+    """The state after more events of the job."""
+    progress, summary, times = state.progress, state.summary, list(state.times)
+    for event in events:
+        if event.kind == "progress" and (read := _progress(event)) is not None:
+            progress = read
+            if read.best_latency_s is not None:
+                times.append((read.elapsed_s, read.best_latency_s))
+        elif event.kind == "summary":
+            summary = _summary(event) or summary
+    return JobPageState(state.job, progress, summary, events[-1].sequence if events else state.last_event, tuple(times))
+
+
+def _progress(event: Event) -> Progress | None:
+    """The progress in an event; None if another version of tunefarm wrote it in another form."""
+    try:
+        return Progress.model_validate(event.data)
+    except ValidationError:
+        return None
+
+
+def _summary(event: Event) -> JobSummary | None:
+    try:
+        return JobSummary.model_validate(event.data)
+    except ValidationError:
+        return None

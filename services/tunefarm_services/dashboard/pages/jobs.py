@@ -1,0 +1,173 @@
+"""Jobs: the list, one job, its trials, and what can be asked of it."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from anyio import to_thread
+from sse_starlette import EventSourceResponse
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from tunefarm_schemas.token import Scope
+from tunefarm_schemas.tuning.job import Exploration, Job, JobState
+from tunefarm_schemas.views.trial import TaskView, TrialView
+from tunefarm_services.dashboard.chart import chart_of
+from tunefarm_services.dashboard.job_feed import JobFeeds
+from tunefarm_services.dashboard.job_state import read_state
+from tunefarm_services.dashboard.pages.overview import job_rows
+from tunefarm_services.dashboard.parts import DashboardParts, parts_of
+from tunefarm_services.dashboard.refusal import PageProblem
+from tunefarm_services.dashboard.rendering import HEADERS, fragment, page
+from tunefarm_services.dashboard.session import form_key, read_action, require_viewer
+from tunefarm_services.dashboard.timeline import timeline_of
+from tunefarm_services.store import Store
+
+JOBS_ON_PAGE: Final = 50
+TRIALS_ON_PAGE: Final = 50
+
+_REQUESTS: Final[Mapping[str, Callable[[Store, str, str], Job]]] = {
+    "pause": lambda store, tenant, job_id: store.job_requests.pause(tenant, job_id),
+    "resume": lambda store, tenant, job_id: store.job_requests.resume(tenant, job_id),
+    "cancel": lambda store, tenant, job_id: store.job_requests.cancel(tenant, job_id),
+    "finish": lambda store, tenant, job_id: store.job_requests.finish(tenant, job_id),
+}
+
+
+def show_jobs(request: Request) -> Response:
+    """Jobs from newest to oldest, by state and by pages."""
+    viewer, parts = require_viewer(request, Scope.JOBS_READ), parts_of(request)
+    state_text = request.query_params.get("state", "")
+    if state_text not in {"", *JobState}:
+        raise PageProblem(400, f"There is no state {state_text[:50]!r}.")
+    state = JobState(state_text) if state_text else None
+    after = _text(request, "after")
+    found = parts.store.jobs.page(viewer.tenant, state, {}, JOBS_ON_PAGE + 1, after)
+    rows = job_rows(found[:JOBS_ON_PAGE])
+    values = {"jobs": rows, "state": state_text, "states": [each.value for each in JobState], "after": after}
+    next_after = rows[-1].job.job_id if len(found) > JOBS_ON_PAGE else None
+    return page(request, "jobs.html", values | {"next_after": next_after})
+
+
+def show_job(request: Request) -> Response:
+    """One job."""
+    viewer, parts = require_viewer(request, Scope.JOBS_READ), parts_of(request)
+    state = read_state(parts.store, viewer.tenant, request.path_params["job_id"])
+    explorations = _explorations(parts, viewer.tenant, state.job)
+    by_task = {(each.key.workload_id, each.key.target_id): each for each in explorations.values()}
+    tasks = [
+        TaskView.of(position, task, by_task.get((task.workload_id, task.target_id)))
+        for position, task in enumerate(state.job.spec.tasks)
+    ]
+    shown = _shown_task(request, tasks)
+    return page(request, "job.html", {"state": state, "tasks": tasks, "shown": shown})
+
+
+def show_trials(request: Request) -> Response:
+    """The trials of a task of a job by number."""
+    viewer, parts = require_viewer(request, Scope.JOBS_READ), parts_of(request)
+    job = parts.store.jobs.get(viewer.tenant, request.path_params["job_id"])
+    exploration = _exploration(request, parts, viewer.tenant, job)
+    failed_only = request.query_params.get("failed") == "1"
+    after = _number(request, "after")
+    found = parts.store.trials.page(
+        viewer.tenant, exploration.exploration_id, after, TRIALS_ON_PAGE + 1, failed_only=failed_only
+    )
+    trials = [TrialView.of(each.candidate, each.state, each.dispatch.attempt, each.measurement) for each in found]
+    next_after = trials[TRIALS_ON_PAGE - 1].number if len(trials) > TRIALS_ON_PAGE else None
+    values = {"job": job, "exploration": exploration, "trials": trials[:TRIALS_ON_PAGE], "failed_only": failed_only}
+    return page(request, "trials.html", values | {"after": after, "next_after": next_after})
+
+
+def show_chart(request: Request) -> Response:
+    """The points of a task's charts, as JSON."""
+    viewer, parts = require_viewer(request, Scope.JOBS_READ), parts_of(request)
+    job_id = request.path_params["job_id"]
+    state = read_state(parts.store, viewer.tenant, job_id)
+    exploration = _exploration(request, parts, viewer.tenant, state.job)
+    return JSONResponse(chart_of(parts.store, viewer.tenant, exploration, state).model_dump(), headers=HEADERS)
+
+
+def download_timeline(request: Request) -> Response:
+    """Where the seconds of a task's trials went, as a trace that Perfetto opens."""
+    viewer, parts = require_viewer(request, Scope.JOBS_READ), parts_of(request)
+    job = parts.store.jobs.get(viewer.tenant, request.path_params["job_id"])
+    exploration = _exploration(request, parts, viewer.tenant, job)
+    name = f"tunefarm-{job.job_id[:12]}.perfetto.json"
+    headers = HEADERS | {"Content-Disposition": f'attachment; filename="{name}"'}
+    return JSONResponse(timeline_of(parts.store, viewer.tenant, exploration), headers=headers)
+
+
+def show_actions(request: Request) -> Response:
+    """The buttons of a job, which change with its state."""
+    viewer, parts = require_viewer(request, Scope.JOBS_READ), parts_of(request)
+    state = read_state(parts.store, viewer.tenant, request.path_params["job_id"])
+    values = {
+        "state": state,
+        "root": request.scope["root_path"],
+        "form_key": form_key(request),
+        "may_write": Scope.JOBS_WRITE in viewer.scopes,
+    }
+    return HTMLResponse(fragment("job_actions.html", values), headers=HEADERS)
+
+
+async def act(request: Request) -> Response:
+    """Ask something of a job, and show it."""
+    viewer, parts = require_viewer(request, Scope.JOBS_READ, Scope.JOBS_WRITE), parts_of(request)
+    await read_action(request)
+    wanted = _REQUESTS.get(request.path_params["action"])
+    if wanted is None:
+        raise PageProblem(404, "There is no such action.")
+    job_id = request.path_params["job_id"]
+    await to_thread.run_sync(wanted, parts.store, viewer.tenant, job_id)
+    return RedirectResponse(f"{request.scope['root_path']}/jobs/{job_id}", 303, headers=HEADERS)
+
+
+async def follow(request: Request) -> Response:
+    """What happens to a job, as server-sent events with parts of its page."""
+    viewer = require_viewer(request, Scope.JOBS_READ)
+    feeds: JobFeeds = request.app.state.feeds
+    feed = await feeds.feed(viewer.tenant, request.path_params["job_id"])
+    last = request.headers.get("last-event-id") or request.query_params.get("after", "0")
+    after = int(last) if last.isascii() and last.isdigit() and len(last) < 17 else 0
+    return EventSourceResponse(feed.follow(after), ping=15, headers=HEADERS | {"X-Accel-Buffering": "no"})
+
+
+def _explorations(parts: DashboardParts, tenant: str, job: Job) -> dict[str, Exploration]:
+    return {each.exploration_id: each for each in parts.store.explorations.of_job(tenant, job.job_id)}
+
+
+def _shown_task(request: Request, tasks: list[TaskView]) -> TaskView | None:
+    """The task that the address names, or the first that has begun."""
+    begun = [task for task in tasks if task.exploration_id is not None]
+    wanted = request.query_params.get("task")
+    return next((task for task in begun if str(task.position) == wanted), begun[0] if begun else None)
+
+
+def _exploration(request: Request, parts: DashboardParts, tenant: str, job: Job) -> Exploration:
+    found = _explorations(parts, tenant, job).get(request.query_params.get("exploration", ""))
+    if found is None:
+        raise PageProblem(404, "The job has no such task, or has not begun with it.")
+    return found
+
+
+def _text(request: Request, name: str) -> str | None:
+    text = request.query_params.get(name, "")
+    return text if text and len(text) <= 200 and "\0" not in text else None
+
+
+def _number(request: Request, name: str) -> int | None:
+    text = request.query_params.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 17 else None
+
+
+ROUTES: Final = (
+    Route("/jobs", show_jobs, methods=["GET"]),
+    Route("/jobs/{job_id}", show_job, methods=["GET"]),
+    Route("/jobs/{job_id}/trials", show_trials, methods=["GET"]),
+    Route("/jobs/{job_id}/chart", show_chart, methods=["GET"]),
+    Route("/jobs/{job_id}/timeline", download_timeline, methods=["GET"]),
+    Route("/jobs/{job_id}/actions", show_actions, methods=["GET"]),
+    Route("/jobs/{job_id}/live", follow, methods=["GET"]),
+    Route("/jobs/{job_id}/{action}", act, methods=["POST"]),
+)

@@ -1,0 +1,34 @@
+"""What the pages work with."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+from anyio import CapacityLimiter
+from starlette.requests import Request
+
+from tunefarm_services.store import Store
+
+
+@dataclass(frozen=True)
+class DashboardParts:
+    """The parts of the process that the pages share with the API.
+
+    Attributes:
+        store: all data.
+        forget_tokens: makes every process of the host look at tokens again, because one was changed.
+        is_stopping: whether streams must end.
+        event_poll_s: interval between looks at the events of a job that is watched.
+        limiter: threads that look at events.
+    """
+
+    store: Store
+    forget_tokens: Callable[[], None]
+    is_stopping: Callable[[], bool]
+    event_poll_s: float
+    limiter: CapacityLimiter
+
+
+def parts_of(request: Request) -> DashboardParts:
+    """The parts of the app that handles ``request``."""
+    return cast("DashboardParts", request.app.state.parts)

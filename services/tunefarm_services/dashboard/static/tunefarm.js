@@ -1,0 +1,110 @@
+// Draws the charts of a job, and keeps them up to date while the job runs.
+"use strict";
+
+(() => {
+  const drawings = document.getElementById("drawings");
+  if (!drawings) return;
+
+  const REFRESH_MS = 3000;
+  const HEIGHT = 260;
+  const style = getComputedStyle(document.documentElement);
+  const color = (name) => style.getPropertyValue(name).trim();
+  let chart = null;
+  let plots = [];
+  let isWaiting = false;
+
+  const UNITS = [[1e-6, 1e9, "ns"], [1e-3, 1e6, "us"], [1, 1e3, "ms"]];
+  function latency(seconds) {
+    if (seconds === null || seconds === undefined) return "-";
+    for (const [limit, factor, unit] of UNITS)
+      if (seconds < limit) return `${Number((seconds * factor).toPrecision(4))} ${unit}`;
+    return `${Number(seconds.toPrecision(4))} s`;
+  }
+
+  const axis = (label, extra) => ({
+    label, stroke: color("--quiet"), grid: { stroke: color("--line") }, ticks: { stroke: color("--line") }, ...extra,
+  });
+  const latencyAxis = () => axis("", { size: 72, values: (_plot, ticks) => ticks.map(latency) });
+
+  function level(name, seconds, count, stroke) {
+    if (!seconds) return [];
+    return [{ name, stroke, values: new Array(count).fill(seconds) }];
+  }
+
+  // A step for each improvement, and the levels of what was there before.
+  function staircase(id, label, xs, best, levels) {
+    const series = [{ label }, {
+      label: "best", stroke: color("--series"), width: 2, value: (_plot, value) => latency(value),
+      paths: uPlot.paths.stepped({ align: 1 }), points: { show: xs.length < 60 },
+    }];
+    const data = [xs, best];
+    for (const each of levels) {
+      series.push({ label: each.name, stroke: each.stroke, dash: [6, 4], value: (_plot, value) => latency(value), points: { show: false } });
+      data.push(each.values);
+    }
+    draw(id, { series, scales: { x: { time: false }, y: { distr: 3 } }, axes: [axis(label), latencyAxis()] }, data);
+  }
+
+  function scatter(id, points) {
+    const sorted = points.filter((point) => point[2] !== null).sort((a, b) => a[2] - b[2]);
+    const series = [{ label: "predicted score" }, {
+      label: "measured", stroke: color("--series"), paths: () => null, value: (_plot, value) => latency(value),
+      points: { show: true, size: 5, fill: color("--series") },
+    }];
+    const data = [sorted.map((point) => point[2]), sorted.map((point) => point[1])];
+    draw(id, { series, scales: { x: { time: false }, y: { distr: 3 } }, axes: [axis("predicted score"), latencyAxis()] }, data);
+  }
+
+  function draw(id, options, data) {
+    const place = document.getElementById(id);
+    place.replaceChildren();
+    if (!data[0].length) {
+      place.textContent = "Nothing was measured yet.";
+      return;
+    }
+    plots.push([new uPlot({ width: place.clientWidth, height: HEIGHT, ...options }, data, place), place]);
+  }
+
+  function show() {
+    for (const [plot] of plots) plot.destroy();
+    plots = [];
+    const numbers = chart.best.map((point) => point[0]);
+    const best = chart.best.map((point) => point[1]);
+    if (numbers.length) {
+      numbers.push(Math.max(chart.trials, numbers[numbers.length - 1]));
+      best.push(best[best.length - 1]);
+    }
+    const levels = (count) => [
+      ...level("untuned", chart.untuned_s, count, color("--level")),
+      ...level("without a trial", chart.untried_s, count, color("--wait")),
+    ];
+    staircase("by-trial", "trial", numbers, best, levels(numbers.length));
+    const times = chart.times;
+    staircase("by-time", "seconds", times.map((point) => point[0]), times.map((point) => point[1]), levels(times.length));
+    scatter("by-prediction", chart.sample);
+  }
+
+  async function refresh() {
+    isWaiting = false;
+    try {
+      const answer = await fetch(drawings.dataset.chart, { headers: { Accept: "application/json" } });
+      if (!answer.ok || !answer.headers.get("content-type").startsWith("application/json")) return;
+      chart = await answer.json();
+      show();
+    } catch (problem) {
+      if (!(problem instanceof TypeError)) throw problem; // the service restarts: the next message refreshes
+    }
+  }
+
+  // All messages of a few seconds cause one refresh.
+  document.body.addEventListener("htmx:sseMessage", () => {
+    if (isWaiting) return;
+    isWaiting = true;
+    setTimeout(refresh, REFRESH_MS);
+  });
+  addEventListener("resize", () => {
+    for (const [plot, place] of plots) plot.setSize({ width: place.clientWidth, height: HEIGHT });
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => chart && show());
+  refresh();
+})();
