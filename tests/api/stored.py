@@ -60,7 +60,7 @@ def put_release(store: Store, tenant: str) -> str:
     store.releases.declare(tenant, digest(content), len(content))
     store.releases.append(tenant, digest(content), 0, content)
     accepted = AcceptedPublication({("timestamp", 1): b"{}"}, {"channels/timestamp.json": b"{}"}, 1, 1, "timestamp 1")
-    store.releases.publish(tenant, "token", lambda _stored: accepted)
+    store.releases.publish(tenant, "token", lambda _stored: accepted, lambda _connection, _document: None)
     return digest(content)
 
 

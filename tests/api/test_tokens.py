@@ -45,7 +45,8 @@ def test_only_health_and_enrolment_are_public(app, stranger):
 
 
 def test_operations_require_their_scope(app, store):
-    powerless = person_of(app, store, "alice", [Scope.ARTIFACTS_PUBLISH])
+    publisher = person_of(app, store, "alice", [Scope.ARTIFACTS_PUBLISH])
+    reader = person_of(app, store, "alice", [Scope.USAGE_READ])
     free = {
         "/healthz",
         "/readyz",
@@ -60,6 +61,7 @@ def test_operations_require_their_scope(app, store):
             if path in free or path.startswith("/v1/targets"):
                 continue
             bodies = {"post": {"json": {}}, "patch": {"content": b"x"}}
+            powerless = reader if path.startswith("/v1/repository") else publisher
             answer = powerless.request(method, path.replace("{", "").replace("}", ""), **bodies.get(method, {}))
             assert answer.status_code == 403, (method, path, answer.status_code, answer.text)
             if path != "/metrics" and method != "head":

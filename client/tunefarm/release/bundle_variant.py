@@ -34,7 +34,7 @@ class BundleNeeds(_Lenient):
     runtime_abi: int = RUNTIME_ABI
 
 
-class BundleLatency(_Lenient):
+class ManifestLatency(_Lenient):
     """The latency of a bundle, in its manifest."""
 
     p50_s: float | None = None
@@ -46,7 +46,7 @@ class BundleSummary(_Lenient):
 
     name: str
     requires: BundleNeeds
-    latency: BundleLatency | None = None
+    latency: ManifestLatency | None = None
     weights_bytes: int = Field(ge=0)
     arena_bytes: int = Field(ge=0)
 
@@ -75,7 +75,7 @@ def read_bundle(folder: Path, old: Path | None = None) -> BundleFiles:
     manifest = next(file for file in files if file.path == MANIFEST)
     others = tuple(file for file in files if file.path != MANIFEST)
     deltas, patches = _patches(old, folder, others) if old is not None else ((), {})
-    needs, latency = summary.requires, summary.latency or BundleLatency()
+    needs, latency = summary.requires, summary.latency or ManifestLatency()
     variant = ReleaseVariant(
         architecture=needs.architecture,
         cpu_features=needs.cpu_features,

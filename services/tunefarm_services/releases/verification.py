@@ -40,10 +40,11 @@ class ReleaseJudge:
     _new: dict[tuple[str, int], bytes] = field(default_factory=dict)
     _new_targets: dict[str, bytes] = field(default_factory=dict)
     _changes: list[str] = field(default_factory=list)
+    _documents: list[ChannelDocument] = field(default_factory=list)
 
     def __call__(self, stored: StoredReleases) -> AcceptedPublication:
         """Accept the publication. Raises BadInput with the reason that a device would have."""
-        self._new, self._new_targets, self._changes = {}, {}, []
+        self._new, self._new_targets, self._changes, self._documents = {}, {}, [], []
         try:
             trusted = self._root(stored)
             self._timestamp_and_snapshot(stored, trusted)
@@ -56,6 +57,7 @@ class ReleaseJudge:
             trusted.root.version,
             trusted.timestamp.version,
             ", ".join(self._changes)[:4000],
+            tuple(self._documents),
         )
 
     def _root(self, stored: StoredReleases) -> TrustedMetadataSet:
@@ -134,6 +136,7 @@ class ReleaseJudge:
             if runner != runner_text(document):
                 raise _refused(f"the text for runners of {channel} differs from its document")
             _require_signature(owner, role, runner, signature)
+            self._documents.append(document)
             self._changes[-1] += f" ({document.current.name}, sequence {document.sequence})"
 
     def _compare(self, stored: StoredReleases, channel: str, document: ChannelDocument, before: bytes | None) -> None:

@@ -112,7 +112,7 @@ class RequestBody:
         declared = headers.get("content-length", "")
         if declared.isascii() and declared.isdigit() and int(declared[:20]) > limit_bytes:
             raise _too_large(limit_bytes)
-        is_json = not scope["path"].startswith((UPLOADS, PAGES))
+        is_json = not scope["path"].startswith((*UPLOADS, PAGES))
         if limit_bytes and scope["method"] not in WITHOUT_BODY and declared != "0":
             _require_readable(headers, is_json=is_json)
         extent = JsonExtent(self._settings.json_depth, self._settings.json_values) if is_json else None

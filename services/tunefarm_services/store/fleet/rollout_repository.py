@@ -93,25 +93,7 @@ class RolloutRepository(Repository):
             RolloutRefused: a document with the same or a higher sequence is stored.
         """
         with self._database.writing() as connection:
-            if not _is_taken_over(connection, actor.tenant, document):
-                if _document(connection, actor.tenant, document.channel) == document:
-                    return _latest(connection, actor.tenant, document.channel)
-                raise RolloutRefused(
-                    f"Channel {document.channel} already has a document of sequence {document.sequence} or later."
-                )
-            try:
-                latest = _latest(connection, actor.tenant, document.channel)
-            except NotFound:
-                latest = None
-            if latest is not None and latest.release == document.current.name:
-                return latest
-            _forget_evidence(connection, actor.tenant, document)
-            begun = _begun(connection, actor, document)
-            connection.execute(insert(RolloutTable), {"tenant": actor.tenant} | begun.model_dump())
-            record_change(
-                connection, actor, "announce", document.channel, f"{begun.release}, sequence {begun.sequence}"
-            )
-            return begun
+            return announce_document(connection, actor, document)
 
     @retried
     def apply(self, actor: Actor, channel: str, verb: RolloutVerb, reason: str) -> Rollout:
@@ -180,6 +162,27 @@ class RolloutRepository(Repository):
                 changed = _advanced(connection, actor, document, rollout, reason)
             _stored(connection, actor, rollout, changed, f"gate-{action}")
             return True
+
+
+def announce_document(connection: Connection, actor: Actor, document: ChannelDocument) -> Rollout:
+    """Take over a published document within the caller's transaction. Raises RolloutRefused."""
+    if not _is_taken_over(connection, actor.tenant, document):
+        if _document(connection, actor.tenant, document.channel) == document:
+            return _latest(connection, actor.tenant, document.channel)
+        raise RolloutRefused(
+            f"Channel {document.channel} already has a document of sequence {document.sequence} or later."
+        )
+    try:
+        latest = _latest(connection, actor.tenant, document.channel)
+    except NotFound:
+        latest = None
+    if latest is not None and latest.release == document.current.name:
+        return latest
+    _forget_evidence(connection, actor.tenant, document)
+    begun = _begun(connection, actor, document)
+    connection.execute(insert(RolloutTable), {"tenant": actor.tenant} | begun.model_dump())
+    record_change(connection, actor, "announce", document.channel, f"{begun.release}, sequence {begun.sequence}")
+    return begun
 
 
 def _is_taken_over(connection: Connection, tenant: str, document: ChannelDocument) -> bool:

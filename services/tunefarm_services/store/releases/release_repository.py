@@ -10,6 +10,7 @@ from sqlalchemy.exc import IntegrityError
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.clock import utc_now
+from tunefarm_schemas.edge.release import ChannelDocument
 from tunefarm_schemas.frozen import digest as digest_of
 from tunefarm_services.store.database.insert_once import insert_once
 from tunefarm_services.store.database.repository import Repository
@@ -48,13 +49,17 @@ class FilePiece:
 
 @dataclass(frozen=True, slots=True)
 class AcceptedPublication:
-    """What a publication adds: metadata by role and version, targets by path, and a description for the audit."""
+    """What a publication adds: metadata by role and version, targets by path, and a description for the audit.
+
+    ``documents`` are those of the channels that it names.
+    """
 
     metadata: Mapping[tuple[str, int], bytes]
     targets: Mapping[str, bytes]
     root_version: int
     timestamp_version: int
     changes: str
+    documents: tuple[ChannelDocument, ...] = ()
 
 
 class StoredReleases:
@@ -93,9 +98,13 @@ class ReleaseRepository(Repository):
 
     @retried
     def publish(
-        self, tenant: str, token_id: str, judge: Callable[[StoredReleases], AcceptedPublication]
+        self,
+        tenant: str,
+        token_id: str,
+        judge: Callable[[StoredReleases], AcceptedPublication],
+        announce: Callable[[Connection, ChannelDocument], object],
     ) -> AcceptedPublication:
-        """Store what ``judge`` accepts of a publication, in the transaction in which it judges.
+        """Store what ``judge`` accepts of a publication, and announce its documents, in one transaction.
 
         Raises whatever ``judge`` raises, and StoreConflict if another publication came first; nothing was stored.
         """
@@ -118,6 +127,8 @@ class ReleaseRepository(Repository):
                 }
                 if accepted.metadata:
                     connection.execute(insert(ReleasePublicationTable), audit)
+                for document in accepted.documents:
+                    announce(connection, document)
                 return accepted
         except IntegrityError as error:
             raise StoreConflict("publication", tenant) from error

@@ -1,6 +1,7 @@
 """Publication: files first, then signed metadata that names them. The service holds no private key."""
 
 import re
+import time
 from datetime import UTC, datetime
 from typing import Annotated, Final
 
@@ -18,6 +19,8 @@ from tunefarm_services.api.http.responses import responses
 from tunefarm_services.api.operations.parts import PartsOf
 from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
 from tunefarm_services.releases.verification import ReleaseJudge
+from tunefarm_services.store.fleet.audit_repository import Actor
+from tunefarm_services.store.fleet.rollout_repository import announce_document
 
 router = APIRouter(prefix="/v1/repository", tags=["releases"], route_class=JsonRoute)
 
@@ -112,7 +115,13 @@ def publish(body: PublicationBody, caller: ReleasePublisher, parts: PartsOf) -> 
             raise BadInput("metadata", f"{name[:100]!r} is not a name.", "Write VERSION.ROLE.json.")
     targets = {f"channels/{name}": content for name, content in body.targets.items()}
     judge = ReleaseJudge(metadata, timestamp, targets, datetime.now(UTC))
-    accepted = parts.store.releases.publish(caller.tenant, caller.token.token_id, judge)
+    actor = Actor(caller.tenant, caller.token.token_id, time.time())
+    accepted = parts.store.releases.publish(
+        caller.tenant,
+        caller.token.token_id,
+        judge,
+        lambda connection, document: announce_document(connection, actor, document),
+    )
     return answer(
         Published(
             root_version=accepted.root_version,
