@@ -16,6 +16,8 @@ LONGEST_TOKEN: Final = 200
 
 SCOPES_OF: Final[dict[object, tuple[Scope, ...]]] = {}
 """The scopes that each dependency on a caller requires, for the OpenAPI document."""
+ANY_OF: Final[set[object]] = set()
+"""The dependencies of which one of the scopes is enough."""
 
 _BEARER: Final = HTTPBearer(
     auto_error=False,
@@ -77,6 +79,7 @@ def caller_with_any(*scopes: Scope) -> Any:
         return Caller(token)
 
     check: Callable[..., Awaitable[Caller]] = caller
+    ANY_OF.add(check)
     SCOPES_OF[check] = scopes
     return Depends(check)
 

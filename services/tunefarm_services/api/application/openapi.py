@@ -6,7 +6,7 @@ from typing import Any, Final
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from tunefarm_services.api.access.caller import SCOPES_OF
+from tunefarm_services.api.access.caller import ANY_OF, SCOPES_OF
 from tunefarm_services.api.problems.problem import Problem
 
 DESCRIPTION: Final = """
@@ -73,7 +73,9 @@ def _document(app: FastAPI) -> dict[str, Any]:
 def _scopes(app: FastAPI) -> dict[tuple[str, str], str]:
     """The scopes that each operation requires, by its method and path."""
     return {
-        (method, route.path): ", ".join(f"`{scope.value}`" for scope in scopes)
+        (method, route.path): (" or " if dependency.call in ANY_OF else ", ").join(
+            f"`{scope.value}`" for scope in scopes
+        )
         for route in app.state.routes
         for dependency in route.dependant.dependencies
         if (scopes := SCOPES_OF.get(dependency.call))
