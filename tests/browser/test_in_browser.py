@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.browser.conftest import HANGING_S, RealService
+from tests.servers.real_service import HANGING_S, RealService
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

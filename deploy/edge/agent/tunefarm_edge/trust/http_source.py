@@ -51,7 +51,7 @@ class HttpSource(FetcherInterface):
     def _fetch(self, url: str) -> Iterator[bytes]:
         answer = self._answer("GET", url, {})
         if answer.status != 200:
-            answer.release_conn()
+            answer.close()  # an unread body would be taken for the beginning of the next answer
             raise DownloadHTTPError(f"{url} answers {answer.status}", answer.status)
         return self._stream(answer)
 
@@ -59,7 +59,7 @@ class HttpSource(FetcherInterface):
         """The bytes of a file from ``offset`` on."""
         answer = self._answer("GET", f"{self._base}files/{digest}", {"Range": f"bytes={offset}-"} if offset else {})
         if answer.status not in (200, 206):
-            answer.release_conn()
+            answer.close()
             fix = _NETWORK if answer.status not in _UNAUTHORIZED else "Enrol the device again."
             raise Refused("unreachable", f"the file {digest} is answered by {answer.status}.", fix)
         skip = offset if answer.status == 200 else 0  # a server without ranges sends everything
@@ -110,12 +110,17 @@ class HttpSource(FetcherInterface):
             raise Refused("unreachable", f"{url} cannot be reached ({type(error).__name__}).", _NETWORK) from error
 
     def _stream(self, answer: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+        is_read = False
         try:
             yield from answer.stream(PIECE_BYTES, decode_content=False)
+            is_read = True
         except urllib3.exceptions.HTTPError as error:
             raise Refused("unreachable", f"the connection ended ({type(error).__name__}).", _NETWORK) from error
         finally:
-            answer.release_conn()
+            if is_read:
+                answer.release_conn()
+            else:
+                answer.close()
 
 
 class RequestRejected(Refused):
