@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 from tests.client.bundle.test_bundle import imported
 from tests.search.relax.models import SmallModel, convolutional_network, tuples
-from tests.servers.real_service import RealService
+from tests.servers.real_service import HANGING_S, RealService
 from tunefarm.bundle.bundle_build import BundleBuilder
 from tunefarm.startup.zygote import start_zygote
 
@@ -98,8 +99,13 @@ def test_a_fleet_gets_what_was_published_and_returns_from_what_does_not_work(
     assert seen["running"] == "net-2"
     summary = api.get("/v1/fleet/summary").raise_for_status().json()
     assert "self_test_failed" in json.dumps(summary)
-    channel = api.get("/v1/channels/stable").raise_for_status().json()
+    deadline = time.monotonic() + HANGING_S
+    while (channel := api.get("/v1/channels/stable").raise_for_status().json())["state"] == "running":
+        assert time.monotonic() < deadline, "the gate does not stop the rollout"
+        time.sleep(1.0)  # the gate looks at reports some times a minute, when a device polls
+        device.agent("serve", "--once")
     assert (channel["current"], channel["state"]) == ("net-3", "stopped")
+    assert device.running() == "net-2"
 
 
 def _publish(service: RealService, releases: Path, bundle: Path, name: str) -> None:
