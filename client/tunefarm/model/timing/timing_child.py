@@ -6,12 +6,11 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Final
 
-from tunefarm.intake.user_file import register_functions
-from tunefarm.model.loaded_model import CompiledModel, open_model
+from tunefarm.model.loaded_model import open_model
 from tunefarm.model.messages import AwaitsTurn
 from tunefarm.model.model_folder import read_model_folder
-from tunefarm.model.random_inputs import random_inputs
-from tunefarm.model.timing.model_times import ProcessTimes, Run, times_of
+from tunefarm.model.timing.model_runs import callable_functions, run_of
+from tunefarm.model.timing.model_times import ProcessTimes, times_of
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_sandbox.fork_server.question import answer
 from tunefarm_schemas.frozen import Frozen
@@ -53,7 +52,7 @@ def timed(order: TimingOrder, libraries: list[int], on_ready: Callable[[], None]
     Raises:
         BadInput: one cannot be loaded or run.
     """
-    functions = () if order.functions_file is None else register_functions(order.functions_file)
+    functions = callable_functions((), order.functions_file)
     with ExitStack() as stack:
         models = []
         for folder, library in zip(order.folders, libraries, strict=True):
@@ -65,9 +64,3 @@ def timed(order: TimingOrder, libraries: list[int], on_ready: Callable[[], None]
             run()  # pages of the weights are read, and threads start, before others wait
         on_ready()
         return BuildsTimed(times=times_of(runs))
-
-
-def run_of(model: CompiledModel) -> Run:
-    """One run of the first entry on random inputs, as its users call it."""
-    entry = model.manifest.entries[0]
-    return partial(model, *random_inputs(entry, 0), entry=entry.name)
