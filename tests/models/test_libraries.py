@@ -72,7 +72,8 @@ def test_any_mix_of_libraries_computes_what_torch_computes(name: str, folder: Pa
     read = read_model(ModelFile(path=str(path), format="pt2"), {})
     prepared = prepare(read.module, read.weights, host_target(1))
     units = units_of(prepared, unsupported)
-    assert sum(not unit.problem for unit in units) > len(units) / 2
+    least = 1 if name == "int8-cnn" else len(units) // 2 + 1  # integer convolutions are not exported
+    assert sum(not unit.problem for unit in units) >= least
     generator = random.Random(name)
     mixed = [*LIBRARIES, None]
     for choices in (*([library] for library in LIBRARIES), mixed, mixed):
@@ -217,3 +218,16 @@ def test_compile_with_libraries_races(folder: Path, tmp_path: Path) -> None:
     assert answer["regions"] == [region.model_dump(mode="json") for region in manifest.regions]
     assert answer["race"]["winner"] in plans
     assert (answer["race"]["winner"] == "our kernels") == (manifest.regions == ())
+
+
+def test_a_race_without_seconds_runs_our_kernels_alone(folder: Path, tmp_path: Path, zygote: ForkServer) -> None:
+    imported = import_model(zygote, parse_model_source(str(model_file(TINY_ZOO["u-net"], "pt2", folder))), {})
+    compiler = ModelCompiler(zygote, tmp_path / "ours", libraries=choose_libraries(race_s=0.0))
+    compilation = compiler.compile(imported, "host:1", "model")
+    race = compilation.race
+    assert race is not None
+    assert race.winner.plan.libraries == compilation.manifest.regions == ()
+    ours, *others = race.timed
+    assert ours.latency_s == sum(ours.entries_s) > 0
+    assert {each.plan.libraries for each in others} == {(library,) for library in LIBRARIES}
+    assert all(each.problem == "not timed within --race-seconds 0" for each in others)
