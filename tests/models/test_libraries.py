@@ -28,7 +28,8 @@ pytest.importorskip("openvino")
 from benchmarks.models.agreement import worst_error  # noqa: E402
 from benchmarks.models.model_files import model_file  # noqa: E402
 from benchmarks.models.zoo import TINY_ZOO, as_tensors  # noqa: E402
-from tunefarm.frontend.model_import import import_model  # noqa: E402
+from tests.search.relax.models import two_entries  # noqa: E402
+from tunefarm.frontend.model_import import ImportedModel, import_model  # noqa: E402
 from tunefarm.frontend.model_source import ModelFile, parse_model_source  # noqa: E402
 from tunefarm.frontend.reading import read_model  # noqa: E402
 from tunefarm.model.compilation import Compilation, ModelCompiler  # noqa: E402
@@ -231,3 +232,17 @@ def test_a_race_without_seconds_runs_our_kernels_alone(folder: Path, tmp_path: P
     assert ours.latency_s == sum(ours.entries_s) > 0
     assert {each.plan.libraries for each in others} == {(library,) for library in LIBRARIES}
     assert all(each.problem == "not timed within --race-seconds 0" for each in others)
+
+
+def test_a_race_times_all_entries(tmp_path: Path, zygote: ForkServer) -> None:
+    import tvm
+
+    small = two_entries()
+    imported = ImportedModel(str(tvm.ir.save_json(small.module)), small.weights, "test", ())
+    compiler = ModelCompiler(zygote, tmp_path / "entries", libraries=choose_libraries(race_s=5.0))
+    race = compiler.compile(imported, "host:1", "model").race
+    assert race is not None
+    assert race.timed[0].plan.libraries == ()
+    timed = [each for each in race.timed if each.latency_s is not None]
+    assert race.winner in timed
+    assert all(len(each.entries_s) == 2 and each.latency_s == sum(each.entries_s) for each in timed)

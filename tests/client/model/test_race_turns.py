@@ -1,7 +1,9 @@
 """When one plan of a race replaces another, how long they are timed, and while who has the device."""
 
 import itertools
+import math
 import os
+import random
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -84,6 +86,20 @@ def test_a_few_lucky_turns_do_not_decide() -> None:
     assert sorted(ratios[:7])[3] < 1
     assert 7 < len(ratios) < 50
     assert not is_better(ratios, has_fewer_libraries=False)
+
+
+@pytest.mark.parametrize(("ratio", "wins"), [(0.95, range(12, 13)), (1.0, range(4)), (1.03, range(1))])
+def test_turns_that_scatter_by_three_percent_seldom_err(ratio: float, wins: range) -> None:
+    generator = random.Random(3)
+    won = 0
+    for _ in range(12):
+        scripted = ScriptedClock()
+        times_s = (ratio * math.exp(generator.gauss(0, 0.03)) for _ in itertools.count())
+        best = ScriptedPlan(scripted, "best", itertools.repeat(1.0))
+        challenger = ScriptedPlan(scripted, "challenger", times_s)
+        ratios, _ = ratios_by_turns(challenger, best, clock_of(scripted, 100.0), 1.0)
+        won += is_better(ratios, has_fewer_libraries=False)
+    assert won in wins
 
 
 def test_turns_alternate_and_end_with_the_share_of_the_seconds() -> None:

@@ -222,12 +222,13 @@ class LibraryRace:
                 raise BadInput("race-seconds", "they are spent.", "Give more.")
             challenger, _ = self._opened(plan, timeout_s=self._clock.left_s())
         except BadInput as error:
-            self._fail(plan, error)
+            late = "" if self._has_time() else f"not timed within --race-seconds {self._choice.race_s:g}"
+            self._timed.append(TimedPlan(plan, None, late or str(error)))
             return best
         ratios, failure = ratios_by_turns(challenger, best, self._clock, share)
         self._keep(best)
         if failure is not None:
-            self._fail(plan, failure)
+            self._timed.append(TimedPlan(plan, None, str(failure)))
             challenger.__exit__(None, None, None)
             return best
         self._keep(challenger)
@@ -244,10 +245,6 @@ class LibraryRace:
         self._timed = [kept if each.plan == kept.plan else each for each in self._timed]
         if not is_known:
             self._timed.append(kept)
-
-    def _fail(self, plan: LibraryPlan, error: BadInput) -> None:
-        late = "" if self._has_time() else f"not timed within --race-seconds {self._choice.race_s:g}"
-        self._timed.append(TimedPlan(plan, None, late or str(error)))
 
     def _profiled(self, library: str | None) -> dict[str | None, Times]:
         """The time of each unit by itself, of our kernels or of a library; nothing if the library cannot run them."""
