@@ -3,8 +3,8 @@
 from benchmarks.models.compiling import CompiledInfo
 from benchmarks.models.rival_turns import RivalResult
 from benchmarks.models.rivals import OTHERS
-from benchmarks.report.ratio import Ratio, ratio_over
 from tunefarm_schemas.frozen import Frozen
+from tunefarm_workers.timing.ratio import Ratio, ratio_over
 
 
 class ModelResult(Frozen):

@@ -40,13 +40,20 @@ def compiling(
         yield child
 
 
-def exchange(child: Child, answer_type: type[Answer], doing: str, *, has_bytes: bool = True) -> tuple[Answer, bytes]:
-    """The next answer of a child, and the bytes that follow it.
+def exchange(
+    child: Child,
+    answer_type: type[Answer],
+    doing: str,
+    *,
+    has_bytes: bool = True,
+    timeout_s: float = float("inf"),
+) -> tuple[Answer, bytes]:
+    """The next answer of a child, and the bytes that follow it, within ``timeout_s`` and what the settings permit.
 
     Raises:
         BadInput: it refused, ended or took too long.
     """
-    timeout_s = ModelSettings().timeout_s
+    timeout_s = min(timeout_s, ModelSettings().timeout_s)
     try:
         received = answer_of(child, timeout_s, doing, lambda: True)
         try:

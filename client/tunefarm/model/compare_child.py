@@ -8,13 +8,13 @@ from typing import Any, Final
 import numpy as np
 
 from tunefarm.frontend.weights_file import read_weights
-from tunefarm.intake.user_file import register_functions
 from tunefarm.model.loaded_model import CompiledModel, open_model
 from tunefarm.model.messages import FLOAT32_TOLERANCE, CompareOrder, ModelCompared, input_name, output_name
 from tunefarm.model.model_folder import ModelFiles, read_model_folder
 from tunefarm.model.random_inputs import INPUT_SETS, Array, random_inputs
+from tunefarm.model.timing.model_runs import callable_functions, run_of
 from tunefarm.model.timing.model_times import times_of
-from tunefarm.model.timing.timing_child import await_turn, run_of
+from tunefarm.model.timing.timing_child import await_turn
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_sandbox.fork_server.question import answer
 
@@ -38,9 +38,7 @@ def compared(
     Raises:
         BadInput: it cannot be loaded or run.
     """
-    functions = order.functions
-    if order.functions_file is not None:
-        functions = (*functions, *register_functions(order.functions_file))
+    functions = callable_functions(order.functions, order.functions_file)
     files = read_model_folder(order.folder, functions)
     try:
         model = open_model(files, library)

@@ -1,4 +1,4 @@
-"""Which plans a race tries, and when one replaces another."""
+"""Which plans a race tries, and what it ships."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,7 +15,6 @@ from tunefarm.model.race.library_race import RaceResult, TimedPlan, choose_libra
 from tunefarm.model.race.messages import RegionParts
 from tunefarm.model.race.plan_folder import LibraryPlan
 from tunefarm.model.race.proposals import proposals, unit_times
-from tunefarm.model.race.turns import is_clear, is_faster
 from tunefarm.terminal.race_text import race_text
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.model import ModelManifest, ModelRegion
@@ -29,23 +28,6 @@ REGION = ModelRegion(
     digest="0" * 64,
     operators=("nn.relu",),
 )
-
-
-def test_a_plan_replaces_another_if_it_is_faster_in_most_turns_by_more_than_they_spread() -> None:
-    best_s = [1.0, 1.1, 1.0, 3.0, 1.0]
-    assert is_faster([0.8, 0.9, 0.8, 2.4, 0.8], best_s)
-    assert is_faster([0.8, 0.9, 9.0, 2.4, 0.8], best_s)  # one disturbed turn
-    assert not is_faster(best_s, best_s)
-    assert not is_faster([0.995 * each for each in best_s], best_s)
-    assert not is_faster([0.7, 1.3, 0.95, 3.9, 0.6], best_s)  # turns that disagree
-
-
-def test_turns_end_early_if_they_agree() -> None:
-    assert is_clear([0.8, 0.7, 0.8], [1.0, 1.0, 1.0])
-    assert is_clear([1.2, 1.7, 1.3], [1.0, 1.0, 1.0])
-    assert not is_clear([0.8, 0.7], [1.0, 1.0])
-    assert not is_clear([0.8, 0.95, 0.8], [1.0, 1.0, 1.0])
-    assert not is_clear([], [])
 
 
 def test_proposals_begin_with_the_piece_that_promises_most() -> None:

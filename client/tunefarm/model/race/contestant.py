@@ -16,7 +16,13 @@ _DOING: Final = "timing"
 
 
 class Contestant:
-    """A plan in a confined child of its own, which is stopped between its turns: its threads may spin."""
+    """A plan in a confined child of its own, which is stopped between its turns: its threads may spin.
+
+    Attributes:
+        plan: what it runs.
+        first_s: seconds of a run of each entry when it was opened, summed.
+        entries_s: seconds of the fastest run of each entry until now.
+    """
 
     def __init__(
         self,
@@ -26,11 +32,13 @@ class Contestant:
         library: int,
         callees: tuple[str, ...],
         functions_file: Path | None,
+        *,
+        timeout_s: float = float("inf"),
     ) -> None:
-        """Open the model in ``folder``, whose library is in the sealed memory ``library``.
+        """Open the model in ``folder``, whose library is in the sealed memory ``library``, and run it.
 
         Raises:
-            BadInput: it cannot be opened or run.
+            BadInput: it cannot be opened or run, or takes longer than ``timeout_s``.
         """
         self.plan = plan
         settings = ModelSettings()
@@ -48,11 +56,13 @@ class Contestant:
             descriptors=(library,),
         )
         try:
-            self.first_s = exchange(self._child, RaceSample, "running", has_bytes=False)[0].latency_s
+            first = exchange(self._child, RaceSample, "running", has_bytes=False, timeout_s=timeout_s)[0]
         except BaseException:
             self._child.close()
             raise
         self._child.stop()
+        self.first_s = sum(first.entries_s)
+        self.entries_s = first.entries_s
 
     def __enter__(self) -> Self:
         return self
@@ -63,17 +73,23 @@ class Contestant:
         self._child.close()
 
     def sample_s(self) -> float:
-        """Seconds of one run, the fastest of some."""
-        return self._asked(SampleOrder()).latency_s
+        """Seconds of a run of each entry, summed; of each the fastest of some."""
+        entries_s = self._asked(SampleOrder()).entries_s
+        self.entries_s = tuple(map(min, self.entries_s, entries_s))
+        return sum(entries_s)
 
-    def profile_s(self) -> dict[str, float]:
-        """Seconds of a call of each function of the program."""
-        return dict(self._asked(SampleOrder(is_profile=True)).functions_s)
+    def profile_s(self, timeout_s: float) -> dict[str, float]:
+        """Seconds of a call of each function of the program.
 
-    def _asked(self, order: SampleOrder) -> RaceSample:
+        Raises:
+            BadInput: it ended, or takes longer than ``timeout_s``.
+        """
+        return dict(self._asked(SampleOrder(is_profile=True), timeout_s).functions_s)
+
+    def _asked(self, order: SampleOrder, timeout_s: float = float("inf")) -> RaceSample:
         self._child.resume()
         try:
             self._child.channel.send(order.model_dump_json().encode())
-            return exchange(self._child, RaceSample, _DOING, has_bytes=False)[0]
+            return exchange(self._child, RaceSample, _DOING, has_bytes=False, timeout_s=timeout_s)[0]
         finally:
             self._child.stop()

@@ -15,23 +15,32 @@ from tunefarm.model.race.contestant import Contestant
 from tunefarm.model.race.messages import Assignment, RegionParts
 from tunefarm.model.race.plan_folder import LibraryPlan, PlanFolders
 from tunefarm.model.race.proposals import Times, proposals, unit_times
-from tunefarm.model.race.turns import is_clear, is_faster
+from tunefarm.model.race.race_clock import RaceClock
+from tunefarm.model.race.turns import is_better, ratios_by_turns
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import JsonValue
 from tunefarm_workers.builder.sealed_library import sealed
 
 DEFAULT_RACE_S: Final = 15.0
-TURNS: Final = 7
+_SHARE: Final = 1 / 3
+"""Part of the seconds left that one mix may be timed for."""
 
 
 @dataclass(frozen=True)
 class TimedPlan:
-    """A plan and the seconds of one run; None if it could not run, with the reason."""
+    """A plan and its fastest runs.
+
+    Attributes:
+        latency_s: seconds of a run of each entry, summed; None if it has no time.
+        problem: why it has none.
+        entries_s: seconds of a run of each entry, in order.
+    """
 
     plan: LibraryPlan
     latency_s: float | None
     problem: str = ""
+    entries_s: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -61,7 +70,13 @@ class RaceResult:
             "gain": self.gain,
             "took_s": self.took_s,
             "plans": [
-                {"plan": each.plan.name, "latency_s": each.latency_s, "problem": each.problem} for each in self.timed
+                {
+                    "plan": each.plan.name,
+                    "latency_s": each.latency_s,
+                    "entries_s": list(each.entries_s),
+                    "problem": each.problem,
+                }
+                for each in self.timed
             ],
         }
 
@@ -123,38 +138,38 @@ class LibraryRace:
         self._timed: list[TimedPlan] = []
 
     def run(self) -> RaceResult:
-        """Race until the time is over; a plan that runs then finishes its turns.
+        """Race until the time is over, or nothing is left to try.
 
-        Our kernels and each library with all that it can run are always timed.
+        Our kernels always run. A plan that cannot be opened in time is stopped; all plans with one library are listed.
 
         Raises:
             BadInput: the model does not run with our kernels.
         """
         began_s = time.monotonic()
-        self._ends_s = began_s + self._choice.race_s
-        ours = LibraryPlan((None,) * len(self._units))
+        self._clock = RaceClock(self._choice.race_s)
         with ExitStack() as stack:
             self._descriptor = sealed(self._library)
             stack.callback(os.close, self._descriptor)
-            best = self._opened(ours)
+            best, _ = self._opened(LibraryPlan((None,) * len(self._units)), timeout_s=float("inf"))
             try:
-                self._keep(ours, [best.sample_s() for _ in range(3)])
+                self._keep(best)
                 best = self._improved(best)
-                winner = TimedPlan(best.plan, self._latest_s(best.plan))
+                winner = next(each for each in self._timed if each.plan == best.plan)
             finally:
                 best.__exit__(None, None, None)
         return RaceResult(winner, tuple(self._timed), time.monotonic() - began_s)
 
     def _improved(self, best: Contestant) -> Contestant:
-        for library in self._choice.names:
-            assignment = tuple(None if unit.problem else library for unit in self._units)
-            if any(assignment):
-                best = self._duel(best, LibraryPlan(assignment, spins=self._is_whole(assignment)))
+        whole = [tuple(None if unit.problem else library for unit in self._units) for library in self._choice.names]
+        whole = [assignment for assignment in whole if any(assignment)]
+        for at, assignment in enumerate(whole):
+            plan = LibraryPlan(assignment, spins=self._is_whole(assignment))
+            best = self._duel(best, plan, 1 / (len(whole) - at + 1))
         times_s: dict[str | None, Times] = {}
         by_speed = sorted(self._choice.names, key=self._latency_of_all_s)
         for used in (None, *by_speed):
             # Opening each function by itself takes long: the library that is slower as a whole may go without.
-            if self._time_left_s() > (self._choice.race_s / 2 if times_s.keys() - {None} else 0):
+            if self._clock.left_s() > (self._choice.race_s / 2 if times_s.keys() - {None} else 0):
                 times_s |= self._profiled(used)
         tried: set[Assignment] = {each.plan.assignment for each in self._timed}
         while self._has_time():
@@ -162,16 +177,13 @@ class LibraryRace:
             if not plans:
                 break
             tried.add(plans[0])
-            best = self._duel(best, LibraryPlan(plans[0], spins=self._is_whole(plans[0])))
+            best = self._duel(best, LibraryPlan(plans[0], spins=self._is_whole(plans[0])), _SHARE)
         if best.plan.can_spin and self._has_time():
-            best = self._duel(best, LibraryPlan(best.plan.assignment, spins=not best.plan.spins))
+            best = self._duel(best, LibraryPlan(best.plan.assignment, spins=not best.plan.spins), 1.0)
         return best
 
     def _has_time(self) -> bool:
-        return self._time_left_s() > 0
-
-    def _time_left_s(self) -> float:
-        return self._ends_s - time.monotonic()
+        return self._clock.left_s() > 0
 
     def _latency_of_all_s(self, library: str) -> float:
         """Seconds of a run in which a library runs all that it can."""
@@ -183,59 +195,65 @@ class LibraryRace:
         used = {library for unit, library in zip(self._units, assignment, strict=True) if unit.functions}
         return None not in used and len(used) == 1
 
-    def _opened(self, plan: LibraryPlan, *, by_unit: bool = False) -> Contestant:
-        contestant, _ = self._opened_with_regions(plan, by_unit=by_unit)
-        return contestant
-
-    def _opened_with_regions(self, plan: LibraryPlan, *, by_unit: bool) -> tuple[Contestant, tuple[RegionParts, ...]]:
+    def _opened(
+        self, plan: LibraryPlan, *, timeout_s: float, by_unit: bool = False
+    ) -> tuple[Contestant, tuple[RegionParts, ...]]:
+        """The plan in a child of its own, which ran once, and its regions."""
         planned = self._folders.planned(plan, by_unit=by_unit)
-        folder = self._folders.written(plan, planned)
-        contestant = Contestant(self._zygote, plan, folder, self._descriptor, self._callees, self._functions_file)
+        contestant = Contestant(
+            self._zygote,
+            plan,
+            self._folders.written(plan, planned),
+            self._descriptor,
+            self._callees,
+            self._functions_file,
+            timeout_s=timeout_s,
+        )
         return contestant, planned.parts.regions
 
-    def _duel(self, best: Contestant, plan: LibraryPlan) -> Contestant:
-        """The faster of the best plan and another, which is opened for it; the slower one is closed."""
+    def _duel(self, best: Contestant, plan: LibraryPlan, share: float) -> Contestant:
+        """The better of the best plan and another, which is opened for it; the other one is closed.
+
+        They are timed for at most ``share`` of the seconds that are left when it is open.
+        """
         self._say(f"timing {plan.name}")
         try:
-            challenger = self._opened(plan)
+            if not self._has_time():
+                raise BadInput("race-seconds", "they are spent.", "Give more.")
+            challenger, _ = self._opened(plan, timeout_s=self._clock.left_s())
         except BadInput as error:
-            self._timed.append(TimedPlan(plan, None, str(error)))
+            late = "" if self._has_time() else f"not timed within --race-seconds {self._choice.race_s:g}"
+            self._timed.append(TimedPlan(plan, None, late or str(error)))
             return best
-        best_s: list[float] = []
-        challenger_s: list[float] = []
-        while len(best_s) < TURNS and not is_clear(challenger_s, best_s):
-            try:
-                challenger_s.append(challenger.sample_s())
-            except BadInput as error:
-                challenger.__exit__(None, None, None)
-                self._timed.append(TimedPlan(plan, None, str(error)))
-                return best
-            best_s.append(best.sample_s())
-        self._keep(best.plan, best_s)
-        self._keep(plan, challenger_s)
-        loser, winner = (best, challenger) if is_faster(challenger_s, best_s) else (challenger, best)
+        ratios, failure = ratios_by_turns(challenger, best, self._clock, share)
+        self._keep(best)
+        if failure is not None:
+            self._timed.append(TimedPlan(plan, None, str(failure)))
+            challenger.__exit__(None, None, None)
+            return best
+        self._keep(challenger)
+        has_fewer = len(plan.libraries) < len(best.plan.libraries)
+        is_won = is_better(ratios, has_fewer_libraries=has_fewer)
+        loser, winner = (best, challenger) if is_won else (challenger, best)
         loser.__exit__(None, None, None)
         return winner
 
-    def _keep(self, plan: LibraryPlan, samples_s: Sequence[float]) -> None:
-        """Remember the fastest sample of a plan; load only adds time."""
-        known = [each for each in self._timed if each.plan == plan]
-        fastest_s = min([*samples_s, *(each.latency_s for each in known if each.latency_s is not None)])
-        kept = TimedPlan(plan, fastest_s)
-        self._timed = [kept if each.plan == plan else each for each in self._timed]
-        if not known:
+    def _keep(self, contestant: Contestant) -> None:
+        """Remember the fastest runs of a plan; load only adds time."""
+        kept = TimedPlan(contestant.plan, sum(contestant.entries_s), entries_s=contestant.entries_s)
+        is_known = any(each.plan == kept.plan for each in self._timed)
+        self._timed = [kept if each.plan == kept.plan else each for each in self._timed]
+        if not is_known:
             self._timed.append(kept)
-
-    def _latest_s(self, plan: LibraryPlan) -> float | None:
-        return next(each.latency_s for each in self._timed if each.plan == plan)
 
     def _profiled(self, library: str | None) -> dict[str | None, Times]:
         """The time of each unit by itself, of our kernels or of a library; nothing if the library cannot run them."""
         self._say(f"timing each function by {library or 'our kernels'}")
         plan = LibraryPlan(tuple(None if unit.problem else library for unit in self._units))
         try:
-            contestant, regions = self._opened_with_regions(plan, by_unit=True)
-            with contestant:
-                return {library: unit_times(self._units, library, regions, contestant.profile_s())}
+            contestant, regions = self._opened(plan, timeout_s=self._clock.left_s(), by_unit=True)
+            with contestant, self._clock.own_turn():
+                functions_s = contestant.profile_s(self._clock.left_s())
+            return {library: unit_times(self._units, library, regions, functions_s)}
         except BadInput:
             return {}

@@ -50,13 +50,13 @@ class TimeOrder(Frozen):
 
 
 class SampleOrder(Frozen):
-    """Some calls of the first entry to time. ``is_profile`` also gives the times of the functions that it calls."""
+    """Some runs of each entry to time. ``is_profile`` also gives the times of the functions that they call."""
 
     is_profile: bool = False
 
 
 class RaceSample(Frozen):
-    """The fastest of some calls in seconds, and the fastest call of each function of the program."""
+    """The seconds of the fastest run of each entry, in order, and of the fastest call of each function."""
 
-    latency_s: float
+    entries_s: tuple[float, ...]
     functions_s: Mapping[str, float] = {}

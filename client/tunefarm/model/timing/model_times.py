@@ -2,10 +2,11 @@
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tunefarm.model.timing.model_runs import Run, WarmRuns
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_workers.timing.call_timer import CacheFlush
 from tunefarm_workers.timing.rounds import PATIENCE, Entrant, Rounds, sampled_round, suffice, timing_of
@@ -14,8 +15,6 @@ TURN_S: Final = 12.0
 """For how long other processes wait for one process that times models, unless a run takes very long."""
 _SECONDS_EACH: Final = 0.3
 """Seconds of timing for each build in each process; four times as much if the samples scatter."""
-
-Run = Callable[[], object]
 
 
 class EntryLatency(Frozen):
@@ -87,23 +86,12 @@ def times_of(runs: Sequence[Run]) -> tuple[ProcessTimes, ...]:
     """Time builds of a model in turn, so that other load of the host affects all alike."""
     for run in runs:
         run()
-    warm_s = _latencies_s([Entrant.of(run, _WarmRuns(run)) for run in runs])
+    warm_s = _latencies_s([Entrant.of(run, WarmRuns(run)) for run in runs])
     flush = CacheFlush(lambda _name, _function: None)
     cold_s = _latencies_s([Entrant(run, _ColdRuns(run, flush), 1) for run in runs])
     return tuple(
         ProcessTimes(latency_s=one_s, cold_latency_s=other_s) for one_s, other_s in zip(warm_s, cold_s, strict=True)
     )
-
-
-@dataclass(frozen=True)
-class _WarmRuns:
-    run: Run
-
-    def seconds_per_call(self, calls: int) -> float:
-        began_s = time.perf_counter()
-        for _ in range(calls):
-            self.run()
-        return (time.perf_counter() - began_s) / calls
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,11 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Final
 
-from tunefarm.intake.user_file import register_functions
-from tunefarm.model.loaded_model import CompiledModel, open_model
+from tunefarm.model.loaded_model import open_model
 from tunefarm.model.messages import AwaitsTurn
 from tunefarm.model.model_folder import read_model_folder
-from tunefarm.model.random_inputs import random_inputs
-from tunefarm.model.timing.model_times import ProcessTimes, Run, times_of
+from tunefarm.model.timing.model_runs import callable_functions, run_of
+from tunefarm.model.timing.model_times import ProcessTimes, times_of
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_sandbox.fork_server.question import answer
 from tunefarm_schemas.frozen import Frozen
@@ -53,24 +52,19 @@ def timed(order: TimingOrder, libraries: list[int], on_ready: Callable[[], None]
     Raises:
         BadInput: one cannot be loaded or run.
     """
-    functions = () if order.functions_file is None else register_functions(order.functions_file)
+    functions = callable_functions((), order.functions_file)
     with ExitStack() as stack:
         models = []
         for folder, library in zip(order.folders, libraries, strict=True):
             files = read_model_folder(folder, functions)
             stack.callback(os.close, files.weights)
             models.append(open_model(files, library))
-        names = [entry.name for entry in models[0].manifest.entries]
-        runs = [run_of(model, number) for model in models for number in range(len(names))]
+        entries = models[0].manifest.entries
+        runs = [run_of(model, entry) for model in models for entry in entries]
+        names = [entry.name for entry in entries]
         for run in runs:
             run()  # pages of the weights are read, and threads start, before others wait
         on_ready()
         times, count = times_of(runs), len(names)
         builds = [times[first : first + count] for first in range(0, len(times), count)]
         return BuildsTimed(times=tuple(ProcessTimes.of_entries(names, each) for each in builds))
-
-
-def run_of(model: CompiledModel, number: int = 0) -> Run:
-    """One run of an entry on random inputs, as its users call it."""
-    entry = model.manifest.entries[number]
-    return partial(model, *random_inputs(entry, 0), entry=entry.name)
