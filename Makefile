@@ -43,7 +43,7 @@ FUZZ_SEED ?= 0
 FUZZ_REPLAY ?=
 FUZZ_ARGUMENTS ?=
 
-.PHONY: help demo demo-model test test-models test-targets test-browser check bench bench-quick bench-models bench-trust bench-service bench-farm soak test-faults fuzz wheels clean
+.PHONY: help demo demo-model test test-models test-targets test-browser check bench bench-quick bench-models bench-trust bench-service bench-farm bench-fleet soak test-faults fuzz wheels clean
 
 help:  ## list these targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -144,6 +144,9 @@ bench-service: $(STAMP)  ## load the API with 200 clients, follow events through
 	$(BIN)/python -m benchmarks.load.event_stream --output benchmarks/results/service
 	$(BIN)/python -m benchmarks.service.footprint --output benchmarks/results/service
 	$(BIN)/python -m benchmarks.load.under_attack
+
+bench-fleet: $(STAMP)  ## 10,000 edge devices that poll the API through a rollout; a quarter of an hour
+	$(BIN)/python -m benchmarks.fleet.devices $(BENCH_ARGUMENTS)
 
 bench-farm: $(STAMP)  ## what a candidate costs on the farm, how far it scales, and one worker against none
 	$(BIN)/python -m benchmarks.farm.farm_overhead

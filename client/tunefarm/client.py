@@ -16,7 +16,19 @@ from tunefarm.remote.conversion import Conversion, Converter
 from tunefarm.remote.job_options import RemoteJobOptions
 from tunefarm.remote.job_submission import measurement_submission, measurements, submission
 from tunefarm.remote.measured_module import MeasuredModule
-from tunefarm.remote.nouns import Artifacts, Devices, Jobs, Records, Targets, Tokens, Uploads, Workers, Workloads
+from tunefarm.remote.nouns import (
+    Artifacts,
+    Channels,
+    Devices,
+    Fleet,
+    Jobs,
+    Records,
+    Targets,
+    Tokens,
+    Uploads,
+    Workers,
+    Workloads,
+)
 from tunefarm.remote.remote_job import AsyncRemoteJob, RemoteJob
 from tunefarm.remote.tune_request import TuneArguments, TuneRequest, takes_tune_arguments
 from tunefarm_schemas.tuning.job import Job
@@ -33,7 +45,8 @@ class ServiceClient(Noun[Carrier], Generic[Carrier, H]):
     Retries requests, with the same idempotency key, while the service restarts or answers with ``Retry-After``.
 
     Attributes:
-        jobs, records, workloads, targets, devices, workers, artifacts, uploads, tokens: the service's resources.
+        jobs, records, workloads, targets, devices, workers, artifacts, uploads, tokens, fleet, channels: the service's
+            resources.
         converter: converts modules, files and names into request bodies.
 
     Raises:
@@ -74,6 +87,8 @@ class ServiceClient(Noun[Carrier], Generic[Carrier, H]):
         self.artifacts = Artifacts(self.transport)
         self.uploads = Uploads(self.transport)
         self.tokens = Tokens(self.transport)
+        self.fleet = Fleet(self.transport)
+        self.channels = Channels(self.transport)
 
     usage = call(usage_list)
 

@@ -7,6 +7,7 @@ import pytest
 
 from tests.deploy.source import DEPLOY, ROOT, alerts, dashboard, documents
 from tunefarm_services.telemetry.farm_collector import FAMILIES
+from tunefarm_services.telemetry.fleet_collector import FLEET_FAMILIES
 from tunefarm_services.telemetry.metrics import Metrics
 
 METRIC = re.compile(r"\b(tunefarm_[a-z_]+)(?:\{([^}]*)\})?")
@@ -19,7 +20,7 @@ QUERIES |= {f"alert {rule['alert']}": rule["expr"] for rule in alerts()}
 
 def metrics() -> dict[str, set[str]]:
     """Every metric with its labels."""
-    found = {name: set(labels) for name, (_text, labels) in FAMILIES.items()}
+    found = {name: set(labels) for name, (_text, labels) in (FAMILIES | FLEET_FAMILIES).items()}
     for metric in vars(Metrics("api")).values():
         name = getattr(metric, "_name", None)
         if name is None:

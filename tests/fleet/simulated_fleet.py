@@ -1,10 +1,11 @@
 """A fleet in virtual time: devices that install, report, fail or fall silent, judged by the gate.
 
-``python -m tests.fleet.simulated_fleet`` prints the error rates of the gate.
+``python -m tests.fleet.simulated_fleet [STAGES]`` prints the error rates of the gate, by default from 1000 stages each.
 """
 
 import math
 import random
+import sys
 from dataclasses import dataclass
 from typing import Literal
 
@@ -100,16 +101,22 @@ def _stage(policy: GatePolicy, members: list[Fate], begun_s: float) -> tuple[str
     return "wait", now_s
 
 
-def _rates(devices: int, slowdown: float, spread: float, runs: int = 400) -> str:
-    fleet = SimulatedFleet(devices, slowdown=slowdown, spread=spread)
-    first = GatePolicy(stages_percent=(100,))
-    ends = [fleet.rollout(first, seed).action for seed in range(runs)]
-    shares = "  ".join(f"{end} {ends.count(end) / runs:6.1%}" for end in ("finished", "stop", "wait"))
-    return f"{devices:5} devices in the stage, {slowdown:.3f} times the manifest, spread {spread:.0%}:  {shares}"
+def _ends(devices: int, slowdown: float, runs: int) -> list[str]:
+    """How the stages of ``runs`` rollouts that have one stage end."""
+    fleet = SimulatedFleet(devices, slowdown=slowdown)
+    one_stage = GatePolicy(stages_percent=(100,))
+    return [fleet.rollout(one_stage, seed).action for seed in range(runs)]
+
+
+def _print_rates(runs: int) -> None:
+    print(f"{runs} stages in each row\n")
+    print("| devices | release against its manifest | advances | stops | waits |\n|---|---|---|---|---|")
+    for devices in (7, 20, 100):
+        for slowdown in (1.0, 1.05, 1.1, 1.5):
+            ends = _ends(devices, slowdown, runs)
+            shares = " | ".join(f"{ends.count(end) / runs:.1%}" for end in ("finished", "stop", "wait"))
+            print(f"| {devices} | {slowdown:g} times | {shares} |", flush=True)
 
 
 if __name__ == "__main__":
-    for in_stage in (7, 20, 100):
-        for times in (1.0, 1.05, 1.1, 1.5):
-            for deviation in (0.02, 0.1):
-                print(_rates(in_stage, times, deviation))
+    _print_rates(int(sys.argv[1]) if len(sys.argv) > 1 else 1000)

@@ -98,6 +98,8 @@ def application() -> "typer.Typer":
     from tunefarm.cli.commands.tune import tune
     from tunefarm.cli.commands.usage import usage
     from tunefarm.cli.commands.worker import worker
+    from tunefarm.cli.edge.channel import channel
+    from tunefarm.cli.edge.fleet import fleet
     from tunefarm.cli.model.bundle import bundle
     from tunefarm.cli.model.compile import compile_model
     from tunefarm.cli.release.release import release
@@ -123,6 +125,8 @@ def application() -> "typer.Typer":
     for one_job in (watch, logs, pause, resume, finish, cancel):
         root.command()(one_job)
     root.add_typer(devices, name="devices")
+    root.add_typer(fleet, name="fleet")
+    root.add_typer(channel, name="channel")
     root.command()(usage)
     root.command()(serve)
     root.command("open")(open_pages)

@@ -6,6 +6,7 @@ from typing import Generic, TypeAlias, TypeVar
 from tunefarm.http.calls import (
     artifact_calls,
     device_calls,
+    fleet_calls,
     job_calls,
     record_calls,
     token_calls,
@@ -124,3 +125,27 @@ class Tokens(Noun[Carrier]):
     create = call(token_calls.new_token)
     revoke = call(token_calls.token_revocation)
     rotate = call(token_calls.token_rotation)
+
+
+class Fleet(Noun[Carrier]):
+    """Edge devices and the codes that enrol them."""
+
+    codes = call(fleet_calls.enrolment_codes)
+    create_code = call(fleet_calls.new_enrolment_code)
+    delete_code = call(fleet_calls.enrolment_code_deletion)
+    devices = call(fleet_calls.edge_devices)
+    get = call(fleet_calls.edge_device)
+    change = call(fleet_calls.edge_device_change)
+    revoke = call(fleet_calls.edge_device_revocation)
+    delete = call(fleet_calls.edge_device_deletion)
+    summary = call(fleet_calls.fleet_summary)
+    latency = call(fleet_calls.field_latency)
+    changes = call(fleet_calls.fleet_changes)
+
+
+class Channels(Noun[Carrier]):
+    """Channels and the rollouts of their releases."""
+
+    list = call(fleet_calls.channels)
+    get = call(fleet_calls.channel)
+    ask = call(fleet_calls.channel_request)

@@ -31,6 +31,7 @@ def run_service(settings: Settings, listening: Listening, processes: int, tuner_
     """
     from tunefarm_services.api.application.app import create_app
     from tunefarm_services.telemetry.farm_collector import FarmCollector
+    from tunefarm_services.telemetry.fleet_collector import FleetCollector
     from tunefarm_services.telemetry.request_spans import RequestSpans
     from tunefarm_services.telemetry.settings import TelemetrySettings
     from tunefarm_services.telemetry.shared_figures import forget_process, share_figures
@@ -56,6 +57,7 @@ def run_service(settings: Settings, listening: Listening, processes: int, tuner_
         store = open_store(settings)
         parts.callback(store.close)
         telemetry.metrics.collect_from(FarmCollector(store.queue, store.lanes))
+        telemetry.metrics.collect_from(FleetCollector(store.fleet_overview))
         api_settings = _api_settings(listening)
         app = create_app(store, api_settings, metrics=telemetry.metrics)
         url = listening.url(listener)

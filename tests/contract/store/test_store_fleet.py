@@ -163,7 +163,7 @@ class TestRollouts:
     def test_people_control_the_rollout_and_leave_a_trace(self, store: Store):
         store.rollouts.announce(actor(), document())
         verbs = [RolloutVerb.PAUSE, RolloutVerb.RESUME, RolloutVerb.ADVANCE, RolloutVerb.STOP, RolloutVerb.ROLL_BACK]
-        states = [store.rollouts.apply(actor(BEGIN_S + n), "stable", v, "why").state for n, v in enumerate(verbs)]
+        states = [store.rollouts.apply(actor(BEGIN_S + n), "stable", v, "why").state for n, v in enumerate(verbs, 1)]
         assert states == ["paused", "running", "running", "halted", "rolled_back"]
         assert store.rollouts.latest(TENANT, "stable").stage == 1
         with pytest.raises(RolloutRefused, match="Publish another release"):

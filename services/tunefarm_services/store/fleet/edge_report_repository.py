@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Final
 
-from sqlalchemy import Connection, bindparam, delete, select, update
+from sqlalchemy import Connection, bindparam, delete, select, tuple_, update
 
 from tunefarm_schemas.edge.release import ChannelDocument
 from tunefarm_schemas.edge.report import EdgeReport, EdgeReports, InstallReport
@@ -22,6 +22,10 @@ from tunefarm_services.store.tables import EdgeDeviceTable, EdgeEvidenceTable, E
 
 KEPT_PER_DEVICE: Final = 2000
 """Reports of a device beyond these are deleted, the oldest first. What follows from them stays."""
+
+_AT_ONCE: Final = 1000
+_KEY: Final = (EdgeReportTable.tenant, EdgeReportTable.edge_device_id, EdgeReportTable.report_id)
+_OLD: Final = select(*_KEY).where(EdgeReportTable.received_s < bindparam("before_s")).limit(_AT_ONCE)
 
 _EVIDENCE: Final = select(EdgeEvidenceTable).where(
     EdgeEvidenceTable.tenant == bindparam("tenant"),
@@ -111,11 +115,21 @@ class EdgeReportRepository(Repository):
             drifting=sum(row.is_drifting for row in rows),
         )
 
-    @retried
     def delete_older(self, before_s: float) -> int:
-        """Delete reports that arrived before a time; return how many. What follows from them stays."""
+        """Delete reports that arrived before a time, in small transactions; return how many. Their sums stay."""
+        removed = 0
+        while batch := self._delete_some_older(before_s):
+            removed += batch
+        return removed
+
+    @retried
+    def _delete_some_older(self, before_s: float) -> int:
         with self._database.writing() as connection:
-            return connection.execute(delete(EdgeReportTable).where(EdgeReportTable.received_s < before_s)).rowcount
+            keys = [tuple(row) for row in connection.execute(_OLD, {"before_s": before_s})]
+            if not keys:
+                return 0
+            connection.execute(delete(EdgeReportTable).where(tuple_(*_KEY).in_(keys)))
+            return len(keys)
 
     def _sum_up(
         self,

@@ -1,4 +1,4 @@
-"""Hourly removal of expired rows and unreferenced blobs."""
+"""Hourly removal of expired rows and unreferenced blobs, and the gate of rollouts whose devices do not poll."""
 
 import threading
 import time
@@ -6,6 +6,7 @@ from typing import Final
 
 import structlog
 
+from tunefarm_services.store.fleet.rollout_repository import EVALUATE_EVERY_S
 from tunefarm_services.store.store import Store
 from tunefarm_services.store.store_error import StoreUnavailable
 from tunefarm_services.store.stored import RetentionPolicy
@@ -16,12 +17,16 @@ UNREFERRED_S: Final = 3600.0
 """Minimum age of a blob to be removed: a task or a library in transit between hosts has no row yet."""
 FIRST_S: Final = 60.0
 POLL_S: Final = 1.0
+_DAY_S: Final = 86_400.0
 
 log = structlog.get_logger()
 
 
 class RetentionJob:
-    """Applies the retention policy hourly, and removes unreferenced blobs. Several tuners may do so."""
+    """Applies the retention policy hourly, removes unreferenced blobs, and lets the gate judge rollouts.
+
+    Several tuners may do so.
+    """
 
     def __init__(self, store: Store, settings: TunerSettings) -> None:
         self._store = store
@@ -31,17 +36,31 @@ class RetentionJob:
             uploads_hours=settings.keep_uploads_hours,
             lanes_days=settings.keep_lanes_days,
         )
+        self._edge_reports_days = settings.keep_edge_reports_days
         self._due_s = time.monotonic() + FIRST_S
+        self._rollouts_due_s = 0.0
 
     def run(self, stop: threading.Event) -> None:
         """Apply the policy when due, until ``stop`` is set. Continues after failures of the store."""
         while not stop.wait(POLL_S):
             try:
+                self.judge_rollouts_if_due()
                 self.run_if_due()
             except StoreUnavailable as error:
                 log.warning("retention waits: the store is unavailable", reason=str(error))
             except Exception:  # leftovers cost disk space only; jobs must continue
                 log.exception("retention failed")
+
+    def judge_rollouts_if_due(self) -> None:
+        """Let the gate judge rollouts. Polls do so too, but devices that a release has broken do not poll.
+
+        Raises StoreUnavailable.
+        """
+        if time.monotonic() < self._rollouts_due_s:
+            return
+        self._rollouts_due_s = time.monotonic() + EVALUATE_EVERY_S
+        if changed := self._store.rollouts.evaluate_due(time.time()):
+            log.info("the gate changed rollouts", rollouts=changed)
 
     def run_if_due(self) -> None:
         """Apply the policy if an hour has passed. Raises StoreUnavailable."""
@@ -51,6 +70,10 @@ class RetentionJob:
         report = self._store.retention.apply(self._policy)
         if any(report.model_dump().values()):
             log.info("old rows were removed", **report.model_dump())
+        if self._edge_reports_days is not None:
+            removed = self._store.edge_reports.delete_older(time.time() - self._edge_reports_days * _DAY_S)
+            if removed:
+                log.info("old reports of edge devices were removed", reports=removed)
         garbage = self._store.garbage.collect(older_than_s=UNREFERRED_S)
         if garbage.removed:
             log.info("blobs were removed that no row refers to", **garbage.model_dump())

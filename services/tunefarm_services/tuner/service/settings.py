@@ -26,3 +26,5 @@ class TunerSettings(Settings):
     keep_uploads_hours: float | None = Field(default=48.0, ge=0)
     keep_lanes_days: float | None = Field(default=14.0, ge=0)
     """How long a lost lane stays listed."""
+    keep_edge_reports_days: float | None = Field(default=30.0, ge=0)
+    """Retention of the reports of edge devices. Their sums by device and release stay."""

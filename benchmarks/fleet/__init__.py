@@ -1,0 +1,1 @@
+"""Edge devices that poll a service."""

@@ -1,0 +1,1 @@
+"""Commands for edge devices and channels."""

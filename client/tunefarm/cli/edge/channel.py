@@ -1,0 +1,110 @@
+"""``tunefarm channel``: channels and the rollouts of their releases."""
+
+import shlex
+from typing import Annotated
+
+import typer
+
+from tunefarm.cli.remote_options import Api, AsJson
+from tunefarm.http.calls.fleet_calls import ChannelVerb
+from tunefarm.terminal.console import say
+from tunefarm.terminal.exit_code import ExitCode
+from tunefarm.terminal.next_step import tell_next, with_api
+from tunefarm.terminal.tables import print_json, print_rows
+from tunefarm_schemas.views.fleet import ChannelView
+from tunefarm_schemas.visible_text import visible_line
+
+channel = typer.Typer(help="Show channels, and control the rollouts of their releases.", no_args_is_help=True)
+
+ChannelName = Annotated[str, typer.Argument(metavar="CHANNEL", help="Name of a channel.")]
+Reason = Annotated[str, typer.Option(help="Why, for the audit log.")]
+HEADINGS = ("channel", "release", "previous", "state", "stage", "since", "document expires", "reason")
+
+
+@channel.command("list")
+def list_channels(api: Api = None, as_json: AsJson = False) -> int:
+    """List channels and how far the release of each has come."""
+    from tunefarm.client import Client
+
+    with Client(api) as client:
+        found = client.channels.list()
+    if as_json:
+        print_json([each.model_dump(mode="json") for each in found])
+    else:
+        print_rows(HEADINGS, [_row(each) for each in found], empty="no channels; nothing is published")
+    return ExitCode.FINE
+
+
+@channel.command("show")
+def show_channel(name: ChannelName, api: Api = None, as_json: AsJson = False) -> int:
+    """Show a channel, its rollout and its gate."""
+    from tunefarm.client import Client
+
+    with Client(api) as client:
+        _print_channel(client.channels.get(name), as_json=as_json)
+    return ExitCode.FINE
+
+
+@channel.command("pause")
+def pause_rollout(name: ChannelName, reason: Reason = "", api: Api = None, as_json: AsJson = False) -> int:
+    """Pause the rollout: devices stay with what they run, and no stage advances."""
+    return _ask(name, "pause", reason, api, as_json=as_json)
+
+
+@channel.command("resume")
+def resume_rollout(name: ChannelName, reason: Reason = "", api: Api = None, as_json: AsJson = False) -> int:
+    """Resume a paused or halted rollout in its stage, whose deadline begins again."""
+    return _ask(name, "resume", reason, api, as_json=as_json)
+
+
+@channel.command("advance")
+def advance_rollout(name: ChannelName, reason: Reason = "", api: Api = None, as_json: AsJson = False) -> int:
+    """Advance to the next stage without the gate, or finish after the last."""
+    return _ask(name, "advance", reason, api, as_json=as_json)
+
+
+@channel.command("roll-back")
+def roll_back_rollout(name: ChannelName, reason: Reason = "", api: Api = None, as_json: AsJson = False) -> int:
+    """Roll back: all devices run the previous release."""
+    return _ask(name, "roll-back", reason, api, as_json=as_json)
+
+
+@channel.command("stop")
+def stop_channel(name: ChannelName, reason: Reason = "", api: Api = None, as_json: AsJson = False) -> int:
+    """Stop in an emergency: no device of the channel runs a model until the rollout is resumed or rolled back."""
+    return _ask(name, "stop", reason, api, as_json=as_json)
+
+
+def _ask(name: str, verb: ChannelVerb, reason: str, api: str | None, *, as_json: bool) -> int:
+    from tunefarm.client import Client
+
+    with Client(api) as client:
+        _print_channel(client.channels.ask(name, verb, reason), as_json=as_json)
+    if not as_json:
+        tell_next(f"tunefarm channel show {shlex.quote(name)} {with_api(api)}".rstrip())
+    return ExitCode.FINE
+
+
+def _print_channel(view: ChannelView, *, as_json: bool) -> None:
+    if as_json:
+        print_json(view.model_dump(mode="json"))
+        return
+    for heading, cell in zip(HEADINGS, _row(view), strict=True):
+        say(visible_line(f"{heading:17} {cell}"))
+    gate = view.gate
+    stages = ", ".join(f"{percent}%" for percent in gate.stages_percent)
+    say(f"{'gate':17} stages {stages}; {gate.confidence:.0%} confidence, tolerance {gate.tolerance:.0%}")
+    say(f"{'':17} at most {gate.max_failed_percent:g}% failed, silent devices after {gate.deadline_s / 3600:g} h")
+
+
+def _row(view: ChannelView) -> tuple[str, ...]:
+    return (
+        view.channel,
+        view.current,
+        view.previous or "-",
+        view.state,
+        f"{view.stage_percent}%",
+        view.stage_began_at[:19],
+        view.expires_at[:19],
+        view.reason or "-",
+    )
