@@ -11,9 +11,10 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tunefarm.artifact.artifact_folder import MANIFEST_NAME
+from tunefarm.bundle.bill_of_materials import SBOM, BundleMaterials, bill_of_materials
 from tunefarm.bundle.bundle_folder import RUNTIME, WEIGHTS, files_in, new_bundle, put_files
 from tunefarm.bundle.link.compiled_files import COMPILED, compiled_files
-from tunefarm.bundle.link.toolchain import toolchain_for
+from tunefarm.bundle.link.toolchain import BundleToolchain, toolchain_for
 from tunefarm.bundle.messages import PLAN, PlannedParts, StaticPlanOrder
 from tunefarm.frontend.model_import import ImportedModel
 from tunefarm.frontend.relax_model import ModelReference
@@ -100,6 +101,8 @@ class BundleBuilder:
                 put_files(staging, files)
             with open(placed, "rb", closefd=False) as memory, (staging / WEIGHTS).open("xb") as file:
                 shutil.copyfileobj(memory, file)
+            materials = _materials(model, parts, _identifier(name), toolchain)
+            put_files(staging, {SBOM: bill_of_materials(materials, files_in(staging))})
             manifest = BundleManifest(
                 format=BUNDLE_FORMAT,
                 name=_identifier(name),
@@ -108,7 +111,7 @@ class BundleBuilder:
                 num_cores=parts.target.num_cores,
                 framework=model.framework,
                 code_generator=parts.code_generator,
-                tunefarm_version=version("tunefarm"),
+                tunefarm_version=materials.tunefarm_version,
                 tvm_version=parts.tvm_version,
                 entry=parts.entry,
                 functions=functions,
@@ -119,6 +122,7 @@ class BundleBuilder:
                 files=files_in(staging),
                 requires=requires,
                 records=_used(functions, records),
+                sbom=SBOM,
             )
             put_files(staging, {MANIFEST_NAME: f"{manifest.model_dump_json(indent=2)}\n".encode()})
         return BuiltBundle(folder, manifest, problems, (*model.notes, *parts.notes))
@@ -168,6 +172,19 @@ def _used(functions: Sequence[ModelFunction], records: Mapping[str, ChosenRecord
     ids = {each.record_id for each in functions}
     found = {each.record_id: each.measured for each in records.values() if each.record_id in ids}
     return tuple(measured for _, measured in sorted(found.items()) if measured is not None)
+
+
+def _materials(
+    model: ImportedModel, parts: PlannedParts, name: str, toolchain: BundleToolchain | None
+) -> BundleMaterials:
+    return BundleMaterials(
+        name=name,
+        tunefarm_version=version("tunefarm"),
+        tvm_version=parts.tvm_version,
+        code_generator=parts.code_generator,
+        framework=model.framework,
+        toolchain=toolchain,
+    )
 
 
 def _order(target: str, scratch: Path) -> PrepareOrder:
