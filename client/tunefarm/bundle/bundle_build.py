@@ -16,6 +16,7 @@ from tunefarm.bundle.bundle_folder import RUNTIME, WEIGHTS, files_in, new_bundle
 from tunefarm.bundle.link.compiled_files import COMPILED, compiled_files
 from tunefarm.bundle.link.toolchain import BundleToolchain, toolchain_for
 from tunefarm.bundle.messages import PLAN, PlannedParts, StaticPlanOrder
+from tunefarm.bundle.timing.bundle_timing import bundle_latency
 from tunefarm.frontend.model_import import ImportedModel
 from tunefarm.frontend.relax_model import ModelReference
 from tunefarm.frontend.weights_file import Array, read_weights
@@ -53,11 +54,19 @@ class BuiltBundle:
 
 @dataclass(frozen=True)
 class BundleBuilder:
-    """Builds bundles of models. ``records`` gives the schedules of functions that have been tuned."""
+    """Builds bundles of models.
+
+    Attributes:
+        zygote: whose children plan, compile and run them.
+        records: gives the schedules of functions that have been tuned.
+        say: gets each stage.
+        is_timed: whether shared libraries that run on this host are timed. Their manifests then differ by the times.
+    """
 
     zygote: ForkServer
     records: Records = lambda _tasks, _target, _generator: {}
     say: Callable[[str], None] = lambda _: None
+    is_timed: bool = False
 
     def build(
         self,
@@ -124,6 +133,10 @@ class BundleBuilder:
                 records=_used(functions, records),
                 sbom=SBOM,
             )
+            if self.is_timed and _runs_here(parts, manifest):
+                self.say("timing")
+                latency = bundle_latency(self.zygote, staging, manifest)
+                manifest = manifest.model_copy(update={"latency": latency})
             put_files(staging, {MANIFEST_NAME: f"{manifest.model_dump_json(indent=2)}\n".encode()})
         return BuiltBundle(folder, manifest, problems, (*model.notes, *parts.notes))
 
@@ -165,6 +178,13 @@ class BundleBuilder:
             if built.problem:
                 problems |= dict.fromkeys((each.name for each in made), built.problem)
         return tuple(functions), problems, files
+
+
+def _runs_here(parts: PlannedParts, manifest: BundleManifest) -> bool:
+    """Whether it is a library that this process can load, for no more threads than this host has cores."""
+    if manifest.form != "library" or manifest.requires is None or manifest.requires.libc == "musl":
+        return False
+    return parts.reason_it_cannot_run_here is None and manifest.num_cores <= usable_physical_cores()
 
 
 def _used(functions: Sequence[ModelFunction], records: Mapping[str, ChosenRecord]) -> tuple[BundleRecord, ...]:

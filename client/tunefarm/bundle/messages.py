@@ -40,6 +40,8 @@ class PlannedParts(Frozen):
     tasks: tuple[PreparedTask, ...]
     cpu_features: tuple[str, ...]
     """What the target's code needs beyond its architecture's base."""
+    reason_it_cannot_run_here: str | None
+    """Why this host's processor cannot run code for the target; None if it can."""
     rest_json: str | None = Field(repr=False)
     source: str = Field(repr=False)
     header: str = Field(repr=False)
