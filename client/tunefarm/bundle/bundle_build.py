@@ -93,7 +93,7 @@ class BundleBuilder:
             staging = stack.enter_context(new_bundle(folder.resolve()))
             placed, own = stack.enter_context(_memory("placed")), stack.enter_context(_memory("vectors"))
             self.say("planning")
-            parts = self._planned(model, _order(target, scratch), _identifier(name), entry, placed, own)
+            parts = self._planned(model, _order(target, scratch), _identifier(name), entry, form, placed, own)
             toolchain = toolchain_for(parts.target, cc) if form in COMPILED else None
             records = self.records(parts.tasks, parts.target, parts.code_generator)
             functions, problems, kernels = self._kernels(parts, form, records, scratch)
@@ -141,7 +141,14 @@ class BundleBuilder:
         return BuiltBundle(folder, manifest, problems, (*model.notes, *parts.notes))
 
     def _planned(
-        self, model: ImportedModel, order: PrepareOrder, name: str, entry: str | None, placed: int, own: int
+        self,
+        model: ImportedModel,
+        order: PrepareOrder,
+        name: str,
+        entry: str | None,
+        form: BundleForm,
+        placed: int,
+        own: int,
     ) -> PlannedParts:
         with passed_weights(model) as (given, names):
             whole = order.model_copy(update={"module_json": model.module_json, "weights": names})
@@ -151,6 +158,7 @@ class BundleBuilder:
                 name=name,
                 has_vectors=bool(model.references),
                 max_operations=MAX_REFERENCE_OPERATIONS,
+                is_linked=form in COMPILED,
             )
             descriptors = (given, placed, own)
             with compiling(self.zygote, PLAN, asked, folder=Path(order.folder), descriptors=descriptors) as child:

@@ -51,7 +51,7 @@ def planned(order: StaticPlanOrder, given: int, placed: int, vectors: int) -> Pl
         tvm_version=str(tvm.__version__),
         entry=entry,
         tasks=tasks,
-        cpu_features=required_cpu_features(model.target),
+        cpu_features=required_cpu_features(model.target) if order.is_linked else (),
         reason_it_cannot_run_here=reason_it_cannot_run_here(model.target),
         rest_json=_rest(model, plan, tasks),
         source=model_source(plan, order.name),
