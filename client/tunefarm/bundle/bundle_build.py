@@ -11,10 +11,12 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tunefarm.artifact.artifact_folder import MANIFEST_NAME
+from tunefarm.bundle.bill_of_materials import SBOM, BundleMaterials, bill_of_materials
 from tunefarm.bundle.bundle_folder import RUNTIME, WEIGHTS, files_in, new_bundle, put_files
 from tunefarm.bundle.link.compiled_files import COMPILED, compiled_files
-from tunefarm.bundle.link.toolchain import toolchain_for
+from tunefarm.bundle.link.toolchain import BundleToolchain, toolchain_for
 from tunefarm.bundle.messages import PLAN, PlannedParts, StaticPlanOrder
+from tunefarm.bundle.timing.bundle_timing import bundle_latency
 from tunefarm.frontend.model_import import ImportedModel
 from tunefarm.frontend.relax_model import ModelReference
 from tunefarm.frontend.weights_file import Array, read_weights
@@ -52,11 +54,19 @@ class BuiltBundle:
 
 @dataclass(frozen=True)
 class BundleBuilder:
-    """Builds bundles of models. ``records`` gives the schedules of functions that have been tuned."""
+    """Builds bundles of models.
+
+    Attributes:
+        zygote: whose children plan, compile and run them.
+        records: gives the schedules of functions that have been tuned.
+        say: gets each stage.
+        is_timed: whether shared libraries that run on this host are timed. Their manifests then differ by the times.
+    """
 
     zygote: ForkServer
     records: Records = lambda _tasks, _target, _generator: {}
     say: Callable[[str], None] = lambda _: None
+    is_timed: bool = False
 
     def build(
         self,
@@ -83,7 +93,7 @@ class BundleBuilder:
             staging = stack.enter_context(new_bundle(folder.resolve()))
             placed, own = stack.enter_context(_memory("placed")), stack.enter_context(_memory("vectors"))
             self.say("planning")
-            parts = self._planned(model, _order(target, scratch), _identifier(name), entry, placed, own)
+            parts = self._planned(model, _order(target, scratch), _identifier(name), entry, form, placed, own)
             toolchain = toolchain_for(parts.target, cc) if form in COMPILED else None
             records = self.records(parts.tasks, parts.target, parts.code_generator)
             functions, problems, kernels = self._kernels(parts, form, records, scratch)
@@ -100,6 +110,8 @@ class BundleBuilder:
                 put_files(staging, files)
             with open(placed, "rb", closefd=False) as memory, (staging / WEIGHTS).open("xb") as file:
                 shutil.copyfileobj(memory, file)
+            materials = _materials(model, parts, _identifier(name), toolchain)
+            put_files(staging, {SBOM: bill_of_materials(materials, files_in(staging))})
             manifest = BundleManifest(
                 format=BUNDLE_FORMAT,
                 name=_identifier(name),
@@ -108,7 +120,7 @@ class BundleBuilder:
                 num_cores=parts.target.num_cores,
                 framework=model.framework,
                 code_generator=parts.code_generator,
-                tunefarm_version=version("tunefarm"),
+                tunefarm_version=materials.tunefarm_version,
                 tvm_version=parts.tvm_version,
                 entry=parts.entry,
                 functions=functions,
@@ -119,12 +131,24 @@ class BundleBuilder:
                 files=files_in(staging),
                 requires=requires,
                 records=_used(functions, records),
+                sbom=SBOM,
             )
+            if self.is_timed and _runs_here(parts, manifest):
+                self.say("timing")
+                latency = bundle_latency(self.zygote, staging, manifest)
+                manifest = manifest.model_copy(update={"latency": latency})
             put_files(staging, {MANIFEST_NAME: f"{manifest.model_dump_json(indent=2)}\n".encode()})
         return BuiltBundle(folder, manifest, problems, (*model.notes, *parts.notes))
 
     def _planned(
-        self, model: ImportedModel, order: PrepareOrder, name: str, entry: str | None, placed: int, own: int
+        self,
+        model: ImportedModel,
+        order: PrepareOrder,
+        name: str,
+        entry: str | None,
+        form: BundleForm,
+        placed: int,
+        own: int,
     ) -> PlannedParts:
         with passed_weights(model) as (given, names):
             whole = order.model_copy(update={"module_json": model.module_json, "weights": names})
@@ -134,6 +158,7 @@ class BundleBuilder:
                 name=name,
                 has_vectors=bool(model.references),
                 max_operations=MAX_REFERENCE_OPERATIONS,
+                is_linked=form in COMPILED,
             )
             descriptors = (given, placed, own)
             with compiling(self.zygote, PLAN, asked, folder=Path(order.folder), descriptors=descriptors) as child:
@@ -163,11 +188,31 @@ class BundleBuilder:
         return tuple(functions), problems, files
 
 
+def _runs_here(parts: PlannedParts, manifest: BundleManifest) -> bool:
+    """Whether it is a library that this process can load, for no more threads than this host has cores."""
+    if manifest.form != "library" or manifest.requires is None or manifest.requires.libc == "musl":
+        return False
+    return parts.reason_it_cannot_run_here is None and manifest.num_cores <= usable_physical_cores()
+
+
 def _used(functions: Sequence[ModelFunction], records: Mapping[str, ChosenRecord]) -> tuple[BundleRecord, ...]:
     """The records whose schedule a function got, in order of their ids."""
     ids = {each.record_id for each in functions}
     found = {each.record_id: each.measured for each in records.values() if each.record_id in ids}
     return tuple(measured for _, measured in sorted(found.items()) if measured is not None)
+
+
+def _materials(
+    model: ImportedModel, parts: PlannedParts, name: str, toolchain: BundleToolchain | None
+) -> BundleMaterials:
+    return BundleMaterials(
+        name=name,
+        tunefarm_version=version("tunefarm"),
+        tvm_version=parts.tvm_version,
+        code_generator=parts.code_generator,
+        framework=model.framework,
+        toolchain=toolchain,
+    )
 
 
 def _order(target: str, scratch: Path) -> PrepareOrder:

@@ -16,7 +16,7 @@ class StaticPlanOrder(Frozen):
     """A model to plan. ``entry`` is one of its functions, None for the only one or ``main``; ``name`` an identifier.
 
     ``has_vectors`` says that the framework computed results; otherwise the child computes them if ``max_operations``
-    is not exceeded.
+    is not exceeded. ``is_linked`` asks for what a device must have.
     """
 
     model: PrepareOrder = Field(repr=False)
@@ -24,6 +24,7 @@ class StaticPlanOrder(Frozen):
     name: str
     has_vectors: bool
     max_operations: float
+    is_linked: bool
 
 
 class PlannedParts(Frozen):
@@ -39,7 +40,9 @@ class PlannedParts(Frozen):
     entry: ModelEntry
     tasks: tuple[PreparedTask, ...]
     cpu_features: tuple[str, ...]
-    """What the target's code needs beyond its architecture's base."""
+    """What the target's code needs beyond its architecture's base, if the bundle is linked here."""
+    reason_it_cannot_run_here: str | None
+    """Why this host's processor cannot run code for the target; None if it can."""
     rest_json: str | None = Field(repr=False)
     source: str = Field(repr=False)
     header: str = Field(repr=False)

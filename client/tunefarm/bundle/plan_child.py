@@ -22,7 +22,7 @@ from tunefarm_search.relax.static_plan.plan import StaticPlan, static_plan
 from tunefarm_search.relax.tasks import ModelTask, model_tasks, tir_functions
 from tunefarm_search.tvm.cpu_features import required_cpu_features
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
-from tunefarm_search.tvm.target import canonical_target
+from tunefarm_search.tvm.target import canonical_target, reason_it_cannot_run_here
 from tunefarm_workers.builder.model_source import model_header, model_source
 from tunefarm_workers.builder.scheduled_module import build_in_place
 
@@ -51,7 +51,8 @@ def planned(order: StaticPlanOrder, given: int, placed: int, vectors: int) -> Pl
         tvm_version=str(tvm.__version__),
         entry=entry,
         tasks=tasks,
-        cpu_features=required_cpu_features(model.target),
+        cpu_features=required_cpu_features(model.target) if order.is_linked else (),
+        reason_it_cannot_run_here=reason_it_cannot_run_here(model.target),
         rest_json=_rest(model, plan, tasks),
         source=model_source(plan, order.name),
         header=model_header(plan, order.name),

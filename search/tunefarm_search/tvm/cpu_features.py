@@ -7,9 +7,11 @@ from typing import Final
 
 import tvm
 
+from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.farm.processor import architecture_named
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.tvm.target import tvm_target
+from tunefarm_search.tvm.unneeded_cpu_features import UNNEEDED_FEATURES
 
 _X86: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -62,14 +64,12 @@ _X86: Final[Mapping[str, str]] = MappingProxyType(
         "amx-tf32": "amx_tf32",
         "amx-avx512": "amx_avx512",
         "amx-movrs": "amx_movrs",
+        "cmpccxadd": "cmpccxadd",
         "avx10.1": "avx10_1",
         "avx10.2": "avx10_2",
         **dict.fromkeys(("egpr", "push2pop2", "ppx", "ndd", "ccmp", "nf", "cf", "zu"), "apxf"),
     }
 )
-"""Not in it: what LLVM emits for intrinsics alone that no schedule uses, such as AES and SHA. Not every processor that
-LLVM gives these has them."""
-
 _AARCH64: Final[Mapping[str, str]] = MappingProxyType(
     {
         "dotprod": "asimddp",
@@ -99,11 +99,29 @@ _AARCH64: Final[Mapping[str, str]] = MappingProxyType(
         "rcpc3": "lrcpc3",
         "fp8": "f8cvt",
         "faminmax": "faminmax",
+        "sha3": "sha3",
+        "lse2": "uscat",
+        "hbc": "hbc",
+        "lut": "lut",
+        "fp8dot2": "f8dp2",
+        "fp8dot4": "f8dp4",
+        "fp8fma": "f8fma",
+        "sve-aes": "sveaes",
+        "sve-bitperm": "svebitperm",
+        "sve-sha3": "svesha3",
+        "sve-sm4": "svesm4",
+        "sve-b16b16": "sveb16b16",
+        "sme-b16b16": "smeb16b16",
+        "sme-f16f16": "smef16f16",
+        "sme-f64f64": "smef64f64",
+        "sme-i16i64": "smei16i64",
+        "sme2p1": "sme2p1",
     }
 )
 _ARM: Final[Mapping[str, str]] = MappingProxyType(
     {
         "neon": "neon",
+        "vfp2sp": "vfp",
         "vfp3d16sp": "vfpv3",
         "vfp4d16sp": "vfpv4",
         "d32": "vfpd32",
@@ -114,12 +132,12 @@ _ARM: Final[Mapping[str, str]] = MappingProxyType(
         "i8mm": "i8mm",
         # Linux has no name for Armv8 in 32 bits. CRC instructions came with it, and all its processors have them.
         "v8": "crc32",
+        "acquire-release": "crc32",
         "fp-armv8d16sp": "crc32",
         "bf16": "asimdbf16",
         "fp16fml": "asimdfhm",
     }
 )
-_RISCV_BASE: Final = frozenset({"i", "m", "a", "f", "d", "c"})
 _RISCV_EXTENSION: Final = re.compile(r"[a-z]|[zx][a-z0-9]+")
 _RISCV_IMPLIED: Final = re.compile(r"zicsr|zifencei|zmmul|zaamo|zalrsc|zca|zcd|zve(32|64)[xfd]|zvl(32|64|128)b")
 """Parts of the base and of the extension V, which kernels before 6.10 do not name."""
@@ -129,24 +147,40 @@ def required_cpu_features(target: Target) -> tuple[str, ...]:
     """Features of a processor with Linux, as ``/proc/cpuinfo`` names them, in order; none for other targets.
 
     A device that has all of them never meets an unknown instruction in code that LLVM generates for the target.
+
+    Raises:
+        BadInput: for ``target``: LLVM may use instructions for it that Linux has no name for.
     """
     if target.kind != "llvm":
         return ()
     built = tvm_target(target)
     architecture = architecture_named(str(built.attrs["mtriple"]).partition("-")[0])
     features = {str(each) for each in tvm.target.codegen.llvm_get_cpu_features(built)}
-    return tuple(sorted(_named(architecture, features)))
+    if architecture not in UNNEEDED_FEATURES:
+        return ()
+    needed = features - UNNEEDED_FEATURES[architecture]
+    return tuple(sorted(_riscv(needed) if architecture == "riscv64" else _named(architecture, needed)))
 
 
 def _named(architecture: str, features: set[str]) -> set[str]:
-    if architecture == "riscv64":
-        extensions = {each.removeprefix("experimental-") for each in features}
-        found = {each for each in extensions if _RISCV_EXTENSION.fullmatch(each)} - _RISCV_BASE
-        return {each for each in found if not _RISCV_IMPLIED.fullmatch(each)} | (
-            {"v"} if any(each.startswith("zve") for each in found) else set()
-        )
     names = {"x86_64": _X86, "aarch64": _AARCH64, "arm": _ARM}.get(architecture, MappingProxyType({}))
-    found = {names[each] for each in features & names.keys()}
+    _require_known(features - names.keys())
+    found = {names[each] for each in features}
     if architecture == "aarch64" and "fullfp16" in features:
         found.add("fphp")
     return found
+
+
+def _riscv(features: set[str]) -> set[str]:
+    """Linux names extensions as LLVM does."""
+    found = {each.removeprefix("experimental-") for each in features}
+    _require_known({each for each in found if not _RISCV_EXTENSION.fullmatch(each)})
+    vectors = {"v"} if any(each.startswith("zve") for each in found) else set()
+    return {each for each in found if not _RISCV_IMPLIED.fullmatch(each)} | vectors
+
+
+def _require_known(unknown: set[str]) -> None:
+    if unknown:
+        problem = f"it is not known what a device needs for LLVM's feature {min(unknown)!r}."
+        fix = "Name another processor, or remove the feature from mattr; or build the bundle with --form objects or c."
+        raise BadInput("target", problem, fix)

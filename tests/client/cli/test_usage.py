@@ -34,6 +34,7 @@ from tunefarm.terminal.resume_option import with_resume_value
         (["records", "best", "builtin:matmul", "--protocol", "lukewarm"], "--protocol", "cpu-cold-cache/2"),
         (["jobs", "list", "--label", "nonsense"], "--label", "NAME=VALUE"),
         (["artifact", "build", "nonsense", "--output", "out"], "RECORD", "records list"),
+        (["artifact", "build", "net.onnx", "--output", "out"], "RECORD", "tunefarm bundle build net.onnx"),
         (["artifact", "run", "."], "DIR", "artifact build"),
         (["tune", "--resume"], "--resume", "tunefarm tune MODULE"),
         (["tune", "builtin:matmul", "--resume"], "--resume", "no unfinished job of builtin:matmul"),

@@ -38,6 +38,7 @@ class BundleToolchain:
         archiver: as ``ar``.
         name, version: of the compiler.
         is_zig: whether it is Zig's.
+        linker: name and version of the linker; empty if it is a part of the compiler.
     """
 
     architecture: Architecture
@@ -46,6 +47,7 @@ class BundleToolchain:
     name: str
     version: str
     is_zig: bool
+    linker: str = ""
 
 
 def linked_architecture(target: Target) -> Architecture:
@@ -122,7 +124,12 @@ def _zig(architecture: Architecture, *, is_musl: bool) -> BundleToolchain:
 def _given(architecture: Architecture, compiler: tuple[str, ...]) -> BundleToolchain:
     if shutil.which(compiler[0]) is None:
         raise BadInput("cc", f"{compiler[0]!r} was not found.", "Name an installed C compiler, or zig.")
-    first = (run_tool((*compiler, "--version"), Path.cwd()).splitlines() or [""])[0]
+    first = _first_line((*compiler, "--version"))
     archiver = run_tool((*compiler, "-print-prog-name=ar"), Path.cwd()).strip() or "ar"
     name, _, version = first.rpartition(" ")
-    return BundleToolchain(architecture, compiler, (archiver,), name or compiler[0], version, is_zig=False)
+    linker = _first_line((*compiler, "-Wl,--version"))
+    return BundleToolchain(architecture, compiler, (archiver,), name or compiler[0], version, False, linker)
+
+
+def _first_line(command: tuple[str, ...]) -> str:
+    return (run_tool(command, Path.cwd()).splitlines() or [""])[0]

@@ -10,6 +10,7 @@ from tunefarm.terminal.console import complain, say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import loading, tell_next, trying
 from tunefarm.terminal.tables import print_json
+from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.views.quantities import latency_text
 
 if TYPE_CHECKING:
@@ -35,11 +36,15 @@ def build(
     ] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Write the measured library of a record, with its manifest and its function."""
+    """Write the measured library of a record, with its manifest and its function.
+
+    For a whole model, see tunefarm compile and tunefarm bundle build.
+    """
     from tunefarm.options.job_options import output_folder
     from tunefarm.records.place_choice import record_place
     from tunefarm_schemas.kernel_library.rules import LibraryRules
 
+    _require_no_model(record_id)
     folder = output_folder(output)
     rules = LibraryRules(callees=tuple(callee), may_hold_device_code=device_code)
     with record_place(api, remote=remote) as place:
@@ -96,6 +101,13 @@ def run(
         say(f"correct: {_error_text(trial)}")
     tell_next(loading(manifest, place / library_name(manifest)))
     return ExitCode.FINE
+
+
+def _require_no_model(record_id: str) -> None:
+    """Ids have no dots; names of files do."""
+    if "." in record_id:
+        fix = f"Run: tunefarm bundle build {shlex.quote(record_id)} --output DIR, or tunefarm compile."
+        raise BadInput("record", f"{record_id!r} is not the id of a record; models have commands of their own.", fix)
 
 
 def _error_text(trial: "ArtifactTrial") -> str:

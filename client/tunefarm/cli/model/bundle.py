@@ -11,7 +11,7 @@ from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.tables import print_json
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.bundle import BundleForm, BundleRequirements
-from tunefarm_schemas.views.quantities import bytes_text, counted
+from tunefarm_schemas.views.quantities import bytes_text, counted, latency_text
 
 if TYPE_CHECKING:
     from tunefarm.bundle.bundle_build import BuiltBundle
@@ -49,6 +49,9 @@ def build(
     entry: Annotated[str | None, typer.Option(metavar="NAME", help="The model's function, if it has several.")] = None,
     shape: ShapeOption = None,
     fresh: FreshOption = False,
+    no_timing: Annotated[
+        bool, typer.Option("--no-timing", help="Do not time a shared library that runs on this host.")
+    ] = False,
     as_json: AsJson = False,
 ) -> int:
     """Write a model as kernels, a plan in C, weights, test vectors and a runtime, for a C compiler.
@@ -75,7 +78,7 @@ def build(
         complain(f"reading {model}")
         imported = import_model(machine.zygote, source, sizes)
         records = (lambda _tasks, _target, _generator: {}) if fresh else records_of(machine)
-        builder = BundleBuilder(machine.zygote, records, complain)
+        builder = BundleBuilder(machine.zygote, records, complain, is_timed=not no_timing)
         name = source.path.rpartition("/")[2].partition(".")[0]
         chosen = next(each for each in _FORMS if each == form)
         built = builder.build(imported, target, name, chosen, folder, entry, cc)
@@ -113,6 +116,9 @@ def _print(built: "BuiltBundle", *, as_json: bool) -> None:
     )
     if manifest.requires is not None:
         say(_requires_text(manifest.requires))
+    if manifest.latency is not None:
+        latency = manifest.latency
+        say(f"a run here: {latency_text(latency.p50_s)}, 95% of runs within {latency_text(latency.p95_s)}")
     if manifest.form == "library":
         say(f"{built.folder}: {counted(len(manifest.vectors), 'test vector')}; load model.so (tunefarm_bundle.h)")
         return
