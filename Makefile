@@ -25,6 +25,8 @@ TOOLS := check-jsonschema cloudpickle cryptography hypothesis import-linter json
 FRAMEWORKS := torch onnx tflite jax ai-edge-litert onnxruntime openvino
 FRAMEWORKS_STAMP := .venv/.frameworks-installed
 EMULATORS_STAMP := .venv/.emulators-installed
+SODIUM_STAMP := .venv/.libsodium-fetched
+SODIUM_SHA256 := 018494d6d696ae03c7e656e5e74cdfd8ea1326962cc401bcf018f1ed8436811c
 
 # The demo of a model reads an ONNX file, which needs a twentieth of what all frameworks weigh.
 ONNX_STAMP := .venv/.onnx-installed
@@ -65,6 +67,17 @@ $(EMULATORS_STAMP): $(STAMP)
 	$(PIP) install --quiet --constraint constraints.txt ziglang wasmtime
 	command -v qemu-riscv64-static >/dev/null || { mkdir -p .venv/emulators && cd .venv/emulators && \
 		apt-get download -qq qemu-user-static && dpkg --extract qemu-user-static_*.deb . && rm qemu-user-static_*.deb; }
+# Programs that load a model's library at run time are linked dynamically, and need the C library of their machine.
+	mkdir -p .venv/emulators && cd .venv/emulators && apt-get download -qq libc6-arm64-cross libc6-armhf-cross libc6-riscv64-cross && \
+		for package in libc6-*-cross_*.deb; do dpkg --extract $$package . && rm $$package; done
+	touch $@
+
+# The part of libsodium that the runner of edge devices needs is compiled from its source, which is in PyNaCl's.
+$(SODIUM_STAMP): $(STAMP)
+	mkdir -p .venv/libsodium
+	$(PIP) download --quiet --constraint constraints.txt --no-deps --no-binary PyNaCl --no-build-isolation --dest .venv/libsodium PyNaCl
+	cd .venv/libsodium && echo "$(SODIUM_SHA256)  $$(ls pynacl-*.tar.gz)" | sha256sum --check --quiet && \
+		tar --extract --gzip --file pynacl-*.tar.gz --strip-components 3 --wildcards 'pynacl-*/src/libsodium/*' && rm pynacl-*.tar.gz
 	touch $@
 
 demo: $(STAMP)  ## tune a fused matmul + bias + ReLU; about a minute; leaves demo-output/
@@ -80,7 +93,7 @@ demo-model: $(ONNX_STAMP)  ## compile a small CNN from a file, then tune it; abo
 	TUNEFARM_HOME=$(CURDIR)/.demo-store $(BIN)/tunefarm tune demo-output/small_network.onnx \
 		--seconds $(DEMO_MODEL_SECONDS) --output demo-output/tuned
 
-test: $(STAMP)  ## run the tests: no network, warnings are errors; those that compare times come first, alone
+test: $(STAMP) $(SODIUM_STAMP)  ## run the tests: no network, warnings are errors; those that compare times come first, alone
 	$(BIN)/python -m pytest -q -m "timing and not faults and not models and not targets" $$(grep -rl "mark.timing" tests --include "*.py")
 	$(BIN)/python -m pytest -m "not faults and not timing and not models and not targets" \
 		--numprocesses $(TEST_PROCESSES) --no-loadscope-reorder
@@ -88,10 +101,10 @@ test: $(STAMP)  ## run the tests: no network, warnings are errors; those that co
 test-models: $(FRAMEWORKS_STAMP)  ## run the tests that need torch, ONNX, TFLite or JAX; installs them
 	$(BIN)/python -m pytest -m "models and not faults" --numprocesses 2 --dist loadfile
 
-test-targets: $(EMULATORS_STAMP)  ## run kernels for ARM, RISC-V and WebAssembly in emulators; installs those
+test-targets: $(EMULATORS_STAMP) $(SODIUM_STAMP)  ## run kernels for ARM, RISC-V and WebAssembly in emulators; installs those
 	$(BIN)/python -m pytest -m targets --numprocesses 2 --dist load
 
-test-faults: $(STAMP)  ## run the tests that kill, starve and corrupt for minutes
+test-faults: $(STAMP) $(SODIUM_STAMP)  ## run the tests that kill, starve and corrupt for minutes
 	$(BIN)/python -m pytest -m faults --timeout 1800
 
 fuzz: $(STAMP)  ## random modules, traces, databases, rows, requests and messages, for FUZZ_MINUTES (60); findings are files

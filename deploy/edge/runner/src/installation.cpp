@@ -1,0 +1,229 @@
+// Installs releases, and returns to earlier ones.
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "release_folder.h"
+#include "report_text.h"
+#include "root_folder.h"
+#include "self_test_child.h"
+
+namespace tunefarm {
+namespace {
+
+constexpr const char *STAGING = "staging";
+constexpr uint64_t BLOCK_BYTES = 4096;
+
+class Installation {
+ public:
+  Installation(const char *path, const TunefarmRunnerKeys &keys, int64_t now, const TunefarmRunnerOptions &options)
+      : path_(path), keys_(keys), now_(now == 0 ? clock_s() : now), options_(options) {}
+
+  Code install(const char *source_path) {
+    Code code = begin();
+    if (code != TUNEFARM_RUNNER_OK) return code;
+    Descriptor source(open_folder(AT_FDCWD, source_path));
+    if (!source.is_open()) return fail_system("cannot open", source_path);
+    code = read_release(source.get(), keys_, options_, &release_);
+    if (code != TUNEFARM_RUNNER_OK) return code;
+    code = check_release(release_.text(), state_, options_, now_, 0);
+    if (code != TUNEFARM_RUNNER_OK) return finished(code);
+    if (release_.text().sequence == current_sequence_) return again();
+    snprintf(target_, sizeof target_, "%s/%" PRIu64 "-%s", RELEASES, release_.text().sequence, release_.text().name);
+    code = remember();
+    if (code == TUNEFARM_RUNNER_OK) code = stage(source.get());
+    if (code == TUNEFARM_RUNNER_OK) code = tested(STAGING);
+    if (code == TUNEFARM_RUNNER_OK) code = place();
+    if (code != TUNEFARM_RUNNER_OK) {
+      // What remains of it is removed by the next installation if that is not possible now.
+      remove_tree(root_.root.get(), STAGING);
+      return finished(code);
+    }
+    return activate();
+  }
+
+  Code rollback() {
+    Code code = begin();
+    if (code != TUNEFARM_RUNNER_OK) return code;
+    if (state_.retained == current_sequence_ || !root_.find(state_.retained, target_, sizeof target_))
+      return fail(TUNEFARM_RUNNER_UNREACHABLE, "there is no release before the current one");
+    Descriptor folder(open_folder(root_.root.get(), target_));
+    if (!folder.is_open()) return fail_system("cannot open", target_);
+    code = read_release(folder.get(), keys_, options_, &release_);
+    if (code == TUNEFARM_RUNNER_OK) code = check_release(release_.text(), state_, options_, now_, state_.retained);
+    if (code == TUNEFARM_RUNNER_OK) code = verify_files(folder.get(), release_.text());
+    if (code == TUNEFARM_RUNNER_OK) code = tested(target_);
+    return code == TUNEFARM_RUNNER_OK ? root_.switch_to(target_) : code;
+  }
+
+ private:
+  Code begin() {
+    Code code = root_.open(path_, options_);
+    if (code != TUNEFARM_RUNNER_OK) return code;
+    if (make_folder(root_.root.get(), RELEASES) != 0) return fail_system("cannot make", RELEASES);
+    lock_.reset(open_folder(root_.root.get(), RELEASES));
+    if (!lock_.is_open() || flock(lock_.get(), LOCK_EX | LOCK_NB) != 0)
+      return fail(TUNEFARM_RUNNER_INTERRUPTED, "another installation is running");
+    code = load_state(root_.state.get(), &state_);
+    return code != TUNEFARM_RUNNER_OK ? code : root_.current(current_, sizeof current_, &current_sequence_);
+  }
+
+  // The floor rises before anything is copied: what was seen once is not undone by what follows.
+  Code remember() {
+    if (current_sequence_ != 0) state_.retained = current_sequence_;
+    if (release_.text().sequence > state_.sequence) state_.sequence = release_.text().sequence;
+    if (release_.text().revoked_below > state_.revoked_below) state_.revoked_below = release_.text().revoked_below;
+    return save();
+  }
+
+  Code save() {
+    FolderLock lock(root_.state.get());
+    DeviceState now_there;
+    Code code = load_state(root_.state.get(), &now_there);
+    if (code != TUNEFARM_RUNNER_OK) return code;
+    if (now_there.time > state_.time) state_.time = now_there.time;
+    if (now_ > state_.time) state_.time = now_;
+    return save_state(root_.state.get(), state_);
+  }
+
+  Code stage(int source) {
+    const ReleaseText &text = release_.text();
+    uint64_t needed = BLOCK_BYTES * (text.files + 8);
+    for (size_t i = 0; i < text.files; ++i) needed += text.file[i].bytes;
+    struct statvfs space;
+    if (remove_tree(root_.root.get(), STAGING) != 0 || make_folder(root_.root.get(), STAGING) != 0)
+      return fail_system("cannot make", STAGING);
+    if (fstatvfs(root_.root.get(), &space) != 0) return fail_system("cannot read", path_);
+    if (static_cast<uint64_t>(space.f_bavail) * space.f_frsize < needed)
+      return fail(TUNEFARM_RUNNER_NO_SPACE, "release %s needs %" PRIu64 " free bytes", text.name, needed);
+    Descriptor staging(open_folder(root_.root.get(), STAGING));
+    if (!staging.is_open()) return fail_system("cannot open", STAGING);
+    for (size_t i = 0; i < text.files; ++i) {
+      Code code = stage_file(source, staging.get(), text.file[i]);
+      if (code != TUNEFARM_RUNNER_OK) return code;
+    }
+    char name[128];
+    snprintf(name, sizeof name, "%s.runner", text.channel);
+    if (replace_file(staging.get(), name, release_.bytes.get(), release_.size) != 0)
+      return fail_system("cannot write", name);
+    snprintf(name, sizeof name, "%s.sig", text.channel);
+    if (replace_file(staging.get(), name, release_.signature, sizeof release_.signature) != 0)
+      return fail_system("cannot write", name);
+    return TUNEFARM_RUNNER_OK;
+  }
+
+  static Code stage_file(int source, int staging, const ReleaseFile &expected) {
+    if (make_parents(staging, expected.path) != 0) return fail_system("cannot make the folder of", expected.path);
+    Descriptor output(create_file(staging, expected.path));
+    if (!output.is_open()) return fail_system("cannot write", expected.path);
+    Code code = copy_verified(source, expected, output.get());
+    if (code != TUNEFARM_RUNNER_OK) return code;
+    if (sync_file(output.get()) != 0) return fail_system("cannot write", expected.path);
+    char folder[sizeof expected.path];
+    for (const char *slash = strchr(expected.path, '/'); slash != nullptr; slash = strchr(slash + 1, '/')) {
+      snprintf(folder, sizeof folder, "%.*s", static_cast<int>(slash - expected.path), expected.path);
+      if (sync_folder(staging, folder) != 0) return fail_system("cannot write", folder);
+    }
+    return TUNEFARM_RUNNER_OK;
+  }
+
+  Code tested(const char *folder_path) {
+    Descriptor folder(open_folder(root_.root.get(), folder_path));
+    if (!folder.is_open()) return fail_system("cannot open", folder_path);
+    return self_test_in_child(folder.get(), release_.text(), options_, &outcome_);
+  }
+
+  // Gives the staged release its name. An earlier attempt that was rolled back may have it.
+  Code place() {
+    int failed = remove_tree(root_.root.get(), target_);
+    if (failed == 0) failed = rename_in(root_.root.get(), STAGING, target_);
+    if (failed == 0) failed = sync_folder(root_.root.get(), RELEASES);
+    if (failed == 0) failed = sync_folder(root_.root.get(), ".");
+    return failed == 0 ? TUNEFARM_RUNNER_OK : fail_system("cannot write", target_);
+  }
+
+  bool has_health() const { return options_.health != nullptr || options_.health_command != nullptr; }
+
+  Code activate() {
+    state_.unconfirmed = has_health() ? release_.text().sequence : 0;
+    Code code = save();
+    if (code == TUNEFARM_RUNNER_OK) code = root_.switch_to(target_);
+    return code == TUNEFARM_RUNNER_OK ? confirm() : finished(code);
+  }
+
+  // The installed release once more: only its health may be left to check, after a power cut.
+  Code again() {
+    if (state_.unconfirmed != current_sequence_ || !has_health()) return TUNEFARM_RUNNER_OK;
+    snprintf(target_, sizeof target_, "%s", current_);
+    return confirm();
+  }
+
+  Code confirm() {
+    char folder[MAX_PATH_BYTES];
+    snprintf(folder, sizeof folder, "%s/%s", path_, target_);
+    Code code = TUNEFARM_RUNNER_OK;
+    if (has_health() && health_of(options_, folder) != 0) {
+      code = fail(TUNEFARM_RUNNER_HEALTH_CHECK_FAILED, "the health check of release %s failed", release_.text().name);
+      return_to_retained();
+      return finished(code);
+    }
+    state_.unconfirmed = 0;
+    code = save();
+    if (code == TUNEFARM_RUNNER_OK)
+      root_.prune(options_.keep > 2 ? options_.keep : 2, release_.text().sequence, state_.retained);
+    return finished(code);
+  }
+
+  void return_to_retained() {
+    if (root_.find(state_.retained, previous_, sizeof previous_) && strcmp(previous_, target_) != 0) {
+      if (root_.switch_to(previous_) != TUNEFARM_RUNNER_OK) return;
+      outcome_.rolled_back_to = strchr(previous_ + strlen(RELEASES), '-') + 1;
+    } else {
+      remove_file(root_.root.get(), CURRENT);
+    }
+    state_.unconfirmed = 0;
+    if (save() == TUNEFARM_RUNNER_OK) remove_tree(root_.root.get(), target_);
+    fail(TUNEFARM_RUNNER_HEALTH_CHECK_FAILED, "the health check of release %s failed", release_.text().name);
+  }
+
+  // Leaves a report. Its loss is not a failure of the installation.
+  Code finished(Code code) {
+    char buffer[MAX_EVENT_BYTES];
+    Text text(buffer, sizeof buffer);
+    outcome_.release = release_.text().name;
+    write_event(outcome_, code, now_, &text);
+    if (text.fits()) replace_file(root_.state.get(), EVENT_NAME, buffer, text.size());
+    return code;
+  }
+
+  const char *path_;
+  const TunefarmRunnerKeys &keys_;
+  int64_t now_;
+  const TunefarmRunnerOptions &options_;
+  RootFolder root_;
+  Descriptor lock_;
+  DeviceState state_;
+  SignedRelease release_;
+  InstallOutcome outcome_ = {};
+  char current_[256], target_[256], previous_[256];
+  uint64_t current_sequence_ = 0;
+};
+
+}  // namespace
+}  // namespace tunefarm
+
+extern "C" TunefarmRunnerCode tunefarm_runner_install(const char *root, const char *source,
+                                                      const TunefarmRunnerKeys *keys, int64_t now,
+                                                      const TunefarmRunnerOptions *options) {
+  return tunefarm::Installation(root, *keys, now, *options).install(source);
+}
+
+extern "C" TunefarmRunnerCode tunefarm_runner_rollback(const char *root, const TunefarmRunnerKeys *keys, int64_t now,
+                                                       const TunefarmRunnerOptions *options) {
+  return tunefarm::Installation(root, *keys, now, *options).rollback();
+}

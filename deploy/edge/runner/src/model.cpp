@@ -1,0 +1,173 @@
+#include "model.h"
+
+#include <dlfcn.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "manifest.h"
+#include "release_folder.h"
+
+namespace tunefarm {
+namespace {
+
+constexpr size_t ALIGNMENT = 64;
+
+Code read_tensor(int folder, const ReleaseText &release, const char *path, uint64_t bytes, Memory *memory) {
+  const ReleaseFile *expected = release.find(path);
+  Descriptor file;
+  if (expected == nullptr || expected->bytes != bytes)
+    return fail(TUNEFARM_RUNNER_SELF_TEST_FAILED, "%s is missing, or has another size than its tensor", path);
+  Code code = open_verified(folder, *expected, &file);
+  if (code != TUNEFARM_RUNNER_OK) return code;
+  if (!memory->allocate(bytes, ALIGNMENT)) return fail(TUNEFARM_RUNNER_LOAD_FAILED, "out of memory");
+  for (uint64_t at = 0; at < bytes;) {
+    ssize_t got = read(file.get(), memory->get() + at, bytes - at);
+    if (got <= 0) return fail_system("cannot read", path);
+    at += static_cast<uint64_t>(got);
+  }
+  return TUNEFARM_RUNNER_OK;
+}
+
+// As runtime/self_test.c of bundles does: relative to the largest element; integers exactly.
+double error_of(const TunefarmTensor &tensor, const void *found, const void *expected, double tolerance) {
+  bool is_float = tensor.type.code == kDLFloat && (tensor.type.bits == 32 || tensor.type.bits == 64);
+  if (!is_float) return memcmp(found, expected, tensor.bytes) == 0 ? 0.0 : INFINITY;
+  double largest = 0.0, scale = 1e-6;
+  for (uint64_t i = 0; i < tensor.bytes / (tensor.type.bits / 8); ++i) {
+    bool is_single = tensor.type.bits == 32;
+    double one = is_single ? static_cast<const float *>(found)[i] : static_cast<const double *>(found)[i];
+    double other = is_single ? static_cast<const float *>(expected)[i] : static_cast<const double *>(expected)[i];
+    if (isfinite(one) != isfinite(other)) return INFINITY;
+    if (!isfinite(other)) continue;
+    scale = fmax(scale, fabs(other));
+    largest = fmax(largest, fabs(one - other));
+  }
+  return largest / scale / tolerance;
+}
+
+const TunefarmTensor *tensor_of(const TunefarmModel &plan, const TunefarmArgument &argument) {
+  return argument.tensor < 0 ? nullptr : &plan.tensor[argument.tensor];
+}
+
+}  // namespace
+
+double seconds_now() {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+Model::~Model() {
+  if (bundle_ != nullptr) bundle_->release_workspaces();
+  if (weights_ != nullptr) munmap(weights_, weights_bytes_);
+  // Threads of the model run its code until the process ends. A later library must not get the same descriptor either:
+  // the loader would take it for this one.
+  if (has_threads_)
+    library_file_.release();
+  else if (library_ != nullptr)
+    dlclose(library_);
+}
+
+Code Model::load(int folder, const ReleaseText &release, int threads) {
+  const ReleaseFile *library = release.find("model.so");
+  if (library == nullptr) return fail(TUNEFARM_RUNNER_LOAD_FAILED, "the release has no model.so");
+  Code code = open_verified(folder, *library, &library_file_);
+  if (code != TUNEFARM_RUNNER_OK) return code;
+  // By its descriptor, which is the file that was verified, whatever has its name by now.
+  char path[40];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", library_file_.get());
+  library_ = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (library_ == nullptr) return fail(TUNEFARM_RUNNER_LOAD_FAILED, "model.so cannot be loaded: %s", dlerror());
+  void *symbol = dlsym(library_, "tunefarm_bundle");
+  BundleFunction function;
+  static_assert(sizeof function == sizeof symbol, "POSIX: a function's address fits");
+  memcpy(&function, &symbol, sizeof function);
+  const TunefarmBundle *bundle = symbol == nullptr ? nullptr : function();
+  if (bundle == nullptr || bundle->abi_version != RUNTIME_ABI)
+    return fail(TUNEFARM_RUNNER_LOAD_FAILED, "model.so has another interface than version %u", RUNTIME_ABI);
+  if (bundle->model->inputs > MAX_ARGUMENTS || bundle->model->outputs > MAX_ARGUMENTS)
+    return fail(TUNEFARM_RUNNER_LOAD_FAILED, "the model has more than %d inputs or outputs", MAX_ARGUMENTS);
+  bundle_ = bundle;
+  code = map_weights(folder, release);
+  if (code != TUNEFARM_RUNNER_OK) return code;
+  if (!arena_.allocate(plan().arena_bytes, ALIGNMENT)) return fail(TUNEFARM_RUNNER_LOAD_FAILED, "out of memory");
+  has_threads_ = threads > 1;
+  if (has_threads_) bundle_->start_threads(threads);
+  return TUNEFARM_RUNNER_OK;
+}
+
+Code Model::map_weights(int folder, const ReleaseText &release) {
+  uint64_t bytes = plan().weights_bytes;
+  if (bytes == 0) return TUNEFARM_RUNNER_OK;
+  const ReleaseFile *expected = release.find("weights.bin");
+  if (expected == nullptr || expected->bytes != bytes)
+    return fail(TUNEFARM_RUNNER_LOAD_FAILED, "weights.bin is missing, or is not that of model.so");
+  Descriptor file;
+  Code code = open_verified(folder, *expected, &file);
+  if (code != TUNEFARM_RUNNER_OK) return code;
+  void *mapped = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  if (mapped == MAP_FAILED) return fail(TUNEFARM_RUNNER_LOAD_FAILED, "weights.bin cannot be mapped");
+  weights_ = mapped;
+  weights_bytes_ = bytes;
+  return TUNEFARM_RUNNER_OK;
+}
+
+Code Model::run(void *const *inputs, void *const *outputs) {
+  if (bundle_->run(bundle_->model, weights_, arena_.get(), inputs, outputs) != 0)
+    return fail(TUNEFARM_RUNNER_LOAD_FAILED, "the model failed: %s", bundle_->last_error());
+  return TUNEFARM_RUNNER_OK;
+}
+
+Code Model::run_vector(int folder, const ReleaseText &release, int vector, double tolerance, double *worst,
+                       double *best_s) {
+  Memory input[MAX_ARGUMENTS], output[MAX_ARGUMENTS];
+  void *inputs[MAX_ARGUMENTS] = {}, *outputs[MAX_ARGUMENTS] = {};
+  char path[64];
+  for (int i = 0; i < plan().inputs; ++i) {
+    const TunefarmTensor *tensor = tensor_of(plan(), plan().input[i]);
+    if (tensor == nullptr) continue;
+    snprintf(path, sizeof path, "vectors/%d/input%d.bin", vector, i);
+    Code code = read_tensor(folder, release, path, tensor->bytes, &input[i]);
+    if (code != TUNEFARM_RUNNER_OK) return code;
+    inputs[i] = input[i].get();
+  }
+  for (int i = 0; i < plan().outputs; ++i) {
+    const TunefarmTensor *tensor = tensor_of(plan(), plan().output[i]);
+    if (!output[i].allocate(tensor->bytes, ALIGNMENT)) return fail(TUNEFARM_RUNNER_LOAD_FAILED, "out of memory");
+    outputs[i] = output[i].get();
+  }
+  double began_s = seconds_now();
+  Code code = run(inputs, outputs);
+  double took_s = seconds_now() - began_s;
+  if (code != TUNEFARM_RUNNER_OK || worst == nullptr) return code;
+  if (*best_s == 0.0 || took_s < *best_s) *best_s = took_s;
+  for (int i = 0; i < plan().outputs; ++i) {
+    const TunefarmTensor *tensor = tensor_of(plan(), plan().output[i]);
+    Memory expected;
+    snprintf(path, sizeof path, "vectors/%d/output%d.bin", vector, i);
+    code = read_tensor(folder, release, path, tensor->bytes, &expected);
+    if (code != TUNEFARM_RUNNER_OK) return code;
+    *worst = fmax(*worst, error_of(*tensor, output[i].get(), expected.get(), tolerance));
+  }
+  return TUNEFARM_RUNNER_OK;
+}
+
+Code Model::run_vectors(int folder, const ReleaseText &release, bool only_first, double *worst_error, double *best_s) {
+  double tolerance = 0.0;
+  Code code = worst_error == nullptr ? TUNEFARM_RUNNER_OK : read_tolerance(folder, release, &tolerance);
+  for (int vector = 0; code == TUNEFARM_RUNNER_OK && !(only_first && vector == 1); ++vector) {
+    char path[64];
+    snprintf(path, sizeof path, "vectors/%d/output0.bin", vector);
+    if (release.find(path) == nullptr) break;
+    code = run_vector(folder, release, vector, tolerance, worst_error, best_s);
+  }
+  if (code == TUNEFARM_RUNNER_OK && worst_error != nullptr && !(*worst_error <= 1.0))
+    code = fail(TUNEFARM_RUNNER_SELF_TEST_FAILED, "outputs of test vectors differ by more than permitted");
+  return code;
+}
+
+}  // namespace tunefarm

@@ -1,0 +1,15 @@
+// The self-test of a release in a child process, whose crash is a failure of the release and not of the program.
+#pragma once
+
+#include "release_text.h"
+#include "report_text.h"
+
+namespace tunefarm {
+
+Code self_test_in_child(int folder, const ReleaseText &release, const TunefarmRunnerOptions &options,
+                        InstallOutcome *outcome);
+
+// Calls the health check of the options; 0 if there is none.
+int health_of(const TunefarmRunnerOptions &options, const char *folder);
+
+}  // namespace tunefarm

@@ -1,0 +1,129 @@
+"""Releases are installed as a whole, and a failure leaves the release that was there."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.edge_runner.toolchain import NOW, Compiler, Device, Publisher
+from tunefarm_schemas.edge.report import EdgeReports, InstallReport, SelfTestReport
+
+
+@pytest.fixture(scope="module")
+def releases(compiler: Compiler, publisher: Publisher, tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
+    folder = tmp_path_factory.mktemp("releases")
+    first = compiler.tiny_model(folder / "1")
+    return {
+        number: publisher.publish(first if number == 1 else shutil.copytree(first, folder / str(number)), number)
+        for number in (1, 2, 3, 4)
+    }
+
+
+@pytest.fixture
+def root(device: Device, releases: dict[int, Path], tmp_path: Path) -> Path:
+    """A device with the first release."""
+    folder = tmp_path / "root"
+    folder.mkdir()
+    assert device.refusal("install", folder, releases[1]) == ""
+    return folder
+
+
+def running(device: Device, root: Path) -> str:
+    ended = device("run", root)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout.split()[0]
+
+
+def reports(device: Device, root: Path) -> EdgeReports:
+    return EdgeReports.model_validate(json.loads(device("report", root).stdout))
+
+
+def test_releases_are_installed_one_after_the_other(device: Device, releases: dict[int, Path], root: Path) -> None:
+    assert running(device, root) == "tiny-1"
+    for number in (2, 3, 4):
+        assert device.refusal("install", root, releases[number]) == ""
+        assert device.refusal("install", root, releases[number]) == ""
+        assert running(device, root) == f"tiny-{number}"
+    assert sorted(each.name for each in (root / "releases").iterdir()) == ["3-tiny-3", "4-tiny-4"]
+    assert device.refusal("install", root, releases[3]) == "downgraded"
+    assert running(device, root) == "tiny-4"
+
+
+def test_installation_is_reported_once(device: Device, root: Path) -> None:
+    ran, installed = (each.body for each in reports(device, root).reports)
+    assert isinstance(ran, SelfTestReport)
+    assert ran.passed
+    assert ran.release == "tiny-1"
+    assert isinstance(installed, InstallReport)
+    assert installed.failure is None
+    assert device("report", root).stdout == ""
+
+
+@pytest.mark.parametrize(("flaw", "code"), [("wrong", "self_test_failed"), ("crashing", "crashed")])
+def test_release_that_fails_its_self_test_is_not_run(
+    device: Device, compiler: Compiler, publisher: Publisher, root: Path, tmp_path: Path, flaw: str, code: str
+) -> None:
+    bundle = compiler.tiny_model(tmp_path / flaw, bias=int(flaw == "wrong"), crashes=flaw == "crashing")
+    assert device.refusal("install", root, publisher.publish(bundle, 2)) == code
+    body = reports(device, root).reports[-1].body
+    assert isinstance(body, InstallReport)
+    assert body.failure == code
+    assert running(device, root) == "tiny-1"
+    assert [each.name for each in (root / "releases").iterdir()] == ["1-tiny-1"]
+
+
+def test_failed_health_check_rolls_back(device: Device, releases: dict[int, Path], root: Path) -> None:
+    check = 'grep -q "sequence 2" "$1/stable.runner" && exit 1'
+    assert device.refusal("install", root, releases[2], "--health", check) == "health_check_failed"
+    body = reports(device, root).reports[-1].body
+    assert isinstance(body, InstallReport)
+    assert body.rolled_back_to == "tiny-1"
+    assert running(device, root) == "tiny-1"
+    assert device.refusal("install", root, releases[2], "--health", 'test -f "$1/model.so"') == ""
+    assert running(device, root) == "tiny-2"
+
+
+def test_device_returns_to_previous_release(device: Device, releases: dict[int, Path], root: Path) -> None:
+    assert device.refusal("rollback", root) == "unreachable"
+    assert device.refusal("install", root, releases[2]) == ""
+    assert device.refusal("rollback", root) == ""
+    assert running(device, root) == "tiny-1"
+    assert device.refusal("install", root, releases[3]) == ""
+    assert running(device, root) == "tiny-3"
+
+
+def test_source_that_changes_leaves_the_release(device: Device, releases: dict[int, Path], root: Path) -> None:
+    broken = shutil.copytree(releases[2], root.parent / "broken")
+    (broken / "weights.bin").write_bytes(b"0" * 16)
+    assert device.refusal("install", root, broken) == "tampered"
+    assert running(device, root) == "tiny-1"
+
+
+def test_link_to_an_older_release_is_refused(device: Device, releases: dict[int, Path], root: Path) -> None:
+    shutil.copytree(root / "releases/1-tiny-1", root.parent / "old")
+    for number in (2, 3):
+        assert device.refusal("install", root, releases[number]) == ""
+    (root.parent / "old").rename(root / "releases/1-tiny-1")
+    (root / "current").unlink()
+    (root / "current").symlink_to("releases/1-tiny-1")
+    assert device.refusal("run", root) == "downgraded"
+
+
+@pytest.mark.parametrize("kind", ["cut", "fail"])
+def test_power_cut_or_error_at_any_operation_leaves_old_or_new(
+    device: Device, faulty_device: Device, releases: dict[int, Path], root: Path, tmp_path: Path, kind: str
+) -> None:
+    outcomes = set()
+    for operation in range(1, 200):
+        copy = shutil.copytree(root, tmp_path / "copy", symlinks=True)
+        ended = faulty_device("install", copy, releases[2], "--health", "true", fault=f"{kind} {operation}")
+        assert ended.returncode in (0, 99) or ended.stderr.startswith(("interrupted", "no_space")), ended
+        outcomes.add(running(device, copy))
+        assert device.refusal("install", copy, releases[2], "--health", "true", now=NOW + 1) == ""
+        last = device("run", copy, now=NOW + 2).stdout.split()[0]
+        assert last == "tiny-2"
+        shutil.rmtree(copy)
+        if ended.returncode == 0 and operation > 60:
+            break
+    assert outcomes == {"tiny-1", "tiny-2"}

@@ -1,0 +1,28 @@
+/* A model of one kernel in the form of a bundle's library: doubles its input and adds a weight. */
+#include <stdlib.h>
+#include "bundle_of_tests.h"
+
+static const int64_t shape[] = {4};
+static const TunefarmTensor tensors[] = {
+    {TUNEFARM_INPUT, {kDLFloat, 32, 1}, 1, shape, 0, 16},
+    {TUNEFARM_OUTPUT, {kDLFloat, 32, 1}, 1, shape, 0, 16},
+    {TUNEFARM_WEIGHTS, {kDLFloat, 32, 1}, 1, shape, 0, 16},
+};
+static int32_t kernel(void *handle, void *arguments, int32_t count, void *result) {
+  const TVMFFIAny *given = arguments;
+  const float *input = ((DLTensor *)given[0].v_ptr)->data, *weight = ((DLTensor *)given[1].v_ptr)->data;
+  float *output = ((DLTensor *)given[2].v_ptr)->data;
+  (void)handle, (void)count, (void)result;
+#ifdef CRASHES
+  abort();
+#endif
+  for (int i = 0; i < 4; ++i) output[i] = 2 * input[i] + weight[i] + BIAS;
+  return 0;
+}
+static const int32_t order[] = {0, 2, 1};
+static const TunefarmCall calls[] = {{kernel, 3, order}};
+static const TunefarmArgument input[] = {{"x", 0}}, output[] = {{"y", 1}};
+static const TunefarmModel model = {"tiny", 16, 64, 1, 1, 1, input, output, tensors, calls};
+static const TunefarmBundle bundle = {
+    ABI, &model, tunefarm_model_run, tunefarm_last_error, tunefarm_start_threads, tunefarm_release_workspaces};
+__attribute__((visibility("default"))) const TunefarmBundle *tunefarm_bundle(void) { return &bundle; }
