@@ -25,6 +25,9 @@ TOOLS := check-jsonschema cloudpickle cryptography hypothesis import-linter json
 FRAMEWORKS := torch onnx tflite jax ai-edge-litert onnxruntime openvino
 FRAMEWORKS_STAMP := .venv/.frameworks-installed
 EMULATORS_STAMP := .venv/.emulators-installed
+ARM64 := $(CURDIR)/.venv/emulators/aarch64
+ARM64_APT = -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o APT::Sandbox::User=root -o Debug::NoLocking=1 \
+	-o Dir::State::lists=$(ARM64)/lists -o Dir::State::status=$(ARM64)/status -o Dir::Cache=$(ARM64) -o Dir::Cache::archives=$(ARM64)/archives
 SODIUM_STAMP := .venv/.libsodium-fetched
 SODIUM_SHA256 := 018494d6d696ae03c7e656e5e74cdfd8ea1326962cc401bcf018f1ed8436811c
 BROWSER_STAMP := .venv/.browser-installed
@@ -71,6 +74,14 @@ $(EMULATORS_STAMP): $(STAMP)
 # Programs that load a model's library at run time are linked dynamically, and need the C library of their machine.
 	mkdir -p .venv/emulators && cd .venv/emulators && apt-get download -qq libc6-arm64-cross libc6-armhf-cross libc6-riscv64-cross && \
 		for package in libc6-*-cross_*.deb; do dpkg --extract $$package . && rm $$package; done
+# The agent of edge devices runs with Debian's Python for 64-bit ARM and the wheels that devices install. apt-get has lists
+# and a status of its own, so that this machine's are unchanged.
+	mkdir -p $(ARM64)/lists/partial $(ARM64)/archives/partial && : >$(ARM64)/status
+	apt-get -qq $(ARM64_APT) update && apt-get -qq $(ARM64_APT) --yes --no-install-recommends --download-only install python3
+	for package in $(ARM64)/archives/*.deb; do dpkg --extract $$package $(ARM64)/system && rm $$package; done
+	$(PIP) install --quiet --upgrade --constraint constraints.txt --target $(ARM64)/site --only-binary=:all: --implementation cp \
+		--python-version $$(basename $$(readlink $(ARM64)/system/usr/bin/python3) | tr -d a-z) \
+		--platform manylinux_2_17_aarch64 --platform manylinux_2_28_aarch64 pydantic tuf urllib3 zstandard
 	touch $@
 
 # The part of libsodium that the runner of edge devices needs is compiled from its source, which is in PyNaCl's.

@@ -1,12 +1,15 @@
 """A device and a repository whose keys it trusts."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from tests.edge.bundles import INPUT, bundle
+from tests.edge.fleet_server import FleetServer
 from tests.edge.repositories import Repository
 from tunefarm_edge import Model
 from tunefarm_edge.service.agent import Agent, UpdateOutcome
@@ -66,3 +69,14 @@ def running(device: Device, repository: Repository) -> Device:
     repository.publish(5, repository.release("scale-2", bundle(2)))
     assert device.update().running == "scale-2"
     return device
+
+
+@pytest.fixture
+def server(repository: Repository) -> Iterator[FleetServer]:
+    server = FleetServer(repository)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()

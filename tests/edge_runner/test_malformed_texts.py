@@ -7,9 +7,10 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from tests.edge_runner.toolchain import HERE, Compiler, text_of
 
-MUTATIONS: Final = 20_000
 NUMBER: Final = rb"(?:0|[1-9][0-9]{0,15})"
 NAME: Final = rb"[a-z0-9][a-z0-9._-]{0,99}"
 PATH: Final = rb"[A-Za-z0-9_][A-Za-z0-9._-]*(?:/[A-Za-z0-9_][A-Za-z0-9._-]*)*"
@@ -75,14 +76,15 @@ def mutated(text: bytes, random_: random.Random) -> bytes:
     return b"".join(lines)
 
 
-def test_only_well_formed_texts_are_accepted(compiler: Compiler, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mutations", [2_000, pytest.param(200_000, marks=pytest.mark.faults)])
+def test_only_well_formed_texts_are_accepted(compiler: Compiler, tmp_path: Path, mutations: int) -> None:
     sanitized = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
     objects = compiler.objects(tmp_path / "objects", *sanitized)
     program = compiler.program(HERE / "read_texts.cpp", objects, tmp_path / "read", *sanitized, "-lstdc++")
     text = text_of(compiler.tiny_model(tmp_path / "bundle"), 7, more="revoked-below 3\n")
     text += text[text.index(b"variant") :].replace(b"x86_64 -", b"aarch64 asimd,asimddp")
     random_ = random.Random(7)
-    texts = [text, b"", b"\n", *(mutated(text, random_) for _ in range(MUTATIONS))]
+    texts = [text, b"", b"\n", *(mutated(text, random_) for _ in range(mutations))]
     given = b"".join(struct.pack("<I", len(each)) + each for each in texts)
     ended = subprocess.run([program], input=given, capture_output=True, check=False, timeout=600)
     assert ended.returncode == 0, ended.stderr.decode(errors="replace")[:2000]
@@ -90,4 +92,4 @@ def test_only_well_formed_texts_are_accepted(compiler: Compiler, tmp_path: Path)
     wrong = [each for each, one, other in zip(texts, ended.stdout, expected, strict=True) if (one == 49) != other]
     assert not wrong, wrong[:2]
     assert expected[0]
-    assert 10 < sum(expected) < MUTATIONS / 2
+    assert 10 < sum(expected) < mutations / 2

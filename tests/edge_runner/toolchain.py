@@ -1,8 +1,10 @@
 """Builds the runner, models for it and releases of them."""
 
 import hashlib
+import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -42,11 +44,13 @@ class Compiler:
         """The runner's library and libsodium's part, as object files in ``folder``."""
         folder.mkdir()
         ours = [each for each in sorted(RUNNER.glob("src/*.cpp")) if each.name != "main.cpp"]
-        self._run(*flags, *self.cpp(), "-c", *map(str, ours), folder=folder)
         include = ["-I", f"{SODIUM}/include/sodium", "-I", f"{SODIUM}/include"]
         parts = [str(SODIUM / each) for each in SODIUM_SOURCES]
         own = ("-Os", "-ffunction-sections", "-fdata-sections", "-DSODIUM_STATIC", "-DCONFIGURED=1")
-        self._run(*flags, *own, *include, "-c", *parts, folder=folder)
+        commands = [(*flags, *self.cpp(), "-c", str(each)) for each in ours]
+        commands += [(*flags, *own, *include, "-c", each) for each in parts]
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as compilers:
+            list(compilers.map(lambda words: self._run(*words, folder=folder), commands))
         return sorted(folder.glob("*.o"))
 
     def cpp(self) -> tuple[str, ...]:

@@ -1,0 +1,1 @@
+"""Size, start and memory on edge devices, beside other runtimes."""

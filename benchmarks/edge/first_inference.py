@@ -1,0 +1,168 @@
+"""Time from the start of a process to the end of its first inference, and its peak memory, by turns."""
+
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+import numpy
+import onnx
+
+from benchmarks.edge.small_bundle import build_library_bundle
+from benchmarks.edge.small_tflite import tflite_of
+from tunefarm_schemas.frozen import Frozen
+
+_HERE: Final = Path(__file__).parent
+_TOLERANCE: Final = 1e-4
+
+# Each reads MODEL and INPUT, writes OUTPUT, and ends at once: neither files nor threads are tidied up.
+_AGENT: Final = """
+import os, sys
+from pathlib import Path
+from tunefarm_edge import Model
+scores, = Model.current(sys.argv[1]).run([Path(sys.argv[2]).read_bytes()])
+Path(sys.argv[3]).write_bytes(scores)
+os._exit(0)
+"""
+_ONNXRUNTIME: Final = """
+import os, sys
+import numpy, onnxruntime
+options = onnxruntime.SessionOptions()
+options.intra_op_num_threads = 1
+session = onnxruntime.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])
+image = numpy.fromfile(sys.argv[2], numpy.float32).reshape(1, 3, 64, 64)
+session.run(None, {"image": image})[0].tofile(sys.argv[3])
+os._exit(0)
+"""
+_LITERT: Final = """
+import os, sys
+import numpy
+from ai_edge_litert.interpreter import Interpreter
+interpreter = Interpreter(sys.argv[1], num_threads=1)
+interpreter.allocate_tensors()
+image = numpy.fromfile(sys.argv[2], numpy.float32).reshape(1, 64, 64, 3)
+interpreter.set_tensor(interpreter.get_input_details()[0]["index"], image)
+interpreter.invoke()
+interpreter.get_tensor(interpreter.get_output_details()[0]["index"]).tofile(sys.argv[3])
+os._exit(0)
+"""
+
+
+class Contender(Frozen):
+    """A command that runs the model once, and the file that it writes its output to."""
+
+    name: str
+    command: tuple[str, ...]
+    output: str
+
+
+class Starts(Frozen):
+    """What the processes of a contender took, in the order of the rounds."""
+
+    name: str
+    seconds: tuple[float, ...]
+    peak_bytes: tuple[int, ...]
+
+    @property
+    def row(self) -> str:
+        """A row of the table."""
+        least_ms, median_ms = 1e3 * min(self.seconds), 1e3 * median(self.seconds)
+        least_mb, median_mb = min(self.peak_bytes) / 1e6, median(self.peak_bytes) / 1e6
+        return f"| {self.name} | {least_ms:.1f} | {median_ms:.1f} | {least_mb:.1f} | {median_mb:.1f} |"
+
+
+class WrongOutput(Exception):
+    """A contender computes something else than the test vector of the bundle."""
+
+
+def measure(network: onnx.ModelProto, folder: Path, rounds: int) -> tuple[list[Starts], list[str]]:
+    """Start every contender once a round, in random order; returns figures, and what was left out and why.
+
+    Raises:
+        WrongOutput: an output differs from the expected one.
+    """
+    file = folder / "network.onnx"
+    onnx.save(network, file)
+    bundle = build_library_bundle(file, "x86_64", ("cc",), folder)
+    image, expected = bundle / "vectors/0/input0.bin", numpy.fromfile(bundle / "vectors/0/output0.bin", numpy.float32)
+    preparations: list[Callable[[], Contender]] = [
+        lambda: _runner(bundle, image, folder),
+        lambda: _agent(bundle, image, folder),
+        lambda: _litert(network, image, folder),
+        lambda: _python("onnxruntime", "onnxruntime", _ONNXRUNTIME, (file, image), folder),
+    ]
+    contenders, missing = [], []
+    for prepare in preparations:
+        try:
+            contenders.append(prepare())
+        except ModuleNotFoundError as error:
+            missing.append(f"{error.name} is not installed here")
+    launcher = folder / "launch"
+    subprocess.run(["cc", "-O2", str(_HERE / "launch.c"), "-o", str(launcher)], check=True)
+    found: dict[str, list[tuple[float, int]]] = {each.name: [] for each in contenders}
+    for number in range(rounds + 1):
+        for each in random.Random(number).sample(contenders, len(contenders)):
+            taken = _launched(launcher, each, expected)
+            if number:  # the first round brings files into the page cache
+                found[each.name].append(taken)
+    return [
+        Starts(name=name, seconds=tuple(each[0] for each in taken), peak_bytes=tuple(each[1] for each in taken))
+        for name, taken in found.items()
+    ], missing
+
+
+def _launched(launcher: Path, contender: Contender, expected: numpy.ndarray) -> tuple[float, int]:
+    output = Path(contender.output)
+    output.unlink(missing_ok=True)
+    ended = subprocess.run([str(launcher), *contender.command], check=True, capture_output=True, text=True)
+    error = float(numpy.abs(numpy.fromfile(output, numpy.float32) - expected).max())
+    if error > _TOLERANCE:
+        raise WrongOutput(f"{contender.name} differs by {error:.2g} from the bundle's test vector")
+    seconds, kilobytes = ended.stdout.split()
+    return float(seconds), int(kilobytes) * 1024
+
+
+def _runner(bundle: Path, image: Path, folder: Path) -> Contender:
+    from tests.edge_runner.toolchain import NOW, RUNNER, Compiler, Publisher
+
+    compiler, publisher = Compiler(), Publisher()
+    program = compiler.program(RUNNER / "src/main.cpp", compiler.objects(folder / "objects"), folder / "runner")
+    publisher.publish(bundle, 1)
+    words = [program, "run", bundle, image, "--key", publisher.public, "--now", NOW, "--output", folder / "runner-y"]
+    name = "tunefarm-runner, which verifies all files"
+    return Contender(name=name, command=tuple(map(str, words)), output=str(folder / "runner-y0.bin"))
+
+
+def _agent(bundle: Path, image: Path, folder: Path) -> Contender:
+    from tests.edge.conftest import Device
+    from tests.edge.repositories import Repository
+    from tunefarm_edge.service.device_config import DeviceConfig, write_config
+
+    device = Device(folder / "device", Repository(folder / "repository"), DeviceConfig(channel="stable"))
+    write_config(device.root(), device.config, device.repository.root, None)
+    names = [each for each in bundle.rglob("*") if each.is_file() and not each.name.startswith("stable.")]
+    files = {str(each.relative_to(bundle)): each.read_bytes() for each in names}
+    device.repository.publish(1, device.repository.release("network-1", files))
+    outcome = device.update()
+    if outcome.running is None:
+        raise RuntimeError(f"the agent refuses the bundle: {outcome.refused}")
+    return _python("tunefarm_edge.Model", "tunefarm_edge", _AGENT, (device.folder, image), folder)
+
+
+def _litert(network: onnx.ModelProto, image: Path, folder: Path) -> Contender:
+    model, channels_last = folder / "network.tflite", folder / "channels-last.bin"
+    model.write_bytes(tflite_of(network))
+    values = numpy.fromfile(image, numpy.float32).reshape(1, 3, 64, 64)
+    numpy.ascontiguousarray(values.transpose(0, 2, 3, 1)).tofile(channels_last)
+    return _python("ai-edge-litert", "ai_edge_litert", _LITERT, (model, channels_last), folder)
+
+
+def _python(name: str, module: str, code: str, given: Sequence[Path], folder: Path) -> Contender:
+    output = folder / f"{module}-output.bin"
+    if subprocess.run([sys.executable, "-c", f"import {module}"], check=False, capture_output=True).returncode:
+        raise ModuleNotFoundError(f"{module} is missing", name=module)
+    command = (sys.executable, "-c", code, *map(str, given), str(output))
+    return Contender(name=name, command=command, output=str(output))
