@@ -10,9 +10,9 @@ from tunefarm.cli.remote_options import Api, AsJson
 from tunefarm.terminal.console import say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import tell_next, with_api
-from tunefarm_schemas.views.quantities import counted, latency_text
 from tunefarm.terminal.tables import print_json, print_rows
 from tunefarm_schemas.views.fleet import EdgeDeviceView, FieldLatency, FleetChange, FleetSummary
+from tunefarm_schemas.views.quantities import counted, latency_text
 from tunefarm_schemas.visible_text import visible_line
 
 fleet = typer.Typer(help="List, summarise and control edge devices.", no_args_is_help=True)
