@@ -1,18 +1,16 @@
 """Finds the records of this machine's store for the functions of a model."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from tunefarm.local.machine import LocalMachine
 from tunefarm.model.compilation import Records
 from tunefarm.model.function_orders import ChosenRecord
 from tunefarm.model.messages import PreparedTask
 from tunefarm_schemas.tuning.bundle import BundleRecord
+from tunefarm_schemas.tuning.device import HOT_CACHE
 from tunefarm_schemas.tuning.record import RecordKey, RecordMatch, RecordStatus, TuningRecord
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_services.store import LOCAL_TENANT
-
-PROTOCOL: Final = "cpu-hot-cache"
 
 
 def records_of(machine: LocalMachine) -> Records:
@@ -34,7 +32,7 @@ def records_of(machine: LocalMachine) -> Records:
                 target_id=target.target_id,
                 device_class_id=device,
                 code_generator=code_generator,
-                protocol_id=PROTOCOL,
+                protocol_id=HOT_CACHE.protocol_id,
                 abi="stable",
             )
             record = _usable(store.best_records.matches(LOCAL_TENANT, key), key)

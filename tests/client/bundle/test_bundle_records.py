@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +12,11 @@ from tests.acceptance.command import HANG_S
 from tests.servers.command_server import Ended, run_command
 from tests.servers.processes import environment_without_settings
 from tunefarm.bundle.bundle_folder import read_bundle
+from tunefarm.startup.installation import open_store
 from tunefarm_schemas.tuning.bundle import BundleManifest, BundleRecord
+from tunefarm_schemas.tuning.device import COLD_CACHE
+from tunefarm_services.settings import Settings
+from tunefarm_services.store import LOCAL_TENANT
 
 MODEL = """
 import numpy as np
@@ -31,9 +37,13 @@ Tunefarm = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def tunefarm_json(tmp_path_factory: pytest.TempPathFactory) -> Tunefarm:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("tuned")
+
+
+@pytest.fixture(scope="module")
+def tunefarm_json(folder: Path) -> Tunefarm:
     """The command in a folder with the model, and what it prints as JSON."""
-    folder = tmp_path_factory.mktemp("tuned")
     (folder / "net.py").write_text(MODEL)
     environment = {**environment_without_settings(), "TUNEFARM_HOME": str(folder / "home")}
 
@@ -77,6 +87,17 @@ def test_bundle_has_the_records_of_its_schedules(
     assert tuned.records == (expected,)
     assert json.loads(expected.trace)[0], "a schedule with instructions"
     assert (expected.latency_s > 0, expected.protocol_id) == (True, "cpu-hot-cache/1")
+
+
+def test_record_of_another_protocol_does_not_come_first(
+    tunefarm_json: Tunefarm, record_id: str, tuned: BundleManifest, folder: Path
+) -> None:
+    with closing(open_store(Settings(home=folder / "home"))) as store:
+        own = store.records.get(LOCAL_TENANT, record_id)
+        key = own.key.model_copy(update={"protocol_id": COLD_CACHE.protocol_id})
+        changes = {"record_id": "0" * 32, "key": key, "latency_s": own.latency_s / 2, "interval_s": None}
+        store.records.put(LOCAL_TENANT, None, own.model_copy(update=changes))
+    assert built(tunefarm_json, "again").records == tuned.records
 
 
 def test_other_schedules_keep_weights_and_vectors(tunefarm_json: Tunefarm, tuned: BundleManifest) -> None:
