@@ -1,6 +1,7 @@
 """Growth of a figure that is sampled over time."""
 
 import math
+import sys
 from collections.abc import Sequence
 from typing import Final
 
@@ -33,6 +34,9 @@ def slope_of(times_s: Sequence[float], values: Sequence[float]) -> Slope | None:
     Successive samples of a process are correlated, which makes the textbook interval too narrow. It is widened by the
     autocorrelation of the residuals at lag one (a first-order process; Santer et al., 2000, JGR 105, eq. 6).
     """
+    for name in ("scipy", "scipy.sparse"):
+        if not hasattr(sys.modules.get(name), "__file__"):
+            sys.modules.pop(name, None)  # the empty classes with which tunefarm_search.model.boosting replaces SciPy's
     from scipy import stats  # takes a second to import
 
     count = len(values)

@@ -59,8 +59,14 @@ def service(tmp_path: Path) -> Iterator[RealService]:
     serving.kill()
 
 
+@pytest.fixture
+def api(service: RealService) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=service.url, headers={"Authorization": f"Bearer {_token(service)}"}) as client:
+        yield client
+
+
 def test_a_fleet_gets_what_was_published_and_returns_from_what_does_not_work(
-    service: RealService, bundles: tuple[Path, Path], tmp_path: Path
+    service: RealService, api: httpx.Client, bundles: tuple[Path, Path], tmp_path: Path
 ) -> None:
     first, second = bundles
     releases = tmp_path / "releases"
@@ -71,7 +77,6 @@ def test_a_fleet_gets_what_was_published_and_returns_from_what_does_not_work(
     service.command("release", "channel", "new", "stable", "--repository", str(releases), "--key", keys["stable"])
 
     _publish(service, releases, first, "net-1")
-    api = httpx.Client(base_url=service.url, headers={"Authorization": f"Bearer {_token(service)}"})
     code = api.post("/v1/fleet/enrolment-codes", json={"channel": "stable"}).raise_for_status().json()["text"]
     device = EdgeDevice(tmp_path / "device")
     root = releases / "metadata" / "1.root.json"

@@ -1,7 +1,6 @@
 """Programs run the current release, notice a switch, and their latencies are reported."""
 
 import array
-import gc
 import os
 import subprocess
 import sys
@@ -223,4 +222,3 @@ def test_running_a_model_imports_the_standard_library_only(running: Device) -> N
         "assert not {'pydantic', 'tuf', 'numpy', 'urllib3', 'zstandard', 'tunefarm_schemas'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
-    gc.collect()

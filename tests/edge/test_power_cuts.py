@@ -23,8 +23,8 @@ from tunefarm_edge.state.floor import read_floor
 from tunefarm_edge.state.journal import read_journal
 from tunefarm_schemas.edge.release import Release
 
-EVERY = 4
-"""Of the changes that an update makes, the plain suite cuts the power at each fourth."""
+EVERY = 12
+"""Of the changes that an update makes, the plain suite cuts the power at each twelfth."""
 
 
 def changes_of(device: Device) -> int:
