@@ -65,6 +65,7 @@ def api(service: RealService) -> Iterator[httpx.Client]:
         yield client
 
 
+@pytest.mark.faults
 def test_a_fleet_gets_what_was_published_and_returns_from_what_does_not_work(
     service: RealService, api: httpx.Client, bundles: tuple[Path, Path], tmp_path: Path
 ) -> None:

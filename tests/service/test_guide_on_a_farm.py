@@ -4,6 +4,8 @@ import json
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+
 from tests.farm.workers import Worker, await_ready
 from tests.servers.command_server import ROOT, run_command
 from tests.servers.postgres_server import empty_database
@@ -21,6 +23,7 @@ def tunefarm(environment: dict[str, str], *words: str) -> str:
     return ended.out
 
 
+@pytest.mark.faults
 def test_guide_commands_with_two_workers(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
