@@ -1,5 +1,6 @@
 """A job reports its own trials over all its runs, beside the results that were already in the store."""
 
+import threading
 import time
 from collections.abc import Callable
 
@@ -35,10 +36,12 @@ def zygotes(searching_zygotes: Zygotes) -> Zygotes:
 
 
 class CallingFarm(InstantFarm):
-    """Calls ``on_enough`` once, when ``enough`` results are committed."""
+    """Calls ``on_enough`` once, when ``enough`` results are committed, and measures nothing more."""
 
     def __init__(self, enough: int, on_enough: Callable[[], None]) -> None:
-        super().__init__()
+        self._measures = threading.Event()
+        self._measures.set()
+        super().__init__(held=self._measures)
         self._enough = enough
         self._on_enough = on_enough
 
@@ -46,6 +49,7 @@ class CallingFarm(InstantFarm):
         before = len(self.acknowledged)
         super().acknowledge(measurements)
         if before < self._enough <= len(self.acknowledged):
+            self._measures.clear()
             self._on_enough()
 
 
