@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -80,9 +81,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> WholeFiles:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave those folders out where no test of a model is selected."""
-    is_of_framework = any(collection_path == HERE / folder for folder in OF_FRAMEWORKS)
-    return True if is_of_framework and "not models" in config.option.markexpr else None
+    """Leave those folders out where no test of a model is selected, or none by name and no framework is installed."""
+    if not any(collection_path == HERE / folder for folder in OF_FRAMEWORKS):
+        return None
+    selected = config.option.markexpr
+    is_left_out = "not models" in selected or (selected and "models" not in selected and find_spec("torch") is None)
+    return True if is_left_out else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
