@@ -27,7 +27,6 @@ from tunefarm_services.api.routes import (
     job_contents,
     jobs,
     pages,
-    records,
     targets,
     tokens,
     uploads,
@@ -35,6 +34,7 @@ from tunefarm_services.api.routes import (
     workloads,
 )
 from tunefarm_services.api.routes.fleet import channels, edge, fleet
+from tunefarm_services.api.routes.records import record_contents, records
 from tunefarm_services.api.routes.releases import edge_files, publication
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.dashboard.app import create_dashboard
@@ -48,6 +48,7 @@ ROUTES = (
     job_contents,
     events,
     records,
+    record_contents,
     workloads,
     targets,
     devices,
