@@ -22,9 +22,7 @@ from tunefarm_services.record_views.record_code import RecordCodes
 from tunefarm_services.store import Store
 from tunefarm_services.store.fleet.audit_repository import Actor
 
-CALLING = (
-    "double sin(double); int __tvm_ffi_main(void *h, const double *a, int n, double *r) { *r = sin(*a); return 0; }"
-)
+CALLING = "double sin(double); int __tvm_ffi_main(void *h, double *a, int n, double *r) { *r = sin(*a); return 0; }"
 AT = "2026-07-01T12:00:00Z"
 NOW_S = 1_800_000_000.0
 

@@ -60,6 +60,8 @@ class Records(Noun[Carrier]):
     list = call(record_calls.records)
     best = call(record_calls.best_records)
     publish = call(record_calls.publication)
+    code = call(record_calls.record_code)
+    field = call(record_calls.record_in_field)
     retract = call(record_calls.retraction)
     import_ = call(record_calls.database_import)
     export = call(record_calls.database_export)

@@ -54,13 +54,13 @@ def lowered_script(module_json: str, trace: Trace, target: Target) -> str:
     Raises:
         BadInput: if the trace does not fit the workload, or TVM cannot lower the result.
     """
-    require_permitted_target(json.loads(target.canonical))
     _, schedule = _replayed(module_json, trace, target.kind)
-    built = tvm_target(target)
-    host = built if target.kind in CPU_KINDS else tvm.target.Target({"kind": "llvm"})
-    lower, _, _ = tirx.get_default_tir_pipeline(built)
-    passes = [tirx.transform.BindTarget(built.with_host(host)), lower, tirx.transform.SkipAssert()]
     try:
+        require_permitted_target(json.loads(target.canonical))
+        built = tvm_target(target)
+        host = built if target.kind in CPU_KINDS else tvm.target.Target({"kind": "llvm"})
+        lower, _, _ = tirx.get_default_tir_pipeline(built)
+        passes = [tirx.transform.BindTarget(built.with_host(host)), lower, tirx.transform.SkipAssert()]
         return str(tvm.transform.Sequential(passes)(schedule.mod).script())
     except TVM_ERRORS as error:
         problem = f"its result cannot be lowered for the target: {last_line(error)}."
