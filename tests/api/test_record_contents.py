@@ -97,15 +97,9 @@ def test_field_latency_is_of_the_devices_whose_bundle_has_the_record(alice, stor
     path = f"/v1/records/{published}/field"
     nowhere = alice.get(path).json()
     assert (nowhere["record_id"], nowhere["releases"], nowhere["unread"]) == (published, [], 0)
-    fast, other = _manifest(store, published, calls=3), _manifest(store, "another", calls=1)
-    variants = (
-        variant(manifest=fast, cpu_features=("asimddp",), latency_p50_s=1e-3, latency_p95_s=2e-3),
-        variant(manifest=other),
-    )
-    actor = Actor("alice", None, NOW_S)
-    store.rollouts.announce(actor, document(current=release("cnn-2", *variants), previous=None))
-    _report(store, ("asimd", "asimddp"), 1.5e-3)
-    _report(store, ("asimd",), 9e-3)
+    put_bundle(store, published)
+    report_latency(store, ("asimd", "asimddp"), 1.5e-3)
+    report_latency(store, ("asimd",), 9e-3)
     [found] = alice.get(path).json()["releases"]
     assert (found["release"], found["channels"], found["calls"]) == ("cnn-2", ["stable"], 3)
     assert (found["measured_p50_s"], found["estimated_share"]) == (1e-3, pytest.approx(0.3))
@@ -122,6 +116,16 @@ def test_bundles_with_unreadable_manifests_are_counted(alice, store, published):
     assert (field["releases"], field["unread"]) == ([], 2)
 
 
+def put_bundle(store: Store, record_id: str) -> None:
+    """Announce a release of which the variant for devices with ``asimddp`` has the record."""
+    fast, other = _manifest(store, record_id, calls=3), _manifest(store, "another", calls=1)
+    variants = (
+        variant(manifest=fast, cpu_features=("asimddp",), latency_p50_s=1e-3, latency_p95_s=2e-3),
+        variant(manifest=other),
+    )
+    store.rollouts.announce(Actor("alice", None, NOW_S), document(current=release("cnn-2", *variants), previous=None))
+
+
 def _manifest(store: Store, record_id: str, calls: int) -> ReleaseFile:
     functions = [{"name": "f", "kind": "record", "record_id": record_id, "calls": calls}]
     return _file(store, json.dumps({"format": 2, "functions": functions}).encode())
@@ -133,7 +137,7 @@ def _file(store: Store, content: bytes) -> ReleaseFile:
     return ReleaseFile(path="manifest.json", size_bytes=len(content), digest=digest(content))
 
 
-def _report(store: Store, cpu_features: tuple[str, ...], latency_s: float) -> None:
+def report_latency(store: Store, cpu_features: tuple[str, ...], latency_s: float) -> None:
     """Enrol a device with ``cpu_features`` that reports ``latency_s`` for its runs of the release."""
     _, code = store.enrolments.create_code(Actor("alice", None, NOW_S), "stable", {}, NOW_S + 9)
     facts = FACTS.model_copy(update={"cpu_features": cpu_features})

@@ -60,7 +60,7 @@ def require_relocations(image: Image, dynamic: Dynamic, symbols: Sequence[Symbol
 
 
 def filled_slots(image: Image, dynamic: Dynamic, symbols: Sequence[Symbol]) -> dict[int, str]:
-    """The places that the loader fills with the addresses of other libraries' functions, by address, with their names.
+    """The places that the loader fills with the addresses of symbols, by address, with the symbols' names.
 
     Raises ``LibraryRefused``.
     """
@@ -71,11 +71,7 @@ def filled_slots(image: Image, dynamic: Dynamic, symbols: Sequence[Symbol]) -> d
         *_read(image, entries.get(table, 0), entries.get(size_tag, 0)),
         *_read(image, entries.get(JMPREL, 0), entries.get(PLTRELSZ, 0)),
     )
-    return {
-        each.place: symbols[each.symbol].name
-        for each in found
-        if 0 < each.symbol < len(symbols) and symbols[each.symbol].is_undefined
-    }
+    return {each.place: symbols[each.symbol].name for each in found if 0 < each.symbol < len(symbols)}
 
 
 def _read(image: Image, at: int, size: int) -> list[_Relocation]:

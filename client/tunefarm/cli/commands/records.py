@@ -146,7 +146,7 @@ def _print_code(code: RecordCode, *, as_json: bool = False) -> None:
     if as_json:
         print_json(code.model_dump(mode="json"))
         return
-    say(code.text)
+    say(code.text.removesuffix("\n"))
     if code.is_truncated:
         complain(f"the {code.form.value} ends here after {counted(len(code.text), 'character')}: it is longer")
 
