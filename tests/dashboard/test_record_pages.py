@@ -51,6 +51,11 @@ def test_each_tab_has_an_address_and_marks_itself(app: FastAPI, store: Store, na
     assert 'role="alert"' not in text
 
 
+def test_a_schedule_without_changes_is_said_to_have_none(app: FastAPI, store: Store) -> None:
+    put_record(store, "alice", matmul_json(), [[], []])
+    assert "The schedule changes nothing" in tab(logged_in(app, store, "alice"), "diff")
+
+
 def test_an_unknown_tab_is_refused_with_those_that_exist(app: FastAPI, store: Store) -> None:
     put_record(store, "alice", matmul_json(), tiled_trace())
     answer = logged_in(app, store, "alice").get("/dashboard/records/record?show=nonsense")
@@ -145,7 +150,7 @@ def test_trials_are_drawn_beside_the_interval(app: FastAPI, store: Store) -> Non
     text = tab(logged_in(app, store, "alice"), "", "timed")
     assert "990 us to 1.01 ms in 7 fresh processes" in text
     assert (text.count('<circle class="near"'), text.count('<circle class="far"')) == (1, 1)
-    assert "1 much slower trial not drawn" in text
+    assert "1 much slower trial not drawn." in text
     assert re.findall(r"<td>(yes|no)</td>", text) == ["yes", "no", "no"]
 
 

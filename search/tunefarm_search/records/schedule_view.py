@@ -26,7 +26,7 @@ class ScheduleView:
     Attributes:
         script: the scheduled function as TensorIR.
         python: the trace as a Python function that applies it to a ``tvm.s_tir.Schedule``.
-        difference: unified diff from the unscheduled function to the scheduled one.
+        difference: unified diff from the unscheduled function to the scheduled one; empty if they are equal.
     """
 
     script: str
@@ -43,7 +43,7 @@ def schedule_view(module_json: str, trace: Trace, kind: str = "llvm") -> Schedul
     module, schedule = _replayed(module_json, trace, kind)
     before, after = str(module.script()), str(schedule.mod.script())
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), "original", "scheduled", lineterm="", n=3)
-    return ScheduleView(after, _python(schedule), "\n".join(lines) + "\n")
+    return ScheduleView(after, _python(schedule), "".join(f"{line}\n" for line in lines))
 
 
 def lowered_script(module_json: str, trace: Trace, target: Target) -> str:
