@@ -11,7 +11,7 @@ from tests.api.people import person_of
 from tests.api.stored import furnished, put_record
 from tests.api.test_records import claim
 from tests.fleet.sample import FACTS, document, release, variant
-from tests.store.sample import manifest
+from tests.store.sample import manifest, timing
 from tunefarm_schemas.edge.device import EnrolmentRequest
 from tunefarm_schemas.edge.release import ReleaseFile
 from tunefarm_schemas.edge.report import EdgeReports
@@ -91,6 +91,22 @@ def test_a_text_is_written_once_for_each_tenant(store, intake):
     small.get("alice", "record", CodeForm.PYTHON)
     small.get("alice", "record", CodeForm.DIFF)
     assert small.known("alice", "record", CodeForm.PYTHON) is None
+
+
+def test_trials_are_compared_with_the_records_interval(alice, store):
+    mine = furnished(store, "alice")
+    made = store.records.get("alice", mine.record_id)
+    trace = store.trials.page("alice", mine.exploration_id, limit=1)[0].candidate.trace
+    changes = {"record_id": "timed", "interval_s": (1.9e-3, 2.1e-3), "exploration_id": mine.exploration_id}
+    store.records.put("alice", None, made.model_copy(update=changes | {"trace": trace}))
+    mine.bench.measure(2, timing(2.5e-3))
+    found = alice.get("/v1/records/timed/trials").json()
+    assert found["interval_s"] == [1.9e-3, 2.1e-3]
+    assert [(each["number"], each["is_within_noise"], each["is_own"]) for each in found["trials"]] == [
+        (0, True, True),
+        (2, False, False),
+    ]
+    assert alice.get(f"/v1/records/{mine.record_id}/trials").json()["trials"] == []
 
 
 def test_field_latency_is_of_the_devices_whose_bundle_has_the_record(alice, store, published):

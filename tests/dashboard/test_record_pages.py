@@ -15,6 +15,7 @@ from tests.store.sample import manifest, record, timing
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.token import Scope
 from tunefarm_schemas.tuning.artifact import ArtifactManifest
+from tunefarm_schemas.views.record import RecordTrial, RecordTrials
 from tunefarm_services.dashboard.latency_strip import latency_strip
 from tunefarm_services.dashboard.pages.record import MAX_SHOWN_CHARACTERS, TABS
 from tunefarm_services.store import Store
@@ -155,15 +156,14 @@ def test_trials_are_drawn_beside_the_interval(app: FastAPI, store: Store) -> Non
 
 
 def test_the_strip_has_room_for_equal_latencies() -> None:
-    made = record("r", 1e-3).model_copy(update={"interval_s": (1e-3, 1e-3)})
-    strip = latency_strip(made, [(0, 1e-3), (1, 9e-3)], own=0)
-    assert strip.record == 50.0
-    assert strip.interval == (50.0, 50.0)
-    assert [(each.percent, each.is_own, each.is_within_noise) for each in strip.trials] == [
-        (50.0, True, True),
-        (None, False, False),
+    trials = [
+        RecordTrial(number=number, latency_s=latency_s, is_within_noise=number == 0, is_own=number == 0)
+        for number, latency_s in enumerate((1e-3, 9e-3))
     ]
-    assert strip.undrawn == 1
+    found = RecordTrials(record_id="r", latency_s=1e-3, interval_s=(1e-3, 1e-3), trials=tuple(trials))
+    strip = latency_strip(found)
+    assert (strip.record, strip.interval, strip.undrawn) == (50.0, (50.0, 50.0), 1)
+    assert [percent for percent, _ in strip.trials] == [50.0]
 
 
 def test_field_latency_stands_beside_the_interval(app: FastAPI, store: Store) -> None:

@@ -18,7 +18,7 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.kernel_library.rules import LibraryRules
 from tunefarm_schemas.tuning.record import RecordKey, RecordMatch, RecordStatus, TuningRecord
 from tunefarm_schemas.views.database import ImportReport
-from tunefarm_schemas.views.record import CodeForm, RecordCode, RecordInField
+from tunefarm_schemas.views.record import CodeForm, RecordCode, RecordInField, RecordTrials
 from tunefarm_services.exchange.claims import claim, kept, key_without_place
 from tunefarm_services.exchange.database_export import FIX, holds, left_out
 from tunefarm_services.exchange.database_import import take_in
@@ -26,6 +26,7 @@ from tunefarm_services.exchange.database_reading import ReadingLimits, read_data
 from tunefarm_services.record_views.code_messages import CODE_ENTRY, CODE_FIXES, CodeQuestion, CodeText
 from tunefarm_services.record_views.record_code import RecordCodes
 from tunefarm_services.record_views.record_field import RecordFields
+from tunefarm_services.record_views.record_trials import fastest_trials
 from tunefarm_services.store import LOCAL_TENANT, NotFound, Store
 
 if TYPE_CHECKING:
@@ -95,6 +96,10 @@ class LocalRecords:
         except NotFound as missing:
             fix = "Tune its workload here: tunefarm tune MODULE"
             raise BadInput("record", f"{missing}".rstrip(".") + ".", fix) from missing
+
+    def trials(self, record: TuningRecord) -> RecordTrials:
+        """The fastest trials of the record's search."""
+        return fastest_trials(self._machine.store, record)
 
     def field(self, record: TuningRecord) -> RecordInField:
         """What devices report of releases with the record."""

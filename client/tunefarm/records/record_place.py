@@ -13,7 +13,7 @@ from tunefarm_schemas.tuning.workload import Abi
 if TYPE_CHECKING:
     from tunefarm.intake.intake_request import IntakeRequest
     from tunefarm_schemas.views.database import ImportReport
-    from tunefarm_schemas.views.record import CodeForm, RecordCode, RecordInField
+    from tunefarm_schemas.views.record import CodeForm, RecordCode, RecordInField, RecordTrials
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,9 @@ class RecordPlace(Protocol):
 
     def code(self, record: TuningRecord, form: "CodeForm") -> "RecordCode":
         """A text of the record's code."""
+
+    def trials(self, record: TuningRecord) -> "RecordTrials":
+        """The fastest trials of the record's search."""
 
     def field(self, record: TuningRecord) -> "RecordInField | None":
         """What devices report of releases with the record; None if the token may not see that."""

@@ -12,7 +12,7 @@ from tunefarm.records.tvm_database_folder import read_database, write_database
 from tunefarm_schemas.kernel_library.rules import LibraryRules
 from tunefarm_schemas.tuning.record import RecordMatch, RecordStatus, TuningRecord
 from tunefarm_schemas.views.database import ImportReport
-from tunefarm_schemas.views.record import CodeForm, RecordCode, RecordInField
+from tunefarm_schemas.views.record import CodeForm, RecordCode, RecordInField, RecordTrials
 
 if TYPE_CHECKING:
     from tunefarm.client import Client
@@ -61,6 +61,10 @@ class RemoteRecords:
     def code(self, record: TuningRecord, form: CodeForm) -> RecordCode:
         """A text of the record's code, written by the service."""
         return self._client.records.code(record.record_id, form)
+
+    def trials(self, record: TuningRecord) -> RecordTrials:
+        """The fastest trials of the record's search."""
+        return self._client.records.trials(record.record_id)
 
     def field(self, record: TuningRecord) -> RecordInField | None:
         """What devices report of releases with the record; None if the token may not see that."""

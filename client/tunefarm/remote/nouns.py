@@ -61,6 +61,7 @@ class Records(Noun[Carrier]):
     best = call(record_calls.best_records)
     publish = call(record_calls.publication)
     code = call(record_calls.record_code)
+    trials = call(record_calls.record_trials)
     field = call(record_calls.record_in_field)
     retract = call(record_calls.retraction)
     import_ = call(record_calls.database_import)

@@ -1,4 +1,4 @@
-"""What a record is made of and how it does in the field, for pages, routes and commands."""
+"""The code of a record, its runners-up, and its latency in the field, for pages, routes and commands."""
 
 from enum import StrEnum
 from typing import Final
@@ -42,6 +42,31 @@ class RecordCode(Frozen):
     is_truncated: bool = False
     artifact_id: str | None = None
     library_digest: str | None = None
+
+
+class RecordTrial(Frozen):
+    """A trial of the search that a record came from, timed in one process.
+
+    Attributes:
+        number: of its candidate.
+        is_within_noise: whether it is not slower than the slowest fresh process of the record, and so as fast as the
+            record, as far as was measured.
+        is_own: whether the record has its schedule.
+    """
+
+    number: int
+    latency_s: float
+    is_within_noise: bool
+    is_own: bool
+
+
+class RecordTrials(Frozen):
+    """The fastest trials of a record's search, fastest first, beside the record's latency and interval."""
+
+    record_id: str
+    latency_s: float
+    interval_s: tuple[float, float] | None
+    trials: tuple[RecordTrial, ...]
 
 
 class ReleaseInField(Frozen):

@@ -5,7 +5,7 @@ from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.views.record import MAX_CODE_CHARACTERS, CodeForm
 from tunefarm_schemas.visible_text import visible
 from tunefarm_search.records.schedule_view import lowered_script, schedule_view
-from tunefarm_services.record_views.code_messages import CodeQuestion, CodeText, ScheduleSource
+from tunefarm_services.record_views.code_messages import CodeQuestion, CodeText, RecordSchedule
 from tunefarm_services.record_views.disassembly import disassembled
 
 
@@ -22,7 +22,7 @@ def code_text(question: CodeQuestion) -> CodeText:
     return _bounded(_schedule_text(question.form, source, source.target))
 
 
-def _schedule_text(form: CodeForm, source: ScheduleSource, target: Target) -> str:
+def _schedule_text(form: CodeForm, source: RecordSchedule, target: Target) -> str:
     if form is CodeForm.LOWERED:
         return lowered_script(source.module_json, source.trace, target)
     view = schedule_view(source.module_json, source.trace, target.kind)

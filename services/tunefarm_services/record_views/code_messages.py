@@ -19,7 +19,7 @@ CODE_FIXES: Final = Fixes(
 )
 
 
-class ScheduleSource(Frozen):
+class RecordSchedule(Frozen):
     """What a text of a schedule is made from."""
 
     module_json: str = Field(repr=False)
@@ -31,7 +31,7 @@ class CodeQuestion(Frozen, ser_json_bytes="base64", val_json_bytes="base64"):
     """A form of the code of ``source``, which is a library for assembly and a schedule for all other forms."""
 
     form: CodeForm
-    source: ScheduleSource | bytes = Field(repr=False)
+    source: RecordSchedule | bytes = Field(repr=False)
 
 
 class CodeText(Frozen):

@@ -10,7 +10,7 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.tuning.record import TuningRecord
 from tunefarm_schemas.views.record import CodeForm, RecordCode
-from tunefarm_services.record_views.code_messages import CodeQuestion, CodeText, ScheduleSource
+from tunefarm_services.record_views.code_messages import CodeQuestion, CodeText, RecordSchedule
 from tunefarm_services.store import NotFound, Store
 
 MAX_LIBRARY_BYTES: Final = 16 << 20
@@ -81,10 +81,10 @@ class RecordCodes:
         newest = manifests[0]
         return _Wanted((tenant, form.value, newest.library_digest), record, newest.artifact_id, newest.library_digest)
 
-    def _source(self, tenant: str, wanted: _Wanted) -> ScheduleSource | bytes:
+    def _source(self, tenant: str, wanted: _Wanted) -> RecordSchedule | bytes:
         record = wanted.record
         if wanted.artifact_id is None:
-            return ScheduleSource(
+            return RecordSchedule(
                 module_json=self._store.workloads.get(tenant, record.key.workload_id).module_json,
                 trace=record.trace,
                 target=self._store.targets.get(record.key.target_id, tenant=tenant),

@@ -43,6 +43,7 @@ def test_show_prints_all_that_is_known_as_json(tunefarm: Run, record_id: str) ->
     shown = json.loads(tunefarm("records", "show", record_id, "--json").out)
     assert set(shown["code"]) == {"python", "scheduled", "diff"}
     assert shown["code"]["python"]["text"].startswith("# from tvm")
+    assert [trial["is_own"] for trial in shown["trials"]["trials"]].count(True) <= 1
     assert shown["field"] == {
         "record_id": record_id,
         "latency_s": shown["record"]["latency_s"],

@@ -7,7 +7,15 @@ from typing import Annotated, Literal
 import typer
 
 from tunefarm.cli.remote_options import Api, AsJson, Remote
-from tunefarm.cli.text.record_text import FIELD_HEADINGS, HEADINGS, field_rows, match_row, record_row
+from tunefarm.cli.text.record_text import (
+    FIELD_HEADINGS,
+    HEADINGS,
+    TRIAL_HEADINGS,
+    field_rows,
+    match_row,
+    record_row,
+    trial_rows,
+)
 from tunefarm.options.job_options import require_protocol
 from tunefarm.records.place_choice import record_place
 from tunefarm.records.record_place import ModuleQuery, RecordPlace
@@ -112,7 +120,9 @@ def show(
     remote: Remote = False,
     as_json: AsJson = False,
 ) -> int:
-    """Show a record: the scheduled function, its trace as Python, the difference to the original, and field latency.
+    """Show a record: its runners-up, its latency in the field, and its code.
+
+    The code is the scheduled function, the trace as Python, and the difference to the original function.
 
     A service writes these texts itself, so --remote and --api need no TVM here.
     """
@@ -122,15 +132,20 @@ def show(
         if form is not None:
             _print_code(codes[form], as_json=as_json)
             return ExitCode.FINE
-        field = place.field(record)
+        trials, field = place.trials(record), place.field(record)
         name = place.workload_name(record)
     if as_json:
         texts: dict[str, JsonValue] = {each.value: code.model_dump(mode="json") for each, code in codes.items()}
-        in_field = None if field is None else field.model_dump(mode="json")
-        print_json({"record": record.model_dump(mode="json"), "code": texts, "field": in_field})
+        shown: dict[str, JsonValue] = {"record": record.model_dump(mode="json"), "code": texts}
+        shown["trials"] = trials.model_dump(mode="json")
+        shown["field"] = None if field is None else field.model_dump(mode="json")
+        print_json(shown)
         return ExitCode.FINE
     print_rows(HEADINGS, [record_row(record, name)], empty="")
     say(visible_line(f"{record.status.value}: {record.status_reason}"))
+    if trials.trials:
+        say("\n# Fastest trials")
+        print_rows(TRIAL_HEADINGS, trial_rows(trials), empty="")
     if field is not None and field.releases:
         say("\n# In the field")
         print_rows(FIELD_HEADINGS, field_rows(field), empty="")

@@ -4,9 +4,10 @@ from typing import Final
 
 from tunefarm_schemas.tuning.record import MatchKind, RecordMatch, RecordStatus, TuningRecord
 from tunefarm_schemas.views.quantities import latency_text, ratio_text
-from tunefarm_schemas.views.record import RecordInField, ReleaseInField
+from tunefarm_schemas.views.record import RecordInField, RecordTrials, ReleaseInField
 
 HEADINGS: Final = ("record", "workload", "latency", "gain", "status", "abi", "source", "created")
+TRIAL_HEADINGS: Final = ("trial", "latency", "against record", "within noise")
 FIELD_HEADINGS: Final = ("release", "calls", "share", "measured p50", "field p50", "field p95", "x manifest", "devices")
 
 
@@ -39,6 +40,19 @@ def _match_text(match: RecordMatch) -> str:
         return "same workload, not measured here"
     parts = " and ".join(part.replace("_", " ") for part in match.differs)
     return f"same workload, other {parts}" if parts else "same workload"
+
+
+def trial_rows(found: RecordTrials) -> list[tuple[str, ...]]:
+    """A row for each of the fastest trials."""
+    return [
+        (
+            str(trial.number),
+            latency_text(trial.latency_s),
+            f"{100 * (trial.latency_s / found.latency_s - 1):+.1f}%",
+            "the record's own schedule" if trial.is_own else "yes" if trial.is_within_noise else "no",
+        )
+        for trial in found.trials
+    ]
 
 
 def field_rows(field: RecordInField) -> list[tuple[str, ...]]:

@@ -14,7 +14,7 @@ from tunefarm_schemas.tuning.record import RecordMatch, RecordStatus, TuningReco
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_schemas.tuning.workload import Abi
 from tunefarm_schemas.views.database import ExportedDatabase, ImportReport
-from tunefarm_schemas.views.record import CodeForm, RecordCode, RecordInField
+from tunefarm_schemas.views.record import CodeForm, RecordCode, RecordInField, RecordTrials
 
 IMPORT_TIMEOUT_S: Final = 300.0
 
@@ -44,6 +44,16 @@ def record_code(record_id: str, form: CodeForm = CodeForm.SCHEDULED) -> Flow[Rec
         query = {"form": CodeForm(form).value}
         reply: Reply = yield Request("GET", f"/records/{whole_id}/code", query=query)
         return reply.read(RecordCode)
+
+    return of_record(record_id, ask)
+
+
+def record_trials(record_id: str) -> Flow[RecordTrials]:
+    """The fastest trials of the search that a record came from, and which of them are within its noise."""
+
+    def ask(whole_id: str) -> Flow[RecordTrials]:
+        reply: Reply = yield Request("GET", f"/records/{whole_id}/trials")
+        return reply.read(RecordTrials)
 
     return of_record(record_id, ask)
 

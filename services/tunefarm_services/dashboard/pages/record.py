@@ -1,6 +1,6 @@
 """One tuning record: what was measured, its code in each form, and what ships. Each tab has an address."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from anyio import to_thread
@@ -17,9 +17,9 @@ from tunefarm_services.dashboard.parts import DashboardParts, parts_of
 from tunefarm_services.dashboard.refusal import PageProblem
 from tunefarm_services.dashboard.rendering import HEADERS, page
 from tunefarm_services.dashboard.session import require_viewer
+from tunefarm_services.record_views.record_trials import fastest_trials
 from tunefarm_services.store import StoreError, StoreUnavailable
 
-RUNNERS_UP: Final = 10
 MAX_SHOWN_CHARACTERS: Final = 200_000
 """Of a text on the page; the download has all of it."""
 JSON: Final = "json"
@@ -96,23 +96,13 @@ def _tab_values(shown: str, viewer: Token, parts: DashboardParts, record: Tuning
         return {"text": text[:MAX_SHOWN_CHARACTERS], "is_cut": len(text) > MAX_SHOWN_CHARACTERS}
     if shown == ARTIFACT:
         return {"artifacts": parts.store.artifacts.newest_first(viewer.tenant, record.record_id)}
-    runners_up: tuple[tuple[int, float], ...] = ()
-    if record.exploration_id is not None:
-        runners_up = parts.store.points.fastest(viewer.tenant, record.exploration_id, RUNNERS_UP)
     may_see = Scope.DEVICES_READ in viewer.scopes
+    found = fastest_trials(parts.store, record)
     return {
-        "strip": latency_strip(record, runners_up, _own_trial(parts, record, runners_up)),
+        "trials": found.trials,
+        "strip": latency_strip(found),
         "field": parts.record_field(viewer.tenant, record.record_id) if may_see else None,
     }
-
-
-def _own_trial(parts: DashboardParts, record: TuningRecord, trials: Sequence[tuple[int, float]]) -> int | None:
-    """The number of the trial whose schedule the record has."""
-    for number, _ in trials:
-        found = parts.store.trials.page(record.tenant, record.exploration_id or "", after=number - 1, limit=1)
-        if found and found[0].candidate.number == number and found[0].candidate.trace.text == record.trace.text:
-            return number
-    return None
 
 
 async def _code_values(parts: DashboardParts, record: TuningRecord, form: CodeForm) -> dict[str, Any]:
