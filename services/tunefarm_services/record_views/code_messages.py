@@ -14,7 +14,7 @@ CODE_CHILD: Final = "tunefarm_services.record_views.code_child"
 CODE_ENTRY: Final = f"{CODE_CHILD}:main"
 CODE_FIXES: Final = Fixes(
     too_large="Fetch its artifact: tunefarm artifact fetch ARTIFACT",
-    ended="Retract the record if it is not yours: tunefarm records retract RECORD",
+    ended="Retract the record: tunefarm records retract RECORD",
     late="Choose a form that takes less, such as python.",
 )
 

@@ -2,7 +2,6 @@
 
 from typing import Annotated
 
-from anyio import to_thread
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
@@ -59,9 +58,9 @@ def get_trials(request: Request, record_id: Id, caller: RecordsReader, parts: Pa
 
 
 @router.get("/{record_id}/field", response_model=RecordInField, responses=responses(ProblemKind.NOT_FOUND))
-async def get_field(record_id: Id, caller: FieldReader, parts: PartsOf) -> Response:
+def get_field(record_id: Id, caller: FieldReader, parts: PartsOf) -> Response:
     """The measured latency of a record, beside what edge devices report of the releases with its schedule.
 
     Reports are claims of devices, not measurements.
     """
-    return answer(await to_thread.run_sync(parts.record_fields.get, caller.tenant, record_id))
+    return answer(parts.record_fields.get(caller.tenant, record_id))
