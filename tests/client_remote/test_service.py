@@ -52,6 +52,19 @@ def test_guide_section_leads_from_service_to_library(service: Service, tmp_path:
     assert "correct" in ended.out
 
 
+def test_service_writes_the_code_of_a_record(service: Service) -> None:
+    record = service.command("records", "list", "--status", "verified", "--remote", "--json").json()[0]
+    for form, line in (("python", "def apply_trace("), ("lowered", "__tvm_ffi_main"), ("assembly", "__tvm_ffi_main:")):
+        shown = service.command("records", "show", record["record_id"][:12], "--remote", "--form", form)
+        assert shown.code == 0, shown.err
+        assert line in shown.out
+    shown = service.command("records", "show", record["record_id"], "--remote", "--json").json()
+    assert (shown["record"], shown["field"]["releases"]) == (record, [])
+    with Client(service.url, token=service.token) as client:
+        assert client.records.code(record["record_id"], "scheduled").text == shown["code"]["scheduled"]["text"]
+        assert client.records.field(record["record_id"][:12]).latency_s == record["latency_s"]
+
+
 @pytest.fixture(scope="module")
 def tuned(service: Service) -> str:
     """Id of a successful job with a user's space and seed trace."""
