@@ -1,0 +1,150 @@
+"""Reads the space of an exploration from a sample of its trials."""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tunefarm_schemas.views.space import (
+    FastTrial,
+    Importance,
+    JudgedPrediction,
+    RankWindow,
+    SketchView,
+    SpaceDecision,
+    SpaceView,
+)
+from tunefarm_services.space.importance import importance
+from tunefarm_services.space.rank_windows import rank_window
+from tunefarm_services.space.traced_decisions import DecidedTrace, DecisionPlace, TraceReader
+from tunefarm_services.store import Store
+from tunefarm_services.store.trials.sample_repository import PredictedTrial, TracedTrial
+
+SAMPLE: Final = 1_500
+FASTEST: Final = 100
+WINDOWS: Final = 24
+WINDOW_TRIALS: Final = 64
+MAX_PREDICTIONS: Final = 600
+
+
+@dataclass(frozen=True)
+class _ReadTrial:
+    trial: TracedTrial
+    trace: DecidedTrace
+
+
+def space_view(store: Store, tenant: str, exploration_id: str) -> SpaceView:
+    """What the trials of an exploration say about its space; an empty view without trials."""
+    reader = TraceReader()
+    stored = [each for each in store.samples.evenly(tenant, exploration_id, SAMPLE) if _is_time(each.latency_s)]
+    sample = _read(reader, stored)
+    fastest = _read(reader, store.samples.fastest(tenant, exploration_id, FASTEST))
+    numbers = _sketch_numbers(sample, fastest)
+    windows = store.samples.windows(tenant, exploration_id, WINDOWS, WINDOW_TRIALS)
+    return SpaceView(
+        exploration_id=exploration_id,
+        sampled=len(stored),
+        unreadable=len(stored) - len(sample),
+        sketch_importance=_sketch_importance(sample),
+        sketches=_sketches(sample, fastest, numbers),
+        fastest=tuple(
+            FastTrial(
+                number=each.trial.number,
+                latency_s=each.trial.latency_s,
+                sketch=numbers[each.trace.sketch_text],
+                decisions=each.trace.decisions,
+            )
+            for each in fastest
+        ),
+        windows=_rank_windows(windows),
+        predictions=_predictions(windows),
+    )
+
+
+def _is_time(latency_s: float) -> bool:
+    return math.isfinite(latency_s) and latency_s > 0
+
+
+def _read(reader: TraceReader, trials: Sequence[TracedTrial]) -> list[_ReadTrial]:
+    read = ((trial, reader.read(trial.trace)) for trial in trials)
+    return [_ReadTrial(trial, trace) for trial, trace in read if trace is not None]
+
+
+def _sketch_numbers(sample: Sequence[_ReadTrial], fastest: Sequence[_ReadTrial]) -> dict[str, int]:
+    """Numbers sketches by how often they were tried."""
+    counts = Counter(each.trace.sketch_text for each in sample)
+    counts.update({each.trace.sketch_text: 0 for each in fastest})
+    return {text: number for number, (text, _) in enumerate(counts.most_common())}
+
+
+def _sketch_importance(sample: Sequence[_ReadTrial]) -> Importance | None:
+    if len({each.trace.sketch_text for each in sample}) < 2:
+        return None
+    return importance([(each.trace.sketch_text,) for each in sample], _logarithms(sample))
+
+
+def _sketches(
+    sample: Sequence[_ReadTrial], fastest: Sequence[_ReadTrial], numbers: dict[str, int]
+) -> tuple[SketchView, ...]:
+    members: defaultdict[str, list[_ReadTrial]] = defaultdict(list)
+    for each in sample:
+        members[each.trace.sketch_text].append(each)
+    timed: defaultdict[str, list[_ReadTrial]] = defaultdict(list)
+    for each in (*sample, *fastest):
+        if not each.trial.is_bound:
+            timed[each.trace.sketch_text].append(each)
+    return tuple(
+        SketchView(
+            number=number,
+            trials=len(members[text]),
+            best_latency_s=min((each.trial.latency_s for each in timed[text]), default=None),
+            decisions=_decisions(members[text], (members[text] or timed[text])[0].trace.sketch),
+        )
+        for text, number in numbers.items()
+    )
+
+
+def _decisions(trials: Sequence[_ReadTrial], places: Sequence[DecisionPlace]) -> tuple[SpaceDecision, ...]:
+    logarithms = _logarithms(trials)
+    return tuple(
+        SpaceDecision(
+            instruction=place.instruction,
+            kind=place.kind,
+            subject=place.subject,
+            parts=_parts(place),
+            choices=place.choices,
+            importance=importance([each.trace.decisions[position] for each in trials], logarithms),
+        )
+        for position, place in enumerate(places)
+    )
+
+
+def _parts(place: DecisionPlace) -> tuple[str, ...]:
+    if place.kind == "tile":
+        return tuple(f"factor {level + 1}" for level in range(place.width))
+    return ("value",) if place.kind == "choice" else ("loop",)
+
+
+def _logarithms(trials: Sequence[_ReadTrial]) -> list[float]:
+    return [math.log(each.trial.latency_s) for each in trials]
+
+
+def _rank_windows(windows: Sequence[Sequence[PredictedTrial]]) -> tuple[RankWindow, ...]:
+    found = (rank_window(window) for window in windows)
+    return tuple(window for window in found if window is not None)
+
+
+def _predictions(windows: Sequence[Sequence[PredictedTrial]]) -> tuple[JudgedPrediction, ...]:
+    timed = [
+        JudgedPrediction(
+            number=trial.number,
+            predicted_score=trial.predicted_score,
+            latency_s=trial.latency_s,
+            is_bound=trial.is_bound,
+        )
+        for window in windows
+        for trial in window
+        if trial.latency_s is not None and _is_time(trial.latency_s) and math.isfinite(trial.predicted_score)
+    ]
+    return tuple(timed[:: len(timed) // MAX_PREDICTIONS + 1])
