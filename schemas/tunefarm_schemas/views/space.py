@@ -1,5 +1,6 @@
 """What the trials of an exploration say about its space and its cost model."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -52,6 +53,12 @@ class SpaceDecision(_SpaceValue):
     choices: tuple[float, ...]
     importance: Importance | None
 
+    def text(self, numbers: Sequence[int]) -> str:
+        """A decision as a schedule states it: a choice by its value, a tile by its factors."""
+        if self.kind == "choice" and 0 <= numbers[0] < len(self.choices):
+            return f"{self.choices[numbers[0]]:g}"
+        return " x ".join(str(number) for number in numbers)
+
 
 class SketchView(_SpaceValue):
     """A sketch of which there are trials, the most tried first.
@@ -70,10 +77,14 @@ class SketchView(_SpaceValue):
 
 
 class FastTrial(_SpaceValue):
-    """One of the fastest trials. ``decisions`` has the numbers of each decision of its sketch."""
+    """One of the fastest trials. ``decisions`` has the numbers of each decision of its sketch.
+
+    ``is_bound``: timing stopped early, so it takes at least ``latency_s``.
+    """
 
     number: int
     latency_s: float
+    is_bound: bool
     sketch: int
     decisions: tuple[tuple[int, ...], ...]
 
@@ -126,7 +137,8 @@ class SpaceView(_SpaceValue):
         unreadable: number of sampled trials whose trace has another form than TVM's; they are left out.
         sketch_importance: of the choice of the sketch; None with one sketch or too few trials.
         sketches: those with trials.
-        fastest: the fastest trials that were timed to the end.
+        fastest: the fastest trials that were timed to the end; if these are few, followed by the fastest of the sampled
+            trials that were stopped.
         windows: how well the model ranked, in the order of the search.
         predictions: of trials in these windows.
     """

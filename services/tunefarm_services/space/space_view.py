@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tunefarm_schemas.tuning.job import Exploration, Job
 from tunefarm_schemas.views.space import (
     FastTrial,
     Importance,
@@ -18,7 +19,7 @@ from tunefarm_schemas.views.space import (
 from tunefarm_services.space.importance import importance
 from tunefarm_services.space.rank_windows import rank_window
 from tunefarm_services.space.traced_decisions import DecidedTrace, DecisionPlace, TraceReader
-from tunefarm_services.store import Store
+from tunefarm_services.store import NotFound, Store
 from tunefarm_services.store.trials.sample_repository import PredictedTrial, TracedTrial
 
 SAMPLE: Final = 1_500
@@ -39,7 +40,7 @@ def space_view(store: Store, tenant: str, exploration_id: str) -> SpaceView:
     reader = TraceReader()
     stored = [each for each in store.samples.evenly(tenant, exploration_id, SAMPLE) if _is_time(each.latency_s)]
     sample = _read(reader, stored)
-    fastest = _read(reader, store.samples.fastest(tenant, exploration_id, FASTEST))
+    fastest = _filled(_read(reader, store.samples.fastest(tenant, exploration_id, FASTEST)), sample)
     numbers = _sketch_numbers(sample, fastest)
     windows = store.samples.windows(tenant, exploration_id, WINDOWS, WINDOW_TRIALS)
     return SpaceView(
@@ -52,6 +53,7 @@ def space_view(store: Store, tenant: str, exploration_id: str) -> SpaceView:
             FastTrial(
                 number=each.trial.number,
                 latency_s=each.trial.latency_s,
+                is_bound=each.trial.is_bound,
                 sketch=numbers[each.trace.sketch_text],
                 decisions=each.trace.decisions,
             )
@@ -62,6 +64,19 @@ def space_view(store: Store, tenant: str, exploration_id: str) -> SpaceView:
     )
 
 
+def exploration_of_task(job: Job, position: int, explorations: Sequence[Exploration]) -> Exploration:
+    """The exploration of a task of a job, among those that it has opened.
+
+    Raises:
+        NotFound: the job has no such task, or no tuner has begun with it.
+    """
+    by_task = {(each.key.workload_id, each.key.target_id): each for each in explorations}
+    for task in job.spec.tasks[position : position + 1]:
+        if (task.workload_id, task.target_id) in by_task:
+            return by_task[task.workload_id, task.target_id]
+    raise NotFound("task with trials at position", str(position))
+
+
 def _is_time(latency_s: float) -> bool:
     return math.isfinite(latency_s) and latency_s > 0
 
@@ -69,6 +84,12 @@ def _is_time(latency_s: float) -> bool:
 def _read(reader: TraceReader, trials: Sequence[TracedTrial]) -> list[_ReadTrial]:
     read = ((trial, reader.read(trial.trace)) for trial in trials)
     return [_ReadTrial(trial, trace) for trial, trace in read if trace is not None]
+
+
+def _filled(timed: list[_ReadTrial], sample: Sequence[_ReadTrial]) -> list[_ReadTrial]:
+    """The fastest trials: timed ones, and as many stopped ones as are missing."""
+    stopped = [each for each in sample if each.trial.is_bound]
+    return [*timed, *sorted(stopped, key=lambda each: (each.trial.latency_s, each.trial.number))][:FASTEST]
 
 
 def _sketch_numbers(sample: Sequence[_ReadTrial], fastest: Sequence[_ReadTrial]) -> dict[str, int]:

@@ -17,6 +17,7 @@ from tunefarm_services.dashboard.job_feed import JobFeeds
 from tunefarm_services.dashboard.job_state import read_state
 from tunefarm_services.dashboard.pages.overview import job_rows
 from tunefarm_services.dashboard.parts import DashboardParts, parts_of
+from tunefarm_services.dashboard.query import number_in
 from tunefarm_services.dashboard.refusal import PageProblem
 from tunefarm_services.dashboard.rendering import HEADERS, fragment, page
 from tunefarm_services.dashboard.session import form_key, read_action, require_viewer
@@ -69,7 +70,7 @@ def show_trials(request: Request) -> Response:
     job = parts.store.jobs.get(viewer.tenant, request.path_params["job_id"])
     exploration = _exploration(request, parts, viewer.tenant, job)
     failed_only = request.query_params.get("failed") == "1"
-    after = _number(request, "after")
+    after = number_in(request, "after")
     found = parts.store.trials.page(
         viewer.tenant, exploration.exploration_id, after, TRIALS_ON_PAGE + 1, failed_only=failed_only
     )
@@ -154,11 +155,6 @@ def _exploration(request: Request, parts: DashboardParts, tenant: str, job: Job)
 def _text(request: Request, name: str) -> str | None:
     text = request.query_params.get(name, "")
     return text if text and len(text) <= 200 and "\0" not in text else None
-
-
-def _number(request: Request, name: str) -> int | None:
-    text = request.query_params.get(name, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 17 else None
 
 
 ROUTES: Final = (
