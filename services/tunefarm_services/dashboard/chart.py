@@ -20,6 +20,7 @@ class Chart(Frozen):
         trials: how many there are.
         best: the number of each trial that was faster than all before, and its latency.
         sample: number, latency and predicted score (or None) of timed trials, evenly chosen.
+        stopped: the same of trials that were stopped early, with the lower bound of their latency.
         failures: failed trials by reason.
         times: of the latest run of the job: seconds since its start, and the best latency by then.
         untuned_s: latency without tuning.
@@ -29,6 +30,7 @@ class Chart(Frozen):
     trials: int
     best: tuple[tuple[int, float], ...]
     sample: tuple[tuple[int, float, float | None], ...]
+    stopped: tuple[tuple[int, float, float | None], ...]
     failures: dict[str, int]
     times: tuple[tuple[float, float], ...]
     untuned_s: float | None
@@ -47,6 +49,7 @@ def chart_of(store: Store, tenant: str, exploration: Exploration, state: JobPage
         trials=points.count,
         best=points.best,
         sample=points.sample,
+        stopped=points.stopped,
         failures=points.failures,
         times=tuple(thinned(_times(state, summary))),
         untuned_s=untuned_s,

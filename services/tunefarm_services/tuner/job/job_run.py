@@ -128,6 +128,11 @@ class JobRun:
         """Lane time of this run's candidates, in seconds."""
         return self._earlier_device_s + (self.session.device_seconds if self.session is not None else 0.0)
 
+    def seconds(self) -> dict[str, float]:
+        """Wall time until the search started and of verification, and lane time of the current session by stage."""
+        stages = self.session.stage_seconds if self.session is not None else {}
+        return {"start": self.search_started_s, "verify": self.verify_s, **stages}
+
     def deadline_passed(self) -> bool:
         """Whether the deadline of the search has passed."""
         left_s = self.seconds_to_deadline()
@@ -183,6 +188,7 @@ class JobRun:
             device_seconds=self.device_seconds(),
             model_rank_accuracy=None if accuracy is None else accuracy.share,
             tasks=self._task_times() if self.job.spec.of_model else (),
+            seconds=self.seconds(),
         )
 
     def _task_times(self) -> tuple[TaskTime, ...]:
