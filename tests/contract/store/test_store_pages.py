@@ -53,12 +53,12 @@ class TestPages:
                 number, (timing(2.0**-number), Stopped(at_least_s=1.0), failed(FailureReason.CRASH))[number % 3]
             )
         points = store.points.of_exploration(TENANT, holder.exploration_id, 10)
-        assert points.count == 40
+        assert points.end == 40
         assert [number for number, *_ in points.sample] == [0, 12, 24, 36]
         assert [number for number, *_ in points.stopped] == [4, 16, 28]
         assert points.best[-1][1] == 2.0**-39
         assert points.failures == {"crash": 13}
-        assert store.points.of_exploration("other", holder.exploration_id, 10).count == 0
+        assert store.points.of_exploration("other", holder.exploration_id, 10).end == 0
 
     def test_samples_are_spread_over_all_trials(self, store: Store):
         holder = bench(store)

@@ -12,7 +12,7 @@ MAX_AXES: Final = 24
 GROUPS: Final = 5
 """Lines are coloured by fifths of the trials in the order of their latency."""
 AXIS_WIDTH: Final = 56
-GROUP_GAP: Final = 26
+GROUP_GAP: Final = 40
 SINGLE_WIDTH: Final = 90
 """What a decision with one axis takes, so that its name fits."""
 LEFT, RIGHT, TOP, BOTTOM, HEIGHT = 30, 90, 58, 34, 400

@@ -75,7 +75,7 @@
     const numbers = chart.best.map((point) => point[0]);
     const best = chart.best.map((point) => point[1]);
     if (numbers.length) {
-      numbers.push(Math.max(chart.trials, numbers[numbers.length - 1]));
+      numbers.push(Math.max(chart.end - 1, numbers[numbers.length - 1]));
       best.push(best[best.length - 1]);
     }
     const levels = (count) => [

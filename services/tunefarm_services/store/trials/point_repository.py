@@ -15,7 +15,7 @@ class TrialPoints(Frozen):
     """Trials of one exploration, thinned.
 
     Attributes:
-        count: the number of trials.
+        end: the number after that of the last trial.
         best: numbers of trials that were faster than all before, or of their bucket's fastest, with their latency in
             seconds.
         sample: evenly chosen timed trials: number, latency in seconds, and the predicted score if there was one.
@@ -23,7 +23,7 @@ class TrialPoints(Frozen):
         failures: failed trials by reason.
     """
 
-    count: int
+    end: int
     best: tuple[tuple[int, float], ...]
     sample: tuple[tuple[int, float, float | None], ...]
     stopped: tuple[tuple[int, float, float | None], ...]
@@ -41,7 +41,6 @@ _OF_EXPLORATION: Final = (
     TrialTable.tenant == bindparam("tenant"),
     TrialTable.exploration_id == bindparam("exploration_id"),
 )
-_COUNT: Final = select(func.count()).where(*_OF_EXPLORATION)
 _BUCKET: Final = TrialTable.candidate_number // bindparam("width", type_=Integer)
 _FASTEST: Final = (
     select(func.min(TrialTable.candidate_number), func.min(TrialTable.latency_s))
@@ -86,7 +85,7 @@ class PointRepository(Repository):
             numbers = evenly_chosen(last, max_points)
             sample = connection.execute(_SAMPLE, named | {"numbers": list(numbers)}).all()
             return TrialPoints(
-                count=connection.execute(_COUNT, named).scalar_one(),
+                end=last + 1,
                 best=_best(connection, named | {"width": numbers.step}),
                 sample=tuple((n, timed_s, score) for n, timed_s, _, score in sample if timed_s is not None),
                 stopped=tuple((n, bound_s, score) for n, _, bound_s, score in sample if bound_s is not None),
