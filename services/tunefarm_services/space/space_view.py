@@ -38,7 +38,7 @@ class _ReadTrial:
 def space_view(store: Store, tenant: str, exploration_id: str) -> SpaceView:
     """What the trials of an exploration say about its space; an empty view without trials."""
     reader = TraceReader()
-    stored = [each for each in store.samples.evenly(tenant, exploration_id, SAMPLE) if _is_time(each.latency_s)]
+    stored = store.samples.evenly(tenant, exploration_id, SAMPLE)
     sample = _read(reader, stored)
     fastest = _filled(_read(reader, store.samples.fastest(tenant, exploration_id, FASTEST)), sample)
     numbers = _sketch_numbers(sample, fastest)
@@ -82,7 +82,7 @@ def _is_time(latency_s: float) -> bool:
 
 
 def _read(reader: TraceReader, trials: Sequence[TracedTrial]) -> list[_ReadTrial]:
-    read = ((trial, reader.read(trial.trace)) for trial in trials)
+    read = ((trial, reader.read(trial.trace)) for trial in trials if _is_time(trial.latency_s))
     return [_ReadTrial(trial, trace) for trial, trace in read if trace is not None]
 
 

@@ -56,11 +56,11 @@ class JobRun:
     """The strategy in use; None before the search starts."""
     trials_allowed: int | None = None
     search_started_s: float = 0.0
-    verify_s: float = 0.0
     finished: dict[str, Finished] = field(default_factory=dict)
     step: VerifyingStep | None = None
     """The current verification step; None before verification starts."""
     _step_began_s: float = 0.0
+    _verify_began_s: float | None = None
     _earlier_device_s: float = 0.0
     _created_s: float = field(default_factory=time.monotonic)
     _elapsed_before_s: float = field(init=False)
@@ -83,6 +83,10 @@ class JobRun:
         """Note the strategy and the effort of a search that starts now."""
         self.strategy = strategy
         self.trials_allowed = self.trials_done() + effort.trials
+
+    def begin_verification(self) -> None:
+        """Note that verification starts now."""
+        self._verify_began_s = time.monotonic()
 
     def begin_session(
         self,
@@ -131,7 +135,8 @@ class JobRun:
     def seconds(self) -> dict[str, float]:
         """Wall time until the search started and of verification, and lane time of the current session by stage."""
         stages = self.session.stage_seconds if self.session is not None else {}
-        return {"start": self.search_started_s, "verify": self.verify_s, **stages}
+        verify_s = 0.0 if self._verify_began_s is None else time.monotonic() - self._verify_began_s
+        return {"start": self.search_started_s, "verify": verify_s, **stages}
 
     def deadline_passed(self) -> bool:
         """Whether the deadline of the search has passed."""
