@@ -55,7 +55,7 @@ class SpaceDecision(_SpaceValue):
 
     def text(self, numbers: Sequence[int]) -> str:
         """A decision as a schedule states it: a choice by its value, a tile by its factors."""
-        if self.kind == "choice" and 0 <= numbers[0] < len(self.choices):
+        if self.kind == "choice" and numbers and 0 <= numbers[0] < len(self.choices):
             return f"{self.choices[numbers[0]]:g}"
         return " x ".join(str(number) for number in numbers)
 

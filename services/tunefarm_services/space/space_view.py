@@ -27,6 +27,8 @@ FASTEST: Final = 100
 WINDOWS: Final = 24
 WINDOW_TRIALS: Final = 64
 MAX_PREDICTIONS: Final = 600
+MIN_LATENCY_S, MAX_LATENCY_S = 1e-12, 1e9
+MAX_SCORE: Final = 1e12
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,8 @@ def exploration_of_task(job: Job, position: int, explorations: Sequence[Explorat
 
 
 def _is_time(latency_s: float) -> bool:
-    return math.isfinite(latency_s) and latency_s > 0
+    """Whether a stored latency can be drawn: a damaged row must not break the page of all others."""
+    return MIN_LATENCY_S <= latency_s <= MAX_LATENCY_S
 
 
 def _read(reader: TraceReader, trials: Sequence[TracedTrial]) -> list[_ReadTrial]:
@@ -166,6 +169,6 @@ def _predictions(windows: Sequence[Sequence[PredictedTrial]]) -> tuple[JudgedPre
         )
         for window in windows
         for trial in window
-        if trial.latency_s is not None and _is_time(trial.latency_s) and math.isfinite(trial.predicted_score)
+        if trial.latency_s is not None and _is_time(trial.latency_s) and abs(trial.predicted_score) <= MAX_SCORE
     ]
     return tuple(timed[:: len(timed) // MAX_PREDICTIONS + 1])

@@ -66,6 +66,16 @@ def test_traces_of_another_form_are_counted_and_left_out(holder: Bench) -> None:
     assert view.fastest[0].number != 40
 
 
+def test_implausible_numbers_of_damaged_rows_are_left_out(holder: Bench) -> None:
+    put_space(holder, 40)
+    put_trial(holder, 40, trace_text(0, 0, 0), 1e300, timing(1e-300))
+    put_trial(holder, 41, trace_text(0, 0, 0), -1e300, timing(1e300))
+    put_trial(holder, 42, trace_text(0, 0, 0), 1e300, timing(1e-4))
+    view = space_view(holder.store, TENANT, holder.exploration_id)
+    assert not {40, 41} & {each.number for each in view.fastest}
+    assert not {40, 41, 42} & {each.number for each in view.predictions}
+
+
 def test_an_exploration_without_trials_is_an_empty_view(holder: Bench) -> None:
     view = space_view(holder.store, TENANT, holder.exploration_id)
     assert (view.sampled, view.sketches, view.fastest, view.windows) == (0, (), (), ())
