@@ -42,8 +42,8 @@ def test_every_page_is_accessible_and_fits(page: "Page", service: RealService) -
     record = f"{service.url}{page.get_attribute('tbody a', 'href')}"
     addresses += [job, record, *(f"{record}?show={tab}" for tab in RECORD_TABS)]
     page.goto(job)
-    trials = page.get_attribute("text=All trials", "href")
-    addresses.append(f"{service.url}{trials}")
+    for link in ("All trials", "Space and model"):
+        addresses.append(f"{service.url}{page.get_attribute(f'text={link}', 'href')}")
     for address in addresses:
         page.goto(address)
         assert _violations(page) == [], address
@@ -134,6 +134,20 @@ def test_a_record_shows_why_it_won_and_downloads_what_ships(page: "Page", servic
     assert page.inner_text("h2") == "Assembly"
 
 
+def test_the_space_of_a_task_marks_the_trial_of_its_address(page: "Page", service: RealService) -> None:
+    _job(page, service)
+    page.click("text=Space and model")
+    lines = page.locator("svg path.trial").count()
+    assert lines > 0
+    page.click("text=As a table >> nth=0")
+    page.click("section[aria-labelledby=fastest] tbody a >> nth=0")
+    assert page.locator("svg path.chosen").count() == 1
+    assert page.locator("svg path.trial").count() == lines
+    assert "trial=" in page.url
+    assert page.locator("tr.chosen-row").is_visible()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_pages_read_without_scripts(chromium: object, service: RealService) -> None:
     context = chromium.new_context(java_script_enabled=False)  # type: ignore[attr-defined]
     page = context.new_page()
@@ -141,6 +155,8 @@ def test_pages_read_without_scripts(chromium: object, service: RealService) -> N
     page.click("tbody a")
     assert re.search(r"\d+ of \d+", page.inner_text("#status"))
     assert "matmul" in page.inner_text("h1")
+    page.click("text=Space and model")
+    assert "Share of the variance" in page.inner_text("main")
     page.goto(f"{service.url}/dashboard/records")
     page.click("tbody a")
     page.click(".tabs >> text=Changes")

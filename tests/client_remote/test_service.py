@@ -93,6 +93,15 @@ def test_job_is_listed_and_shown_with_events(service: Service, tuned: str) -> No
     assert service.command("watch", tuned).code == 0
 
 
+def test_space_of_a_task_is_shown_as_text_and_json(service: Service, tuned: str) -> None:
+    space = service.command("jobs", "space", tuned, "--json").json()
+    assert space["sampled"] == len(space["fastest"]) > 0
+    text = service.command("jobs", "space", tuned).out
+    assert "Share of the variance of log latency" in text
+    assert f"Sketch 0: {space['sketches'][0]['trials']} sampled trial" in text
+    assert service.command("jobs", "space", tuned, "--task", "1").code == 2
+
+
 def test_job_provides_record_and_library(service: Service, tuned: str, tmp_path: Path) -> None:
     with Client(service.url, service.token) as client:
         job = client.jobs.get(tuned)

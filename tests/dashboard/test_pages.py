@@ -147,7 +147,7 @@ def test_the_chart_of_many_trials_stays_small_and_keeps_the_best(app: FastAPI, s
     for number in range(2, 40):
         mine.bench.measure(number, timing(1e-3 * (50 - number)))
     points = store.points.of_exploration("alice", mine.exploration_id, 10)
-    assert points.count == 40
+    assert points.end == 40
     assert len(points.sample) <= 10
     assert points.best[-1][1] == pytest.approx(2e-3)
     assert points.failures == {"crash": 1}

@@ -34,6 +34,7 @@ class Jobs(Noun[Carrier], Generic[Carrier, H]):
     cancel = call(job_calls.job_cancellation)
     finish = call(job_calls.job_finish)
     delete = call(job_calls.job_deletion)
+    space = call(job_calls.job_space)
 
     @executed
     def get(self, job_id: str) -> Flow[H]:

@@ -40,6 +40,8 @@ class Progress(Frozen):
     """Text of what the device waits for; empty while it works, or if unknown."""
     tasks: tuple[TaskTime, ...] = ()
     """The tasks of a job of a model; empty for others."""
+    seconds: dict[str, float] = Field(default_factory=dict)
+    """Of this run, as in ``JobSummary``: start and verify in wall time; build, wait and run summed over lanes."""
 
 
 class Improvement(Frozen):

@@ -57,6 +57,26 @@ def show_job(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
     return ExitCode.FINE
 
 
+@jobs.command("space")
+def show_space(
+    job_id: JobId,
+    task: Annotated[int, typer.Option(min=0, help="Position of the task in the job.")] = 0,
+    api: Api = None,
+    as_json: AsJson = False,
+) -> int:
+    """Show which decisions of a task's schedules matter, and how well its cost model ranks."""
+    from tunefarm.cli.text.space_text import space_text
+    from tunefarm.client import Client
+
+    with Client(api) as client:
+        view = client.jobs.space(job_id, task)
+    if as_json:
+        print_json(view.model_dump(mode="json"))
+    else:
+        say(space_text(view))
+    return ExitCode.FINE
+
+
 @jobs.command("delete")
 def delete_job(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
     """Delete a job and its events. Its trials and records stay."""

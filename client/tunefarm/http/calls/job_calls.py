@@ -10,6 +10,7 @@ from tunefarm.http.event_stream import RemoteEvent
 from tunefarm.http.paging import listed
 from tunefarm.http.request import Flow, Query, Reply, Request
 from tunefarm_schemas.tuning.job import Job, JobKind, JobState
+from tunefarm_schemas.views.space import SpaceView
 
 LIMIT: Final = 100
 DELETION_DELAYS_S: Final = (0.0, 0.1, 0.2, 0.4, 0.8)
@@ -91,6 +92,16 @@ def _deletion(job_id: str) -> Flow[None]:
         else:
             return
     yield Request("DELETE", f"/jobs/{job_id}", delay_s=DELETION_DELAYS_S[-1])
+
+
+def job_space(job_id: str, task: int = 0) -> Flow[SpaceView]:
+    """What the trials of the task at position ``task`` say about its space and its cost model."""
+
+    def ask(whole_id: str) -> Flow[SpaceView]:
+        reply: Reply = yield Request("GET", f"/jobs/{whole_id}/space", query={"task": task})
+        return reply.read(SpaceView)
+
+    return of_job(job_id, ask)
 
 
 def job_events(job_id: str, after: int = 0) -> Flow[list[RemoteEvent]]:

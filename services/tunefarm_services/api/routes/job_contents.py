@@ -1,15 +1,18 @@
 """Parts of a job: its tasks, trials, measurements and records."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 from starlette.responses import Response
 
+from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.job import Exploration
 from tunefarm_schemas.tuning.record import MatchKind, RecordKey, TuningRecord
 from tunefarm_schemas.views.page import Page
+from tunefarm_schemas.views.space import SpaceView
 from tunefarm_schemas.views.trial import MeasurementView, TaskView, TrialView
 from tunefarm_services.api.access.caller import JobsReader
 from tunefarm_services.api.http.answer import answer
@@ -18,11 +21,14 @@ from tunefarm_services.api.http.responses import responses
 from tunefarm_services.api.operations.parts import Parts, PartsOf
 from tunefarm_services.api.problems.problem import ProblemKind
 from tunefarm_services.api.routes.path import Id
+from tunefarm_services.space.space_view import exploration_of_task, space_view
 from tunefarm_services.store.stored import StoredTrial
 
 router = APIRouter(prefix="/v1", tags=["jobs"])
 
 FailedOnly = Annotated[bool, Query(description="Only trials without a timing, with the reason.")]
+Reason = Annotated[FailureReason | None, Query(description="Only trials that failed for this reason.")]
+TaskPosition = Annotated[int, Query(ge=0, le=100_000, description="Position of the task in the job.")]
 View = TypeVar("View", bound=BaseModel)
 
 
@@ -47,12 +53,14 @@ def list_job_trials(
     caller: JobsReader,
     parts: PartsOf,
     failed_only: FailedOnly = False,
+    reason: Reason = None,
     page_size: PageSize = DEFAULT_SIZE,
     page_token: PageToken = None,
 ) -> Response:
     """List the trials of all explorations of a job, each with its result."""
-    paging = Paging("job-trials", page_size, page_token, {"job_id": job_id, "failed_only": failed_only})
-    trials = _trials_of_job(parts, caller.tenant, job_id, paging, failed_only=failed_only)
+    filters = {"job_id": job_id, "failed_only": failed_only, "reason": reason}
+    paging = Paging("job-trials", page_size, page_token, filters)
+    trials = _trials_of_job(parts, caller.tenant, job_id, paging, failed_only=failed_only, reason=reason)
     return answer(_trial_page(paging, trials, _trial_view))
 
 
@@ -69,7 +77,7 @@ def list_measurements(
     """List the measurements of a job with their workloads: the result of a job of the kind ``measure``."""
     paging = Paging("job-measurements", page_size, page_token, {"job_id": job_id})
     explorations = {e.exploration_id: e for e in _explorations(parts, caller.tenant, job_id)}
-    trials = _trials_of_job(parts, caller.tenant, job_id, paging, failed_only=False, measured_only=True)
+    trials = _trials_of_job(parts, caller.tenant, job_id, paging, measured_only=True)
 
     def view(trial: StoredTrial) -> MeasurementView:
         assert trial.measurement is not None
@@ -94,20 +102,33 @@ def list_records(
     return answer(paging.page_of_all(list(found.values()), lambda record: record))
 
 
+@router.get("/jobs/{job_id}/space", response_model=SpaceView, responses=responses(ProblemKind.NOT_FOUND))
+def show_space(job_id: Id, caller: JobsReader, parts: PartsOf, task: TaskPosition = 0) -> Response:
+    """Show what a sample of a task's trials says about its space and its cost model.
+
+    Which decisions matter, the decisions of the fastest trials, and how well the model ranked trials before they were
+    measured.
+    """
+    job = parts.store.jobs.get(caller.tenant, job_id)
+    exploration = exploration_of_task(job, task, parts.store.explorations.of_job(caller.tenant, job_id))
+    return answer(space_view(parts.store, caller.tenant, exploration.exploration_id))
+
+
 @router.get("/trials", tags=["trials"], response_model=Page[TrialView], responses=responses(ProblemKind.NOT_FOUND))
 def list_trials(
     caller: JobsReader,
     parts: PartsOf,
     exploration_id: Annotated[str, Query(min_length=1, max_length=200, pattern=r"^[^\x00]+$")],
     failed_only: FailedOnly = False,
+    reason: Reason = None,
     page_size: PageSize = DEFAULT_SIZE,
     page_token: PageToken = None,
 ) -> Response:
     """List the trials of one exploration by number."""
-    filters = {"exploration_id": exploration_id, "failed_only": failed_only}
+    filters = {"exploration_id": exploration_id, "failed_only": failed_only, "reason": reason}
     paging = Paging("trials", page_size, page_token, filters)
     found = parts.store.trials.page(
-        caller.tenant, exploration_id, paging.number_after(), page_size + 1, failed_only=failed_only
+        caller.tenant, exploration_id, paging.number_after(), page_size + 1, failed_only=failed_only, reason=reason
     )
     return answer(paging.page(found, lambda trial: str(trial.candidate.number), _trial_view))
 
@@ -124,7 +145,14 @@ def _explorations(parts: Parts, tenant: str, job_id: str) -> list[Exploration]:
 
 
 def _trials_of_job(
-    parts: Parts, tenant: str, job_id: str, paging: Paging, *, failed_only: bool, measured_only: bool = False
+    parts: Parts,
+    tenant: str,
+    job_id: str,
+    paging: Paging,
+    *,
+    failed_only: bool = False,
+    reason: FailureReason | None = None,
+    measured_only: bool = False,
 ) -> list[StoredTrial]:
     """Trials after the paging position, one more than a page, over all explorations of a job."""
     exploration_after, _, number_text = (paging.after or "").partition(" ")
@@ -134,7 +162,15 @@ def _trials_of_job(
         if exploration.exploration_id < exploration_after or len(found) > paging.size:
             continue
         after = number_after if exploration.exploration_id == exploration_after else None
-        for trial in _pages(parts, tenant, exploration.exploration_id, after, paging.size + 1, failed_only):
+        page = partial(
+            parts.store.trials.page,
+            tenant,
+            exploration.exploration_id,
+            limit=paging.size + 1,
+            failed_only=failed_only,
+            reason=reason,
+        )
+        for trial in _pages(page, after, paging.size + 1):
             if not measured_only or trial.measurement is not None:
                 found.append(trial)
             if len(found) > paging.size:
@@ -142,11 +178,9 @@ def _trials_of_job(
     return found
 
 
-def _pages(
-    parts: Parts, tenant: str, exploration_id: str, after: int | None, limit: int, failed_only: bool
-) -> Iterator[StoredTrial]:
+def _pages(page: Callable[[int | None], list[StoredTrial]], after: int | None, limit: int) -> Iterator[StoredTrial]:
     while True:
-        trials = parts.store.trials.page(tenant, exploration_id, after, limit, failed_only=failed_only)
+        trials = page(after)
         yield from trials
         if len(trials) < limit:
             return

@@ -15,9 +15,8 @@ from tunefarm_services.tuner.verify.ranking import UNTUNED
 
 def summary_of(run: JobRun, outcome: JobOutcome | None, message: str, *, answered: bool = False) -> JobSummary:
     """The summary at the end of a run; ``outcome`` is None if the job can be resumed."""
-    seconds = {"total": run.elapsed_s(), "start": run.search_started_s, "verify": run.verify_s}
+    seconds = {"total": run.elapsed_s(), **run.seconds()}
     if run.session is not None:
-        seconds |= run.session.stage_seconds
         seconds["first_measured"] = run.session.first_measured_s or 0.0
         report = run.session.report
         seconds["search"] = report.evolve_s + report.train_s + report.apply_s if report is not None else 0.0

@@ -226,12 +226,11 @@ class Supervisor:
 
     def _verify(self, run: JobRun) -> Ending | None:
         """Step 6: verify."""
-        began_s = time.monotonic()
+        run.begin_verification()
         verifier = self._verifier(run)
         for each in run.explorations:
             if not (run.poll("verifying") and verify(verifier, each, run)):
                 return None
-        run.verify_s = time.monotonic() - began_s
         if run.has_records():
             return Ending(JobOutcome.SUCCEEDED, run.success_message())
         return Ending(JobOutcome.FAILED, run.failure_message())
