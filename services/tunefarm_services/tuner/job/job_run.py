@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tunefarm_sandbox.fork_server.fork_server import Child
 from tunefarm_schemas.tuning.job import Effort, Job, JobOutcome, StopReason, Strategy
 from tunefarm_schemas.tuning.measurement import Measurement
+from tunefarm_schemas.tuning.roofline import DevicePeaks
 from tunefarm_schemas.views.progress import TaskTime
 from tunefarm_schemas.views.summary import Progress, Stage
 from tunefarm_services.store.jobs.job_repository import FINISHED, deadline_of, deadline_text
@@ -51,6 +52,8 @@ class JobRun:
     watch: JobWatch
     explorations: list[ExplorationRun]
     origin_s: float
+    peaks: DevicePeaks | None = None
+    """Of the farm's device; None if they are unknown."""
     session: SearchSession | None = None
     strategy: Strategy | None = None
     """The strategy in use; None before the search starts."""
