@@ -1,12 +1,14 @@
 """A job as its page shows it: the row, the latest progress, and the summary once there is one."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from pydantic import ValidationError
 
 from tunefarm_schemas.tuning.job import Event, Job, JobState
-from tunefarm_schemas.views.summary import JobSummary, Progress, TaskSummary
+from tunefarm_schemas.views.summary import MODEL_BUILT, JobSummary, Progress, TaskSummary
 from tunefarm_services.store import NotFound, Store
 
 ACTIONS: dict[JobState, tuple[str, ...]] = {
@@ -23,7 +25,8 @@ BATCH = 1000
 class JobPageState:
     """What the page of a job shows. ``last_event`` is the number of the newest event in it.
 
-    ``times`` are seconds since the start of the run, and the best latency by then.
+    ``times`` are seconds since the start of the run, and the best latency by then. ``built`` are the figures of the
+    latest build of the model.
     """
 
     job: Job
@@ -31,6 +34,7 @@ class JobPageState:
     summary: JobSummary | None
     last_event: int
     times: tuple[tuple[float, float], ...]
+    built: Mapping[str, Any] | None = None
 
     @cached_property
     def actions(self) -> tuple[str, ...]:
@@ -115,12 +119,12 @@ def refreshed(store: Store, tenant: str, state: JobPageState, events: list[Event
         job = store.jobs.get(tenant, state.job.job_id)
     except NotFound:
         return found
-    return JobPageState(job, found.progress, found.summary, found.last_event, found.times)
+    return replace(found, job=job)
 
 
 def after_events(state: JobPageState, events: list[Event]) -> JobPageState:
     """The state after more events of the job."""
-    progress, summary, times = state.progress, state.summary, list(state.times)
+    progress, summary, times, built = state.progress, state.summary, list(state.times), state.built
     for event in events:
         if event.kind == "progress" and (read := _progress(event)) is not None:
             progress = read
@@ -128,7 +132,10 @@ def after_events(state: JobPageState, events: list[Event]) -> JobPageState:
                 times.append((read.elapsed_s, read.best_latency_s))
         elif event.kind == "summary":
             summary = _summary(event) or summary
-    return JobPageState(state.job, progress, summary, events[-1].sequence if events else state.last_event, tuple(times))
+        elif event.kind == MODEL_BUILT:
+            built = event.data
+    last_event = events[-1].sequence if events else state.last_event
+    return JobPageState(state.job, progress, summary, last_event, tuple(times), built)
 
 
 def _progress(event: Event) -> Progress | None:
