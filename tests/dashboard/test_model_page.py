@@ -99,10 +99,10 @@ def test_model_page_shows_each_function_with_its_roofline_library_and_winner(app
     ended(store, lease, (task("dense"), task("conv", roofline=ROOFLINE)), BUILT)
     browser = logged_in(app, store, "alice")
     shown = words(browser, f"/dashboard/jobs/{job.job_id}/model")
-    conv = "conv 4 1 ms 200 us 100 us 90 us (onnxruntime) 50 us compute 50% 400 us 80% onnxruntime record-of-co"
+    conv = "conv 4 400 us 80% 1 ms 200 us 100 us 90 us onnxruntime 50 us 50% reached compute onnxruntime record-of-co"
     assert conv in shown
-    assert "dense 1 1 ms 200 us 100 us - - - - 100 us 20% search record-of-de" in shown
-    assert "Sum of calls 5 5 ms 1 ms 500 us - 500 us" in shown
+    assert "dense 1 100 us 20% 1 ms 200 us 100 us - - - search record-of-de" in shown
+    assert "Sum of calls 5 500 us 5 ms 1 ms 500 us -" in shown
     page = browser.get(f"/dashboard/jobs/{job.job_id}/model").text
     assert 'href="/dashboard/records/record-of-conv"' in page
     assert f"/dashboard/jobs/{job.job_id}/model" in browser.get(f"/dashboard/jobs/{job.job_id}").text
@@ -121,7 +121,7 @@ def test_model_page_draws_what_each_function_saves(app: FastAPI, store: Store) -
         ("50.000", "33.333"),
     ]
     shown = words(browser, f"/dashboard/jobs/{job.job_id}/model")
-    assert "conv saves 400 us dense saves 100 us sum, tuned 500 us sum, roofline 250 us" in shown
+    assert "conv saves 400 us dense saves 100 us predicted, tuned 500 us roofline 250 us" in shown
 
 
 def test_model_page_sets_predicted_beside_measured_times(app: FastAPI, store: Store) -> None:
@@ -154,7 +154,7 @@ def test_model_page_of_a_running_job_shows_its_progress(app: FastAPI, store: Sto
     )  # fmt: skip
     store.events.append(lease, "progress", progress.model_dump(mode="json"))
     shown = words(logged_in(app, store, "alice"), f"/dashboard/jobs/{job.job_id}/model")
-    assert "conv 2 - 200 us 100 us" in shown
+    assert "conv 2 200 us 50% - 200 us 100 us" in shown
     assert "Predicted time of the model 400 us, 2x faster than without a trial" in shown
 
 

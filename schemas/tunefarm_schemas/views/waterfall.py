@@ -15,6 +15,7 @@ REFERENCES: Final[Mapping[str, str]] = {
     "framework": "the framework's results",
     "unscheduled": "the unscheduled build",
 }
+_BUILDS: Final[Mapping[str, str]] = {"untuned": "untuned", "untried": "without a trial"}
 OUR_KERNELS: Final = "our kernels"
 VISIBLE_SHARE: Final = 0.005
 """Functions that save less of the model's time have one bar together."""
@@ -132,17 +133,20 @@ def waterfall_bars(rows: Sequence[WaterfallRow], measured: Mapping[str, float]) 
     largest = sorted(visible, key=lambda each: -abs(each[1]))[:MAX_STEPS]
     rest_s = sum(saved_s for _, saved_s in saved) - sum(saved_s for _, saved_s in largest)
     others = [(counted(len(saved) - len(largest), "other"), rest_s)] if len(saved) > len(largest) else []
-    bars = [WaterfallBar(f"sum, {before}", "before", 0.0, start_s)]
+    bars = [WaterfallBar(f"predicted, {_BUILDS[before]}", "before", 0.0, start_s)]
     at_s = start_s
     for name, saved_s in [*largest, *others]:
         at_s -= saved_s
         kind: Literal["saved", "lost"] = "saved" if saved_s >= 0 else "lost"
         bars.append(WaterfallBar(name, kind, min(at_s, at_s + saved_s), max(at_s, at_s + saved_s)))
-    bars.append(WaterfallBar("sum, tuned", "after", 0.0, end_s))
+    bars.append(WaterfallBar("predicted, tuned", "after", 0.0, end_s))
     roofline_s = predicted_s(rows, "roofline")
     if roofline_s is not None:
-        bars.append(WaterfallBar("sum, roofline", "roofline", 0.0, roofline_s))
-    return bars + [WaterfallBar(f"measured, {name}", "measured", 0.0, time_s) for name, time_s in measured.items()]
+        bars.append(WaterfallBar("roofline", "roofline", 0.0, roofline_s))
+    return bars + [
+        WaterfallBar(f"measured, {_BUILDS.get(name, name)}", "measured", 0.0, time_s)
+        for name, time_s in measured.items()
+    ]
 
 
 def bucket_cells(figures: Mapping[str, Any]) -> list[tuple[str, ...]]:

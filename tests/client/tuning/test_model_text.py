@@ -119,7 +119,7 @@ def test_text_sums_up_many_functions() -> None:
 def test_waterfall_has_a_bar_for_each_saving_and_measured_time() -> None:
     bars = waterfall_bars(waterfall(SUMMARY), {"tuned": 5.5e-4})
     assert [(bar.name, bar.kind) for bar in bars] == [
-        ("sum, untried", "before"), ("conv", "saved"), ("dense", "saved"), ("sum, tuned", "after"),
+        ("predicted, without a trial", "before"), ("conv", "saved"), ("dense", "saved"), ("predicted, tuned", "after"),
         ("measured, tuned", "measured"),
     ]  # fmt: skip
     assert [(bar.begin_s, bar.end_s) for bar in bars[:3]] == [
@@ -145,7 +145,7 @@ def test_text_shows_rooflines_and_libraries_where_they_are_known() -> None:
     assert conv.split()[-1] == "a"
     assert dense.split()[8:11] == ["-", "-", "-"]
     bars = waterfall_bars(waterfall({"tasks": [{**CONV, "roofline": ROOFLINE}]}), {})
-    assert (bars[-1].name, bars[-1].seconds) == ("sum, roofline", pytest.approx(2e-4))
+    assert (bars[-1].name, bars[-1].seconds) == ("roofline", pytest.approx(2e-4))
 
 
 def test_text_of_a_function_says_how_far_it_is_from_the_roofline() -> None:
