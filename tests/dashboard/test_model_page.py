@@ -9,9 +9,9 @@ from fastapi import FastAPI
 from tests.api.stored import put_job
 from tests.dashboard.viewers import Viewer, logged_in
 from tests.store.sample import TARGET, workload
+from tunefarm_schemas.roofline import Roofline
 from tunefarm_schemas.tuning.device import HOT_CACHE
 from tunefarm_schemas.tuning.job import Effort, Job, JobOutcome, JobSpec, JobState
-from tunefarm_schemas.tuning.roofline import Roofline
 from tunefarm_schemas.tuning.workload import Task
 from tunefarm_schemas.views.progress import TaskTime
 from tunefarm_schemas.views.summary import MODEL_BUILT, JobSummary, Progress, TaskSummary

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tunefarm_schemas.tuning.roofline import Bandwidth, DevicePeaks, Work, roofline_of
+from tunefarm_schemas.roofline import Bandwidth, DevicePeaks, Work, roofline_of
 
 PEAKS = DevicePeaks(
     cores=2,

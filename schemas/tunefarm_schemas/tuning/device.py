@@ -3,7 +3,7 @@
 from functools import cached_property
 
 from tunefarm_schemas.frozen import Frozen, digest
-from tunefarm_schemas.tuning.roofline import DevicePeaks
+from tunefarm_schemas.roofline import DevicePeaks
 
 
 class ReferenceKernelTimes(Frozen):

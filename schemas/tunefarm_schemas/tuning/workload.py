@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from tunefarm_schemas.frozen import Frozen
-from tunefarm_schemas.tuning.roofline import Work
+from tunefarm_schemas.roofline import Work
 
 Abi = Literal["stable", "packed"]
 """``stable``: the scheduled function accepts exactly the workload's arguments. ``packed``: constant arguments are

@@ -5,8 +5,8 @@ from typing import Final, Literal
 from pydantic import Field
 
 from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.roofline import Roofline
 from tunefarm_schemas.tuning.job import JobOutcome, StopReason
-from tunefarm_schemas.tuning.roofline import Roofline
 from tunefarm_schemas.views.progress import TaskTime
 
 MODEL_BUILT: Final = "model_built"

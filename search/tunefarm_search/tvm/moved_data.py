@@ -16,7 +16,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import TensorLoad
 
-from tunefarm_schemas.tuning.roofline import Work
+from tunefarm_schemas.roofline import Work
 from tunefarm_search.tvm.errors import TVM_ERRORS
 
 MAX_POINTS: Final = 1 << 20

@@ -7,7 +7,7 @@ import tvm
 from tvm import te, topi
 
 from tests.workers import workloads
-from tunefarm_schemas.tuning.roofline import Work
+from tunefarm_schemas.roofline import Work
 from tunefarm_search.tvm.moved_data import work_of
 from tunefarm_search.tvm.workload import workload_of
 

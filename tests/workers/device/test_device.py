@@ -11,9 +11,9 @@ from tests.workers.measuring import RunningFarm
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.farm.processor import processor_for
 from tunefarm_schemas.host_cores import usable_processors
+from tunefarm_schemas.roofline import Bandwidth, DevicePeaks
 from tunefarm_schemas.tuning.device import ReferenceKernelTimes
 from tunefarm_schemas.tuning.measurement import Comparison, ComparisonOrder, Timing
-from tunefarm_schemas.tuning.roofline import Bandwidth, DevicePeaks
 from tunefarm_search.tvm.target import host_target
 from tunefarm_workers.conversation.event_loop import EventLoop
 from tunefarm_workers.device.cpu_identity import cpu_identity, host_fingerprint, own_processor, x86_level

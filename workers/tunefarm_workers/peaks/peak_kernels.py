@@ -12,7 +12,7 @@ import tvm
 from tvm import te
 
 from tunefarm_sandbox.channel.channel import Channel
-from tunefarm_schemas.tuning.roofline import Bandwidth, DevicePeaks
+from tunefarm_schemas.roofline import Bandwidth, DevicePeaks
 from tunefarm_workers.builder.scheduled_module import build_in_place
 from tunefarm_workers.threads.thread_placement import place_threads
 

@@ -8,8 +8,8 @@ from tunefarm_sandbox.channel.channel import ChannelClosed
 from tunefarm_sandbox.confinement.confinement import Confinement
 from tunefarm_sandbox.confinement.limits import Limits
 from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
+from tunefarm_schemas.roofline import DevicePeaks
 from tunefarm_schemas.tuning.device import Device
-from tunefarm_schemas.tuning.roofline import DevicePeaks
 
 _ANSWER_S: Final = 30.0
 

@@ -5,8 +5,8 @@ from typing import Final
 from sqlalchemy import bindparam, select, update
 
 from tunefarm_schemas.clock import utc_now
+from tunefarm_schemas.roofline import DevicePeaks
 from tunefarm_schemas.tuning.device import Device, DeviceClass, ReferenceKernelTimes
-from tunefarm_schemas.tuning.roofline import DevicePeaks
 from tunefarm_services.store.database.insert_once import insert_once
 from tunefarm_services.store.database.repository import AnyRow, Repository
 from tunefarm_services.store.database.retried import retried

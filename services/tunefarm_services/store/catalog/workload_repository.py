@@ -8,7 +8,7 @@ from sqlalchemy import Connection, bindparam, select, update
 
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.frozen import canonical_json, digest
-from tunefarm_schemas.tuning.roofline import Work
+from tunefarm_schemas.roofline import Work
 from tunefarm_schemas.tuning.workload import TensorArgument, Workload
 from tunefarm_services.store.database.insert_once import insert_once
 from tunefarm_services.store.database.repository import AnyRow, Repository

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
+from tunefarm_schemas.roofline import DevicePeaks, Roofline, roofline_of
 from tunefarm_schemas.tuning.device import PROTOCOLS
 from tunefarm_schemas.tuning.job import JobOutcome, StopReason
 from tunefarm_schemas.tuning.measurement import Failed, Stopped, Timing
 from tunefarm_schemas.tuning.record import TuningRecord
-from tunefarm_schemas.tuning.roofline import DevicePeaks, Roofline, roofline_of
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_schemas.views.summary import JobSummary, ScheduleTime, TaskSummary, Winner
 from tunefarm_services.tuner.job.effort_left import as_scheduled, is_same_schedule
