@@ -25,8 +25,8 @@ class Bandwidth(Frozen):
     """Bytes per second that a device reads of data of ``size_bytes``, with one thread and with all of them."""
 
     size_bytes: int = Field(gt=0)
-    one_thread_bytes_per_s: float = Field(gt=0)
-    all_threads_bytes_per_s: float = Field(gt=0)
+    one_thread_bytes_per_s: float = Field(ge=1, allow_inf_nan=False)
+    all_threads_bytes_per_s: float = Field(ge=1, allow_inf_nan=False)
 
 
 class DevicePeaks(Frozen):
@@ -37,7 +37,7 @@ class DevicePeaks(Frozen):
     """
 
     cores: int = Field(ge=1)
-    float32_operations_per_s: float = Field(gt=0)
+    float32_operations_per_s: float = Field(ge=1, allow_inf_nan=False)
     bandwidths: tuple[Bandwidth, ...] = Field(min_length=1)
 
     def operations_per_s(self, threads: int) -> float:
