@@ -68,6 +68,13 @@ def test_work_of_several_types_names_none() -> None:
     assert found == Work(moved_bytes=8 * 2 + 8 * 4, dtype="")
 
 
+def test_quotients_by_zero_are_harmless() -> None:
+    source = tensor(8)
+    found = work(source, te.compute((8, 8), lambda i, j: source[i // j], name="B"))
+    assert found is not None
+    assert found.moved_bytes <= (8 + 64) * 4
+
+
 def test_large_arguments_count_whole() -> None:
     source = tensor(3000, 3000)
     assert work(source, topi.nn.relu(source)) == Work(moved_bytes=2 * 9_000_000 * 4, dtype="float32")
