@@ -1,7 +1,8 @@
 """Measures the peaks of this host's processor, in a child of its own.
 
 Two kernels: multiply-adds in registers on one core, and sums of data of several sizes on one core and on all of them.
-The fastest sample counts, because load of the host only adds time.
+The fastest sample counts, because load of the host only adds time. The reference kernels are no measure of peaks: they
+have no schedule and are compiled for any processor.
 """
 
 import time
