@@ -1,7 +1,9 @@
 """A job as its page shows it: the row, the latest progress, and the summary once there is one."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -25,7 +27,8 @@ BATCH = 1000
 class JobPageState:
     """What the page of a job shows. ``last_event`` is the number of the newest event in it.
 
-    ``times`` are seconds since the start of the run, and the best latency by then.
+    ``times`` are seconds since the start of the run, and the best latency by then. ``built`` are the figures of the
+    latest build of the model.
     """
 
     job: Job
@@ -33,8 +36,13 @@ class JobPageState:
     summary: JobSummary | None
     last_event: int
     times: tuple[tuple[float, float], ...]
-    built: BuiltTimes | None = None
-    """Of the model of the job as it was built last."""
+    built: Mapping[str, Any] | None = None
+    """The figures of the model of the job as it was built last."""
+
+    @cached_property
+    def built_times(self) -> BuiltTimes | None:
+        """The times of the builds and plans of the model."""
+        return None if self.built is None else built_times(self.built)
 
     @cached_property
     def actions(self) -> tuple[str, ...]:
@@ -140,7 +148,7 @@ def after_events(state: JobPageState, events: list[Event]) -> JobPageState:
         elif event.kind == "summary":
             summary = _summary(event) or summary
         elif event.kind == MODEL_BUILT:
-            built = built_times(event.data) or built
+            built = event.data
     last_event = events[-1].sequence if events else state.last_event
     return JobPageState(state.job, progress, summary, last_event, tuple(times), built)
 

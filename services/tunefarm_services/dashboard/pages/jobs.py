@@ -16,6 +16,7 @@ from tunefarm_schemas.views.trial import TaskView, TrialView
 from tunefarm_services.dashboard.chart import chart_of
 from tunefarm_services.dashboard.job_feed import JobFeeds
 from tunefarm_services.dashboard.job_state import read_state
+from tunefarm_services.dashboard.model_view import model_view
 from tunefarm_services.dashboard.pages.overview import job_rows
 from tunefarm_services.dashboard.parts import DashboardParts, parts_of
 from tunefarm_services.dashboard.query import number_in
@@ -63,6 +64,15 @@ def show_job(request: Request) -> Response:
     ]
     shown = _shown_task(request, tasks)
     return page(request, "job.html", {"state": state, "tasks": tasks, "shown": shown})
+
+
+def show_model(request: Request) -> Response:
+    """The model of a job: where its time is."""
+    viewer, parts = require_viewer(request, Scope.JOBS_READ), parts_of(request)
+    state = read_state(parts.store, viewer.tenant, request.path_params["job_id"])
+    if not state.job.spec.of_model:
+        raise PageProblem(404, "The job is not one of a model.")
+    return page(request, "model.html", {"state": state, "model": model_view(state)})
 
 
 def show_trials(request: Request) -> Response:
@@ -203,6 +213,7 @@ def _text(request: Request, name: str) -> str | None:
 ROUTES: Final = (
     Route("/jobs", show_jobs, methods=["GET"]),
     Route("/jobs/{job_id}", show_job, methods=["GET"]),
+    Route("/jobs/{job_id}/model", show_model, methods=["GET"]),
     Route("/jobs/{job_id}/trials", show_trials, methods=["GET"]),
     Route("/jobs/{job_id}/chart", show_chart, methods=["GET"]),
     Route("/jobs/{job_id}/timeline", download_timeline, methods=["GET"]),

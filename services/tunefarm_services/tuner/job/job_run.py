@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tunefarm_sandbox.fork_server.fork_server import Child
+from tunefarm_schemas.roofline import DevicePeaks
 from tunefarm_schemas.tuning.job import Effort, Job, JobOutcome, StopReason, Strategy
 from tunefarm_schemas.tuning.measurement import Measurement
 from tunefarm_schemas.views.progress import TaskTime
@@ -51,6 +52,8 @@ class JobRun:
     watch: JobWatch
     explorations: list[ExplorationRun]
     origin_s: float
+    peaks: DevicePeaks | None = None
+    """Of the farm's device; None if they are unknown."""
     session: SearchSession | None = None
     strategy: Strategy | None = None
     """The strategy in use; None before the search starts."""

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from tunefarm_schemas.roofline import DevicePeaks, Roofline, roofline_of
+from tunefarm_schemas.tuning.device import PROTOCOLS
 from tunefarm_schemas.tuning.job import JobOutcome, StopReason
 from tunefarm_schemas.tuning.measurement import Failed, Stopped, Timing
 from tunefarm_schemas.tuning.record import TuningRecord
@@ -64,6 +66,18 @@ def _task_summary(each: ExplorationRun, run: JobRun, answered: bool) -> TaskSumm
         floating_point_operations=each.workload.floating_point_operations,
         winner=_winner(each, record),
         untried_latency_s=each.untried_latency_s,
+        roofline=_roofline(each, run.peaks),
+    )
+
+
+def _roofline(each: ExplorationRun, peaks: DevicePeaks | None) -> Roofline | None:
+    workload, protocol = each.workload, PROTOCOLS.get(each.exploration.key.protocol_id)
+    return roofline_of(
+        workload.floating_point_operations,
+        workload.work,
+        peaks,
+        each.target.num_cores,
+        cold_cache=protocol is not None and protocol.cold_cache,
     )
 
 

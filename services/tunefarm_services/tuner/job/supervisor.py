@@ -172,7 +172,7 @@ class Supervisor:
         watch = JobWatch(self._store, lease, self.stop_requests, self._on_progress)
         job = self._store.jobs.get(lease.tenant, lease.job_id)
         explorations = opened_explorations(self._store, Place.of(self._farm), lease, job, watch.keep_lease)
-        return JobRun(job, watch, explorations, self._origin_s)
+        return JobRun(job, watch, explorations, self._origin_s, self._farm.device.peaks)
 
     def _answer(self, run: JobRun) -> Ending | None:
         """Step 2: answer with the records and artifacts of earlier jobs, even while other jobs hold the explorations.

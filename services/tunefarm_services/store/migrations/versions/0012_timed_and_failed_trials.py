@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "web_space"
+revision = "0012"
 down_revision = "0011"
 branch_labels = None
 depends_on = None
