@@ -8,6 +8,7 @@ from tunefarm.http.calls import (
     device_calls,
     fleet_calls,
     job_calls,
+    job_copy_calls,
     record_calls,
     token_calls,
     upload_calls,
@@ -34,6 +35,9 @@ class Jobs(Noun[Carrier], Generic[Carrier, H]):
     cancel = call(job_calls.job_cancellation)
     finish = call(job_calls.job_finish)
     delete = call(job_calls.job_deletion)
+    clone = call(job_copy_calls.job_clone)
+    extend = call(job_copy_calls.job_extension)
+    compare = call(job_copy_calls.job_comparison)
 
     @executed
     def get(self, job_id: str) -> Flow[H]:
