@@ -1,6 +1,6 @@
 """What the pages work with."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -20,6 +20,9 @@ class DashboardParts:
         is_stopping: whether streams must end.
         event_poll_s: interval between looks at the events of a job that is watched.
         limiter: threads that look at events.
+        open_jobs_per_tenant: how many unfinished jobs a tenant may have.
+        callees: functions outside of their modules that jobs of a tenant may call.
+        operator_tenants: tenants that see the queue, the usage and the failures of all.
     """
 
     store: Store
@@ -27,6 +30,9 @@ class DashboardParts:
     is_stopping: Callable[[], bool]
     event_poll_s: float
     limiter: CapacityLimiter
+    open_jobs_per_tenant: int
+    callees: Mapping[str, tuple[str, ...]]
+    operator_tenants: tuple[str, ...]
 
 
 def parts_of(request: Request) -> DashboardParts:

@@ -21,6 +21,8 @@ from tunefarm_schemas.views.summary import JobSummary, Progress, TaskSummary
 from tunefarm_services.store import Store
 
 MAX_COURSE_POINTS: Final = 500
+MAX_EVENTS: Final = 20_000
+"""Of a job without a summary that are read for its course, whose end is always shown."""
 _EVENTS_AT_ONCE: Final = 1000
 _MAX_TEXT: Final = 200
 _SHOWN_APART: Final = frozenset({"tasks", "labels", "effort", "callees", "untuned_functions"})
@@ -176,26 +178,33 @@ def _fields(spec: JobSpec) -> Iterator[tuple[str, str]]:
 
 def _read(store: Store, tenant: str, job_id: str) -> _ReadJob:
     job = store.jobs.get(tenant, job_id)
-    summary: JobSummary | None = None
+    explorations = store.explorations.of_job(tenant, job_id)
+    summary = _latest(store, job, "summary", JobSummary)
+    if summary is not None:
+        return _ReadJob(job, explorations, summary, ())
     improved: list[Progress] = []
-    latest: Progress | None = None
-    for event in _events(store, tenant, job_id):
-        if event.kind == "summary":
-            summary = _parsed(JobSummary, event) or summary
-        elif event.kind == "progress" and (latest := _parsed(Progress, event) or latest) is not None:
-            if latest.trials_done < (improved[-1].trials_done if improved else 0):
-                improved.clear()  # a new run of the job
-            if not improved or latest.best_latency_s != improved[-1].best_latency_s:
-                improved.append(latest)
-    ended = [latest] if latest is not None and latest not in improved[-1:] else []
-    return _ReadJob(job, store.explorations.of_job(tenant, job_id), summary, (*improved, *ended))
+    for progress in _progress(store, tenant, job_id):
+        if improved and progress.trials_done < improved[-1].trials_done:
+            improved.clear()  # a new run of the job
+        if not improved or progress.best_latency_s != improved[-1].best_latency_s:
+            improved.append(progress)
+    latest = _latest(store, job, "progress", Progress)
+    return _ReadJob(job, explorations, None, (*improved, *([latest] if latest is not None else ())))
 
 
-def _events(store: Store, tenant: str, job_id: str) -> Iterator[Event]:
+def _progress(store: Store, tenant: str, job_id: str) -> Iterator[Progress]:
+    """The progress of a job in its first ``MAX_EVENTS`` events."""
     after = 0
-    while events := store.events.of_job(tenant, job_id, after, _EVENTS_AT_ONCE):
-        yield from events
+    while after < MAX_EVENTS and (events := store.events.of_job(tenant, job_id, after, _EVENTS_AT_ONCE)):
+        for event in events:
+            if event.kind == "progress" and (read := _parsed(Progress, event)) is not None:
+                yield read
         after = events[-1].sequence
+
+
+def _latest(store: Store, job: Job, kind: str, model: type[T]) -> T | None:
+    event = store.events.latest(job.tenant, job.job_id, kind)
+    return None if event is None else _parsed(model, event)
 
 
 def _parsed(model: type[T], event: Event) -> T | None:

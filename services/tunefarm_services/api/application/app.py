@@ -111,6 +111,9 @@ def _dashboard_parts(parts: Parts) -> DashboardParts:
         is_stopping=lambda: parts.stopping is not None and parts.stopping.is_set(),
         event_poll_s=parts.settings.event_poll_s,
         limiter=parts.stream_limiter,
+        open_jobs_per_tenant=parts.settings.open_jobs_per_tenant,
+        callees=parts.settings.callees,
+        operator_tenants=parts.settings.operator_tenants,
     )
 
 
