@@ -152,4 +152,5 @@ class Channels(Noun[Carrier]):
 
     list = call(fleet_calls.channels)
     get = call(fleet_calls.channel)
+    evidence = call(fleet_calls.channel_evidence)
     ask = call(fleet_calls.channel_request)

@@ -15,6 +15,7 @@ from tunefarm_services.store.database.database import Database
 from tunefarm_services.store.database.schema_revision import NEEDED, require_current, revision_of, upgrade_to
 from tunefarm_services.store.database.sqlite_file import prepare_file
 from tunefarm_services.store.fleet.audit_repository import FleetAuditRepository
+from tunefarm_services.store.fleet.channel_evidence_repository import ChannelEvidenceRepository
 from tunefarm_services.store.fleet.edge_device_repository import EdgeDeviceRepository
 from tunefarm_services.store.fleet.edge_report_repository import EdgeReportRepository
 from tunefarm_services.store.fleet.enrolment_repository import EnrolmentRepository
@@ -77,6 +78,7 @@ class Store:
         self.edge_devices = EdgeDeviceRepository(database, blobs)
         self.edge_reports = EdgeReportRepository(database, blobs)
         self.rollouts = RolloutRepository(database, blobs)
+        self.channel_evidence = ChannelEvidenceRepository(database, blobs)
         self.fleet_audit = FleetAuditRepository(database, blobs)
         self.fleet_overview = FleetOverviewRepository(database, blobs)
         self.garbage = GarbageCollector(database, blobs)

@@ -34,7 +34,7 @@ from tunefarm_services.api.routes import (
     usage,
     workloads,
 )
-from tunefarm_services.api.routes.fleet import channels, edge, fleet
+from tunefarm_services.api.routes.fleet import channels, edge, evidence, fleet
 from tunefarm_services.api.routes.releases import edge_files, publication
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.dashboard.app import create_dashboard
@@ -60,6 +60,7 @@ ROUTES = (
     edge,
     fleet,
     channels,
+    evidence,
     health,
     pages,
 )
