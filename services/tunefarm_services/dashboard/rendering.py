@@ -38,6 +38,8 @@ _PAGES: Final = (
     (Scope.RECORDS_READ, "/records", "Records"),
     (Scope.DEVICES_READ, "/devices", "Devices"),
     (Scope.DEVICES_READ, "/releases", "Releases"),
+    (Scope.USAGE_READ, "/usage", "Usage"),
+    (Scope.TOKENS_ADMIN, "/tokens", "Tokens"),
 )
 """The pages that all others link to, with the scopes that they need."""
 
