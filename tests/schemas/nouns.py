@@ -7,7 +7,7 @@ from tests.schemas.farm_nouns import farm_nouns
 from tests.schemas.model_nouns import MODEL_NOUNS
 from tunefarm_schemas import SCHEMA_VERSION
 from tunefarm_schemas.failure import FailureReason, TrialFailure
-from tunefarm_schemas.farm.lane import Lane, LaneState
+from tunefarm_schemas.farm.lane import Lane, LaneState, ReferenceCheck
 from tunefarm_schemas.farm.processor import Processor
 from tunefarm_schemas.frozen import Frozen, canonical_json
 from tunefarm_schemas.refusal import Refusal
@@ -86,6 +86,9 @@ _CLASS = DeviceClass(
     launch_bucket=5,
 )
 _DEVICE = Device(fingerprint="0f", host_name="host", device_class=_CLASS, reference=_REFERENCE)
+_CHECK = ReferenceCheck(
+    times=ReferenceKernelTimes(compute_s=0.0011, bandwidth_s=0.0009, launch_s=1.2e-05), checked_at=_AT
+)
 _PROCESSOR = Processor(architecture="x86_64", x86_level=3)
 _ENVIRONMENT = Environment(governor="performance", microcode="0x1", hypervisor="kvm", load_average=0.5)
 _FAILURE = TrialFailure(reason=FailureReason.BUILD_TIMEOUT, message="took longer than 4 s", under_load=True)
@@ -191,7 +194,9 @@ NOUNS: tuple[Frozen, ...] = (
         started_at=_AT,
         seen_at=_AT,
         processor=_PROCESSOR,
+        last_check=_CHECK,
     ),
+    _CHECK,
     Token(
         token_id="0123456789abcdef",
         tenant="local",

@@ -95,6 +95,7 @@ class Devices(Noun[Carrier]):
     get = call(device_calls.device)
     list = call(device_calls.devices)
     ask = call(device_calls.device_request)
+    history = call(device_calls.device_history)
 
 
 class Workers(Noun[Carrier]):

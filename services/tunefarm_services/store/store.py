@@ -7,6 +7,7 @@ from tunefarm_services.store.blob_store import BlobStore
 from tunefarm_services.store.catalog.device_repository import DeviceRepository
 from tunefarm_services.store.catalog.garbage import GarbageCollector
 from tunefarm_services.store.catalog.input_example_repository import InputExampleRepository
+from tunefarm_services.store.catalog.lane_history_repository import LaneHistoryRepository
 from tunefarm_services.store.catalog.lane_repository import LaneRepository
 from tunefarm_services.store.catalog.target_repository import TargetRepository
 from tunefarm_services.store.catalog.upload_repository import UploadRepository
@@ -55,6 +56,7 @@ class Store:
         self.targets = TargetRepository(database, blobs)
         self.devices = DeviceRepository(database, blobs)
         self.lanes = LaneRepository(database, blobs)
+        self.lane_history = LaneHistoryRepository(database, blobs)
         self.uploads = UploadRepository(database, blobs)
         self.input_examples = InputExampleRepository(database, blobs)
         self.jobs = JobRepository(database, blobs)

@@ -10,13 +10,16 @@ from tunefarm.terminal.console import say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import tell_next, with_api
 from tunefarm.terminal.tables import print_json, print_rows
+from tunefarm_schemas.tuning.device import ReferenceKernelTimes
 from tunefarm_schemas.views.device import DeviceView, WorkerView
+from tunefarm_schemas.views.quantities import latency_text
 from tunefarm_schemas.visible_text import visible_line
 
 devices = typer.Typer(help="List and control the devices of a service.", no_args_is_help=True)
 
 DeviceId = Annotated[str, typer.Argument(metavar="DEVICE", help="Id of a device.")]
 HEADINGS = ("device", "kind", "lanes", "in flight", "cores", "name", "class", "seen")
+SHOWN_SAMPLES = 12
 WORKER_HEADINGS = ("lane", "state", "asked", "in flight", "cores", "TVM", "seen", "reason")
 
 
@@ -51,6 +54,25 @@ def show_device(device_id: DeviceId, api: Api = None, as_json: AsJson = False) -
     return ExitCode.FINE
 
 
+@devices.command("history")
+def show_history(device_id: DeviceId, api: Api = None, as_json: AsJson = False) -> int:
+    """Show the drift of a device's reference kernels, and when its lanes changed, why, and at whose request."""
+    from tunefarm.client import Client
+
+    with Client(api) as client:
+        found = client.devices.history(device_id)
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+        return ExitCode.FINE
+    rows = [("calibrated", *_times(found.reference, found.reference))]
+    rows += [(each.at[:19], *_times(each.times, found.reference)) for each in found.samples[-SHOWN_SAMPLES:]]
+    print_rows(("reference kernels", "compute", "bandwidth", "launch"), rows, empty="")
+    say("")
+    changes = [(each.at[:19], each.worker_id, each.kind, each.value, each.reason or "-") for each in found.changes]
+    print_rows(("time", "lane", "change", "to", "reason"), changes, empty="no lane has changed")
+    return ExitCode.FINE
+
+
 @devices.command()
 def drain(device_id: DeviceId, api: Api = None, as_json: AsJson = False) -> int:
     """Send a device no new orders; it finishes its running ones."""
@@ -82,6 +104,16 @@ def _ask(verb: LaneVerb, device_id: str, api: str | None, *, as_json: bool) -> i
         say(f"requested {verb} of device {device_id}; its lanes are {states}")
         tell_next(f"tunefarm devices show {device_id} {with_api(api)}".rstrip())
     return ExitCode.FINE
+
+
+def _times(times: ReferenceKernelTimes, calibrated: ReferenceKernelTimes) -> tuple[str, str, str]:
+    pairs = (
+        (times.compute_s, calibrated.compute_s),
+        (times.bandwidth_s, calibrated.bandwidth_s),
+        (times.launch_s, calibrated.launch_s),
+    )
+    compute, bandwidth, launch = (f"{latency_text(now)} ({now / then:.2f}x)" if then else "-" for now, then in pairs)
+    return compute, bandwidth, launch
 
 
 def _row(device: DeviceView) -> tuple[str, ...]:

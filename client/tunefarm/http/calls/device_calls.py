@@ -4,7 +4,7 @@ from typing import Literal
 
 from tunefarm.http.paging import listed
 from tunefarm.http.request import Flow, Reply, Request
-from tunefarm_schemas.views.device import DeviceView, WorkerView
+from tunefarm_schemas.views.device import DeviceHistory, DeviceView, WorkerView
 
 LaneVerb = Literal["drain", "resume", "maintenance"]
 
@@ -18,6 +18,12 @@ def device(device_id: str) -> Flow[DeviceView]:
     """One device."""
     reply: Reply = yield Request("GET", f"/devices/{device_id}")
     return reply.read(DeviceView)
+
+
+def device_history(device_id: str) -> Flow[DeviceHistory]:
+    """The calibration of a device, its reference kernels in the last week, and changes of its lanes."""
+    reply: Reply = yield Request("GET", f"/devices/{device_id}/history")
+    return reply.read(DeviceHistory)
 
 
 def device_request(device_id: str, verb: LaneVerb) -> Flow[None]:
