@@ -49,7 +49,7 @@ from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Sketch, Space, Trace
 from tunefarm_schemas.tuning.workload import Task, TensorArgument, Workload
 from tunefarm_schemas.upload import Upload
-from tunefarm_schemas.usage import Usage
+from tunefarm_schemas.usage import FarmOverview, TenantOverview, Usage
 
 GOLDENS = Path(__file__).parents[1] / "goldens"
 
@@ -86,6 +86,18 @@ _CLASS = DeviceClass(
     launch_bucket=5,
 )
 _DEVICE = Device(fingerprint="0f", host_name="host", device_class=_CLASS, reference=_REFERENCE)
+_OVERVIEW = TenantOverview(
+    tenant="local",
+    queued=2,
+    running=1,
+    paused=0,
+    oldest_queued_at=_AT,
+    open_jobs_limit=1000,
+    device_seconds_today=12.5,
+    recent_device_seconds=3.25,
+    measurements_by_minute=(0, 4),
+    failures={"run_timeout": 1},
+)
 _CHECK = ReferenceCheck(
     times=ReferenceKernelTimes(compute_s=0.0011, bandwidth_s=0.0009, launch_s=1.2e-05), checked_at=_AT
 )
@@ -197,6 +209,8 @@ NOUNS: tuple[Frozen, ...] = (
         last_check=_CHECK,
     ),
     _CHECK,
+    _OVERVIEW,
+    FarmOverview(tenants=(_OVERVIEW,), lanes={"ready": 1}),
     Token(
         token_id="0123456789abcdef",
         tenant="local",

@@ -26,6 +26,7 @@ from tunefarm_services.store.jobs.event_repository import EventRepository
 from tunefarm_services.store.jobs.job_repository import JobRepository
 from tunefarm_services.store.jobs.job_request_repository import JobRequestRepository
 from tunefarm_services.store.jobs.lease_repository import LeaseRepository
+from tunefarm_services.store.jobs.overview_repository import OverviewRepository
 from tunefarm_services.store.jobs.queue_repository import QueueRepository
 from tunefarm_services.store.jobs.usage_repository import UsageRepository
 from tunefarm_services.store.records.artifact_repository import ArtifactRepository
@@ -64,6 +65,7 @@ class Store:
         self.queue = QueueRepository(database, blobs)
         self.leases = LeaseRepository(database, blobs)
         self.events = EventRepository(database, blobs)
+        self.overview = OverviewRepository(database, blobs)
         self.usage = UsageRepository(database, blobs)
         self.explorations = ExplorationRepository(database, blobs)
         self.trials = TrialRepository(database, blobs)
