@@ -45,7 +45,7 @@
     const options = {
       width: place.clientWidth, height: HEIGHT, scales: { x: { time: false }, y: { distr: 3 } },
       series: [{ label }, series("first", color("--series")), series("second", color("--wait"), [8, 4])],
-      axes: [axis({ label }), axis({ size: 72, values: (_plot, ticks) => ticks.map(latency) })],
+      axes: [axis({ label }), axis({ size: 72, values: (_plot, ticks) => ticks.map((tick) => (tick === null ? "" : latency(tick))) })],
     };
     const data = [positions, aligned(courses.first, field, positions), aligned(courses.second, field, positions)];
     plots.push([new uPlot(options, data, place), place]);
