@@ -103,7 +103,7 @@ def test_token_is_created_rotated_and_revoked(page: "Page", service: RealService
     name = f"robot {time.monotonic_ns()}"
     open_page(page, service, "/tokens")
     page.fill("#name", name)
-    page.check("text=jobs:read")
+    page.check("label:has-text('jobs:read') input")
     page.click("text=Create the token")
     first = page.inner_text(".secret")
     assert store.tokens.authenticate(first) is not None

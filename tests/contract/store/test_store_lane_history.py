@@ -9,7 +9,7 @@ from tunefarm_schemas.farm.lane import Lane, LaneRequest, LaneState, ReferenceCh
 from tunefarm_schemas.tuning.device import ReferenceKernelTimes
 from tunefarm_schemas.views.device import device_id_of, worker_id_of
 from tunefarm_services.store import RetentionPolicy, Store
-from tunefarm_services.store.catalog.lane_history_repository import INTERVAL_S, KEPT_PER_LANE
+from tunefarm_services.store.catalog.lane_history_repository import INTERVAL_S, KEPT_PER_LANE, KEPT_S
 
 DEVICE_ID = device_id_of(lane())
 SLOW = "the device became slower than it was"
@@ -69,11 +69,40 @@ def test_reference_kernels_are_sampled_once_an_interval_for_a_week(store: Store,
     assert sample.times.compute_s == pytest.approx(1e-3)
     engine = create_engine(database_url.replace("postgresql://", "postgresql+psycopg://"))
     with engine.begin() as connection:
-        shift = int(8 * 86_400 / INTERVAL_S)
+        shift = int(KEPT_S / INTERVAL_S) + 1
         connection.execute(text(f"UPDATE reference_samples SET interval_number = interval_number - {shift}"))
     engine.dispose()
     store.lanes.put(checked(3e-3))
     assert [each.times.compute_s for each in store.lane_history.samples(DEVICE_ID)] == [pytest.approx(3e-3)]
+
+
+@pytest.mark.parametrize(
+    ("checked_at", "compute_s"),
+    [
+        ("2020-01-01T00:00:00+00:00", 1e-3),
+        ("2999-01-01T00:00:00+00:00", 1e-3),
+        ("yesterday", 1e-3),
+        ("", float("nan")),
+        ("", float("inf")),
+        ("", -1.0),
+    ],
+)
+def test_implausible_checks_are_not_sampled_and_stop_no_heartbeat(
+    store: Store, checked_at: str, compute_s: float
+) -> None:
+    times = ReferenceKernelTimes(compute_s=compute_s, bandwidth_s=2e-3, launch_s=1e-5)
+    check = ReferenceCheck(times=times, checked_at=checked_at or utc_now())
+    store.lanes.put_all([lane(last_check=check), checked(lane_id="host/1")])
+    assert len(store.lanes.find()) == 2
+    (sample,) = store.lane_history.samples(DEVICE_ID)
+    assert sample.times.compute_s == pytest.approx(1e-3)
+
+
+def test_reason_of_a_lane_is_kept_without_what_no_database_holds(store: Store) -> None:
+    store.lanes.put(lane(state=LaneState.QUARANTINED, reason="slow\0" + "x" * 10_000))
+    (change,) = store.lane_history.changes(DEVICE_ID)
+    assert change.reason.startswith("slowx")
+    assert len(change.reason) == 500
 
 
 def test_retention_forgets_lanes_that_are_gone(store: Store, database_url: str) -> None:

@@ -1,5 +1,6 @@
 """How lanes and their devices fared: changes of state, requests, and the times of reference kernels."""
 
+import math
 import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from tunefarm_services.store.tables import LaneChangeTable, LaneTable, Reference
 
 KEPT_PER_LANE: Final = 200
 """Changes of a lane beyond these are deleted, the oldest first."""
+MAX_REASON: Final = 500
 INTERVAL_S: Final = 300.0
 """One sample of each device is kept for each interval."""
 KEPT_S: Final = 7 * 86_400.0
@@ -44,9 +46,9 @@ _SAMPLES: Final = (
     .where(ReferenceSampleTable.tenant == OPERATOR_TENANT, ReferenceSampleTable.device_id == bindparam("device_id"))
     .order_by(ReferenceSampleTable.interval_number)
 )
-_NEWEST_SAMPLES: Final = select(ReferenceSampleTable.device_id).where(
+_KNOWN_SAMPLES: Final = select(ReferenceSampleTable.device_id, ReferenceSampleTable.interval_number).where(
     ReferenceSampleTable.tenant == OPERATOR_TENANT,
-    ReferenceSampleTable.interval_number == bindparam("interval"),
+    ReferenceSampleTable.interval_number >= bindparam("since"),
     ReferenceSampleTable.device_id.in_(bindparam("device_ids", expanding=True)),
 )
 
@@ -108,8 +110,8 @@ def note_states(connection: Connection, lanes: Sequence[Lane], now_s: float) -> 
         old = before.get(lane.lane_id)
         if old is not lane.state and not (old in _ALIKE and lane.state in _ALIKE):
             value = LaneState.READY if lane.state in _ALIKE else lane.state
-            _note(connection, lane, now_s, {"kind": "state", "value": value.value, "reason": lane.reason})
-    _sample(connection, lanes, now_s)
+            reason = lane.reason.replace("\0", "")[:MAX_REASON]  # PostgreSQL cannot store NUL
+            _note(connection, lane, now_s, {"kind": "state", "value": value.value, "reason": reason})
 
 
 def note_request(connection: Connection, lane: Lane, request: LaneRequest, token_id: str | None, now_s: float) -> None:
@@ -143,19 +145,38 @@ def _note(connection: Connection, lane: Lane, now_s: float, values: dict[str, An
         connection.execute(surplus, {"of_lane": lane.lane_id})
 
 
-def _sample(connection: Connection, lanes: Sequence[Lane], now_s: float) -> None:
-    """Keep the first check of each device in the present interval, and forget those of more than a week ago."""
-    checks = {device_id_of(lane): lane.last_check.times for lane in lanes if lane.last_check is not None}
+def note_checks(connection: Connection, lanes: Sequence[Lane], now_s: float) -> None:
+    """Keep within the caller's transaction the first check of each device in each interval, for a week."""
+    checks = {found: lane.last_check for lane in lanes if (found := _sample_key(lane, now_s)) is not None}
     if not checks:
         return
-    interval = int(now_s // INTERVAL_S)
-    known = connection.execute(_NEWEST_SAMPLES, {"interval": interval, "device_ids": list(checks)}).scalars()
-    for device_id in sorted(set(checks) - set(known)):
+    known = connection.execute(
+        _KNOWN_SAMPLES,
+        {
+            "device_ids": [device_id for device_id, _ in checks],
+            "since": min(interval for _, interval in checks),
+        },
+    ).all()
+    # Sorted, so that two writers cannot deadlock.
+    for device_id, interval in sorted(set(checks) - {(row.device_id, row.interval_number) for row in known}):
+        check = checks[device_id, interval]
+        assert check is not None
         key = {"tenant": OPERATOR_TENANT, "device_id": device_id, "interval_number": interval}
-        connection.execute(insert_once(connection, ReferenceSampleTable), key | checks[device_id].model_dump())
+        connection.execute(insert_once(connection, ReferenceSampleTable), key | check.times.model_dump())
         old = delete(ReferenceSampleTable).where(
             ReferenceSampleTable.tenant == OPERATOR_TENANT,
             ReferenceSampleTable.device_id == device_id,
             ReferenceSampleTable.interval_number < interval - _KEPT_INTERVALS,
         )
         connection.execute(old)
+
+
+def _sample_key(lane: Lane, now_s: float) -> tuple[str, int] | None:
+    """Device and interval of a lane's latest check; None if it is not from now, as with a clock that is wrong."""
+    if lane.last_check is None or not all(0 < each < math.inf for each in lane.last_check.times.model_dump().values()):
+        return None
+    try:
+        checked_s = datetime.fromisoformat(lane.last_check.checked_at).timestamp()
+    except (ValueError, OverflowError):
+        return None
+    return (device_id_of(lane), int(checked_s // INTERVAL_S)) if abs(now_s - checked_s) < 2 * INTERVAL_S else None

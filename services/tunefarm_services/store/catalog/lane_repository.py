@@ -6,7 +6,7 @@ from typing import Final
 from sqlalchemy import Connection, bindparam, select, update
 
 from tunefarm_schemas.farm.lane import OPERATOR_TENANT, Lane, LaneRequest, LaneState
-from tunefarm_services.store.catalog.lane_history_repository import note_request, note_states
+from tunefarm_services.store.catalog.lane_history_repository import note_checks, note_request, note_states
 from tunefarm_services.store.database.insert_once import insert_into
 from tunefarm_services.store.database.repository import Repository
 from tunefarm_services.store.database.retried import retried
@@ -48,6 +48,7 @@ class LaneRepository(Repository):
             # Sorted, so that two writers cannot deadlock.
             rows = [_values(latest[lane_id], heard_s) for lane_id in sorted(latest)]
             note_states(connection, list(latest.values()), heard_s)
+            note_checks(connection, list(latest.values()), heard_s)
             statement = insert_into(connection, LaneTable)
             heard = {name: statement.excluded[name] for name in ("device_class_id", "state", "heard_s", "document")}
             connection.execute(statement.on_conflict_do_update(index_elements=["tenant", "lane_id"], set_=heard), rows)
