@@ -121,3 +121,18 @@ def test_jobs_are_chosen_for_the_comparison(app: FastAPI, store: Store) -> None:
     chosen = browser.get(f"/dashboard/jobs/compare?a={job.job_id}").text
     assert f'<option value="{job.job_id}" selected>' in chosen
     assert "Results" not in chosen
+
+
+def test_measure_job_is_cloned_without_a_search(app: FastAPI, store: Store) -> None:
+    spec = put_job(store, "alice").spec.model_copy(update={"kind": "measure"})
+    job = store.jobs.create("alice", spec)
+    browser = logged_in(app, store, "alice")
+    form = browser.get(f"/dashboard/jobs/{job.job_id}/copy").text
+    assert "More trials" not in form
+    assert 'name="strategy"' not in form
+    (once,) = once_keys(browser, job.job_id)
+    answer = browser.submit(
+        f"/dashboard/jobs/{job.job_id}/clone", {"form_key": browser.form_key(), "once": once, "labels": "again=1"}
+    )
+    made = store.jobs.get("alice", answer.headers["location"].rpartition("/")[2])
+    assert (made.spec.kind, made.spec.labels) == ("measure", {"again": "1"})

@@ -1,6 +1,6 @@
 """The bodies that create copies of a job."""
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from tunefarm_schemas.tuning.job import Strategy
 from tunefarm_services.api.bodies.body import Body, Seconds, with_examples
@@ -9,13 +9,20 @@ from tunefarm_services.jobs.copies import MAX_TRIALS, JobChanges
 
 
 class EffortChangeBody(Body):
-    """Limits that differ from the job's. Null removes a limit; an absent one stays."""
+    """Limits that differ from the job's. Null removes a limit other than the trials; an absent one stays."""
 
-    trials: int = Field(default=0, gt=0, le=MAX_TRIALS)
+    trials: int | None = Field(default=None, gt=0, le=MAX_TRIALS)
     seconds: Seconds | None = None
     plateau_trials: int | None = Field(default=None, gt=0, le=MAX_TRIALS)
     target_latency_s: Seconds | None = None
     device_seconds: Seconds | None = None
+
+    @field_validator("trials")
+    @classmethod
+    def _is_a_number(cls, trials: int | None) -> int:
+        if trials is None:
+            raise ValueError("A job needs a number of trials. Leave it out to keep that of the job.")
+        return trials
 
 
 class CloneBody(Body):

@@ -43,7 +43,7 @@ _LIMITS: Final[Mapping[str, type[int] | type[float]]] = {
 def show_comparison(request: Request) -> Response:
     """Two jobs side by side, or the choice of them."""
     viewer, parts = require_viewer(request, Scope.JOBS_READ), parts_of(request)
-    first, second = (request.query_params.get(name, "")[:200].replace("\0", "") for name in ("a", "b"))
+    first, second = _chosen(request)
     found = compare_jobs(parts.store, viewer.tenant, first, second) if first and second else None
     choices = job_rows(parts.store.jobs.page(viewer.tenant, None, {}, MAX_CHOICES, None))
     listed = {row.job.job_id for row in choices}
@@ -59,9 +59,8 @@ def show_comparison(request: Request) -> Response:
 def show_comparison_chart(request: Request) -> Response:
     """The courses of both jobs for one task, as JSON."""
     viewer, parts = require_viewer(request, Scope.JOBS_READ), parts_of(request)
-    query = request.query_params
-    found = compare_jobs(parts.store, viewer.tenant, query.get("a", "")[:200], query.get("b", "")[:200])
-    task = next((each for each in found.tasks if each.workload_id == query.get("task")), None)
+    found = compare_jobs(parts.store, viewer.tenant, *_chosen(request))
+    task = next((each for each in found.tasks if each.workload_id == request.query_params.get("task")), None)
     if task is None:
         raise PageProblem(404, "The jobs have no such task.")
     courses = {
@@ -69,6 +68,12 @@ def show_comparison_chart(request: Request) -> Response:
         for name, figures in (("first", task.first), ("second", task.second))
     }
     return JSONResponse(courses, headers=HEADERS)
+
+
+def _chosen(request: Request) -> tuple[str, str]:
+    """The ids that the address names, empty for none."""
+    first, second = (request.query_params.get(name, "")[:200].replace("\0", "") for name in ("a", "b"))
+    return first, second
 
 
 def show_copy_forms(request: Request) -> Response:
@@ -127,6 +132,9 @@ def _require_room(parts: DashboardParts, tenant: str) -> None:
 
 def _changes(job: Job, fields: Mapping[str, str]) -> JobChanges:
     """The changes that a form asks for. Raises BadInput with the field's name."""
+    labels, fresh = _labels(fields.get("labels", "")), "fresh" in fields
+    if job.spec.kind == "measure":
+        return JobChanges(labels=labels, fresh=fresh)
     strategy = next((each for each in STRATEGIES if each == fields.get("strategy")), None)
     if strategy is None:
         raise BadInput("strategy", "it is not known.", f"Use one of: {', '.join(STRATEGIES)}.")
@@ -135,13 +143,7 @@ def _changes(job: Job, fields: Mapping[str, str]) -> JobChanges:
     for name, kind in _LIMITS.items():
         text = fields.get(name, "").strip()
         effort[name] = None if not text else _whole(name, text) if kind is int else _positive(name, text)
-    return JobChanges(
-        effort=effort if job.spec.kind == "tune" else None,
-        strategy=strategy if job.spec.kind == "tune" else None,
-        seed=seed,
-        labels=_labels(fields.get("labels", "")),
-        fresh="fresh" in fields,
-    )
+    return JobChanges(effort=effort, strategy=strategy, seed=seed, labels=labels, fresh=fresh)
 
 
 def _whole(name: str, text: str, least: int = 1, most: int = MAX_TRIALS) -> int:
