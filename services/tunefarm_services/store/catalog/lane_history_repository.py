@@ -12,7 +12,7 @@ from tunefarm_schemas.farm.lane import OPERATOR_TENANT, Lane, LaneRequest, LaneS
 from tunefarm_schemas.tuning.device import ReferenceKernelTimes
 from tunefarm_schemas.views.device import DeviceHistory, LaneChange, ReferenceSample, device_id_of, worker_id_of_lane_id
 from tunefarm_services.store.database.insert_once import insert_once
-from tunefarm_services.store.database.repository import Repository
+from tunefarm_services.store.database.repository import AnyRow, Repository
 from tunefarm_services.store.tables import LaneChangeTable, LaneTable, ReferenceSampleTable
 
 KEPT_PER_LANE: Final = 200
@@ -71,30 +71,29 @@ class LaneHistoryRepository(Repository):
     def changes(self, device_id: str, limit: int = KEPT_PER_LANE) -> list[LaneChange]:
         """Changes of the lanes of a device, the newest first."""
         with self._database.reading() as connection:
-            rows = connection.execute(_CHANGES, {"device_id": device_id, "row_limit": limit}).all()
-        return [
-            LaneChange(
-                worker_id=worker_id_of_lane_id(row.lane_id),
-                at=datetime.fromtimestamp(row.at_s, UTC).isoformat(),
-                kind=row.kind,
-                value=row.value,
-                reason=row.reason,
-                token_id=row.token_id,
-            )
-            for row in rows
-        ]
+            rows = connection.execute(_CHANGES, {"device_id": device_id, "row_limit": limit})
+            return [
+                LaneChange(
+                    worker_id=worker_id_of_lane_id(row.lane_id),
+                    at=datetime.fromtimestamp(row.at_s, UTC).isoformat(),
+                    kind=row.kind,
+                    value=row.value,
+                    reason=row.reason,
+                    token_id=row.token_id,
+                )
+                for row in rows
+            ]
 
     def samples(self, device_id: str) -> list[ReferenceSample]:
         """The times of a device's reference kernels, the oldest first, at most one for each interval of a week."""
         with self._database.reading() as connection:
-            rows = connection.execute(_SAMPLES, {"device_id": device_id}).all()
-        return [
-            ReferenceSample(
-                at=datetime.fromtimestamp(row.interval_number * INTERVAL_S, UTC).isoformat(),
-                times=ReferenceKernelTimes(compute_s=row.compute_s, bandwidth_s=row.bandwidth_s, launch_s=row.launch_s),
-            )
-            for row in rows
-        ]
+            rows = connection.execute(_SAMPLES, {"device_id": device_id})
+            return [_sample(row) for row in rows]
+
+
+def _sample(row: AnyRow) -> ReferenceSample:
+    times = ReferenceKernelTimes(compute_s=row.compute_s, bandwidth_s=row.bandwidth_s, launch_s=row.launch_s)
+    return ReferenceSample(at=datetime.fromtimestamp(row.interval_number * INTERVAL_S, UTC).isoformat(), times=times)
 
 
 def note_states(connection: Connection, lanes: Sequence[Lane], now_s: float) -> None:

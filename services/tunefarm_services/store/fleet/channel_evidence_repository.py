@@ -23,7 +23,7 @@ class ChannelEvidenceRepository(Repository):
         document, rollout = followed
         with self._database.reading() as connection:
             rows = rows_of(connection, tenant, document)
-        devices = stage_devices(rows, document, rollout)
+            devices = stage_devices(rows, document, rollout)
         verdict = judged(document.gate, devices, now_s)
         return ChannelEvidence(
             channel=channel,
