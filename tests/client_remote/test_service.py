@@ -258,8 +258,13 @@ def test_devices_usage_and_tokens_are_listed(service: Service, tuned: str) -> No
     assert service.command("devices", "show", device["device_id"]).code == 0
     assert sum(day["trials"] for day in service.command("usage", "--json").json()) >= int(TRIALS)
     assert "local" in service.command("usage", "--all-tenants").out
+    (lane,) = service.command("devices", "show", device["device_id"], "--json").json()["workers"]
+    for verb in ("quarantine", "resume"):
+        asked = service.command("devices", verb, device["device_id"], "--lane", lane["worker_id"])
+        assert f"requested {verb} of lane {lane['worker_id']}" in asked.out
+    assert service.command("devices", "drain", "0123", "--lane", lane["worker_id"]).code == 2
     history = service.command("devices", "history", device["device_id"], "--json").json()
-    assert "ready" in {change["value"] for change in history["changes"]}
+    assert {"ready", "quarantine", "resume"} <= {change["value"] for change in history["changes"]}
     assert "calibrated" in service.command("devices", "history", device["device_id"]).out
     (tenant,) = service.command("overview", "--json").json()["tenants"]
     assert tenant["tenant"] == "local"

@@ -12,7 +12,7 @@ from tunefarm_schemas.farm.lane import LaneRequest, LaneState, ReferenceCheck
 from tunefarm_schemas.token import Scope
 from tunefarm_schemas.tuning.device import ReferenceKernelTimes
 from tunefarm_schemas.views.device import ReferenceSample, device_id_of, worker_id_of
-from tunefarm_services.dashboard.drift_plot import drift_plots
+from tunefarm_services.dashboard.drawings.drift_plot import drift_plots
 from tunefarm_services.store import Store
 
 DEVICE = f"/dashboard/devices/{device_id_of(lane())}"
@@ -84,6 +84,16 @@ def test_history_is_the_same_over_the_api(app: FastAPI, store: Store) -> None:
     assert "secret-host" not in answer.text
     assert "host-7" not in answer.text
     assert reader.get("/v1/devices/0123456789abcdef/history").status_code == 404
+
+
+def test_devices_and_lanes_are_quarantined_over_the_api(app: FastAPI, store: Store) -> None:
+    store.lanes.put(lane())
+    operator, reader = person_of(app, store, "operator"), person_of(app, store, "alice", [Scope.DEVICES_READ])
+    for path in (f"/v1/devices/{device_id_of(lane())}", f"/v1/workers/{worker_id_of(lane())}"):
+        assert reader.post(f"{path}:quarantine").status_code == 403
+        assert operator.post(f"{path}:quarantine").status_code == 200
+        assert store.lanes.requests() == {lane().lane_id: LaneRequest.QUARANTINE}
+        operator.post(f"{path}:resume")
 
 
 def test_drift_is_drawn_as_ratios_from_the_oldest_to_the_newest() -> None:

@@ -26,12 +26,16 @@ class CoursePoint(ComparisonView):
 
 
 class TaskFigures(ComparisonView):
-    """What a job came to for one task. ``course`` is of its latest run."""
+    """What a job came to for one task. ``course`` is of its latest run.
+
+    ``was_busy`` says that other processes used the device while the interval was measured.
+    """
 
     target_id: str
     device_class_id: str | None
     best_latency_s: float | None
     interval_s: tuple[float, float] | None
+    was_busy: bool
     untuned_latency_s: float | None
     trials: int
     failures: dict[str, int]

@@ -87,6 +87,7 @@ class _ReadJob:
             device_class_id=None if exploration is None else exploration.key.device_class_id,
             best_latency_s=best_s if summary is None else summary.best_latency_s,
             interval_s=None if summary is None else summary.interval_s,
+            was_busy=summary is not None and summary.was_busy,
             untuned_latency_s=None if summary is None else summary.untuned_latency_s,
             trials=(course[-1].trials if course else 0) if summary is None else summary.trials,
             failures={} if summary is None else summary.failures,

@@ -10,6 +10,7 @@ from tunefarm.terminal.console import say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import tell_next, with_api
 from tunefarm.terminal.tables import print_json, print_rows
+from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.device import ReferenceKernelTimes
 from tunefarm_schemas.views.device import DeviceView, WorkerView
 from tunefarm_schemas.views.quantities import latency_text
@@ -18,6 +19,9 @@ from tunefarm_schemas.visible_text import visible_line
 devices = typer.Typer(help="List and control the devices of a service.", no_args_is_help=True)
 
 DeviceId = Annotated[str, typer.Argument(metavar="DEVICE", help="Id of a device.")]
+OneLane = Annotated[
+    str | None, typer.Option("--lane", metavar="LANE", help="Only this lane of the device. Default: all of them.")
+]
 HEADINGS = ("device", "kind", "lanes", "in flight", "cores", "name", "class", "seen")
 SHOWN_SAMPLES = 12
 WORKER_HEADINGS = ("lane", "state", "asked", "in flight", "cores", "TVM", "seen", "reason")
@@ -74,34 +78,46 @@ def show_history(device_id: DeviceId, api: Api = None, as_json: AsJson = False) 
 
 
 @devices.command()
-def drain(device_id: DeviceId, api: Api = None, as_json: AsJson = False) -> int:
+def drain(device_id: DeviceId, lane: OneLane = None, api: Api = None, as_json: AsJson = False) -> int:
     """Send a device no new orders; it finishes its running ones."""
-    return _ask("drain", device_id, api, as_json=as_json)
+    return _ask("drain", device_id, lane, api, as_json=as_json)
 
 
 @devices.command()
-def resume(device_id: DeviceId, api: Api = None, as_json: AsJson = False) -> int:
+def resume(device_id: DeviceId, lane: OneLane = None, api: Api = None, as_json: AsJson = False) -> int:
     """Resume sending orders to a device."""
-    return _ask("resume", device_id, api, as_json=as_json)
+    return _ask("resume", device_id, lane, api, as_json=as_json)
 
 
 @devices.command()
-def maintenance(device_id: DeviceId, api: Api = None, as_json: AsJson = False) -> int:
+def quarantine(device_id: DeviceId, lane: OneLane = None, api: Api = None, as_json: AsJson = False) -> int:
+    """Quarantine a device whose times you do not trust, until you resume it."""
+    return _ask("quarantine", device_id, lane, api, as_json=as_json)
+
+
+@devices.command()
+def maintenance(device_id: DeviceId, lane: OneLane = None, api: Api = None, as_json: AsJson = False) -> int:
     """Take a device out for maintenance."""
-    return _ask("maintenance", device_id, api, as_json=as_json)
+    return _ask("maintenance", device_id, lane, api, as_json=as_json)
 
 
-def _ask(verb: LaneVerb, device_id: str, api: str | None, *, as_json: bool) -> int:
+def _ask(verb: LaneVerb, device_id: str, lane: str | None, api: str | None, *, as_json: bool) -> int:
     from tunefarm.client import Client
 
     with Client(api) as client:
-        client.devices.ask(device_id, verb)
+        if lane is None:
+            client.devices.ask(device_id, verb)
+        else:
+            if client.workers.get(lane).device_id != device_id:
+                raise BadInput("--lane", f"the device has no lane {lane!r}.", f"See: tunefarm devices show {device_id}")
+            client.workers.ask(lane, verb)
         device = client.devices.get(device_id)
     if as_json:
         print_json(device.model_dump(mode="json"))
     else:
         states = " ".join(f"{state}:{count}" for state, count in sorted(device.lane_states.items()))
-        say(f"requested {verb} of device {device_id}; its lanes are {states}")
+        asked = f"device {device_id}" if lane is None else f"lane {lane} of device {device_id}"
+        say(f"requested {verb} of {asked}; its lanes are {states}")
         tell_next(f"tunefarm devices show {device_id} {with_api(api)}".rstrip())
     return ExitCode.FINE
 

@@ -66,7 +66,9 @@ def _difference(task: ComparedTask) -> str:
         return "-"
     if task.intervals_overlap:
         return "within noise"
-    return "second is faster" if task.ratio > 1 else "first is faster"
+    is_doubtful = any(figures is not None and figures.was_busy for figures in (task.first, task.second))
+    faster = "second is faster" if task.ratio > 1 else "first is faster"
+    return f"{faster}, measured on a busy host" if is_doubtful else faster
 
 
 def _next(found: JobComparison, api: str | None) -> str:

@@ -6,7 +6,7 @@ from tunefarm.http.paging import listed
 from tunefarm.http.request import Flow, Reply, Request
 from tunefarm_schemas.views.device import DeviceHistory, DeviceView, WorkerView
 
-LaneVerb = Literal["drain", "resume", "maintenance"]
+LaneVerb = Literal["drain", "resume", "quarantine", "maintenance"]
 
 
 def devices(limit: int | None = None) -> Flow[list[DeviceView]]:
@@ -27,7 +27,7 @@ def device_history(device_id: str) -> Flow[DeviceHistory]:
 
 
 def device_request(device_id: str, verb: LaneVerb) -> Flow[None]:
-    """Ask all lanes of a device to drain, to resume, or to stop for maintenance."""
+    """Ask all lanes of a device to drain, to resume, or to stop for quarantine or maintenance."""
     yield Request("POST", f"/devices/{device_id}:{verb}")
 
 
@@ -43,5 +43,5 @@ def worker(worker_id: str) -> Flow[WorkerView]:
 
 
 def worker_request(worker_id: str, verb: LaneVerb) -> Flow[None]:
-    """Ask a lane to drain, to resume, or to stop for maintenance."""
+    """Ask a lane to drain, to resume, or to stop for quarantine or maintenance."""
     yield Request("POST", f"/workers/{worker_id}:{verb}")

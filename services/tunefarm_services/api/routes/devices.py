@@ -98,6 +98,12 @@ def maintain_device(device_id: Id, caller: DevicesAdmin, parts: PartsOf) -> Resp
     return _ask_device(parts, caller, device_id, LaneRequest.MAINTENANCE)
 
 
+@router.post("/devices/{device_id}:quarantine", response_model=DeviceView, responses=responses(ProblemKind.NOT_FOUND))
+def quarantine_device(device_id: Id, caller: DevicesAdmin, parts: PartsOf) -> Response:
+    """Quarantine the device: its lanes take no work until it is resumed."""
+    return _ask_device(parts, caller, device_id, LaneRequest.QUARANTINE)
+
+
 @router.post(
     "/workers/{worker_id}:drain",
     tags=["workers"],
@@ -129,6 +135,17 @@ def resume_worker(worker_id: Id, caller: DevicesAdmin, parts: PartsOf) -> Respon
 def maintain_worker(worker_id: Id, caller: DevicesAdmin, parts: PartsOf) -> Response:
     """Drain the lane and mark it as under maintenance."""
     return _ask_worker(parts, caller, worker_id, LaneRequest.MAINTENANCE)
+
+
+@router.post(
+    "/workers/{worker_id}:quarantine",
+    tags=["workers"],
+    response_model=WorkerView,
+    responses=responses(ProblemKind.NOT_FOUND),
+)
+def quarantine_worker(worker_id: Id, caller: DevicesAdmin, parts: PartsOf) -> Response:
+    """Quarantine the lane: it takes no work until it is resumed."""
+    return _ask_worker(parts, caller, worker_id, LaneRequest.QUARANTINE)
 
 
 def _ask_device(parts: Parts, caller: Caller, device_id: str, wanted: LaneRequest) -> Response:

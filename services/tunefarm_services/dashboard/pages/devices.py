@@ -11,7 +11,7 @@ from starlette.routing import Route
 from tunefarm_schemas.farm.lane import Lane, LaneRequest
 from tunefarm_schemas.token import Scope
 from tunefarm_schemas.views.device import DeviceView, WorkerView, by_device, device_id_of, worker_id_of
-from tunefarm_services.dashboard.drift_plot import HEIGHT, MARGIN, WIDTH, drift_plots
+from tunefarm_services.dashboard.drawings.drift_plot import HEIGHT, MARGIN, WIDTH, drift_plots
 from tunefarm_services.dashboard.parts import parts_of
 from tunefarm_services.dashboard.refusal import PageProblem
 from tunefarm_services.dashboard.rendering import HEADERS, page
