@@ -47,7 +47,7 @@ def extend_job(
     api: Api = None,
     as_json: AsJson = False,
 ) -> int:
-    """Create a job that continues the search of another one, after that has ended. Drops its other limits."""
+    """Create a job that continues the search of another one, and waits while that runs. Drops its other limits."""
     from tunefarm.client import Client
 
     with Client(api) as client:

@@ -36,7 +36,7 @@ def job_clone(
 
 
 def job_extension(job_id: str, trials: int) -> Flow[NewJob]:
-    """Create a job that continues the search of a job with ``trials`` more, after that job has ended."""
+    """Create a job that continues the search of a job with ``trials`` more. It waits while that job runs."""
     job = yield from job_view(job_id)
     reply: Reply = yield Request("POST", f"/jobs/{job.job_id}:extend", body={"trials": trials}, creates=True)
     return reply.read(NewJob)

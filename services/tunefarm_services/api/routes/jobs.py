@@ -142,7 +142,7 @@ def clone(request: Request, job_id: Id, body: CloneBody, caller: JobsWriter, par
 def extend(request: Request, job_id: Id, body: MoreTrialsBody, caller: JobsWriter, parts: PartsOf) -> Response:
     """Create a job that continues the search of this one with more trials.
 
-    It begins when this job ends, and drops the other limits of its effort.
+    It waits while this job runs, and drops the other limits of its effort.
     """
     return _created(extend_job(parts, caller.tenant, job_id, body, request.scope.get(KEY_STATE)))
 
