@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from tunefarm.cli.jobs.comparison import compare_jobs
+from tunefarm.cli.jobs.copies import clone_job, extend_job
 from tunefarm.cli.remote_options import Api, AsJson, JobId
 from tunefarm.options.label_option import labels_of_texts
 from tunefarm.terminal.console import say
@@ -11,7 +13,11 @@ from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.tables import print_json, print_rows
 from tunefarm_schemas.tuning.job import Job, JobState
 
-jobs = typer.Typer(help="List, show and delete the jobs of a service.", no_args_is_help=True)
+jobs = typer.Typer(help="List, show, compare, copy and delete the jobs of a service.", no_args_is_help=True)
+
+jobs.command("compare")(compare_jobs)
+jobs.command("clone")(clone_job)
+jobs.command("extend")(extend_job)
 
 HEADINGS = ("job", "state", "tasks", "trials", "created", "labels", "message")
 
