@@ -148,7 +148,7 @@ def after_events(state: JobPageState, events: list[Event]) -> JobPageState:
         elif event.kind == "summary":
             summary = _summary(event) or summary
         elif event.kind == MODEL_BUILT:
-            built = event.data
+            built = event.data if built_times(event.data) is not None else built
     last_event = events[-1].sequence if events else state.last_event
     return JobPageState(state.job, progress, summary, last_event, tuple(times), built)
 
