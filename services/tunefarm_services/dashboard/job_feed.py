@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
@@ -13,11 +13,16 @@ from sse_starlette import ServerSentEvent
 from tunefarm_services.dashboard.job_state import JobPageState, read_state, refreshed
 from tunefarm_services.dashboard.parts import DashboardParts
 from tunefarm_services.dashboard.rendering import fragment
+from tunefarm_services.dashboard.session import PREFIX
 from tunefarm_services.store import StoreUnavailable
 
 BATCH: Final = 500
 SLOWEST_POLL_S: Final = 1.0
 SUMMARY_WAIT_S: Final = 2.0
+SESSION_LOOK_S: Final = 2.0
+"""How often a stream asks whether its session has ended."""
+
+Allowance = Callable[[], Awaitable[bool]]
 
 
 class JobFeed:
@@ -38,18 +43,28 @@ class JobFeed:
         """How many follow."""
         return self._viewers
 
-    async def follow(self, after: int) -> AsyncIterator[ServerSentEvent]:
-        """Messages that bring a page which shows the events up to ``after`` up to date, and keep it so."""
+    async def follow(self, after: int, is_allowed: Allowance) -> AsyncIterator[ServerSentEvent]:
+        """Messages that bring a page which shows the events up to ``after`` up to date, and keep it so.
+
+        They end with the job, or when ``is_allowed`` says that the session has ended.
+        """
         self._viewers += 1
         if self._task is None:
             self._task = asyncio.create_task(self._poll())
+        shown, looked_s = "", time.monotonic()
         try:
             while not self._parts.is_stopping():
                 changed, state = self._changed, self._state
+                if time.monotonic() - looked_s > SESSION_LOOK_S:
+                    looked_s = time.monotonic()
+                    if not await is_allowed():
+                        for message in session_ended():
+                            yield message
+                        return
                 if state.last_event > after:
-                    for message in self._messages(state):
+                    for message in self._messages(state, shown):
                         yield message
-                    after = state.last_event
+                    after, shown = state.last_event, state.job.state.value
                 if self._is_over():
                     yield ServerSentEvent("", event="done", id=str(after))
                     return
@@ -58,13 +73,16 @@ class JobFeed:
         finally:
             self._viewers -= 1
 
-    def _messages(self, state: JobPageState) -> list[ServerSentEvent]:
-        """Every message has the number of the newest event, so that a page that reconnects names it."""
+    def _messages(self, state: JobPageState, shown: str) -> list[ServerSentEvent]:
+        """What is new to a page whose buttons fit the job's state ``shown``.
+
+        Every message has the number of the newest event, so that a page that reconnects names it.
+        """
         number = str(state.last_event)
-        return [
-            ServerSentEvent(self._rendered or _status(state), event="status", id=number),
-            ServerSentEvent(state.job.state.value, event="state", id=number),
-        ]
+        messages = [ServerSentEvent(self._rendered or _status(state), event="status", id=number)]
+        if state.job.state.value != shown:
+            messages.append(ServerSentEvent(state.job.state.value, event="state", id=number))
+        return messages
 
     async def _poll(self) -> None:
         wait_s = self._parts.event_poll_s
@@ -114,6 +132,14 @@ class JobFeeds:
             return found
         state = await to_thread.run_sync(read_state, self._parts.store, tenant, job_id, limiter=self._parts.limiter)
         return self._feeds.setdefault((tenant, job_id), JobFeed(self._parts, tenant, state))
+
+
+def session_ended() -> list[ServerSentEvent]:
+    """The last messages of a stream without a session. An error would make the page reconnect for ever."""
+    return [
+        ServerSentEvent(fragment("session_ended.html", {"root": PREFIX}), event="session"),
+        ServerSentEvent("", event="done"),
+    ]
 
 
 def _status(state: JobPageState) -> str:

@@ -1,6 +1,6 @@
 """A job as its page shows it: the row, the latest progress, and the summary once there is one."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pydantic import ValidationError
@@ -16,21 +16,16 @@ ACTIONS: dict[JobState, tuple[str, ...]] = {
     JobState.FINISHED: (),
 }
 """What can be asked of a job in each state."""
-BATCH = 1000
 
 
 @dataclass(frozen=True)
 class JobPageState:
-    """What the page of a job shows. ``last_event`` is the number of the newest event in it.
-
-    ``times`` are seconds since the start of the run, and the best latency by then.
-    """
+    """What the page of a job shows. ``last_event`` is the number of the newest event in it."""
 
     job: Job
     progress: Progress | None
     summary: JobSummary | None
     last_event: int
-    times: tuple[tuple[float, float], ...]
 
     @cached_property
     def actions(self) -> tuple[str, ...]:
@@ -101,37 +96,33 @@ def job_name(job: Job) -> str:
 
 def read_state(store: Store, tenant: str, job_id: str) -> JobPageState:
     """The state of a job. Raises NotFound."""
-    job = store.jobs.get(tenant, job_id)
-    found = JobPageState(job, None, None, 0, ())
-    while events := store.events.of_job(tenant, job_id, found.last_event, BATCH):
-        found = after_events(found, events)
-    return found
+    last_event = store.events.last_sequence(tenant, job_id)  # first, so that the page's stream repeats what is newer
+    newest = [store.events.latest(tenant, job_id, kind) for kind in ("progress", "summary")]
+    found = after_events(JobPageState(store.jobs.get(tenant, job_id), None, None, 0), [e for e in newest if e])
+    return replace(found, last_event=last_event)
 
 
 def refreshed(store: Store, tenant: str, state: JobPageState, events: list[Event]) -> JobPageState:
     """The state after more events, with the job's row as it is now; the last known row if the job was deleted."""
     found = after_events(state, events)
     try:
-        job = store.jobs.get(tenant, state.job.job_id)
+        return replace(found, job=store.jobs.get(tenant, state.job.job_id))
     except NotFound:
         return found
-    return JobPageState(job, found.progress, found.summary, found.last_event, found.times)
 
 
 def after_events(state: JobPageState, events: list[Event]) -> JobPageState:
     """The state after more events of the job."""
-    progress, summary, times = state.progress, state.summary, list(state.times)
+    progress, summary = state.progress, state.summary
     for event in events:
-        if event.kind == "progress" and (read := _progress(event)) is not None:
-            progress = read
-            if read.best_latency_s is not None:
-                times.append((read.elapsed_s, read.best_latency_s))
+        if event.kind == "progress":
+            progress = progress_of(event) or progress
         elif event.kind == "summary":
             summary = _summary(event) or summary
-    return JobPageState(state.job, progress, summary, events[-1].sequence if events else state.last_event, tuple(times))
+    return JobPageState(state.job, progress, summary, events[-1].sequence if events else state.last_event)
 
 
-def _progress(event: Event) -> Progress | None:
+def progress_of(event: Event) -> Progress | None:
     """The progress in an event; None if another version of tunefarm wrote it in another form."""
     try:
         return Progress.model_validate(event.data)

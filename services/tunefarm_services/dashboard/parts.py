@@ -1,6 +1,6 @@
 """What the pages work with."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import cast
 
@@ -17,6 +17,7 @@ class DashboardParts:
     Attributes:
         store: all data.
         forget_tokens: makes every process of the host look at tokens again, because one was changed.
+        is_session_valid: whether the session with this token text has not ended.
         is_stopping: whether streams must end.
         event_poll_s: interval between looks at the events of a job that is watched.
         limiter: threads that look at events.
@@ -24,6 +25,7 @@ class DashboardParts:
 
     store: Store
     forget_tokens: Callable[[], None]
+    is_session_valid: Callable[[str], Awaitable[bool]]
     is_stopping: Callable[[], bool]
     event_poll_s: float
     limiter: CapacityLimiter

@@ -2,10 +2,12 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 
 import anyio
 from anyio import to_thread
 from fastapi import Depends, FastAPI
+from sqlalchemy.exc import TimeoutError as PoolExhausted
 from starlette.middleware import Middleware
 
 from tunefarm_services.api.access.known_tokens import KnownTokens
@@ -40,7 +42,7 @@ from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.dashboard.app import create_dashboard
 from tunefarm_services.dashboard.parts import DashboardParts
 from tunefarm_services.dashboard.session import PREFIX
-from tunefarm_services.store import Store
+from tunefarm_services.store import Store, StoreError
 from tunefarm_services.telemetry.metrics import Metrics
 
 ROUTES = (
@@ -108,10 +110,19 @@ def _dashboard_parts(parts: Parts) -> DashboardParts:
     return DashboardParts(
         store=parts.store,
         forget_tokens=parts.tokens.forget,
+        is_session_valid=partial(_is_valid, parts),
         is_stopping=lambda: parts.stopping is not None and parts.stopping.is_set(),
         event_poll_s=parts.settings.event_poll_s,
         limiter=parts.stream_limiter,
     )
+
+
+async def _is_valid(parts: Parts, text: str) -> bool:
+    """Whether a token is valid; a store that does not answer ends no session."""
+    try:
+        return await parts.tokens.token(text) is not None
+    except (StoreError, PoolExhausted):
+        return True
 
 
 def _lifespan(parts: Parts) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
