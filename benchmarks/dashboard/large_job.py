@@ -2,7 +2,7 @@
 
 import random
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Final
 
@@ -129,11 +129,11 @@ def _changes(
 
 
 def _insert(
-    file: sqlite3.Connection, table: str, first: Mapping[str, object], changes: Iterator[Mapping[str, object]]
+    file: sqlite3.Connection, table: str, first: dict[str, object], changes: Iterator[dict[str, object]]
 ) -> None:
     columns = ", ".join(first)
     marks = ", ".join("?" * len(first))
-    rows = (tuple((first | dict(each)).values()) for each in changes)
+    rows = (tuple((first | each).values()) for each in changes)
     file.executemany(f"INSERT INTO {table} ({columns}) VALUES ({marks})", rows)
 
 

@@ -51,7 +51,8 @@ class JobFeed:
         self._viewers += 1
         if self._task is None:
             self._task = asyncio.create_task(self._poll())
-        shown, looked_s = "", time.monotonic()
+        shown: JobPageState | None = None
+        looked_s = time.monotonic()
         try:
             while not self._parts.is_stopping():
                 changed, state = self._changed, self._state
@@ -64,7 +65,7 @@ class JobFeed:
                 if state.last_event > after:
                     for message in self._messages(state, shown):
                         yield message
-                    after, shown = state.last_event, state.job.state.value
+                    after, shown = state.last_event, state
                 if self._is_over():
                     yield ServerSentEvent("", event="done", id=str(after))
                     return
@@ -73,15 +74,17 @@ class JobFeed:
         finally:
             self._viewers -= 1
 
-    def _messages(self, state: JobPageState, shown: str) -> list[ServerSentEvent]:
-        """What is new to a page whose buttons fit the job's state ``shown``.
+    def _messages(self, state: JobPageState, shown: JobPageState | None) -> list[ServerSentEvent]:
+        """What is new to a page that shows ``shown``.
 
         Every message has the number of the newest event, so that a page that reconnects names it.
         """
         number = str(state.last_event)
         messages = [ServerSentEvent(self._rendered or _status(state), event="status", id=number)]
-        if state.job.state.value != shown:
+        if shown is None or shown.job.state is not state.job.state:
             messages.append(ServerSentEvent(state.job.state.value, event="state", id=number))
+        if state.summary is not None and (shown is None or shown.summary != state.summary):
+            messages.append(ServerSentEvent("", event="results", id=number))
         return messages
 
     async def _poll(self) -> None:
