@@ -46,7 +46,7 @@ FUZZ_SEED ?= 0
 FUZZ_REPLAY ?=
 FUZZ_ARGUMENTS ?=
 
-.PHONY: help demo demo-model test test-models test-targets test-browser check bench bench-quick bench-models bench-trust bench-service bench-farm bench-fleet soak test-faults fuzz wheels clean
+.PHONY: help demo demo-model test test-models test-targets test-browser check bench bench-quick bench-models bench-trust bench-service bench-dashboard bench-farm bench-fleet soak test-faults fuzz wheels clean
 
 help:  ## list these targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -157,6 +157,9 @@ bench-service: $(STAMP)  ## load the API with 200 clients, follow events through
 	$(BIN)/python -m benchmarks.load.event_stream --output benchmarks/results/service
 	$(BIN)/python -m benchmarks.service.footprint --output benchmarks/results/service
 	$(BIN)/python -m benchmarks.load.under_attack
+
+bench-dashboard: $(BROWSER_STAMP)  ## the pages in Chromium over a million trials, 500 viewers, Optuna's dashboard beside them; a quarter of an hour
+	$(BIN)/python -m benchmarks.dashboard --output benchmarks/results/dashboard $(BENCH_ARGUMENTS)
 
 bench-fleet: $(STAMP)  ## 10,000 edge devices that poll the API through a rollout; a quarter of an hour
 	$(BIN)/python -m benchmarks.fleet.devices $(BENCH_ARGUMENTS)

@@ -32,8 +32,16 @@ class LargeJob(Frozen):
     exploration_id: str
 
 
-def put_large_job(store: Store, settings: Settings, number: int, trials: int, *, is_running: bool = False) -> LargeJob:
-    """Store a job with ``trials`` trials, and events of progress as the search writes them.
+def put_large_job(store: Store, settings: Settings, number: int, trials: int) -> LargeJob:
+    """Store a finished job with ``trials`` trials."""
+    job, lease = put_running_job(store, settings, number, trials)
+    _finish(store, lease, job.exploration_id, trials)
+    store.leases.release(lease)
+    return job
+
+
+def put_running_job(store: Store, settings: Settings, number: int, trials: int) -> tuple[LargeJob, Lease]:
+    """Store a job with ``trials`` trials, and events of progress as the search writes them; returns its lease.
 
     The rows are copies of one trial that the store's port wrote. They are inserted into SQLite directly.
     """
@@ -54,14 +62,12 @@ def put_large_job(store: Store, settings: Settings, number: int, trials: int, *,
     )
     exploration = store.explorations.open(lease, key)
     assert store.explorations.hold(lease, exploration.exploration_id)
+    store.jobs.set_state(lease, JobState.RUNNING, None, "")
     jobs.measure(lease, exploration.exploration_id, 1)
     with closing(sqlite3.connect(settings.database().removeprefix("sqlite:///"), timeout=60.0)) as file:
         _copy_trials(file, exploration.exploration_id, trials)
         _put_events(file, lease, trials)
-    if not is_running:
-        _finish(store, lease, task.name, exploration.exploration_id, trials)
-        store.leases.release(lease)
-    return LargeJob(job_id=job.job_id, exploration_id=exploration.exploration_id)
+    return LargeJob(job_id=job.job_id, exploration_id=exploration.exploration_id), lease
 
 
 def progress_of(trials: int, budget: int) -> Progress:
@@ -154,14 +160,14 @@ def _data(done: int, trials: int) -> dict[str, object]:
     return data
 
 
-def _finish(store: Store, lease: Lease, name: str, exploration_id: str, trials: int) -> None:
+def _finish(store: Store, lease: Lease, exploration_id: str, trials: int) -> None:
     improvements = tuple(
         Improvement(elapsed_s=done / TRIALS_PER_S, trials=done, latency_s=best_after(done), trace="")
         for done in (2**power for power in range(20))
         if done <= trials
     )
     task = TaskSummary(
-        name=name,
+        name="matmul",
         exploration_id=exploration_id,
         best_latency_s=best_after(trials),
         untuned_latency_s=10 * _FIRST_S,
