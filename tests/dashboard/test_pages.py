@@ -1,6 +1,8 @@
 """What the pages show, to whom, and what their buttons do."""
 
 import json
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -230,6 +232,25 @@ def test_a_stream_ends_with_its_session(app: FastAPI, store: Store, ending: str)
     assert "Your session has ended." in text
     assert _kinds(text)[-2:] == ["session", "done"]
     assert _kinds(viewer(app).get(f"/dashboard/jobs/{job.job_id}/live").text) == ["session", "done"]
+
+
+def test_a_tenant_has_a_limit_of_streams(app_with: Callable[..., FastAPI], store: Store) -> None:
+    app = app_with(streams_per_tenant=1)
+    job = put_job(store, "alice")
+    browser, other = logged_in(app, store, "alice"), logged_in(app, store, "bob")
+    path = f"/dashboard/jobs/{job.job_id}/live"
+    with ThreadPoolExecutor(1) as thread:
+        stream = thread.submit(browser.get, path)
+        while app.state.parts.streams["alice"] == 0:
+            time.sleep(0.01)
+        refused = browser.get(path)
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "5")
+        theirs = put_job(store, "bob")
+        store.job_requests.cancel("bob", theirs.job_id)
+        assert other.get(f"/dashboard/jobs/{theirs.job_id}/live").status_code == 200
+        store.job_requests.cancel("alice", job.job_id)
+        assert _kinds(stream.result().text)[-1] == "done"
+    assert app.state.parts.streams == {}
 
 
 def test_a_part_of_a_page_is_left_as_it_is_without_a_session(app: FastAPI, store: Store) -> None:

@@ -8,11 +8,13 @@ from typing import Final
 
 from anyio import to_thread
 from sqlalchemy.exc import TimeoutError as PoolExhausted
-from sse_starlette import ServerSentEvent
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
 
 from tunefarm_services.dashboard.job_state import JobPageState, read_state, refreshed
 from tunefarm_services.dashboard.parts import DashboardParts
-from tunefarm_services.dashboard.rendering import fragment
+from tunefarm_services.dashboard.rendering import HEADERS, fragment
 from tunefarm_services.dashboard.session import PREFIX
 from tunefarm_services.store import StoreUnavailable
 
@@ -21,6 +23,8 @@ SLOWEST_POLL_S: Final = 1.0
 SUMMARY_WAIT_S: Final = 2.0
 SESSION_LOOK_S: Final = 2.0
 """How often a stream asks whether its session has ended."""
+PING_S: Final = 15
+STREAM_HEADERS: Final = HEADERS | {"X-Accel-Buffering": "no"}
 
 Allowance = Callable[[], Awaitable[bool]]
 
@@ -117,6 +121,31 @@ class JobFeed:
             return refreshed(store, self._tenant, state, events) if events else state
 
         return await _in_thread(self._parts, look, state)
+
+
+class CountedStream(EventSourceResponse):
+    """A stream that counts as one of its tenant's, with those of the API, until it ends for any reason."""
+
+    def __init__(self, messages: AsyncIterator[ServerSentEvent], parts: DashboardParts, tenant: str) -> None:
+        super().__init__(messages, ping=PING_S, headers=STREAM_HEADERS)
+        self._parts = parts
+        self._tenant = tenant
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the messages, or 429 if the tenant has too many open streams."""
+        streams = self._parts.streams
+        if streams[self._tenant] >= self._parts.streams_per_tenant:
+            text = "Too many pages of this tenant follow jobs. This page is brought up to date when others are closed."
+            refusal = PlainTextResponse(text, 429, headers=HEADERS | {"Retry-After": "5"})
+            await refusal(scope, receive, send)
+            return
+        streams[self._tenant] += 1
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            streams[self._tenant] -= 1
+            if not streams[self._tenant]:
+                del streams[self._tenant]
 
 
 class JobFeeds:

@@ -1,5 +1,6 @@
 """What the pages work with."""
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import cast
@@ -21,6 +22,8 @@ class DashboardParts:
         is_stopping: whether streams must end.
         event_poll_s: interval between looks at the events of a job that is watched.
         limiter: threads that look at events.
+        streams: number of open event streams of each tenant, those of the API among them.
+        streams_per_tenant: how many it may have.
     """
 
     store: Store
@@ -29,6 +32,8 @@ class DashboardParts:
     is_stopping: Callable[[], bool]
     event_poll_s: float
     limiter: CapacityLimiter
+    streams: Counter[str]
+    streams_per_tenant: int
 
 
 def parts_of(request: Request) -> DashboardParts:

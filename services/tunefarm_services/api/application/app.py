@@ -114,6 +114,8 @@ def _dashboard_parts(parts: Parts) -> DashboardParts:
         is_stopping=lambda: parts.stopping is not None and parts.stopping.is_set(),
         event_poll_s=parts.settings.event_poll_s,
         limiter=parts.stream_limiter,
+        streams=parts.streams,
+        streams_per_tenant=parts.settings.streams_per_tenant,
     )
 
 

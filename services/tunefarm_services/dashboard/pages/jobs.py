@@ -15,7 +15,7 @@ from tunefarm_schemas.tuning.job import Exploration, Job, JobState
 from tunefarm_schemas.views.trial import TaskView, TrialView
 from tunefarm_services.dashboard.chart_cache import ChartCache
 from tunefarm_services.dashboard.compressed import Compressed
-from tunefarm_services.dashboard.job_feed import JobFeeds, session_ended
+from tunefarm_services.dashboard.job_feed import STREAM_HEADERS, CountedStream, JobFeeds, session_ended
 from tunefarm_services.dashboard.job_state import JobPageState, read_state
 from tunefarm_services.dashboard.pages.overview import job_rows
 from tunefarm_services.dashboard.parts import DashboardParts, parts_of
@@ -132,16 +132,16 @@ async def act(request: Request) -> Response:
 
 async def follow(request: Request) -> Response:
     """What happens to a job, as server-sent events with parts of its page."""
-    headers = HEADERS | {"X-Accel-Buffering": "no"}
     if viewer_of(request) is None:
-        return EventSourceResponse(_each(session_ended()), headers=headers)
+        return EventSourceResponse(_each(session_ended()), headers=STREAM_HEADERS)
     viewer = require_viewer(request, Scope.JOBS_READ)
     feeds: JobFeeds = request.app.state.feeds
     feed = await feeds.feed(viewer.tenant, request.path_params["job_id"])
     last = request.headers.get("last-event-id") or request.query_params.get("after", "0")
     after = int(last) if last.isascii() and last.isdigit() and len(last) < 17 else 0
-    is_allowed = partial(parts_of(request).is_session_valid, session_text(request.scope))
-    return EventSourceResponse(feed.follow(after, is_allowed), ping=15, headers=headers)
+    parts = parts_of(request)
+    is_allowed = partial(parts.is_session_valid, session_text(request.scope))
+    return CountedStream(feed.follow(after, is_allowed), parts, viewer.tenant)
 
 
 async def _each(messages: Iterable[ServerSentEvent]) -> AsyncIterator[ServerSentEvent]:

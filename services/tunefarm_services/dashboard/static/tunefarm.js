@@ -28,9 +28,18 @@ if (globalThis.htmx) htmx.createEventSource = (address) => new Stream(address);
   }
 
   const axis = (label, extra) => ({
-    label, stroke: color("--quiet"), grid: { stroke: color("--line") }, ticks: { stroke: color("--line") }, ...extra,
+    label, stroke: color("--quiet"), grid: { stroke: color("--line"), width: 1 },
+    ticks: { stroke: color("--line"), width: 1 }, ...extra,
   });
-  const latencyAxis = () => axis("", { size: 72, values: (_plot, ticks) => ticks.map(latency) });
+  // Of a logarithmic axis the decades are enough, if there are several.
+  function decades(_plot, splits) {
+    const kept = splits.map((value) => Math.abs(Math.log10(value) - Math.round(Math.log10(value))) < 1e-9 ? value : null);
+    return kept.filter((value) => value !== null).length > 1 ? kept : splits;
+  }
+  const latencyAxis = () => axis("", {
+    size: 72, values: (_plot, ticks) => ticks.map(latency),
+    grid: { stroke: color("--line"), width: 1, filter: decades }, ticks: { stroke: color("--line"), width: 1, filter: decades },
+  });
 
   function level(name, seconds, count, stroke) {
     if (!seconds) return [];
