@@ -123,7 +123,7 @@ class JobFeed:
         return await _in_thread(self._parts, look, state)
 
 
-class CountedStream(EventSourceResponse):
+class ViewerStream(EventSourceResponse):
     """A stream that counts as one of its tenant's, with those of the API, until it ends for any reason."""
 
     def __init__(self, messages: AsyncIterator[ServerSentEvent], parts: DashboardParts, tenant: str) -> None:

@@ -15,7 +15,7 @@ from tunefarm_schemas.tuning.job import Exploration, Job, JobState
 from tunefarm_schemas.views.trial import TaskView, TrialView
 from tunefarm_services.dashboard.chart_cache import ChartCache
 from tunefarm_services.dashboard.compressed import Compressed
-from tunefarm_services.dashboard.job_feed import STREAM_HEADERS, CountedStream, JobFeeds, session_ended
+from tunefarm_services.dashboard.job_feed import STREAM_HEADERS, JobFeeds, ViewerStream, session_ended
 from tunefarm_services.dashboard.job_state import JobPageState, read_state
 from tunefarm_services.dashboard.pages.overview import job_rows
 from tunefarm_services.dashboard.parts import DashboardParts, parts_of
@@ -141,7 +141,7 @@ async def follow(request: Request) -> Response:
     after = int(last) if last.isascii() and last.isdigit() and len(last) < 17 else 0
     parts = parts_of(request)
     is_allowed = partial(parts.is_session_valid, session_text(request.scope))
-    return CountedStream(feed.follow(after, is_allowed), parts, viewer.tenant)
+    return ViewerStream(feed.follow(after, is_allowed), parts, viewer.tenant)
 
 
 async def _each(messages: Iterable[ServerSentEvent]) -> AsyncIterator[ServerSentEvent]:
