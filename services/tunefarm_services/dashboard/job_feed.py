@@ -12,6 +12,7 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
+from tunefarm_schemas.tuning.job import JobOutcome
 from tunefarm_services.dashboard.job_state import JobPageState, read_state, refreshed
 from tunefarm_services.dashboard.parts import DashboardParts
 from tunefarm_services.dashboard.rendering import HEADERS, fragment
@@ -20,7 +21,10 @@ from tunefarm_services.store import StoreUnavailable
 
 BATCH: Final = 500
 SLOWEST_POLL_S: Final = 1.0
-SUMMARY_WAIT_S: Final = 2.0
+SUMMARY_WAIT_S: Final = 30.0
+"""The tuner writes the summary after the end of a job, which takes long on a busy host."""
+CANCELED_WAIT_S: Final = 2.0
+"""A job that was canceled while it waited has none."""
 SESSION_LOOK_S: Final = 2.0
 """How often a stream asks whether its session has ended."""
 PING_S: Final = 15
@@ -81,14 +85,15 @@ class JobFeed:
     def _messages(self, state: JobPageState, shown: JobPageState | None) -> list[ServerSentEvent]:
         """What is new to a page that shows ``shown``.
 
-        Every message has the number of the newest event, so that a page that reconnects names it.
+        The last message has the number of the newest event. A page whose connection is lost before that names an
+        earlier event when it reconnects, and gets all messages again.
         """
-        number = str(state.last_event)
-        messages = [ServerSentEvent(self._rendered or _status(state), event="status", id=number)]
+        messages = [ServerSentEvent(self._rendered or _status(state), event="status")]
         if shown is None or shown.job.state is not state.job.state:
-            messages.append(ServerSentEvent(state.job.state.value, event="state", id=number))
+            messages.append(ServerSentEvent(state.job.state.value, event="state"))
         if state.summary is not None and (shown is None or shown.summary != state.summary):
-            messages.append(ServerSentEvent("", event="results", id=number))
+            messages.append(ServerSentEvent("", event="results"))
+        messages[-1].id = str(state.last_event)
         return messages
 
     async def _poll(self) -> None:
@@ -107,11 +112,12 @@ class JobFeed:
             self._task = None
 
     def _is_over(self) -> bool:
-        """Whether the job has ended and its summary is there, or did not come within two seconds."""
+        """Whether the job has ended and its summary is there, or did not come in time."""
         if self._state.is_live:
             return False
         self._ended_s = self._ended_s or time.monotonic()
-        return self._state.summary is not None or time.monotonic() - self._ended_s > SUMMARY_WAIT_S
+        wait_s = CANCELED_WAIT_S if self._state.job.outcome is JobOutcome.CANCELED else SUMMARY_WAIT_S
+        return self._state.summary is not None or time.monotonic() - self._ended_s > wait_s
 
     async def _newer(self) -> JobPageState:
         state, store = self._state, self._parts.store
