@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Final
 
+from anyio import CapacityLimiter
+
 from tunefarm_schemas.tuning.job import Event, Exploration, Job, JobState
 from tunefarm_services.dashboard.chart import Times, chart_of
 from tunefarm_services.dashboard.compressed import Compressed
@@ -18,6 +20,7 @@ MAX_SHARE: Final = 0.05
 """The share of a core that redrawing the chart of a running job may take."""
 MAX_AGE_S: Final = 30.0
 """After this time a chart is drawn again even without new events: another job may share its exploration."""
+THREADS: Final = 2
 BATCH: Final = 1_000
 _LEVEL: Final = 3
 
@@ -43,9 +46,10 @@ class KeptChart:
 
 
 class ChartCache:
-    """The charts of one process, as JSON."""
+    """The charts of one process, as JSON. ``limiter`` has the threads that draw them: nothing else waits for these."""
 
     def __init__(self, store: Store) -> None:
+        self.limiter = CapacityLimiter(THREADS)
         self._store = store
         self._kept: dict[Key, KeptChart] = {}
         self._renewed: set[Key] = set()

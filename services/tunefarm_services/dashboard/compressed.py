@@ -23,7 +23,7 @@ class Compressed:
     def response(self, request: Request, media_type: str, headers: Mapping[str, str]) -> Response:
         """The content in the form that the client accepts."""
         accepted = request.headers.get("accept-encoding", "").replace(" ", "").lower().split(",")
-        content, encoding = (self.plain, {})
+        varying = {**headers, "Vary": "Accept-Encoding"}
         if "gzip" in accepted:
-            content, encoding = self.compressed, {"Content-Encoding": "gzip"}
-        return Response(content, headers={**headers, **encoding, "Vary": "Accept-Encoding"}, media_type=media_type)
+            return Response(self.compressed, headers=varying | {"Content-Encoding": "gzip"}, media_type=media_type)
+        return Response(self.plain, headers=varying, media_type=media_type)

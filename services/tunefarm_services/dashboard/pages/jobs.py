@@ -91,7 +91,7 @@ async def show_chart(request: Request) -> Response:
         job = parts.store.jobs.get(viewer.tenant, job_id)
         return charts.chart(viewer.tenant, job, _exploration(request, parts, viewer.tenant, job))
 
-    drawn = await to_thread.run_sync(draw, limiter=parts.limiter)
+    drawn = await to_thread.run_sync(draw, limiter=charts.limiter)
     return drawn.response(request, "application/json", HEADERS)
 
 
