@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import create_engine, delete
 
-from tests.api.stored import lane, put_job
-from tests.browser import hostile
+from tests.browser import hostile, own
 from tests.browser.page_list import Shown
 from tests.browser.visits import Visits
 from tests.servers.real_service import RealService
 from tests.servers.tuned_home import tuned_home
-from tunefarm_schemas.tuning.job import JobState
 from tunefarm_services.store import Store
 from tunefarm_services.store.tables import LaneTable
 
@@ -52,15 +50,7 @@ def store(service: RealService) -> Iterator[Store]:
 
 @pytest.fixture(scope="package")
 def shown(store: Store) -> Shown:
-    """What the real job left, beside a job that waits and a device."""
-    store.lanes.put(lane())
-    job = store.jobs.page("local", JobState.FINISHED)[0]
-    return Shown(
-        job_id=job.job_id,
-        open_job_id=put_job(store, "local").job_id,
-        exploration_id=store.explorations.of_job("local", job.job_id)[0].exploration_id,
-        record_id=store.records.page("local")[0].record_id,
-    )
+    return own.fill(store)
 
 
 @pytest.fixture(scope="package")

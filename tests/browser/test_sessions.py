@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import create_engine, update
 
-from tests.api.stored import furnished, put_job
+from tests.api.stored import furnished, lane, put_job
 from tests.browser.page_list import Shown, paths_of
 from tests.browser.visits import Visits, wait_until
 from tests.servers.real_service import RealService
 from tunefarm_schemas.token import Scope
+from tunefarm_schemas.views.device import device_id_of
 from tunefarm_services.store.tables import TokenTable
 
 if TYPE_CHECKING:
@@ -84,11 +85,11 @@ def test_two_tenants_see_their_own_things_alone(visits: Visits) -> None:
     belongings = {tenant: _pages_of(visits, tenant) for tenant in ("alice", "bob")}
     for tenant, other in (("alice", "bob"), ("bob", "alice")):
         page = visits.page(tenant)
-        for name in ("overview", "jobs", "job", "records", "record"):
+        for name in ("overview", "jobs", "job", "choice of jobs", "records", "record"):
             page.goto(visits.address(belongings[tenant][name]))
             assert f"matmul_{tenant}" in page.content(), name
             assert other not in page.content(), name
-        for name in ("job", "trials", "record"):
+        for name in ("job", "trials", "space", "model", "copy", "comparison", "record", "artifact", "channel"):
             page.goto(visits.address(belongings[other][name]))
             assert "404" in visits.problems.pop()
             assert f"matmul_{other}" not in page.content(), name
@@ -102,6 +103,12 @@ def _pages_of(visits: Visits, tenant: str) -> dict[str, str]:
             open_job_id=put_job(visits.store, tenant, "open").job_id,
             exploration_id=theirs.exploration_id,
             record_id=theirs.record_id,
+            artifact_id=theirs.artifact_id,
+            space_job_id=theirs.job_id,
+            other_job_id=theirs.job_id,
+            model_job_id=theirs.job_id,
+            device_id=device_id_of(lane()),
+            channel=theirs.name,
         )
     )
 

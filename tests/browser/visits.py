@@ -97,6 +97,12 @@ def violations(page: "Page") -> list[str]:
     return [f"{each['id']}: {node['html'][:300]}" for each in found for node in each["nodes"]]
 
 
+def faults_of(page: "Page") -> list[str]:
+    """What axe-core finds on a page, and whether the page is wider than its window."""
+    too_wide = page.evaluate("document.documentElement.scrollWidth > innerWidth")
+    return [*violations(page), *(["wider than the window"] if too_wide else [])]
+
+
 def wait_until(page: "Page", condition: Callable[[], bool]) -> None:
     """Wait in Python: the pages' policy keeps the browser from evaluating conditions given as text."""
     deadline = time.monotonic() + HANGING_S
