@@ -37,7 +37,7 @@
       place.textContent = "Neither job has measured this function yet.";
       return;
     }
-    const axis = (extra) => ({ stroke: color("--quiet"), grid: { stroke: color("--line") }, ticks: { stroke: color("--line") }, ...extra });
+    const axis = (extra) => ({ stroke: color("--quiet"), grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line"), width: 1 }, ...extra });
     const series = (name, stroke, dash) => ({
       label: name, stroke, dash, width: 2, value: (_plot, value) => latency(value),
       paths: uPlot.paths.stepped({ align: 1 }), points: { show: positions.length < 60 },
