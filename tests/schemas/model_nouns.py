@@ -3,6 +3,7 @@
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.bundle import (
     BUNDLE_FORMAT,
+    BundleEntry,
     BundleFile,
     BundleLatency,
     BundleManifest,
@@ -95,12 +96,14 @@ _RECORD = BundleRecord(
     protocol_id="cpu-hot-cache/1",
     device_class_id="cortex-a76",
 )
+_BUNDLE_ENTRY = BundleEntry(constant="model_network_other", entry=_ENTRY, arena_bytes=64, vectors=(_VECTOR,))
 _BUNDLE = (
     _FILE,
     _VECTOR,
     _REQUIREMENTS,
     _LATENCY,
     _RECORD,
+    _BUNDLE_ENTRY,
     BundleManifest(
         format=BUNDLE_FORMAT,
         name="model_network",
@@ -122,6 +125,7 @@ _BUNDLE = (
         latency=_LATENCY,
         records=(_RECORD,),
         sbom="sbom.cdx.json",
+        others=(_BUNDLE_ENTRY,),
     ),
 )
 

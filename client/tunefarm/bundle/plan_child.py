@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tvm
 
-from tunefarm.bundle.messages import PlannedParts, StaticPlanOrder
+from tunefarm.bundle.messages import PlannedEntry, PlannedParts, StaticPlanOrder
 from tunefarm.frontend.weights_file import Array, write_weights
 from tunefarm.model.messages import PreparedTask, input_name, output_name
 from tunefarm.model.prepare_child import prepared_model
@@ -49,16 +49,14 @@ def planned(order: StaticPlanOrder, given: int, placed: int, vectors: int) -> Pl
         notes=notes,
         code_generator=f"tvm-{tvm.__version__}+llvm-{tvm.target.codegen.llvm_version_major()}",
         tvm_version=str(tvm.__version__),
-        entry=entry,
+        entries=(PlannedEntry(constant=order.name, entry=entry, arena_bytes=plan.arena_bytes, vectors=own),),
         tasks=tasks,
         cpu_features=required_cpu_features(model.target) if order.is_linked else (),
         reason_it_cannot_run_here=reason_it_cannot_run_here(model.target),
         rest_json=_rest(model, plan, tasks),
-        source=model_source(plan, order.name),
+        source=model_source({order.name: plan}),
         header=model_header(plan, order.name),
         weights_bytes=plan.weights_bytes,
-        arena_bytes=plan.arena_bytes,
-        vectors=own,
     )
 
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
+from tunefarm.bundle.record_functions import measured
 from tunefarm.local.machine import LocalMachine
 from tunefarm.model.compilation import Records
 from tunefarm.model.function_orders import ChosenRecord
 from tunefarm.model.messages import PreparedTask
-from tunefarm_schemas.tuning.bundle import BundleRecord
 from tunefarm_schemas.tuning.device import HOT_CACHE
-from tunefarm_schemas.tuning.record import RecordKey, RecordMatch, RecordStatus, TuningRecord
+from tunefarm_schemas.tuning.record import RecordKey, RecordMatch, RecordStatus
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_services.store import LOCAL_TENANT
 
@@ -52,19 +52,8 @@ def _usable(matches: Sequence[RecordMatch], key: RecordKey) -> ChosenRecord | No
             key.abi,
         )
         if is_same and record.status is RecordStatus.VERIFIED:
-            return ChosenRecord(record.record_id, record.trace.text, _measured(record))
+            return ChosenRecord(record.record_id, record.trace.text, measured(record))
     return None
-
-
-def _measured(record: TuningRecord) -> BundleRecord:
-    return BundleRecord(
-        record_id=record.record_id,
-        trace=record.trace.text,
-        latency_s=record.latency_s,
-        interval_s=record.interval_s,
-        protocol_id=record.key.protocol_id,
-        device_class_id=record.key.device_class_id,
-    )
 
 
 def _device_class(machine: LocalMachine) -> str:

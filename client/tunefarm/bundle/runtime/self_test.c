@@ -61,14 +61,16 @@ int main(int count, char **words) {
     fprintf(stderr, "usage: %s BUNDLE [THREADS] [RUNS]\n", words[0]);
     return 2;
   }
-  const TunefarmModel *model = &BUNDLE_MODEL;
+  static const TunefarmModel *const models[] = {BUNDLE_VECTOR_MODELS};
   int threads = count > 2 ? atoi(words[2]) : 1, runs = count > 3 ? atoi(words[3]) : 10;
   if (tunefarm_start_threads(threads) != 0) fprintf(stderr, "there are fewer threads than %d\n", threads);
-  void *weights = contents(words[1], "weights.bin", model->weights_bytes), *arena = aligned(model->arena_bytes);
+  void *weights = contents(words[1], "weights.bin", BUNDLE_MODEL.weights_bytes);
   void *inputs[MAX_ARGUMENTS], *outputs[MAX_ARGUMENTS], *expected[MAX_ARGUMENTS];
   double worst = 0.0, best_s = INFINITY;
-  if (model->inputs > MAX_ARGUMENTS || model->outputs > MAX_ARGUMENTS) return 2;
   for (int vector = 0; vector < BUNDLE_VECTORS; ++vector) {
+    const TunefarmModel *model = models[vector];
+    if (model->inputs > MAX_ARGUMENTS || model->outputs > MAX_ARGUMENTS) return 2;
+    void *arena = aligned(model->arena_bytes);
     char name[64];
     for (int32_t i = 0; i < model->inputs; ++i) {
       snprintf(name, sizeof name, "vectors/%d/input%d.bin", vector, (int)i);
@@ -95,8 +97,9 @@ int main(int count, char **words) {
       free(outputs[i]), free(expected[i]);
     }
     for (int32_t i = 0; i < model->inputs; ++i) free(inputs[i]);
+    free(arena);
   }
-  free(weights), free(arena);
+  free(weights);
   tunefarm_release_workspaces();
   printf("%d vectors, worst error %.3g of what is allowed, %.3f ms a run\n", BUNDLE_VECTORS, worst, best_s * 1e3);
   return worst <= 1.0 ? 0 : 1;
