@@ -7,6 +7,7 @@ from tunefarm_schemas.tuning.bundle import (
     BundleFile,
     BundleLatency,
     BundleManifest,
+    BundleOrder,
     BundleRecord,
     BundleRequirements,
     BundleVector,
@@ -21,6 +22,7 @@ from tunefarm_schemas.tuning.model import (
     ModelRegion,
     ModelVerification,
 )
+from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.workload import TensorArgument
 
 _AT = "2026-01-02T03:04:05.000006+00:00"
@@ -126,6 +128,13 @@ _BUNDLE = (
         records=(_RECORD,),
         sbom="sbom.cdx.json",
         others=(_BUNDLE_ENTRY,),
+    ),
+    BundleOrder(
+        name="network",
+        form="library",
+        record_ids=("19",),
+        job_id="20",
+        target=Target(canonical="{}", kind="llvm", num_cores=1),
     ),
 )
 

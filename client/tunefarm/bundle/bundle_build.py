@@ -15,6 +15,7 @@ from tunefarm.bundle.bundle_contents import entry_vectors, plan_files, runtime_f
 from tunefarm.bundle.bundle_folder import WEIGHTS, files_in, new_bundle, put_files
 from tunefarm.bundle.bundle_source import BundleSource, ModelSource, PlanMemory, identifier
 from tunefarm.bundle.link.compiled_files import COMPILED, compiled_files
+from tunefarm.bundle.link.linking import Link, linked
 from tunefarm.bundle.link.toolchain import BundleToolchain, toolchain_for
 from tunefarm.bundle.messages import PlannedParts
 from tunefarm.bundle.timing.bundle_timing import bundle_latency
@@ -24,6 +25,7 @@ from tunefarm.model.compilation import Records
 from tunefarm.model.function_orders import ChosenRecord, function_orders, functions_of
 from tunefarm.model.messages import FLOAT32_TOLERANCE
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
+from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.host_cores import usable_physical_cores
 from tunefarm_schemas.tuning.bundle import BUNDLE_FORMAT, BundleForm, BundleManifest
 from tunefarm_schemas.tuning.model import ModelFunction
@@ -48,12 +50,14 @@ class BundleBuilder:
         records: gives the schedules of functions of models that have been tuned.
         say: gets each stage.
         is_timed: whether shared libraries that run on this host are timed. Their manifests then differ by the times.
+        link: links libraries and archives.
     """
 
     zygote: ForkServer
     records: Records = lambda _tasks, _target, _generator: {}
     say: Callable[[str], None] = lambda _: None
     is_timed: bool = False
+    link: Link = linked
 
     def build(
         self,
@@ -91,6 +95,8 @@ class BundleBuilder:
             toolchain = toolchain_for(parts.target, cc) if form in COMPILED else None
             records = source.chosen(parts)
             functions, problems, kernels = self._kernels(parts, form, records, scratch)
+            if problems and source.needs_schedules:
+                raise _without_schedule(problems)
             entries = entry_vectors(parts, source.references, memory.vectors)
             for each in entries:
                 put_files(staging, dict(each.files()))
@@ -100,7 +106,9 @@ class BundleBuilder:
                 put_files(staging, kernels | sources)
             else:
                 self.say("linking")
-                files, requires = compiled_files(toolchain, form, kernels | sources, parts.cpu_features, scratch)
+                files, requires = compiled_files(
+                    toolchain, form, kernels | sources, parts.cpu_features, scratch, self.link
+                )
                 put_files(staging, files)
             with open(memory.placed, "rb", closefd=False) as placed, (staging / WEIGHTS).open("xb") as file:
                 shutil.copyfileobj(placed, file)
@@ -158,6 +166,12 @@ class BundleBuilder:
             if built.problem:
                 problems |= dict.fromkeys((each.name for each in made), built.problem)
         return tuple(functions), problems, files
+
+
+def _without_schedule(problems: Mapping[str, str]) -> BadInput:
+    name, problem = next(iter(problems.items()))
+    fix = "Tune its function again with this version, or name a target: its functions then get other schedules."
+    return BadInput("source", f"the schedule of {name} does not apply: {problem}.", fix)
 
 
 def _runs_here(parts: PlannedParts, manifest: BundleManifest) -> bool:

@@ -57,6 +57,10 @@ class BundleSource(Protocol):
     def references(self) -> Sequence[ModelReference]:
         """What its framework computed."""
 
+    @property
+    def needs_schedules(self) -> bool:
+        """Whether a record whose schedule does not apply is an error, and not replaced by another schedule."""
+
     def planned(
         self, zygote: ForkServer, name: str, form: BundleForm, memory: PlanMemory, scratch: Path
     ) -> PlannedParts:
@@ -81,6 +85,7 @@ class ModelSource:
     target: str
     records: Records
     entry: str | None = None
+    needs_schedules: bool = False
 
     @property
     def framework(self) -> str:
@@ -136,10 +141,12 @@ class FunctionsSource:
     Attributes:
         functions: at least one, at most ``MAX_FUNCTIONS``, of different workloads.
         target: what they are compiled for, canonical or as typed.
+        needs_schedules: whether the target is that of the records, to which their schedules apply.
     """
 
     functions: tuple[RecordFunction, ...]
     target: Target | str
+    needs_schedules: bool = False
     notes: tuple[str, ...] = ()
     framework: str = "tvm"
     references: tuple[ModelReference, ...] = ()

@@ -34,7 +34,7 @@ def functions_of_records(
         )
         for each in records
     )
-    return FunctionsSource(functions, target or _only_target(store, records))
+    return FunctionsSource(functions, target or _only_target(store, records), needs_schedules=not target)
 
 
 def measured(record: TuningRecord) -> BundleRecord:

@@ -7,6 +7,7 @@ from pydantic import Field
 from tunefarm_schemas.edge.release import RUNTIME_ABI, Architecture
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.model import ModelEntry, ModelFunction
+from tunefarm_schemas.tuning.target import Target
 
 BUNDLE_FORMAT = 3
 """2 added what devices need, latencies, records and the bill of materials; 3 several entries and the layout."""
@@ -140,3 +141,16 @@ class BundleManifest(Frozen):
     others: tuple[BundleEntry, ...] = ()
     layout: Literal["row_major"] = "row_major"
     alignment_bytes: int = ALIGNMENT_BYTES
+
+
+class BundleOrder(Frozen):
+    """A bundle to build of stored records: those of ``record_ids``, or of the tasks of ``job_id``.
+
+    ``name`` becomes a part of its identifiers. ``target`` is what to compile for; None for the target of the records.
+    """
+
+    name: str
+    form: BundleForm
+    record_ids: tuple[str, ...] = ()
+    job_id: str | None = None
+    target: Target | None = None

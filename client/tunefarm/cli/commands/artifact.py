@@ -1,11 +1,12 @@
 """``tunefarm artifact``: write the library of a record, and check a library."""
 
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tunefarm.cli.model.bundle import print_built
+from tunefarm.cli.model.bundle import print_built, print_manifest
 from tunefarm.cli.model.bundle_request import (
     FORMS,
     BundleRequest,
@@ -14,9 +15,11 @@ from tunefarm.cli.model.bundle_request import (
     SourceArgument,
     TargetOption,
     built_here,
+    built_there,
     form_of_text,
 )
 from tunefarm.cli.remote_options import Api, AsJson, Remote
+from tunefarm.http.service_address import is_service_named
 from tunefarm.terminal.console import complain, say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import loading, tell_next, trying
@@ -59,11 +62,14 @@ def build(
 ) -> int:
     """Write the measured library of a record, with its manifest and its function.
 
-    With --form, write a bundle of a model, of a job's records, or of records.
+    With --form, write a bundle of a model, of a job's records, or of records. A service builds those of its records.
     """
     if form is not None:
         request = BundleRequest(source, target, form_of_text(form), cc, is_timed=not no_timing)
-        print_built(built_here(request, output), as_json=as_json)
+        if remote or is_service_named(api):
+            print_manifest(built_there(request, output, api), Path(output), as_json=as_json)
+        else:
+            print_built(built_here(request, output), as_json=as_json)
         return ExitCode.FINE
     from tunefarm.options.job_options import output_folder
     from tunefarm.records.place_choice import record_place

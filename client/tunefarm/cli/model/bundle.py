@@ -1,5 +1,6 @@
 """``tunefarm bundle``: build models for devices without TVM, and check bundles."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -19,7 +20,7 @@ from tunefarm.cli.remote_options import AsJson
 from tunefarm.terminal.console import say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.tables import print_json
-from tunefarm_schemas.tuning.bundle import BundleRequirements
+from tunefarm_schemas.tuning.bundle import BundleManifest, BundleRequirements
 from tunefarm_schemas.views.quantities import bytes_text, counted, latency_text
 
 if TYPE_CHECKING:
@@ -76,12 +77,19 @@ def check(
 
 def print_built(built: "BuiltBundle", *, as_json: bool) -> None:
     """Print what was built, and how to use it."""
-    manifest = built.manifest
     if as_json:
-        shown = manifest.model_dump(mode="json") | {"folder": str(built.folder), "notes": list(built.notes)}
+        shown = built.manifest.model_dump(mode="json") | {"folder": str(built.folder), "notes": list(built.notes)}
         print_json(shown | {"problems": dict(built.problems)})
         return
     say_notes(built.notes, built.problems)
+    print_manifest(built.manifest, built.folder, as_json=False)
+
+
+def print_manifest(manifest: BundleManifest, folder: Path, *, as_json: bool) -> None:
+    """Print what a bundle in ``folder`` has, and how to use it."""
+    if as_json:
+        print_json(manifest.model_dump(mode="json") | {"folder": str(folder)})
+        return
     say_kinds(manifest.functions)
     say(
         f"memory of a run: {bytes_text(manifest.weights_bytes)} of weights, {bytes_text(manifest.arena_bytes)} of arena"
@@ -93,9 +101,9 @@ def print_built(built: "BuiltBundle", *, as_json: bool) -> None:
         say(f"a run here: {latency_text(latency.p50_s)}, 95% of runs within {latency_text(latency.p95_s)}")
     vectors = counted(sum(map(len, (manifest.vectors, *(each.vectors for each in manifest.others)))), "test vector")
     if manifest.form == "library":
-        say(f"{built.folder}: {vectors}; load model.so (tunefarm_bundle.h)")
+        say(f"{folder}: {vectors}; load model.so (tunefarm_bundle.h)")
         return
-    say(f"{built.folder}: {vectors}; build and run its self-test there:")
+    say(f"{folder}: {vectors}; build and run its self-test there:")
     say(f"  {_COMPILE['static' if manifest.form == 'static' else 'c']}")
     say("  ./self_test .")
 

@@ -9,12 +9,14 @@ import typer
 
 from tunefarm.terminal.console import complain
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.tuning.bundle import BundleForm
+from tunefarm_schemas.tuning.bundle import BundleForm, BundleManifest
 
 if TYPE_CHECKING:
     from tunefarm.bundle.bundle_build import BuiltBundle
     from tunefarm.local.machine import LocalMachine
 
+BUILD_S: Final = 1800.0
+"""How long a command waits for a service to build."""
 FORMS: Final = get_args(BundleForm)
 SourceArgument: TypeAlias = Annotated[
     list[str],
@@ -107,6 +109,25 @@ def built_here(
         source, name = functions_of_ids(machine, request.sources, request.target)
         builder = BundleBuilder(machine.zygote, say=complain, is_timed=request.is_timed)
         return builder.build_source(source, name, request.form, folder, request.cc)
+
+
+def built_there(request: BundleRequest, output: str, api: str | None) -> BundleManifest:
+    """Have a service build a bundle of its records, and write it to the new or empty folder ``output``.
+
+    Raises:
+        BadInput: it cannot be built.
+    """
+    from tunefarm.client import Client
+    from tunefarm.options.job_options import output_folder
+
+    if request.model is not None or request.cc:
+        problem = "models, and bundles of other compilers, are built on this machine."
+        raise BadInput("api", problem, "Omit --api and --remote, and unset TUNEFARM_API_URL.")
+    folder = output_folder(output)
+    with Client(api) as client:
+        made = client.bundles.of_sources(request.sources, form=request.form, target=request.target or None)
+        complain(f"bundle {made.bundle_id} is {made.state}")
+        return client.bundles.content(made.bundle_id, timeout_s=BUILD_S).write(folder)
 
 
 def _built_model(

@@ -35,7 +35,7 @@ from tunefarm_services.api.routes import (
     workloads,
 )
 from tunefarm_services.api.routes.fleet import channels, edge, fleet
-from tunefarm_services.api.routes.releases import edge_files, publication
+from tunefarm_services.api.routes.releases import bundles, edge_files, publication
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.dashboard.app import create_dashboard
 from tunefarm_services.dashboard.parts import DashboardParts
@@ -52,6 +52,7 @@ ROUTES = (
     targets,
     devices,
     artifacts,
+    bundles,
     uploads,
     publication,
     edge_files,
