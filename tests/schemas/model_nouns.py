@@ -128,6 +128,7 @@ _BUNDLE = (
         records=(_RECORD,),
         sbom="sbom.cdx.json",
         others=(_BUNDLE_ENTRY,),
+        fallbacks=(BundleRequirements(architecture="aarch64"),),
     ),
     BundleOrder(
         name="network",

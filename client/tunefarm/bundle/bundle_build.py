@@ -12,7 +12,7 @@ from pathlib import Path
 from tunefarm.artifact.artifact_folder import MANIFEST_NAME
 from tunefarm.bundle.bill_of_materials import SBOM, BundleMaterials, bill_of_materials
 from tunefarm.bundle.bundle_contents import entry_vectors, plan_files, runtime_files, used_records
-from tunefarm.bundle.bundle_folder import WEIGHTS, files_in, new_bundle, put_files
+from tunefarm.bundle.bundle_folder import WEIGHTS, files_in, manifest_text, new_bundle, put_files
 from tunefarm.bundle.bundle_source import BundleSource, ModelSource, PlanMemory, identifier
 from tunefarm.bundle.link.compiled_files import COMPILED, compiled_files
 from tunefarm.bundle.link.linking import Link, linked
@@ -68,16 +68,25 @@ class BundleBuilder:
         folder: Path,
         entry: str | None = None,
         cc: str = "",
+        device_class_id: str | None = None,
     ) -> BuiltBundle:
         """Build one entry of ``model``; ``target`` is as typed. See ``build_source``."""
-        return self.build_source(ModelSource(model, target, self.records, entry), name, form, folder, cc)
+        source = ModelSource(model, target, self.records, entry)
+        return self.build_source(source, name, form, folder, cc, device_class_id)
 
     def build_source(
-        self, source: BundleSource, name: str, form: BundleForm, folder: Path, cc: str = ""
+        self,
+        source: BundleSource,
+        name: str,
+        form: BundleForm,
+        folder: Path,
+        cc: str = "",
+        device_class_id: str | None = None,
     ) -> BuiltBundle:
         """Build a model, or the functions of records. An error leaves no folder behind.
 
-        ``cc`` is the C compiler that links libraries and archives (``toolchain_for``).
+        ``cc`` is the C compiler that links libraries and archives (``toolchain_for``). ``device_class_id`` is that of
+        the only devices that a library or an archive is for.
 
         Raises:
             BadInput: a model needs TVM's virtual machine, or it, a function or the target cannot be compiled or linked,
@@ -109,6 +118,7 @@ class BundleBuilder:
                 files, requires = compiled_files(
                     toolchain, form, kernels | sources, parts.cpu_features, scratch, self.link
                 )
+                requires = requires.model_copy(update={"device_class_id": device_class_id})
                 put_files(staging, files)
             with open(memory.placed, "rb", closefd=False) as placed, (staging / WEIGHTS).open("xb") as file:
                 shutil.copyfileobj(placed, file)
@@ -141,7 +151,7 @@ class BundleBuilder:
                 self.say("timing")
                 latency = bundle_latency(self.zygote, staging, manifest)
                 manifest = manifest.model_copy(update={"latency": latency})
-            put_files(staging, {MANIFEST_NAME: f"{manifest.model_dump_json(indent=2)}\n".encode()})
+            put_files(staging, {MANIFEST_NAME: manifest_text(manifest).encode()})
         return BuiltBundle(folder, manifest, problems, (*source.notes, *parts.notes))
 
     def _kernels(

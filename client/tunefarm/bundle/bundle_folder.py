@@ -56,6 +56,11 @@ def files_in(folder: Path) -> tuple[BundleFile, ...]:
     return tuple(_described(folder, path) for path in paths)
 
 
+def manifest_text(manifest: BundleManifest) -> str:
+    """The content of the file."""
+    return f"{manifest.model_dump_json(indent=2)}\n"
+
+
 def read_bundle(text: str) -> tuple[BundleManifest, Path]:
     """Read the manifest of a bundle, and require that the folder has the files that it lists and no others.
 

@@ -113,6 +113,8 @@ class BundleManifest(Frozen):
         alignment_bytes: of all inputs and outputs, the weights and the arena.
         files: in order of their paths.
         requires: of a device; None for sources and object files.
+        fallbacks: what devices must have for the bundles that were built beside it, the best first: those that do not
+            have what this one requires get the first of these whose requirements they meet.
         latency: of a run of the whole model; None if it was not measured.
         records: of the functions whose schedule a record gave, in order of their ids.
         sbom: path of the bill of materials, in CycloneDX; None if there is none.
@@ -141,6 +143,7 @@ class BundleManifest(Frozen):
     others: tuple[BundleEntry, ...] = ()
     layout: Literal["row_major"] = "row_major"
     alignment_bytes: int = ALIGNMENT_BYTES
+    fallbacks: tuple[BundleRequirements, ...] = ()
 
 
 class BundleOrder(Frozen):

@@ -8,11 +8,14 @@ import typer
 from tunefarm.cli.model.bundle_request import (
     BundleRequest,
     CompilerOption,
+    DeviceClassOption,
+    FallbackOption,
     FormOption,
     NoTimingOption,
     SourceArgument,
     TargetOption,
     built_here,
+    built_variants,
     form_of_text,
 )
 from tunefarm.cli.model.model_arguments import FreshOption, ShapeOption, say_kinds, say_notes
@@ -41,6 +44,8 @@ def build(
     output: Annotated[str, typer.Option(help="New folder for the bundle.")],
     target: TargetOption = "",
     form: FormOption = "objects",
+    fallback: FallbackOption = None,
+    device_class: DeviceClassOption = None,
     cc: CompilerOption = "",
     entry: Annotated[str | None, typer.Option(metavar="NAME", help="The model's function, if it has several.")] = None,
     shape: ShapeOption = None,
@@ -51,9 +56,18 @@ def build(
     """Write a model, or functions of records, as kernels, a plan in C, weights, test vectors and a runtime.
 
     Functions of a model get the schedules of their records, where the local store has some, and others an untried one.
-    A job stands for the records of its tasks; each record becomes a function of its own.
+    A job stands for the records of its tasks; each record becomes a function of its own. With --fallback, a bundle for
+    each target is written to DIR/0, DIR/1 and so on, the variants of one release.
     """
-    request = BundleRequest(source, target, form_of_text(form), cc, is_timed=not no_timing)
+    request = BundleRequest(source, target, form_of_text(form), cc, not no_timing, device_class)
+    if fallback:
+        built = built_variants(request, output, fallback, entry, shape or (), fresh=fresh)
+        if as_json:
+            print_json([each.manifest.model_dump(mode="json") | {"folder": str(each.folder)} for each in built])
+        else:
+            for each in built:
+                print_built(each, as_json=False)
+        return ExitCode.FINE
     print_built(built_here(request, output, entry, shape or (), fresh=fresh), as_json=as_json)
     return ExitCode.FINE
 

@@ -1,7 +1,7 @@
 """What the commands that build bundles take, and how this machine builds them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, get_args
 
@@ -48,6 +48,18 @@ CompilerOption: TypeAlias = Annotated[
         "Default: this host's for its own architecture, zig for others.",
     ),
 ]
+FallbackOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TARGET",
+        help="Build for this target too, for devices without the instructions of those before it; or generic, for any "
+        "processor of the architecture. Repeatable.",
+    ),
+]
+DeviceClassOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="ID", help="Only devices of this class get the bundle for --target, others a fallback."),
+]
 NoTimingOption: TypeAlias = Annotated[
     bool, typer.Option("--no-timing", help="Do not time a shared library that runs on this host.")
 ]
@@ -62,6 +74,7 @@ class BundleRequest:
     form: BundleForm
     cc: str
     is_timed: bool
+    device_class_id: str | None = None
 
     @property
     def model(self) -> str | None:
@@ -108,7 +121,32 @@ def built_here(
             return _built_model(machine, request, model, folder, entry, shape, fresh=fresh)
         source, name = functions_of_ids(machine, request.sources, request.target)
         builder = BundleBuilder(machine.zygote, say=complain, is_timed=request.is_timed)
-        return builder.build_source(source, name, request.form, folder, request.cc)
+        return builder.build_source(source, name, request.form, folder, request.cc, request.device_class_id)
+
+
+def built_variants(
+    request: BundleRequest,
+    output: str,
+    fallbacks: Sequence[str],
+    entry: str | None = None,
+    shape: Sequence[str] = (),
+    *,
+    fresh: bool = False,
+) -> "list[BuiltBundle]":
+    """Build bundles for the target and for ``fallbacks`` in folders below ``output``.
+
+    Raises:
+        BadInput: one cannot be built; none is left behind.
+    """
+    from tunefarm.bundle.fallbacks import VariantFolders
+    from tunefarm.options.job_options import output_folder
+
+    def build(target: str, folder: Path) -> "BuiltBundle":
+        own_class = request.device_class_id if folder.name == "0" else None
+        own = replace(request, target=target, device_class_id=own_class)
+        return built_here(own, str(folder), entry, shape, fresh=fresh)
+
+    return VariantFolders(build, request.form).write([request.target, *fallbacks], output_folder(output))
 
 
 def built_there(request: BundleRequest, output: str, api: str | None) -> BundleManifest:
@@ -152,4 +190,6 @@ def _built_model(
     records = (lambda _tasks, _target, _generator: {}) if fresh else records_of(machine)
     builder = BundleBuilder(machine.zygote, records, complain, is_timed=request.is_timed)
     name = source.path.rpartition("/")[2].partition(".")[0]
-    return builder.build(imported, request.target, name, request.form, folder, entry, request.cc)
+    return builder.build(
+        imported, request.target, name, request.form, folder, entry, request.cc, request.device_class_id
+    )
