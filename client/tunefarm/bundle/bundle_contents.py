@@ -15,11 +15,11 @@ from tunefarm_schemas.tuning.model import ModelEntry, ModelFunction
 
 @dataclass(frozen=True)
 class EntryVectors:
-    """An entry with its test vectors. ``first`` is the number of the first of them in the bundle."""
+    """An entry with its test vectors, which stand in numbered folders below ``folder``."""
 
     planned: PlannedEntry
     references: tuple[ModelReference, ...]
-    first: int
+    folder: str
 
     def described(self) -> BundleEntry:
         """The entry as the manifest has it."""
@@ -27,7 +27,7 @@ class EntryVectors:
             constant=self.planned.constant,
             entry=self.planned.entry,
             arena_bytes=self.planned.arena_bytes,
-            vectors=tuple(_vector(self.first + at, each) for at, each in enumerate(self.references)),
+            vectors=tuple(_vector(f"{self.folder}/{at}", each) for at, each in enumerate(self.references)),
         )
 
     def files(self) -> Iterator[tuple[str, bytes]]:
@@ -39,15 +39,16 @@ class EntryVectors:
 
 
 def entry_vectors(parts: PlannedParts, given: Sequence[ModelReference], own: int) -> list[EntryVectors]:
-    """What the framework computed for each entry, or else what is in the file ``own``."""
+    """What the framework computed for each entry, or else what is in the file ``own``.
+
+    Devices test all vectors in ``vectors/N``, with the first entry; those of other entries are in ``vectors/NAME/N``.
+    """
     found: list[EntryVectors] = []
-    first = 0
     for number, each in enumerate(parts.entries):
         references = tuple(one for one in given if one.entry == each.entry.name)
         if not references and each.vectors:
             references = (_reference(each.entry, number, read_weights(own)),)
-        found.append(EntryVectors(each, references, first))
-        first += len(references)
+        found.append(EntryVectors(each, references, f"vectors/{each.entry.name}" if number else "vectors"))
     return found
 
 
@@ -61,6 +62,7 @@ def plan_files(parts: PlannedParts, entries: Sequence[EntryVectors]) -> dict[str
     """The sources of the plan, and the header that tells the self-test and the library which entries there are."""
     models = ", ".join(f"&{each.planned.constant}" for each in entries)
     of_vectors = ", ".join(f"&{each.planned.constant}" for each in entries for _ in each.references)
+    folders = ", ".join(f'"{each.folder}/{at}"' for each in entries for at in range(len(each.references)))
     bundle = f"""\
 #ifndef BUNDLE_H_
 #define BUNDLE_H_
@@ -68,6 +70,7 @@ def plan_files(parts: PlannedParts, entries: Sequence[EntryVectors]) -> dict[str
 #define BUNDLE_MODEL {entries[0].planned.constant}
 #define BUNDLE_MODELS {models}
 #define BUNDLE_VECTOR_MODELS {of_vectors or "NULL"}
+#define BUNDLE_VECTOR_FOLDERS {folders or "NULL"}
 #define BUNDLE_VECTORS {sum(len(each.references) for each in entries)}
 #define BUNDLE_TOLERANCE {FLOAT32_TOLERANCE}
 #endif
@@ -88,8 +91,8 @@ def _reference(entry: ModelEntry, number: int, arrays: Mapping[str, Array]) -> M
     return ModelReference(entry.name, inputs, outputs)
 
 
-def _vector(number: int, reference: ModelReference) -> BundleVector:
+def _vector(folder: str, reference: ModelReference) -> BundleVector:
     return BundleVector(
-        inputs=tuple(f"vectors/{number}/input{at}.bin" for at in range(len(reference.inputs))),
-        outputs=tuple(f"vectors/{number}/output{at}.bin" for at in range(len(reference.outputs))),
+        inputs=tuple(f"{folder}/input{at}.bin" for at in range(len(reference.inputs))),
+        outputs=tuple(f"{folder}/output{at}.bin" for at in range(len(reference.outputs))),
     )

@@ -103,7 +103,7 @@ def test_manifest_describes_each_function(library: Path) -> None:
     assert (manifest.layout, manifest.alignment_bytes, manifest.weights_bytes) == ("row_major", 64, 0)
     assert [each.vectors[0].inputs for each in (manifest, other)] == [
         ("vectors/0/input0.bin",),
-        ("vectors/1/input0.bin",),
+        ("vectors/negated/0/input0.bin",),
     ]
 
 
@@ -117,7 +117,7 @@ def test_self_test_runs_the_vectors_of_all_functions(zygote: ForkServer, form: B
     subprocess.run(command, cwd=folder, check=True, timeout=600)
     run = [str(tmp_path / "self_test"), str(folder), "2", "2"]
     assert "2 vectors, worst error" in subprocess.run(run, capture_output=True, text=True, check=True).stdout
-    wrong = folder / "vectors/1/output0.bin"
+    wrong = folder / "vectors/negated/0/output0.bin"
     wrong.write_bytes(wrong.read_bytes()[::-1])
     assert subprocess.run(run, capture_output=True, check=False).returncode == 1
 

@@ -22,6 +22,8 @@ _LINK: Final = (
     *("-shared", "-pthread", "-Wl,-z,relro,-z,now,-z,noexecstack"),
     # Removes stack maps of object files, which hold addresses in constant memory.
     "-Wl,--gc-sections",
+    # A function that is nowhere would keep devices from loading the library.
+    "-Wl,-z,defs",
     "-s",
     "-Wl,--build-id=none,--hash-style=gnu",
     "-Wl,--version-script=exports.map",

@@ -62,6 +62,7 @@ int main(int count, char **words) {
     return 2;
   }
   static const TunefarmModel *const models[] = {BUNDLE_VECTOR_MODELS};
+  static const char *const folders[] = {BUNDLE_VECTOR_FOLDERS};
   int threads = count > 2 ? atoi(words[2]) : 1, runs = count > 3 ? atoi(words[3]) : 10;
   if (tunefarm_start_threads(threads) != 0) fprintf(stderr, "there are fewer threads than %d\n", threads);
   void *weights = contents(words[1], "weights.bin", BUNDLE_MODEL.weights_bytes);
@@ -71,14 +72,14 @@ int main(int count, char **words) {
     const TunefarmModel *model = models[vector];
     if (model->inputs > MAX_ARGUMENTS || model->outputs > MAX_ARGUMENTS) return 2;
     void *arena = aligned(model->arena_bytes);
-    char name[64];
+    char name[256];
     for (int32_t i = 0; i < model->inputs; ++i) {
-      snprintf(name, sizeof name, "vectors/%d/input%d.bin", vector, (int)i);
+      snprintf(name, sizeof name, "%s/input%d.bin", folders[vector], (int)i);
       inputs[i] = model->input[i].tensor < 0 ? NULL : contents(words[1], name, model->tensor[model->input[i].tensor].bytes);
     }
     for (int32_t i = 0; i < model->outputs; ++i) {
       const TunefarmTensor *tensor = &model->tensor[model->output[i].tensor];
-      snprintf(name, sizeof name, "vectors/%d/output%d.bin", vector, (int)i);
+      snprintf(name, sizeof name, "%s/output%d.bin", folders[vector], (int)i);
       expected[i] = contents(words[1], name, tensor->bytes);
       outputs[i] = aligned(tensor->bytes);
     }
