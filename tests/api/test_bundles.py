@@ -36,6 +36,7 @@ def test_bundle_of_a_record_is_queued(alice: Person, of_alice: Belongings) -> No
         "form": "library",
         "record_ids": [of_alice.record_id],
         "job_id": None,
+        "upload_id": None,
         "target": None,
     }
     assert alice.get(f"{answer.headers['Location']}/content").status_code == 404
@@ -51,6 +52,16 @@ def test_bundle_of_a_job_has_the_target_that_is_named(alice: Person, of_alice: B
     assert "aarch64" in order["target"]["canonical"]
 
 
+def test_bundle_of_a_model_needs_a_complete_upload_of_json(alice: Person, of_alice: Belongings) -> None:
+    assert ask(alice, upload_id=of_alice.upload_id).status_code == 409
+    assert ask(alice, upload_id="unknown").status_code == 404
+    made = alice.post("/v1/uploads", json={"size_bytes": 11}).json()["upload_id"]
+    headers = {"Upload-Offset": "0", "Content-Type": "application/offset+octet-stream"}
+    assert alice.patch(f"/v1/uploads/{made}", content=b"import tvm\n", headers=headers).status_code < 300
+    answer = ask(alice, upload_id=made)
+    assert (answer.status_code, "TVMScript" in answer.text) == (422, True), answer.text
+
+
 def test_repeated_request_makes_one_bundle(alice: Person, store: Store, of_alice: Belongings) -> None:
     headers = {"Idempotency-Key": "once"}
     body = {"form": "c", "record_ids": [of_alice.record_id]}
@@ -64,6 +75,7 @@ def test_repeated_request_makes_one_bundle(alice: Person, store: Store, of_alice
     [
         ({}, "record_ids"),
         ({"record_ids": ["a"], "job_id": "b"}, "record_ids"),
+        ({"job_id": "b", "upload_id": "c"}, "record_ids"),
         ({"record_ids": ["a", "a"]}, "record_ids"),
         ({"record_ids": ["a"] * 257}, "record_ids"),
         ({"record_ids": ["a"], "form": "elf"}, "form"),

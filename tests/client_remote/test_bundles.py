@@ -3,7 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import tvm
+from tvm import relax
 
 from tests.client.bundle.bundle_library import computed
 from tests.client_remote.conftest import Service
@@ -50,6 +53,31 @@ def test_client_gets_a_bundle_of_a_job(service: Service, task: Any, tmp_path: Pa
         )
         client.bundles.delete(made.bundle_id)
         assert made.bundle_id not in {each.bundle_id for each in client.bundles.list()}
+
+
+def test_client_gets_a_bundle_of_a_model(service: Service, tmp_path: Path) -> None:
+    with Client(service.url, service.token) as client:
+        upload_id = client.uploads.send(tvm.ir.save_json(network()).encode())
+        made = client.bundles.create(upload_id=upload_id, form="library", target="host:1", name="net")
+        found = client.bundles.content(made.bundle_id, timeout_s=BUILD_S)
+    manifest = found.write(tmp_path / "bundle")
+    assert (manifest.name, len(manifest.functions), manifest.weights_bytes > 0) == ("model_net", 1, True)
+    weights = (tmp_path / "bundle/weights.bin").read_bytes()
+    [result] = computed(tmp_path / "bundle", manifest, weights)
+    expected = np.frombuffer((tmp_path / "bundle" / manifest.vectors[0].outputs[0]).read_bytes(), "float32")
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
+
+
+def network() -> Any:
+    """A layer with its weight as a constant."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((1, 64), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            weight = relax.const(np.random.default_rng(0).standard_normal((64, 48)).astype("float32"))
+            result = builder.emit_output(builder.emit(relax.op.nn.relu(builder.emit(relax.op.matmul(x, weight)))))
+        builder.emit_func_output(result)
+    return builder.get()
 
 
 def test_client_learns_why_a_bundle_cannot_be_built(service: Service, task: Any) -> None:

@@ -135,6 +135,7 @@ _BUNDLE = (
         form="library",
         record_ids=("19",),
         job_id="20",
+        upload_id="21",
         target=Target(canonical="{}", kind="llvm", num_cores=1),
     ),
 )

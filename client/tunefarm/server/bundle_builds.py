@@ -3,7 +3,7 @@
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,19 +11,25 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from tunefarm_sandbox.fork_server.fork_server import ForkFailed
+from tunefarm.confined.call import call
+from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_schemas.tuning.workload import Workload
 from tunefarm_services.job_records import records_of_job
+from tunefarm_services.known_workloads import recognised
+from tunefarm_services.same_workload import SAME_ENTRY, SameAnswer, SameQuestion
 from tunefarm_services.store import NotFound, Store, StoreError
 from tunefarm_services.store.records.bundle_repository import BundleLease
 from tunefarm_services.tuner.service.zygotes import Zygotes
 
 if TYPE_CHECKING:
     from tunefarm.bundle.bundle_build import BuiltBundle
+    from tunefarm.bundle.bundle_source import BundleSource, ModelSource
 
 LEASE_S: Final = 60.0
 POLL_S: Final = 1.0
-MAX_BYTES: Final = 1 << 30
+MAX_BYTES: Final = 256 << 20
 """Of one archive."""
 _INTERNAL: Final = "It could not be built, for a reason that the log of the tuner states."
 
@@ -90,22 +96,44 @@ class BundleBuilds:
         from tunefarm.bundle.bundle_archive import archive_of
         from tunefarm.bundle.bundle_build import BundleBuilder
         from tunefarm.bundle.link.confined_link import ConfinedLink
-        from tunefarm.bundle.record_functions import functions_of_records
 
-        tenant, order, store = lease.tenant, lease.order, self.store
-        if order.job_id is None:
-            records = [store.records.get(tenant, each) for each in order.record_ids]
-        else:
-            records = records_of_job(store, tenant, order.job_id)
         zygote = self.zygotes.present()
-        source = functions_of_records(store, tenant, records, order.target)
+        source = self._source(lease, zygote)
         builder = BundleBuilder(zygote, link=ConfinedLink(zygote))
+        order = lease.order
         built = builder.build_source(source, order.name, order.form, folder / "bundle")
         size_bytes = sum(each.size_bytes for each in built.manifest.files)
         if size_bytes > MAX_BYTES:
             problem = f"the bundle has {size_bytes} bytes, and at most {MAX_BYTES} are kept."
             raise BadInput("record_ids", problem, "Ask for fewer functions.")
         return built, archive_of(folder / "bundle")
+
+    def _source(self, lease: BundleLease, zygote: ForkServer) -> "BundleSource":
+        from tunefarm.bundle.record_functions import functions_of_records
+
+        tenant, order, store = lease.tenant, lease.order, self.store
+        if order.upload_id is not None:
+            return self._model(tenant, order.upload_id, order.target, zygote)
+        if order.job_id is None:
+            records = [store.records.get(tenant, each) for each in order.record_ids]
+        else:
+            records = records_of_job(store, tenant, order.job_id)
+        return functions_of_records(store, tenant, records, order.target)
+
+    def _model(self, tenant: str, upload_id: str, target: Target | None, zygote: ForkServer) -> "ModelSource":
+        from tunefarm.bundle.bundle_source import ModelSource
+        from tunefarm.bundle.record_search import RecordSearch
+        from tunefarm.frontend.model_import import ImportedModel
+
+        def compare(question: SameQuestion) -> SameAnswer:
+            return call(zygote, SAME_ENTRY, question, SameAnswer, field="upload_id")
+
+        def stored(workloads: Sequence[Workload]) -> Sequence[Workload]:
+            return recognised(self.store.workloads, tenant, workloads, compare, with_schedules=True, of_model=True)
+
+        module_json = self.store.uploads.content(tenant, upload_id).decode(errors="replace")
+        model = ImportedModel(module_json, {}, "tvm", ())
+        return ModelSource(model, "" if target is None else target.canonical, RecordSearch(self.store, tenant, stored))
 
     @contextmanager
     def _renewed(self, lease: BundleLease) -> Iterator[None]:

@@ -147,13 +147,15 @@ class BundleManifest(Frozen):
 
 
 class BundleOrder(Frozen):
-    """A bundle to build of stored records: those of ``record_ids``, or of the tasks of ``job_id``.
+    """A bundle to build of stored records, those of ``record_ids`` or of the tasks of ``job_id``, or of a model.
 
-    ``name`` becomes a part of its identifiers. ``target`` is what to compile for; None for the target of the records.
+    ``upload_id`` has the model, as TVM's JSON with its weights as constants. ``name`` becomes a part of identifiers.
+    ``target`` is what to compile for; None for the target of the records.
     """
 
     name: str
     form: BundleForm
     record_ids: tuple[str, ...] = ()
     job_id: str | None = None
+    upload_id: str | None = None
     target: Target | None = None

@@ -43,15 +43,26 @@ def new_bundle(
     record_ids: Sequence[str] = (),
     *,
     job_id: str | None = None,
+    upload_id: str | None = None,
     form: BundleForm,
     target: TargetLike = None,
     name: str = "functions",
 ) -> Flow[BundleView]:
-    """Ask for a bundle of records, or of the records of a job's tasks. Ids may be prefixes."""
+    """Ask for a bundle of records, of the records of a job's tasks, or of a model. Ids of records may be prefixes.
+
+    ``upload_id`` is a complete upload of TVM's JSON of a Relax module whose weights are constants.
+    """
     whole_ids = []
     for each in record_ids:
         whole_ids.append((yield from whole_record_id(each)))  # noqa: PERF401 - comprehensions cannot yield
-    body = {"record_ids": whole_ids, "job_id": job_id, "form": form, "target": target_field(target), "name": name}
+    body = {
+        "record_ids": whole_ids,
+        "job_id": job_id,
+        "upload_id": upload_id,
+        "form": form,
+        "target": target_field(target),
+        "name": name,
+    }
     sent = {key: value for key, value in body.items() if value}
     reply: Reply = yield Request("POST", "/artifacts", body=sent, creates=True)
     return reply.read(BundleView)

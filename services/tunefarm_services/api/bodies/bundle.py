@@ -12,7 +12,7 @@ MAX_RECORDS = 256
 
 
 class BundleBody(Body):
-    """Verified records, or the job whose tasks have them, and the form of the bundle."""
+    """Verified records, or the job whose tasks have them, or a model, and the form of the bundle."""
 
     model_config = with_examples(
         {"record_ids": ["aa6c9b35957f46f39df26b76216d06ca"], "form": "library"},
@@ -21,14 +21,18 @@ class BundleBody(Body):
 
     record_ids: list[Identifier] = Field(default=[], max_length=MAX_RECORDS, description="Each becomes a function.")
     job_id: Identifier | None = Field(default=None, description="In place of records: those of its tasks.")
+    upload_id: Identifier | None = Field(
+        default=None, description="In place of records: a complete upload with a Relax model as TVM JSON."
+    )
     form: BundleForm
-    target: TargetText = Field(default=None, description="What to compile for. Default: the target of the records.")
+    target: TargetText = Field(default=None, description="What to compile for. Default: the records' target.")
     name: Name = Field(default="functions", max_length=100, description="A part of the identifiers in the sources.")
 
     @model_validator(mode="after")
     def _has_one_source(self) -> Self:
-        if bool(self.record_ids) == (self.job_id is not None):
-            raise FieldError("record_ids", "Give record_ids or a job_id, and not both.")
+        sources = (self.record_ids or None, self.job_id, self.upload_id)
+        if sum(each is not None for each in sources) != 1:
+            raise FieldError("record_ids", "Give one of record_ids, job_id and upload_id.")
         if len(set(self.record_ids)) < len(self.record_ids):
             raise FieldError("record_ids", "A record is named twice. Name each once.")
         return self

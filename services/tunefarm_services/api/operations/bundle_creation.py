@@ -9,7 +9,8 @@ from tunefarm_schemas.tuning.record import RecordStatus, TuningRecord
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.views.bundle import BundleView
 from tunefarm_services.api.bodies.bundle import MAX_RECORDS, BundleBody
-from tunefarm_services.api.operations.module_intake import target_question
+from tunefarm_services.api.bodies.module import ModuleBody
+from tunefarm_services.api.operations.module_intake import module_text, target_question
 from tunefarm_services.api.operations.parts import Parts
 from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
 from tunefarm_services.job_records import records_of_job
@@ -21,18 +22,23 @@ def create_bundle(parts: Parts, tenant: str, body: BundleBody, key: str | None) 
     """Queue a bundle. With ``key``, repeats of the request create only one.
 
     Raises:
-        NotFound: a record, the job or a target does not exist.
-        BadInput: a record cannot be a part of a bundle, or the target is invalid.
+        NotFound: a record, the job, the upload or a target does not exist.
+        UploadIncomplete: not all of the model has arrived.
+        BadInput: the model is not TVM's JSON, a record cannot be a part of a bundle, or the target is invalid.
         ApiProblem: the tenant has too many bundles.
     """
     _require_room(parts, tenant)
-    field = "record_ids" if body.record_ids else "job_id"
-    _require_usable(_records(parts, tenant, body), field, has_target=body.target is not None)
+    if body.upload_id is not None:
+        module_text(parts, tenant, ModuleBody(upload_id=body.upload_id))
+    else:
+        field = "record_ids" if body.record_ids else "job_id"
+        _require_usable(_records(parts, tenant, body), field, has_target=body.target is not None)
     order = BundleOrder(
         name=body.name,
         form=body.form,
         record_ids=tuple(body.record_ids),
         job_id=body.job_id,
+        upload_id=body.upload_id,
         target=_target(parts, tenant, body),
     )
     return parts.store.bundles.create(tenant, order, key)
@@ -61,7 +67,7 @@ def _require_usable(records: Sequence[TuningRecord], field: str, *, has_target: 
 
 
 def _target(parts: Parts, tenant: str, body: BundleBody) -> Target | None:
-    if body.target is None:
+    if body.target is None and body.upload_id is None:
         return None
     question = target_question(parts, tenant, body.target)
     target = question if isinstance(question, Target) else parts.intake.target(question).target
