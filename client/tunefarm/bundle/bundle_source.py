@@ -79,6 +79,7 @@ class ModelSource:
         target: as typed.
         records: gives the schedules of functions that have been tuned.
         entry: one of its functions; None for the only one or ``main``.
+        is_foreign: whether it came from a caller of a service, so that its TIR functions must only compute.
     """
 
     model: ImportedModel
@@ -86,6 +87,7 @@ class ModelSource:
     records: Records
     entry: str | None = None
     needs_schedules: bool = False
+    is_foreign: bool = False
 
     @property
     def framework(self) -> str:
@@ -116,6 +118,7 @@ class ModelSource:
                 has_vectors=bool(self.model.references),
                 max_operations=MAX_REFERENCE_OPERATIONS,
                 is_linked=form in COMPILED,
+                is_foreign=self.is_foreign,
             )
             descriptors = (given, memory.placed, memory.vectors)
             with compiling(zygote, PLAN, asked, folder=Path(order.folder), descriptors=descriptors) as child:

@@ -133,7 +133,8 @@ class BundleBuilds:
 
         module_json = self.store.uploads.content(tenant, upload_id).decode(errors="replace")
         model = ImportedModel(module_json, {}, "tvm", ())
-        return ModelSource(model, "" if target is None else target.canonical, RecordSearch(self.store, tenant, stored))
+        wanted = "" if target is None else target.canonical
+        return ModelSource(model, wanted, RecordSearch(self.store, tenant, stored), is_foreign=True)
 
     @contextmanager
     def _renewed(self, lease: BundleLease) -> Iterator[None]:

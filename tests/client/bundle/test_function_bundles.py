@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from tvm import te, tirx
+from tvm import relax, te, tirx
 
 from tests.client.bundle.bundle_library import Bundle, address, aligned, loaded, pointers
 from tests.servers.command_server import Ended
 from tests.servers.tuned_home import TunedHome
 from tunefarm.bundle.bundle_build import BundleBuilder
 from tunefarm.bundle.bundle_folder import read_bundle
-from tunefarm.bundle.bundle_source import FunctionsSource, RecordFunction, unique_names
+from tunefarm.bundle.bundle_source import FunctionsSource, ModelSource, RecordFunction, unique_names
+from tunefarm.frontend.model_import import ImportedModel
 from tunefarm.model.function_orders import ChosenRecord
 from tunefarm.startup.zygote import start_zygote
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
@@ -127,6 +128,23 @@ def test_functions_of_other_code_are_refused(zygote: ForkServer, tmp_path: Path)
     with pytest.raises(BadInput, match="calling cannot be a part of a bundle: it calls"):
         built(zygote, tmp_path / "bundle", "objects", (RecordFunction(calling, ChosenRecord("3" * 32, "[[],[]]")),))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_foreign_model_with_other_code_is_refused(zygote: ForkServer, tmp_path: Path) -> None:
+    given = te.placeholder((8,), "float32", "A")
+    called = te.compute((8,), lambda i: tirx.call_extern("float32", "system", given[i]), "B")
+    builder = relax.BlockBuilder()
+    function = builder.add_func(te.create_prim_func([given, called]), "calling")
+    x = relax.Var("x", relax.TensorType((8,), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            result = builder.emit(relax.call_tir(function, [x], relax.TensorType((8,), "float32")))
+            builder.emit_output(result)
+        builder.emit_func_output(result)
+    model = ImportedModel(str(tvm.ir.save_json(builder.get())), {}, "tvm", ())
+    source = ModelSource(model, "host:1", lambda _tasks, _target, _generator: {}, is_foreign=True)
+    with pytest.raises(BadInput, match="its function calling is refused: it calls"):
+        BundleBuilder(zygote).build_source(source, "net", "objects", tmp_path / "bundle")
 
 
 def test_two_records_of_one_function_are_refused(zygote: ForkServer, tmp_path: Path) -> None:
