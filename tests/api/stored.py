@@ -12,8 +12,10 @@ from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.farm.lane import Lane, LaneState
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.token import Scope
+from tunefarm_schemas.tuning.bundle import BundleManifest, BundleOrder
 from tunefarm_schemas.tuning.device import HOT_CACHE
 from tunefarm_schemas.tuning.job import Effort, Job, JobOutcome, JobSpec, JobState, StopReason
+from tunefarm_schemas.tuning.model import ModelEntry
 from tunefarm_schemas.tuning.record import RecordKey, RecordStatus, TuningRecord
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_schemas.tuning.workload import Task
@@ -22,6 +24,24 @@ from tunefarm_services.store import Lease, Store
 from tunefarm_services.store.fleet.audit_repository import Actor
 from tunefarm_services.store.releases.release_repository import AcceptedPublication
 
+BUNDLE = BundleManifest(
+    format=3,
+    name="model_x",
+    form="c",
+    target="{}",
+    num_cores=1,
+    framework="tvm",
+    code_generator="tvm",
+    tunefarm_version="0",
+    tvm_version="0",
+    entry=ModelEntry(name="main", inputs=(), outputs=(), is_tuple=False),
+    functions=(),
+    weights_bytes=0,
+    arena_bytes=0,
+    vectors=(),
+    tolerance=0.0,
+    files=(),
+)
 LIBRARY = b"\x7fELF the library"
 
 
@@ -43,6 +63,7 @@ class Belongings:
     target_id: str
     record_id: str
     artifact_id: str
+    bundle_id: str
     upload_id: str
     token_id: str
     exploration_id: str
@@ -79,6 +100,16 @@ def put_record(store: Store, tenant: str, module_json: str, trace: Any, record_i
     return kept
 
 
+def put_bundle(store: Store, tenant: str, record_id: str) -> str:
+    """A bundle that was built, named after the tenant."""
+    order = BundleOrder(name=f"of {tenant}", form="c", record_ids=(record_id,))
+    bundle_id = store.bundles.create(tenant, order).bundle_id
+    lease = store.bundles.lease_next("builder", 60.0)
+    assert lease is not None
+    store.bundles.finish(lease, BUNDLE.model_copy(update={"name": f"of {tenant}"}), f"archive of {tenant}".encode())
+    return bundle_id
+
+
 def furnished(store: Store, tenant: str) -> Belongings:
     job = put_job(store, tenant)
     lease = store.leases.acquire(tenant, job.job_id, "tuner", 60.0)
@@ -108,6 +139,7 @@ def furnished(store: Store, tenant: str) -> Belongings:
         target_id=key.target_id,
         record_id=kept.record_id,
         artifact_id=f"artifact-{tenant}",
+        bundle_id=put_bundle(store, tenant, kept.record_id),
         upload_id=upload.upload_id,
         token_id=token.token_id,
         exploration_id=exploration.exploration_id,

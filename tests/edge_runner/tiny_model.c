@@ -23,6 +23,7 @@ static const int32_t order[] = {0, 2, 1};
 static const TunefarmCall calls[] = {{kernel, 3, order}};
 static const TunefarmArgument input[] = {{"x", 0}}, output[] = {{"y", 1}};
 static const TunefarmModel model = {"tiny", 16, 64, 1, 1, 1, input, output, tensors, calls};
+static const TunefarmModel *const models[] = {&model};
 static const TunefarmBundle bundle = {
-    ABI, &model, tunefarm_model_run, tunefarm_last_error, tunefarm_start_threads, tunefarm_release_workspaces};
+    ABI, &model, tunefarm_model_run, tunefarm_last_error, tunefarm_start_threads, tunefarm_release_workspaces, 1, models};
 __attribute__((visibility("default"))) const TunefarmBundle *tunefarm_bundle(void) { return &bundle; }

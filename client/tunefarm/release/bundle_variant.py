@@ -74,7 +74,7 @@ def read_bundle(folder: Path, old: Path | None = None) -> BundleFiles:
     files = _files(folder)
     manifest = next(file for file in files if file.path == MANIFEST)
     others = tuple(file for file in files if file.path != MANIFEST)
-    deltas, patches = _patches(old, folder, others) if old is not None else ((), {})
+    deltas, patches = _patches(old, folder, files) if old is not None else ((), {})
     needs, latency = summary.requires, summary.latency or ManifestLatency()
     variant = ReleaseVariant(
         architecture=needs.architecture,

@@ -5,6 +5,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from tunefarm.http.calls import (
     artifact_calls,
+    bundle_calls,
     device_calls,
     fleet_calls,
     job_calls,
@@ -116,6 +117,17 @@ class Artifacts(Noun[Carrier]):
     get = call(artifact_calls.artifact)
     of_record = call(artifact_calls.artifact_of_record)
     list = call(artifact_calls.artifacts)
+
+
+class Bundles(Noun[Carrier]):
+    """Bundles of functions for devices without TVM, which the service builds."""
+
+    create = call(bundle_calls.new_bundle)
+    of_sources = call(bundle_calls.bundle_of_sources)
+    get = call(bundle_calls.bundle)
+    content = call(bundle_calls.bundle_content)
+    list = call(bundle_calls.bundles)
+    delete = call(bundle_calls.bundle_deletion)
 
 
 class Uploads(Noun[Carrier]):

@@ -31,6 +31,7 @@ from tunefarm_services.store.jobs.queue_repository import QueueRepository
 from tunefarm_services.store.jobs.usage_repository import UsageRepository
 from tunefarm_services.store.records.artifact_repository import ArtifactRepository
 from tunefarm_services.store.records.best_record_repository import BestRecordRepository
+from tunefarm_services.store.records.bundle_repository import BundleRepository
 from tunefarm_services.store.records.record_repository import RecordRepository
 from tunefarm_services.store.releases.release_repository import ReleaseRepository
 from tunefarm_services.store.tenants.idempotency_key_repository import IdempotencyKeyRepository
@@ -77,6 +78,7 @@ class Store:
         self.records = RecordRepository(database, blobs)
         self.best_records = BestRecordRepository(database, blobs)
         self.artifacts = ArtifactRepository(database, blobs)
+        self.bundles = BundleRepository(database, blobs)
         self.releases = ReleaseRepository(database, blobs)
         self.tokens = TokenRepository(database, blobs)
         self.idempotency_keys = IdempotencyKeyRepository(database, blobs)

@@ -42,7 +42,7 @@ from tunefarm_services.api.routes import (
 )
 from tunefarm_services.api.routes.fleet import channels, edge, evidence, fleet
 from tunefarm_services.api.routes.records import record_contents, records
-from tunefarm_services.api.routes.releases import edge_files, publication
+from tunefarm_services.api.routes.releases import bundles, edge_files, publication
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.dashboard.app import create_dashboard
 from tunefarm_services.dashboard.parts import DashboardParts
@@ -63,6 +63,7 @@ ROUTES = (
     targets,
     devices,
     artifacts,
+    bundles,
     uploads,
     publication,
     edge_files,

@@ -1,6 +1,6 @@
 """The tables, one file for each noun."""
 
-from tunefarm_services.store.tables.artifact import ArtifactTable
+from tunefarm_services.store.tables.artifact import ArtifactTable, BundleTable
 from tunefarm_services.store.tables.device import (
     DeviceClassTable,
     DeviceTable,
@@ -40,6 +40,7 @@ from tunefarm_services.store.tables.workload import WorkloadTable
 __all__ = [
     "ArtifactTable",
     "BestRecordTable",
+    "BundleTable",
     "ChannelDocumentTable",
     "DeviceClassTable",
     "DeviceTable",
