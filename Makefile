@@ -45,8 +45,9 @@ FUZZ_MINUTES ?= 60
 FUZZ_SEED ?= 0
 FUZZ_REPLAY ?=
 FUZZ_ARGUMENTS ?=
+SUITE ?=
 
-.PHONY: help demo demo-model test test-models test-targets test-browser check bench bench-quick bench-models bench-trust bench-service bench-farm bench-fleet soak test-faults fuzz wheels clean
+.PHONY: help demo demo-model test test-models test-targets test-browser test-tuf-conformance check bench bench-quick bench-models bench-trust bench-service bench-farm bench-fleet soak test-faults fuzz wheels clean
 
 help:  ## list these targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -126,6 +127,10 @@ test-browser: $(BROWSER_STAMP)  ## look at the pages in Chromium, which it insta
 
 test-faults: $(STAMP) $(SODIUM_STAMP)  ## run the tests that kill, starve and corrupt for minutes
 	$(BIN)/python -m pytest -m faults --timeout 1800
+
+test-tuf-conformance: $(STAMP)  ## run The Update Framework's conformance suite, a checkout in the folder SUITE; needs faketime
+	@test -n "$(SUITE)" || { echo "Clone https://github.com/theupdateframework/tuf-conformance, and give its folder: make test-tuf-conformance SUITE=folder" >&2; exit 1; }
+	$(BIN)/python -m tests.edge.conformance "$(SUITE)"
 
 fuzz: $(STAMP)  ## random modules, traces, databases, rows, requests and messages, for FUZZ_MINUTES (60); findings are files
 	$(BIN)/python -m fuzz $(if $(FUZZ_REPLAY),--replay $(FUZZ_REPLAY),--minutes $(FUZZ_MINUTES) --seed $(FUZZ_SEED)) \

@@ -11,11 +11,11 @@ from tuf.api.exceptions import (
     ExpiredMetadataError,
     RepositoryError,
 )
-from tuf.ngclient.updater import Updater
 
 from tunefarm_edge.refusal import Refused
 from tunefarm_edge.state.edge_root import EdgeRoot
 from tunefarm_edge.state.floor import CLOCK_SLACK, Floor, read_floor, read_time, write_floor, write_time
+from tunefarm_edge.trust.metadata_client import metadata_client
 from tunefarm_edge.trust.source import ReleaseSource
 from tunefarm_schemas.edge.release import CHANNEL_FORMAT, ChannelDocument
 
@@ -65,16 +65,8 @@ def _raised(floor: Floor, sequence: int, latest_time: str) -> Floor:
 
 def _downloaded(root: EdgeRoot, source: ReleaseSource, channel: str, expires_after: datetime) -> bytes:
     try:
-        updater = Updater(
-            metadata_dir=str(root.trust),
-            metadata_base_url=f"{source.base}metadata/",
-            target_dir=str(root.staging),
-            target_base_url=f"{source.base}targets/",
-            fetcher=source.fetcher,
-            bootstrap=root.pinned_root.read_bytes(),
-        )
         # A medium that travels is judged by the time that it may have left at.
-        updater._trusted_set.reference_time = expires_after  # noqa: SLF001 - ngclient has no setting for it
+        updater = metadata_client(source, root.trust, root.staging, root.pinned_root.read_bytes(), expires_after)
         target = updater.get_targetinfo(f"channels/{channel}.json")
         if target is None:
             raise Refused(
