@@ -16,7 +16,7 @@ from tuf.ngclient.config import EnvelopeType
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.edge.release import ChannelDocument
-from tunefarm_schemas.edge.runner_text import runner_text, utc_text
+from tunefarm_schemas.edge.runner_text import MAX_SIGNATURES, SIGNATURE_BYTES, runner_text, utc_text
 from tunefarm_services.store.releases.release_repository import AcceptedPublication, StoredReleases, target_name
 
 CHANNEL_ROLE: Final = "channel-"
@@ -132,10 +132,10 @@ class ReleaseJudge:
         if contents:
             document = _document(contents[f"channels/{channel}.json"])
             self._compare(stored, channel, document, before)
-            runner, signature = contents[f"channels/{channel}.runner"], contents[f"channels/{channel}.sig"]
+            runner, signatures = contents[f"channels/{channel}.runner"], contents[f"channels/{channel}.sig"]
             if runner != runner_text(document):
                 raise _refused(f"the text for runners of {channel} differs from its document")
-            _require_signature(owner, role, runner, signature)
+            _require_signature(owner, role, runner, signatures)
             self._documents.append(document)
             self._changes[-1] += f" ({document.current.name}, sequence {document.sequence})"
 
@@ -203,12 +203,19 @@ def _files(document: ChannelDocument) -> dict[str, int]:
     return found
 
 
-def _require_signature(owner: Targets, role: DelegatedRole, content: bytes, signature: bytes) -> None:
+def _require_signature(owner: Targets, role: DelegatedRole, content: bytes, signatures: bytes) -> None:
+    """Require the signatures of as many keys as the role needs. They may be followed by those of an older text."""
+    if len(signatures) > MAX_SIGNATURES * SIGNATURE_BYTES:
+        raise _refused(f"the text for runners of {role.name} has more than {MAX_SIGNATURES} signatures")
+    found = set()
     for keyid in role.keyids:
-        with suppress(UnverifiedSignatureError):
-            owner.get_key(keyid).verify_signature(Signature(keyid, signature.hex()), content)
-            return
-    raise _refused(f"the signature of the text for runners of {role.name} is wrong")
+        for at in range(0, len(signatures), SIGNATURE_BYTES):
+            with suppress(UnverifiedSignatureError):
+                signature = Signature(keyid, signatures[at : at + SIGNATURE_BYTES].hex())
+                owner.get_key(keyid).verify_signature(signature, content)
+                found.add(keyid)
+    if len(found) < role.threshold:
+        raise _refused(f"the signature of the text for runners of {role.name} is wrong")
 
 
 def _refused(reason: str) -> BadInput:

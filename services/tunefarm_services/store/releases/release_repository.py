@@ -7,6 +7,7 @@ from typing import Final
 
 from sqlalchemy import Connection, Update, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
+from tuf.api.metadata import Metadata, TargetFile, Targets
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.clock import utc_now
@@ -149,6 +150,17 @@ class ReleaseRepository(Repository):
             raise NotFound("release target", path)
         return found
 
+    def current_target(self, tenant: str, role: str, path: str) -> bytes:
+        """A target by its path without a digest, as the newest metadata of its role name it. Raises NotFound."""
+        with self._database.reading() as connection:
+            stored = StoredReleases(connection, tenant)
+            content = stored.metadata(role)
+            named = None if content is None else Metadata[Targets].from_bytes(content).signed.targets.get(path)
+            found = None if named is None else stored.target(named_target(named))
+        if found is None:
+            raise NotFound("release target", path)
+        return found
+
     def publications(self, tenant: str) -> list[tuple[str, str, str]]:
         """Token id, time and changes of each publication, oldest first."""
         table = ReleasePublicationTable
@@ -238,6 +250,12 @@ def target_name(path: str, content: bytes) -> str:
     """The path of a target below ``targets/``: its name begins with its digest."""
     folder, _, name = path.rpartition("/")
     return f"{folder}/{digest_of(content)}.{name}"
+
+
+def named_target(target: TargetFile) -> str:
+    """The path below ``targets/`` of a target that metadata name."""
+    folder, _, name = target.path.rpartition("/")
+    return f"{folder}/{target.hashes['sha256']}.{name}"
 
 
 def _of_file(tenant: str, file_digest: str) -> Update:
