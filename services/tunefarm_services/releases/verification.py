@@ -99,6 +99,7 @@ class ReleaseJudge:
 
     def _roles(self, stored: StoredReleases, trusted: TrustedMetadataSet) -> None:
         versions = {name.removesuffix(".json"): meta.version for name, meta in trusted.snapshot.meta.items()}
+        old_keys = _channel_keys(stored.metadata("targets"))
         targets = trusted.update_targets(self._found(stored, "targets", versions.pop("targets", 0)))
         if targets.targets:
             raise _refused("the role targets names files itself; only channels do")
@@ -108,7 +109,8 @@ class ReleaseJudge:
             raise _refused(f"snapshot and delegations differ in {wrong}")
         for role, version in sorted(versions.items()):
             is_known = stored.metadata(role, version) is not None
-            before = stored.metadata(role)
+            is_replaced = old_keys.get(role, frozenset()).isdisjoint(delegations[role].keyids)
+            before = None if is_replaced else stored.metadata(role)
             with suppress(*([ExpiredMetadataError] if is_known else [])):
                 trusted.update_delegated_targets(self._found(stored, role, version), role, "targets")
             if not is_known:
@@ -191,6 +193,19 @@ def _old_document(stored: StoredReleases, channel: str, content: bytes) -> Chann
         return None
     found = stored.target(f"channels/{target.hashes['sha256']}.{channel}.json")
     return None if found is None else ChannelDocument.model_validate_json(found)
+
+
+def _channel_keys(targets: bytes | None) -> dict[str, frozenset[str]]:
+    """The ids of the keys of each channel's role. A channel whose keys were all replaced begins again.
+
+    A thief of its key may have published any sequence.
+    """
+    if targets is None:
+        return {}
+    metadata: Metadata[Targets] = Metadata.from_bytes(targets)
+    delegations = metadata.signed.delegations
+    roles = {} if delegations is None else delegations.roles or {}
+    return {name: frozenset(role.keyids) for name, role in roles.items()}
 
 
 def _files(document: ChannelDocument) -> dict[str, int]:

@@ -30,3 +30,12 @@ def metadata_client(
     )
     updater._trusted_set.reference_time = valid_at  # noqa: SLF001 - ngclient has no setting for it
     return updater
+
+
+def keys_of(updater: Updater, target_path: str) -> frozenset[str]:
+    """The ids of the keys that may sign a target, once it was looked up."""
+    delegations = updater._trusted_set.targets.delegations  # noqa: SLF001 - ngclient does not say who signed a target
+    if delegations is None or delegations.roles is None:
+        return frozenset()
+    roles = [name for name, _ in delegations.get_roles_for_target(target_path)]
+    return frozenset(keyid for role in roles for keyid in delegations.roles[role].keyids)
