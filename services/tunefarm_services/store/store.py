@@ -29,6 +29,7 @@ from tunefarm_services.store.jobs.usage_repository import UsageRepository
 from tunefarm_services.store.records.artifact_repository import ArtifactRepository
 from tunefarm_services.store.records.best_record_repository import BestRecordRepository
 from tunefarm_services.store.records.record_repository import RecordRepository
+from tunefarm_services.store.releases.release_pruning import ReleasePruning
 from tunefarm_services.store.releases.release_repository import ReleaseRepository
 from tunefarm_services.store.tenants.idempotency_key_repository import IdempotencyKeyRepository
 from tunefarm_services.store.tenants.token_repository import TokenRepository
@@ -71,6 +72,7 @@ class Store:
         self.best_records = BestRecordRepository(database, blobs)
         self.artifacts = ArtifactRepository(database, blobs)
         self.releases = ReleaseRepository(database, blobs)
+        self.release_pruning = ReleasePruning(database, blobs)
         self.tokens = TokenRepository(database, blobs)
         self.idempotency_keys = IdempotencyKeyRepository(database, blobs)
         self.enrolments = EnrolmentRepository(database, blobs)

@@ -71,11 +71,24 @@ class StoredReleases:
         self._tenant = tenant
 
     def metadata(self, role: str, version: int | None = None) -> bytes | None:
-        """One version of a role's metadata, or the newest."""
+        """One version of a role's metadata, or the newest.
+
+        The newest timestamp is the one that was published last under the newest root: a thief of a revoked key may have
+        published a higher version.
+        """
         table = ReleaseMetadataTable
+        if role == "timestamp" and version is None:
+            version = self._newest_timestamp()
         query = select(table.content).where(table.tenant == self._tenant, table.role == role)
         query = query.order_by(table.version.desc()) if version is None else query.where(table.version == version)
         found: bytes | None = self._connection.execute(query.limit(1)).scalar()
+        return found
+
+    def _newest_timestamp(self) -> int | None:
+        table = ReleasePublicationTable
+        query = select(table.timestamp_version).where(table.tenant == self._tenant)
+        query = query.order_by(table.root_version.desc(), table.timestamp_version.desc()).limit(1)
+        found: int | None = self._connection.execute(query).scalar()
         return found
 
     def target(self, path: str) -> bytes | None:
@@ -111,6 +124,7 @@ class ReleaseRepository(Repository):
         """
         try:
             with self._database.writing() as connection:
+                self._database.lock_releases(connection)
                 accepted = judge(StoredReleases(connection, tenant))
                 for (role, version), content in accepted.metadata.items():
                     row = {"tenant": tenant, "role": role, "version": version, "content": content}

@@ -53,14 +53,14 @@ def get_target(request: Request, file_name: FileName, caller: ReleaseReader, par
     return _whole(request, parts.store.releases.target(caller.tenant, f"channels/{file_name}"), IMMUTABLE)
 
 
-@router.head("/runners/{file_name}", response_class=Response, responses=_CONTENT)
-@router.get("/runners/{file_name}", response_class=Response, responses=_CONTENT)
-def get_runner_file(request: Request, file_name: FileName, caller: ReleaseReader, parts: PartsOf) -> Response:
+@router.head("/runners/{runner_file}", response_class=Response, responses=_CONTENT)
+@router.get("/runners/{runner_file}", response_class=Response, responses=_CONTENT)
+def get_runner_file(request: Request, runner_file: FileName, caller: ReleaseReader, parts: PartsOf) -> Response:
     """The current text for runners of a channel, such as stable.runner, or its signatures, such as stable.sig."""
-    channel, _, ending = file_name.rpartition(".")
+    channel, _, ending = runner_file.rpartition(".")
     if ending not in _RUNNER_ENDINGS:
-        raise NotFound("release target", file_name)
-    role, path = f"{CHANNEL_ROLE}{channel}", f"channels/{file_name}"
+        raise NotFound("release target", runner_file)
+    role, path = f"{CHANNEL_ROLE}{channel}", f"channels/{runner_file}"
     return _whole(request, parts.store.releases.current_target(caller.tenant, role, path), "no-cache")
 
 
