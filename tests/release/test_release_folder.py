@@ -76,7 +76,8 @@ def test_repository_holds_no_private_key(workshop: Workshop) -> None:
     assert not [content for content in contents if b"PRIVATE KEY" in content]
 
 
-def test_token_key_names_the_missing_package() -> None:
+def test_token_key_names_the_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tunefarm.release.keys.HSM_PACKAGE", "not_installed_here")
     with pytest.raises(BadInput, match="python-pkcs11"):
         signer_of("hsm:2")
 
