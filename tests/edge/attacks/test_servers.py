@@ -138,13 +138,6 @@ def test_pace_is_judged_by_whole_windows() -> None:
         meter.arrived(1)
 
 
-def test_answer_is_read_at_any_pace_that_is_kept(field: Field) -> None:
-    field.publish("scale-3", 3)
-    with serving(field.folder, "nothing", silent) as (_, url):
-        source = HttpSource(url, None, Pace(window_s=0.05, least_bytes_per_s=1.0))
-        assert field.device.agent().update(source).running == "scale-3"
-
-
 def test_unreachable_server_is_refused(field: Field) -> None:
     with serving(field.folder, "nothing", silent) as (_, url):
         source = HttpSource(url, None)
