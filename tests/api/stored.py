@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from tuf.api.metadata import Metadata, TargetFile, Targets
+
 from tests.fleet.sample import FACTS, document
 from tests.store.sample import DEVICE, TARGET, Bench, exploration_key, failed, manifest, record, timing, workload
 from tests.store.sample import record_key as sample_key
@@ -22,7 +24,7 @@ from tunefarm_schemas.tuning.workload import Task
 from tunefarm_schemas.views.summary import Improvement, JobSummary, TaskSummary
 from tunefarm_services.store import Lease, Store
 from tunefarm_services.store.fleet.audit_repository import Actor
-from tunefarm_services.store.releases.release_repository import AcceptedPublication
+from tunefarm_services.store.releases.release_repository import AcceptedPublication, named_target
 
 BUNDLE = BundleManifest(
     format=3,
@@ -76,6 +78,7 @@ class Belongings:
     sha256: str
     """Of a released file."""
     file_name: str = "timestamp.json"
+    runner_file: str = "stable.runner"
     """Of metadata, and of a target of a channel."""
 
 
@@ -84,7 +87,11 @@ def put_release(store: Store, tenant: str) -> str:
     content = f"file of {tenant}".encode()
     store.releases.declare(tenant, digest(content), len(content))
     store.releases.append(tenant, digest(content), 0, content)
-    accepted = AcceptedPublication({("timestamp", 1): b"{}"}, {"channels/timestamp.json": b"{}"}, 1, 1, "timestamp 1")
+    runner = TargetFile.from_data("channels/stable.runner", content, ["sha256"])
+    channel = Metadata(Targets(targets={runner.path: runner})).to_bytes()
+    metadata = {("timestamp", 1): b"{}", ("channel-stable", 1): channel}
+    targets = {"channels/timestamp.json": b"{}", named_target(runner): content}
+    accepted = AcceptedPublication(metadata, targets, 1, 1, "timestamp 1")
     store.releases.publish(tenant, "token", lambda _stored: accepted, lambda _connection, _document: None)
     return digest(content)
 

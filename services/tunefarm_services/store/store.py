@@ -33,6 +33,7 @@ from tunefarm_services.store.records.artifact_repository import ArtifactReposito
 from tunefarm_services.store.records.best_record_repository import BestRecordRepository
 from tunefarm_services.store.records.bundle_repository import BundleRepository
 from tunefarm_services.store.records.record_repository import RecordRepository
+from tunefarm_services.store.releases.release_pruning import ReleasePruning
 from tunefarm_services.store.releases.release_repository import ReleaseRepository
 from tunefarm_services.store.tenants.idempotency_key_repository import IdempotencyKeyRepository
 from tunefarm_services.store.tenants.token_repository import TokenRepository
@@ -80,6 +81,7 @@ class Store:
         self.artifacts = ArtifactRepository(database, blobs)
         self.bundles = BundleRepository(database, blobs)
         self.releases = ReleaseRepository(database, blobs)
+        self.release_pruning = ReleasePruning(database, blobs)
         self.tokens = TokenRepository(database, blobs)
         self.idempotency_keys = IdempotencyKeyRepository(database, blobs)
         self.enrolments = EnrolmentRepository(database, blobs)

@@ -24,6 +24,19 @@ from tests.api.test_records import (
     test_lanes_are_drained_and_resumed,
     test_retracted_record_is_not_found,
 )
+from tests.api.test_releases import (
+    device,
+    publisher,
+    test_device_reads_what_was_pushed,
+    test_file_is_served_in_ranges,
+    test_file_with_another_digest_is_refused,
+    test_garbage_collection_keeps_released_files,
+    test_older_repository_is_refused,
+    test_publications_are_recorded_with_their_token,
+    test_rotated_keys_reach_devices_from_the_first_root,
+    test_runner_reads_its_channel_without_metadata,
+    workshop,
+)
 from tests.api.test_tokens import (
     test_expired_token_is_rejected,
     test_rotation_replaces_the_token,

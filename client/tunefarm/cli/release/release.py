@@ -142,6 +142,27 @@ def check(repository: Repository = ".", as_json: AsJson = False) -> int:
 
 
 @release.command()
+def prune(
+    keep: Annotated[int, typer.Option(min=1, metavar="N", help="Snapshots that stay, the current one included.")] = 10,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
+    repository: Repository = ".",
+    as_json: AsJson = False,
+) -> int:
+    """Remove metadata, targets and files that only older snapshots name. Roots and what devices run stay."""
+    from tunefarm.release.pruning import prune as prune_folder
+    from tunefarm_schemas.views.quantities import bytes_text
+
+    done = prune_folder(folder_of(repository), keep, dry_run=dry_run)
+    if as_json:
+        print_json(done.model_dump(mode="json"))
+    else:
+        what = "would be removed" if dry_run else "removed"
+        say(f"{done.files} files, {done.metadata} metadata and {done.targets} targets {what}")
+        say(f"  {bytes_text(done.freed_bytes)}")
+    return ExitCode.FINE
+
+
+@release.command()
 def status(repository: Repository = ".", as_json: AsJson = False) -> int:
     """Show roles, when their metadata expires, and what channels run."""
     from tunefarm.release.checking import statuses

@@ -37,6 +37,7 @@ class RetentionJob:
             lanes_days=settings.keep_lanes_days,
         )
         self._edge_reports_days = settings.keep_edge_reports_days
+        self._releases_days = settings.keep_releases_days
         self._due_s = time.monotonic() + FIRST_S
         self._rollouts_due_s = 0.0
 
@@ -74,6 +75,10 @@ class RetentionJob:
             removed = self._store.edge_reports.delete_older(time.time() - self._edge_reports_days * _DAY_S)
             if removed:
                 log.info("old reports of edge devices were removed", reports=removed)
+        if self._releases_days is not None:
+            pruned = self._store.release_pruning.prune(self._releases_days)
+            if any(pruned.model_dump().values()):
+                log.info("old publications of releases were removed", **pruned.model_dump())
         garbage = self._store.garbage.collect(older_than_s=UNREFERRED_S)
         if garbage.removed:
             log.info("blobs were removed that no row refers to", **garbage.model_dump())
