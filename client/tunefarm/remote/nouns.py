@@ -149,3 +149,5 @@ class Channels(Noun[Carrier]):
     list = call(fleet_calls.channels)
     get = call(fleet_calls.channel)
     ask = call(fleet_calls.channel_request)
+    policy = call(fleet_calls.retune_policy)
+    set_policy = call(fleet_calls.retune_policy_change)

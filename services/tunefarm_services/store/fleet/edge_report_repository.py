@@ -6,7 +6,7 @@ from typing import Final
 
 from sqlalchemy import Connection, bindparam, delete, select, tuple_, update
 
-from tunefarm_schemas.edge.release import ChannelDocument
+from tunefarm_schemas.edge.release import ChannelDocument, Release
 from tunefarm_schemas.edge.report import EdgeReport, EdgeReports, InstallReport
 from tunefarm_schemas.views.fleet import EdgeDeviceView, FieldLatency
 from tunefarm_services.fleet.evidence import Evidence, drifts, measured
@@ -60,6 +60,12 @@ _FIELD: Final = (
         EdgeEvidenceTable.p50_s.is_not(None),
     )
 )
+_RUNNING: Final = _FIELD.where(
+    EdgeDeviceTable.channel == bindparam("channel"),
+    EdgeDeviceTable.running == bindparam("release"),
+    EdgeDeviceTable.revoked_s.is_(None),
+    EdgeEvidenceTable.heard_s >= bindparam("since_s"),
+)
 
 
 class EdgeReportRepository(Repository):
@@ -101,7 +107,7 @@ class EdgeReportRepository(Repository):
             return FieldLatency(release=release, devices=0, runs=0)
         variants = [fitting_variant(named[release], facts_of(row)) for row in rows] if release in named else []
         references = [None if isinstance(variant, str) else measured(variant) for variant in variants]
-        ratios = [row.p50_s / known.p50_s for row, known in zip(rows, references, strict=False) if known is not None]
+        pairs = [(row.p50_s, known.p50_s) for row, known in zip(rows, references, strict=False) if known is not None]
         return FieldLatency(
             release=release,
             devices=len(rows),
@@ -110,10 +116,27 @@ class EdgeReportRepository(Repository):
             p50_of_slowest_tenth_s=_ninetieth([row.p50_s for row in rows]),
             p95_s=statistics.median(row.p95_s for row in rows),
             p95_of_slowest_tenth_s=_ninetieth([row.p95_s for row in rows]),
-            compared=len(ratios),
-            median_ratio=statistics.median(ratios) if ratios else None,
+            compared=len(pairs),
+            expected_p50_s=statistics.median(expected for _, expected in pairs) if pairs else None,
+            median_ratio=statistics.median(field / expected for field, expected in pairs) if pairs else None,
             drifting=sum(row.is_drifting for row in rows),
         )
+
+    def ratios(self, tenant: str, channel: str, release: Release, since_s: float) -> dict[str, list[float]]:
+        """The median latency of devices divided by that of their manifest, by the digest of that manifest.
+
+        Of the channel's devices that run the release and reported since a time, those with a measured manifest.
+        """
+        values = {"tenant": tenant, "channel": channel, "release": release.name, "since_s": since_s}
+        with self._database.reading() as connection:
+            rows = connection.execute(_RUNNING, values).all()
+        found: dict[str, list[float]] = {}
+        for row in rows:
+            variant = fitting_variant(release, facts_of(row))
+            expected = None if isinstance(variant, str) else measured(variant)
+            if not isinstance(variant, str) and expected is not None:
+                found.setdefault(variant.manifest.digest, []).append(row.p50_s / expected.p50_s)
+        return found
 
     def delete_older(self, before_s: float) -> int:
         """Delete reports that arrived before a time, in small transactions; return how many. Their sums stay."""

@@ -11,6 +11,8 @@ from tunefarm_services.store.tables.fleet import (
     EdgeReportTable,
     EnrolmentCodeTable,
     FleetAuditTable,
+    RetunePolicyTable,
+    RetuneTable,
     RolloutTable,
 )
 from tunefarm_services.store.tables.idempotency_key import IdempotencyKeyTable
@@ -58,6 +60,8 @@ __all__ = [
     "ReleaseMetadataTable",
     "ReleasePublicationTable",
     "ReleaseTargetTable",
+    "RetunePolicyTable",
+    "RetuneTable",
     "RolloutTable",
     "ServerSecretTable",
     "Table",
