@@ -163,6 +163,10 @@ def test_channel_is_shown_and_controlled(api: Api):
     ("words", "named"),
     [
         (["channel", "pause", "nowhere"], "nowhere"),
+        (["channel", "policy", "nowhere"], "nowhere"),
+        (["channel", "policy", "stable", "--retune", "--cool-down-days", "0"], "--cool-down-days"),
+        (["channel", "policy", "stable", "--retune", "--cool-down-days", "nan"], "--cool-down-days"),
+        (["channel", "policy", "stable", "--seconds", "-1"], "--seconds"),
         (["fleet", "move", "nobody", "beta"], "nobody"),
         (["fleet", "codes", "create", "stable", "--hours", "0"], "--hours"),
         (["fleet", "codes", "create", "stable", "--hours", "nan"], "--hours"),
@@ -189,3 +193,21 @@ def test_python_clients_rename_and_delete_devices(api: Api, device_id: str):
             return [channel.channel for channel in await client.channels.list()]
 
     assert "stable" in asyncio.run(names())
+
+
+def test_retune_policy_is_shown_changed_and_audited(api: Api):
+    api.store.rollouts.announce(Actor(TENANT, "token", time.time()), document(channel="nightly"))
+    assert api.command("channel", "policy", "nightly").out.startswith("off: ")
+    words = ("--retune", "--trials", "64", "--cool-down-days", "2.5", "--reason", "summer")
+    changed = api.command("channel", "policy", "nightly", *words)
+    assert changed.out == "on: drift in the field opens a job of 64 trials, for each record once in 2.5 days\n"
+    longer = api.command("channel", "policy", "nightly", "--seconds", "90", "--json").json()
+    assert longer == {"enabled": True, "trials": 64, "seconds": 90.0, "cool_down_s": 216_000.0}
+    assert api.command("channel", "policy", "nightly", "--no-retune", "--json").json() == longer | {"enabled": False}
+    changes = api.command("fleet", "changes", "--json").json()
+    told = [each["reason"] for each in changes if each["action"] == "retune-policy"]
+    assert told[:3] == [
+        "off",
+        "on: 64 trials, 90 s, cool-down 216000 s.",
+        "on: 64 trials, cool-down 216000 s. summer",
+    ]

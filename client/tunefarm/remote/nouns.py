@@ -29,6 +29,7 @@ class Jobs(Noun[Carrier], Generic[Carrier, H]):
         self._handle = handle
 
     views = call(job_calls.job_views)
+    field = call(job_calls.job_field)
     pause = call(job_calls.job_pause)
     resume = call(job_calls.job_resumption)
     cancel = call(job_calls.job_cancellation)

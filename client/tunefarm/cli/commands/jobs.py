@@ -10,10 +10,13 @@ from tunefarm.terminal.console import say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.tables import print_json, print_rows
 from tunefarm_schemas.tuning.job import Job, JobState
+from tunefarm_schemas.views.fleet import ReleaseInField
+from tunefarm_schemas.views.quantities import latency_text
 
 jobs = typer.Typer(help="List, show and delete the jobs of a service.", no_args_is_help=True)
 
 HEADINGS = ("job", "state", "tasks", "trials", "created", "labels", "message")
+FIELD_HEADINGS = ("in the field", "channel", "records", "devices", "runs", "p50", "measured", "x measured", "slow")
 
 
 @jobs.command("list")
@@ -39,7 +42,7 @@ def list_jobs(
 
 @jobs.command("show")
 def show_job(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
-    """Show a job and its summary."""
+    """Show a job and its summary, and what devices report of releases that were built with its records."""
     from tunefarm.client import Client
     from tunefarm.remote.job_report import tell_next_of
     from tunefarm.terminal.job_text import job_text
@@ -47,12 +50,16 @@ def show_job(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
     with Client(api) as client:
         job = client.jobs.get(job_id)
         job.summary = summary = job.read_summary()
+        field = client.jobs.field(job.job_id)
     if as_json:
-        print_json({"job": job.view.model_dump(mode="json"), "summary": summary or None})
+        shown = {"job": job.view.model_dump(mode="json"), "summary": summary or None}
+        print_json(shown | {"field": [each.model_dump(mode="json") for each in field]})
     else:
         print_rows(HEADINGS, [job_row(job.view)], empty="")
         if summary:
             say(job_text(summary))
+        if field:
+            print_rows(FIELD_HEADINGS, [_field_row(each) for each in field], empty="")
         tell_next_of(job, api, as_json=as_json)
     return ExitCode.FINE
 
@@ -70,6 +77,22 @@ def delete_job(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
     else:
         say(f"job {job_id} is deleted")
     return ExitCode.FINE
+
+
+def _field_row(release: ReleaseInField) -> tuple[str, ...]:
+    """A release as cells of a table. Latencies are those of the whole model."""
+    field = release.field
+    return (
+        release.release,
+        release.channel,
+        str(len(release.record_ids)),
+        str(field.devices),
+        str(field.runs),
+        latency_text(field.p50_s),
+        latency_text(field.expected_p50_s),
+        "-" if field.median_ratio is None else f"{field.median_ratio:.3f}",
+        str(field.drifting),
+    )
 
 
 def job_row(view: Job) -> tuple[str, ...]:

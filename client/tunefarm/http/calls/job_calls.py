@@ -10,6 +10,7 @@ from tunefarm.http.event_stream import RemoteEvent
 from tunefarm.http.paging import listed
 from tunefarm.http.request import Flow, Query, Reply, Request
 from tunefarm_schemas.tuning.job import Job, JobKind, JobState
+from tunefarm_schemas.views.fleet import ReleaseInField
 
 LIMIT: Final = 100
 DELETION_DELAYS_S: Final = (0.0, 0.1, 0.2, 0.4, 0.8)
@@ -23,6 +24,11 @@ def job_view(job_id: str) -> Flow[Job]:
 def _view(job_id: str) -> Flow[Job]:
     reply: Reply = yield Request("GET", f"/jobs/{job_id}")
     return reply.read(Job)
+
+
+def job_field(job_id: str) -> Flow[list[ReleaseInField]]:
+    """The releases that were built with a job's records, with what devices report of them."""
+    return listed(f"/jobs/{job_id}/field", ReleaseInField, {}, None)
 
 
 def job_state(job_id: str) -> Flow[JobState]:

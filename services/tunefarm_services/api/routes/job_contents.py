@@ -9,12 +9,14 @@ from starlette.responses import Response
 
 from tunefarm_schemas.tuning.job import Exploration
 from tunefarm_schemas.tuning.record import MatchKind, RecordKey, TuningRecord
+from tunefarm_schemas.views.fleet import ReleaseInField
 from tunefarm_schemas.views.page import Page
 from tunefarm_schemas.views.trial import MeasurementView, TaskView, TrialView
 from tunefarm_services.api.access.caller import JobsReader
 from tunefarm_services.api.http.answer import answer
 from tunefarm_services.api.http.paging import DEFAULT_SIZE, LARGEST_PAGE, PageSize, PageToken, Paging
 from tunefarm_services.api.http.responses import responses
+from tunefarm_services.api.operations.field_of_records import releases_of
 from tunefarm_services.api.operations.parts import Parts, PartsOf
 from tunefarm_services.api.problems.problem import ProblemKind
 from tunefarm_services.api.routes.path import Id
@@ -85,13 +87,18 @@ def list_records(
 ) -> Response:
     """List the best verified record of each task of a job, if there is one."""
     paging = Paging("job-records", page_size, page_token, {"job_id": job_id})
-    found: dict[str, TuningRecord] = {}
-    for exploration in _explorations(parts, caller.tenant, job_id):
-        key = RecordKey(**{name: getattr(exploration.key, name) for name in RecordKey.model_fields})
-        for match in parts.store.best_records.matches(caller.tenant, key, limit=1):
-            if match.match is MatchKind.EXACT:
-                found[match.record.record_id] = match.record
+    found = _records(parts, caller.tenant, job_id)
     return answer(paging.page_of_all(list(found.values()), lambda record: record))
+
+
+@router.get("/jobs/{job_id}/field", response_model=Page[ReleaseInField], responses=responses(ProblemKind.NOT_FOUND))
+def list_field(
+    job_id: Id, caller: JobsReader, parts: PartsOf, page_size: PageSize = LARGEST_PAGE, page_token: PageToken = None
+) -> Response:
+    """List the releases that were built with the job's records, with what devices report of them."""
+    paging = Paging("job-field", page_size, page_token, {"job_id": job_id})
+    found = releases_of(parts.store, caller.tenant, _records(parts, caller.tenant, job_id).keys())
+    return answer(paging.page_of_all(found, lambda release: release))
 
 
 @router.get("/trials", tags=["trials"], response_model=Page[TrialView], responses=responses(ProblemKind.NOT_FOUND))
@@ -114,6 +121,17 @@ def list_trials(
 
 def _trial_view(trial: StoredTrial) -> TrialView:
     return TrialView.of(trial.candidate, trial.state, trial.dispatch.attempt, trial.measurement)
+
+
+def _records(parts: Parts, tenant: str, job_id: str) -> dict[str, TuningRecord]:
+    """The best verified record of each task of a job, by id. Raises NotFound."""
+    found: dict[str, TuningRecord] = {}
+    for exploration in _explorations(parts, tenant, job_id):
+        key = RecordKey(**{name: getattr(exploration.key, name) for name in RecordKey.model_fields})
+        for match in parts.store.best_records.matches(tenant, key, limit=1):
+            if match.match is MatchKind.EXACT:
+                found[match.record.record_id] = match.record
+    return found
 
 
 def _explorations(parts: Parts, tenant: str, job_id: str) -> list[Exploration]:
