@@ -1,11 +1,14 @@
 """A 64-bit ARM device in an emulator: Debian's Python with the agent, or with TVM's RPC server as a board."""
 
 import json
+import os
 import shlex
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
@@ -129,6 +132,17 @@ class ForkingAgents:
         """Start an agent and wait for it."""
         self.start(folder, *words)
         return self.end()
+
+    def kill_after(self, seconds: float, folder: Path, *words: str) -> bool:
+        """Start an agent and kill it; whether it was still running then."""
+        descriptor = os.pidfd_open(self.start(folder, *words))
+        try:
+            time.sleep(seconds)
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        finally:
+            os.close(descriptor)
+        return self.end() < 0
 
     def _line(self) -> str:
         assert self._process.stdout is not None

@@ -5,9 +5,7 @@ with a broker, a gateway worker, ``tunefarm submit``, ``bundle build``, ``releas
 """
 
 import json
-import os
 import shutil
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -190,10 +188,7 @@ def kill_during_updates(
     killed, seen = 0, set()
     for seconds in random_moments(kills, within_s):
         copy = copied(device, folder / "killed")
-        process = agents.start(copy, "serve", "--once")
-        time.sleep(seconds)
-        os.kill(process, signal.SIGKILL)
-        killed += agents.end() < 0
+        killed += agents.kill_after(seconds, copy, "serve", "--once")
         seen.add(whole_release(copy, bundles))
         assert agents.run(copy, "serve", "--once") == 0
         assert whole_release(copy, bundles) == "net-2"

@@ -21,6 +21,7 @@ from tunefarm_schemas.edge.report import EdgeReport, EdgeReports, InstallReport,
 from tunefarm_schemas.token import Scope
 from tunefarm_services.store import Store
 from tunefarm_services.store.fleet.audit_repository import Actor
+from tunefarm_services.store.fleet.polling_repository import StoredPoll
 
 TENANT = "alice"
 HANG_S = 120.0
@@ -60,7 +61,8 @@ class Api:
         )
         followed = self.store.rollouts.followed(TENANT, "stable")
         self.store.edge_reports.add(TENANT, device, EdgeReports(reports=reports), followed and followed[0], time.time())
-        self.store.edge_devices.polled(TENANT, device, EdgePoll(facts=FACTS, running="cnn-1"), time.time() + 100)
+        poll = EdgePoll(facts=FACTS, running="cnn-1")
+        self.store.polling.store([StoredPoll(TENANT, device.edge_device_id, poll, time.time())])
         return device.edge_device_id
 
 

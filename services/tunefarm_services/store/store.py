@@ -19,6 +19,7 @@ from tunefarm_services.store.fleet.edge_device_repository import EdgeDeviceRepos
 from tunefarm_services.store.fleet.edge_report_repository import EdgeReportRepository
 from tunefarm_services.store.fleet.enrolment_repository import EnrolmentRepository
 from tunefarm_services.store.fleet.fleet_overview import FleetOverviewRepository
+from tunefarm_services.store.fleet.polling_repository import PollingRepository
 from tunefarm_services.store.fleet.retune_repository import RetuneRepository
 from tunefarm_services.store.fleet.rollout_repository import RolloutRepository
 from tunefarm_services.store.jobs.event_repository import EventRepository
@@ -77,6 +78,7 @@ class Store:
         self.enrolments = EnrolmentRepository(database, blobs)
         self.edge_devices = EdgeDeviceRepository(database, blobs)
         self.edge_reports = EdgeReportRepository(database, blobs)
+        self.polling = PollingRepository(database, blobs)
         self.rollouts = RolloutRepository(database, blobs)
         self.retunes = RetuneRepository(database, blobs)
         self.fleet_audit = FleetAuditRepository(database, blobs)

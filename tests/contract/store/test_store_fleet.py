@@ -7,7 +7,7 @@ import pytest
 
 from tests.fleet.sample import FACTS, document, release
 from tests.store.sample import TENANT
-from tunefarm_schemas.edge.device import EdgeFacts, EdgePoll, Enrolment, EnrolmentRequest
+from tunefarm_schemas.edge.device import EdgeFacts, Enrolment, EnrolmentRequest
 from tunefarm_schemas.edge.release import GatePolicy
 from tunefarm_schemas.edge.report import EdgeReport, EdgeReports, InstallReport, LatencyReport
 from tunefarm_schemas.token import Scope
@@ -55,7 +55,7 @@ class TestEnrolment:
         token = store.tokens.authenticate(made.token)
         assert token is not None
         assert (token.tenant, token.scopes) == (TENANT, (Scope.EDGE_POLL,))
-        device = store.edge_devices.of_token(token.token_id)
+        device = store.polling.of_token(token.token_id).device
         assert (device.edge_device_id, device.channel, device.labels) == (
             made.edge_device_id,
             "stable",
@@ -101,17 +101,6 @@ class TestDevices:
         told = {(each.action, each.reason) for each in store.fleet_audit.page(TENANT)}
         assert {("rename", "from kitchen to cellar"), ("move", "from stable to beta"), ("revoke", "stolen")} <= told
         assert store.fleet_audit.page("other") == []
-
-    def test_poll_is_stored_at_most_once_a_minute_unless_it_says_something_new(self, store: Store):
-        one = enrolled(store)
-        seen = []
-        for later_s, running in ((1, None), (70, None), (80, "cnn-1")):
-            known = store.edge_devices.get(TENANT, one.edge_device_id)
-            poll = EdgePoll(facts=FACTS, running=running, sequence=0)
-            store.edge_devices.polled(TENANT, known, poll, BEGIN_S + later_s)
-            after = store.edge_devices.get(TENANT, one.edge_device_id)
-            seen.append((after.seen_at != known.seen_at, after.running))
-        assert seen == [(False, None), (True, None), (True, "cnn-1")]
 
     def test_pages_filter_devices(self, store: Store):
         ids = sorted(enrolled(store, channel=channel).edge_device_id for channel in ("stable", "beta", "stable"))

@@ -18,6 +18,7 @@ from tunefarm_schemas.tuning.record import RecordStatus, TuningRecord
 from tunefarm_services.fleet.retuning import contradiction
 from tunefarm_services.store import Store
 from tunefarm_services.store.fleet.audit_repository import Actor
+from tunefarm_services.store.fleet.polling_repository import StoredPoll
 from tunefarm_services.tuner.service.retuning import Retuner
 
 NOW_S = 1_800_000_000.0
@@ -51,7 +52,8 @@ class Field:
             made = self.store.enrolments.enrol(EnrolmentRequest(code=code, name=str(number), facts=FACTS), NOW_S)
             assert made is not None
             device = self.store.edge_devices.get(TENANT, made.edge_device_id)
-            self.store.edge_devices.polled(TENANT, device, EdgePoll(facts=FACTS, running=running), NOW_S)
+            poll = EdgePoll(facts=FACTS, running=running)
+            self.store.polling.store([StoredPoll(TENANT, device.edge_device_id, poll, NOW_S)])
             p50_s, p95_s = factor * 1e-3, factor * 1.2e-3
             body = LatencyReport(release="cnn-2", runs=100, mean_s=p50_s, p50_s=p50_s, p95_s=p95_s, max_s=p95_s)
             report = EdgeReport(report_id="report-1", at="2027-01-15T08:00:00Z", body=body)

@@ -1,7 +1,7 @@
 """The API as one application."""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 
 import anyio
 from anyio import to_thread
@@ -41,6 +41,7 @@ from tunefarm_services.dashboard.app import create_dashboard
 from tunefarm_services.dashboard.parts import DashboardParts
 from tunefarm_services.dashboard.session import PREFIX
 from tunefarm_services.store import Store
+from tunefarm_services.store.store_error import StoreUnavailable
 from tunefarm_services.telemetry.metrics import Metrics
 
 ROUTES = (
@@ -126,5 +127,7 @@ def _lifespan(parts: Parts) -> Callable[[FastAPI], AbstractAsyncContextManager[N
         finally:
             parts.stopping.set()
             await to_thread.run_sync(parts.intake.close)
+            with suppress(StoreUnavailable):  # devices poll again
+                await to_thread.run_sync(parts.polls.flush)
 
     return lifespan
