@@ -44,7 +44,9 @@ from tunefarm_services.store import Store
 from tunefarm_services.store.store_error import StoreUnavailable
 from tunefarm_services.telemetry.metrics import Metrics
 
+# In the order in which they are tried: devices send nearly all requests of a fleet.
 ROUTES = (
+    edge,
     jobs,
     job_contents,
     events,
@@ -58,7 +60,6 @@ ROUTES = (
     edge_files,
     tokens,
     usage,
-    edge,
     fleet,
     channels,
     health,
