@@ -118,6 +118,23 @@ class TestReports:
         assert (field.devices, field.runs, field.p50_s) == (1, 200, 0.001)
         assert store.edge_devices.get(TENANT, one.edge_device_id).dropped_reports == 2
 
+    def test_installation_tells_what_runs_before_the_next_poll(self, store: Store):
+        one = enrolled(store)
+
+        def after(*bodies: InstallReport) -> tuple[str | None, str | None]:
+            device = store.edge_devices.get(TENANT, one.edge_device_id)
+            at = "2027-01-15T08:00:00Z"
+            reports = [EdgeReport(report_id=f"{body.release}-{body.failure}", at=at, body=body) for body in bodies]
+            store.edge_reports.add(TENANT, device, EdgeReports(reports=tuple(reports)), None, BEGIN_S)
+            found = store.edge_devices.get(TENANT, one.edge_device_id)
+            return found.running, found.failure
+
+        assert after(InstallReport(release="cnn-1", failure=None)) == ("cnn-1", None)
+        refused = InstallReport(release="cnn-2", failure="tampered")
+        assert after(refused) == ("cnn-1", "tampered")
+        left = InstallReport(release="cnn-3", failure="crashed", rolled_back_to="cnn-1")
+        assert after(InstallReport(release="cnn-3", failure=None), left) == ("cnn-1", "crashed")
+
     def test_reports_of_a_device_are_bounded(self, store: Store, monkeypatch):
         query = edge_report_repository._SURPLUS.limit(10).offset(3)
         monkeypatch.setattr(edge_report_repository, "_SURPLUS", query)

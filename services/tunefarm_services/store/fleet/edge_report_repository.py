@@ -91,7 +91,7 @@ class EdgeReportRepository(Repository):
                 self._sum_up(connection, tenant, device, release, of_release, document, now_s)
             installs = [each.body for each in new if isinstance(each.body, InstallReport)]
             if installs:
-                connection.execute(_CHANGE_DEVICE.values(failure=installs[-1].failure), of_device)
+                connection.execute(_CHANGE_DEVICE.values(_after(installs[-1])), of_device)
             surplus = connection.execute(_SURPLUS, of_device).scalars().all()
             if surplus:
                 old = delete(EdgeReportTable).where(*_OF_DEVICE, EdgeReportTable.report_id.in_(surplus))
@@ -191,6 +191,13 @@ class EdgeReportRepository(Repository):
             data: dict[str, object] = {"edge_device_id": device.edge_device_id, "release": release}
             seconds = {"p50_s": field.p50_s, "p95_s": field.p95_s, "expected_p50_s": reference.p50_s}
             append_event(connection, tenant, TENANT_STREAM, "latency_drift", data | seconds)
+
+
+def _after(installation: InstallReport) -> dict[str, object]:
+    """What is known of a device after its latest installation, minutes before its next poll says so."""
+    values: dict[str, object] = {"failure": installation.failure}
+    running = installation.release if installation.failure is None else installation.rolled_back_to
+    return values if running is None else values | {"running": running}
 
 
 def _is_new(connection: Connection, tenant: str, device: EdgeDeviceView, report: EdgeReport, now_s: float) -> bool:
