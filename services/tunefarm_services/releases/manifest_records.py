@@ -12,15 +12,15 @@ _LARGEST_BYTES: Final = 8 << 20
 _MOST: Final = 1000
 
 
-class _Lenient(BaseModel):
+class _ManifestPart(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class _NamedRecord(_Lenient):
+class _NamedRecord(_ManifestPart):
     record_id: str
 
 
-class _NamedRecords(_Lenient):
+class _NamedRecords(_ManifestPart):
     records: tuple[_NamedRecord, ...] = ()
 
 

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.contract.store.test_store_fleet import BEGIN_S, actor
+from tests.contract.store.fleet.test_store_fleet import BEGIN_S, actor
 from tests.fleet.sample import document
 from tests.store.sample import TENANT, put_task, spec
 from tunefarm_schemas.edge.retune_policy import RetunePolicy

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.contract.store.test_store_fleet import BEGIN_S, actor, enrolled
+from tests.contract.store.fleet.test_store_fleet import BEGIN_S, actor, enrolled
 from tests.fleet.sample import FACTS, document, release
 from tests.store.sample import TENANT
 from tunefarm_schemas.edge.device import EdgePoll, Enrolment
