@@ -157,3 +157,14 @@ def test_wider_interval_takes_more_to_contradict():
     assert contradiction(wide, [1.5] * 8, GATE) == ""
     assert "more than 1.6 times" in contradiction(wide, [1.7] * 8, GATE)
     assert contradiction(record("r", 1e-4), [1.5] * 8, GATE) != "", "no interval: the tolerance alone decides"
+
+
+def test_missing_manifest_of_one_channel_keeps_no_other_from_being_compared(field: Field):
+    field.publish(manifest_of("r1"))
+    field.report([1.5] * 8)
+    file = ReleaseFile(path="manifest.json", size_bytes=9, digest=digest("never sent"))
+    beta = document(channel="beta", current=release("cnn-2", variant(manifest=file)))
+    field.store.rollouts.announce(actor(), beta)
+    field.store.retunes.set_policy(actor(), "beta", POLICY, "")
+    field.report([1.5] * 8, channel="beta")
+    assert [job.spec.labels["channel"] for job in field.jobs()] == ["stable"]

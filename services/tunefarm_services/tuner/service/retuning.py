@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import structlog
+
 from tunefarm_schemas.edge.release import ChannelDocument, Release, ReleaseVariant
 from tunefarm_schemas.tuning.record import RecordStatus, TuningRecord
 from tunefarm_services.fleet.retuning import CHANNEL_LABEL, RELEASE_LABEL, contradiction, retune_spec
@@ -11,9 +13,11 @@ from tunefarm_services.releases.manifest_records import record_ids_of
 from tunefarm_services.store.fleet.audit_repository import Actor
 from tunefarm_services.store.fleet.retune_repository import ChannelPolicy, Retune
 from tunefarm_services.store.store import Store
-from tunefarm_services.store.store_error import NotFound
+from tunefarm_services.store.store_error import NotFound, StoreError, StoreUnavailable
 
 EVERY_S: Final = 60.0
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,17 @@ class Retuner:
 
     def open_due(self, now_s: float) -> int:
         """Open the jobs that are due; return how many. Raises StoreUnavailable."""
-        return sum(self._of_channel(each, now_s) for each in self.store.retunes.enabled())
+        return sum(self._of_channel_or_none(each, now_s) for each in self.store.retunes.enabled())
+
+    def _of_channel_or_none(self, channel: ChannelPolicy, now_s: float) -> int:
+        """One damaged or missing object must not keep the other channels from being compared."""
+        try:
+            return self._of_channel(channel, now_s)
+        except StoreUnavailable:
+            raise
+        except StoreError as error:
+            log.warning("a channel is not retuned", tenant=channel.tenant, channel=channel.channel, reason=str(error))
+            return 0
 
     def _of_channel(self, channel: ChannelPolicy, now_s: float) -> int:
         followed = self.store.rollouts.followed(channel.tenant, channel.channel)
