@@ -206,9 +206,12 @@ def test_retune_policy_is_shown_changed_and_audited(api: Api):
     longer = api.command("channel", "policy", "nightly", "--seconds", "90", "--json").json()
     assert longer == {"enabled": True, "trials": 64, "seconds": 90.0, "cool_down_s": 216_000.0}
     assert api.command("channel", "policy", "nightly", "--no-retune", "--json").json() == longer | {"enabled": False}
+    unlimited = api.command("channel", "policy", "nightly", "--seconds", "0", "--json").json()
+    assert unlimited == longer | {"enabled": False, "seconds": None}
     changes = api.command("fleet", "changes", "--json").json()
     told = [each["reason"] for each in changes if each["action"] == "retune-policy"]
-    assert told[:3] == [
+    assert told[:4] == [
+        "off",
         "off",
         "on: 64 trials, 90 s, cool-down 216000 s.",
         "on: 64 trials, cool-down 216000 s. summer",

@@ -40,6 +40,7 @@ def test_init_makes_keys_that_only_their_owner_reads_and_a_channel(tmp_path: Pat
         (["--new-keys", "keys", "--channel", "No Channel"], "channel"),
         (["--new-keys", "keys", "--channel", "root"], "channel"),
         (["--new-keys", "used"], "used/targets.pem"),
+        (["--new-keys", "keys", "--threshold", "2"], "threshold"),
     ],
 )
 def test_init_refuses_what_it_cannot_use_and_leaves_nothing(tmp_path: Path, words: list[str], named: str) -> None:

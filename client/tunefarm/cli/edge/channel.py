@@ -56,7 +56,7 @@ def show_or_set_policy(
         bool | None, typer.Option("--retune/--no-retune", help="Whether drift in the field opens jobs.")
     ] = None,
     trials: Annotated[int | None, typer.Option(min=1, max=1_000_000, help="Candidates of each job.")] = None,
-    seconds: Annotated[float | None, typer.Option(help="Maximum duration of the search of each job.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Maximum duration of each search; 0 for no limit.")] = None,
     cool_down_days: Annotated[
         float | None, typer.Option(help="Least time between two jobs for the same record.")
     ] = None,
@@ -77,7 +77,9 @@ def show_or_set_policy(
         "seconds": seconds,
         "cool_down_s": None if cool_down_days is None else cool_down_days * DAY_S,
     }
-    changes = {field: value for field, value in given.items() if value is not None}
+    changes: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
+    if seconds == 0:
+        changes["seconds"] = None
     with Client(api) as client:
         policy = client.channels.policy(name)
         if changes:

@@ -77,6 +77,10 @@ def init(
     if new_keys is None:
         make_repository(signing, root_key, targets_key, online_key, threshold)
     else:
+        if signing.folder.exists:
+            raise BadInput("folder", f"{signing.folder.path} is a repository.", "Choose a new folder.")
+        if threshold != 1:
+            raise BadInput("threshold", "Of each role, one new key is made.", "Give keys that were made one by one.")
         if channel_name is not None:
             require_name("channel", channel_name)
         passphrase = read_passphrase(None if passphrase_file is None else Path(passphrase_file))

@@ -27,8 +27,8 @@ def _view(job_id: str) -> Flow[Job]:
 
 
 def job_field(job_id: str) -> Flow[list[ReleaseInField]]:
-    """The releases that were built with a job's records, with what devices report of them."""
-    return listed(f"/jobs/{job_id}/field", ReleaseInField, {}, None)
+    """The releases that were built with the records of a job, by its id or a prefix, beside what devices report."""
+    return of_job(job_id, lambda whole_id: listed(f"/jobs/{whole_id}/field", ReleaseInField, {}, None))
 
 
 def job_state(job_id: str) -> Flow[JobState]:
