@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -27,10 +26,6 @@ from tests.servers.processes import environment_without_settings
 
 GUIDE, README = "docs/guide.md", "README.md"
 SERVED: Final = "Serve a team"
-QUICK: Final = frozenset({"Tune a function", "Results"})
-"""Sections of the guide that every test run has time for; they do not depend on other sections."""
-TUNES_MORE: Final = re.compile(r"tunefarm tune (?!net\.py:main )")
-"""Of these sections only the first function is tuned, to save time."""
 
 NOT_RUN: Final[Mapping[str, str]] = {
     r"make .*": "builds, or runs the tests themselves; .ci/run types them",
@@ -68,8 +63,6 @@ class Reader:
     home: Path
     ids: dict[str, str] = field(default_factory=dict)
     """What the document calls RECORD, and JOB."""
-    cores: frozenset[int] = frozenset(os.sched_getaffinity(0))
-    """The cores of the reader's host: threads that wait for each other on several cores take longest."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -111,7 +104,6 @@ class Reader:
             words,
             cwd=self.folder,
             env=self.environment,
-            preexec_fn=partial(os.sched_setaffinity, 0, self.cores),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -163,23 +155,12 @@ def reader_in(folder: Path) -> Reader:
 
 def test_exceptions_match_the_documents() -> None:
     examples = [*examples_of(GUIDE), *examples_of(README)]
-    assert QUICK | {SERVED} <= {example.section for example in examples}
+    assert SERVED in {example.section for example in examples}
     assert sum(STOCK_TUNING.search(example.text) is not None for example in examples) == 1
     for pattern in NOT_RUN:
         assert any(re.fullmatch(pattern, example.name) for example in examples), pattern
-    for pattern in (TUNES_MORE, *(pattern for pattern, _ in SUBSTITUTIONS)):
+    for pattern, _ in SUBSTITUTIONS:
         assert any(pattern.search(example.text) for example in examples), pattern
-
-
-def test_guide_from_program_to_library(tmp_path: Path) -> None:
-    reader = reader_in(tmp_path)
-    reader.cores = frozenset([min(reader.cores)])
-    for example in examples_of(GUIDE):
-        if example.section in QUICK and not TUNES_MORE.match(example.text):
-            if example.text.startswith("tunefarm records show"):
-                reader.ids["RECORD"] = json.loads((reader.folder / "tuned" / "manifest.json").read_text())["record_id"]
-            reader.follow(example)
-    assert list((reader.folder / "tuned").glob("*.so"))
 
 
 @pytest.mark.faults

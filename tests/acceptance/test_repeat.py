@@ -4,6 +4,8 @@ import sqlite3
 from collections import Counter
 from contextlib import closing
 
+import pytest
+
 from tests.acceptance.command import Tunefarm
 from tests.quiet_records import as_on_a_quiet_host
 
@@ -35,6 +37,7 @@ def test_tune_measures_only_missing_trials(tunefarm: Tunefarm) -> None:
     assert not fresh["answered_from_store"]
 
 
+@pytest.mark.faults
 def test_concurrent_tunes_share_trials(tunefarm: Tunefarm) -> None:
     assert tunefarm("db", "stats").code == 0
     both = [tunefarm.start("tune", *WORDS, "--trials", "6", "--json") for _ in range(2)]

@@ -7,6 +7,8 @@ import pytest
 from benchmarks.child_process import CommandFailed
 from benchmarks.comparison.retimed import PROCESSES, NamedSchedule, RetimeOrder, retime
 
+pytestmark = pytest.mark.faults
+
 UNSCHEDULED = json.dumps([[], []])
 PARALLEL = json.dumps(
     [

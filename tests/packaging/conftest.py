@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.source_files import DISTRIBUTIONS, ROOT
+from tests.house.source_files import DISTRIBUTIONS, ROOT, project_settings
 
 LEFT_BY_BUILDS = shutil.ignore_patterns("build", "__pycache__", "*.egg-info")
 
@@ -19,7 +19,17 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     shutil.copy(ROOT / "LICENSE", made)
     for name in DISTRIBUTIONS:
         shutil.copytree(ROOT / name, made / name, ignore=LEFT_BY_BUILDS, symlinks=True)
-        command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet", "--no-deps"]
-        command += ["--no-index", "--no-build-isolation", "--wheel-dir", f"dist-{name}", f"./{name}"]
-        subprocess.run(command, check=True, cwd=made, stdin=subprocess.DEVNULL)
-    return {name: next((made / f"dist-{name}").glob("*.whl")) for name in DISTRIBUTIONS}
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+    ]
+    command += ["--no-build-isolation", "--wheel-dir", "dist", *(f"./{name}" for name in DISTRIBUTIONS)]
+    subprocess.run(command, check=True, cwd=made, stdin=subprocess.DEVNULL)
+    names = {name: project_settings(name)["name"].replace("-", "_") for name in DISTRIBUTIONS}
+    return {name: next((made / "dist").glob(f"{names[name]}-[0-9]*.whl")) for name in DISTRIBUTIONS}

@@ -29,6 +29,7 @@ def processes_of(service: Service) -> list[psutil.Process]:
     return psutil.Process(service.process.pid).children(recursive=True)
 
 
+@pytest.mark.faults
 def test_job_over_http_from_module_to_library(service: Service) -> None:
     service.start()
     assert stat.S_IMODE((service.home / "token").stat().st_mode) == 0o600

@@ -138,6 +138,8 @@ _ARM: Final[Mapping[str, str]] = MappingProxyType(
         "fp16fml": "asimdfhm",
     }
 )
+_TILES: Final = "amx-"
+"""LLVM emits tile instructions for intrinsics only, and many virtual machines hide those of their processor."""
 _RISCV_EXTENSION: Final = re.compile(r"[a-z]|[zx][a-z0-9]+")
 _RISCV_IMPLIED: Final = re.compile(r"zicsr|zifencei|zmmul|zaamo|zalrsc|zca|zcd|zve(32|64)[xfd]|zvl(32|64|128)b")
 """Parts of the base and of the extension V, which kernels before 6.10 do not name."""
@@ -158,7 +160,9 @@ def required_cpu_features(target: Target) -> tuple[str, ...]:
     features = {str(each) for each in tvm.target.codegen.llvm_get_cpu_features(built)}
     if architecture not in UNNEEDED_FEATURES:
         return ()
-    needed = features - UNNEEDED_FEATURES[architecture]
+    asked = {str(each).removeprefix("+") for each in built.attrs.get("mattr", ())}
+    needed = {each for each in features if not each.startswith(_TILES) or each in asked}
+    needed -= UNNEEDED_FEATURES[architecture]
     return tuple(sorted(_riscv(needed) if architecture == "riscv64" else _named(architecture, needed)))
 
 

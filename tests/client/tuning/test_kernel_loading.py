@@ -8,6 +8,8 @@ import pytest
 
 PROGRAM = """
 import os, sys, warnings
+from tunefarm_search.tvm.loading import load
+load()
 import tvm
 cores = os.sched_getaffinity(0)
 from tunefarm.artifact.kernel_loading import use_recorded_threads

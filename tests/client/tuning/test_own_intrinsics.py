@@ -24,6 +24,8 @@ print(record.trace)
 
 def tuned(tunefarm: Run, programs: Path, intrinsics: Path, *more: str) -> Any:
     words = ("--space", f"{intrinsics}:tensorized", "--intrinsics", str(intrinsics), "--trials", "3", "--json")
+    # On one core: on a busy host, threads that wait for each other are slower than the untuned function.
+    words += ("--target", "host:1")
     return tunefarm("tune", f"{programs / 'matmul.py'}:Module", *words, *more)
 
 

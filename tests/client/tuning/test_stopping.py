@@ -50,6 +50,7 @@ def read_until(process: "subprocess.Popen[str]", pattern: str) -> None:
         said.append(line)
 
 
+@pytest.mark.faults
 def test_ctrl_c_builds_best_schedule_so_far(tunefarm: Callable[..., Ended], tmp_path: Path) -> None:
     output = tmp_path / "tuned"
     # More trials than any host measures before the interruption.

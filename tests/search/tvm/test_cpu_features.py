@@ -81,6 +81,14 @@ def test_x86_64_v2_needs_what_its_definition_names() -> None:
     assert set(required_cpu_features(given)) == {"cx16", "lahf_lm", "pni", "popcnt", "sse4_1", "sse4_2", "ssse3"}
 
 
+def test_tile_instructions_are_needed_where_they_are_asked_for() -> None:
+    assert not [
+        each for each in required_cpu_features(target("x86_64-linux-gnu", mcpu="sapphirerapids")) if "amx" in each
+    ]
+    asked = required_cpu_features(target("x86_64-linux-gnu", mcpu="sapphirerapids", mattr=["+amx-int8"]))
+    assert "amx_int8" in asked
+
+
 @pytest.mark.parametrize("name", PRESET_NAMES)
 def test_features_of_all_presets_are_known(name: str) -> None:
     required_cpu_features(canonical_target(preset_attributes(name) or {}, 1).target)
