@@ -16,6 +16,7 @@ from tunefarm.records.local_records import LocalRecords
 from tunefarm.records.record_place import ModuleQuery
 from tunefarm.startup.zygote import start_zygote
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.views.record import CodeForm
 from tunefarm_services.settings import Settings
 from tunefarm_services.store import StoreError
 
@@ -82,7 +83,8 @@ class RowTarget:
             records = place.listed(None, 100)
             for record in records:
                 try:
-                    script = place.view(record).script
+                    place.code(record, CodeForm.LOWERED)
+                    script = place.code(record, CodeForm.SCHEDULED).text
                 except BadInput:
                     continue
                 if forbidden := FORBIDDEN.search(script):

@@ -11,12 +11,12 @@ from tunefarm.artifact.artifact_folder import write_artifact
 from tunefarm.artifact.kernel_loading import load_kernel
 from tunefarm.model.tuned.tuned_build import BuiltModel
 from tunefarm.terminal.job_text import gain_text, interval_text
-from tunefarm.terminal.model_text import predicted_s, waterfall
 from tunefarm_schemas.kernel_library.of_target import rules_of
 from tunefarm_schemas.tuning.artifact import ArtifactManifest
 from tunefarm_schemas.tuning.record import TuningRecord
 from tunefarm_schemas.views.quantities import counted, latency_text
 from tunefarm_schemas.views.summary import JobSummary, TaskSummary
+from tunefarm_schemas.views.waterfall import predicted_s, waterfall
 from tunefarm_schemas.visible_text import visible_line
 from tunefarm_services.store import LOCAL_TENANT, Store
 

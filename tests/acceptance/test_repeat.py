@@ -16,6 +16,8 @@ def test_tune_measures_only_missing_trials(tunefarm: Tunefarm) -> None:
     first = tunefarm.tune(*WORDS, "--trials", "3")["tasks"][0]
     assert first["trials"] == 3
     assert not first["answered_from_store"]
+    assert first["roofline"]["moved_bytes"] == 3 * 16 * 16 * 4
+    assert first["roofline"]["latency_s"] == max(first["roofline"][name] for name in ("compute_s", "memory_s"))
 
     as_on_a_quiet_host(tunefarm.home)
     orders = orders_sent(tunefarm)
@@ -25,6 +27,7 @@ def test_tune_measures_only_missing_trials(tunefarm: Tunefarm) -> None:
     assert task["trials"] == 0
     assert (task["record_id"], task["best_latency_s"]) == (first["record_id"], first["best_latency_s"])
     assert task["artifact_id"] == first["artifact_id"]
+    assert task["roofline"] == first["roofline"]
     assert orders_sent(tunefarm) == orders
     assert repeat["seconds"]["verify"] == 0
 

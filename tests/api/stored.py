@@ -1,9 +1,11 @@
 """A tenant with one object of each kind, each marked with the tenant's name."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from tests.fleet.sample import FACTS, document
 from tests.store.sample import DEVICE, TARGET, Bench, exploration_key, failed, manifest, record, timing, workload
+from tests.store.sample import record_key as sample_key
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.edge.device import EnrolmentRequest
 from tunefarm_schemas.failure import FailureReason
@@ -12,7 +14,8 @@ from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.token import Scope
 from tunefarm_schemas.tuning.device import HOT_CACHE
 from tunefarm_schemas.tuning.job import Effort, Job, JobSpec
-from tunefarm_schemas.tuning.record import RecordKey, RecordStatus
+from tunefarm_schemas.tuning.record import RecordKey, RecordStatus, TuningRecord
+from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_schemas.tuning.workload import Task
 from tunefarm_services.store import Lease, Store
 from tunefarm_services.store.fleet.audit_repository import Actor
@@ -62,6 +65,17 @@ def put_release(store: Store, tenant: str) -> str:
     accepted = AcceptedPublication({("timestamp", 1): b"{}"}, {"channels/timestamp.json": b"{}"}, 1, 1, "timestamp 1")
     store.releases.publish(tenant, "token", lambda _stored: accepted, lambda _connection, _document: None)
     return digest(content)
+
+
+def put_record(store: Store, tenant: str, module_json: str, trace: Any, record_id: str = "record") -> TuningRecord:
+    """A record of any module with any trace, neither of which was looked at."""
+    made = workload().model_copy(update={"module_json": module_json, "workload_id": digest(module_json)})
+    store.workloads.put(tenant, made)
+    store.targets.put(tenant, TARGET)
+    key = sample_key(workload_id=made.workload_id)
+    kept = record(record_id, 1e-3, key=key, tenant=tenant).model_copy(update={"trace": Trace.from_json(trace)})
+    store.records.put(tenant, None, kept)
+    return kept
 
 
 def furnished(store: Store, tenant: str) -> Belongings:

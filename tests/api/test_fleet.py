@@ -184,21 +184,27 @@ def test_retune_policy_is_read_and_replaced(app, store, alice, bob, device):
         assert alice.put(path, json=wrong).status_code == 422, wrong
 
 
-def test_job_shows_the_field_of_releases_with_its_records(store, alice, bob, device):
+def test_job_shows_the_field_of_releases_with_its_records(app, store, alice, bob, device):
     of_alice = furnished(store, "alice")
-    manifest = json.dumps({"records": [{"record_id": of_alice.record_id}, {"record_id": "another"}]}).encode()
+    manifest = json.dumps(
+        {"functions": [{"record_id": of_alice.record_id, "calls": 2}, {"record_id": "another"}]}
+    ).encode()
     store.releases.declare("alice", digest(manifest), len(manifest))
     store.releases.append("alice", digest(manifest), 0, manifest)
     file = ReleaseFile(path="manifest.json", size_bytes=len(manifest), digest=digest(manifest))
     path = f"/v1/jobs/{of_alice.job_id}/field"
-    assert alice.get(path).json()["items"] == []
+    assert [each["releases"] for each in alice.get(path).json()["items"]] == [[]]
     announced(store, current=release("cnn-2", variant(manifest=file)), gate={"stages_percent": [100]})
     latency = {"kind": "latency", "release": "cnn-2", "runs": 9, "mean_s": 2e-3, "p50_s": 2e-3, "p95_s": 3e-3}
     report = {"report_id": "report-1", "at": AT, "body": latency | {"max_s": 4e-3}}
     assert device.post("/v1/edge/reports", json={"reports": [report]}).status_code == 204
-    (found,) = alice.get(path).json()["items"]
-    assert (found["channel"], found["release"], found["record_ids"]) == ("stable", "cnn-2", [of_alice.record_id])
+    (record,) = alice.get(path).json()["items"]
+    (found,) = record["releases"]
+    assert (record["record_id"], record["latency_s"]) == (of_alice.record_id, 1e-3)
+    assert (found["release"], found["calls"]) == ("cnn-2", 2)
+    assert "stable" in found["channels"]
     field = found["field"]
     assert (field["devices"], field["p50_s"], field["expected_p50_s"], field["median_ratio"]) == (1, 2e-3, 1e-3, 2.0)
     assert field["drifting"] == 1
     assert bob.get(path).status_code == 404
+    assert person_of(app, store, "alice", [Scope.JOBS_READ]).get(path).status_code == 403

@@ -1,5 +1,6 @@
 """The pages in a real browser, over a service that tunes."""
 
+import hashlib
 import json
 import re
 import subprocess
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 pytestmark = pytest.mark.browser
+
+RECORD_TABS = ("diff", "python", "scheduled", "lowered", "assembly", "json", "artifact")
 
 
 def _job(page: "Page", service: RealService) -> str:
@@ -36,10 +39,11 @@ def test_every_page_is_accessible_and_fits(page: "Page", service: RealService) -
     job = _job(page, service)
     addresses = [f"{service.url}/dashboard{path}" for path in ("/", "/jobs", "/records", "/devices")]
     page.goto(addresses[2])
-    addresses += [job, f"{service.url}{page.get_attribute('tbody a', 'href')}"]
+    record = f"{service.url}{page.get_attribute('tbody a', 'href')}"
+    addresses += [job, record, *(f"{record}?show={tab}" for tab in RECORD_TABS)]
     page.goto(job)
-    trials = page.get_attribute("text=All trials", "href")
-    addresses.append(f"{service.url}{trials}")
+    for link in ("All trials", "Space and model"):
+        addresses.append(f"{service.url}{page.get_attribute(f'text={link}', 'href')}")
     for address in addresses:
         page.goto(address)
         assert _violations(page) == [], address
@@ -110,6 +114,40 @@ def test_the_login_takes_a_token_and_log_out_ends_it(chromium: object, service: 
     context.close()
 
 
+def test_a_record_shows_why_it_won_and_downloads_what_ships(page: "Page", service: RealService) -> None:
+    page.goto(f"{service.url}/dashboard/records")
+    page.click("tbody a")
+    assert page.locator(".strip .mark").bounding_box() is not None
+    assert page.locator(".strip circle").count() > 0
+    page.click(".tabs >> text=Changes")
+    assert page.url.endswith("?show=diff")
+    assert _shows_changes(page)
+    page.click(".tabs >> text=Assembly")
+    assert "__tvm_ffi_main:" in page.inner_text("pre.code")
+    shown = page.url
+    page.click(".tabs >> text=Artifact")
+    with page.expect_download() as download:
+        page.click("text=Download the library")
+    library = Path(download.value.path()).read_bytes()
+    assert hashlib.sha256(library).hexdigest() in page.inner_text("main")
+    page.goto(shown)
+    assert page.inner_text("h2") == "Assembly"
+
+
+def test_the_space_of_a_task_marks_the_trial_of_its_address(page: "Page", service: RealService) -> None:
+    _job(page, service)
+    page.click("text=Space and model")
+    lines = page.locator("svg path.trial").count()
+    assert lines > 0
+    page.click("text=As a table >> nth=0")
+    page.click("section[aria-labelledby=fastest] tbody a >> nth=0")
+    assert page.locator("svg path.chosen").count() == 1
+    assert page.locator("svg path.trial").count() == lines
+    assert "trial=" in page.url
+    assert page.locator("tr.chosen-row").is_visible()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_pages_read_without_scripts(chromium: object, service: RealService) -> None:
     context = chromium.new_context(java_script_enabled=False)  # type: ignore[attr-defined]
     page = context.new_page()
@@ -117,6 +155,12 @@ def test_pages_read_without_scripts(chromium: object, service: RealService) -> N
     page.click("tbody a")
     assert re.search(r"\d+ of \d+", page.inner_text("#status"))
     assert "matmul" in page.inner_text("h1")
+    page.click("text=Space and model")
+    assert "Share of the variance" in page.inner_text("main")
+    page.goto(f"{service.url}/dashboard/records")
+    page.click("tbody a")
+    page.click(".tabs >> text=Changes")
+    assert _shows_changes(page)
     context.close()
 
 
@@ -127,6 +171,12 @@ def test_scripts_weigh_less_than_200_kilobytes_compressed() -> None:
         for path in folder.glob("*.js")
     ]
     assert sum(sizes) < 200_000
+
+
+def _shows_changes(page: "Page") -> bool:
+    """Whether there is a diff, or the sentence for a record whose schedule is the original function."""
+    text = page.inner_text("main")
+    return "+++ scheduled" in text or "The schedule changes nothing" in text
 
 
 def _trials(page: "Page") -> int:

@@ -89,9 +89,11 @@ def _pages(page: "Page", service: RealService) -> dict[str, str]:
     page.goto(f"{base}/records")
     record = f"{service.url}{page.get_attribute('tbody a', 'href')}"
     page.goto(job)
-    trials = f"{service.url}{page.get_attribute('text=All trials', 'href')}"
+    trials, space = (
+        f"{service.url}{page.get_attribute(f'text={link}', 'href')}" for link in ("All trials", "Space and model")
+    )
     listed = {name: f"{base}/{name}" for name in ("jobs", "records", "devices")}
-    return {"overview": f"{base}/", "job": job, "trials": trials, "record": record} | listed
+    return {"overview": f"{base}/", "job": job, "trials": trials, "space": space, "record": record} | listed
 
 
 def _different_share(taken: Image.Image, kept: Path) -> float:

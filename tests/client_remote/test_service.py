@@ -52,6 +52,19 @@ def test_guide_section_leads_from_service_to_library(service: Service, tmp_path:
     assert "correct" in ended.out
 
 
+def test_service_writes_the_code_of_a_record(service: Service) -> None:
+    record = service.command("records", "list", "--status", "verified", "--remote", "--json").json()[0]
+    for form, line in (("python", "def apply_trace("), ("lowered", "__tvm_ffi_main"), ("assembly", "__tvm_ffi_main:")):
+        shown = service.command("records", "show", record["record_id"][:12], "--remote", "--form", form)
+        assert shown.code == 0, shown.err
+        assert line in shown.out
+    shown = service.command("records", "show", record["record_id"], "--remote", "--json").json()
+    assert (shown["record"], shown["field"]["releases"]) == (record, [])
+    with Client(service.url, token=service.token) as client:
+        assert client.records.code(record["record_id"], "scheduled").text == shown["code"]["scheduled"]["text"]
+        assert client.records.field(record["record_id"][:12]).latency_s == record["latency_s"]
+
+
 @pytest.fixture(scope="module")
 def tuned(service: Service) -> str:
     """Id of a successful job with a user's space and seed trace."""
@@ -78,6 +91,15 @@ def test_job_is_listed_and_shown_with_events(service: Service, tuned: str) -> No
     assert [event["sequence"] for event in events] == sorted(event["sequence"] for event in events)
     assert events[-1]["kind"] == "summary"
     assert service.command("watch", tuned).code == 0
+
+
+def test_space_of_a_task_is_shown_as_text_and_json(service: Service, tuned: str) -> None:
+    space = service.command("jobs", "space", tuned, "--json").json()
+    assert space["sampled"] == len(space["fastest"]) > 0
+    text = service.command("jobs", "space", tuned).out
+    assert "Share of the variance of log latency" in text
+    assert f"Sketch 0: {space['sketches'][0]['trials']} sampled trial" in text
+    assert service.command("jobs", "space", tuned, "--task", "1").code == 2
 
 
 def test_job_provides_record_and_library(service: Service, tuned: str, tmp_path: Path) -> None:

@@ -29,6 +29,9 @@ def test_every_page_shows_the_tenants_own_things_and_no_others(app: FastAPI, sto
         f"/jobs/{mine.job_id}/timeline?exploration={mine.exploration_id}",
         "/records",
         f"/records/{mine.record_id}",
+        f"/records/{mine.record_id}?show=artifact",
+        f"/artifacts/{mine.artifact_id}/manifest",
+        f"/artifacts/{mine.artifact_id}/library",
         "/devices",
     ):
         answer = browser.get(f"/dashboard{path}")
@@ -41,6 +44,11 @@ def test_every_page_shows_the_tenants_own_things_and_no_others(app: FastAPI, sto
         f"/jobs/{mine.job_id}/trials?exploration={theirs.exploration_id}",
         f"/jobs/{mine.job_id}/chart?exploration={theirs.exploration_id}",
         f"/records/{theirs.record_id}",
+        f"/records/{theirs.record_id}?show=diff",
+        f"/records/{theirs.record_id}/code/python",
+        f"/records/{theirs.record_id}/trace",
+        f"/artifacts/{theirs.artifact_id}/manifest",
+        f"/artifacts/{theirs.artifact_id}/library",
     ):
         assert browser.get(f"/dashboard{path}").status_code == 404, path
     key = browser.form_key()
@@ -139,7 +147,7 @@ def test_the_chart_of_many_trials_stays_small_and_keeps_the_best(app: FastAPI, s
     for number in range(2, 40):
         mine.bench.measure(number, timing(1e-3 * (50 - number)))
     points = store.points.of_exploration("alice", mine.exploration_id, 10)
-    assert points.count == 40
+    assert points.end == 40
     assert len(points.sample) <= 10
     assert points.best[-1][1] == pytest.approx(2e-3)
     assert points.failures == {"crash": 1}

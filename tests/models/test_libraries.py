@@ -37,8 +37,9 @@ from tunefarm.model.library.library import LIBRARIES  # noqa: E402
 from tunefarm.model.library.registration import register_region  # noqa: E402
 from tunefarm.model.loaded_model import load_model  # noqa: E402
 from tunefarm.model.model_run import run_model  # noqa: E402
-from tunefarm.model.race.library_race import RaceResult, TimedPlan, choose_libraries  # noqa: E402
+from tunefarm.model.race.library_race import choose_libraries  # noqa: E402
 from tunefarm.model.race.plan_folder import LibraryPlan  # noqa: E402
+from tunefarm.model.race.race_result import RaceResult, TimedPlan  # noqa: E402
 from tunefarm.startup.zygote import start_zygote  # noqa: E402
 from tunefarm_sandbox.fork_server.fork_server import ForkServer  # noqa: E402
 from tunefarm_schemas.bad_input import BadInput  # noqa: E402

@@ -11,6 +11,7 @@ from tunefarm_schemas.farm.lane import Lane, LaneState
 from tunefarm_schemas.farm.processor import Processor
 from tunefarm_schemas.frozen import Frozen, canonical_json
 from tunefarm_schemas.refusal import Refusal
+from tunefarm_schemas.roofline import Bandwidth, DevicePeaks, Roofline, Work
 from tunefarm_schemas.token import Scope, Token
 from tunefarm_schemas.tuning.artifact import ArtifactManifest
 from tunefarm_schemas.tuning.device import Device, DeviceClass, Environment, Protocol, ReferenceKernelTimes
@@ -55,6 +56,9 @@ GOLDENS = Path(__file__).parents[1] / "goldens"
 
 _AT = "2026-01-02T03:04:05.000006+00:00"
 _ARGUMENT = TensorArgument(name="A", shape=(1, 128), dtype="float16", is_output=False)
+_WORK = Work(moved_bytes=98304, dtype="float32")
+_BANDWIDTH = Bandwidth(size_bytes=16384, one_thread_bytes_per_s=1e11, all_threads_bytes_per_s=2e11)
+_PEAKS = DevicePeaks(cores=2, float32_operations_per_s=1.5e11, bandwidths=(_BANDWIDTH,))
 _PACKED = TensorArgument(name="B_packed", shape=(8, 128, 16), dtype="float16", is_output=False)
 _WORKLOAD = Workload(
     workload_id="0a",
@@ -64,6 +68,7 @@ _WORKLOAD = Workload(
     name="matmul",
     arguments=(_ARGUMENT,),
     floating_point_operations=4194304.0,
+    work=_WORK,
 )
 _TASK = Task(workload_id="0a", target_id="0b", name="matmul", weight=2.5)
 _TARGET = Target(canonical='{"kind":"llvm","num-cores":2}', kind="llvm", num_cores=2)
@@ -85,7 +90,7 @@ _CLASS = DeviceClass(
     bandwidth_bucket=4,
     launch_bucket=5,
 )
-_DEVICE = Device(fingerprint="0f", host_name="host", device_class=_CLASS, reference=_REFERENCE)
+_DEVICE = Device(fingerprint="0f", host_name="host", device_class=_CLASS, reference=_REFERENCE, peaks=_PEAKS)
 _PROCESSOR = Processor(architecture="x86_64", x86_level=3)
 _ENVIRONMENT = Environment(governor="performance", microcode="0x1", hypervisor="kvm", load_average=0.5)
 _FAILURE = TrialFailure(reason=FailureReason.BUILD_TIMEOUT, message="took longer than 4 s", under_load=True)
@@ -225,6 +230,10 @@ NOUNS: tuple[Frozen, ...] = (
     Dispatch(dispatch_id="10", nonce="11", fence=4, attempt=2, purpose=Purpose.VERIFY, candidate=_CANDIDATE),
     _STAGES,
     _TIMING,
+    _WORK,
+    _BANDWIDTH,
+    _PEAKS,
+    Roofline(latency_s=0.0002, bound="compute", compute_s=0.0002, memory_s=0.0001, moved_bytes=98304),
     LeastWork(written_bytes=65536, multiply_adds=2097152, multiply_add_bits=32),
     _STOPPED,
     _FAILED,

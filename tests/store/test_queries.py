@@ -13,7 +13,7 @@ from tunefarm_schemas.tuning.record import RecordStatus
 from tunefarm_services.store import Store
 from tunefarm_services.store.jobs import lease_repository
 from tunefarm_services.store.records import best_record_repository
-from tunefarm_services.store.trials import trial_repository
+from tunefarm_services.store.trials import point_repository, sample_repository, trial_repository
 
 
 def plan_of(path: Path, statement, **values: object) -> str:
@@ -66,6 +66,17 @@ def test_trials_and_queue_of_tenant_are_not_scanned(store: Store, tmp_path: Path
     trials = plan_of(tmp_path / "tunefarm.db", trial_repository._TRIALS, tenant="local", exploration_id="e")
     queue = plan_of(tmp_path / "tunefarm.db", lease_repository._FREE, tenant="local", job_id="j", now_s=0.0)
     assert "SCAN" not in trials + queue
+
+
+def test_charts_of_many_trials_use_partial_indexes(store: Store, tmp_path: Path):
+    values = {"tenant": "local", "exploration_id": "e", "width": 9, "row_limit": 9}
+    fastest = plan_of(tmp_path / "tunefarm.db", sample_repository._FASTEST, **values)
+    assert fastest.startswith("SEARCH trials USING COVERING INDEX ix_trials_timed")
+    assert "TEMP B-TREE" not in fastest
+    improvements = plan_of(tmp_path / "tunefarm.db", point_repository._FASTEST, **values)
+    failures = plan_of(tmp_path / "tunefarm.db", point_repository._FAILURES, **values)
+    assert "USING COVERING INDEX ix_trials_timed" in improvements
+    assert "USING COVERING INDEX ix_trials_failed" in failures
 
 
 def plan_of_asking(store: Store, path: Path, ask: Callable[[], object], words: str) -> list[str]:

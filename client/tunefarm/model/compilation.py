@@ -36,8 +36,9 @@ from tunefarm.model.model_folder import (
 )
 from tunefarm.model.model_run import Reference, run_model, write_outputs
 from tunefarm.model.model_writing import NewFile, model_manifest, new_file, staged, write_manifest, write_model
-from tunefarm.model.race.library_race import LibraryChoice, LibraryRace, RaceResult
+from tunefarm.model.race.library_race import LibraryChoice, LibraryRace
 from tunefarm.model.race.plan_folder import PlanFolders, RaceWeights, race_weights
+from tunefarm.model.race.race_result import RaceResult
 from tunefarm.model.race.shipped_plan import BuiltObject, Shipped, own_kernels
 from tunefarm.model.random_inputs import INPUT_SETS
 from tunefarm_sandbox.confinement.confinement import Confinement

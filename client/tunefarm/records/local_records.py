@@ -18,10 +18,15 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.kernel_library.rules import LibraryRules
 from tunefarm_schemas.tuning.record import RecordKey, RecordMatch, RecordStatus, TuningRecord
 from tunefarm_schemas.views.database import ImportReport
+from tunefarm_schemas.views.record import CodeForm, RecordCode, RecordInField, RecordTrials
 from tunefarm_services.exchange.claims import claim, kept, key_without_place
 from tunefarm_services.exchange.database_export import FIX, holds, left_out
 from tunefarm_services.exchange.database_import import take_in
 from tunefarm_services.exchange.database_reading import ReadingLimits, read_database
+from tunefarm_services.record_views.code_messages import CODE_ENTRY, CODE_FIXES, CodeQuestion, CodeText
+from tunefarm_services.record_views.record_code import RecordCodes
+from tunefarm_services.record_views.record_field import RecordFields
+from tunefarm_services.record_views.record_trials import fastest_trials
 from tunefarm_services.store import LOCAL_TENANT, NotFound, Store
 
 if TYPE_CHECKING:
@@ -75,9 +80,30 @@ class LocalRecords:
         """The name of the record's workload."""
         return self._machine.workload_name(record)
 
-    def view(self, record: TuningRecord) -> RecordView:
-        """The workload with the record's trace applied."""
-        return schedule_view(self._machine, record)
+    def code(self, record: TuningRecord, form: CodeForm) -> RecordCode:
+        """A text of the record's code, written by a confined child.
+
+        Raises:
+            BadInput: the trace no longer applies, or there is no library to disassemble.
+        """
+        machine = self._machine
+
+        def ask(question: CodeQuestion) -> CodeText:
+            return call(machine.zygote, CODE_ENTRY, question, CodeText, field="record", fixes=CODE_FIXES)
+
+        try:
+            return RecordCodes(machine.store, ask).get(LOCAL_TENANT, record.record_id, form)
+        except NotFound as missing:
+            fix = "Tune its workload here: tunefarm tune MODULE"
+            raise BadInput("record", f"{missing}".rstrip(".") + ".", fix) from missing
+
+    def trials(self, record: TuningRecord) -> RecordTrials:
+        """The fastest trials of the record's search."""
+        return fastest_trials(self._machine.store, record)
+
+    def field(self, record: TuningRecord) -> RecordInField:
+        """What devices report of releases with the record."""
+        return RecordFields(self._machine.store).get(LOCAL_TENANT, record.record_id)
 
     def export(self, folder: str, record_ids: Sequence[str]) -> Written:
         """Write the named records, or all verified ones of the stable ABI, as TVM's JSON database.

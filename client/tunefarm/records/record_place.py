@@ -11,9 +11,9 @@ from tunefarm_schemas.tuning.record import RecordMatch, RecordStatus, TuningReco
 from tunefarm_schemas.tuning.workload import Abi
 
 if TYPE_CHECKING:
-    from tunefarm.confined.record_view import RecordView
     from tunefarm.intake.intake_request import IntakeRequest
     from tunefarm_schemas.views.database import ImportReport
+    from tunefarm_schemas.views.record import CodeForm, RecordCode, RecordInField, RecordTrials
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,14 @@ class RecordPlace(Protocol):
     def workload_name(self, record: TuningRecord) -> str:
         """The name of the record's workload."""
 
-    def view(self, record: TuningRecord) -> "RecordView":
-        """The workload with the record's trace applied."""
+    def code(self, record: TuningRecord, form: "CodeForm") -> "RecordCode":
+        """A text of the record's code."""
+
+    def trials(self, record: TuningRecord) -> "RecordTrials":
+        """The fastest trials of the record's search."""
+
+    def field(self, record: TuningRecord) -> "RecordInField | None":
+        """What devices report of releases with the record; None if the token may not see that."""
 
     def export(self, folder: str, record_ids: Sequence[str]) -> Written:
         """Write records as TVM's JSON database."""

@@ -1,19 +1,21 @@
 """The record commands' access to a service."""
 
 from collections.abc import Sequence
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tunefarm.http.api_error import ApiError
 from tunefarm.options.device_class_option import CLASS_ID_LENGTH, device_class_of_text
 from tunefarm.records.record_place import Written
 from tunefarm.records.tvm_database_folder import read_database, write_database
 from tunefarm_schemas.kernel_library.rules import LibraryRules
 from tunefarm_schemas.tuning.record import RecordMatch, RecordStatus, TuningRecord
 from tunefarm_schemas.views.database import ImportReport
+from tunefarm_schemas.views.record import CodeForm, RecordCode, RecordInField, RecordTrials
 
 if TYPE_CHECKING:
     from tunefarm.client import Client
-    from tunefarm.confined.record_view import RecordView
     from tunefarm.records.record_place import ModuleQuery
 
 MAX_LISTED = 10_000
@@ -56,14 +58,22 @@ class RemoteRecords:
         """The name of the record's workload."""
         return self._client.workloads.view(record.key.workload_id).name
 
-    def view(self, record: TuningRecord) -> "RecordView":
-        """The workload with the record's trace applied, on this machine in a confined child."""
-        from tunefarm.confined.call import call
-        from tunefarm.confined.record_view import ENTRY, RecordView, ViewRequest
+    def code(self, record: TuningRecord, form: CodeForm) -> RecordCode:
+        """A text of the record's code, written by the service."""
+        return self._client.records.code(record.record_id, form)
 
-        module_json = self._client.workloads.module(record.key.workload_id)
-        request = ViewRequest(module_json=module_json, trace=record.trace)
-        return call(self._client.converter.zygote, ENTRY, request, RecordView, field="record")
+    def trials(self, record: TuningRecord) -> RecordTrials:
+        """The fastest trials of the record's search."""
+        return self._client.records.trials(record.record_id)
+
+    def field(self, record: TuningRecord) -> RecordInField | None:
+        """What devices report of releases with the record; None if the token may not see that."""
+        try:
+            return self._client.records.field(record.record_id)
+        except ApiError as refusal:
+            if refusal.status != HTTPStatus.FORBIDDEN:
+                raise
+            return None
 
     def export(self, folder: str, record_ids: Sequence[str]) -> Written:
         """Write records as TVM's JSON database."""

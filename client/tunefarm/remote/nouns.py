@@ -35,6 +35,7 @@ class Jobs(Noun[Carrier], Generic[Carrier, H]):
     cancel = call(job_calls.job_cancellation)
     finish = call(job_calls.job_finish)
     delete = call(job_calls.job_deletion)
+    space = call(job_calls.job_space)
 
     @executed
     def get(self, job_id: str) -> Flow[H]:
@@ -61,6 +62,9 @@ class Records(Noun[Carrier]):
     list = call(record_calls.records)
     best = call(record_calls.best_records)
     publish = call(record_calls.publication)
+    code = call(record_calls.record_code)
+    trials = call(record_calls.record_trials)
+    field = call(record_calls.record_in_field)
     retract = call(record_calls.retraction)
     import_ = call(record_calls.database_import)
     export = call(record_calls.database_export)

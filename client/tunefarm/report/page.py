@@ -1,28 +1,14 @@
-"""Renders a job as a self-contained HTML page."""
+"""Renders a job as a page in one file, of the parts of the service's pages."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tunefarm.report import plots
 from tunefarm.report.job_report import JobReport, TaskReport
-from tunefarm.terminal.job_text import named_times, time_text, trials_text
-from tunefarm.terminal.model_text import (
-    WaterfallRow,
-    bucket_cells,
-    gain_line,
-    measured_s,
-    predicted_s,
-    shipped_line,
-    times_cells,
-    waterfall,
-    waterfall_cells,
-)
-from tunefarm_schemas.views.quantities import counted, duration_text, latency_text, ratio_text
-from tunefarm_schemas.views.summary import ModelAccuracy
+from tunefarm.terminal.job_text import named_times, roofline_text, time_text, trials_text
+from tunefarm_schemas.views.summary import JobSummary, ModelAccuracy
 from tunefarm_services.tuner.search.model_accuracy import accuracy_in_all, is_better_than_chance
 
 if TYPE_CHECKING:
@@ -46,54 +32,49 @@ class Drawing:
     narrow: str = ""
 
 
-@dataclass(frozen=True)
-class ModelPart:
-    """What a page shows of a whole model: a plot, and tables whose first row has the headings."""
-
-    drawing: Drawing
-    functions: Sequence[Sequence[str]]
-    times: Sequence[Sequence[str]]
-    buckets: Sequence[Sequence[str]]
-    ships: str
-
-
 def render_page(report: JobReport) -> str:
-    """Render the HTML. All text from users is escaped."""
-    import jinja2
+    """Render the HTML, which loads nothing. All text from users is escaped."""
+    # Starlette and Jinja take a while to load, and most commands write no page.
+    from tunefarm_services.dashboard.assets import asset_text
+    from tunefarm_services.dashboard.job_state import JobPageState
+    from tunefarm_services.dashboard.model_view import model_name, model_view
+    from tunefarm_services.dashboard.rendering import fragment
 
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=jinja2.StrictUndefined
+    summary = JobSummary(
+        job_id=report.job.job_id,
+        outcome=report.job.outcome,
+        message=report.job.message,
+        tasks=tuple(task.summary for task in report.tasks),
+        seconds=report.seconds,
+        of_model=report.of_model,
     )
-    environment.filters.update(latency=latency_text, duration=duration_text, moment=moment_text)
-    environment.filters.update(gigaflops=gigaflops_text)
-    environment.globals["trials"] = lambda summary: trials_text(summary.model_dump(mode="json"))
-    environment.globals["times"] = lambda summary: [
-        (name, time_text(time)) for name, time in named_times(summary.model_dump(mode="json"))
-    ]
-    environment.globals["ratio"] = ratio_text
-    drawn = [{"task": task, "drawings": _drawings(report, task)} for task in report.tasks]
-    model = _model_part(report) if report.of_model else None
-    page = environment.get_template("page.html")
-    return page.render(report=report, drawn=drawn, seconds=_seconds(report), model=model, title=_title(report))
+    state = JobPageState(report.job, None, summary, 0, (), report.built)
+    values = {
+        "state": state,
+        "title": model_name(report.job) if report.of_model else _title(report),
+        "style": asset_text("tunefarm.css"),
+        "model": model_view(state) if report.of_model else None,
+        "drawn": [_task_values(report, task) for task in report.tasks],
+        "seconds": _seconds(report),
+        "numpy_latency_s": report.numpy_latency_s,
+    }
+    return fragment("report.html", values)
 
 
 def _title(report: JobReport) -> str:
-    if report.of_model:
-        name = Path(report.job.spec.labels.get("module", "")).name
-        functions = f"a model of {counted(len(report.tasks), 'function')}"
-        return f"{name}, {functions}" if name else functions
     more = f" and {len(report.tasks) - 1} more" if len(report.tasks) > 1 else ""
     return f"{report.tasks[0].name}{more}"
 
 
-def moment_text(at: str) -> str:
-    """Format an RFC 3339 time for people, to the second."""
-    return datetime.fromisoformat(at).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def gigaflops_text(gigaflops: float | None) -> str:
-    """Format GFLOP/s; a dash for None."""
-    return "-" if gigaflops is None else f"{gigaflops:.4g} GFLOP/s"
+def _task_values(report: JobReport, task: TaskReport) -> dict[str, Any]:
+    summary = task.summary.model_dump(mode="json")
+    return {
+        "task": task,
+        "drawings": _drawings(report, task),
+        "roofline": roofline_text(summary),
+        "times": [(name, time_text(time)) for name, time in named_times(summary)],
+        "trials": trials_text(summary),
+    }
 
 
 def _drawings(report: JobReport, task: TaskReport) -> list[Drawing]:
@@ -106,26 +87,6 @@ def _drawings(report: JobReport, task: TaskReport) -> list[Drawing]:
     title, about = "Best latency over trials", "Failed trials, and slow ones that were stopped early, have no dot."
     drawn.append(_drawing(title, about, partial(plots.latency_over_trials, task, numpy_s, titled=False)))
     return [*drawn, _failures(task), _accuracy(task)]
-
-
-def _model_part(report: JobReport) -> ModelPart:
-    rows = waterfall({"tasks": [task.summary.model_dump(mode="json") for task in report.tasks]})
-    built = report.built
-    return ModelPart(
-        drawing=_waterfall(rows, measured_s({} if built is None else built)),
-        functions=waterfall_cells(rows),
-        times=[] if built is None else times_cells(built, rows),
-        buckets=[] if built is None else bucket_cells(built),
-        ships="The model was not built." if built is None else f"{shipped_line(built).capitalize()}.",
-    )
-
-
-def _waterfall(rows: Sequence[WaterfallRow], built_s: Mapping[str, float]) -> Drawing:
-    title = "The model's time"
-    if predicted_s(rows) is None:
-        return Drawing(title, "Some functions have no latency yet.")
-    about = f"What each function saves in one run. {gain_line(rows).capitalize()}."
-    return _drawing(title, about, partial(plots.model_waterfall, rows, built_s))
 
 
 def _failures(task: TaskReport) -> Drawing:
@@ -165,6 +126,7 @@ def _seconds(report: JobReport) -> Drawing:
 def _drawing(title: str, about: str, draw: "Callable[..., Figure]") -> Drawing:
     label = f"{title}. {about}"
     wide, narrow = (
-        plots.as_svg(draw(width_inches=width), label) for width in (plots.WIDTH_INCHES, plots.NARROW_INCHES)
+        plots.as_svg(draw(width_inches=width), label, is_themed=True)
+        for width in (plots.WIDTH_INCHES, plots.NARROW_INCHES)
     )
     return Drawing(title, about, wide, narrow)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tunefarm.report.job_report import TaskReport
-from tunefarm.terminal.model_text import WaterfallRow, predicted_s
 from tunefarm_schemas.views.quantities import latency_text
 from tunefarm_schemas.views.summary import ModelAccuracy
 
@@ -26,6 +25,11 @@ AXIS_INCHES: Final = 0.62
 LEGEND_INCHES: Final = 2.2
 INK, BLUE, GREY, RED, GREEN = "#1f2328", "#0b5cad", "#57606a", "#b42318", "#116329"
 PALE_BLUE: Final = "#6ea8d9"
+THEME: Final = {
+    INK: "var(--ink)", "#000000": "var(--ink)", BLUE: "var(--series)", GREY: "var(--quiet)", RED: "var(--bad)",
+    GREEN: "var(--good)", PALE_BLUE: "var(--level)", "#b0b0b0": "var(--line)",
+}  # fmt: skip
+"""Colours of the page's style sheet, by those of plots; the last is that of grids."""
 SECONDS_SPENT: Final = {
     "start": "starting",
     "search": "searching",
@@ -35,10 +39,6 @@ SECONDS_SPENT: Final = {
     "verify": "verifying",
 }
 WALL: Final = frozenset({"start", "search", "verify"})
-MAX_STEPS: Final = 16
-"""Functions of a model with a bar each in its waterfall."""
-VISIBLE_SHARE: Final = 0.005
-"""Functions that save less of the model's time have one bar together."""
 NICE_STEPS: Final = (1.0, 2.0, 5.0)
 
 
@@ -125,49 +125,16 @@ def seconds_spent(seconds: Mapping[str, float], *, width_inches: float = WIDTH_I
     return figure
 
 
-def model_waterfall(
-    rows: Sequence[WaterfallRow],
-    measured_s: Mapping[str, float],
-    *,
-    width_inches: float = WIDTH_INCHES,
-) -> "Figure":
-    """From the model's time before tuning to its time after: what each function saves in a run.
+def as_svg(figure: "Figure", label: str = "", *, is_themed: bool = False) -> str:
+    """The SVG element, for embedding in a page; ``label`` describes it for screen readers.
 
-    Starts from the schedules without a trial, or from the untuned functions if some of those have no latency.
-    ``measured_s`` are times of the whole model by name, drawn below.
+    ``is_themed`` replaces its colours by those of the page's style sheet, and leaves its background out.
     """
-    before = "untried" if predicted_s(rows, "untried") is not None else "untuned"
-    saved = [(row.name, row.calls * ((getattr(row, f"{before}_s") or 0.0) - (row.tuned_s or 0.0))) for row in rows]
-    start_s, end_s = predicted_s(rows, before) or 0.0, predicted_s(rows) or 0.0
-    visible = [each for each in saved if abs(each[1]) >= VISIBLE_SHARE * start_s]
-    largest = sorted(visible, key=lambda each: -abs(each[1]))[:MAX_STEPS]
-    rest_s = sum(saved_s for _, saved_s in saved) - sum(saved_s for _, saved_s in largest)
-    steps = [*largest, *([(f"{len(saved) - len(largest)} others", rest_s)] if len(saved) > len(largest) else [])]
-    bars = [(f"sum, {before}", 0.0, start_s, GREY, "")]
-    at_s = start_s
-    for name, saved_s in steps:
-        at_s -= saved_s
-        color, sign = (GREEN, "-") if saved_s >= 0 else (RED, "+")
-        bars.append((_shown(name), min(at_s, at_s + saved_s), abs(saved_s), color, sign))
-    bars.append(("sum, tuned", 0.0, end_s, BLUE, ""))
-    bars += [(f"measured, {name}", 0.0, latency_s, PALE_BLUE, "") for name, latency_s in measured_s.items()]
-    names, lefts, widths, colors, signs = (list(column) for column in zip(*bars[::-1], strict=True))
-    figure, axes = _figure(AXIS_INCHES + BAR_INCHES * len(bars), width_inches)
-    places = range(len(bars))
-    drawn = axes.barh(places, [1e3 * width for width in widths], left=[1e3 * left for left in lefts], color=colors)
-    axes.set_yticks(list(places), names)
-    labels = [f"{sign}{latency_text(width, 3)}" for sign, width in zip(signs, widths, strict=True)]
-    axes.bar_label(drawn, labels, padding=4, color=INK)
-    axes.set_xlim(0, 1e3 * max([left + width for left, width in zip(lefts, widths, strict=True)] + [1e-9]) * 1.2)
-    axes.set_xlabel("milliseconds in one run of the model")
-    return figure
-
-
-def as_svg(figure: "Figure", label: str = "") -> str:
-    """The SVG element, for embedding in a page; ``label`` describes it for screen readers."""
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    figure.savefig(buffer, format="svg", metadata={"Date": None}, transparent=is_themed)
     svg = re.sub(r"^.*?(?=<svg)", "", buffer.getvalue(), flags=re.DOTALL)
+    if is_themed:
+        svg = re.sub("|".join(THEME), lambda found: THEME[found[0]], svg)
     return svg.replace("<svg ", f'<svg role="img" aria-label="{escape(label)}" ', 1) if label else svg
 
 

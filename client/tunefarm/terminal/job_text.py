@@ -25,13 +25,22 @@ MAX_SEEDS: Final = 8
 """Maximum number of seeds with a line each; ``--json`` contains all."""
 
 
-def job_text(summary: Mapping[str, Any], numpy_latency_s: float | None = None) -> str:
-    """A few lines for each task, or a table for those of a model, and one line for the job."""
+def job_text(
+    summary: Mapping[str, Any], numpy_latency_s: float | None = None, built: Mapping[str, Any] | None = None
+) -> str:
+    """A few lines for each task, or a table for those of a model, and one line for the job.
+
+    ``built`` are the figures of the model's build.
+    """
     tasks: Sequence[Mapping[str, Any]] = summary.get("tasks") or ()
     total = duration_text(dict(summary.get("seconds") or {}).get("total"))
     is_whole = all(_trials_of_latest_run(task) == task.get("trials") for task in tasks)
     span = "in total" if is_whole else "in the latest run"
-    texts = [model_text(summary)] if summary.get("of_model") else [task_text(task, numpy_latency_s) for task in tasks]
+    texts = (
+        [model_text(summary, built)]
+        if summary.get("of_model")
+        else [task_text(task, numpy_latency_s) for task in tasks]
+    )
     return "\n".join([*texts, f"{total} {span}, job {summary['job_id']}"])
 
 
@@ -42,6 +51,9 @@ def task_text(task: Mapping[str, Any], numpy_latency_s: float | None = None) -> 
     spread = interval_text(task.get("interval_s"), was_busy=bool(task.get("was_busy")))
     gain = gain_text(untuned_s, best_s, about=bool(task.get("untuned_is_estimate")))
     lines.append(f"  tuned    {latency_text(best_s)}{spread}{gain}")
+    roofline = roofline_text(task)
+    if roofline:
+        lines.append(f"  roofline {roofline}")
     lines += [f"    {name:<16}  {time_text(time)}" for name, time in named_times(task)]
     if numpy_latency_s is not None:
         faster = ratio_text(numpy_latency_s, best_s)
@@ -54,6 +66,16 @@ def task_text(task: Mapping[str, Any], numpy_latency_s: float | None = None) -> 
     if best_s is None and task.get("first_failure_message"):
         lines.append(f"  first failure: {str(task['first_failure_message']).strip()[:400]}")
     return "\n".join(lines)
+
+
+def roofline_text(task: Mapping[str, Any]) -> str:
+    """The roofline of a task, what bounds it, and the share of it that is reached; empty if it is unknown."""
+    roofline: Mapping[str, Any] = task.get("roofline") or {}
+    bound_s, best_s = roofline.get("latency_s"), task.get("best_latency_s")
+    if not bound_s:
+        return ""
+    reached = f", of which {bound_s / best_s:.0%} is reached" if best_s else ""
+    return f"{latency_text(bound_s)}, bound by {roofline.get('bound')}{reached}"
 
 
 def named_times(task: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:

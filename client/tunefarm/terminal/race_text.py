@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from tunefarm_schemas.views.quantities import latency_text
 
 if TYPE_CHECKING:
-    from tunefarm.model.race.library_race import RaceResult
+    from tunefarm.model.race.race_result import RaceResult
 
 
 def race_text(race: "RaceResult") -> str:

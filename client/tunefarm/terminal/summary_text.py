@@ -4,9 +4,10 @@ import json
 from collections.abc import Mapping
 
 from tunefarm.terminal.job_text import job_text
-from tunefarm.terminal.model_text import built_text, waterfall
+from tunefarm.terminal.model_text import built_text
 from tunefarm_schemas.frozen import JsonValue
 from tunefarm_schemas.views.summary import JobSummary
+from tunefarm_schemas.views.waterfall import waterfall
 from tunefarm_schemas.visible_text import visible_json
 
 
@@ -25,5 +26,5 @@ def summary_text(
 ) -> str:
     """A few lines for each task, or the table of a model with the times of its build."""
     figures = summary.model_dump(mode="json")
-    text = job_text(figures, numpy_latency_s)
+    text = job_text(figures, numpy_latency_s, model)
     return text if model is None else f"{text}\n{built_text(model, waterfall(figures))}"

@@ -59,6 +59,21 @@ def require_relocations(image: Image, dynamic: Dynamic, symbols: Sequence[Symbol
         _require_one(image, each, symbols)
 
 
+def filled_slots(image: Image, dynamic: Dynamic, symbols: Sequence[Symbol]) -> dict[int, str]:
+    """The places that the loader fills with the addresses of symbols, by address, with the symbols' names.
+
+    Raises ``LibraryRefused``.
+    """
+    is_64_bit = image.machine.is_64_bit
+    table, size_tag = (RELA, RELASZ) if is_64_bit else (REL, RELSZ)
+    entries = dynamic.entries
+    found = (
+        *_read(image, entries.get(table, 0), entries.get(size_tag, 0)),
+        *_read(image, entries.get(JMPREL, 0), entries.get(PLTRELSZ, 0)),
+    )
+    return {each.place: symbols[each.symbol].name for each in found if 0 < each.symbol < len(symbols)}
+
+
 def _read(image: Image, at: int, size: int) -> list[_Relocation]:
     entry_bytes = 24 if image.machine.is_64_bit else 8
     require(not size % entry_bytes and size // entry_bytes <= _MAX_RELOCATIONS, f"it has {size} bytes of relocations")

@@ -3,6 +3,7 @@
 from functools import cached_property
 
 from tunefarm_schemas.frozen import Frozen, digest
+from tunefarm_schemas.roofline import DevicePeaks
 
 
 class ReferenceKernelTimes(Frozen):
@@ -46,6 +47,8 @@ class Device(Frozen):
     host_name: str
     device_class: DeviceClass
     reference: ReferenceKernelTimes
+    peaks: DevicePeaks | None = None
+    """None if they were not measured: on cards and boards, and by earlier versions."""
 
 
 class Environment(Frozen):

@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.roofline import Work
 
 Abi = Literal["stable", "packed"]
 """``stable``: the scheduled function accepts exactly the workload's arguments. ``packed``: constant arguments are
@@ -43,6 +44,8 @@ class Workload(Frozen):
     name: str
     arguments: tuple[TensorArgument, ...]
     floating_point_operations: float
+    work: Work | None = None
+    """None if its form is not understood, or if an earlier version stored it."""
 
 
 class Task(Frozen):

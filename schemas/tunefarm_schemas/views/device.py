@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict
 
 from tunefarm_schemas.farm.lane import Lane, LaneKind, LaneRequest, LaneState
 from tunefarm_schemas.frozen import digest
+from tunefarm_schemas.roofline import DevicePeaks
 from tunefarm_schemas.tuning.device import DeviceClass, ReferenceKernelTimes
 
 ID_CHARACTERS = 16
@@ -72,6 +73,7 @@ class DeviceView(BaseModel):
     device_class_id: str
     device_class: DeviceClass
     reference: ReferenceKernelTimes
+    peaks: DevicePeaks | None = None
     kind: LaneKind
     code_generators: tuple[str, ...]
     host_name: str | None
@@ -91,6 +93,7 @@ class DeviceView(BaseModel):
             device_class_id=newest.device.device_class.device_class_id,
             device_class=newest.device.device_class,
             reference=newest.device.reference,
+            peaks=newest.device.peaks,
             kind=newest.kind,
             code_generators=tuple(sorted({lane.code_generator for lane in lanes})),
             host_name=newest.host_name if with_names else None,

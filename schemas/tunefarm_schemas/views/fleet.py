@@ -90,18 +90,6 @@ class FieldLatency(FleetView):
     """Devices beyond the latency of their manifest and the tolerance of their channel."""
 
 
-class ReleaseInField(FleetView):
-    """A release of a channel whose bundles have the schedules of records, beside what devices report of it.
-
-    Devices report whole models, so ``field`` compares those, and not single functions.
-    """
-
-    channel: str
-    release: str
-    record_ids: tuple[str, ...]
-    field: FieldLatency
-
-
 class FleetSummary(FleetView):
     """Counts of devices that are not revoked."""
 

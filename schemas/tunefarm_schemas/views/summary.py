@@ -5,6 +5,7 @@ from typing import Final, Literal
 from pydantic import Field
 
 from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.roofline import Roofline
 from tunefarm_schemas.tuning.job import JobOutcome, StopReason
 from tunefarm_schemas.views.progress import TaskTime
 
@@ -40,6 +41,8 @@ class Progress(Frozen):
     """Text of what the device waits for; empty while it works, or if unknown."""
     tasks: tuple[TaskTime, ...] = ()
     """The tasks of a job of a model; empty for others."""
+    seconds: dict[str, float] = Field(default_factory=dict)
+    """Of this run, as in ``JobSummary``: start and verify in wall time; build, wait and run summed over lanes."""
 
 
 class Improvement(Frozen):
@@ -125,6 +128,8 @@ class TaskSummary(Frozen):
     """Where the schedule comes from that ships; None without a record."""
     untried_latency_s: float | None = None
     """Latency in the search of the schedule that was chosen without a trial; None if it was not timed."""
+    roofline: Roofline | None = None
+    """Of one call on the device that measured; None if a peak of it is unknown."""
 
     @property
     def trials_of_latest_run(self) -> int:

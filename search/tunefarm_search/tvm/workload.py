@@ -9,6 +9,7 @@ import tvm_ffi
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.tuning.workload import TensorArgument, Workload
+from tunefarm_search.tvm.moved_data import work_of
 from tunefarm_search.tvm.operation_count import floating_point_operations
 
 ENTRY = "main"
@@ -40,6 +41,7 @@ def workload_of(module: Any, function: str | None = None, name: str | None = Non
         name=name or chosen,
         arguments=arguments,
         floating_point_operations=floating_point_operations(normalised),
+        work=work_of(normalised),
     )
 
 

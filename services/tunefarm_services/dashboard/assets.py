@@ -29,6 +29,11 @@ def _content(name: str) -> bytes:
     return (files("tunefarm_services.dashboard") / "static" / name).read_bytes()
 
 
+def asset_text(name: str) -> str:
+    """The text of an asset, for a page in one file."""
+    return _content(name).decode()
+
+
 @cache
 def asset_path(name: str) -> str:
     """The path of an asset below the root of the pages."""

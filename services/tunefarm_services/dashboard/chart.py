@@ -17,18 +17,20 @@ class Chart(Frozen):
     """Points of one task. Latencies are in seconds.
 
     Attributes:
-        trials: how many there are.
+        end: the number after that of the last trial.
         best: the number of each trial that was faster than all before, and its latency.
         sample: number, latency and predicted score (or None) of timed trials, evenly chosen.
+        stopped: the same of trials that were stopped early, with the lower bound of their latency.
         failures: failed trials by reason.
         times: of the latest run of the job: seconds since its start, and the best latency by then.
         untuned_s: latency without tuning.
         untried_s: latency of the schedule that was chosen without a trial.
     """
 
-    trials: int
+    end: int
     best: tuple[tuple[int, float], ...]
     sample: tuple[tuple[int, float, float | None], ...]
+    stopped: tuple[tuple[int, float, float | None], ...]
     failures: dict[str, int]
     times: tuple[tuple[float, float], ...]
     untuned_s: float | None
@@ -44,9 +46,10 @@ def chart_of(store: Store, tenant: str, exploration: Exploration, state: JobPage
     if untuned_s is None and state.progress is not None and len(state.job.spec.tasks) == 1:
         untuned_s = state.progress.untuned_latency_s
     return Chart(
-        trials=points.count,
+        end=points.end,
         best=points.best,
         sample=points.sample,
+        stopped=points.stopped,
         failures=points.failures,
         times=tuple(thinned(_times(state, summary))),
         untuned_s=untuned_s,

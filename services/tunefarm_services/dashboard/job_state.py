@@ -1,12 +1,16 @@
 """A job as its page shows it: the row, the latest progress, and the summary once there is one."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from pydantic import ValidationError
 
 from tunefarm_schemas.tuning.job import Event, Job, JobState
-from tunefarm_schemas.views.summary import JobSummary, Progress, TaskSummary
+from tunefarm_schemas.views.summary import MODEL_BUILT, JobSummary, Progress, TaskSummary
+from tunefarm_services.dashboard.built_model import BuiltTimes, built_times
+from tunefarm_services.dashboard.drawings.time_bars import TimeBar, time_bars
 from tunefarm_services.store import NotFound, Store
 
 ACTIONS: dict[JobState, tuple[str, ...]] = {
@@ -23,7 +27,8 @@ BATCH = 1000
 class JobPageState:
     """What the page of a job shows. ``last_event`` is the number of the newest event in it.
 
-    ``times`` are seconds since the start of the run, and the best latency by then.
+    ``times`` are seconds since the start of the run, and the best latency by then. ``built`` are the figures of the
+    latest build of the model.
     """
 
     job: Job
@@ -31,6 +36,13 @@ class JobPageState:
     summary: JobSummary | None
     last_event: int
     times: tuple[tuple[float, float], ...]
+    built: Mapping[str, Any] | None = None
+    """The figures of the model of the job as it was built last."""
+
+    @cached_property
+    def built_times(self) -> BuiltTimes | None:
+        """The times of the builds and plans of the model."""
+        return None if self.built is None else built_times(self.built)
 
     @cached_property
     def actions(self) -> tuple[str, ...]:
@@ -70,6 +82,13 @@ class JobPageState:
         if self.summary is not None:
             return self.summary.seconds.get("total")
         return None if self.progress is None else self.progress.elapsed_s
+
+    @property
+    def time_bars(self) -> list[TimeBar]:
+        """Where the seconds of its latest run went, as far as it is known."""
+        if self.summary is not None:
+            return time_bars(self.summary.seconds, self.elapsed_s)
+        return [] if self.progress is None else time_bars(self.progress.seconds, self.elapsed_s)
 
     @property
     def failures(self) -> list[tuple[str, int]]:
@@ -115,12 +134,12 @@ def refreshed(store: Store, tenant: str, state: JobPageState, events: list[Event
         job = store.jobs.get(tenant, state.job.job_id)
     except NotFound:
         return found
-    return JobPageState(job, found.progress, found.summary, found.last_event, found.times)
+    return replace(found, job=job)
 
 
 def after_events(state: JobPageState, events: list[Event]) -> JobPageState:
     """The state after more events of the job."""
-    progress, summary, times = state.progress, state.summary, list(state.times)
+    progress, summary, times, built = state.progress, state.summary, list(state.times), state.built
     for event in events:
         if event.kind == "progress" and (read := _progress(event)) is not None:
             progress = read
@@ -128,7 +147,10 @@ def after_events(state: JobPageState, events: list[Event]) -> JobPageState:
                 times.append((read.elapsed_s, read.best_latency_s))
         elif event.kind == "summary":
             summary = _summary(event) or summary
-    return JobPageState(state.job, progress, summary, events[-1].sequence if events else state.last_event, tuple(times))
+        elif event.kind == MODEL_BUILT:
+            built = event.data
+    last_event = events[-1].sequence if events else state.last_event
+    return JobPageState(state.job, progress, summary, last_event, tuple(times), built)
 
 
 def _progress(event: Event) -> Progress | None:

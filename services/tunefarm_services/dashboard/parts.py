@@ -1,12 +1,13 @@
 """What the pages work with."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import cast
 
 from anyio import CapacityLimiter
 from starlette.requests import Request
 
+from tunefarm_schemas.views.record import CodeForm, RecordCode, RecordInField
 from tunefarm_services.store import Store
 
 
@@ -20,6 +21,9 @@ class DashboardParts:
         is_stopping: whether streams must end.
         event_poll_s: interval between looks at the events of a job that is watched.
         limiter: threads that look at events.
+        record_code: writes a text of the code of a tenant's record in a confined child. Raises BadInput, StoreError,
+            and PageProblem if no child can be had.
+        record_field: what devices report of the releases that have a tenant's record.
     """
 
     store: Store
@@ -27,6 +31,8 @@ class DashboardParts:
     is_stopping: Callable[[], bool]
     event_poll_s: float
     limiter: CapacityLimiter
+    record_code: Callable[[str, str, CodeForm], Awaitable[RecordCode]]
+    record_field: Callable[[str, str], RecordInField]
 
 
 def parts_of(request: Request) -> DashboardParts:

@@ -11,6 +11,7 @@ from starlette.responses import HTMLResponse, Response
 
 from tunefarm_schemas.token import Scope
 from tunefarm_schemas.views.quantities import bytes_text, counted, duration_text, latency_text, ratio_text
+from tunefarm_schemas.views.waterfall import predicted_s
 from tunefarm_services.dashboard.assets import asset_path
 from tunefarm_services.dashboard.session import form_key, viewer_of
 
@@ -50,9 +51,10 @@ def environment() -> Environment:
         "moment": _moment,
         "ago": _ago,
         "short": lambda text: str(text)[:12],
+        "sentence": lambda text: text[:1].upper() + text[1:],
         "percent": lambda share: "-" if share is None else f"{100 * share:.3g}%",
     }
-    templates.globals |= {"ratio": ratio_text, "counted": counted, "asset": asset_path}
+    templates.globals |= {"ratio": ratio_text, "counted": counted, "asset": asset_path, "predicted": predicted_s}
     return templates
 
 

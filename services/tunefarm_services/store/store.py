@@ -38,6 +38,7 @@ from tunefarm_services.store.trials.exploration_repository import ExplorationRep
 from tunefarm_services.store.trials.measurement_repository import MeasurementRepository
 from tunefarm_services.store.trials.model_repository import ModelRepository
 from tunefarm_services.store.trials.point_repository import PointRepository
+from tunefarm_services.store.trials.sample_repository import SampleRepository
 from tunefarm_services.store.trials.trial_repository import TrialRepository
 from tunefarm_services.store.upkeep.inspection import Inspection
 from tunefarm_services.store.upkeep.retention import Retention
@@ -69,6 +70,7 @@ class Store:
         self.measurements = MeasurementRepository(database, blobs)
         self.models = ModelRepository(database, blobs)
         self.points = PointRepository(database, blobs)
+        self.samples = SampleRepository(database, blobs)
         self.records = RecordRepository(database, blobs)
         self.best_records = BestRecordRepository(database, blobs)
         self.artifacts = ArtifactRepository(database, blobs)

@@ -44,7 +44,7 @@ def test_no_route_shows_or_changes_data_of_another_tenant(app, store, bob, of_al
 def test_every_route_answers_the_owner(app, alice, of_alice):
     for method, path in operations(app):
         if method == "get" and PARAMETER.search(path) and not re.search("workers|v1/devices", path):
-            if path.endswith("/events"):
+            if path.endswith(("/events", "/code")):  # its module is no TIR, of which there is code
                 continue
             answer = _ask(alice, method, path, of_alice)
             assert answer.status_code == 200, (path, answer.text)

@@ -11,10 +11,11 @@ from tests.client.model.conftest import CompiledOnce
 from tunefarm.model.library.region_opening import require_library
 from tunefarm.model.loaded_model import load_model
 from tunefarm.model.messages import UnitParts
-from tunefarm.model.race.library_race import RaceResult, TimedPlan, choose_libraries
+from tunefarm.model.race.library_race import choose_libraries
 from tunefarm.model.race.messages import RegionParts
 from tunefarm.model.race.plan_folder import LibraryPlan
 from tunefarm.model.race.proposals import proposals, unit_times
+from tunefarm.model.race.race_result import RacedUnit, RaceResult, TimedPlan
 from tunefarm.terminal.race_text import race_text
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.model import ModelManifest, ModelRegion
@@ -104,3 +105,10 @@ def test_gain_is_relative_to_our_kernels() -> None:
     race = RaceResult(TimedPlan(LibraryPlan(("L",)), 0.5), (ours,), 1.0)
     assert race.gain == 4.0
     assert replace(race, winner=ours).gain == 1.0
+
+
+def test_figures_of_a_race_have_the_times_of_each_unit() -> None:
+    ours = TimedPlan(LibraryPlan(("L",)), 2.0)
+    unit = RacedUnit(("conv",), {"our kernels": 2e-3, "L": 1e-3}, "L")
+    figures = RaceResult(ours, (ours,), 1.0, (unit,)).figures()
+    assert figures["units"] == [{"functions": ["conv"], "times_s": {"our kernels": 2e-3, "L": 1e-3}, "runner": "L"}]

@@ -1,6 +1,5 @@
 """A model's job as text: the table of its functions, and the lines of a running job."""
 
-import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
@@ -9,11 +8,12 @@ from tests.client.tuning.test_progress_display import progress
 from tests.client.tuning.test_report import report_of
 from tunefarm.report import plots
 from tunefarm.report.page import render_page
-from tunefarm.terminal.job_text import job_text
-from tunefarm.terminal.model_text import MAX_ROWS, built_text, model_text, predicted_s, waterfall
+from tunefarm.terminal.job_text import job_text, task_text
+from tunefarm.terminal.model_text import MAX_ROWS, built_text, model_text
 from tunefarm.terminal.progress_display import panel_lines, progress_line
 from tunefarm.terminal.remote_progress import RemoteProgress
 from tunefarm_schemas.views.progress import TaskTime
+from tunefarm_schemas.views.waterfall import predicted_s, waterfall, waterfall_bars
 
 CONV = {
     "name": "conv", "weight": 4.0, "untuned_latency_s": 1e-3, "untried_latency_s": 2e-4, "best_latency_s": 1e-4,
@@ -90,8 +90,8 @@ def test_report_of_a_built_model_shows_its_measured_times(tmp_path: Path) -> Non
     spec = report.job.spec.model_copy(update={"labels": {"module": "models/net.onnx"}})
     report = report.model_copy(update={"job": report.job.model_copy(update={"spec": spec})})
     page = render_page(report)
-    assert "<td>600 us (550 us to 700 us)</td>" in page
-    assert "<td>900 us (800 us to 1 ms)</td>" in page
+    assert ">600 us (550 us to 700 us)</td>" in page
+    assert ">900 us (800 us to 1 ms)</td>" in page
     assert "The tuned build ships" in page
     assert "measured, tuned" in page
     assert "Tuning of net.onnx, a model of 1 function" in page
@@ -116,12 +116,42 @@ def test_text_sums_up_many_functions() -> None:
     assert any(line.startswith("3 others") for line in lines)
 
 
-def test_waterfall_is_drawn_with_a_bar_for_each_saving_and_measured_time() -> None:
-    svg = plots.as_svg(plots.model_waterfall(waterfall(SUMMARY), {"tuned": 5.5e-4}), "waterfall")
-    ET.fromstring(svg)
-    drawn = plots.model_waterfall(waterfall(SUMMARY), {"tuned": 5.5e-4})
-    labels = [label.get_text() for label in drawn.axes[0].get_yticklabels()]
-    assert labels[::-1] == ["sum, untried", "conv", "dense", "sum, tuned", "measured, tuned"]
+def test_waterfall_has_a_bar_for_each_saving_and_measured_time() -> None:
+    bars = waterfall_bars(waterfall(SUMMARY), {"tuned": 5.5e-4})
+    assert [(bar.name, bar.kind) for bar in bars] == [
+        ("predicted, without a trial", "before"), ("conv", "saved"), ("dense", "saved"), ("predicted, tuned", "after"),
+        ("measured, tuned", "measured"),
+    ]  # fmt: skip
+    assert [(bar.begin_s, bar.end_s) for bar in bars[:3]] == [
+        (0.0, pytest.approx(9.2e-4)),
+        (pytest.approx(5.2e-4), pytest.approx(9.2e-4)),
+        (pytest.approx(5e-4), pytest.approx(5.2e-4)),
+    ]
+    assert waterfall_bars(waterfall({"tasks": [{**CONV, "best_latency_s": None}]}), {}) == []
+
+
+ROOFLINE = {"latency_s": 5e-5, "bound": "compute", "compute_s": 5e-5, "memory_s": 1e-5, "moved_bytes": 4096}
+UNITS = [
+    {"functions": ["conv"], "times_s": {"our kernels": 1e-4, "a": time_s, "b": 3e-4}, "runner": "a"}
+    for time_s in (8e-5, 1e-4)
+]
+
+
+def test_text_shows_rooflines_and_libraries_where_they_are_known() -> None:
+    summary = {"tasks": [DENSE, {**CONV, "roofline": ROOFLINE}]}
+    heading, conv, dense, *_ = model_text(summary, {"libraries": {"units": UNITS}}).splitlines()
+    assert heading.split()[5:8] == ["library", "roofline", "bound"]
+    assert conv.split()[8:13] == ["90", "us", "50", "us", "compute"]
+    assert conv.split()[-1] == "a"
+    assert dense.split()[8:11] == ["-", "-", "-"]
+    bars = waterfall_bars(waterfall({"tasks": [{**CONV, "roofline": ROOFLINE}]}), {})
+    assert (bars[-1].name, bars[-1].seconds) == ("roofline", pytest.approx(2e-4))
+
+
+def test_text_of_a_function_says_how_far_it_is_from_the_roofline() -> None:
+    text = task_text({**CONV, "roofline": ROOFLINE})
+    assert "roofline 50 us, bound by compute, of which 50% is reached" in text
+    assert "roofline" not in task_text(CONV)
 
 
 def test_display_lists_the_functions_that_take_most_of_the_time() -> None:

@@ -32,7 +32,7 @@ def whole(model):
 def tuned(model, trials):
     result = tunefarm.embedded.tune(whole(model), trials=trials)
     assert result.summary.of_model and result.summary.outcome.value == "succeeded", result.summary.message
-    assert all(task.record_id for task in result.summary.tasks)
+    assert all(task.record_id and task.roofline for task in result.summary.tasks)
     assert result.model.manifest.verified.worst_error <= 1
     kinds = {each.kind for each in result.model.manifest.functions if each.workload_id}
     assert kinds == ({"record"} if result.model.is_tuned else {"untried"}), kinds

@@ -101,7 +101,7 @@ def test_page_has_section_per_task() -> None:
     second = report.tasks[0].model_copy(update={"name": "second"})
     page = render_page(report.model_copy(update={"tasks": (report.tasks[0], second)}))
     assert "first and 1 more" in page
-    assert "<h2>second</h2>" in page
+    assert 'class="name">second</h2>' in page
 
 
 def test_plots_have_accessible_labels(page: str) -> None:

@@ -20,10 +20,17 @@ from tests.store.sample import (
     timing,
     workload,
 )
+from tunefarm_schemas.roofline import Bandwidth, DevicePeaks, Work
 from tunefarm_schemas.tuning.device import Device
 from tunefarm_schemas.tuning.job import JobOutcome, JobState, StopReason
 from tunefarm_schemas.tuning.workload import Task
 from tunefarm_services.store import FenceLost, JobFinished, JobRequest, NotFound, Store
+
+PEAKS = DevicePeaks(
+    cores=2,
+    float32_operations_per_s=1e11,
+    bandwidths=(Bandwidth(size_bytes=1 << 14, one_thread_bytes_per_s=1e11, all_threads_bytes_per_s=2e11),),
+)
 
 
 class TestWorkloadsTargetsAndDevices:
@@ -66,6 +73,22 @@ class TestWorkloadsTargetsAndDevices:
         assert store.devices.put(TENANT, again) == DEVICE
         assert store.devices.get(TENANT, DEVICE.fingerprint) == DEVICE
         assert store.devices.get_class(TENANT, DEVICE.device_class.device_class_id) == DEVICE.device_class
+
+    def test_peaks_of_a_known_device_are_added_once(self, store: Store):
+        store.devices.put(TENANT, DEVICE)
+        measured = DEVICE.model_copy(update={"peaks": PEAKS})
+        assert store.devices.put(TENANT, measured) == measured
+        assert store.devices.put(TENANT, DEVICE) == measured
+        assert store.devices.get(TENANT, DEVICE.fingerprint) == measured
+
+    def test_work_of_a_known_workload_is_added_once(self, store: Store):
+        without = store.workloads.put(TENANT, workload())
+        work = Work(moved_bytes=8, dtype="float32")
+        counted = without.model_copy(update={"work": work})
+        assert store.workloads.put(TENANT, counted) == counted
+        other = without.model_copy(update={"work": Work(moved_bytes=9, dtype="float32")})
+        assert store.workloads.put(TENANT, other) == counted
+        assert store.workloads.get(TENANT, without.workload_id) == counted
 
     def test_tenants_are_isolated(self, store: Store):
         task = put_task(store)

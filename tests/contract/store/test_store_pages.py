@@ -23,6 +23,7 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.job import JobState
+from tunefarm_schemas.tuning.measurement import Stopped
 from tunefarm_schemas.tuning.record import MatchKind, RecordStatus
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_services.store import NotFound, Store
@@ -39,8 +40,41 @@ class TestPages:
         assert first + rest == every
         failures = store.trials.page(TENANT, holder.exploration_id, failed_only=True)
         assert [trial.candidate.number for trial in failures] == [1, 3]
+        holder.measure(5, failed(FailureReason.RUN_TIMEOUT))
+        timeouts = store.trials.page(TENANT, holder.exploration_id, reason=FailureReason.RUN_TIMEOUT)
+        assert [trial.candidate.number for trial in timeouts] == [5]
         with pytest.raises(NotFound):
             store.trials.page("other", holder.exploration_id)
+
+    def test_points_of_chart_tell_timed_stopped_and_failed_trials_apart(self, store: Store):
+        holder = bench(store)
+        for number in range(40):
+            holder.measure(
+                number, (timing(2.0**-number), Stopped(at_least_s=1.0), failed(FailureReason.CRASH))[number % 3]
+            )
+        points = store.points.of_exploration(TENANT, holder.exploration_id, 10)
+        assert points.end == 40
+        assert [number for number, *_ in points.sample] == [0, 12, 24, 36]
+        assert [number for number, *_ in points.stopped] == [4, 16, 28]
+        assert points.best[-1][1] == 2.0**-39
+        assert points.failures == {"crash": 13}
+        assert store.points.of_exploration("other", holder.exploration_id, 10).end == 0
+
+    def test_samples_are_spread_over_all_trials(self, store: Store):
+        holder = bench(store)
+        for number in range(30):
+            results = (timing(1.0 + number), Stopped(at_least_s=2.0), failed(FailureReason.CANCELED))
+            holder.measure(number, results[number % 3])
+        evenly = store.samples.evenly(TENANT, holder.exploration_id, 15)
+        assert [(each.number, each.is_bound) for each in evenly][:4] == [(0, False), (4, True), (6, False), (10, True)]
+        assert evenly[0].trace == holder.candidate(0).trace.text
+        fastest = store.samples.fastest(TENANT, holder.exploration_id, 2)
+        assert [(each.number, each.latency_s) for each in fastest] == [(0, 1.0), (3, 4.0)]
+        windows = store.samples.windows(TENANT, holder.exploration_id, 2, 5)
+        assert [[each.number for each in window] for window in windows] == [[0, 1, 3, 4], [25, 27, 28]]
+        assert len(store.samples.windows(TENANT, holder.exploration_id, 9, 5)) == 6
+        assert store.samples.evenly("other", holder.exploration_id, 15) == []
+        assert store.samples.windows("other", holder.exploration_id, 2, 5) == []
 
     def test_job_lists_its_explorations(self, store: Store):
         first = bench(store)

@@ -16,6 +16,7 @@ from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.tuning.job import Job
 from tunefarm_schemas.tuning.record import RecordStatus, TuningRecord
 from tunefarm_services.fleet.retuning import contradiction
+from tunefarm_services.record_views.record_field import RecordFields
 from tunefarm_services.store import Store
 from tunefarm_services.store.fleet.audit_repository import Actor
 from tunefarm_services.store.fleet.polling_repository import StoredPoll
@@ -62,14 +63,14 @@ class Field:
     def jobs(self, now_s: float = NOW_S) -> list[Job]:
         """The jobs that are opened now."""
         before = {job.job_id for job in self.store.jobs.page(TENANT)}
-        opened = Retuner(self.store, {TENANT: ("my.callee",)}).open_due(now_s)
+        opened = Retuner(self.store, RecordFields(self.store), {TENANT: ("my.callee",)}).open_due(now_s)
         new = [job for job in self.store.jobs.page(TENANT) if job.job_id not in before]
         assert len(new) == opened
         return new
 
 
 def manifest_of(*record_ids: str) -> bytes:
-    return json.dumps({"format": 2, "records": [{"record_id": each, "trace": "[]"} for each in record_ids]}).encode()
+    return json.dumps({"format": 2, "functions": [{"record_id": each, "calls": 1} for each in record_ids]}).encode()
 
 
 def with_interval(known: TuningRecord, high: float) -> TuningRecord:
@@ -143,7 +144,7 @@ def test_only_verified_records_of_the_tenant_are_tuned_again(field: Field):
 
 @pytest.mark.parametrize(
     "manifest",
-    [b"", b"\xff", b"[]", b'{"records": 7}', b'{"records": [{"id": 1}]}', b"[" * 100_000, b'{"format": 2}'],
+    [b"", b"\xff", b"[]", b'{"functions": 7}', b'{"functions": [{"id": 1}]}', b"[" * 100_000, b'{"format": 2}'],
 )
 def test_manifest_of_another_form_opens_nothing(field: Field, manifest: bytes):
     field.publish(manifest)

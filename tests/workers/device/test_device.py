@@ -10,6 +10,8 @@ from tests.workers.conftest import SETTINGS
 from tests.workers.measuring import RunningFarm
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.farm.processor import processor_for
+from tunefarm_schemas.host_cores import usable_processors
+from tunefarm_schemas.roofline import Bandwidth, DevicePeaks
 from tunefarm_schemas.tuning.device import ReferenceKernelTimes
 from tunefarm_schemas.tuning.measurement import Comparison, ComparisonOrder, Timing
 from tunefarm_search.tvm.target import host_target
@@ -21,10 +23,16 @@ from tunefarm_workers.device.environment import present_environment
 from tunefarm_workers.device.quarantine_verdict import CHECKS_TO_ACCEPT
 from tunefarm_workers.lane.deadlines import Deadlines
 from tunefarm_workers.lane.local_farm import LocalFarm
+from tunefarm_workers.peaks.peak_kernels import SIZES_BYTES
 from tunefarm_workers.timing.device_arbiter import DeviceArbiter
 
 HELD_BACK_S = 5.0
 """Longer than it takes to compare one schedule."""
+PEAKS = DevicePeaks(
+    cores=2,
+    float32_operations_per_s=1e11,
+    bandwidths=(Bandwidth(size_bytes=1 << 14, one_thread_bytes_per_s=1e11, all_threads_bytes_per_s=2e11),),
+)
 TIMES = ReferenceKernelTimes(compute_s=50e-6, bandwidth_s=500e-6, launch_s=7e-6)
 
 
@@ -58,10 +66,23 @@ def test_x86_level_is_the_highest_complete_one(flags: str, level: int) -> None:
 
 
 def test_known_device_is_not_timed_again(zygote: ForkServer, tmp_path: Path) -> None:
-    known = device_of(cpu_identity(), TIMES, None)
+    known = device_of(cpu_identity(), TIMES, None).model_copy(update={"peaks": PEAKS})
     farm = LocalFarm(zygote, scratch=tmp_path, known=known, settings=SETTINGS)
     farm.close()
     assert farm.device == known
+
+
+def test_known_device_without_peaks_gets_them(zygote: ForkServer, tmp_path: Path) -> None:
+    known = device_of(cpu_identity(), TIMES, None)
+    farm = LocalFarm(zygote, scratch=tmp_path, known=known, settings=SETTINGS)
+    farm.close()
+    peaks = farm.device.peaks
+    assert farm.device == known.model_copy(update={"peaks": peaks})
+    assert peaks is not None
+    assert peaks.cores == usable_processors()
+    assert peaks.float32_operations_per_s > 1e8
+    assert [each.size_bytes for each in peaks.bandwidths] == list(SIZES_BYTES)
+    assert all(each.all_threads_bytes_per_s >= each.one_thread_bytes_per_s > 1e7 for each in peaks.bandwidths)
 
 
 def test_noise_does_not_change_device_class() -> None:

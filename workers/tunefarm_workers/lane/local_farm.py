@@ -29,6 +29,7 @@ from tunefarm_workers.device.environment import present_environment
 from tunefarm_workers.lane.lane import ProcessorLane
 from tunefarm_workers.lane.lane_farm import LaneFarm
 from tunefarm_workers.lane.open_task import OpenTask
+from tunefarm_workers.peaks.peak_measurement import with_peaks
 from tunefarm_workers.threads.shared_cache_wait import SharedCacheWait
 from tunefarm_workers.threads.thread_cores import cores_for
 from tunefarm_workers.timing.device_turn import while_device_is_held
@@ -65,7 +66,7 @@ class LocalFarm(LaneFarm[ProcessorLane]):
         self.code_generator = watch.code_generator
         self._turn = HostTurn(os.sched_getaffinity(0))
         with self._turn.held(_IDENTIFY_S):
-            self.device = watch.identify(known)
+            self.device = with_peaks(watch.identify(known), zygote, self._settings.child_limits(), usable_processors())
         self.processor = own_processor()
         self._shared_cache_wait = SharedCacheWait(cores_for(2))
         self._neighbours = Neighbours(lambda child: self._lane.loop.ask(lambda: self._lane.device_arbiter.hold(child)))

@@ -1,22 +1,25 @@
 """``tunefarm jobs``: the jobs of a service."""
 
-from typing import Annotated
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tunefarm.cli.remote_options import Api, AsJson, JobId
+from tunefarm.cli.text.record_text import FIELD_HEADINGS, field_rows
 from tunefarm.options.label_option import labels_of_texts
 from tunefarm.terminal.console import say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.tables import print_json, print_rows
 from tunefarm_schemas.tuning.job import Job, JobState
-from tunefarm_schemas.views.fleet import ReleaseInField
-from tunefarm_schemas.views.quantities import latency_text
+from tunefarm_schemas.views.record import RecordInField
+
+if TYPE_CHECKING:
+    from tunefarm.client import Client
 
 jobs = typer.Typer(help="List, show and delete the jobs of a service.", no_args_is_help=True)
 
 HEADINGS = ("job", "state", "tasks", "trials", "created", "labels", "message")
-FIELD_HEADINGS = ("in the field", "channel", "records", "devices", "runs", "p50", "measured", "x measured", "slow")
 
 
 @jobs.command("list")
@@ -50,7 +53,7 @@ def show_job(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
     with Client(api) as client:
         job = client.jobs.get(job_id)
         job.summary = summary = job.read_summary()
-        field = client.jobs.field(job.job_id)
+        field = _field_of(client, job.job_id)
     if as_json:
         shown = {"job": job.view.model_dump(mode="json"), "summary": summary or None}
         print_json(shown | {"field": [each.model_dump(mode="json") for each in field]})
@@ -58,9 +61,30 @@ def show_job(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
         print_rows(HEADINGS, [job_row(job.view)], empty="")
         if summary:
             say(job_text(summary))
-        if field:
-            print_rows(FIELD_HEADINGS, [_field_row(each) for each in field], empty="")
+        if rows := [(each.record_id[:12], *row) for each in field for row in field_rows(each)]:
+            say("\n# In the field")
+            print_rows(("record", *FIELD_HEADINGS), rows, empty="")
         tell_next_of(job, api, as_json=as_json)
+    return ExitCode.FINE
+
+
+@jobs.command("space")
+def show_space(
+    job_id: JobId,
+    task: Annotated[int, typer.Option(min=0, help="Position of the task in the job.")] = 0,
+    api: Api = None,
+    as_json: AsJson = False,
+) -> int:
+    """Show which decisions of a task's schedules matter, and how well its cost model ranks."""
+    from tunefarm.cli.text.space_text import space_text
+    from tunefarm.client import Client
+
+    with Client(api) as client:
+        view = client.jobs.space(job_id, task)
+    if as_json:
+        print_json(view.model_dump(mode="json"))
+    else:
+        say(space_text(view))
     return ExitCode.FINE
 
 
@@ -79,20 +103,16 @@ def delete_job(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
     return ExitCode.FINE
 
 
-def _field_row(release: ReleaseInField) -> tuple[str, ...]:
-    """A release as cells of a table. Latencies are those of the whole model."""
-    field = release.field
-    return (
-        release.release,
-        release.channel,
-        str(len(release.record_ids)),
-        str(field.devices),
-        str(field.runs),
-        latency_text(field.p50_s),
-        latency_text(field.expected_p50_s),
-        "-" if field.median_ratio is None else f"{field.median_ratio:.3f}",
-        str(field.drifting),
-    )
+def _field_of(client: "Client", job_id: str) -> list[RecordInField]:
+    """What devices report of the job's records; empty if the token may not see that."""
+    from tunefarm.http.api_error import ApiError
+
+    try:
+        return client.jobs.field(job_id)
+    except ApiError as refusal:
+        if refusal.status != HTTPStatus.FORBIDDEN:
+            raise
+        return []
 
 
 def job_row(view: Job) -> tuple[str, ...]:

@@ -7,6 +7,15 @@ from typing import Annotated, Literal
 import typer
 
 from tunefarm.cli.remote_options import Api, AsJson, Remote
+from tunefarm.cli.text.record_text import (
+    FIELD_HEADINGS,
+    HEADINGS,
+    TRIAL_HEADINGS,
+    field_rows,
+    match_row,
+    record_row,
+    trial_rows,
+)
 from tunefarm.options.job_options import require_protocol
 from tunefarm.records.place_choice import record_place
 from tunefarm.records.record_place import ModuleQuery, RecordPlace
@@ -16,8 +25,9 @@ from tunefarm.terminal.next_step import at_service, building, tell_next, with_ap
 from tunefarm.terminal.tables import print_json, print_rows
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import JsonValue
-from tunefarm_schemas.tuning.record import MatchKind, RecordMatch, RecordStatus, TuningRecord
-from tunefarm_schemas.views.quantities import counted, latency_text, ratio_text
+from tunefarm_schemas.tuning.record import MatchKind, RecordStatus, TuningRecord
+from tunefarm_schemas.views.quantities import counted
+from tunefarm_schemas.views.record import CodeForm, RecordCode
 from tunefarm_schemas.visible_text import visible_line
 
 records = typer.Typer(help="Query, export, import, publish and retract tuning records.", no_args_is_help=True)
@@ -29,6 +39,7 @@ TargetText = Annotated[
 ]
 AbiName = Literal["stable", "packed"]
 LONGEST_LATENCY_US = 1e10
+SHOWN = {CodeForm.SCHEDULED: "Scheduled", CodeForm.PYTHON: "Trace", CodeForm.DIFF: "Changes"}
 MAX_SHOWN = 20
 """Rejected lines of an import."""
 
@@ -48,7 +59,7 @@ def list_records(
     if as_json:
         print_json([record.model_dump(mode="json") for record in found])
     else:
-        rows = [_row(record, names[record.key.workload_id]) for record in found]
+        rows = [record_row(record, names[record.key.workload_id]) for record in found]
         print_rows(HEADINGS, rows, empty="no records")
     return ExitCode.FINE
 
@@ -85,7 +96,7 @@ def best(
     if as_json:
         print_json([match.model_dump(mode="json") for match in matches])
     else:
-        rows = [_match_row(match, names[match.record.key.workload_id]) for match in matches]
+        rows = [match_row(match, names[match.record.key.workload_id]) for match in matches]
         print_rows(("match", *HEADINGS), rows, empty="no record")
         service = _service_words(api, remote=remote)
         if matches and matches[0].match is MatchKind.EXACT:
@@ -96,22 +107,63 @@ def best(
 
 
 @records.command()
-def show(record_id: RecordId, api: Api = None, remote: Remote = False, as_json: AsJson = False) -> int:
-    """Show a record: the scheduled function, its trace as Python, and the difference to the original."""
+def show(
+    record_id: RecordId,
+    form: Annotated[
+        CodeForm | None,
+        typer.Option(
+            help="Print only this: the trace as Python, the scheduled function, the diff from the original to it, "
+            "TIR after TVM's lowering, or the assembly of the library that ships."
+        ),
+    ] = None,
+    api: Api = None,
+    remote: Remote = False,
+    as_json: AsJson = False,
+) -> int:
+    """Show a record: its runners-up, its latency in the field, and its code.
+
+    The code is the scheduled function, the trace as Python, and the difference to the original function.
+
+    A service writes these texts itself, so --remote and --api need no TVM here.
+    """
     with record_place(api, remote=remote, needs_tvm=True) as place:
         record = place.named(record_id)
-        view = place.view(record)
+        codes = {each: place.code(record, each) for each in ((form,) if form else SHOWN)}
+        if form is not None:
+            _print_code(codes[form], as_json=as_json)
+            return ExitCode.FINE
+        trials, field = place.trials(record), place.field(record)
         name = place.workload_name(record)
     if as_json:
-        print_json({"record": record.model_dump(mode="json"), "view": view.model_dump(mode="json")})
+        texts: dict[str, JsonValue] = {each.value: code.model_dump(mode="json") for each, code in codes.items()}
+        shown: dict[str, JsonValue] = {"record": record.model_dump(mode="json"), "code": texts}
+        shown["trials"] = trials.model_dump(mode="json")
+        shown["field"] = None if field is None else field.model_dump(mode="json")
+        print_json(shown)
         return ExitCode.FINE
-    print_rows(HEADINGS, [_row(record, name)], empty="")
+    print_rows(HEADINGS, [record_row(record, name)], empty="")
     say(visible_line(f"{record.status.value}: {record.status_reason}"))
-    for title, text in (("Scheduled", view.script), ("Trace", view.trace_python), ("Changes", view.difference)):
-        say(f"\n# {title}\n{text}")
+    if trials.trials:
+        say("\n# Fastest trials")
+        print_rows(TRIAL_HEADINGS, trial_rows(trials), empty="")
+    if field is not None and field.releases:
+        say("\n# In the field")
+        print_rows(FIELD_HEADINGS, field_rows(field), empty="")
+    for each, title in SHOWN.items():
+        say(f"\n# {title}")
+        _print_code(codes[each])
     if record.status is RecordStatus.VERIFIED:
         tell_next(building(record.record_id, _service_words(api, remote=remote)))
     return ExitCode.FINE
+
+
+def _print_code(code: RecordCode, *, as_json: bool = False) -> None:
+    if as_json:
+        print_json(code.model_dump(mode="json"))
+        return
+    say(code.text.removesuffix("\n"))
+    if code.is_truncated:
+        complain(f"the {code.form.value} ends here after {counted(len(code.text), 'character')}: it is longer")
 
 
 @records.command()
@@ -198,7 +250,7 @@ def publish(
     if as_json:
         print_json(record.model_dump(mode="json"))
     else:
-        print_rows(HEADINGS, [_row(record, name)], empty="")
+        print_rows(HEADINGS, [record_row(record, name)], empty="")
         tell_next(_tuning(module, _service_words(api, remote=remote), api))
     return ExitCode.FINE
 
@@ -238,35 +290,3 @@ def _tuning(module: str, service: str, api: str | None) -> str:
 def _names(place: RecordPlace, records: Sequence[TuningRecord]) -> dict[str, str]:
     firsts = {record.key.workload_id: record for record in records}
     return {workload_id: place.workload_name(record) for workload_id, record in firsts.items()}
-
-
-HEADINGS = ("record", "workload", "latency", "gain", "status", "abi", "source", "created")
-
-
-def _row(record: TuningRecord, name: str) -> tuple[str, ...]:
-    return (
-        record.record_id,
-        name,
-        latency_text(record.latency_s),
-        ("about " if record.untuned_is_estimate else "") + ratio_text(record.untuned_latency_s, record.latency_s),
-        record.status.value,
-        record.key.abi,
-        record.source,
-        record.created_at[:19],
-    )
-
-
-def _match_row(match: RecordMatch, name: str) -> tuple[str, ...]:
-    return (_match_text(match), *_row(match.record, name))
-
-
-def _match_text(match: RecordMatch) -> str:
-    """The kind of match and the parts of the key that differ. The key of a claimed record is not verified."""
-    if match.match is MatchKind.EXACT:
-        return "exact"
-    if match.match is MatchKind.SIMILAR:
-        return "similar workload"
-    if match.record.status is RecordStatus.CLAIMED:
-        return "same workload, not measured here"
-    parts = " and ".join(part.replace("_", " ") for part in match.differs)
-    return f"same workload, other {parts}" if parts else "same workload"

@@ -10,7 +10,8 @@ from tunefarm.http.event_stream import RemoteEvent
 from tunefarm.http.paging import listed
 from tunefarm.http.request import Flow, Query, Reply, Request
 from tunefarm_schemas.tuning.job import Job, JobKind, JobState
-from tunefarm_schemas.views.fleet import ReleaseInField
+from tunefarm_schemas.views.record import RecordInField
+from tunefarm_schemas.views.space import SpaceView
 
 LIMIT: Final = 100
 DELETION_DELAYS_S: Final = (0.0, 0.1, 0.2, 0.4, 0.8)
@@ -26,9 +27,9 @@ def _view(job_id: str) -> Flow[Job]:
     return reply.read(Job)
 
 
-def job_field(job_id: str) -> Flow[list[ReleaseInField]]:
-    """The releases that were built with the records of a job, by its id or a prefix, beside what devices report."""
-    return of_job(job_id, lambda whole_id: listed(f"/jobs/{whole_id}/field", ReleaseInField, {}, None))
+def job_field(job_id: str) -> Flow[list[RecordInField]]:
+    """The records of a job, by its id or a prefix, beside what devices report of releases with them."""
+    return of_job(job_id, lambda whole_id: listed(f"/jobs/{whole_id}/field", RecordInField, {}, None))
 
 
 def job_state(job_id: str) -> Flow[JobState]:
@@ -97,6 +98,16 @@ def _deletion(job_id: str) -> Flow[None]:
         else:
             return
     yield Request("DELETE", f"/jobs/{job_id}", delay_s=DELETION_DELAYS_S[-1])
+
+
+def job_space(job_id: str, task: int = 0) -> Flow[SpaceView]:
+    """What the trials of the task at position ``task`` say about its space and its cost model."""
+
+    def ask(whole_id: str) -> Flow[SpaceView]:
+        reply: Reply = yield Request("GET", f"/jobs/{whole_id}/space", query={"task": task})
+        return reply.read(SpaceView)
+
+    return of_job(job_id, ask)
 
 
 def job_events(job_id: str, after: int = 0) -> Flow[list[RemoteEvent]]:

@@ -14,6 +14,7 @@ from tunefarm_schemas.tuning.record import RecordMatch, RecordStatus, TuningReco
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_schemas.tuning.workload import Abi
 from tunefarm_schemas.views.database import ExportedDatabase, ImportReport
+from tunefarm_schemas.views.record import CodeForm, RecordCode, RecordInField, RecordTrials
 
 IMPORT_TIMEOUT_S: Final = 300.0
 
@@ -30,6 +31,41 @@ def record(record_id: str) -> Flow[TuningRecord]:
 def _record(record_id: str) -> Flow[TuningRecord]:
     reply: Reply = yield Request("GET", f"/records/{record_id}")
     return reply.read(TuningRecord)
+
+
+def record_code(record_id: str, form: CodeForm = CodeForm.SCHEDULED) -> Flow[RecordCode]:
+    """A text of the code of a record, given by its id or a prefix of it.
+
+    Forms are the trace as Python, the scheduled function, the diff from the original to it, TIR after TVM's lowering,
+    and the assembly of the library that ships.
+    """
+
+    def ask(whole_id: str) -> Flow[RecordCode]:
+        query = {"form": CodeForm(form).value}
+        reply: Reply = yield Request("GET", f"/records/{whole_id}/code", query=query)
+        return reply.read(RecordCode)
+
+    return of_record(record_id, ask)
+
+
+def record_trials(record_id: str) -> Flow[RecordTrials]:
+    """The fastest trials of the search that a record came from, and which of them are within its noise."""
+
+    def ask(whole_id: str) -> Flow[RecordTrials]:
+        reply: Reply = yield Request("GET", f"/records/{whole_id}/trials")
+        return reply.read(RecordTrials)
+
+    return of_record(record_id, ask)
+
+
+def record_in_field(record_id: str) -> Flow[RecordInField]:
+    """The measured latency of a record beside what edge devices report of the releases with its schedule."""
+
+    def ask(whole_id: str) -> Flow[RecordInField]:
+        reply: Reply = yield Request("GET", f"/records/{whole_id}/field")
+        return reply.read(RecordInField)
+
+    return of_record(record_id, ask)
 
 
 def whole_record_id(record_id: str) -> Flow[str]:

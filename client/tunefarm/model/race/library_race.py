@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.util import find_spec
+from math import isfinite
 from pathlib import Path
 from typing import Final
 
@@ -13,72 +14,18 @@ from tunefarm.model.library.library import LIBRARIES, installed_libraries
 from tunefarm.model.messages import UnitParts
 from tunefarm.model.race.contestant import Contestant
 from tunefarm.model.race.messages import Assignment, RegionParts
-from tunefarm.model.race.plan_folder import LibraryPlan, PlanFolders
+from tunefarm.model.race.plan_folder import OURS, LibraryPlan, PlanFolders
 from tunefarm.model.race.proposals import Times, proposals, unit_times
 from tunefarm.model.race.race_clock import RaceClock
+from tunefarm.model.race.race_result import RacedUnit, RaceResult, TimedPlan
 from tunefarm.model.race.turns import is_better, ratios_by_turns
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.frozen import JsonValue
 from tunefarm_workers.builder.sealed_library import sealed
 
 DEFAULT_RACE_S: Final = 15.0
 _SHARE: Final = 1 / 3
 """Part of the seconds left that one mix may be timed for."""
-
-
-@dataclass(frozen=True)
-class TimedPlan:
-    """A plan and its fastest runs.
-
-    Attributes:
-        latency_s: seconds of a run of each entry, summed; None if it has no time.
-        problem: why it has none.
-        entries_s: seconds of a run of each entry, in order.
-    """
-
-    plan: LibraryPlan
-    latency_s: float | None
-    problem: str = ""
-    entries_s: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True)
-class RaceResult:
-    """What a race came to.
-
-    Attributes:
-        winner: the plan to ship.
-        timed: our kernels first, then all other plans in the order in which they were tried.
-        took_s: seconds.
-    """
-
-    winner: TimedPlan
-    timed: tuple[TimedPlan, ...]
-    took_s: float
-
-    @property
-    def gain(self) -> float:
-        """How many times as fast the winner is as our kernels alone."""
-        ours_s, winner_s = self.timed[0].latency_s, self.winner.latency_s
-        return ours_s / winner_s if ours_s and winner_s else 1.0
-
-    def figures(self) -> dict[str, JsonValue]:
-        """What ``--json`` prints of it."""
-        return {
-            "winner": self.winner.plan.name,
-            "gain": self.gain,
-            "took_s": self.took_s,
-            "plans": [
-                {
-                    "plan": each.plan.name,
-                    "latency_s": each.latency_s,
-                    "entries_s": list(each.entries_s),
-                    "problem": each.problem,
-                }
-                for each in self.timed
-            ],
-        }
 
 
 @dataclass(frozen=True)
@@ -136,6 +83,7 @@ class LibraryRace:
         self._functions_file = functions_file
         self._say = say
         self._timed: list[TimedPlan] = []
+        self._times_s: dict[str | None, Times] = {}
 
     def run(self) -> RaceResult:
         """Race until the time is over, or nothing is left to try.
@@ -157,7 +105,17 @@ class LibraryRace:
                 winner = next(each for each in self._timed if each.plan == best.plan)
             finally:
                 best.__exit__(None, None, None)
-        return RaceResult(winner, tuple(self._timed), time.monotonic() - began_s)
+        return RaceResult(winner, tuple(self._timed), time.monotonic() - began_s, self._raced_units(winner.plan))
+
+    def _raced_units(self, plan: LibraryPlan) -> tuple[RacedUnit, ...]:
+        return tuple(
+            RacedUnit(
+                unit.functions,
+                {library or OURS: own_s[at] for library, own_s in self._times_s.items() if isfinite(own_s[at])},
+                runner or OURS,
+            )
+            for at, (unit, runner) in enumerate(zip(self._units, plan.assignment, strict=True))
+        )
 
     def _improved(self, best: Contestant) -> Contestant:
         whole = [tuple(None if unit.problem else library for unit in self._units) for library in self._choice.names]
@@ -165,12 +123,12 @@ class LibraryRace:
         for at, assignment in enumerate(whole):
             plan = LibraryPlan(assignment, spins=self._is_whole(assignment))
             best = self._duel(best, plan, 1 / (len(whole) - at + 1))
-        times_s: dict[str | None, Times] = {}
+        times_s = self._times_s
         by_speed = sorted(self._choice.names, key=self._latency_of_all_s)
         for used in (None, *by_speed):
             # Opening each function by itself takes long: the library that is slower as a whole may go without.
             if self._clock.left_s() > (self._choice.race_s / 2 if times_s.keys() - {None} else 0):
-                times_s |= self._profiled(used)
+                times_s.update(self._profiled(used))
         tried: set[Assignment] = {each.plan.assignment for each in self._timed}
         while self._has_time():
             plans = [each for each in proposals(best.plan.assignment, times_s) if each not in tried]

@@ -8,7 +8,8 @@ from tunefarm.frontend.model_import import ImportedModel
 from tunefarm.model.compilation import ModelCompiler
 from tunefarm.model.function_orders import ChosenRecord
 from tunefarm.model.loaded_model import CompiledModel, load_model
-from tunefarm.model.race.library_race import LibraryChoice, RaceResult
+from tunefarm.model.race.library_race import LibraryChoice
+from tunefarm.model.race.race_result import RaceResult
 from tunefarm.model.timing.model_times import EntryLatency, ModelTimes
 from tunefarm.model.tuned.pair_compiler import PairCompiler
 from tunefarm_sandbox.fork_server.fork_server import ForkServer

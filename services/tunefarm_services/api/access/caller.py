@@ -87,6 +87,8 @@ def caller_with_any(*scopes: Scope) -> Any:
 JobsReader: TypeAlias = Annotated[Caller, caller_with(Scope.JOBS_READ)]
 JobsWriter: TypeAlias = Annotated[Caller, caller_with(Scope.JOBS_WRITE)]
 RecordsReader: TypeAlias = Annotated[Caller, caller_with(Scope.RECORDS_READ)]
+FieldReader: TypeAlias = Annotated[Caller, caller_with(Scope.RECORDS_READ, Scope.DEVICES_READ)]
+JobFieldReader: TypeAlias = Annotated[Caller, caller_with(Scope.JOBS_READ, Scope.DEVICES_READ)]
 RecordsWriter: TypeAlias = Annotated[Caller, caller_with(Scope.RECORDS_WRITE)]
 DevicesReader: TypeAlias = Annotated[Caller, caller_with(Scope.DEVICES_READ)]
 DevicesAdmin: TypeAlias = Annotated[Caller, caller_with(Scope.DEVICES_ADMIN)]

@@ -1,13 +1,16 @@
 """The API as one application."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 
 import anyio
+import structlog
 from anyio import to_thread
 from fastapi import Depends, FastAPI
 from starlette.middleware import Middleware
 
+from tunefarm_sandbox.fork_server.fork_failed import ForkFailed
+from tunefarm_schemas.views.record import CodeForm, RecordCode
 from tunefarm_services.api.access.known_tokens import KnownTokens
 from tunefarm_services.api.access.request_rates import RequestRates
 from tunefarm_services.api.application.openapi import add_openapi
@@ -19,6 +22,8 @@ from tunefarm_services.api.middleware.idempotency import Idempotency
 from tunefarm_services.api.middleware.request_body import RequestBody
 from tunefarm_services.api.middleware.request_log import RequestLog
 from tunefarm_services.api.operations.parts import Parts
+from tunefarm_services.api.operations.record_code import record_code
+from tunefarm_services.api.problems.problem import ApiProblem
 from tunefarm_services.api.routes import (
     artifacts,
     devices,
@@ -27,7 +32,6 @@ from tunefarm_services.api.routes import (
     job_contents,
     jobs,
     pages,
-    records,
     targets,
     tokens,
     uploads,
@@ -35,14 +39,18 @@ from tunefarm_services.api.routes import (
     workloads,
 )
 from tunefarm_services.api.routes.fleet import channels, edge, fleet
+from tunefarm_services.api.routes.records import record_contents, records
 from tunefarm_services.api.routes.releases import edge_files, publication
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.dashboard.app import create_dashboard
 from tunefarm_services.dashboard.parts import DashboardParts
+from tunefarm_services.dashboard.refusal import PageProblem
 from tunefarm_services.dashboard.session import PREFIX
 from tunefarm_services.store import Store
 from tunefarm_services.store.store_error import StoreUnavailable
 from tunefarm_services.telemetry.metrics import Metrics
+
+log = structlog.get_logger()
 
 # In the order in which they are tried: devices send nearly all requests of a fleet.
 ROUTES = (
@@ -51,6 +59,7 @@ ROUTES = (
     job_contents,
     events,
     records,
+    record_contents,
     workloads,
     targets,
     devices,
@@ -113,7 +122,22 @@ def _dashboard_parts(parts: Parts) -> DashboardParts:
         is_stopping=lambda: parts.stopping is not None and parts.stopping.is_set(),
         event_poll_s=parts.settings.event_poll_s,
         limiter=parts.stream_limiter,
+        record_code=_record_code(parts),
+        record_field=parts.record_fields.get,
     )
+
+
+def _record_code(parts: Parts) -> Callable[[str, str, CodeForm], Awaitable[RecordCode]]:
+    async def code(tenant: str, record_id: str, form: CodeForm) -> RecordCode:
+        try:
+            return await record_code(parts, tenant, record_id, form)
+        except ApiProblem as refusal:
+            raise PageProblem(refusal.problem.status, refusal.problem.detail) from refusal
+        except ForkFailed as failure:
+            log.error("intake failed", reason=str(failure))
+            raise PageProblem(503, "No process could be started to write it; see the log of the service.") from failure
+
+    return code
 
 
 def _lifespan(parts: Parts) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:

@@ -24,11 +24,12 @@ from tunefarm_services.api.intake.intake_messages import (
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.exchange.database_messages import UnderstoodLines
 from tunefarm_services.exchange.database_reading import ReadingLimits, read_database
+from tunefarm_services.record_views.code_messages import CODE_CHILD, CODE_ENTRY, CODE_FIXES, CodeQuestion, CodeText
 from tunefarm_services.same_workload import SAME_ENTRY, SameAnswer, SameQuestion
 
 CHILD: Final = "tunefarm_services.api.intake.intake_child"
 READER: Final = "tunefarm_services.exchange.database_child"
-PRELOAD: Final = (LOAD_TVM, CHILD, READER)
+PRELOAD: Final = (LOAD_TVM, CHILD, READER, CODE_CHILD)
 
 TARGETS_KEPT: Final = 256
 FIXES: Final = Fixes(
@@ -110,13 +111,27 @@ class ZygoteIntake:
             f"{CHILD}:write_database", question, DatabaseText, "record_ids", self._settings.import_timeout_s
         )
 
+    def code(self, question: CodeQuestion) -> CodeText:
+        """Write a text of a record's code."""
+        timeout_s = self._settings.intake_timeout_s
+        return self._ask(CODE_ENTRY, question, CodeText, "record", timeout_s, fixes=CODE_FIXES)
+
     def close(self) -> None:
         """End the process and its children."""
         with self._starting:
             if self._zygote is not None:
                 self._zygote.close()
 
-    def _ask(self, entry: str, question: Frozen, answer: type[Answer], field: str, timeout_s: float) -> Answer:
+    def _ask(
+        self,
+        entry: str,
+        question: Frozen,
+        answer: type[Answer],
+        field: str,
+        timeout_s: float,
+        *,
+        fixes: Fixes = FIXES,
+    ) -> Answer:
         limits = self._limits_within(timeout_s)
         for is_last in (False, True):
             try:
@@ -126,7 +141,7 @@ class ZygoteIntake:
                     question,
                     answer,
                     field=field,
-                    fixes=FIXES,
+                    fixes=fixes,
                     limits=limits,
                     timeout_s=timeout_s,
                     described=_logged,

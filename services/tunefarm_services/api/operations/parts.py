@@ -15,6 +15,8 @@ from tunefarm_services.api.intake.fair_slots import FairSlots
 from tunefarm_services.api.intake.intake import ZygoteIntake
 from tunefarm_services.api.operations.poll_batch import PollBatch
 from tunefarm_services.api.settings import ApiSettings
+from tunefarm_services.record_views.record_code import RecordCodes
+from tunefarm_services.record_views.record_field import RecordFields
 from tunefarm_services.store import Store
 from tunefarm_services.telemetry.metrics import Metrics
 
@@ -55,6 +57,16 @@ class Parts:
     def database_turns(self) -> FairSlots:
         """Slots for imports and exports of whole TVM databases, which may take minutes."""
         return FairSlots(self.settings.databases_at_once, DATABASES_WAITING, DATABASES_WAITING_PER_TENANT)
+
+    @cached_property
+    def record_codes(self) -> RecordCodes:
+        """Texts of records' code."""
+        return RecordCodes(self.store, self.intake.code)
+
+    @cached_property
+    def record_fields(self) -> RecordFields:
+        """Latencies of records in the field."""
+        return RecordFields(self.store)
 
     @cached_property
     def stream_limiter(self) -> CapacityLimiter:

@@ -1,30 +1,35 @@
 """Parts of a job: its tasks, trials, measurements and records."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 from starlette.responses import Response
 
+from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.job import Exploration
 from tunefarm_schemas.tuning.record import MatchKind, RecordKey, TuningRecord
-from tunefarm_schemas.views.fleet import ReleaseInField
 from tunefarm_schemas.views.page import Page
+from tunefarm_schemas.views.record import RecordInField
+from tunefarm_schemas.views.space import SpaceView
 from tunefarm_schemas.views.trial import MeasurementView, TaskView, TrialView
-from tunefarm_services.api.access.caller import JobsReader
+from tunefarm_services.api.access.caller import JobFieldReader, JobsReader
 from tunefarm_services.api.http.answer import answer
 from tunefarm_services.api.http.paging import DEFAULT_SIZE, LARGEST_PAGE, PageSize, PageToken, Paging
 from tunefarm_services.api.http.responses import responses
-from tunefarm_services.api.operations.field_of_records import releases_of
 from tunefarm_services.api.operations.parts import Parts, PartsOf
 from tunefarm_services.api.problems.problem import ProblemKind
 from tunefarm_services.api.routes.path import Id
+from tunefarm_services.space.space_view import exploration_of_task, space_view
 from tunefarm_services.store.stored import StoredTrial
 
 router = APIRouter(prefix="/v1", tags=["jobs"])
 
 FailedOnly = Annotated[bool, Query(description="Only trials without a timing, with the reason.")]
+Reason = Annotated[FailureReason | None, Query(description="Only trials that failed for this reason.")]
+TaskPosition = Annotated[int, Query(ge=0, le=100_000, description="Position of the task in the job.")]
 View = TypeVar("View", bound=BaseModel)
 
 
@@ -49,12 +54,14 @@ def list_job_trials(
     caller: JobsReader,
     parts: PartsOf,
     failed_only: FailedOnly = False,
+    reason: Reason = None,
     page_size: PageSize = DEFAULT_SIZE,
     page_token: PageToken = None,
 ) -> Response:
     """List the trials of all explorations of a job, each with its result."""
-    paging = Paging("job-trials", page_size, page_token, {"job_id": job_id, "failed_only": failed_only})
-    trials = _trials_of_job(parts, caller.tenant, job_id, paging, failed_only=failed_only)
+    filters = {"job_id": job_id, "failed_only": failed_only, "reason": reason}
+    paging = Paging("job-trials", page_size, page_token, filters)
+    trials = _trials_of_job(parts, caller.tenant, job_id, paging, failed_only=failed_only, reason=reason)
     return answer(_trial_page(paging, trials, _trial_view))
 
 
@@ -71,7 +78,7 @@ def list_measurements(
     """List the measurements of a job with their workloads: the result of a job of the kind ``measure``."""
     paging = Paging("job-measurements", page_size, page_token, {"job_id": job_id})
     explorations = {e.exploration_id: e for e in _explorations(parts, caller.tenant, job_id)}
-    trials = _trials_of_job(parts, caller.tenant, job_id, paging, failed_only=False, measured_only=True)
+    trials = _trials_of_job(parts, caller.tenant, job_id, paging, measured_only=True)
 
     def view(trial: StoredTrial) -> MeasurementView:
         assert trial.measurement is not None
@@ -91,14 +98,29 @@ def list_records(
     return answer(paging.page_of_all(list(found.values()), lambda record: record))
 
 
-@router.get("/jobs/{job_id}/field", response_model=Page[ReleaseInField], responses=responses(ProblemKind.NOT_FOUND))
+@router.get("/jobs/{job_id}/field", response_model=Page[RecordInField], responses=responses(ProblemKind.NOT_FOUND))
 def list_field(
-    job_id: Id, caller: JobsReader, parts: PartsOf, page_size: PageSize = LARGEST_PAGE, page_token: PageToken = None
+    job_id: Id, caller: JobFieldReader, parts: PartsOf, page_size: PageSize = LARGEST_PAGE, page_token: PageToken = None
 ) -> Response:
-    """List the releases that were built with the job's records, with what devices report of them."""
+    """List the measured latencies of the job's records, beside what edge devices report of releases with them.
+
+    Reports are claims of devices, not measurements.
+    """
     paging = Paging("job-field", page_size, page_token, {"job_id": job_id})
-    found = releases_of(parts.store, caller.tenant, _records(parts, caller.tenant, job_id).keys())
-    return answer(paging.page_of_all(found, lambda release: release))
+    found = [parts.record_fields.get(caller.tenant, each) for each in _records(parts, caller.tenant, job_id)]
+    return answer(paging.page_of_all(found, lambda record: record))
+
+
+@router.get("/jobs/{job_id}/space", response_model=SpaceView, responses=responses(ProblemKind.NOT_FOUND))
+def show_space(job_id: Id, caller: JobsReader, parts: PartsOf, task: TaskPosition = 0) -> Response:
+    """Show what a sample of a task's trials says about its space and its cost model.
+
+    Which decisions matter, the decisions of the fastest trials, and how well the model ranked trials before they were
+    measured.
+    """
+    job = parts.store.jobs.get(caller.tenant, job_id)
+    exploration = exploration_of_task(job, task, parts.store.explorations.of_job(caller.tenant, job_id))
+    return answer(space_view(parts.store, caller.tenant, exploration.exploration_id))
 
 
 @router.get("/trials", tags=["trials"], response_model=Page[TrialView], responses=responses(ProblemKind.NOT_FOUND))
@@ -107,14 +129,15 @@ def list_trials(
     parts: PartsOf,
     exploration_id: Annotated[str, Query(min_length=1, max_length=200, pattern=r"^[^\x00]+$")],
     failed_only: FailedOnly = False,
+    reason: Reason = None,
     page_size: PageSize = DEFAULT_SIZE,
     page_token: PageToken = None,
 ) -> Response:
     """List the trials of one exploration by number."""
-    filters = {"exploration_id": exploration_id, "failed_only": failed_only}
+    filters = {"exploration_id": exploration_id, "failed_only": failed_only, "reason": reason}
     paging = Paging("trials", page_size, page_token, filters)
     found = parts.store.trials.page(
-        caller.tenant, exploration_id, paging.number_after(), page_size + 1, failed_only=failed_only
+        caller.tenant, exploration_id, paging.number_after(), page_size + 1, failed_only=failed_only, reason=reason
     )
     return answer(paging.page(found, lambda trial: str(trial.candidate.number), _trial_view))
 
@@ -142,7 +165,14 @@ def _explorations(parts: Parts, tenant: str, job_id: str) -> list[Exploration]:
 
 
 def _trials_of_job(
-    parts: Parts, tenant: str, job_id: str, paging: Paging, *, failed_only: bool, measured_only: bool = False
+    parts: Parts,
+    tenant: str,
+    job_id: str,
+    paging: Paging,
+    *,
+    failed_only: bool = False,
+    reason: FailureReason | None = None,
+    measured_only: bool = False,
 ) -> list[StoredTrial]:
     """Trials after the paging position, one more than a page, over all explorations of a job."""
     exploration_after, _, number_text = (paging.after or "").partition(" ")
@@ -152,7 +182,15 @@ def _trials_of_job(
         if exploration.exploration_id < exploration_after or len(found) > paging.size:
             continue
         after = number_after if exploration.exploration_id == exploration_after else None
-        for trial in _pages(parts, tenant, exploration.exploration_id, after, paging.size + 1, failed_only):
+        page = partial(
+            parts.store.trials.page,
+            tenant,
+            exploration.exploration_id,
+            limit=paging.size + 1,
+            failed_only=failed_only,
+            reason=reason,
+        )
+        for trial in _pages(page, after, paging.size + 1):
             if not measured_only or trial.measurement is not None:
                 found.append(trial)
             if len(found) > paging.size:
@@ -160,11 +198,9 @@ def _trials_of_job(
     return found
 
 
-def _pages(
-    parts: Parts, tenant: str, exploration_id: str, after: int | None, limit: int, failed_only: bool
-) -> Iterator[StoredTrial]:
+def _pages(page: Callable[[int | None], list[StoredTrial]], after: int | None, limit: int) -> Iterator[StoredTrial]:
     while True:
-        trials = parts.store.trials.page(tenant, exploration_id, after, limit, failed_only=failed_only)
+        trials = page(after)
         yield from trials
         if len(trials) < limit:
             return

@@ -1,6 +1,6 @@
 """Jobs: the list, one job, its trials, and what can be asked of it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from anyio import to_thread
@@ -9,14 +9,17 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.token import Scope
 from tunefarm_schemas.tuning.job import Exploration, Job, JobState
 from tunefarm_schemas.views.trial import TaskView, TrialView
 from tunefarm_services.dashboard.chart import chart_of
 from tunefarm_services.dashboard.job_feed import JobFeeds
 from tunefarm_services.dashboard.job_state import read_state
+from tunefarm_services.dashboard.model_view import model_view
 from tunefarm_services.dashboard.pages.overview import job_rows
 from tunefarm_services.dashboard.parts import DashboardParts, parts_of
+from tunefarm_services.dashboard.query import number_in
 from tunefarm_services.dashboard.refusal import PageProblem
 from tunefarm_services.dashboard.rendering import HEADERS, fragment, page
 from tunefarm_services.dashboard.session import form_key, read_action, require_viewer
@@ -63,20 +66,43 @@ def show_job(request: Request) -> Response:
     return page(request, "job.html", {"state": state, "tasks": tasks, "shown": shown})
 
 
+def show_model(request: Request) -> Response:
+    """The model of a job: where its time is."""
+    viewer, parts = require_viewer(request, Scope.JOBS_READ), parts_of(request)
+    state = read_state(parts.store, viewer.tenant, request.path_params["job_id"])
+    if not state.job.spec.of_model:
+        raise PageProblem(404, "The job is not one of a model.")
+    return page(request, "model.html", {"state": state, "model": model_view(state)})
+
+
 def show_trials(request: Request) -> Response:
-    """The trials of a task of a job by number."""
+    """The trials of a task of a job by number: all, failed ones, or those of one reason."""
     viewer, parts = require_viewer(request, Scope.JOBS_READ), parts_of(request)
     job = parts.store.jobs.get(viewer.tenant, request.path_params["job_id"])
-    exploration = _exploration(request, parts, viewer.tenant, job)
-    failed_only = request.query_params.get("failed") == "1"
-    after = _number(request, "after")
+    reason = _reason(request)
+    failed_only = reason is not None or request.query_params.get("failed") == "1"
+    tasks = _begun_tasks(parts, viewer.tenant, job)
+    if "exploration" in request.query_params:
+        exploration = _exploration(request, parts, viewer.tenant, job)
+    else:
+        exploration = _first_with_failures(parts, viewer.tenant, [each for _, each in tasks], reason)
+    after = number_in(request, "after")
     found = parts.store.trials.page(
-        viewer.tenant, exploration.exploration_id, after, TRIALS_ON_PAGE + 1, failed_only=failed_only
+        viewer.tenant, exploration.exploration_id, after, TRIALS_ON_PAGE + 1, failed_only=failed_only, reason=reason
     )
     trials = [TrialView.of(each.candidate, each.state, each.dispatch.attempt, each.measurement) for each in found]
     next_after = trials[TRIALS_ON_PAGE - 1].number if len(trials) > TRIALS_ON_PAGE else None
-    values = {"job": job, "exploration": exploration, "trials": trials[:TRIALS_ON_PAGE], "failed_only": failed_only}
-    return page(request, "trials.html", values | {"after": after, "next_after": next_after})
+    values = {
+        "job": job,
+        "tasks": [(name, each.exploration_id) for name, each in tasks],
+        "exploration": exploration,
+        "trials": trials[:TRIALS_ON_PAGE],
+        "failed_only": failed_only,
+        "reason": reason,
+        "after": after,
+        "next_after": next_after,
+    }
+    return page(request, "trials.html", values)
 
 
 def show_chart(request: Request) -> Response:
@@ -151,19 +177,43 @@ def _exploration(request: Request, parts: DashboardParts, tenant: str, job: Job)
     return found
 
 
+def _begun_tasks(parts: DashboardParts, tenant: str, job: Job) -> list[tuple[str, Exploration]]:
+    """The name and the exploration of each task that a tuner has begun with."""
+    explorations = parts.store.explorations.of_job(tenant, job.job_id)
+    by_task = {(each.key.workload_id, each.key.target_id): each for each in explorations}
+    keys = [(task.name, by_task.get((task.workload_id, task.target_id))) for task in job.spec.tasks]
+    return [(name, exploration) for name, exploration in keys if exploration is not None]
+
+
+def _first_with_failures(
+    parts: DashboardParts, tenant: str, explorations: Sequence[Exploration], reason: FailureReason | None
+) -> Exploration:
+    """The first exploration with a trial that failed for ``reason``, or the first one."""
+    if not explorations:
+        raise PageProblem(404, "The job has not begun with a task.")
+    if reason is not None:
+        for each in explorations:
+            if parts.store.trials.page(tenant, each.exploration_id, limit=1, reason=reason):
+                return each
+    return explorations[0]
+
+
+def _reason(request: Request) -> FailureReason | None:
+    text = request.query_params.get("reason", "")
+    if text not in {"", *FailureReason}:
+        raise PageProblem(400, f"There is no reason {text[:50]!r}.")
+    return FailureReason(text) if text else None
+
+
 def _text(request: Request, name: str) -> str | None:
     text = request.query_params.get(name, "")
     return text if text and len(text) <= 200 and "\0" not in text else None
 
 
-def _number(request: Request, name: str) -> int | None:
-    text = request.query_params.get(name, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 17 else None
-
-
 ROUTES: Final = (
     Route("/jobs", show_jobs, methods=["GET"]),
     Route("/jobs/{job_id}", show_job, methods=["GET"]),
+    Route("/jobs/{job_id}/model", show_model, methods=["GET"]),
     Route("/jobs/{job_id}/trials", show_trials, methods=["GET"]),
     Route("/jobs/{job_id}/chart", show_chart, methods=["GET"]),
     Route("/jobs/{job_id}/timeline", download_timeline, methods=["GET"]),

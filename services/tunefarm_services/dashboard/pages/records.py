@@ -1,4 +1,4 @@
-"""Tuning records: the list, and one record with its schedule."""
+"""The list of tuning records."""
 
 from typing import Final
 
@@ -7,14 +7,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from tunefarm_schemas.token import Scope
-from tunefarm_schemas.tuning.record import RecordStatus, TuningRecord
+from tunefarm_schemas.tuning.record import RecordStatus
 from tunefarm_services.dashboard.parts import parts_of
 from tunefarm_services.dashboard.refusal import PageProblem
 from tunefarm_services.dashboard.rendering import page
 from tunefarm_services.dashboard.session import require_viewer
 
 RECORDS_ON_PAGE: Final = 50
-RUNNERS_UP: Final = 10
 
 
 def show_records(request: Request) -> Response:
@@ -33,30 +32,4 @@ def show_records(request: Request) -> Response:
     return page(request, "records.html", values | {"after": after, "next_after": next_after})
 
 
-def show_record(request: Request) -> Response:
-    """One record."""
-    viewer, parts = require_viewer(request, Scope.RECORDS_READ), parts_of(request)
-    record = parts.store.records.get(viewer.tenant, request.path_params["record_id"])
-    workload = parts.store.workloads.get(viewer.tenant, record.key.workload_id)
-    points = None
-    if record.exploration_id is not None:
-        points = parts.store.points.fastest(viewer.tenant, record.exploration_id, RUNNERS_UP)
-    artifacts = parts.store.artifacts.newest_first(viewer.tenant, record.record_id)
-    values = {
-        "record": record,
-        "workload": workload,
-        "runners_up": points or (),
-        "is_noise": lambda latency_s: _is_within_noise(record, latency_s),
-        "artifacts": artifacts if Scope.ARTIFACTS_READ in viewer.scopes else [],
-    }
-    return page(request, "record.html", values)
-
-
-def _is_within_noise(record: TuningRecord, latency_s: float) -> bool:
-    return record.interval_s is not None and latency_s <= record.interval_s[1]
-
-
-ROUTES: Final = (
-    Route("/records", show_records, methods=["GET"]),
-    Route("/records/{record_id}", show_record, methods=["GET"]),
-)
+ROUTES: Final = (Route("/records", show_records, methods=["GET"]),)

@@ -45,13 +45,17 @@
     draw(id, { series, scales: { x: { time: false }, y: { distr: 3 } }, axes: [axis(label), latencyAxis()] }, data);
   }
 
-  function scatter(id, points) {
-    const sorted = points.filter((point) => point[2] !== null).sort((a, b) => a[2] - b[2]);
-    const series = [{ label: "predicted score" }, {
-      label: "measured", stroke: color("--series"), paths: () => null, value: (_plot, value) => latency(value),
-      points: { show: true, size: 5, fill: color("--series") },
-    }];
-    const data = [sorted.map((point) => point[2]), sorted.map((point) => point[1])];
+  // Stopped trials, which took at least so long, are hollow.
+  function scatter(id, timed, stopped) {
+    const points = [...timed.map((point) => [...point, false]), ...stopped.map((point) => [...point, true])]
+      .filter((point) => point[2] !== null).sort((a, b) => a[2] - b[2]);
+    const dots = (label, fill) => ({
+      label, stroke: color("--series"), paths: () => null, value: (_plot, value) => latency(value),
+      points: { show: true, size: 5, width: 1, fill },
+    });
+    const series = [{ label: "predicted score" }, dots("measured", color("--series")), dots("stopped, at least", color("--paper"))];
+    const latencies = (isStopped) => points.map((point) => point[3] === isStopped ? point[1] : null);
+    const data = [points.map((point) => point[2]), latencies(false), latencies(true)];
     draw(id, { series, scales: { x: { time: false }, y: { distr: 3 } }, axes: [axis("predicted score"), latencyAxis()] }, data);
   }
 
@@ -71,7 +75,7 @@
     const numbers = chart.best.map((point) => point[0]);
     const best = chart.best.map((point) => point[1]);
     if (numbers.length) {
-      numbers.push(Math.max(chart.trials, numbers[numbers.length - 1]));
+      numbers.push(Math.max(chart.end - 1, numbers[numbers.length - 1]));
       best.push(best[best.length - 1]);
     }
     const levels = (count) => [
@@ -81,7 +85,7 @@
     staircase("by-trial", "trial", numbers, best, levels(numbers.length));
     const times = chart.times;
     staircase("by-time", "seconds", times.map((point) => point[0]), times.map((point) => point[1]), levels(times.length));
-    scatter("by-prediction", chart.sample);
+    scatter("by-prediction", chart.sample, chart.stopped);
   }
 
   async function refresh() {

@@ -2,9 +2,10 @@
 
 from typing import Final
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import bindparam, select, update
 
 from tunefarm_schemas.clock import utc_now
+from tunefarm_schemas.roofline import DevicePeaks
 from tunefarm_schemas.tuning.device import Device, DeviceClass, ReferenceKernelTimes
 from tunefarm_services.store.database.insert_once import insert_once
 from tunefarm_services.store.database.repository import AnyRow, Repository
@@ -21,6 +22,11 @@ _BY_FINGERPRINT: Final = (
     )
     .where(DeviceTable.tenant == bindparam("tenant"), DeviceTable.fingerprint == bindparam("fingerprint"))
 )
+_WITH_PEAKS: Final = (
+    update(DeviceTable)
+    .where(DeviceTable.tenant == bindparam("of_tenant"), DeviceTable.fingerprint == bindparam("of_fingerprint"))
+    .values(peaks=bindparam("peaks"))
+)
 _CLASS: Final = select(DeviceClassTable.document).where(
     DeviceClassTable.tenant == bindparam("tenant"), DeviceClassTable.device_class_id == bindparam("device_class_id")
 )
@@ -33,7 +39,8 @@ class DeviceRepository(Repository):
     def put(self, tenant: str, device: Device) -> Device:
         """Store a device and its class unless the fingerprint exists; return the stored device.
 
-        The first one stays, so that two processes that measure a new device at the same time use the same class.
+        The first one stays, so that two processes that measure a new device at the same time use the same class. Peaks
+        that were unknown are added.
         """
         key = {"tenant": tenant, "fingerprint": device.fingerprint}
         with self._database.writing() as connection:
@@ -44,7 +51,12 @@ class DeviceRepository(Repository):
                 )
                 connection.execute(insert_once(connection, DeviceTable), key | _values(device))
                 row = connection.execute(_BY_FINGERPRINT, key).one()
-            return _device_of(row)
+            stored = _device_of(row)
+            if stored.peaks is not None or device.peaks is None:
+                return stored
+            values = {"of_tenant": tenant, "of_fingerprint": device.fingerprint, "peaks": _peaks_text(device)}
+            connection.execute(_WITH_PEAKS, values)
+            return stored.model_copy(update={"peaks": device.peaks})
 
     def get(self, tenant: str, fingerprint: str) -> Device | None:
         """The device as first stored, or None."""
@@ -68,7 +80,12 @@ def _device_of(row: AnyRow) -> Device:
         host_name=row.host_name,
         device_class=DeviceClass.model_validate_json(row.document),
         reference=ReferenceKernelTimes(compute_s=row.compute_s, bandwidth_s=row.bandwidth_s, launch_s=row.launch_s),
+        peaks=None if row.peaks is None else DevicePeaks.model_validate_json(row.peaks),
     )
+
+
+def _peaks_text(device: Device) -> str | None:
+    return None if device.peaks is None else device.peaks.model_dump_json()
 
 
 def _class_values(tenant: str, device_class: DeviceClass) -> dict[str, object]:
@@ -89,5 +106,6 @@ def _values(device: Device) -> dict[str, object]:
         "compute_s": device.reference.compute_s,
         "bandwidth_s": device.reference.bandwidth_s,
         "launch_s": device.reference.launch_s,
+        "peaks": _peaks_text(device),
         "seen_at": utc_now(),
     }

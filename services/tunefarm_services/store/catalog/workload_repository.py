@@ -8,6 +8,7 @@ from sqlalchemy import Connection, bindparam, select, update
 
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.frozen import canonical_json, digest
+from tunefarm_schemas.roofline import Work
 from tunefarm_schemas.tuning.workload import TensorArgument, Workload
 from tunefarm_services.store.database.insert_once import insert_once
 from tunefarm_services.store.database.repository import AnyRow, Repository
@@ -26,13 +27,19 @@ _BY_HASH: Final = _OF_TENANT.where(
     WorkloadTable.tvm_version == bindparam("tvm_version"),
 ).order_by(WorkloadTable.workload_id)
 
+_WITH_WORK: Final = (
+    update(WorkloadTable)
+    .where(WorkloadTable.tenant == bindparam("of_tenant"), WorkloadTable.workload_id == bindparam("of_workload_id"))
+    .values(work=bindparam("work"))
+)
+
 
 class WorkloadRepository(Repository):
     """Workloads of a tenant."""
 
     @retried
     def put(self, tenant: str, workload: Workload) -> Workload:
-        """Store a workload once and return the stored one: the first name is kept.
+        """Store a workload once and return the stored one: the first name is kept, and work that was unknown is added.
 
         Raises StoreUnavailable, and ValueError unless ``workload_id`` is the digest of the module.
         """
@@ -46,7 +53,12 @@ class WorkloadRepository(Repository):
             row = connection.execute(_BY_ID, {"tenant": tenant, "workload_id": workload.workload_id}).one()
             if (row.structural_hash, row.tvm_version) != (workload.structural_hash, workload.tvm_version):
                 raise StoreConflict("workload", workload.workload_id)
-            return _workload(row, workload.module_json)
+            stored = _workload(row, workload.module_json)
+            if stored.work is not None or workload.work is None:
+                return stored
+            values = {"of_tenant": tenant, "of_workload_id": workload.workload_id, "work": _work_text(workload)}
+            connection.execute(_WITH_WORK, values)
+            return stored.model_copy(update={"work": workload.work})
 
     def get(self, tenant: str, workload_id: str) -> Workload:
         """One workload with its module. Raises NotFound, BlobMissing, BlobDamaged."""
@@ -134,6 +146,7 @@ def _values(tenant: str, workload: Workload) -> dict[str, object]:
         "family": _family(workload),
         "arguments": _ARGUMENTS.dump_json(workload.arguments).decode(),
         "floating_point_operations": workload.floating_point_operations,
+        "work": _work_text(workload),
         "created_at": utc_now(),
     }
 
@@ -147,7 +160,12 @@ def _workload(row: AnyRow, module_json: str) -> Workload:
         name=row.name,
         arguments=_ARGUMENTS.validate_json(row.arguments),
         floating_point_operations=row.floating_point_operations,
+        work=None if row.work is None else Work.model_validate_json(row.work),
     )
+
+
+def _work_text(workload: Workload) -> str | None:
+    return None if workload.work is None else workload.work.model_dump_json()
 
 
 def _without_module(row: AnyRow) -> StoredWorkload:

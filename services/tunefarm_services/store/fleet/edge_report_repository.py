@@ -1,7 +1,7 @@
 """What devices report."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from sqlalchemy import Connection, bindparam, delete, select, tuple_, update
@@ -98,16 +98,31 @@ class EdgeReportRepository(Repository):
                 connection.execute(old, of_device)
         return len(new)
 
-    def field_latency(self, tenant: str, release: str, documents: Sequence[ChannelDocument]) -> FieldLatency:
-        """The latencies of a release over the devices that reported some, beside those of its manifests."""
+    def field_latency(
+        self,
+        tenant: str,
+        release: str,
+        documents: Sequence[ChannelDocument],
+        manifests: Collection[str] | None = None,
+    ) -> FieldLatency:
+        """The latencies of a release over the devices that reported some, beside those of its manifests.
+
+        With ``manifests``, digests of bundles' manifests, only over the devices that these bundles are for.
+        """
         named = {each.name: each for document in documents for each in (document.current, document.previous) if each}
         with self._database.reading() as connection:
             rows = connection.execute(_FIELD, {"tenant": tenant, "release": release}).all()
+        variants = [fitting_variant(named[release], facts_of(row)) for row in rows] if release in named else []
+        if manifests is not None:
+            pairs = list(zip(rows, variants, strict=False))
+            pairs = [pair for pair in pairs if not isinstance(pair[1], str) and pair[1].manifest.digest in manifests]
+            rows, variants = [row for row, _ in pairs], [variant for _, variant in pairs]
         if not rows:
             return FieldLatency(release=release, devices=0, runs=0)
-        variants = [fitting_variant(named[release], facts_of(row)) for row in rows] if release in named else []
         references = [None if isinstance(variant, str) else measured(variant) for variant in variants]
-        pairs = [(row.p50_s, known.p50_s) for row, known in zip(rows, references, strict=False) if known is not None]
+        latencies = [
+            (row.p50_s, known.p50_s) for row, known in zip(rows, references, strict=False) if known is not None
+        ]
         return FieldLatency(
             release=release,
             devices=len(rows),
@@ -116,9 +131,9 @@ class EdgeReportRepository(Repository):
             p50_of_slowest_tenth_s=_ninetieth([row.p50_s for row in rows]),
             p95_s=statistics.median(row.p95_s for row in rows),
             p95_of_slowest_tenth_s=_ninetieth([row.p95_s for row in rows]),
-            compared=len(pairs),
-            expected_p50_s=statistics.median(expected for _, expected in pairs) if pairs else None,
-            median_ratio=statistics.median(field / expected for field, expected in pairs) if pairs else None,
+            compared=len(latencies),
+            expected_p50_s=statistics.median(expected for _, expected in latencies) if latencies else None,
+            median_ratio=statistics.median(field / expected for field, expected in latencies) if latencies else None,
             drifting=sum(row.is_drifting for row in rows),
         )
 

@@ -36,6 +36,8 @@ class DeviceTable(Table):
     compute_s: Mapped[float] = mapped_column(Double)
     bandwidth_s: Mapped[float] = mapped_column(Double)
     launch_s: Mapped[float] = mapped_column(Double)
+    peaks: Mapped[str | None] = mapped_column(Text)
+    """``DevicePeaks`` as JSON; null if they are unknown."""
     seen_at: Mapped[str] = mapped_column(Text)
 
 

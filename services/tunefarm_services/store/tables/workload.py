@@ -26,4 +26,6 @@ class WorkloadTable(Table):
     """Digest of the properties that do not depend on the shape; finds similar workloads."""
     arguments: Mapped[str] = mapped_column(Text)
     floating_point_operations: Mapped[float] = mapped_column(Double)
+    work: Mapped[str | None] = mapped_column(Text)
+    """``Work`` as JSON; null if it is unknown."""
     created_at: Mapped[str] = mapped_column(Text)

@@ -8,22 +8,25 @@ from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.measurement import Measurement
 from tunefarm_services.store.database.repository import Repository
 from tunefarm_services.store.tables import MeasurementTable, TrialTable
+from tunefarm_services.store.trials.sample_repository import evenly_chosen, last_number
 
 
 class TrialPoints(Frozen):
     """Trials of one exploration, thinned.
 
     Attributes:
-        count: the number of trials.
+        end: the number after that of the last trial.
         best: numbers of trials that were faster than all before, or of their bucket's fastest, with their latency in
             seconds.
         sample: evenly chosen timed trials: number, latency in seconds, and the predicted score if there was one.
+        stopped: the same of trials that were stopped early, with the lower bound of their latency.
         failures: failed trials by reason.
     """
 
-    count: int
+    end: int
     best: tuple[tuple[int, float], ...]
     sample: tuple[tuple[int, float, float | None], ...]
+    stopped: tuple[tuple[int, float, float | None], ...]
     failures: dict[str, int]
 
 
@@ -38,7 +41,6 @@ _OF_EXPLORATION: Final = (
     TrialTable.tenant == bindparam("tenant"),
     TrialTable.exploration_id == bindparam("exploration_id"),
 )
-_EXTENT: Final = select(func.count(), func.coalesce(func.max(TrialTable.candidate_number), 0)).where(*_OF_EXPLORATION)
 _BUCKET: Final = TrialTable.candidate_number // bindparam("width", type_=Integer)
 _FASTEST: Final = (
     select(func.min(TrialTable.candidate_number), func.min(TrialTable.latency_s))
@@ -47,12 +49,8 @@ _FASTEST: Final = (
     .order_by(_BUCKET)
 )
 _SAMPLE: Final = (
-    select(TrialTable.candidate_number, TrialTable.latency_s, TrialTable.predicted_score)
-    .where(
-        *_OF_EXPLORATION,
-        TrialTable.latency_s.is_not(None),
-        TrialTable.candidate_number % bindparam("step", type_=Integer) == 0,
-    )
+    select(TrialTable.candidate_number, TrialTable.latency_s, TrialTable.at_least_s, TrialTable.predicted_score)
+    .where(*_OF_EXPLORATION, TrialTable.candidate_number.in_(bindparam("numbers", expanding=True)))
     .order_by(TrialTable.candidate_number)
 )
 _FAILURES: Final = (
@@ -77,20 +75,21 @@ _ATTEMPTS: Final = (
 
 
 class PointRepository(Repository):
-    """Points of charts. Each query reads the index ``ix_trials_points`` alone, and no trace."""
+    """Points of charts, from the partial indexes of timed and of failed trials, and from single rows."""
 
     def of_exploration(self, tenant: str, exploration_id: str, max_points: int) -> TrialPoints:
         """At most ``max_points`` of each kind; no points for an unknown exploration."""
         named: dict[str, object] = {"tenant": tenant, "exploration_id": exploration_id}
         with self._database.reading() as connection:
-            count, last = connection.execute(_EXTENT, named).one()
-            width = last // max_points + 1
-            failures = {str(reason): number for reason, number in connection.execute(_FAILURES, named)}
+            last = last_number(connection, tenant, exploration_id)
+            numbers = evenly_chosen(last, max_points)
+            sample = connection.execute(_SAMPLE, named | {"numbers": list(numbers)}).all()
             return TrialPoints(
-                count=count,
-                best=_best(connection, named | {"width": width}),
-                sample=tuple((row[0], row[1], row[2]) for row in connection.execute(_SAMPLE, named | {"step": width})),
-                failures=failures,
+                end=last + 1,
+                best=_best(connection, named | {"width": numbers.step}),
+                sample=tuple((n, timed_s, score) for n, timed_s, _, score in sample if timed_s is not None),
+                stopped=tuple((n, bound_s, score) for n, _, bound_s, score in sample if bound_s is not None),
+                failures={str(reason): number for reason, number in connection.execute(_FAILURES, named)},
             )
 
     def fastest(self, tenant: str, exploration_id: str, limit: int) -> tuple[tuple[int, float], ...]:

@@ -5,6 +5,7 @@ from typing import Final
 
 from sqlalchemy import BindParameter, Connection, bindparam, select, update
 
+from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.measurement import (
     Candidate,
     CandidateOrigin,
@@ -101,18 +102,21 @@ class TrialRepository(Repository):
         after: int | None = None,
         limit: int = 100,
         failed_only: bool = False,
+        reason: FailureReason | None = None,
     ) -> list[StoredTrial]:
-        """Trials by number, at most ``limit``, after the number ``after``; optionally failed ones only.
+        """Trials by number, at most ``limit``, after the number ``after``; optionally failed ones, or one reason's.
 
         Raises NotFound.
         """
         query = _TRIALS.limit(bindparam("row_limit"))
         if after is not None:
             query = query.where(TrialTable.candidate_number > bindparam("after"))
-        if failed_only:
+        if failed_only or reason is not None:
             query = query.where(TrialTable.failure_reason.is_not(None))
+        if reason is not None:
+            query = query.where(TrialTable.failure_reason == bindparam("reason"))
         values: dict[str, object] = {"tenant": tenant, "exploration_id": exploration_id}
-        values |= {"row_limit": limit, "after": after}
+        values |= {"row_limit": limit, "after": after, "reason": reason}
         with self._database.reading() as connection:
             exploration_of(connection, tenant, exploration_id)
             rows = connection.execute(query, values).all()

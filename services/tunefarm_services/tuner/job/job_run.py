@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tunefarm_sandbox.fork_server.fork_server import Child
+from tunefarm_schemas.roofline import DevicePeaks
 from tunefarm_schemas.tuning.job import Effort, Job, JobOutcome, StopReason, Strategy
 from tunefarm_schemas.tuning.measurement import Measurement
 from tunefarm_schemas.views.progress import TaskTime
@@ -51,16 +52,18 @@ class JobRun:
     watch: JobWatch
     explorations: list[ExplorationRun]
     origin_s: float
+    peaks: DevicePeaks | None = None
+    """Of the farm's device; None if they are unknown."""
     session: SearchSession | None = None
     strategy: Strategy | None = None
     """The strategy in use; None before the search starts."""
     trials_allowed: int | None = None
     search_started_s: float = 0.0
-    verify_s: float = 0.0
     finished: dict[str, Finished] = field(default_factory=dict)
     step: VerifyingStep | None = None
     """The current verification step; None before verification starts."""
     _step_began_s: float = 0.0
+    _verify_began_s: float | None = None
     _earlier_device_s: float = 0.0
     _created_s: float = field(default_factory=time.monotonic)
     _elapsed_before_s: float = field(init=False)
@@ -83,6 +86,10 @@ class JobRun:
         """Note the strategy and the effort of a search that starts now."""
         self.strategy = strategy
         self.trials_allowed = self.trials_done() + effort.trials
+
+    def begin_verification(self) -> None:
+        """Note that verification starts now."""
+        self._verify_began_s = time.monotonic()
 
     def begin_session(
         self,
@@ -127,6 +134,12 @@ class JobRun:
     def device_seconds(self) -> float:
         """Lane time of this run's candidates, in seconds."""
         return self._earlier_device_s + (self.session.device_seconds if self.session is not None else 0.0)
+
+    def seconds(self) -> dict[str, float]:
+        """Wall time until the search started and of verification, and lane time of the current session by stage."""
+        stages = self.session.stage_seconds if self.session is not None else {}
+        verify_s = 0.0 if self._verify_began_s is None else time.monotonic() - self._verify_began_s
+        return {"start": self.search_started_s, "verify": verify_s, **stages}
 
     def deadline_passed(self) -> bool:
         """Whether the deadline of the search has passed."""
@@ -183,6 +196,7 @@ class JobRun:
             device_seconds=self.device_seconds(),
             model_rank_accuracy=None if accuracy is None else accuracy.share,
             tasks=self._task_times() if self.job.spec.of_model else (),
+            seconds=self.seconds(),
         )
 
     def _task_times(self) -> tuple[TaskTime, ...]:

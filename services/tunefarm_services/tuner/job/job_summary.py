@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from tunefarm_schemas.roofline import DevicePeaks, Roofline, roofline_of
+from tunefarm_schemas.tuning.device import PROTOCOLS
 from tunefarm_schemas.tuning.job import JobOutcome, StopReason
 from tunefarm_schemas.tuning.measurement import Failed, Stopped, Timing
 from tunefarm_schemas.tuning.record import TuningRecord
@@ -15,9 +17,8 @@ from tunefarm_services.tuner.verify.ranking import UNTUNED
 
 def summary_of(run: JobRun, outcome: JobOutcome | None, message: str, *, answered: bool = False) -> JobSummary:
     """The summary at the end of a run; ``outcome`` is None if the job can be resumed."""
-    seconds = {"total": run.elapsed_s(), "start": run.search_started_s, "verify": run.verify_s}
+    seconds = {"total": run.elapsed_s(), **run.seconds()}
     if run.session is not None:
-        seconds |= run.session.stage_seconds
         seconds["first_measured"] = run.session.first_measured_s or 0.0
         report = run.session.report
         seconds["search"] = report.evolve_s + report.train_s + report.apply_s if report is not None else 0.0
@@ -65,6 +66,18 @@ def _task_summary(each: ExplorationRun, run: JobRun, answered: bool) -> TaskSumm
         floating_point_operations=each.workload.floating_point_operations,
         winner=_winner(each, record),
         untried_latency_s=each.untried_latency_s,
+        roofline=_roofline(each, run.peaks),
+    )
+
+
+def _roofline(each: ExplorationRun, peaks: DevicePeaks | None) -> Roofline | None:
+    workload, protocol = each.workload, PROTOCOLS.get(each.exploration.key.protocol_id)
+    return roofline_of(
+        workload.floating_point_operations,
+        workload.work,
+        peaks,
+        each.target.num_cores,
+        cold_cache=protocol is not None and protocol.cold_cache,
     )
 
 

@@ -172,7 +172,7 @@ class Supervisor:
         watch = JobWatch(self._store, lease, self.stop_requests, self._on_progress)
         job = self._store.jobs.get(lease.tenant, lease.job_id)
         explorations = opened_explorations(self._store, Place.of(self._farm), lease, job, watch.keep_lease)
-        return JobRun(job, watch, explorations, self._origin_s)
+        return JobRun(job, watch, explorations, self._origin_s, self._farm.device.peaks)
 
     def _answer(self, run: JobRun) -> Ending | None:
         """Step 2: answer with the records and artifacts of earlier jobs, even while other jobs hold the explorations.
@@ -226,12 +226,11 @@ class Supervisor:
 
     def _verify(self, run: JobRun) -> Ending | None:
         """Step 6: verify."""
-        began_s = time.monotonic()
+        run.begin_verification()
         verifier = self._verifier(run)
         for each in run.explorations:
             if not (run.poll("verifying") and verify(verifier, each, run)):
                 return None
-        run.verify_s = time.monotonic() - began_s
         if run.has_records():
             return Ending(JobOutcome.SUCCEEDED, run.success_message())
         return Ending(JobOutcome.FAILED, run.failure_message())

@@ -6,6 +6,7 @@ from typing import Final
 
 import structlog
 
+from tunefarm_services.record_views.record_field import RecordFields
 from tunefarm_services.store.fleet.rollout_repository import EVALUATE_EVERY_S
 from tunefarm_services.store.store import Store
 from tunefarm_services.store.store_error import StoreUnavailable
@@ -41,7 +42,7 @@ class RetentionJob:
         self._edge_reports_days = settings.keep_edge_reports_days
         self._due_s = time.monotonic() + FIRST_S
         self._rollouts_due_s = 0.0
-        self._retuner = Retuner(store, settings.callees)
+        self._retuner = Retuner(store, RecordFields(store), settings.callees)
         self._retuning_due_s = 0.0
 
     def run(self, stop: threading.Event) -> None:

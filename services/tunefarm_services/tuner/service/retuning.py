@@ -9,7 +9,7 @@ import structlog
 from tunefarm_schemas.edge.release import ChannelDocument, Release, ReleaseVariant
 from tunefarm_schemas.tuning.record import RecordStatus, TuningRecord
 from tunefarm_services.fleet.retuning import CHANNEL_LABEL, RELEASE_LABEL, contradiction, retune_spec
-from tunefarm_services.releases.manifest_records import record_ids_of
+from tunefarm_services.record_views.record_field import RecordFields
 from tunefarm_services.store.fleet.audit_repository import Actor
 from tunefarm_services.store.fleet.retune_repository import ChannelPolicy, Retune
 from tunefarm_services.store.store import Store
@@ -25,10 +25,12 @@ class Retuner:
     """Compares the field with records. Any number of processes may do so at any time.
 
     Attributes:
+        fields: which records bundles have.
         callees: external functions that the modules of a tenant may call.
     """
 
     store: Store
+    fields: RecordFields
     callees: Mapping[str, tuple[str, ...]]
 
     def open_due(self, now_s: float) -> int:
@@ -73,7 +75,7 @@ class Retuner:
 
     def _records(self, channel: ChannelPolicy, variant: ReleaseVariant, now_s: float) -> Iterator[TuningRecord]:
         """The verified records of a variant that no job is open for."""
-        for record_id in sorted(record_ids_of(self.store, channel.tenant, variant.manifest)):
+        for record_id in sorted(self.fields.record_ids(channel.tenant, variant)):
             if self.store.retunes.is_cooling(channel.tenant, record_id, channel.policy, now_s):
                 continue
             try:

@@ -1,0 +1,1 @@
+"""Geometry of the drawings that pages contain as SVG."""

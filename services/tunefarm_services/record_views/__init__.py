@@ -1,0 +1,1 @@
+"""What pages, routes and commands show of a record: its code, and its latency in the field."""
