@@ -24,7 +24,7 @@ TOOLS := check-jsonschema cloudpickle cryptography hypothesis import-linter json
 # The frameworks whose models are read, and those that results and latencies of models are compared with.
 FRAMEWORKS := torch onnx tflite jax ai-edge-litert onnxruntime openvino
 FRAMEWORKS_STAMP := .venv/.frameworks-installed
-EMULATORS_STAMP := .venv/.emulators-installed
+EMULATORS_STAMP := .venv/.emulators-and-board-installed
 ARM64 := $(CURDIR)/.venv/emulators/aarch64
 ARM64_APT = -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o APT::Sandbox::User=root -o Debug::NoLocking=1 \
 	-o Dir::State::lists=$(ARM64)/lists -o Dir::State::status=$(ARM64)/status -o Dir::Cache=$(ARM64) -o Dir::Cache::archives=$(ARM64)/archives
@@ -79,11 +79,15 @@ $(EMULATORS_STAMP): $(STAMP)
 # The agent of edge devices runs with Debian's Python for 64-bit ARM and the wheels that devices install. apt-get has lists
 # and a status of its own, so that this machine's are unchanged.
 	mkdir -p $(ARM64)/lists/partial $(ARM64)/archives/partial && : >$(ARM64)/status
-	apt-get -qq $(ARM64_APT) update && apt-get -qq $(ARM64_APT) --yes --no-install-recommends --download-only install python3
+	apt-get -qq $(ARM64_APT) update && apt-get -qq $(ARM64_APT) --yes --no-install-recommends --download-only install python3 libstdc++6
 	for package in $(ARM64)/archives/*.deb; do dpkg --extract $$package $(ARM64)/system && rm $$package; done
 	$(PIP) install --quiet --upgrade --constraint constraints.txt --target $(ARM64)/site --only-binary=:all: --implementation cp \
 		--python-version $$(basename $$(readlink $(ARM64)/system/usr/bin/python3) | tr -d a-z) \
 		--platform manylinux_2_17_aarch64 --platform manylinux_2_28_aarch64 pydantic tuf urllib3 zstandard
+# TVM's RPC server in the same emulator is the board that models are tuned on.
+	$(PIP) install --quiet --upgrade --constraint constraints.txt --target $(ARM64)/board --only-binary=:all: --implementation cp \
+		--python-version $$(basename $$(readlink $(ARM64)/system/usr/bin/python3) | tr -d a-z) \
+		--platform manylinux_2_17_aarch64 --platform manylinux_2_28_aarch64 apache-tvm cloudpickle
 	touch $@
 
 # The part of libsodium that the runner of edge devices needs is compiled from its source, which is in PyNaCl's.
@@ -134,7 +138,7 @@ test-targets: $(EMULATORS_STAMP) $(SODIUM_STAMP)  ## run kernels for ARM, RISC-V
 test-browser: $(BROWSER_STAMP)  ## run all tests of the pages in Chromium, which is installed on Debian as root where it is missing
 	$(BIN)/python -m pytest -m browser
 
-test-faults: $(STAMP) $(SODIUM_STAMP) $(BROWSER_STAMP) $(SOFTHSM_STAMP)  ## run the tests that kill, starve and corrupt for minutes
+test-faults: $(EMULATORS_STAMP) $(SODIUM_STAMP) $(BROWSER_STAMP) $(SOFTHSM_STAMP)  ## run the tests that kill, starve and corrupt for minutes
 	$(BIN)/python -m pytest -m faults --timeout 1800
 
 test-tuf-conformance: $(STAMP)  ## run The Update Framework's conformance suite, a checkout in the folder SUITE; needs faketime

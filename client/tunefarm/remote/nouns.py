@@ -31,6 +31,7 @@ class Jobs(Noun[Carrier], Generic[Carrier, H]):
         self._handle = handle
 
     views = call(job_calls.job_views)
+    field = call(job_calls.job_field)
     pause = call(job_calls.job_pause)
     resume = call(job_calls.job_resumption)
     cancel = call(job_calls.job_cancellation)
@@ -171,3 +172,5 @@ class Channels(Noun[Carrier]):
     get = call(fleet_calls.channel)
     evidence = call(fleet_calls.channel_evidence)
     ask = call(fleet_calls.channel_request)
+    policy = call(fleet_calls.retune_policy)
+    set_policy = call(fleet_calls.retune_policy_change)

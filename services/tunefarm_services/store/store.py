@@ -21,6 +21,8 @@ from tunefarm_services.store.fleet.edge_device_repository import EdgeDeviceRepos
 from tunefarm_services.store.fleet.edge_report_repository import EdgeReportRepository
 from tunefarm_services.store.fleet.enrolment_repository import EnrolmentRepository
 from tunefarm_services.store.fleet.fleet_overview import FleetOverviewRepository
+from tunefarm_services.store.fleet.polling_repository import PollingRepository
+from tunefarm_services.store.fleet.retune_repository import RetuneRepository
 from tunefarm_services.store.fleet.rollout_repository import RolloutRepository
 from tunefarm_services.store.jobs.event_repository import EventRepository
 from tunefarm_services.store.jobs.job_repository import JobRepository
@@ -87,7 +89,9 @@ class Store:
         self.enrolments = EnrolmentRepository(database, blobs)
         self.edge_devices = EdgeDeviceRepository(database, blobs)
         self.edge_reports = EdgeReportRepository(database, blobs)
+        self.polling = PollingRepository(database, blobs)
         self.rollouts = RolloutRepository(database, blobs)
+        self.retunes = RetuneRepository(database, blobs)
         self.channel_evidence = ChannelEvidenceRepository(database, blobs)
         self.fleet_audit = FleetAuditRepository(database, blobs)
         self.fleet_overview = FleetOverviewRepository(database, blobs)

@@ -91,7 +91,7 @@ def test_usage_of_all_tenants_requires_the_operator(app, store, bob, of_alice):
 def _ask(person: Person, method: str, path: str, of_whom: Belongings):
     filled = PARAMETER.sub(lambda match: getattr(of_whom, match[1], "x"), path)
     bodies: dict[str, Any] = {}
-    if method == "post":
+    if method in ("post", "put"):
         bodies = {"json": {"reason": "mine now"} if path.endswith(":retract") else {}}
         if path.endswith(":extend"):
             bodies = {"json": {"trials": 1}}

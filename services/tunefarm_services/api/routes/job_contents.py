@@ -12,9 +12,10 @@ from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.job import Exploration
 from tunefarm_schemas.tuning.record import TuningRecord
 from tunefarm_schemas.views.page import Page
+from tunefarm_schemas.views.record import RecordInField
 from tunefarm_schemas.views.space import SpaceView
 from tunefarm_schemas.views.trial import MeasurementView, TaskView, TrialView
-from tunefarm_services.api.access.caller import JobsReader
+from tunefarm_services.api.access.caller import JobFieldReader, JobsReader
 from tunefarm_services.api.http.answer import answer
 from tunefarm_services.api.http.paging import DEFAULT_SIZE, LARGEST_PAGE, PageSize, PageToken, Paging
 from tunefarm_services.api.http.responses import responses
@@ -95,6 +96,20 @@ def list_records(
     """List the best verified record of each task of a job, if there is one."""
     paging = Paging("job-records", page_size, page_token, {"job_id": job_id})
     found = records_of_job(parts.store, caller.tenant, job_id)
+    return answer(paging.page_of_all(found, lambda record: record))
+
+
+@router.get("/jobs/{job_id}/field", response_model=Page[RecordInField], responses=responses(ProblemKind.NOT_FOUND))
+def list_field(
+    job_id: Id, caller: JobFieldReader, parts: PartsOf, page_size: PageSize = LARGEST_PAGE, page_token: PageToken = None
+) -> Response:
+    """List the measured latencies of the job's records, beside what edge devices report of releases with them.
+
+    Reports are claims of devices, not measurements.
+    """
+    paging = Paging("job-field", page_size, page_token, {"job_id": job_id})
+    records = records_of_job(parts.store, caller.tenant, job_id)
+    found = [parts.record_fields.get(caller.tenant, each.record_id) for each in records]
     return answer(paging.page_of_all(found, lambda record: record))
 
 

@@ -17,6 +17,8 @@ from tunefarm_services.store.tables.fleet import (
     EdgeReportTable,
     EnrolmentCodeTable,
     FleetAuditTable,
+    RetunePolicyTable,
+    RetuneTable,
     RolloutTable,
 )
 from tunefarm_services.store.tables.idempotency_key import IdempotencyKeyTable
@@ -67,6 +69,8 @@ __all__ = [
     "ReleaseMetadataTable",
     "ReleasePublicationTable",
     "ReleaseTargetTable",
+    "RetunePolicyTable",
+    "RetuneTable",
     "RolloutTable",
     "ServerSecretTable",
     "Table",
