@@ -21,7 +21,7 @@ from tunefarm_schemas.tuning.model import ModelEntry
 from tunefarm_schemas.tuning.record import RecordKey, RecordStatus, TuningRecord
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_schemas.tuning.workload import Task
-from tunefarm_schemas.views.summary import Improvement, JobSummary, TaskSummary
+from tunefarm_schemas.views.jobs.summary import Improvement, JobSummary, TaskSummary
 from tunefarm_services.store import Lease, Store
 from tunefarm_services.store.fleet.audit_repository import Actor
 from tunefarm_services.store.releases.release_repository import AcceptedPublication, named_target

@@ -12,7 +12,7 @@ from tunefarm_schemas.tuning.measurement import Failed
 from tunefarm_schemas.tuning.record import RecordKey
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_schemas.tuning.workload import Task, TensorArgument
-from tunefarm_schemas.views.summary import JobSummary, Progress, TaskSummary
+from tunefarm_schemas.views.jobs.summary import JobSummary, Progress, TaskSummary
 from tunefarm_services.store import Lease, Store
 
 HOSTILE = (

@@ -8,8 +8,8 @@ from fastapi import FastAPI
 from tests.api.stored import put_job
 from tests.dashboard.model_jobs import BUILT, ROOFLINE, ended, model_job, task
 from tests.dashboard.viewers import Viewer, logged_in
-from tunefarm_schemas.views.progress import TaskTime
-from tunefarm_schemas.views.summary import Progress
+from tunefarm_schemas.views.jobs.progress import TaskTime
+from tunefarm_schemas.views.jobs.summary import Progress
 from tunefarm_services.store import Store
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{7*7}}"

@@ -16,7 +16,7 @@ from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.farm.lane import LaneRequest
 from tunefarm_schemas.token import Scope
 from tunefarm_schemas.tuning.job import JobOutcome, JobState
-from tunefarm_schemas.views.summary import Progress
+from tunefarm_schemas.views.jobs.summary import Progress
 from tunefarm_services.store import Store
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{7*7}}"

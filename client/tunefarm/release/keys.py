@@ -3,6 +3,7 @@
 import os
 import stat
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -145,3 +146,38 @@ def _token_signer(reference: str, passphrase: bytes | None, public_key: Key | No
         said = str(error) or type(error).__name__
         fix = "Write hsm:ID?label=TOKEN&pin-source=FILE, and set PYKCS11LIB to the token's library."
         raise BadInput("key", f"{reference}: {said}.", fix) from error
+
+
+@dataclass(frozen=True)
+class NewKeys:
+    """The files of new keys."""
+
+    root: str
+    targets: str
+    online: str
+    channel: str | None
+
+
+def make_keys(folder: Path, repository: Path, channel: str | None, passphrase: bytes | None) -> NewKeys:
+    """Make a key for each role of a repository, and one for a channel. They are to be separated later.
+
+    Raises:
+        BadInput: the folder is the repository or within it, which is served, or has a key of one of these names.
+    """
+    if folder.resolve().is_relative_to(repository.resolve()):
+        raise BadInput("new_keys", f"{folder} is within the repository, which is served.", "Give another folder.")
+    names = ["root", "targets", "online", *([] if channel is None else [channel])]
+    if len(set(names)) != len(names):
+        raise BadInput("channel", f"{channel} is the name of a role.", "Choose another name, or make keys one by one.")
+    files = {name: folder / f"{name}.pem" for name in names}
+    for path in files.values():
+        if path.exists():
+            raise BadInput("new_keys", f"{path} exists.", "Give a new folder; keys are never replaced.")
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput("new_keys", f"{folder} cannot be made ({error.strerror}).", "Give another folder.") from error
+    for path in files.values():
+        make_key(path, passphrase)
+    places = {name: str(path) for name, path in files.items()}
+    return NewKeys(places["root"], places["targets"], places["online"], None if channel is None else places[channel])

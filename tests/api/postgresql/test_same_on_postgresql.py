@@ -7,6 +7,11 @@ from tests.api.hostile.test_isolation import (
     test_ids_of_another_tenant_are_not_found,
     test_no_route_shows_or_changes_data_of_another_tenant,
 )
+from tests.api.records.test_records import (
+    test_exact_match_requires_the_requested_device_class,
+    test_lanes_are_drained_and_resumed,
+    test_retracted_record_is_not_found,
+)
 from tests.api.requests.test_requests import (
     test_concurrent_requests_with_one_key_create_one_object,
     test_etag_avoids_sending_unchanged_content,
@@ -18,11 +23,6 @@ from tests.api.test_jobs import (
     test_jobs_are_filtered_by_state_kind_and_label,
     test_open_jobs_are_limited_per_tenant,
     test_trials_are_listed_with_failure_reasons,
-)
-from tests.api.test_records import (
-    test_exact_match_requires_the_requested_device_class,
-    test_lanes_are_drained_and_resumed,
-    test_retracted_record_is_not_found,
 )
 from tests.api.test_releases import (
     device,

@@ -68,8 +68,7 @@ def init(
     passphrase_file: PassphraseFile = None,
 ) -> int:
     """Begin a repository. Devices are given metadata/1.root.json, and trust what it signs."""
-    from tunefarm.release.keys import read_passphrase
-    from tunefarm.release.new_keys import make_keys
+    from tunefarm.release.keys import make_keys, read_passphrase
     from tunefarm.release.roles import make_channel, make_repository, require_name
 
     signing = signing_of(folder, [], passphrase_file)

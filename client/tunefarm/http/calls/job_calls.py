@@ -10,8 +10,8 @@ from tunefarm.http.event_stream import RemoteEvent
 from tunefarm.http.paging import listed
 from tunefarm.http.request import Flow, Query, Reply, Request
 from tunefarm_schemas.tuning.job import Job, JobKind, JobState
+from tunefarm_schemas.views.jobs.space import SpaceView
 from tunefarm_schemas.views.record import RecordInField
-from tunefarm_schemas.views.space import SpaceView
 
 LIMIT: Final = 100
 DELETION_DELAYS_S: Final = (0.0, 0.1, 0.2, 0.4, 0.8)

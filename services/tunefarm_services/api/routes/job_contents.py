@@ -11,10 +11,10 @@ from starlette.responses import Response
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.job import Exploration
 from tunefarm_schemas.tuning.record import TuningRecord
+from tunefarm_schemas.views.jobs.space import SpaceView
+from tunefarm_schemas.views.jobs.trial import MeasurementView, TaskView, TrialView
 from tunefarm_schemas.views.page import Page
 from tunefarm_schemas.views.record import RecordInField
-from tunefarm_schemas.views.space import SpaceView
-from tunefarm_schemas.views.trial import MeasurementView, TaskView, TrialView
 from tunefarm_services.api.access.caller import JobFieldReader, JobsReader
 from tunefarm_services.api.http.answer import answer
 from tunefarm_services.api.http.paging import DEFAULT_SIZE, LARGEST_PAGE, PageSize, PageToken, Paging

@@ -5,8 +5,8 @@ from typing import Final, TypeVar
 
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.job import Exploration
-from tunefarm_schemas.views.summary import TaskSummary
-from tunefarm_services.dashboard.job_state import JobPageState
+from tunefarm_schemas.views.jobs.summary import TaskSummary
+from tunefarm_services.dashboard.job.job_state import JobPageState
 from tunefarm_services.store import Store
 
 MAX_POINTS: Final = 1_000

@@ -13,7 +13,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
 from tunefarm_schemas.tuning.job import JobOutcome
-from tunefarm_services.dashboard.job_state import JobPageState, read_state, refreshed
+from tunefarm_services.dashboard.job.job_state import JobPageState, read_state, refreshed
 from tunefarm_services.dashboard.parts import DashboardParts
 from tunefarm_services.dashboard.rendering import HEADERS, fragment
 from tunefarm_services.dashboard.session import PREFIX
