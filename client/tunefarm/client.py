@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
 
 from tunefarm.http.async_transport import AsyncTransport
-from tunefarm.http.calls.usage_calls import usage_list
+from tunefarm.http.calls.usage_calls import farm_overview, usage_list
 from tunefarm.http.method import Carrier, Noun, call, executed
 from tunefarm.http.request import Flow
 from tunefarm.http.retrying import RetryPolicy
@@ -91,6 +91,7 @@ class ServiceClient(Noun[Carrier], Generic[Carrier, H]):
         self.channels = Channels(self.transport)
 
     usage = call(usage_list)
+    overview = call(farm_overview)
 
     @executed
     def submit(self, conversion: Conversion, options: RemoteJobOptions) -> Flow[H]:

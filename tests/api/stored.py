@@ -13,10 +13,11 @@ from tunefarm_schemas.farm.lane import Lane, LaneState
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.token import Scope
 from tunefarm_schemas.tuning.device import HOT_CACHE
-from tunefarm_schemas.tuning.job import Effort, Job, JobSpec
+from tunefarm_schemas.tuning.job import Effort, Job, JobOutcome, JobSpec, JobState, StopReason
 from tunefarm_schemas.tuning.record import RecordKey, RecordStatus, TuningRecord
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_schemas.tuning.workload import Task
+from tunefarm_schemas.views.summary import Improvement, JobSummary, TaskSummary
 from tunefarm_services.store import Lease, Store
 from tunefarm_services.store.fleet.audit_repository import Actor
 from tunefarm_services.store.releases.release_repository import AcceptedPublication
@@ -117,6 +118,31 @@ def furnished(store: Store, tenant: str) -> Belongings:
         bench=bench,
         sha256=put_release(store, tenant),
     )
+
+
+def summarize(store: Store, mine: Belongings, latency_s: float, interval_s: tuple[float, float]) -> None:
+    """End the search of a tenant's job with one improvement after two of four seconds."""
+    improved = Improvement(elapsed_s=2.0, trials=1, latency_s=latency_s, trace="[]")
+    task = TaskSummary(
+        name="matmul",
+        exploration_id=mine.exploration_id,
+        best_latency_s=latency_s,
+        untuned_latency_s=8e-3,
+        interval_s=interval_s,
+        record_id=mine.record_id,
+        artifact_id=None,
+        trials=2,
+        trials_in_store=2,
+        stop_reason=StopReason.TRIALS,
+        improvements=(improved,),
+        failures={"crash": 1},
+        first_failure_message="",
+        answered_from_store=False,
+    )
+    outcome = JobOutcome.SUCCEEDED
+    summary = JobSummary(job_id=mine.job_id, outcome=outcome, message="", tasks=(task,), seconds={"total": 4.0})
+    store.jobs.set_state(mine.lease, JobState.FINISHED, outcome)
+    store.events.append(mine.lease, "summary", summary.model_dump(mode="json"))
 
 
 def lane(lane_id: str = "host-7/cpu-0", state: LaneState = LaneState.READY) -> Lane:

@@ -247,6 +247,22 @@ def delete_when_released(client: Client, job_id: str) -> None:
             return
 
 
+def test_job_is_extended_cloned_and_compared(service: Service, tuned: str) -> None:
+    extended = service.command("jobs", "extend", tuned[:12], "--trials", "1", "--json").json()
+    assert extended["spec"]["effort"]["trials"] > int(TRIALS)
+    asked = ("--strategy", "random", "--seed", "3", "--label", "try=2", "--trials", TRIALS)
+    cloned = service.command("jobs", "clone", tuned, *asked)
+    job_id = cloned.out.strip()
+    assert f"next: tunefarm watch {job_id}" in cloned.err
+    compared = service.command("jobs", "compare", tuned, job_id)
+    assert re.search(r"strategy +evolutionary +random", compared.out)
+    found = service.command("jobs", "compare", tuned, job_id, "--json").json()
+    assert found["tasks"][0]["first"]["record_id"]
+    assert service.command("jobs", "compare", tuned, "0123").code == 2
+    for made in (extended["job_id"], job_id):
+        service.command("cancel", made)
+
+
 def test_preset_of_service_is_accepted_as_target(service: Service) -> None:
     with Client(service.url, service.token) as client:
         job = client.tune(MODULE, target="raspberry-pi-4", device_class_id="nowhere", deadline_s=600, trials=1)
@@ -263,6 +279,18 @@ def test_devices_usage_and_tokens_are_listed(service: Service, tuned: str) -> No
     assert device["kind"] == "cpu"
     assert service.command("devices", "show", device["device_id"]).code == 0
     assert sum(day["trials"] for day in service.command("usage", "--json").json()) >= int(TRIALS)
+    assert "local" in service.command("usage", "--all-tenants").out
+    (lane,) = service.command("devices", "show", device["device_id"], "--json").json()["workers"]
+    for verb in ("quarantine", "resume"):
+        asked = service.command("devices", verb, device["device_id"], "--lane", lane["worker_id"])
+        assert f"requested {verb} of lane {lane['worker_id']}" in asked.out
+    assert service.command("devices", "drain", "0123", "--lane", lane["worker_id"]).code == 2
+    history = service.command("devices", "history", device["device_id"], "--json").json()
+    assert {"ready", "quarantine", "resume"} <= {change["value"] for change in history["changes"]}
+    assert "calibrated" in service.command("devices", "history", device["device_id"]).out
+    (tenant,) = service.command("overview", "--json").json()["tenants"]
+    assert tenant["tenant"] == "local"
+    assert "lanes: " in service.command("overview", "--all-tenants").out
 
     async def tokens() -> None:
         async with AsyncClient(service.url, service.token) as client:

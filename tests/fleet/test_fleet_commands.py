@@ -154,6 +154,9 @@ def test_channel_is_shown_and_controlled(api: Api):
     ]
     assert [each["state"] for each in states] == ["paused", "running", "running", "halted", "rolled_back"]
     assert [each["stage_percent"] for each in states] == [1, 1, 10, 10, 10]
+    evidence = api.command("channel", "evidence", "canary", "--json").json()
+    assert (evidence["release"], evidence["devices"], evidence["verdict"]) == ("cnn-2", 0, "wait")
+    assert "the gate would wait now: no device" in api.command("channel", "evidence", "canary").out
     shown = api.command("channel", "show", "canary").out
     assert "rolled_back" in shown
     assert "stages 1%, 10%, 50%, 100%; 95% confidence, tolerance 5%" in shown

@@ -7,7 +7,7 @@ from tests.schemas.farm_nouns import farm_nouns
 from tests.schemas.model_nouns import MODEL_NOUNS
 from tunefarm_schemas import SCHEMA_VERSION
 from tunefarm_schemas.failure import FailureReason, TrialFailure
-from tunefarm_schemas.farm.lane import Lane, LaneState
+from tunefarm_schemas.farm.lane import Lane, LaneState, ReferenceCheck
 from tunefarm_schemas.farm.processor import Processor
 from tunefarm_schemas.frozen import Frozen, canonical_json
 from tunefarm_schemas.refusal import Refusal
@@ -50,7 +50,7 @@ from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Sketch, Space, Trace
 from tunefarm_schemas.tuning.workload import Task, TensorArgument, Workload
 from tunefarm_schemas.upload import Upload
-from tunefarm_schemas.usage import Usage
+from tunefarm_schemas.usage import FarmOverview, TenantOverview, Usage
 
 GOLDENS = Path(__file__).parents[1] / "goldens"
 
@@ -91,6 +91,21 @@ _CLASS = DeviceClass(
     launch_bucket=5,
 )
 _DEVICE = Device(fingerprint="0f", host_name="host", device_class=_CLASS, reference=_REFERENCE, peaks=_PEAKS)
+_OVERVIEW = TenantOverview(
+    tenant="local",
+    queued=2,
+    running=1,
+    paused=0,
+    oldest_queued_at=_AT,
+    open_jobs_limit=1000,
+    device_seconds_today=12.5,
+    recent_device_seconds=3.25,
+    measurements_by_minute=(0, 4),
+    failures={"run_timeout": 1},
+)
+_CHECK = ReferenceCheck(
+    times=ReferenceKernelTimes(compute_s=0.0011, bandwidth_s=0.0009, launch_s=1.2e-05), checked_at=_AT
+)
 _PROCESSOR = Processor(architecture="x86_64", x86_level=3)
 _ENVIRONMENT = Environment(governor="performance", microcode="0x1", hypervisor="kvm", load_average=0.5)
 _FAILURE = TrialFailure(reason=FailureReason.BUILD_TIMEOUT, message="took longer than 4 s", under_load=True)
@@ -196,7 +211,11 @@ NOUNS: tuple[Frozen, ...] = (
         started_at=_AT,
         seen_at=_AT,
         processor=_PROCESSOR,
+        last_check=_CHECK,
     ),
+    _CHECK,
+    _OVERVIEW,
+    FarmOverview(tenants=(_OVERVIEW,), lanes={"ready": 1}),
     Token(
         token_id="0123456789abcdef",
         tenant="local",

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.contract.store.test_store_farm import lane
 from tests.store.sample import TENANT, manifest, put_job, record, workload
+from tunefarm_schemas.views.device import device_id_of
 from tunefarm_services.store import RowDamaged, Store
 
 Reading = Callable[[Store], object]
@@ -18,6 +20,7 @@ DAMAGES: dict[tuple[str, str, object], Reading] = {
     ("tuning_records", "abi", "handle"): lambda store: store.records.page(TENANT, limit=10),
     ("artifacts", "manifest", "{}"): lambda store: store.artifacts.newest_first(TENANT),
     ("jobs", "spec", "{}"): lambda store: store.jobs.page(TENANT),
+    ("lane_changes", "kind", "shrug"): lambda store: store.lane_history.changes(device_id_of(lane())),
 }
 
 
@@ -26,6 +29,7 @@ def test_reading_damaged_row_names_table_and_remedy(
     store: Store, tmp_path: Path, damage: tuple[str, str, object]
 ) -> None:
     put_job(store)
+    store.lanes.put(lane())
     store.records.put(TENANT, None, record("the-record", 1e-3))
     library = b"library"
     store.artifacts.put(TENANT, manifest("the-artifact", "the-record", library), library)

@@ -100,6 +100,7 @@ def application() -> "typer.Typer":
     from tunefarm.cli.commands.worker import worker
     from tunefarm.cli.edge.channel import channel
     from tunefarm.cli.edge.fleet import fleet
+    from tunefarm.cli.farm.overview import overview
     from tunefarm.cli.model.bundle import bundle
     from tunefarm.cli.model.compile import compile_model
     from tunefarm.cli.release.release import release
@@ -128,6 +129,7 @@ def application() -> "typer.Typer":
     root.add_typer(fleet, name="fleet")
     root.add_typer(channel, name="channel")
     root.command()(usage)
+    root.command()(overview)
     root.command()(serve)
     root.command("open")(open_pages)
     root.command()(tuner)

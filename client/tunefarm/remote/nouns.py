@@ -8,6 +8,7 @@ from tunefarm.http.calls import (
     device_calls,
     fleet_calls,
     job_calls,
+    job_copy_calls,
     record_calls,
     token_calls,
     upload_calls,
@@ -36,6 +37,9 @@ class Jobs(Noun[Carrier], Generic[Carrier, H]):
     finish = call(job_calls.job_finish)
     delete = call(job_calls.job_deletion)
     space = call(job_calls.job_space)
+    clone = call(job_copy_calls.job_clone)
+    extend = call(job_copy_calls.job_extension)
+    compare = call(job_copy_calls.job_comparison)
 
     @executed
     def get(self, job_id: str) -> Flow[H]:
@@ -96,6 +100,7 @@ class Devices(Noun[Carrier]):
     get = call(device_calls.device)
     list = call(device_calls.devices)
     ask = call(device_calls.device_request)
+    history = call(device_calls.device_history)
 
 
 class Workers(Noun[Carrier]):
@@ -153,6 +158,7 @@ class Channels(Noun[Carrier]):
 
     list = call(fleet_calls.channels)
     get = call(fleet_calls.channel)
+    evidence = call(fleet_calls.channel_evidence)
     ask = call(fleet_calls.channel_request)
     policy = call(fleet_calls.retune_policy)
     set_policy = call(fleet_calls.retune_policy_change)

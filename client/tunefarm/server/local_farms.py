@@ -39,6 +39,7 @@ class LocalFarms:
         self._in_use = threading.Lock()
         self._started_at = utc_now()
         self._device: Device | None = None
+        self._farm: _HostFarm | None = None
         self._processor = own_processor()
         self._code_generator = ""
 
@@ -93,7 +94,7 @@ class LocalFarms:
         )
         if farm.device != known:
             farm.device = self._store.devices.put(LOCAL_TENANT, farm.device)
-        self._device, self._code_generator = farm.device, farm.code_generator
+        self._device, self._code_generator, self._farm = farm.device, farm.code_generator, farm
         return farm
 
     def _bystanders(self) -> list[Child]:
@@ -121,6 +122,7 @@ class LocalFarms:
             started_at=self._started_at,
             seen_at=utc_now(),
             processor=self._processor,
+            last_check=None if self._farm is None else self._farm.last_check,
         )
         with suppress(StoreUnavailable):
             self._store.lanes.put(lane)

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from tunefarm_schemas.farm.processor import Processor
 from tunefarm_schemas.frozen import Frozen
-from tunefarm_schemas.tuning.device import Device
+from tunefarm_schemas.tuning.device import Device, ReferenceKernelTimes
 
 OPERATOR_TENANT: Final = "operator"
 """The tenant that owns all lanes. Every tenant may use them; none sees their host names."""
@@ -57,6 +57,13 @@ class LaneRequest(StrEnum):
     MAINTENANCE = "maintenance"
 
 
+class ReferenceCheck(Frozen):
+    """The times of the reference kernels in a check of the device, and when that was."""
+
+    times: ReferenceKernelTimes
+    checked_at: str
+
+
 class Lane(Frozen):
     """A lane as its worker last reported it. Times are RFC 3339, UTC.
 
@@ -82,3 +89,5 @@ class Lane(Frozen):
     started_at: str
     seen_at: str
     processor: Processor = Processor()
+    last_check: ReferenceCheck | None = None
+    """The latest check of the device; None before the first, or if the worker does not check its device."""

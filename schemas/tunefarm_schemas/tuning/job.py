@@ -85,7 +85,8 @@ class ExplorationKey(Frozen):
     space_id: str
     abi: Abi
     fresh_for: str = ""
-    """Id of the job that requested to ignore the store, which keeps its trials separate; empty otherwise."""
+    """Id of the job that requested to ignore the store, which keeps its trials separate; empty otherwise. A job that
+    continues its search shares them."""
 
     @property
     def exploration_id(self) -> str:
@@ -134,6 +135,8 @@ class JobSpec(Frozen):
     """Functions outside of their modules that the tasks may call, as allowed when the job was accepted."""
     of_model: bool = False
     """Whether the tasks are those of one model, whose time is the sum of their weights times their latencies."""
+    fresh_of: str = ""
+    """Id of the fresh job whose separate trials this fresh job continues; empty for its own."""
     untuned_functions: tuple[str, ...] = ()
     """Functions of the same modules that are not tasks, because they are Relax and not TIR."""
 

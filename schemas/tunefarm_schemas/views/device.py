@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -106,9 +107,59 @@ class DeviceView(BaseModel):
         )
 
 
+class LaneChange(BaseModel):
+    """A change of a lane's state, or a request to it.
+
+    Attributes:
+        kind: ``state`` or ``request``.
+        value: the new state, or what was requested.
+        token_id: of who requested it; null for callers without ``devices:admin``.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    worker_id: str
+    at: str
+    kind: Literal["state", "request"]
+    value: str
+    reason: str
+    token_id: str | None
+
+
+class ReferenceSample(BaseModel):
+    """The times of the reference kernels at one time."""
+
+    model_config = ConfigDict(frozen=True)
+
+    at: str
+    times: ReferenceKernelTimes
+
+
+class DeviceHistory(BaseModel):
+    """How a device fared: its calibration, the times of its reference kernels since then, and changes of its lanes.
+
+    Attributes:
+        reference: the times that its class was chosen by, and that checks compare with.
+        samples: the oldest first, one for each five minutes of the last week.
+        changes: the newest first.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    device_id: str
+    reference: ReferenceKernelTimes
+    samples: tuple[ReferenceSample, ...]
+    changes: tuple[LaneChange, ...]
+
+
 def worker_id_of(lane: Lane) -> str:
     """An id of the lane that does not reveal its host."""
-    return digest(f"lane {lane.lane_id}")[:ID_CHARACTERS]
+    return worker_id_of_lane_id(lane.lane_id)
+
+
+def worker_id_of_lane_id(lane_id: str) -> str:
+    """The same, by the lane's id."""
+    return digest(f"lane {lane_id}")[:ID_CHARACTERS]
 
 
 def device_id_of(lane: Lane) -> str:

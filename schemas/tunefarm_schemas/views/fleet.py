@@ -116,3 +116,33 @@ class FleetChange(FleetView):
     action: str
     subject: str
     reason: str
+
+
+class ChannelEvidence(FleetView):
+    """What the gate knows of a rollout's stage, and the devices of its channel. Claims of devices.
+
+    Attributes:
+        devices: of the stage, that can run the release.
+        heard: of these, how many have reported anything about it.
+        with_latency: how many have reported a latency and have not failed.
+        compared: of these, how many have a latency to compare with.
+        within_p50, within_p95: of these, how many are as fast as expected, within the gate's tolerance.
+        outstanding: how many may still report a latency in time.
+        failures: of the stage's devices, by reason; ``silent`` for those that reported nothing in time.
+        verdict: ``wait``, ``advance`` or ``stop``: what the gate would decide now of a running rollout.
+        by_release: all devices of the channel by the release that they run; empty text for none.
+    """
+
+    channel: str
+    release: str
+    devices: int
+    heard: int
+    with_latency: int
+    compared: int
+    within_p50: int
+    within_p95: int
+    outstanding: int
+    failures: dict[str, int]
+    verdict: str
+    verdict_reason: str
+    by_release: dict[str, int]

@@ -12,13 +12,39 @@ from starlette.routing import Route
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_services.dashboard.assets import serve_asset
 from tunefarm_services.dashboard.job_feed import JobFeeds
-from tunefarm_services.dashboard.pages import artifacts, devices, jobs, login, overview, record, records, space
+from tunefarm_services.dashboard.pages import (
+    artifacts,
+    devices,
+    job_copies,
+    jobs,
+    login,
+    overview,
+    record,
+    records,
+    releases,
+    space,
+    tokens,
+    usage,
+)
 from tunefarm_services.dashboard.parts import DashboardParts
 from tunefarm_services.dashboard.refusal import PageProblem
 from tunefarm_services.dashboard.rendering import HEADERS, page
 from tunefarm_services.store import NotFound, StoreError, StoreUnavailable
 
-PAGES: Final = (login, overview, jobs, space, records, record, artifacts, devices)
+PAGES: Final = (
+    login,
+    overview,
+    job_copies,
+    jobs,
+    space,
+    records,
+    record,
+    artifacts,
+    devices,
+    releases,
+    usage,
+    tokens,
+)
 
 
 def create_dashboard(parts: DashboardParts) -> Starlette:

@@ -17,7 +17,9 @@ _TYPES: Final[Mapping[str, str]] = {
     "uplot.min.js": "text/javascript",
     "uplot.css": "text/css",
     "tunefarm.js": "text/javascript",
+    "comparison.js": "text/javascript",
     "tunefarm.css": "text/css",
+    "forms.css": "text/css",
     "icon.svg": "image/svg+xml",
     "LICENSES.txt": "text/plain",
 }

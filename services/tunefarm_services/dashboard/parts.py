@@ -1,6 +1,6 @@
 """What the pages work with."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -24,6 +24,9 @@ class DashboardParts:
         record_code: writes a text of the code of a tenant's record in a confined child. Raises BadInput, StoreError,
             and PageProblem if no child can be had.
         record_field: what devices report of the releases that have a tenant's record.
+        open_jobs_per_tenant: how many unfinished jobs a tenant may have.
+        callees: functions outside of their modules that jobs of a tenant may call.
+        operator_tenants: tenants that see the queue, the usage and the failures of all.
     """
 
     store: Store
@@ -33,6 +36,9 @@ class DashboardParts:
     limiter: CapacityLimiter
     record_code: Callable[[str, str, CodeForm], Awaitable[RecordCode]]
     record_field: Callable[[str, str], RecordInField]
+    open_jobs_per_tenant: int
+    callees: Mapping[str, tuple[str, ...]]
+    operator_tenants: tuple[str, ...]
 
 
 def parts_of(request: Request) -> DashboardParts:

@@ -1,6 +1,6 @@
 """Renders templates, and sends pages with headers that let them load nothing but our own files."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Final
@@ -32,6 +32,22 @@ HEADERS: Final = {
     "X-Frame-Options": "DENY",
     "Cache-Control": "no-store",
 }
+
+_PAGES: Final = (
+    (Scope.JOBS_READ, "/", "Overview"),
+    (Scope.JOBS_READ, "/jobs", "Jobs"),
+    (Scope.RECORDS_READ, "/records", "Records"),
+    (Scope.DEVICES_READ, "/devices", "Devices"),
+    (Scope.DEVICES_READ, "/releases", "Releases"),
+    (Scope.USAGE_READ, "/usage", "Usage"),
+    (Scope.TOKENS_ADMIN, "/tokens", "Tokens"),
+)
+"""The pages that all others link to, with the scopes that they need."""
+
+
+def navigation(scopes: Collection[Scope]) -> list[tuple[str, str]]:
+    """Addresses and labels of the pages that a session with these scopes may see."""
+    return [(address, label) for scope, address, label in _PAGES if scope in scopes]
 
 
 @cache
@@ -71,6 +87,7 @@ def page(request: Request, name: str, values: Mapping[str, Any], status: int = 2
         "viewer": viewer,
         "form_key": form_key(request) if viewer is not None else "",
         "path": request.url.path,
+        "navigation": [] if viewer is None else navigation(viewer.scopes),
         "may_write": viewer is not None and Scope.JOBS_WRITE in viewer.scopes,
     }
     return HTMLResponse(fragment(name, common | dict(values)), status, headers=HEADERS)

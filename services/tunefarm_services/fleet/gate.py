@@ -55,29 +55,30 @@ def judged(policy: GatePolicy, devices: Sequence[StageDevice], now_s: float) -> 
     """
     if not devices:
         return Verdict("wait", "no device of the channel can run the release")
-    failures = Counter(failure for device in devices if (failure := _failure(device, policy, now_s)))
+    failures = Counter(failure for device in devices if (failure := failure_of(device, policy, now_s)))
     failed, permitted = failures.total(), policy.max_failed_percent / 100 * len(devices)
     if failed > permitted:
         causes = ", ".join(f"{number} {name}" for name, number in failures.most_common(5))
         limit = f"more than {policy.max_failed_percent:g}%"
         return Verdict("stop", f"{failed} of {len(devices)} devices failed ({causes}), {limit}")
-    fine = [device for device in devices if not _failure(device, policy, now_s)]
+    fine = [device for device in devices if not failure_of(device, policy, now_s)]
     latency = _judged_latency(policy, [device for device in fine if device.field is not None], len(fine))
     if latency.action == "stop":
         return latency
-    outstanding = sum(_is_outstanding(device, policy, now_s) for device in fine)
+    outstanding = sum(is_outstanding(device, policy, now_s) for device in fine)
     if failed + outstanding > permitted:
         return Verdict("wait", f"{outstanding} of {len(devices)} devices have not reported a latency yet")
     return latency
 
 
-def _failure(device: StageDevice, policy: GatePolicy, now_s: float) -> str | None:
+def failure_of(device: StageDevice, policy: GatePolicy, now_s: float) -> str | None:
+    """Why the device counts as failed; None if it does not."""
     if device.failure is not None:
         return device.failure
     return SILENT if not device.was_heard and _is_over(device, policy, now_s) else None
 
 
-def _is_outstanding(device: StageDevice, policy: GatePolicy, now_s: float) -> bool:
+def is_outstanding(device: StageDevice, policy: GatePolicy, now_s: float) -> bool:
     """Whether the device may still report a latency in time. A slow device reports later, so early ones mislead."""
     return device.field is None and not _is_over(device, policy, now_s)
 

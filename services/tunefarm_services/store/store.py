@@ -7,6 +7,7 @@ from tunefarm_services.store.blob_store import BlobStore
 from tunefarm_services.store.catalog.device_repository import DeviceRepository
 from tunefarm_services.store.catalog.garbage import GarbageCollector
 from tunefarm_services.store.catalog.input_example_repository import InputExampleRepository
+from tunefarm_services.store.catalog.lane_history_repository import LaneHistoryRepository
 from tunefarm_services.store.catalog.lane_repository import LaneRepository
 from tunefarm_services.store.catalog.target_repository import TargetRepository
 from tunefarm_services.store.catalog.upload_repository import UploadRepository
@@ -15,6 +16,7 @@ from tunefarm_services.store.database.database import Database
 from tunefarm_services.store.database.schema_revision import NEEDED, require_current, revision_of, upgrade_to
 from tunefarm_services.store.database.sqlite_file import prepare_file
 from tunefarm_services.store.fleet.audit_repository import FleetAuditRepository
+from tunefarm_services.store.fleet.channel_evidence_repository import ChannelEvidenceRepository
 from tunefarm_services.store.fleet.edge_device_repository import EdgeDeviceRepository
 from tunefarm_services.store.fleet.edge_report_repository import EdgeReportRepository
 from tunefarm_services.store.fleet.enrolment_repository import EnrolmentRepository
@@ -26,6 +28,7 @@ from tunefarm_services.store.jobs.event_repository import EventRepository
 from tunefarm_services.store.jobs.job_repository import JobRepository
 from tunefarm_services.store.jobs.job_request_repository import JobRequestRepository
 from tunefarm_services.store.jobs.lease_repository import LeaseRepository
+from tunefarm_services.store.jobs.overview_repository import OverviewRepository
 from tunefarm_services.store.jobs.queue_repository import QueueRepository
 from tunefarm_services.store.jobs.usage_repository import UsageRepository
 from tunefarm_services.store.records.artifact_repository import ArtifactRepository
@@ -57,6 +60,7 @@ class Store:
         self.targets = TargetRepository(database, blobs)
         self.devices = DeviceRepository(database, blobs)
         self.lanes = LaneRepository(database, blobs)
+        self.lane_history = LaneHistoryRepository(database, blobs)
         self.uploads = UploadRepository(database, blobs)
         self.input_examples = InputExampleRepository(database, blobs)
         self.jobs = JobRepository(database, blobs)
@@ -64,6 +68,7 @@ class Store:
         self.queue = QueueRepository(database, blobs)
         self.leases = LeaseRepository(database, blobs)
         self.events = EventRepository(database, blobs)
+        self.overview = OverviewRepository(database, blobs)
         self.usage = UsageRepository(database, blobs)
         self.explorations = ExplorationRepository(database, blobs)
         self.trials = TrialRepository(database, blobs)
@@ -83,6 +88,7 @@ class Store:
         self.polling = PollingRepository(database, blobs)
         self.rollouts = RolloutRepository(database, blobs)
         self.retunes = RetuneRepository(database, blobs)
+        self.channel_evidence = ChannelEvidenceRepository(database, blobs)
         self.fleet_audit = FleetAuditRepository(database, blobs)
         self.fleet_overview = FleetOverviewRepository(database, blobs)
         self.garbage = GarbageCollector(database, blobs)

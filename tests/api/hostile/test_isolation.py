@@ -91,6 +91,8 @@ def _ask(person: Person, method: str, path: str, of_whom: Belongings):
     bodies: dict[str, Any] = {}
     if method in ("post", "put"):
         bodies = {"json": {"reason": "mine now"} if path.endswith(":retract") else {}}
+        if path.endswith(":extend"):
+            bodies = {"json": {"trials": 1}}
         takes_reason = path.startswith(("/v1/channels", "/v1/fleet"))
         if not takes_reason and path.endswith((":cancel", ":finish", ":pause", ":resume", ":revoke", ":rotate")):
             bodies = {}

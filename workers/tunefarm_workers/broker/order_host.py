@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tunefarm_schemas.farm.farm_message import Cancellation
+from tunefarm_schemas.farm.lane import ReferenceCheck
 from tunefarm_schemas.farm.processor import Processor
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.device import Device
@@ -70,3 +71,4 @@ class HostedLane:
     device: Device
     code_generator: str
     processor: Processor
+    last_check: Callable[[], ReferenceCheck | None] = lambda: None

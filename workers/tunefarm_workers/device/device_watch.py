@@ -10,6 +10,8 @@ from tunefarm_sandbox.confinement.confinement import Confinement
 from tunefarm_sandbox.confinement.limits import Limits
 from tunefarm_sandbox.fork_server.child import Child
 from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
+from tunefarm_schemas.clock import utc_now
+from tunefarm_schemas.farm.lane import ReferenceCheck
 from tunefarm_schemas.tuning.device import Device, ReferenceKernelTimes
 from tunefarm_workers.conversation.event_loop import EventLoop
 from tunefarm_workers.conversation.messages import DeviceChild, KernelRequest
@@ -44,6 +46,7 @@ class DeviceWatch:
         self._check_every_s = check_every_s
         self._drift = Drift()
         self._is_claimed = False
+        self.last_check: ReferenceCheck | None = None
         self._due_s = time.monotonic() + check_every_s
         self._alive = True
         self._zygote = zygote
@@ -108,6 +111,7 @@ class DeviceWatch:
             now = ReferenceKernelTimes.model_validate_json(message)
         except ValueError:
             return
+        self.last_check = ReferenceCheck(times=now, checked_at=utc_now())
         is_sure, drifted = self._drift.checked(now), self._drift.drifted
         wait_s = _QUARANTINE_CHECK_S if drifted else self._check_every_s
         self._due_s = time.monotonic() + min(wait_s if is_sure else RECHECK_S, self._check_every_s)

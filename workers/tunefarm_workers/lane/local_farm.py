@@ -9,6 +9,7 @@ from pathlib import Path
 from tunefarm_sandbox.fork_server.child import Child
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.failure import TrialFailure
+from tunefarm_schemas.farm.lane import ReferenceCheck
 from tunefarm_schemas.host_cores import usable_processors
 from tunefarm_schemas.tuning.device import Device, Environment
 from tunefarm_schemas.tuning.measurement import (
@@ -62,7 +63,9 @@ class LocalFarm(LaneFarm[ProcessorLane]):
         self._scratch = scratch
         self._environment = Environment()
         self._environment_s = -_ENVIRONMENT_FRESH_S
-        watch = DeviceWatch(zygote, self._settings.child_limits(), usable_processors(), self._settings.drift_check_s)
+        self._watch = watch = DeviceWatch(
+            zygote, self._settings.child_limits(), usable_processors(), self._settings.drift_check_s
+        )
         self.code_generator = watch.code_generator
         self._turn = HostTurn(os.sched_getaffinity(0))
         with self._turn.held(_IDENTIFY_S):
@@ -110,6 +113,11 @@ class LocalFarm(LaneFarm[ProcessorLane]):
             on_wait,
         )
         return exporter.export(order, task.host_order(), task.arguments, task.order.protocol_id)
+
+    @property
+    def last_check(self) -> ReferenceCheck | None:
+        """The latest check of the device; None before the first."""
+        return self._watch.last_check
 
     @property
     def waits_for(self) -> str:

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Collection
 from importlib import import_module
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.farm.lane import ReferenceCheck
 from tunefarm_schemas.farm.processor import Processor
 from tunefarm_schemas.tuning.device import Device
 from tunefarm_schemas.tuning.measurement import (
@@ -21,6 +22,15 @@ from tunefarm_schemas.tuning.measurement import (
 from tunefarm_search.tvm.loading import LOAD_TVM
 from tunefarm_workers.broker.blobs import Blobs
 from tunefarm_workers.worker.settings import WorkerSettings
+
+
+@runtime_checkable
+class CheckedFarm(Protocol):
+    """A farm that times reference kernels on its device now and then."""
+
+    @property
+    def last_check(self) -> ReferenceCheck | None:
+        """The latest check; None before the first. Called on any thread."""
 
 
 class HostedFarm(Protocol):

@@ -11,7 +11,7 @@ from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.farm.farm_message import queue_name
 from tunefarm_workers.broker.blobs import Blobs
 from tunefarm_workers.broker.order_host import HostedLane, Send
-from tunefarm_workers.worker.hosted_farm import FarmMaker, maker_of
+from tunefarm_workers.worker.hosted_farm import CheckedFarm, FarmMaker, maker_of
 from tunefarm_workers.worker.lane_host import LaneHost
 from tunefarm_workers.worker.settings import WorkerSettings
 
@@ -64,4 +64,5 @@ def _open_measuring(maker: FarmMaker, context: LaneContext) -> HostedLane:
         device=farm.device,
         code_generator=farm.code_generator,
         processor=farm.processor,
+        last_check=lambda: farm.last_check if isinstance(farm, CheckedFarm) else None,
     )

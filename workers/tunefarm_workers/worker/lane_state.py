@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.farm.farm_message import MESSAGE_VERSION, LaneAnswer
-from tunefarm_schemas.farm.lane import Lane, LaneKind, LaneRequest, LaneState
+from tunefarm_schemas.farm.lane import Lane, LaneKind, LaneRequest, LaneState, ReferenceCheck
 from tunefarm_schemas.farm.processor import Processor
 from tunefarm_schemas.tuning.device import Device
 
@@ -38,6 +38,7 @@ class LaneStatus:
         self.refusal = ""
         self._request = LaneRequest.NONE
         self._trouble = ""
+        self._last_check: ReferenceCheck | None = None
         self._failure = ""
         self._is_stopping = False
         self._has_ended = False
@@ -57,6 +58,10 @@ class LaneStatus:
     def set_trouble(self, trouble: str) -> None:
         """Record why the device cannot be used now; empty if it can."""
         self._trouble = trouble
+
+    def set_last_check(self, check: ReferenceCheck | None) -> None:
+        """Record the latest check of the device."""
+        self._last_check = check
 
     def fail(self, failure: str) -> None:
         """Record that the farm crashed."""
@@ -97,6 +102,7 @@ class LaneStatus:
             started_at=facts.started_at,
             seen_at=utc_now(),
             processor=facts.processor,
+            last_check=self._last_check,
         )
 
     def _state(self, in_flight: int) -> tuple[LaneState, str]:

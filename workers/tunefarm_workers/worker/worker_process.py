@@ -18,6 +18,7 @@ from tunefarm_sandbox.confinement import linux
 from tunefarm_sandbox.confinement.abilities import abilities
 from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.farm.lane import ReferenceCheck
 from tunefarm_schemas.frozen import digest
 from tunefarm_workers.broker.blobs import Blobs
 from tunefarm_workers.broker.celery_intake import CeleryIntake
@@ -102,7 +103,7 @@ class WorkerProcess:
                 status.facts.instance,
                 lambda: status.describe(host.in_flight),
                 status.receive,
-                lambda: self._beat(host, status),
+                lambda: self._beat(host, status, lane.last_check()),
             )
             sender.start()
             host.start(self._end)
@@ -146,8 +147,9 @@ class WorkerProcess:
         heartbeat.hurry()
         return not self._stopping.is_set()
 
-    def _beat(self, host: OrderHost, status: LaneStatus) -> None:
+    def _beat(self, host: OrderHost, status: LaneStatus, check: ReferenceCheck | None) -> None:
         """Check the device, and start or stop accepting work."""
+        status.set_last_check(check)
         if host.crash is None:
             status.set_trouble(host.check_health())
         wanted = status.takes_work

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tunefarm.cli.jobs.comparison import compare_jobs
+from tunefarm.cli.jobs.copies import clone_job, extend_job
 from tunefarm.cli.remote_options import Api, AsJson, JobId
 from tunefarm.cli.text.record_text import FIELD_HEADINGS, field_rows
 from tunefarm.options.label_option import labels_of_texts
@@ -17,7 +19,11 @@ from tunefarm_schemas.views.record import RecordInField
 if TYPE_CHECKING:
     from tunefarm.client import Client
 
-jobs = typer.Typer(help="List, show and delete the jobs of a service.", no_args_is_help=True)
+jobs = typer.Typer(help="List, show, compare, copy and delete the jobs of a service.", no_args_is_help=True)
+
+jobs.command("compare")(compare_jobs)
+jobs.command("clone")(clone_job)
+jobs.command("extend")(extend_job)
 
 HEADINGS = ("job", "state", "tasks", "trials", "created", "labels", "message")
 

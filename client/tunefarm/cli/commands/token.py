@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 LOCAL_TENANT = "local"
 
-token = typer.Typer(help="Create, list and revoke tokens, on a host with access to the database.", no_args_is_help=True)
+token = typer.Typer(
+    help="Create, list, rotate and revoke tokens, on a host with access to the database.", no_args_is_help=True
+)
 
 USERS_SCOPES = tuple(
     scope for scope in Scope if scope not in {Scope.TOKENS_ADMIN, Scope.DEVICES_ADMIN, Scope.EDGE_POLL}
@@ -80,6 +82,23 @@ def revoke(
         store.tokens.revoke(tenant, token_id)
     say(f"{token_id} is revoked")
     tell_next(f"tunefarm token list --tenant {shlex.quote(tenant)}")
+    return ExitCode.FINE
+
+
+@token.command("rotate")
+def rotate(
+    token_id: Annotated[str, typer.Argument(help="Id of the token, as shown by token list.")],
+    tenant: Annotated[str, typer.Option(help="Tenant that it belongs to.")] = LOCAL_TENANT,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> int:
+    """Replace the secret of a token and print the new text. The old one stops working at once."""
+    with _store(create=False) as store:
+        rotated, text = store.tokens.rotate(tenant, token_id)
+    if as_json:
+        print_json({"token": text, **rotated.model_dump(mode="json")})
+    else:
+        say(text)
+        tell_next("on the client, set TUNEFARM_API_TOKEN to it")
     return ExitCode.FINE
 
 

@@ -12,20 +12,28 @@ from tunefarm_schemas.views.quantities import duration_text
 
 def usage(
     since: Annotated[str | None, typer.Option(metavar="DAY", help="First day, such as 2026-01-31.")] = None,
+    all_tenants: Annotated[bool, typer.Option("--all-tenants", help="Use by every tenant, for operators.")] = False,
     api: Api = None,
     as_json: AsJson = False,
 ) -> int:
-    """Show device time, trials and jobs per day."""
+    """Show device time, trials and jobs per day, tenant and device class."""
     from tunefarm.client import Client
 
     with Client(api) as client:
-        found = client.usage(since=since)
+        found = client.usage(since=since, all_tenants=all_tenants)
     if as_json:
         print_json([each.model_dump(mode="json") for each in found])
         return ExitCode.FINE
     rows = [
-        (each.day, each.device_class_id[:12], duration_text(each.device_seconds), str(each.trials), str(each.jobs))
+        (
+            each.day,
+            each.tenant,
+            each.device_class_id[:12],
+            duration_text(each.device_seconds),
+            str(each.trials),
+            str(each.jobs),
+        )
         for each in found
     ]
-    print_rows(("day", "class", "device time", "trials", "jobs"), rows, empty="no usage")
+    print_rows(("day", "tenant", "class", "device time", "trials", "jobs"), rows, empty="no usage")
     return ExitCode.FINE

@@ -91,6 +91,29 @@ def show_or_set_policy(
     return ExitCode.FINE
 
 
+@channel.command("evidence")
+def show_evidence(name: ChannelName, api: Api = None, as_json: AsJson = False) -> int:
+    """Show what devices reported of the release: what the gate knows, failures by reason, devices by release."""
+    from tunefarm.client import Client
+
+    with Client(api) as client:
+        found = client.channels.evidence(name)
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+        return ExitCode.FINE
+    say(visible_line(f"{found.release}: the gate would {found.verdict} now: {found.verdict_reason}"))
+    rows = [
+        ("reported", f"{found.heard} of {found.devices} devices of the stage"),
+        ("with a latency", f"{found.with_latency}, {found.outstanding} more may follow in time"),
+        ("median as expected", f"{found.within_p50} of {found.compared}"),
+        ("95th percentile", f"{found.within_p95} of {found.compared} as expected"),
+        *((f"failed: {reason}", str(number)) for reason, number in sorted(found.failures.items())),
+        *((f"runs {release or 'nothing'}", str(number)) for release, number in sorted(found.by_release.items())),
+    ]
+    print_rows(("of the stage", "devices"), rows, empty="")
+    return ExitCode.FINE
+
+
 @channel.command("pause")
 def pause_rollout(name: ChannelName, reason: Reason = "", api: Api = None, as_json: AsJson = False) -> int:
     """Pause the rollout: devices stay with what they run, and no stage advances."""

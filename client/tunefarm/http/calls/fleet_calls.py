@@ -8,6 +8,7 @@ from tunefarm.http.paging import listed
 from tunefarm.http.request import Flow, Reply, Request
 from tunefarm_schemas.edge.retune_policy import RetunePolicy
 from tunefarm_schemas.views.fleet import (
+    ChannelEvidence,
     ChannelView,
     EdgeDeviceView,
     EnrolmentCode,
@@ -104,6 +105,12 @@ def channel(name: str) -> Flow[ChannelView]:
     """One channel with the rollout of its release."""
     reply: Reply = yield Request("GET", f"/channels/{name}")
     return reply.read(ChannelView)
+
+
+def channel_evidence(name: str) -> Flow[ChannelEvidence]:
+    """What the gate knows of the rollout's stage, and the channel's devices by release. Claims of devices."""
+    reply: Reply = yield Request("GET", f"/channels/{name}/evidence")
+    return reply.read(ChannelEvidence)
 
 
 def channel_request(name: str, verb: ChannelVerb, reason: str = "") -> Flow[ChannelView]:

@@ -38,7 +38,7 @@ from tunefarm_services.api.routes import (
     usage,
     workloads,
 )
-from tunefarm_services.api.routes.fleet import channels, edge, fleet
+from tunefarm_services.api.routes.fleet import channels, edge, evidence, fleet
 from tunefarm_services.api.routes.records import record_contents, records
 from tunefarm_services.api.routes.releases import edge_files, publication
 from tunefarm_services.api.settings import ApiSettings
@@ -71,6 +71,7 @@ ROUTES = (
     usage,
     fleet,
     channels,
+    evidence,
     health,
     pages,
 )
@@ -124,6 +125,9 @@ def _dashboard_parts(parts: Parts) -> DashboardParts:
         limiter=parts.stream_limiter,
         record_code=_record_code(parts),
         record_field=parts.record_fields.get,
+        open_jobs_per_tenant=parts.settings.open_jobs_per_tenant,
+        callees=parts.settings.callees,
+        operator_tenants=parts.settings.operator_tenants,
     )
 
 

@@ -1,19 +1,16 @@
-"""Polls of devices, and channels as their owners see them."""
+"""Polls of devices, and who acts on a fleet."""
 
 import random
 import time
 from typing import Final
 
 from tunefarm_schemas.edge.device import EdgeAdvice, EdgePoll
-from tunefarm_schemas.edge.release import ChannelDocument
 from tunefarm_schemas.token import Token
-from tunefarm_schemas.views.fleet import ChannelView
 from tunefarm_services.api.operations.parts import Parts
 from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
 from tunefarm_services.fleet.advice import chosen, poll_after_s
-from tunefarm_services.fleet.rollout import Rollout, RolloutState
 from tunefarm_services.store import NotFound, Store
-from tunefarm_services.store.fleet.audit_repository import Actor, time_text
+from tunefarm_services.store.fleet.audit_repository import Actor
 from tunefarm_services.store.fleet.polling_repository import PollingDevice
 
 _DRAW: Final = random.SystemRandom()
@@ -53,29 +50,3 @@ def advice_for(parts: Parts, token: Token, poll: EdgePoll, now_s: float) -> Edge
     return EdgeAdvice(
         channel=device.channel, action=action, release=release, poll_after_s=again_s, reason=reason[:_MAX_REASON]
     )
-
-
-def channel_view(document: ChannelDocument, rollout: Rollout) -> ChannelView:
-    """A channel with its rollout."""
-    stages = document.gate.stages_percent
-    is_everywhere = rollout.state is RolloutState.FINISHED
-    return ChannelView(
-        channel=document.channel,
-        sequence=document.sequence,
-        expires_at=document.expires,
-        current=document.current.name,
-        previous=None if document.previous is None else document.previous.name,
-        revoked=document.revoked,
-        gate=document.gate,
-        state=rollout.state.value,
-        stage_percent=100 if is_everywhere else stages[min(rollout.stage, len(stages) - 1)],
-        reason=rollout.reason,
-        began_at=time_text(rollout.began_s),
-        stage_began_at=time_text(rollout.stage_began_s),
-    )
-
-
-def channel_views(store: Store, tenant: str) -> list[ChannelView]:
-    """All channels of a tenant with their rollouts, by name."""
-    documents = store.rollouts.documents(tenant)
-    return [channel_view(document, store.rollouts.latest(tenant, document.channel)) for document in documents]

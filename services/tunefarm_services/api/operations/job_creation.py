@@ -6,16 +6,18 @@ from typing import Final
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.device import PROTOCOLS
 from tunefarm_schemas.tuning.input_spec import InputSpec
-from tunefarm_schemas.tuning.job import Effort, Job, JobSpec, JobState, require_space_for
+from tunefarm_schemas.tuning.job import Effort, Job, JobSpec, require_space_for
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Space
 from tunefarm_schemas.tuning.workload import Task
 from tunefarm_services.api.bodies.job import EffortBody, JobBody, SketchesBody
 from tunefarm_services.api.intake.intake_messages import ModuleAnswer
-from tunefarm_services.api.operations.lane_fit import notes_on, unfit
+from tunefarm_services.api.operations.lane_fit import notes_on
 from tunefarm_services.api.operations.module_intake import target_question, trace_text, understood
 from tunefarm_services.api.operations.parts import Parts
 from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
+from tunefarm_services.jobs.copies import unfinished_jobs
+from tunefarm_services.jobs.lane_fit import unfit
 
 RETRY_AFTER_S: Final = 30
 
@@ -31,7 +33,7 @@ def create_job(parts: Parts, tenant: str, body: JobBody, key: str | None) -> tup
         ApiProblem: the tenant has too many open jobs.
     """
     _require_plain(parts, body)
-    _require_room(parts, tenant)
+    require_room(parts, tenant)
     sketches = body.space.sketches if isinstance(body.space, SketchesBody) else []
     answer = understood(
         parts,
@@ -137,9 +139,9 @@ def _require_no_examples(specs: Sequence[InputSpec]) -> None:
         raise BadInput("input_specs", "only tunefarm tune accepts example arrays.", fix)
 
 
-def _require_room(parts: Parts, tenant: str) -> None:
-    states = (JobState.QUEUED, JobState.RUNNING, JobState.PAUSED)
-    unfinished = sum(parts.store.jobs.count(tenant, state) for state in states)
+def require_room(parts: Parts, tenant: str) -> None:
+    """Raise ApiProblem if the tenant has as many unfinished jobs as it may."""
+    unfinished = unfinished_jobs(parts.store, tenant)
     if unfinished >= parts.settings.open_jobs_per_tenant:
         detail = f"{unfinished} jobs are not finished, which is the maximum for this tenant."
         raise ApiProblem(ProblemKind.QUOTA_EXCEEDED, detail, headers={"Retry-After": str(RETRY_AFTER_S)})

@@ -5,7 +5,7 @@ from starlette.responses import Response
 
 from tunefarm_schemas.farm.lane import Lane, LaneRequest
 from tunefarm_schemas.token import Scope
-from tunefarm_schemas.views.device import DeviceView, WorkerView, by_device, worker_id_of
+from tunefarm_schemas.views.device import DeviceHistory, DeviceView, WorkerView, by_device, worker_id_of
 from tunefarm_schemas.views.page import Page
 from tunefarm_services.api.access.caller import Caller, DevicesAdmin, DevicesReader
 from tunefarm_services.api.http.answer import answer
@@ -41,6 +41,13 @@ def list_devices(
 def get_device(device_id: Id, caller: DevicesReader, parts: PartsOf) -> Response:
     """One device."""
     return answer(DeviceView.of(_lanes_of(parts, device_id), with_names=_sees_names(caller)))
+
+
+@router.get("/devices/{device_id}/history", response_model=DeviceHistory, responses=responses(ProblemKind.NOT_FOUND))
+def get_history(device_id: Id, caller: DevicesReader, parts: PartsOf) -> Response:
+    """Return the calibration of a device, its reference kernels in the last week, and changes of its lanes."""
+    lanes = _lanes_of(parts, device_id)
+    return answer(parts.store.lane_history.of_device(lanes, with_names=_sees_names(caller)))
 
 
 @router.get("/workers", tags=["workers"], response_model=Page[WorkerView], responses=responses())
@@ -91,6 +98,12 @@ def maintain_device(device_id: Id, caller: DevicesAdmin, parts: PartsOf) -> Resp
     return _ask_device(parts, caller, device_id, LaneRequest.MAINTENANCE)
 
 
+@router.post("/devices/{device_id}:quarantine", response_model=DeviceView, responses=responses(ProblemKind.NOT_FOUND))
+def quarantine_device(device_id: Id, caller: DevicesAdmin, parts: PartsOf) -> Response:
+    """Quarantine the device: its lanes take no work until it is resumed."""
+    return _ask_device(parts, caller, device_id, LaneRequest.QUARANTINE)
+
+
 @router.post(
     "/workers/{worker_id}:drain",
     tags=["workers"],
@@ -124,16 +137,27 @@ def maintain_worker(worker_id: Id, caller: DevicesAdmin, parts: PartsOf) -> Resp
     return _ask_worker(parts, caller, worker_id, LaneRequest.MAINTENANCE)
 
 
+@router.post(
+    "/workers/{worker_id}:quarantine",
+    tags=["workers"],
+    response_model=WorkerView,
+    responses=responses(ProblemKind.NOT_FOUND),
+)
+def quarantine_worker(worker_id: Id, caller: DevicesAdmin, parts: PartsOf) -> Response:
+    """Quarantine the lane: it takes no work until it is resumed."""
+    return _ask_worker(parts, caller, worker_id, LaneRequest.QUARANTINE)
+
+
 def _ask_device(parts: Parts, caller: Caller, device_id: str, wanted: LaneRequest) -> Response:
     lanes = _lanes_of(parts, device_id)
     for lane in lanes:
-        parts.store.lanes.request(lane.lane_id, wanted)
+        parts.store.lanes.request(lane.lane_id, wanted, token_id=caller.token.token_id)
     return answer(DeviceView.of(_lanes_of(parts, device_id), with_names=_sees_names(caller)))
 
 
 def _ask_worker(parts: Parts, caller: Caller, worker_id: str, wanted: LaneRequest) -> Response:
     lane = _lane(parts, worker_id)
-    parts.store.lanes.request(lane.lane_id, wanted)
+    parts.store.lanes.request(lane.lane_id, wanted, token_id=caller.token.token_id)
     return answer(_view(parts, caller, lane))
 
 

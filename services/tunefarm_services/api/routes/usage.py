@@ -1,6 +1,7 @@
-"""Usage of the farm."""
+"""Usage of the farm, now and by day."""
 
 import re
+from collections import Counter
 from datetime import date
 from typing import Annotated, Final
 
@@ -8,17 +9,18 @@ from fastapi import APIRouter, Query
 from pydantic import BeforeValidator
 from starlette.responses import Response
 
-from tunefarm_schemas.usage import Usage
+from tunefarm_schemas.usage import FarmOverview, Usage
 from tunefarm_schemas.views.page import Page
-from tunefarm_services.api.access.caller import UsageReader
+from tunefarm_services.api.access.caller import Caller, UsageReader
 from tunefarm_services.api.http.answer import answer
 from tunefarm_services.api.http.paging import LARGEST_PAGE, PageSize, PageToken, Paging
 from tunefarm_services.api.http.responses import responses
-from tunefarm_services.api.operations.parts import PartsOf
+from tunefarm_services.api.operations.parts import Parts, PartsOf
 from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
 
 router = APIRouter(prefix="/v1", tags=["usage"])
 
+AllTenants = Annotated[bool, Query(description="That of every tenant. Requires an operator's token.")]
 _DAY: Final = "A date in UTC, such as 2027-01-31."
 
 
@@ -34,7 +36,7 @@ def get(
     caller: UsageReader,
     parts: PartsOf,
     since_day: Annotated[date | None, BeforeValidator(_dated), Query(description=_DAY)] = None,
-    all_tenants: Annotated[bool, Query(description="Usage of every tenant. Requires an operator's token.")] = False,
+    all_tenants: AllTenants = False,
     page_size: PageSize = LARGEST_PAGE,
     page_token: PageToken = None,
 ) -> Response:
@@ -43,6 +45,22 @@ def get(
     paging = Paging("usage", page_size, page_token, {"since_day": day, "all_tenants": all_tenants})
     if not all_tenants:
         return answer(paging.page_of_all(parts.store.usage.of_tenant(caller.tenant, day), lambda each: each))
+    _require_operator(parts, caller)
+    return answer(paging.page_of_all(parts.store.usage.of_all_tenants(day), lambda each: each))
+
+
+@router.get("/overview", response_model=FarmOverview, responses=responses())
+def overview(caller: UsageReader, parts: PartsOf, all_tenants: AllTenants = False) -> Response:
+    """Show waiting and running jobs, quotas, recent measurements and failures, and the lanes of the farm by state."""
+    if all_tenants:
+        _require_operator(parts, caller)
+    store = parts.store
+    tenants = store.overview.active_tenants() if all_tenants else [caller.tenant]
+    found = store.overview.of_tenants(tenants, parts.settings.open_jobs_per_tenant)
+    lanes = Counter(lane.state.value for lane in store.lanes.find())
+    return answer(FarmOverview(tenants=tuple(found), lanes=dict(lanes)))
+
+
+def _require_operator(parts: Parts, caller: Caller) -> None:
     if caller.tenant not in parts.settings.operator_tenants:
         raise ApiProblem(ProblemKind.FORBIDDEN, "Only an operator's token may see the usage of every tenant.")
-    return answer(paging.page_of_all(parts.store.usage.of_all_tenants(day), lambda each: each))

@@ -13,6 +13,7 @@ from tunefarm_schemas.token import Scope, Token
 from tunefarm_schemas.tuning.job import Job, JobState
 from tunefarm_schemas.usage import Usage
 from tunefarm_schemas.views.device import DeviceView, by_device
+from tunefarm_services.dashboard.drawings.farm_view import farm_view
 from tunefarm_services.dashboard.job_state import job_name
 from tunefarm_services.dashboard.parts import DashboardParts, parts_of
 from tunefarm_services.dashboard.rendering import page
@@ -56,6 +57,7 @@ def show_overview(request: Request) -> Response:
         "devices": devices_for(parts, viewer) if Scope.DEVICES_READ in viewer.scopes else None,
         "usage": _usage(parts, viewer) if Scope.USAGE_READ in viewer.scopes else None,
         "days": DAYS,
+        "farm": farm_view(parts, viewer) if Scope.USAGE_READ in viewer.scopes else None,
     }
     return page(request, "overview.html", values)
 

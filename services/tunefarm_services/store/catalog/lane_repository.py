@@ -6,6 +6,7 @@ from typing import Final
 from sqlalchemy import Connection, bindparam, select, update
 
 from tunefarm_schemas.farm.lane import OPERATOR_TENANT, Lane, LaneRequest, LaneState
+from tunefarm_services.store.catalog.lane_history_repository import note_checks, note_request, note_states
 from tunefarm_services.store.database.insert_once import insert_into
 from tunefarm_services.store.database.repository import Repository
 from tunefarm_services.store.database.retried import retried
@@ -46,6 +47,8 @@ class LaneRepository(Repository):
             heard_s = self._database.now_s(connection)
             # Sorted, so that two writers cannot deadlock.
             rows = [_values(latest[lane_id], heard_s) for lane_id in sorted(latest)]
+            note_states(connection, list(latest.values()), heard_s)
+            note_checks(connection, list(latest.values()), heard_s)
             statement = insert_into(connection, LaneTable)
             heard = {name: statement.excluded[name] for name in ("device_class_id", "state", "heard_s", "document")}
             connection.execute(statement.on_conflict_do_update(index_elements=["tenant", "lane_id"], set_=heard), rows)
@@ -66,11 +69,16 @@ class LaneRepository(Repository):
             return Lane.model_validate_json(document)
 
     @retried
-    def request(self, lane_id: str, request: LaneRequest) -> None:
-        """Request something of a lane, or withdraw the request with ``NONE``. Raises NotFound."""
+    def request(self, lane_id: str, request: LaneRequest, *, token_id: str | None = None) -> None:
+        """Request something of a lane, or withdraw the request with ``NONE``. Raises NotFound.
+
+        ``token_id`` of who requests it is kept in the lane's history.
+        """
         with self._database.writing() as connection:
             if connection.execute(_CHANGE.values(request=request.value), {"of_lane": lane_id}).rowcount == 0:
                 raise NotFound("lane", lane_id)
+            lane = Lane.model_validate_json(connection.execute(_BY_ID, {"lane_id": lane_id}).scalar_one())
+            note_request(connection, lane, request, token_id, self._database.now_s(connection))
 
     def requests(self) -> dict[str, LaneRequest]:
         """The pending requests by lane id."""
@@ -81,13 +89,15 @@ class LaneRepository(Repository):
     def mark_lost(self, silent_s: float) -> list[Lane]:
         """Mark as lost each lane that has sent nothing for ``silent_s`` seconds; return the newly lost ones."""
         with self._database.writing() as connection:
-            before_s = self._database.now_s(connection) - silent_s
+            now_s = self._database.now_s(connection)
+            before_s = now_s - silent_s
             rows = connection.execute(_SILENT, {"before_s": before_s}).all()
             reason = f"no heartbeat for {silent_s:g} s"
             lost = [
                 Lane.model_validate_json(row.document).model_copy(update={"state": LaneState.LOST, "reason": reason})
                 for row in rows
             ]
+            note_states(connection, lost, now_s)
             for lane in lost:
                 _mark(connection, lane)
             return lost

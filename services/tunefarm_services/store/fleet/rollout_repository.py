@@ -96,11 +96,18 @@ class RolloutRepository(Repository):
             return announce_document(connection, actor, document)
 
     @retried
-    def apply(self, actor: Actor, channel: str, verb: RolloutVerb, reason: str) -> Rollout:
-        """Do what a person asks, and record it. Raises NotFound, RolloutRefused."""
+    def apply(
+        self, actor: Actor, channel: str, verb: RolloutVerb, reason: str, *, version: int | None = None
+    ) -> Rollout:
+        """Do what a person asks, and record it. Raises NotFound, RolloutRefused.
+
+        ``version`` is that of the rollout as the person saw it: the request is refused if it has changed since.
+        """
         with self._database.writing() as connection:
             document = _document(connection, actor.tenant, channel)
             rollout = _latest(connection, actor.tenant, channel, locked=True)
+            if version is not None and version != rollout.version:
+                raise RolloutRefused(f"The rollout of {rollout.release} has changed since. Look at it again.")
             if problem := refusal(rollout, verb, has_previous=document.previous is not None):
                 raise RolloutRefused(problem)
             if verb is RolloutVerb.ADVANCE:

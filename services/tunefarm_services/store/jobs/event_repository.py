@@ -10,7 +10,7 @@ from sqlalchemy.exc import NoResultFound
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.frozen import canonical_json
 from tunefarm_schemas.tuning.job import Event
-from tunefarm_services.store.database.repository import Repository
+from tunefarm_services.store.database.repository import AnyRow, Repository
 from tunefarm_services.store.database.retried import retried
 from tunefarm_services.store.jobs.fence import require_fence
 from tunefarm_services.store.jobs.lease import Lease
@@ -35,6 +35,19 @@ _AFTER: Final = (
         EventTable.sequence > bindparam("after_sequence"),
     )
     .order_by(EventTable.sequence)
+)
+_LATEST: Final = (
+    select(EventTable)
+    .where(
+        EventTable.tenant == bindparam("tenant"),
+        EventTable.job_id == bindparam("job_id"),
+        EventTable.kind == bindparam("kind"),
+    )
+    .order_by(EventTable.sequence.desc())
+    .limit(1)
+)
+_LAST_OF_JOB: Final = select(JobTable.last_sequence).where(
+    JobTable.tenant == bindparam("tenant"), JobTable.job_id == bindparam("job_id")
 )
 
 
@@ -66,10 +79,22 @@ class EventRepository(Repository):
         values = {"tenant": tenant, "job_id": job_id, "after_sequence": after_sequence}
         with self._database.reading() as connection:
             rows = connection.execute(_AFTER.limit(limit), values).all()
-        return [
-            Event(sequence=row.sequence, job_id=row.job_id, kind=row.kind, at=row.at, data=json.loads(row.data))
-            for row in rows
-        ]
+        return [_event(row) for row in rows]
+
+    def latest(self, tenant: str, job_id: str, kind: str) -> Event | None:
+        """The newest event of one kind of a job, or None."""
+        with self._database.reading() as connection:
+            row = connection.execute(_LATEST, {"tenant": tenant, "job_id": job_id, "kind": kind}).one_or_none()
+        return None if row is None else _event(row)
+
+    def last_sequence(self, tenant: str, job_id: str) -> int:
+        """The number of a job's newest event; 0 for an unknown job."""
+        with self._database.reading() as connection:
+            return connection.execute(_LAST_OF_JOB, {"tenant": tenant, "job_id": job_id}).scalar() or 0
+
+
+def _event(row: AnyRow) -> Event:
+    return Event(sequence=row.sequence, job_id=row.job_id, kind=row.kind, at=row.at, data=json.loads(row.data))
 
 
 def append_event(connection: Connection, tenant: str, job_id: str, kind: str, data: Mapping[str, object]) -> Event:

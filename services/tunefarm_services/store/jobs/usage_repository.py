@@ -14,7 +14,7 @@ from tunefarm_services.store.jobs.fence import require_fence
 from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.tables import TenantShareTable, UsageTable
 
-_HALF_LIFE_S: Final = 3600.0
+HALF_LIFE_S: Final = 3600.0
 
 _DAILY: Final = (
     select(
@@ -81,7 +81,7 @@ class UsageRepository(Repository):
 
 
 def _raise_level(connection: Connection, tenant: str, device_seconds: float, now_s: float) -> None:
-    hours = now_s / _HALF_LIFE_S
+    hours = now_s / HALF_LIFE_S
     first = {"tenant": tenant, "level": math.log2(device_seconds) + hours}
     if connection.execute(insert_once(connection, TenantShareTable), first).rowcount:
         return

@@ -1,7 +1,13 @@
 """The tables, one file for each noun."""
 
 from tunefarm_services.store.tables.artifact import ArtifactTable
-from tunefarm_services.store.tables.device import DeviceClassTable, DeviceTable, LaneTable
+from tunefarm_services.store.tables.device import (
+    DeviceClassTable,
+    DeviceTable,
+    LaneChangeTable,
+    LaneTable,
+    ReferenceSampleTable,
+)
 from tunefarm_services.store.tables.event import EventTable
 from tunefarm_services.store.tables.exploration import ExplorationTable, JobExplorationTable, ModelSnapshotTable
 from tunefarm_services.store.tables.fleet import (
@@ -51,10 +57,12 @@ __all__ = [
     "JobExplorationTable",
     "JobLabelTable",
     "JobTable",
+    "LaneChangeTable",
     "LaneTable",
     "MeasurementTable",
     "ModelSnapshotTable",
     "RecordTable",
+    "ReferenceSampleTable",
     "ReleaseFilePieceTable",
     "ReleaseFileTable",
     "ReleaseMetadataTable",

@@ -55,3 +55,37 @@ class LaneTable(Table):
     heard_s: Mapped[float] = mapped_column(Double)
     """Time of the last heartbeat, in seconds since the Unix epoch by the database's clock."""
     document: Mapped[str] = mapped_column(Text)
+
+
+class LaneChangeTable(Table):
+    """One row for each change of a lane's state, except between ready and busy, and for each request to it."""
+
+    __tablename__ = "lane_changes"
+    __table_args__ = (Index("ix_lane_changes_device", "tenant", "device_id", "change_id"),)
+
+    tenant: Mapped[str] = mapped_column(Text, primary_key=True)
+    lane_id: Mapped[str] = mapped_column(Text, primary_key=True)
+    change_id: Mapped[str] = mapped_column(Text, primary_key=True)
+    """Begins with the time, so that ids are in order of time."""
+    device_id: Mapped[str] = mapped_column(Text)
+    at_s: Mapped[float] = mapped_column(Double)
+    kind: Mapped[str] = mapped_column(Text)
+    value: Mapped[str] = mapped_column(Text)
+    """The state, or the request."""
+    reason: Mapped[str] = mapped_column(Text)
+    token_id: Mapped[str | None] = mapped_column(Text)
+    """Of who made the request."""
+
+
+class ReferenceSampleTable(Table):
+    """One row for each device and interval, with the first times of its reference kernels in it."""
+
+    __tablename__ = "reference_samples"
+
+    tenant: Mapped[str] = mapped_column(Text, primary_key=True)
+    device_id: Mapped[str] = mapped_column(Text, primary_key=True)
+    interval_number: Mapped[int] = mapped_column(primary_key=True)
+    """Intervals since the Unix epoch."""
+    compute_s: Mapped[float] = mapped_column(Double)
+    bandwidth_s: Mapped[float] = mapped_column(Double)
+    launch_s: Mapped[float] = mapped_column(Double)

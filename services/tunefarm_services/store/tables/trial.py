@@ -75,7 +75,11 @@ class MeasurementTable(Table):
     """One row for each attempt with a result. ``document`` is the whole measurement as JSON."""
 
     __tablename__ = "measurements"
-    __table_args__ = (ForeignKeyConstraint(["tenant", "exploration_id", "candidate_number"], _TRIAL),)
+    __table_args__ = (
+        ForeignKeyConstraint(["tenant", "exploration_id", "candidate_number"], _TRIAL),
+        # All columns of the overview, which counts the measurements of the last hour and the failures of the last day.
+        Index("ix_measurements_recent", "tenant", "measured_at", "failure_reason"),
+    )
 
     tenant: Mapped[str] = mapped_column(Text, primary_key=True)
     exploration_id: Mapped[str] = mapped_column(Text, primary_key=True)

@@ -127,6 +127,13 @@ class TokenRepository(Repository):
         with self._database.reading() as connection:
             return [_token(row) for row in connection.execute(_OF_TENANT, {"tenant": tenant})]
 
+    def of_people(self, tenant: str) -> list[Token]:
+        """A tenant's tokens, the newest first, without browser sessions and the tokens of edge devices."""
+        query = _OF_TENANT.where(TokenTable.session_of.is_(None), TokenTable.scopes != Scope.EDGE_POLL.value)
+        with self._database.reading() as connection:
+            found = [_token(row) for row in connection.execute(query, {"tenant": tenant})]
+        return sorted(found, key=lambda token: (token.created_at, token.token_id), reverse=True)
+
     @retried
     def revoke(self, tenant: str, token_id: str) -> Token:
         """Revoke a token. Repeating it has no effect. Raises NotFound."""

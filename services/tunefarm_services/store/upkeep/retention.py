@@ -10,6 +10,7 @@ from tunefarm_schemas.farm.lane import LaneState
 from tunefarm_schemas.tuning.job import JobState
 from tunefarm_schemas.tuning.measurement import Purpose
 from tunefarm_schemas.tuning.record import RecordStatus
+from tunefarm_services.store.catalog.lane_history_repository import forget_history
 from tunefarm_services.store.catalog.upload_repository import UploadRepository
 from tunefarm_services.store.database.repository import Repository
 from tunefarm_services.store.database.retried import retried
@@ -204,7 +205,9 @@ class Retention(Repository):
         with self._database.writing() as connection:
             before_s = self._database.now_s(connection) - days * _DAY_S
             statement = delete(LaneTable).where(LaneTable.heard_s < before_s, LaneTable.state.in_(_GONE))
-            return connection.execute(statement).rowcount
+            removed = connection.execute(statement).rowcount
+            forget_history(connection, before_s)
+            return removed
 
 
 def _ago(seconds: float) -> str:

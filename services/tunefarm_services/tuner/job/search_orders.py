@@ -67,7 +67,7 @@ def _opened(store: Store, place: Place, lease: Lease, job: Job, task: Task) -> E
         protocol_id=job.spec.protocol_id,
         space_id=AS_GIVEN if is_given else job.spec.space.space_id,
         abi=job.spec.abi,
-        fresh_for=job.job_id if is_given or job.spec.fresh else "",
+        fresh_for=(job.spec.fresh_of or job.job_id) if is_given or job.spec.fresh else "",
     )
     workload = store.workloads.get(lease.tenant, task.workload_id)
     names = {argument.name for argument in workload.arguments}

@@ -14,10 +14,11 @@ from tunefarm_services.api.http.answer import answer
 from tunefarm_services.api.http.json_route import JsonRoute
 from tunefarm_services.api.http.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
 from tunefarm_services.api.http.responses import responses
-from tunefarm_services.api.operations.edge_channels import actor_of, channel_view, channel_views
+from tunefarm_services.api.operations.edge_channels import actor_of
 from tunefarm_services.api.operations.parts import Parts, PartsOf
 from tunefarm_services.api.problems.problem import ProblemKind
 from tunefarm_services.fleet.rollout import RolloutVerb
+from tunefarm_services.store.fleet.channel_views import channel_view, channel_views
 
 router = APIRouter(prefix="/v1", tags=["channels"], route_class=JsonRoute)
 
@@ -33,7 +34,7 @@ def list_channels(
     paging = Paging("channels", page_size, page_token)
     found = [
         view
-        for view in channel_views(parts.store, caller.tenant)
+        for view in channel_views(parts.store.rollouts, caller.tenant)
         if paging.after is None or view.channel > paging.after
     ]
     return answer(paging.page(found, lambda view: view.channel, lambda view: view))

@@ -22,10 +22,11 @@ from tunefarm_services.api.http.answer import answer
 from tunefarm_services.api.http.json_route import JsonRoute
 from tunefarm_services.api.http.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
 from tunefarm_services.api.http.responses import responses
-from tunefarm_services.api.operations.edge_channels import actor_of, channel_views
+from tunefarm_services.api.operations.edge_channels import actor_of
 from tunefarm_services.api.operations.parts import PartsOf
 from tunefarm_services.api.problems.problem import ProblemKind
 from tunefarm_services.api.routes.path import Id, IdFilter
+from tunefarm_services.store.fleet.channel_views import channel_views
 
 router = APIRouter(prefix="/v1/fleet", tags=["fleet"], route_class=JsonRoute)
 
@@ -125,7 +126,7 @@ def summary(caller: DevicesReader, parts: PartsOf) -> Response:
         by_release=devices.counts(caller.tenant, "running"),
         by_failure={name: n for name, n in devices.counts(caller.tenant, "failure").items() if name},
         drifting=devices.drifting(caller.tenant),
-        channels=tuple(channel_views(parts.store, caller.tenant)),
+        channels=tuple(channel_views(parts.store.rollouts, caller.tenant)),
     )
     return answer(view)
 

@@ -1,0 +1,1 @@
+"""Commands that create jobs from others, and compare jobs."""
