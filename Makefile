@@ -46,7 +46,7 @@ FUZZ_SEED ?= 0
 FUZZ_REPLAY ?=
 FUZZ_ARGUMENTS ?=
 
-.PHONY: help demo demo-model test test-models test-targets test-browser check bench bench-quick bench-models bench-trust bench-service bench-farm bench-fleet soak test-faults fuzz wheels clean
+.PHONY: help demo demo-model test test-models test-targets test-browser check bench bench-quick bench-models bench-trust bench-service bench-dashboard bench-farm bench-fleet soak test-faults fuzz wheels clean
 
 help:  ## list these targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -98,7 +98,9 @@ $(SODIUM_STAMP): $(STAMP)
 
 $(BROWSER_STAMP): $(STAMP)
 	$(PIP) install --quiet --constraint constraints.txt axe-playwright-python playwright
-	command -v chromium >/dev/null || { apt-get update -qq && apt-get install -qq --yes chromium; }
+	@command -v chromium chromium-browser google-chrome >/dev/null || \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes chromium; } || \
+		{ echo "The tests of the pages need Chromium. Install it (Debian: apt-get install chromium), or run make as root." >&2; exit 1; }
 	touch $@
 
 demo: $(STAMP)  ## tune a fused matmul + bias + ReLU; about a minute; leaves demo-output/
@@ -114,9 +116,9 @@ demo-model: $(ONNX_STAMP)  ## compile a small CNN from a file, then tune it; abo
 	TUNEFARM_HOME=$(CURDIR)/.demo-store $(BIN)/tunefarm tune demo-output/small_network.onnx \
 		--seconds $(DEMO_MODEL_SECONDS) --output demo-output/tuned
 
-test: $(STAMP) $(SODIUM_STAMP)  ## run the tests: no network, warnings are errors; those that compare times come first, alone
-	$(BIN)/python -m pytest -q -m "timing and not faults and not models and not targets and not browser" $$(grep -rl "mark.timing" tests --include "*.py")
-	$(BIN)/python -m pytest -m "not faults and not timing and not models and not targets and not browser" \
+test: $(STAMP) $(SODIUM_STAMP) $(BROWSER_STAMP)  ## run the tests: no network, warnings are errors; those that compare times come first, alone
+	$(BIN)/python -m pytest -q -m "timing and not faults and not models and not targets" $$(grep -rl "mark.timing" tests --include "*.py")
+	$(BIN)/python -m pytest -m "not faults and not timing and not models and not targets" \
 		--numprocesses $(TEST_PROCESSES) --no-loadscope-reorder
 
 test-models: $(FRAMEWORKS_STAMP)  ## run the tests that need torch, ONNX, TFLite or JAX; installs them
@@ -125,10 +127,10 @@ test-models: $(FRAMEWORKS_STAMP)  ## run the tests that need torch, ONNX, TFLite
 test-targets: $(EMULATORS_STAMP) $(SODIUM_STAMP)  ## run kernels for ARM, RISC-V and WebAssembly in emulators; installs those
 	$(BIN)/python -m pytest -m targets --numprocesses 2 --dist load
 
-test-browser: $(BROWSER_STAMP)  ## look at the pages in Chromium, which it installs on Debian as root where it is missing
+test-browser: $(BROWSER_STAMP)  ## run all tests of the pages in Chromium, which is installed on Debian as root where it is missing
 	$(BIN)/python -m pytest -m browser
 
-test-faults: $(EMULATORS_STAMP) $(SODIUM_STAMP)  ## run the tests that kill, starve and corrupt for minutes
+test-faults: $(EMULATORS_STAMP) $(SODIUM_STAMP) $(BROWSER_STAMP)  ## run the tests that kill, starve and corrupt for minutes
 	$(BIN)/python -m pytest -m faults --timeout 1800
 
 fuzz: $(STAMP)  ## random modules, traces, databases, rows, requests and messages, for FUZZ_MINUTES (60); findings are files
@@ -159,6 +161,9 @@ bench-service: $(STAMP)  ## load the API with 200 clients, follow events through
 	$(BIN)/python -m benchmarks.load.event_stream --output benchmarks/results/service
 	$(BIN)/python -m benchmarks.service.footprint --output benchmarks/results/service
 	$(BIN)/python -m benchmarks.load.under_attack
+
+bench-dashboard: $(BROWSER_STAMP)  ## the pages in Chromium over a million trials, 500 viewers, Optuna's dashboard beside them; a quarter of an hour
+	$(BIN)/python -m benchmarks.dashboard --output benchmarks/results/dashboard $(BENCH_ARGUMENTS)
 
 bench-fleet: $(STAMP)  ## 10,000 edge devices that poll the API through a rollout; a quarter of an hour
 	$(BIN)/python -m benchmarks.fleet.devices $(BENCH_ARGUMENTS)

@@ -39,6 +39,7 @@ HERE: Final = Path(__file__).parent
 TOGETHER: Final = (
     "api/postgresql",
     "backup",
+    "browser",
     "client_remote",
     "compiling",
     "contract/store",
@@ -49,6 +50,7 @@ TOGETHER: Final = (
 )
 """Folders whose tests share a slow fixture: one xdist process runs all tests of such a folder."""
 FIRST: Final = (
+    "browser",
     "client_remote",
     "tuner",
     "gateway",

@@ -44,7 +44,7 @@ class SyntheticJobs:
         assert lease is not None
         exploration = self._store.explorations.open(lease, _key(job.spec.tasks[0]))
         assert self._store.explorations.hold(lease, exploration.exploration_id)
-        self._measure(lease, exploration.exploration_id, trials)
+        self.measure(lease, exploration.exploration_id, trials)
         self._finish(lease, job, trials)
         self._store.leases.release(lease)
         return job.job_id, exploration.exploration_id
@@ -54,7 +54,8 @@ class SyntheticJobs:
         workload = self._store.workloads.put(TENANT, _workload(number))
         return self._store.jobs.create(TENANT, _spec(workload, trials))
 
-    def _measure(self, lease: Lease, exploration_id: str, trials: int) -> None:
+    def measure(self, lease: Lease, exploration_id: str, trials: int) -> None:
+        """Store ``trials`` trials with their results."""
         dispatches = [self._dispatch(lease, exploration_id, number) for number in range(trials)]
         self._store.trials.put(lease, [dispatch.candidate for dispatch in dispatches], dispatches)
         self._store.measurements.commit(lease, [self._measurement(dispatch) for dispatch in dispatches])

@@ -63,7 +63,7 @@ def _work_of_pages(store: Store, job_id: str, trials: int) -> Mapping[str, Calla
     of_exploration = (TENANT, exploration.exploration_id)
     state = read_state(store, TENANT, job_id)
     return {
-        "charts of the job": lambda: chart_of(store, TENANT, exploration, state),
+        "charts of the job": lambda: chart_of(store, TENANT, exploration, state, ()),
         "trials, from the middle": lambda: store.trials.page(*of_exploration, trials // 2, TRIALS_ON_PAGE),
         "failed trials": lambda: store.trials.page(*of_exploration, None, TRIALS_ON_PAGE, failed_only=True),
         "trials of one reason": lambda: store.trials.page(

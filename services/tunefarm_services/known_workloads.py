@@ -24,7 +24,7 @@ def recognised(
     with_schedules: bool,
     of_model: bool = False,
 ) -> tuple[Workload, ...]:
-    """Replace each workload that the store has with other variable names by the stored one; keep its name.
+    """Replace each workload that the store has with other variable names by the stored one; keep its name and work.
 
     ``of_model``: they are functions of a model. Their parameters have the names of variables in that model, to which no
     input spec refers, so other names of parameters make no difference.
@@ -35,7 +35,7 @@ def recognised(
     same = _compared(pairs, compare, with_schedules=with_schedules, of_model=of_model)
     # Reversed, so that the first of several stored ones wins.
     stored = {pair.workload.workload_id: pair.stored for pair, is_same in reversed(same) if is_same}
-    return tuple(_named(stored.get(each.workload_id, each), each.name) for each in workloads)
+    return tuple(_named(stored.get(each.workload_id, each), each) for each in workloads)
 
 
 def _alike(
@@ -76,5 +76,9 @@ def _compared(
     return list(zip(pairs, answer.same, strict=True))
 
 
-def _named(workload: Workload, name: str) -> Workload:
-    return workload if workload.name == name else workload.model_copy(update={"name": name})
+def _named(workload: Workload, given: Workload) -> Workload:
+    """The workload with the given name, and with the given work if an earlier version stored it without."""
+    work = workload.work or given.work
+    if (workload.name, workload.work) == (given.name, work):
+        return workload
+    return workload.model_copy(update={"name": given.name, "work": work})

@@ -1,15 +1,24 @@
-"""A real service with finished jobs, and a Chromium that looks at it."""
+"""A real service over the store of a real job, and one Chromium, for all tests of the pages."""
 
 import shutil
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from sqlalchemy import create_engine, delete
 
-from tests.servers.real_service import HANGING_S, RealService
+from tests.api.stored import lane, put_job
+from tests.browser import hostile
+from tests.browser.page_list import Shown
+from tests.browser.visits import Visits
+from tests.servers.real_service import RealService
+from tests.servers.tuned_home import tuned_home
+from tunefarm_schemas.tuning.job import JobState
+from tunefarm_services.store import Store
+from tunefarm_services.store.tables import LaneTable
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser
 
 SWITCHES = (
     "--no-sandbox",
@@ -20,45 +29,72 @@ SWITCHES = (
     "--disable-component-update",
     "--disable-sync",
 )
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealService]:
-    serving = RealService(tmp_path_factory.mktemp("pages"))
+    """The API over a store that ``tunefarm tune`` filled. No tuner runs, so jobs stay in the state of the test."""
+    home = tuned_home(tmp_path_factory).copied_to(tmp_path_factory.mktemp("pages") / "home")
+    serving = RealService(home, ("--no-tuner", "--processes", "1"))
     serving.start()
-    serving.command("submit", "builtin:matmul:32x32x32", "--trials", "8", "--label", "model=resnet", "--wait")
     yield serving
     serving.kill()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
+def store(service: RealService) -> Iterator[Store]:
+    """The store of the service."""
+    opened = Store.open(f"sqlite:///{service.home}/tunefarm.db", service.home / "blobs")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="package")
+def shown(store: Store) -> Shown:
+    """What the real job left, beside a job that waits and a device."""
+    store.lanes.put(lane())
+    job = store.jobs.page("local", JobState.FINISHED)[0]
+    return Shown(
+        job_id=job.job_id,
+        open_job_id=put_job(store, "local").job_id,
+        exploration_id=store.explorations.of_job("local", job.job_id)[0].exploration_id,
+        record_id=store.records.page("local")[0].record_id,
+    )
+
+
+@pytest.fixture(scope="package")
+def shown_hostile(store: Store) -> Shown:
+    return hostile.fill(store)
+
+
+@pytest.fixture
+def hostile_device(service: RealService, store: Store) -> Iterator[None]:
+    """A device with hostile names, which every tenant sees."""
+    named = hostile.hostile_lane()
+    store.lanes.put(named)
+    yield
+    engine = create_engine(f"sqlite:///{service.home}/tunefarm.db")
+    with engine.begin() as connection:
+        connection.execute(delete(LaneTable).where(LaneTable.lane_id == named.lane_id))
+    engine.dispose()
+
+
+@pytest.fixture(scope="package")
 def chromium() -> "Iterator[Browser]":
     from playwright.sync_api import sync_playwright
 
-    path = shutil.which("chromium") or shutil.which("google-chrome")
-    assert path is not None, "install Chromium: make test-browser does, as root on Debian"
+    path = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    assert path is not None, "install Chromium: make test does, as root on Debian"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=list(SWITCHES))
         yield browser
         browser.close()
 
 
-@pytest.fixture(params=["wide and light", "narrow and dark"])
-def page(request: pytest.FixtureRequest, chromium: "Browser", service: RealService) -> "Iterator[Page]":
-    """A page of a logged-in browser. Any error on its console is a failure."""
-    is_wide = request.param == "wide and light"
-    context = chromium.new_context(
-        viewport={"width": 1280 if is_wide else 390, "height": 900}, color_scheme="light" if is_wide else "dark"
-    )
-    opened = context.new_page()
-    problems: list[str] = []
-    opened.on(
-        "console", lambda message: problems.append(message.text) if message.type in {"error", "warning"} else None
-    )
-    opened.on("pageerror", lambda error: problems.append(str(error)))
-    opened.set_default_timeout(HANGING_S * 1000)
-    opened.goto(service.command("open", "--print"))
-    opened.problems = problems  # type: ignore[attr-defined]
-    yield opened
-    context.close()
-    assert problems == []
+@pytest.fixture
+def visits(chromium: "Browser", service: RealService, store: Store) -> Iterator[Visits]:
+    """Browsers for one test."""
+    visiting = Visits(chromium, service, store)
+    yield visiting
+    visiting.close()

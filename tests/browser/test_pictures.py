@@ -7,18 +7,14 @@ differ from machine to machine, so pictures are compared at a quarter of their s
 
 import io
 import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy
 import pytest
 from PIL import Image
 
-from tests.servers.real_service import HANGING_S, RealService
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+from tests.browser.page_list import UNSTEADY, Shown, paths_of
+from tests.browser.visits import VIEWS, Visits
 
 pytestmark = pytest.mark.browser
 
@@ -37,63 +33,23 @@ MAX_DIFFERENT_SHARE = 0.03
 """Of the reduced picture's points. A column that is gone or a colour that changed makes more."""
 MIN_DIFFERENCE = 48
 """Of 255: another font's edges stay below."""
-VIEWS = {"wide": (1280, 900, "light"), "narrow": (390, 844, "dark")}
 
 
-@pytest.fixture(scope="module")
-def quiet_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealService]:
-    """A service that has tuned one function and does nothing more."""
-    serving = RealService(tmp_path_factory.mktemp("pictures"))
-    serving.start()
-    serving.command("submit", "builtin:matmul:32x32x32", "--trials", "8", "--label", "model=resnet", "--wait")
-    yield serving
-    serving.kill()
-
-
-@pytest.fixture(params=VIEWS)
-def view(
-    request: pytest.FixtureRequest, chromium: "Browser", quiet_service: RealService
-) -> "Iterator[tuple[str, Page]]":
-    width, height, scheme = VIEWS[request.param]
-    context = chromium.new_context(
-        viewport={"width": width, "height": height},
-        color_scheme="light" if scheme == "light" else "dark",
-        reduced_motion="reduce",
-        bypass_csp=True,
-    )
-    opened = context.new_page()
-    opened.set_default_timeout(HANGING_S * 1000)
-    opened.goto(quiet_service.command("open", "--print"))
-    yield request.param, opened
-    context.close()
-
-
-def test_pages_look_as_in_their_pictures(view: "tuple[str, Page]", quiet_service: RealService) -> None:
-    name, page = view
+@pytest.mark.parametrize(
+    "view", [pytest.param("wide", id="wide"), pytest.param("narrow", id="narrow", marks=pytest.mark.faults)]
+)
+def test_pages_look_as_in_their_pictures(visits: Visits, shown: Shown, view: str) -> None:
+    page = visits.page(view=VIEWS[view], checks_policy=False)
     unlike = {}
-    for title, address in _pages(page, quiet_service).items():
-        page.goto(address)
-        page.wait_for_load_state("load")
-        taken = Image.open(io.BytesIO(page.screenshot(style=STYLE))).convert("RGB")
-        share = _different_share(taken, PICTURES / f"{title}-{name}.png")
-        if share > MAX_DIFFERENT_SHARE:
-            unlike[title] = f"{share:.1%} of the page"
+    for name, path in paths_of(shown).items():
+        if name not in UNSTEADY:
+            page.goto(visits.address(path))
+            taken = Image.open(io.BytesIO(page.screenshot(style=STYLE))).convert("RGB")
+            share = _different_share(taken, PICTURES / f"{name.replace(' ', '-')}-{view}.png")
+            if share > MAX_DIFFERENT_SHARE:
+                unlike[name] = f"{share:.1%} of the page"
+    visits.problems[:] = [each for each in visits.problems if "404" not in each]
     assert unlike == {}
-
-
-def _pages(page: "Page", service: RealService) -> dict[str, str]:
-    """The addresses of the pages to look at, by the names of their pictures."""
-    base = f"{service.url}/dashboard"
-    page.goto(f"{base}/jobs")
-    job = f"{service.url}{page.get_attribute('tbody a', 'href')}"
-    page.goto(f"{base}/records")
-    record = f"{service.url}{page.get_attribute('tbody a', 'href')}"
-    page.goto(job)
-    trials, space = (
-        f"{service.url}{page.get_attribute(f'text={link}', 'href')}" for link in ("All trials", "Space and model")
-    )
-    listed = {name: f"{base}/{name}" for name in ("jobs", "records", "devices")}
-    return {"overview": f"{base}/", "job": job, "trials": trials, "space": space, "record": record} | listed
 
 
 def _different_share(taken: Image.Image, kept: Path) -> float:

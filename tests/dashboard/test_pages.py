@@ -1,16 +1,21 @@
 """What the pages show, to whom, and what their buttons do."""
 
 import json
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from fastapi import FastAPI
 
+from tests.api.people import caller_of
 from tests.api.stored import furnished, lane, put_job
-from tests.dashboard.viewers import logged_in
+from tests.dashboard.viewers import logged_in, viewer
 from tests.store.sample import failed, timing
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.farm.lane import LaneRequest
 from tunefarm_schemas.token import Scope
+from tunefarm_schemas.tuning.job import JobOutcome, JobState
 from tunefarm_schemas.views.summary import Progress
 from tunefarm_services.store import Store
 
@@ -77,6 +82,21 @@ def test_assets_are_cached_for_ever_and_change_their_address_with_their_content(
         assert answer.status_code == 200
         assert "immutable" in answer.headers["cache-control"]
     assert browser.get("/dashboard/assets/0/..%2f..%2fapp.py").status_code == 404
+
+
+def test_content_without_secrets_is_compressed_for_those_who_accept_it(app: FastAPI, store: Store) -> None:
+    mine = furnished(store, "alice")
+    browser = logged_in(app, store, "alice")
+    page = f"/dashboard/jobs/{mine.job_id}"
+    script = browser.get(page).text.split('src="')[1].split('"')[0]
+    for path in (script, f"{page}/chart?exploration={mine.exploration_id}"):
+        plain = browser.get(path, headers={"Accept-Encoding": "identity"})
+        compressed = browser.get(path, headers={"Accept-Encoding": "br, gzip"})
+        assert "content-encoding" not in plain.headers
+        assert compressed.headers["content-encoding"] == "gzip"
+        assert compressed.content == plain.content
+        assert plain.headers["vary"] == compressed.headers["vary"] == "Accept-Encoding"
+    assert "content-encoding" not in browser.get(page, headers={"Accept-Encoding": "gzip"}).headers
 
 
 def test_hostile_text_is_shown_and_not_run(app: FastAPI, store: Store) -> None:
@@ -155,6 +175,18 @@ def test_the_chart_of_many_trials_stays_small_and_keeps_the_best(app: FastAPI, s
     assert latencies == sorted(latencies, reverse=True)
 
 
+def test_viewers_share_a_chart_until_the_job_ends(app: FastAPI, store: Store) -> None:
+    mine = furnished(store, "alice")
+    path = f"/dashboard/jobs/{mine.job_id}/chart?exploration={mine.exploration_id}"
+    first, second = logged_in(app, store, "alice"), logged_in(app, store, "alice")
+    before = first.get(path).json()
+    assert before["trials"] == 2
+    mine.bench.measure(2, timing(1e-3))
+    assert second.get(path).json() == before
+    store.jobs.set_state(mine.lease, JobState.FINISHED, JobOutcome.SUCCEEDED, "")
+    assert second.get(path).json()["trials"] == 3
+
+
 def test_the_timeline_has_every_stage_of_every_attempt(app: FastAPI, store: Store) -> None:
     mine = furnished(store, "alice")
     browser = logged_in(app, store, "alice")
@@ -188,12 +220,55 @@ def test_the_stream_brings_a_page_up_to_date_and_ends_with_the_job(app: FastAPI,
     store.leases.release(mine.lease)
     stream = browser.get(f"/dashboard/jobs/{mine.job_id}/live?after={shown}")
     assert stream.headers["content-type"].startswith("text/event-stream")
-    kinds = [line.removeprefix("event: ") for line in stream.text.splitlines() if line.startswith("event: ")]
-    assert kinds == ["status", "state", "done"]
+    assert _kinds(stream.text) == ["status", "state", "done"]
     assert "canceled" in stream.text
     last = stream.text.split("id: ")[-1].splitlines()[0]
     again = browser.get(f"/dashboard/jobs/{mine.job_id}/live", headers={"Last-Event-ID": last})
     assert "event: status" not in again.text
+
+
+@pytest.mark.parametrize("ending", ["revoke", "rotate"])
+def test_a_stream_ends_with_its_session(app: FastAPI, store: Store, ending: str) -> None:
+    job = put_job(store, "alice")
+    _, administrator = store.tokens.create("alice", "administrator", tuple(Scope))
+    browser = logged_in(app, store, "alice")
+    with ThreadPoolExecutor(1) as thread:
+        stream = thread.submit(browser.get, f"/dashboard/jobs/{job.job_id}/live")
+        answer = caller_of(app, f"Bearer {administrator}").post(f"/v1/tokens/{browser.token_id}:{ending}")
+        assert answer.is_success, answer.text
+        text = stream.result().text
+    assert "Your session has ended." in text
+    assert _kinds(text)[-2:] == ["session", "done"]
+    assert _kinds(viewer(app).get(f"/dashboard/jobs/{job.job_id}/live").text) == ["session", "done"]
+
+
+def test_a_tenant_has_a_limit_of_streams(app_with: Callable[..., FastAPI], store: Store) -> None:
+    app = app_with(streams_per_tenant=1)
+    job = put_job(store, "alice")
+    browser, other = logged_in(app, store, "alice"), logged_in(app, store, "bob")
+    path = f"/dashboard/jobs/{job.job_id}/live"
+    with ThreadPoolExecutor(1) as thread:
+        stream = thread.submit(browser.get, path)
+        while app.state.parts.streams["alice"] == 0:
+            time.sleep(0.01)
+        refused = browser.get(path)
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "5")
+        theirs = put_job(store, "bob")
+        store.job_requests.cancel("bob", theirs.job_id)
+        assert other.get(f"/dashboard/jobs/{theirs.job_id}/live").status_code == 200
+        store.job_requests.cancel("alice", job.job_id)
+        assert _kinds(stream.result().text)[-1] == "done"
+    assert app.state.parts.streams == {}
+
+
+def test_a_part_of_a_page_is_left_as_it_is_without_a_session(app: FastAPI, store: Store) -> None:
+    job = put_job(store, "alice")
+    answer = viewer(app).get(f"/dashboard/jobs/{job.job_id}/actions", headers={"HX-Request": "true"})
+    assert (answer.status_code, answer.text) == (204, "")
+
+
+def _kinds(stream: str) -> list[str]:
+    return [line.removeprefix("event: ") for line in stream.splitlines() if line.startswith("event: ")]
 
 
 def _buttons(text: str) -> list[str]:

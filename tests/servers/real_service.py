@@ -14,9 +14,10 @@ HANGING_S = 120.0
 
 @dataclass
 class RealService:
-    """``tunefarm serve`` in a folder of its own."""
+    """``tunefarm serve`` in a folder of its own. ``words`` are further arguments."""
 
     home: Path
+    words: tuple[str, ...] = ()
     process: "subprocess.Popen[bytes] | None" = None
     port: int = 0
 
@@ -35,7 +36,7 @@ class RealService:
         return ran.stdout.strip()
 
     def start(self) -> None:
-        words = [sys.executable, "-m", "tunefarm", "serve", "--port", str(self.port)]
+        words = [sys.executable, "-m", "tunefarm", "serve", "--port", str(self.port), *self.words]
         with (self.home / "serve.log").open("ab") as log:
             self.process = subprocess.Popen(
                 words, env=self._environment(), stdout=log, stderr=log, start_new_session=True

@@ -48,7 +48,7 @@ def render_page(report: JobReport) -> str:
         seconds=report.seconds,
         of_model=report.of_model,
     )
-    state = JobPageState(report.job, None, summary, 0, (), report.built)
+    state = JobPageState(report.job, None, summary, 0, report.built)
     values = {
         "state": state,
         "title": model_name(report.job) if report.of_model else _title(report),

@@ -69,11 +69,14 @@ def task_text(task: Mapping[str, Any], numpy_latency_s: float | None = None) -> 
 
 
 def roofline_text(task: Mapping[str, Any]) -> str:
-    """The roofline of a task, what bounds it, and the share of it that is reached; empty if it is unknown."""
+    """The roofline of a task, what bounds it, and the share of it that is reached; a dash if a peak is unknown.
+
+    Empty for summaries of versions without rooflines.
+    """
     roofline: Mapping[str, Any] = task.get("roofline") or {}
     bound_s, best_s = roofline.get("latency_s"), task.get("best_latency_s")
-    if not bound_s:
-        return ""
+    if bound_s is None:
+        return "-" if "roofline" in task else ""
     reached = f", of which {bound_s / best_s:.0%} is reached" if best_s else ""
     return f"{latency_text(bound_s)}, bound by {roofline.get('bound')}{reached}"
 

@@ -25,9 +25,9 @@ HEADINGS: Final = (
 
 
 def model_text(summary: Mapping[str, Any], built: Mapping[str, Any] | None = None) -> str:
-    """A table with a line for each function of a model, and the sums. Columns without a value are left out."""
+    """A table with a line for each function of a model, and the sums. Libraries have a column if any was timed."""
     rows = waterfall(summary, built)
-    return "\n".join([*_aligned(_with_values(waterfall_cells(rows))), gain_line(rows)])
+    return "\n".join([*_aligned(_with_libraries(waterfall_cells(rows))), gain_line(rows)])
 
 
 def waterfall_cells(rows: Sequence[WaterfallRow]) -> list[tuple[str, ...]]:
@@ -52,15 +52,12 @@ def built_text(figures: Mapping[str, Any], rows: Sequence[WaterfallRow]) -> str:
     return "\n".join([*_aligned(times_cells(figures, rows)), *_aligned(buckets), shipped_line(figures)])
 
 
-def _with_values(cells: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Without the columns of libraries and rooflines if no function has one."""
-    optional = {"library", "roofline", "bound"}
-    kept = [
-        at
-        for at, heading in enumerate(HEADINGS)
-        if heading not in optional or any(line[at] not in {"", "-"} for line in cells[1:])
-    ]
-    return [[line[at] for at in kept] for line in cells]
+def _with_libraries(cells: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
+    """Without the column of libraries if none was timed."""
+    at = HEADINGS.index("library")
+    if any(line[at] not in {"", "-"} for line in cells[1:]):
+        return cells
+    return [[*line[:at], *line[at + 1 :]] for line in cells]
 
 
 def _aligned(cells: Sequence[Sequence[str]]) -> list[str]:

@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_services.dashboard.assets import serve_asset
+from tunefarm_services.dashboard.chart_cache import ChartCache
 from tunefarm_services.dashboard.job_feed import JobFeeds
 from tunefarm_services.dashboard.pages import (
     artifacts,
@@ -66,11 +67,14 @@ def create_dashboard(parts: DashboardParts) -> Starlette:
     dashboard.router.redirect_slashes = False
     dashboard.state.parts = parts
     dashboard.state.feeds = JobFeeds(parts)
+    dashboard.state.charts = ChartCache(parts.store)
     return dashboard
 
 
 def _refuse(request: Request, error: Exception) -> Response:
     assert isinstance(error, PageProblem)
+    if error.status == 401 and "hx-request" in request.headers:
+        return Response(status_code=204, headers=HEADERS)  # a part of a page: the login has no place in it
     if error.status == 401 and request.method == "GET":
         asked = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         where = f"{request.scope.get('root_path', '')}/login?next={quote(asked)}"

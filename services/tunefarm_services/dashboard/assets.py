@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tunefarm_schemas.frozen import digest
+from tunefarm_services.dashboard.compressed import Compressed
 from tunefarm_services.dashboard.refusal import PageProblem
 
 _TYPES: Final[Mapping[str, str]] = {
@@ -27,19 +28,19 @@ _HEADERS: Final = {"Cache-Control": "public, max-age=31536000, immutable", "X-Co
 
 
 @cache
-def _content(name: str) -> bytes:
-    return (files("tunefarm_services.dashboard") / "static" / name).read_bytes()
+def _content(name: str) -> Compressed:
+    return Compressed.of((files("tunefarm_services.dashboard") / "static" / name).read_bytes(), level=9)
 
 
 def asset_text(name: str) -> str:
     """The text of an asset, for a page in one file."""
-    return _content(name).decode()
+    return _content(name).plain.decode()
 
 
 @cache
 def asset_path(name: str) -> str:
     """The path of an asset below the root of the pages."""
-    return f"/assets/{digest(_content(name))[:16]}/{name}"
+    return f"/assets/{digest(_content(name).plain)[:16]}/{name}"
 
 
 def serve_asset(request: Request) -> Response:
@@ -47,4 +48,4 @@ def serve_asset(request: Request) -> Response:
     kind = _TYPES.get(request.path_params["name"])
     if kind is None:
         raise PageProblem(404, "There is no such file.")
-    return Response(_content(request.path_params["name"]), headers=_HEADERS, media_type=kind)
+    return _content(request.path_params["name"]).response(request, kind, _HEADERS)

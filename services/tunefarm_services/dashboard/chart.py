@@ -37,8 +37,12 @@ class Chart(Frozen):
     untried_s: float | None
 
 
-def chart_of(store: Store, tenant: str, exploration: Exploration, state: JobPageState) -> Chart:
-    """The chart of a task of a job."""
+Times = tuple[tuple[float, float], ...]
+"""Seconds since the start of a run, and the best latency by then."""
+
+
+def chart_of(store: Store, tenant: str, exploration: Exploration, state: JobPageState, times: Times) -> Chart:
+    """The chart of a task of a job. ``times`` are of the job's events of progress."""
     points = store.points.of_exploration(tenant, exploration.exploration_id, MAX_POINTS)
     tasks = state.summary.tasks if state.summary is not None else ()
     summary = next((task for task in tasks if task.exploration_id == exploration.exploration_id), None)
@@ -51,21 +55,19 @@ def chart_of(store: Store, tenant: str, exploration: Exploration, state: JobPage
         sample=points.sample,
         stopped=points.stopped,
         failures=points.failures,
-        times=tuple(thinned(_times(state, summary))),
+        times=tuple(thinned(_times(state, summary, times))),
         untuned_s=untuned_s,
         untried_s=None if summary is None else summary.untried_latency_s,
     )
 
 
-def _times(state: JobPageState, summary: TaskSummary | None) -> list[tuple[float, float]]:
+def _times(state: JobPageState, summary: TaskSummary | None, times: Times) -> Times:
     """From the summary, which has each improvement, or from the progress of a job with one task."""
     if summary is not None:
         points = [(each.elapsed_s, each.latency_s) for each in summary.improvements if not each.is_verified]
         end_s = state.elapsed_s
-        return [*points, (max(end_s or 0.0, points[-1][0]), points[-1][1])] if points else []
-    if len(state.job.spec.tasks) > 1:
-        return []
-    return list(state.times)
+        return (*points, (max(end_s or 0.0, points[-1][0]), points[-1][1])) if points else ()
+    return times if len(state.job.spec.tasks) == 1 else ()
 
 
 def thinned(points: Sequence[T]) -> Sequence[T]:

@@ -20,24 +20,22 @@ ACTIONS: dict[JobState, tuple[str, ...]] = {
     JobState.FINISHED: (),
 }
 """What can be asked of a job in each state."""
-BATCH = 1000
 
 
 @dataclass(frozen=True)
 class JobPageState:
-    """What the page of a job shows. ``last_event`` is the number of the newest event in it.
+    """What the page of a job shows.
 
-    ``times`` are seconds since the start of the run, and the best latency by then. ``built`` are the figures of the
-    latest build of the model.
+    Attributes:
+        last_event: the number of the newest event in it.
+        built: the figures of the latest build of the model.
     """
 
     job: Job
     progress: Progress | None
     summary: JobSummary | None
     last_event: int
-    times: tuple[tuple[float, float], ...]
     built: Mapping[str, Any] | None = None
-    """The figures of the model of the job as it was built last."""
 
     @cached_property
     def built_times(self) -> BuiltTimes | None:
@@ -120,40 +118,35 @@ def job_name(job: Job) -> str:
 
 def read_state(store: Store, tenant: str, job_id: str) -> JobPageState:
     """The state of a job. Raises NotFound."""
-    job = store.jobs.get(tenant, job_id)
-    found = JobPageState(job, None, None, 0, ())
-    while events := store.events.of_job(tenant, job_id, found.last_event, BATCH):
-        found = after_events(found, events)
-    return found
+    last_event = store.events.last_sequence(tenant, job_id)  # first, so that the page's stream repeats what is newer
+    newest = [store.events.latest(tenant, job_id, kind) for kind in ("progress", "summary", MODEL_BUILT)]
+    found = after_events(JobPageState(store.jobs.get(tenant, job_id), None, None, 0), [e for e in newest if e])
+    return replace(found, last_event=last_event)
 
 
 def refreshed(store: Store, tenant: str, state: JobPageState, events: list[Event]) -> JobPageState:
     """The state after more events, with the job's row as it is now; the last known row if the job was deleted."""
     found = after_events(state, events)
     try:
-        job = store.jobs.get(tenant, state.job.job_id)
+        return replace(found, job=store.jobs.get(tenant, state.job.job_id))
     except NotFound:
         return found
-    return replace(found, job=job)
 
 
 def after_events(state: JobPageState, events: list[Event]) -> JobPageState:
     """The state after more events of the job."""
-    progress, summary, times, built = state.progress, state.summary, list(state.times), state.built
+    progress, summary, built = state.progress, state.summary, state.built
     for event in events:
-        if event.kind == "progress" and (read := _progress(event)) is not None:
-            progress = read
-            if read.best_latency_s is not None:
-                times.append((read.elapsed_s, read.best_latency_s))
+        if event.kind == "progress":
+            progress = progress_of(event) or progress
         elif event.kind == "summary":
             summary = _summary(event) or summary
         elif event.kind == MODEL_BUILT:
-            built = event.data
-    last_event = events[-1].sequence if events else state.last_event
-    return JobPageState(state.job, progress, summary, last_event, tuple(times), built)
+            built = event.data if built_times(event.data) is not None else built
+    return JobPageState(state.job, progress, summary, events[-1].sequence if events else state.last_event, built)
 
 
-def _progress(event: Event) -> Progress | None:
+def progress_of(event: Event) -> Progress | None:
     """The progress in an event; None if another version of tunefarm wrote it in another form."""
     try:
         return Progress.model_validate(event.data)

@@ -79,7 +79,7 @@ class TraceReader:
             sampling = [number for number, step in enumerate(steps) if step[0] in _KINDS]
             if len(self._sketches) >= MAX_SKETCHES or len(sampling) > MAX_DECISIONS:
                 return None
-            names = _Names(steps)
+            names = _ColumnNames(steps)
             self._sketches[sketch_text] = tuple(_place(number, steps[number], names) for number in sampling)
         return self._sketches[sketch_text]
 
@@ -90,7 +90,7 @@ def _sketch_text(text: str, steps: Sequence[_Step]) -> str:
     return text[:mark] if mark >= 0 else repr(steps)
 
 
-def _place(number: int, step: _Step, names: "_Names") -> DecisionPlace:
+def _place(number: int, step: _Step, names: "_ColumnNames") -> DecisionPlace:
     kind, width = _KINDS[step[0]], max(len(step[3]), 1)
     if kind == "choice":
         choices = _CHOICES.validate_python(step[2][0] if step[2] else [])
@@ -98,7 +98,7 @@ def _place(number: int, step: _Step, names: "_Names") -> DecisionPlace:
     return DecisionPlace(number, kind, names.of(step[1][0] if step[1] else ""), width)
 
 
-class _Names:
+class _ColumnNames:
     """What the variables of a trace stand for, in the words of the function: its blocks and their loops."""
 
     def __init__(self, steps: Sequence[_Step]) -> None:

@@ -51,6 +51,8 @@ def test_text_of_a_models_job_is_a_table_with_sums() -> None:
         "us",
         "100",
         "us",
+        "-",
+        "-",
         "400",
         "us",
         "80.0%",
@@ -151,6 +153,7 @@ def test_text_shows_rooflines_and_libraries_where_they_are_known() -> None:
 def test_text_of_a_function_says_how_far_it_is_from_the_roofline() -> None:
     text = task_text({**CONV, "roofline": ROOFLINE})
     assert "roofline 50 us, bound by compute, of which 50% is reached" in text
+    assert "  roofline -" in task_text({**CONV, "roofline": None}).splitlines()
     assert "roofline" not in task_text(CONV)
 
 

@@ -177,6 +177,20 @@ class TestJobs:
 
 
 class TestLeases:
+    def test_latest_event_of_a_kind_and_last_number(self, store: Store):
+        job = put_job(store)
+        lease = leased(store, job)
+        for number in range(3):
+            store.events.append(lease, "progress", {"number": number})
+        store.events.append(lease, "other", {})
+        latest = store.events.latest(TENANT, job.job_id, "progress")
+        assert latest is not None
+        assert latest.data == {"number": 2}
+        assert store.events.last_sequence(TENANT, job.job_id) == latest.sequence + 1
+        assert store.events.latest(TENANT, job.job_id, "summary") is None
+        assert store.events.latest("other", job.job_id, "progress") is None
+        assert store.events.last_sequence("other", job.job_id) == 0
+
     def test_job_has_one_owner_at_a_time(self, store: Store):
         job = put_job(store)
         assert store.leases.acquire(TENANT, job.job_id, "first", 60) is not None

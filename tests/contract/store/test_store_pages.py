@@ -76,6 +76,23 @@ class TestPages:
         assert store.samples.evenly("other", holder.exploration_id, 15) == []
         assert store.samples.windows("other", holder.exploration_id, 2, 5) == []
 
+    def test_trials_are_thinned_to_points(self, store: Store):
+        holder = bench(store)
+        for number in range(12):
+            result = failed(FailureReason.CRASH) if number == 4 else timing(1e-3 * (20 - number))
+            holder.measure(number, result)
+        every = store.points.of_exploration(TENANT, holder.exploration_id, 100)
+        assert every.end == 12
+        assert every.failures == {"crash": 1}
+        assert [number for number, _ in every.best] == [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11]
+        assert [number for number, *_ in every.sample] == [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11]
+        thinned = store.points.of_exploration(TENANT, holder.exploration_id, 3)
+        assert thinned.best == ((0, pytest.approx(20e-3 - 3e-3)), (4, pytest.approx(13e-3)), (8, pytest.approx(9e-3)))
+        assert [number for number, *_ in thinned.sample] == [0, 8]
+        fastest = store.points.fastest(TENANT, holder.exploration_id, 2)
+        assert [number for number, _ in fastest] == [11, 10]
+        assert store.points.of_exploration(TENANT, "unknown", 3).best == ()
+
     def test_job_lists_its_explorations(self, store: Store):
         first = bench(store)
         second = put_job(store)

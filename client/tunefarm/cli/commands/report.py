@@ -22,7 +22,7 @@ def report(
     output: Annotated[str, typer.Option(help="HTML file to write.")] = "report.html",
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON instead.")] = False,
 ) -> int:
-    """Write an HTML page on a job: latencies, failures, the cost model, and the time of each stage."""
+    """Write a job as one HTML file: latencies, rooflines, failures, the cost model, and the time of each stage."""
     from tunefarm.builtin.numpy_latency import numpy_latency_s
     from tunefarm.local.machine import LocalMachine
     from tunefarm.records.local_records import schedule_view

@@ -2,11 +2,13 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import partial
 
 import anyio
 import structlog
 from anyio import to_thread
 from fastapi import Depends, FastAPI
+from sqlalchemy.exc import TimeoutError as PoolExhausted
 from starlette.middleware import Middleware
 
 from tunefarm_sandbox.fork_server.fork_failed import ForkFailed
@@ -46,7 +48,7 @@ from tunefarm_services.dashboard.app import create_dashboard
 from tunefarm_services.dashboard.parts import DashboardParts
 from tunefarm_services.dashboard.refusal import PageProblem
 from tunefarm_services.dashboard.session import PREFIX
-from tunefarm_services.store import Store
+from tunefarm_services.store import Store, StoreError
 from tunefarm_services.store.store_error import StoreUnavailable
 from tunefarm_services.telemetry.metrics import Metrics
 
@@ -120,6 +122,7 @@ def _dashboard_parts(parts: Parts) -> DashboardParts:
     return DashboardParts(
         store=parts.store,
         forget_tokens=parts.tokens.forget,
+        is_session_valid=partial(_is_valid, parts),
         is_stopping=lambda: parts.stopping is not None and parts.stopping.is_set(),
         event_poll_s=parts.settings.event_poll_s,
         limiter=parts.stream_limiter,
@@ -128,6 +131,8 @@ def _dashboard_parts(parts: Parts) -> DashboardParts:
         open_jobs_per_tenant=parts.settings.open_jobs_per_tenant,
         callees=parts.settings.callees,
         operator_tenants=parts.settings.operator_tenants,
+        streams=parts.streams,
+        streams_per_tenant=parts.settings.streams_per_tenant,
     )
 
 
@@ -142,6 +147,14 @@ def _record_code(parts: Parts) -> Callable[[str, str, CodeForm], Awaitable[Recor
             raise PageProblem(503, "No process could be started to write it; see the log of the service.") from failure
 
     return code
+
+
+async def _is_valid(parts: Parts, text: str) -> bool:
+    """Whether a token is valid; a store that does not answer ends no session."""
+    try:
+        return await parts.tokens.token(text) is not None
+    except (StoreError, PoolExhausted):
+        return True
 
 
 def _lifespan(parts: Parts) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:

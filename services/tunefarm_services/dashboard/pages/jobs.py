@@ -1,10 +1,11 @@
 """Jobs: the list, one job, its trials, and what can be asked of it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from anyio import to_thread
-from sse_starlette import EventSourceResponse
+from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
@@ -13,16 +14,17 @@ from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.token import Scope
 from tunefarm_schemas.tuning.job import Exploration, Job, JobState
 from tunefarm_schemas.views.trial import TaskView, TrialView
-from tunefarm_services.dashboard.chart import chart_of
-from tunefarm_services.dashboard.job_feed import JobFeeds
-from tunefarm_services.dashboard.job_state import read_state
+from tunefarm_services.dashboard.chart_cache import ChartCache
+from tunefarm_services.dashboard.compressed import Compressed
+from tunefarm_services.dashboard.job_feed import STREAM_HEADERS, JobFeeds, ViewerStream, session_ended
+from tunefarm_services.dashboard.job_state import JobPageState, read_state
 from tunefarm_services.dashboard.model_view import model_view
 from tunefarm_services.dashboard.pages.overview import job_rows
 from tunefarm_services.dashboard.parts import DashboardParts, parts_of
 from tunefarm_services.dashboard.query import number_in
 from tunefarm_services.dashboard.refusal import PageProblem
 from tunefarm_services.dashboard.rendering import HEADERS, fragment, page
-from tunefarm_services.dashboard.session import form_key, read_action, require_viewer
+from tunefarm_services.dashboard.session import form_key, read_action, require_viewer, session_text, viewer_of
 from tunefarm_services.dashboard.timeline import timeline_of
 from tunefarm_services.store import Store
 
@@ -105,13 +107,18 @@ def show_trials(request: Request) -> Response:
     return page(request, "trials.html", values)
 
 
-def show_chart(request: Request) -> Response:
+async def show_chart(request: Request) -> Response:
     """The points of a task's charts, as JSON."""
     viewer, parts = require_viewer(request, Scope.JOBS_READ), parts_of(request)
     job_id = request.path_params["job_id"]
-    state = read_state(parts.store, viewer.tenant, job_id)
-    exploration = _exploration(request, parts, viewer.tenant, state.job)
-    return JSONResponse(chart_of(parts.store, viewer.tenant, exploration, state).model_dump(), headers=HEADERS)
+    charts: ChartCache = request.app.state.charts
+
+    def draw() -> Compressed:
+        job = parts.store.jobs.get(viewer.tenant, job_id)
+        return charts.chart(viewer.tenant, job, _exploration(request, parts, viewer.tenant, job))
+
+    drawn = await to_thread.run_sync(draw, limiter=charts.limiter)
+    return drawn.response(request, "application/json", HEADERS)
 
 
 def download_timeline(request: Request) -> Response:
@@ -127,9 +134,9 @@ def download_timeline(request: Request) -> Response:
 def show_actions(request: Request) -> Response:
     """The buttons of a job, which change with its state."""
     viewer, parts = require_viewer(request, Scope.JOBS_READ), parts_of(request)
-    state = read_state(parts.store, viewer.tenant, request.path_params["job_id"])
+    job = parts.store.jobs.get(viewer.tenant, request.path_params["job_id"])
     values = {
-        "state": state,
+        "state": JobPageState(job, None, None, 0),
         "root": request.scope["root_path"],
         "form_key": form_key(request),
         "may_write": Scope.JOBS_WRITE in viewer.scopes,
@@ -151,12 +158,21 @@ async def act(request: Request) -> Response:
 
 async def follow(request: Request) -> Response:
     """What happens to a job, as server-sent events with parts of its page."""
+    if viewer_of(request) is None:
+        return EventSourceResponse(_each(session_ended()), headers=STREAM_HEADERS)
     viewer = require_viewer(request, Scope.JOBS_READ)
     feeds: JobFeeds = request.app.state.feeds
     feed = await feeds.feed(viewer.tenant, request.path_params["job_id"])
     last = request.headers.get("last-event-id") or request.query_params.get("after", "0")
     after = int(last) if last.isascii() and last.isdigit() and len(last) < 17 else 0
-    return EventSourceResponse(feed.follow(after), ping=15, headers=HEADERS | {"X-Accel-Buffering": "no"})
+    parts = parts_of(request)
+    is_allowed = partial(parts.is_session_valid, session_text(request.scope))
+    return ViewerStream(feed.follow(after, is_allowed), parts, viewer.tenant)
+
+
+async def _each(messages: Iterable[ServerSentEvent]) -> AsyncIterator[ServerSentEvent]:
+    for message in messages:
+        yield message
 
 
 def _explorations(parts: DashboardParts, tenant: str, job: Job) -> dict[str, Exploration]:

@@ -1,14 +1,20 @@
 // Draws the charts of a job, and keeps them up to date while the job runs.
 "use strict";
 
-(() => {
-  const drawings = document.getElementById("drawings");
-  if (!drawings) return;
+// The browser reconnects by itself, so a lost connection is no error: htmx need not log it.
+class Stream extends EventSource {
+  set onerror(handle) {
+    super.onerror = (event) => this.readyState === EventSource.CLOSED && handle(event);
+  }
+}
+if (globalThis.htmx) htmx.createEventSource = (address) => new Stream(address);
 
+(() => {
   const REFRESH_MS = 3000;
   const HEIGHT = 260;
   const style = getComputedStyle(document.documentElement);
   const color = (name) => style.getPropertyValue(name).trim();
+  let drawings = null;
   let chart = null;
   let plots = [];
   let isWaiting = false;
@@ -22,9 +28,18 @@
   }
 
   const axis = (label, extra) => ({
-    label, stroke: color("--quiet"), grid: { stroke: color("--line") }, ticks: { stroke: color("--line") }, ...extra,
+    label, stroke: color("--quiet"), grid: { stroke: color("--line"), width: 1 },
+    ticks: { stroke: color("--line"), width: 1 }, ...extra,
   });
-  const latencyAxis = () => axis("", { size: 72, values: (_plot, ticks) => ticks.map(latency) });
+  // Of a logarithmic axis the decades are enough, if there are several.
+  function decades(_plot, splits) {
+    const kept = splits.map((value) => Math.abs(Math.log10(value) - Math.round(Math.log10(value))) < 1e-9 ? value : null);
+    return kept.filter((value) => value !== null).length > 1 ? kept : splits;
+  }
+  const latencyAxis = () => axis("", {
+    size: 72, values: (_plot, ticks) => ticks.map(latency),
+    grid: { stroke: color("--line"), width: 1, filter: decades }, ticks: { stroke: color("--line"), width: 1, filter: decades },
+  });
 
   function level(name, seconds, count, stroke) {
     if (!seconds) return [];
@@ -90,6 +105,7 @@
 
   async function refresh() {
     isWaiting = false;
+    if (!drawings) return;
     try {
       const answer = await fetch(drawings.dataset.chart, { headers: { Accept: "application/json" } });
       if (!answer.ok || !answer.headers.get("content-type").startsWith("application/json")) return;
@@ -109,6 +125,14 @@
   addEventListener("resize", () => {
     for (const [plot, place] of plots) plot.setSize({ width: place.clientWidth, height: HEIGHT });
   });
+  // Charts come into a page when the search begins, and again with the results.
+  function find() {
+    const found = document.getElementById("drawings");
+    if (found === drawings) return;
+    drawings = found;
+    refresh();
+  }
+  document.body.addEventListener("htmx:afterSwap", find);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => chart && show());
-  refresh();
+  find();
 })();

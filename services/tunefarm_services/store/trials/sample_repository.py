@@ -4,10 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from pydantic import TypeAdapter
 from sqlalchemy import BindParameter, Connection, bindparam, func, select
 
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_services.store.database.repository import Repository
+from tunefarm_services.store.database.repository import AnyRow, Repository
 from tunefarm_services.store.tables import TrialTable
 
 MAX_TRACE_CHARACTERS: Final = 32_768
@@ -41,6 +42,9 @@ class PredictedTrial:
     is_bound: bool
 
 
+# A damaged row raises ValidationError here.
+_TRACED_ROWS: Final = TypeAdapter(list[tuple[int, float, bool, str]])
+_PREDICTED_ROWS: Final = TypeAdapter(list[tuple[int, float, float | None, bool]])
 _NUMBERS: Final[BindParameter[int]] = bindparam("numbers", expanding=True)
 _OF_EXPLORATION: Final = (
     TrialTable.tenant == bindparam("tenant"),
@@ -127,22 +131,16 @@ def _window_starts(last: int, count: int, size: int) -> Iterator[int]:
 
 
 def _traced(connection: Connection, tenant: str, exploration_id: str, numbers: Sequence[int]) -> list[TracedTrial]:
-    found: list[TracedTrial] = []
+    rows: list[AnyRow] = []
     for first in range(0, len(numbers), _NUMBERS_AT_ONCE):
         named = {"tenant": tenant, "exploration_id": exploration_id, "numbers": numbers[first:][:_NUMBERS_AT_ONCE]}
-        for number, latency_s, is_bound, trace in connection.execute(_TRACED, named):
-            found.append(TracedTrial(number=number, latency_s=latency_s, is_bound=is_bound, trace=trace))
-    return found
+        rows += connection.execute(_TRACED, named)
+    return [TracedTrial(*row) for row in _TRACED_ROWS.validate_python([tuple(row) for row in rows])]
 
 
 def _predicted(connection: Connection, named: dict[str, object]) -> list[PredictedTrial]:
+    rows = [tuple(row) for row in connection.execute(_PREDICTED, named)]
     return [
-        PredictedTrial(
-            number=number,
-            predicted_score=score,
-            latency_s=latency_s,
-            is_bound=is_bound and latency_s is not None,
-        )
-        for number, score, latency_s, is_bound in connection.execute(_PREDICTED, named)
-        if score is not None
+        PredictedTrial(number, score, latency_s, is_bound and latency_s is not None)
+        for number, score, latency_s, is_bound in _PREDICTED_ROWS.validate_python(rows)
     ]

@@ -1,0 +1,1 @@
+"""The pages in Chromium. A package, because its fixtures end with it: Playwright leaves an event loop running."""

@@ -1,0 +1,107 @@
+"""What holds for every page: it is accessible, fits its window, reads without scripts, and runs no text of a user."""
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.browser import hostile
+from tests.browser.page_list import DOWNLOADS, PAGES, PARTS, Shown, paths_of
+from tests.browser.visits import NARROW, WIDE, View, Visits, violations
+from tunefarm_schemas.farm.lane import LaneRequest
+from tunefarm_services.dashboard import app
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.browser
+
+
+MISSING = "no such page"
+BUTTONS = {"Log out", "Log in", "Pause", "Resume", "Finish now", "Cancel"} | {
+    each.value.capitalize() for each in LaneRequest if each is not LaneRequest.NONE
+}
+"""What the tests of sessions, jobs and devices press."""
+
+
+def test_every_route_for_browsers_is_in_the_list_of_pages() -> None:
+    routes = [route for each in app.PAGES for route in each.ROUTES if "GET" in (route.methods or ())]
+    listed = [re.sub(r"\{\w+\}", "x", path).partition("?")[0] for path in PAGES.values()]
+    missing = {route.path for route in routes if not any(route.path_regex.fullmatch(path) for path in listed)}
+    assert missing == PARTS | DOWNLOADS
+
+
+@pytest.mark.parametrize(
+    ("tenant", "view"),
+    [
+        pytest.param("local", WIDE, id="own-wide"),
+        pytest.param(hostile.TENANT, NARROW, id="hostile-narrow"),
+        pytest.param("local", NARROW, id="own-narrow", marks=pytest.mark.faults),
+        pytest.param(hostile.TENANT, WIDE, id="hostile-wide", marks=pytest.mark.faults),
+    ],
+)
+@pytest.mark.usefixtures("hostile_device")
+def test_every_page_is_accessible_and_fits(
+    visits: Visits, shown: Shown, shown_hostile: Shown, tenant: str, view: View
+) -> None:
+    page = visits.page(tenant, view)
+    found = {}
+    for name, path in paths_of(shown if tenant == "local" else shown_hostile).items():
+        _open(visits, page, name, path)
+        too_wide = page.evaluate("document.documentElement.scrollWidth > innerWidth")
+        problems = [*violations(page), *(["wider than the window"] if too_wide else [])]
+        if problems:
+            found[name] = problems
+    assert found == {}
+
+
+@pytest.mark.usefixtures("hostile_device")
+def test_hostile_text_is_shown_as_it_is(visits: Visits, shown_hostile: Shown) -> None:
+    page = visits.page(hostile.TENANT)
+    paths = paths_of(shown_hostile)
+    for name in ("overview", "jobs", "job", "waiting job", "failed trials", "records", "record", "devices"):
+        _open(visits, page, name, paths[name])
+        assert "<img src=x onerror=alert(2)>" in page.locator("main").text_content(), name
+        assert "{{7*7}}${7*7}" in page.locator("main").text_content(), name
+        assert page.locator("main img, main script, main style, main svg[onload]").count() == 0, name
+        assert page.locator("header").is_visible(), name
+
+
+def test_every_page_reads_without_scripts_and_has_no_untested_button(visits: Visits, shown: Shown) -> None:
+    page = visits.page(has_scripts=False)
+    buttons: set[str] = set()
+    for name, path in paths_of(shown).items():
+        _open(visits, page, name, path)
+        assert page.inner_text("h1"), name
+        buttons |= set(page.locator("button").all_inner_texts())
+    assert buttons <= BUTTONS
+    page.goto(visits.address(f"/jobs/{shown.job_id}"))
+    assert re.search(r"\d+ of \d+", page.inner_text("#status"))
+    assert "record" in page.locator("#results").locator("..").inner_text().lower()
+    page.click("text=All trials")
+    assert page.locator("tbody tr").count() > 1
+
+
+def test_scripts_of_a_page_weigh_less_than_200_kilobytes(visits: Visits, shown: Shown) -> None:
+    page = visits.page()
+    sizes: list[int] = []
+    page.on("requestfinished", lambda request: sizes.append(request.sizes()["responseBodySize"] * _is_script(request)))
+    page.goto(visits.address(f"/jobs/{shown.job_id}"))
+    page.wait_for_selector("#by-trial canvas")
+    assert 0 < sum(sizes) < 200_000
+
+
+def _is_script(request: object) -> bool:
+    return bool(request.resource_type == "script")  # type: ignore[attr-defined]
+
+
+def _open(visits: Visits, page: "Page", name: str, path: str) -> None:
+    answer = page.goto(visits.address(path))
+    assert answer is not None
+    if name == MISSING:
+        assert answer.status == 404
+        assert [visits.problems.pop()] == [
+            "Failed to load resource: the server responded with a status of 404 (Not Found)"
+        ]
+        return
+    assert answer.status == 200, name

@@ -1,0 +1,18 @@
+"""Stored workloads stand for equal ones that are given."""
+
+from tests.store.sample import TENANT, workload
+from tunefarm_schemas.roofline import Work
+from tunefarm_services.known_workloads import recognised
+from tunefarm_services.same_workload import SameAnswer
+from tunefarm_services.store import Store
+
+
+def test_a_stored_workload_takes_the_name_and_the_work_of_an_equal_one(store: Store) -> None:
+    stored = store.workloads.put(TENANT, workload("of an earlier version"))
+    work = Work(moved_bytes=8, dtype="float32")
+    renamed = workload("with other names of variables", name="dense")
+    given = renamed.model_copy(update={"structural_hash": stored.structural_hash, "work": work})
+    (found,) = recognised(store.workloads, TENANT, [given], lambda _: SameAnswer(same=(True,)), with_schedules=False)
+    assert found == stored.model_copy(update={"name": "dense", "work": work})
+    store.workloads.put(TENANT, found)
+    assert store.workloads.get(TENANT, stored.workload_id).work == work
