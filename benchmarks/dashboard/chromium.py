@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Final
 
 import psutil
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Error, Page, sync_playwright
 
 PROGRAMS: Final = ("chromium", "chromium-browser", "google-chrome")
 _SWITCHES: Final = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
@@ -110,8 +110,18 @@ def renderer_bytes(browser: Browser) -> int:
 def until(page: Page, value: Callable[[], object]) -> float:
     """The first value that is not empty, as a number. Raises TimeoutError."""
     deadline_s = time.monotonic() + _WAIT_S
-    while not (found := value()):
+    while not (found := _unless_it_navigates(value)):
         if time.monotonic() > deadline_s:
             raise TimeoutError(page.url)
         page.wait_for_timeout(10)
     return float(str(found)) if not isinstance(found, bool) else 1.0
+
+
+def _unless_it_navigates(value: Callable[[], object]) -> object:
+    """The value, or None if the page is left while it is taken."""
+    try:
+        return value()
+    except Error as error:
+        if "context was destroyed" not in error.message:
+            raise
+        return None

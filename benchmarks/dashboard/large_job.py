@@ -11,7 +11,7 @@ from benchmarks.store.synthetic_records import TENANT, SyntheticRecords
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.frozen import Frozen, canonical_json, digest
 from tunefarm_schemas.tuning.job import ExplorationKey, JobOutcome, JobState
-from tunefarm_schemas.views.summary import Improvement, JobSummary, Progress, TaskSummary
+from tunefarm_schemas.views.jobs.summary import Improvement, JobSummary, Progress, TaskSummary
 from tunefarm_services.settings import Settings
 from tunefarm_services.store import Lease, Store
 

@@ -32,7 +32,7 @@ from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.device import HOT_CACHE, Device
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.workload import Workload
-from tunefarm_schemas.views.summary import JobSummary
+from tunefarm_schemas.views.jobs.summary import JobSummary
 from tunefarm_services.store import Store
 from tunefarm_services.store.blob_store import BlobStore
 from tunefarm_services.tuner.farm.celery_farm import CeleryFarm

@@ -10,7 +10,7 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.job import Effort, JobSpec
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.workload import Task, Workload
-from tunefarm_schemas.views.summary import JobSummary
+from tunefarm_schemas.views.jobs.summary import JobSummary
 from tunefarm_services.store import LOCAL_TENANT, Store
 from tunefarm_services.tuner.farm.ports import Farm
 from tunefarm_services.tuner.job.supervisor import LEASE_S, Supervisor

@@ -6,15 +6,19 @@
 import argparse
 import asyncio
 import math
+import sys
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from benchmarks.fleet.policed_rollout import FAILING, SILENT, PolicedRollout, roll_out
+from benchmarks.fleet.policed_rollout import HEAD as ROLLOUT_HEAD
 from benchmarks.fleet.polled_fleet import CHANNEL, STAGES_PERCENT, PolledFleet, PolledRound, published
 from benchmarks.report.markdown_table import table
 from benchmarks.service.service_process import ServiceProcess
+from tunefarm_schemas.edge.release import GatePolicy
 from tunefarm_services.store import Store
 from tunefarm_services.store.fleet.audit_repository import Actor
 
@@ -66,13 +70,14 @@ def main() -> None:
     parser.add_argument(
         "--polls-per-s", type=float, default=100.0, help="10,000 devices in the field poll 33 times a second"
     )
+    parser.add_argument("--deadline-s", type=float, default=600.0, help="of the gate, for silent devices")
     parser.add_argument("--further-rounds", type=int, default=4, help="polls of each device after the last stage began")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as home:
         service = ServiceProcess(Path(home), ("--no-tuner",), _ENVIRONMENT)
         service.start()
         try:
-            enrolled_s, rounds = asyncio.run(_measured(service, Path(home), given))
+            enrolled_s, rounds, rollouts = asyncio.run(_measured(service, Path(home), given))
         finally:
             service.stop()
     print(
@@ -82,9 +87,14 @@ def main() -> None:
         "any tenth of the poll interval, if all polled at once at first and then as the service advised.\n"
     )
     print("\n".join(table(HEAD, [each.row() for each in rounds])))
+    print(f"\nRollouts in which {SILENT:.0%} of the devices fall silent and {FAILING:.0%} fail:\n")
+    print("\n".join(table(ROLLOUT_HEAD, [each.row() for each in rollouts])))
+    sys.exit(0 if all(each.is_as_the_policy_says for each in rollouts) else 1)
 
 
-async def _measured(service: ServiceProcess, home: Path, given: argparse.Namespace) -> tuple[float, list[PolledStage]]:
+async def _measured(
+    service: ServiceProcess, home: Path, given: argparse.Namespace
+) -> tuple[float, list[PolledStage], list[PolicedRollout]]:
     fleet = PolledFleet(service)
     begin_s = time.monotonic()
     await fleet.enrol(given.devices)
@@ -93,8 +103,27 @@ async def _measured(service: ServiceProcess, home: Path, given: argparse.Namespa
     try:
         # What publishing does after it has verified the signatures.
         store.rollouts.announce(Actor(TENANT, None, time.time()), published())
+        rounds = await _polled_rounds(fleet, service, given)
+        # Twice of what the fleet loses is permitted, and half of it.
+        gates = [
+            GatePolicy(
+                stages_percent=STAGES_PERCENT,
+                max_failed_percent=100 * factor * (SILENT + FAILING),
+                deadline_s=given.deadline_s,
+            )
+            for factor in (2.0, 0.5)
+        ]
+        rollouts = [
+            await roll_out(fleet, service, store, sequence, gate, given.polls_per_s)
+            for sequence, gate in enumerate(gates, start=2)
+        ]
     finally:
         store.close()
+    return enrolled_s, rounds, rollouts
+
+
+async def _polled_rounds(fleet: PolledFleet, service: ServiceProcess, given: argparse.Namespace) -> list[PolledStage]:
+    """One poll of each device in each stage, and some more after the last began."""
     rounds = []
     for number, percent in enumerate((*STAGES_PERCENT, *(100,) * given.further_rounds)):
         if 0 < number < len(STAGES_PERCENT):
@@ -103,7 +132,7 @@ async def _measured(service: ServiceProcess, home: Path, given: argparse.Namespa
         before_s = _cpu_s(service)
         polled = await fleet.poll(given.polls_per_s)
         rounds.append(PolledStage(percent, polled, 1e3 * (_cpu_s(service) - before_s) / given.devices))
-    return enrolled_s, rounds
+    return rounds
 
 
 def _busiest_share(due_s: list[float]) -> float:

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -35,6 +36,7 @@ class PolledDevice:
     running: str | None = None
     due_s: float = 0.0
     polls: int = 0
+    reports: int = 0
 
 
 @dataclass(frozen=True)
@@ -71,14 +73,15 @@ class PolledFleet:
 
         self.devices = await self._each(range(count), one)
 
-    async def poll(self, polls_per_s: float) -> PolledRound:
+    async def poll(self, polls_per_s: float, without: AbstractSet[int] = frozenset()) -> PolledRound:
         """Poll each device once, at a constant rate that does not wait for answers. Raises httpx.HTTPStatusError."""
         done = PolledRound()
         begin_s = time.monotonic()
+        polling = [number for number in range(len(self.devices)) if number not in without]
 
-        async def one(client: httpx.AsyncClient, number: int) -> None:
-            device = self.devices[number]
-            due_s = begin_s + number / polls_per_s
+        async def one(client: httpx.AsyncClient, at: int) -> None:
+            device = self.devices[polling[at]]
+            due_s = begin_s + at / polls_per_s
             await asyncio.sleep(max(0.0, due_s - time.monotonic()))
             device.polls += 1
             said = EdgePoll(facts=_facts(device.polls), running=device.running)
@@ -91,8 +94,23 @@ class PolledFleet:
             device.running = advice.release
             done.devices_by_release[advice.release] = done.devices_by_release.get(advice.release, 0) + 1
 
-        await self._each(range(len(self.devices)), one)
+        await self._each(range(len(polling)), one)
         return done
+
+    async def report(self, bodies: Mapping[int, Sequence[dict[str, object]]]) -> None:
+        """Send the reports of devices, by their places. Raises httpx.HTTPStatusError."""
+
+        async def one(client: httpx.AsyncClient, number: int) -> None:
+            device = self.devices[number]
+            reports = []
+            for body in bodies[number]:
+                device.reports += 1
+                reports.append({"report_id": f"report-{device.reports}", "at": "2026-01-01T00:00:00Z", "body": body})
+            headers = {"Authorization": f"Bearer {device.token}"}
+            answer = await client.post("/v1/edge/reports", json={"reports": reports}, headers=headers)
+            answer.raise_for_status()
+
+        await self._each(list(bodies), one)
 
     async def _each(self, numbers: Sequence[int], action: Callable[[httpx.AsyncClient, int], Awaitable[T]]) -> list[T]:
         limits = httpx.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS)
@@ -107,16 +125,18 @@ class PolledFleet:
         return found
 
 
-def published() -> ChannelDocument:
+def published(
+    sequence: int = 1, current: str = "cnn-2", previous: str = "cnn-1", gate: GatePolicy | None = None
+) -> ChannelDocument:
     """A channel's document with two releases that every device can run."""
     return ChannelDocument(
         channel=CHANNEL,
-        sequence=1,
+        sequence=sequence,
         issued="2026-01-01T00:00:00Z",
         expires="2100-01-01T00:00:00Z",
-        current=_release("cnn-2"),
-        previous=_release("cnn-1"),
-        gate=GatePolicy(stages_percent=STAGES_PERCENT),
+        current=_release(current),
+        previous=_release(previous),
+        gate=gate or GatePolicy(stages_percent=STAGES_PERCENT),
     )
 
 

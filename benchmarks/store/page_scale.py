@@ -19,9 +19,9 @@ from benchmarks.report.markdown_table import table
 from benchmarks.store.large_exploration import put_large_exploration
 from benchmarks.store.synthetic_records import TENANT
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_services.dashboard.chart import chart_of
-from tunefarm_services.dashboard.job_state import read_state
-from tunefarm_services.dashboard.timeline import timeline_of
+from tunefarm_services.dashboard.job.chart import chart_of
+from tunefarm_services.dashboard.job.job_state import read_state
+from tunefarm_services.dashboard.job.timeline import timeline_of
 from tunefarm_services.space.space_view import space_view
 from tunefarm_services.store import Store
 

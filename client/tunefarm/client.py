@@ -18,6 +18,7 @@ from tunefarm.remote.job_submission import measurement_submission, measurements,
 from tunefarm.remote.measured_module import MeasuredModule
 from tunefarm.remote.nouns import (
     Artifacts,
+    Bundles,
     Channels,
     Devices,
     Fleet,
@@ -45,8 +46,8 @@ class ServiceClient(Noun[Carrier], Generic[Carrier, H]):
     Retries requests, with the same idempotency key, while the service restarts or answers with ``Retry-After``.
 
     Attributes:
-        jobs, records, workloads, targets, devices, workers, artifacts, uploads, tokens, fleet, channels: the service's
-            resources.
+        jobs, records, workloads, targets, devices, workers, artifacts, bundles, uploads, tokens, fleet, channels: the
+            service's resources.
         converter: converts modules, files and names into request bodies.
 
     Raises:
@@ -85,6 +86,7 @@ class ServiceClient(Noun[Carrier], Generic[Carrier, H]):
         self.devices = Devices(self.transport)
         self.workers = Workers(self.transport)
         self.artifacts = Artifacts(self.transport)
+        self.bundles = Bundles(self.transport)
         self.uploads = Uploads(self.transport)
         self.tokens = Tokens(self.transport)
         self.fleet = Fleet(self.transport)

@@ -21,7 +21,7 @@ from tunefarm.tuning_result import TuningResult
 from tunefarm_schemas.host_cores import usable_physical_cores
 from tunefarm_schemas.tuning.job import JobOutcome, Strategy
 from tunefarm_schemas.tuning.workload import Abi
-from tunefarm_schemas.views.summary import Progress
+from tunefarm_schemas.views.jobs.summary import Progress
 from tunefarm_services.settings import Settings
 
 

@@ -14,9 +14,9 @@ from tunefarm.terminal.job_text import gain_text, interval_text
 from tunefarm_schemas.kernel_library.of_target import rules_of
 from tunefarm_schemas.tuning.artifact import ArtifactManifest
 from tunefarm_schemas.tuning.record import TuningRecord
+from tunefarm_schemas.views.jobs.summary import JobSummary, TaskSummary
+from tunefarm_schemas.views.jobs.waterfall import predicted_s, waterfall
 from tunefarm_schemas.views.quantities import counted, latency_text
-from tunefarm_schemas.views.summary import JobSummary, TaskSummary
-from tunefarm_schemas.views.waterfall import predicted_s, waterfall
 from tunefarm_schemas.visible_text import visible_line
 from tunefarm_services.store import LOCAL_TENANT, Store
 

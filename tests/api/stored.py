@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from tuf.api.metadata import Metadata, TargetFile, Targets
+
 from tests.fleet.sample import FACTS, document
 from tests.store.sample import DEVICE, TARGET, Bench, exploration_key, failed, manifest, record, timing, workload
 from tests.store.sample import record_key as sample_key
@@ -12,16 +14,36 @@ from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.farm.lane import Lane, LaneState
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.token import Scope
+from tunefarm_schemas.tuning.bundle import BundleManifest, BundleOrder
 from tunefarm_schemas.tuning.device import HOT_CACHE
 from tunefarm_schemas.tuning.job import Effort, Job, JobOutcome, JobSpec, JobState, StopReason
+from tunefarm_schemas.tuning.model import ModelEntry
 from tunefarm_schemas.tuning.record import RecordKey, RecordStatus, TuningRecord
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_schemas.tuning.workload import Task
-from tunefarm_schemas.views.summary import Improvement, JobSummary, TaskSummary
+from tunefarm_schemas.views.jobs.summary import Improvement, JobSummary, TaskSummary
 from tunefarm_services.store import Lease, Store
 from tunefarm_services.store.fleet.audit_repository import Actor
-from tunefarm_services.store.releases.release_repository import AcceptedPublication
+from tunefarm_services.store.releases.release_repository import AcceptedPublication, named_target
 
+BUNDLE = BundleManifest(
+    format=3,
+    name="model_x",
+    form="c",
+    target="{}",
+    num_cores=1,
+    framework="tvm",
+    code_generator="tvm",
+    tunefarm_version="0",
+    tvm_version="0",
+    entry=ModelEntry(name="main", inputs=(), outputs=(), is_tuple=False),
+    functions=(),
+    weights_bytes=0,
+    arena_bytes=0,
+    vectors=(),
+    tolerance=0.0,
+    files=(),
+)
 LIBRARY = b"\x7fELF the library"
 
 
@@ -43,6 +65,7 @@ class Belongings:
     target_id: str
     record_id: str
     artifact_id: str
+    bundle_id: str
     upload_id: str
     token_id: str
     exploration_id: str
@@ -55,6 +78,7 @@ class Belongings:
     sha256: str
     """Of a released file."""
     file_name: str = "timestamp.json"
+    runner_file: str = "stable.runner"
     """Of metadata, and of a target of a channel."""
 
 
@@ -63,7 +87,11 @@ def put_release(store: Store, tenant: str) -> str:
     content = f"file of {tenant}".encode()
     store.releases.declare(tenant, digest(content), len(content))
     store.releases.append(tenant, digest(content), 0, content)
-    accepted = AcceptedPublication({("timestamp", 1): b"{}"}, {"channels/timestamp.json": b"{}"}, 1, 1, "timestamp 1")
+    runner = TargetFile.from_data("channels/stable.runner", content, ["sha256"])
+    channel = Metadata(Targets(targets={runner.path: runner})).to_bytes()
+    metadata = {("timestamp", 1): b"{}", ("channel-stable", 1): channel}
+    targets = {"channels/timestamp.json": b"{}", named_target(runner): content}
+    accepted = AcceptedPublication(metadata, targets, 1, 1, "timestamp 1")
     store.releases.publish(tenant, "token", lambda _stored: accepted, lambda _connection, _document: None)
     return digest(content)
 
@@ -77,6 +105,16 @@ def put_record(store: Store, tenant: str, module_json: str, trace: Any, record_i
     kept = record(record_id, 1e-3, key=key, tenant=tenant).model_copy(update={"trace": Trace.from_json(trace)})
     store.records.put(tenant, None, kept)
     return kept
+
+
+def put_bundle(store: Store, tenant: str, record_id: str) -> str:
+    """A bundle that was built, named after the tenant."""
+    order = BundleOrder(name=f"of {tenant}", form="c", record_ids=(record_id,))
+    bundle_id = store.bundles.create(tenant, order).bundle_id
+    lease = store.bundles.lease_next("builder", 60.0)
+    assert lease is not None
+    store.bundles.finish(lease, BUNDLE.model_copy(update={"name": f"of {tenant}"}), f"archive of {tenant}".encode())
+    return bundle_id
 
 
 def furnished(store: Store, tenant: str) -> Belongings:
@@ -108,6 +146,7 @@ def furnished(store: Store, tenant: str) -> Belongings:
         target_id=key.target_id,
         record_id=kept.record_id,
         artifact_id=f"artifact-{tenant}",
+        bundle_id=put_bundle(store, tenant, kept.record_id),
         upload_id=upload.upload_id,
         token_id=token.token_id,
         exploration_id=exploration.exploration_id,

@@ -1,9 +1,14 @@
 """Edge devices over the API: enrolment, polls, reports, and what their tokens may not do."""
 
+import json
+
 import pytest
 
 from tests.api.people import Person, caller_of, person_of
-from tests.fleet.sample import FACTS, document
+from tests.api.stored import furnished
+from tests.fleet.sample import FACTS, document, release, variant
+from tunefarm_schemas.edge.release import ReleaseFile
+from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.token import Scope
 from tunefarm_services.store.fleet.audit_repository import Actor
 
@@ -161,3 +166,45 @@ def test_impossible_change_of_a_rollout_is_a_conflict(store, alice):
     assert refused.status_code == 409
     assert "no previous release" in refused.json()["detail"]
     assert alice.post("/v1/channels/other:pause", json={}).status_code == 404
+
+
+def test_retune_policy_is_read_and_replaced(app, store, alice, bob, device):
+    path = "/v1/channels/stable/policy"
+    assert alice.get(path).status_code == 404, "no document yet"
+    announced(store)
+    default = {"enabled": False, "trials": 256, "seconds": None, "cool_down_s": 604_800.0}
+    assert alice.get(path).json() == default
+    assert alice.put(path, json={"enabled": True, "reason": "summer"}).json() == default | {"enabled": True}
+    assert alice.get(path).json()["enabled"]
+    assert bob.get(path).status_code == 404
+    reader = person_of(app, store, "alice", [Scope.DEVICES_READ])
+    assert reader.get(path).status_code == 200
+    assert reader.put(path, json={}).status_code == 403
+    for wrong in ({"trials": 0}, {"cool_down_s": 1}, {"seconds": -1}, {"enable": True}):
+        assert alice.put(path, json=wrong).status_code == 422, wrong
+
+
+def test_job_shows_the_field_of_releases_with_its_records(app, store, alice, bob, device):
+    of_alice = furnished(store, "alice")
+    manifest = json.dumps(
+        {"functions": [{"record_id": of_alice.record_id, "calls": 2}, {"record_id": "another"}]}
+    ).encode()
+    store.releases.declare("alice", digest(manifest), len(manifest))
+    store.releases.append("alice", digest(manifest), 0, manifest)
+    file = ReleaseFile(path="manifest.json", size_bytes=len(manifest), digest=digest(manifest))
+    path = f"/v1/jobs/{of_alice.job_id}/field"
+    assert [each["releases"] for each in alice.get(path).json()["items"]] == [[]]
+    announced(store, current=release("cnn-2", variant(manifest=file)), gate={"stages_percent": [100]})
+    latency = {"kind": "latency", "release": "cnn-2", "runs": 9, "mean_s": 2e-3, "p50_s": 2e-3, "p95_s": 3e-3}
+    report = {"report_id": "report-1", "at": AT, "body": latency | {"max_s": 4e-3}}
+    assert device.post("/v1/edge/reports", json={"reports": [report]}).status_code == 204
+    (record,) = alice.get(path).json()["items"]
+    (found,) = record["releases"]
+    assert (record["record_id"], record["latency_s"]) == (of_alice.record_id, 1e-3)
+    assert (found["release"], found["calls"]) == ("cnn-2", 2)
+    assert "stable" in found["channels"]
+    field = found["field"]
+    assert (field["devices"], field["p50_s"], field["expected_p50_s"], field["median_ratio"]) == (1, 2e-3, 1e-3, 2.0)
+    assert field["drifting"] == 1
+    assert bob.get(path).status_code == 404
+    assert person_of(app, store, "alice", [Scope.JOBS_READ]).get(path).status_code == 403

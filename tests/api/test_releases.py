@@ -109,6 +109,19 @@ def test_device_reads_what_was_pushed(publisher: Person, device: Person, worksho
     assert device.get("/v1/edge/metadata/timestamp.json").headers["Cache-Control"] == "no-cache"
 
 
+def test_runner_reads_its_channel_without_metadata(publisher: Person, device: Person, workshop: Workshop) -> None:
+    for name in ("cnn-1", "cnn-2"):
+        workshop.publish(name)
+        send(publisher, workshop)
+        for ending in ("runner", "sig"):
+            answer = device.get(f"/v1/edge/runners/canary.{ending}")
+            assert answer.content == workshop.folder.read(f"runners/canary.{ending}")
+            assert answer.headers["Cache-Control"] == "no-cache"
+    for unknown in ("canary.json", "stable.sig", "runner", "..runner"):
+        assert device.get(f"/v1/edge/runners/{unknown}").status_code == 404
+    assert publisher.get("/v1/edge/runners/canary.sig").status_code == 403
+
+
 def test_file_is_served_in_ranges(publisher: Person, device: Person, workshop: Workshop) -> None:
     document = workshop.publish("cnn-1")
     file = document.current.variants[0].files[0]

@@ -18,7 +18,7 @@ from tunefarm_schemas.tuning.record import RecordKey
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_schemas.tuning.workload import Task, TensorArgument
 from tunefarm_schemas.views.device import device_id_of
-from tunefarm_schemas.views.summary import JobSummary, Progress, TaskSummary
+from tunefarm_schemas.views.jobs.summary import JobSummary, Progress, TaskSummary
 from tunefarm_services.fleet.rollout import RolloutVerb
 from tunefarm_services.store import Lease, Store
 from tunefarm_services.store.fleet.audit_repository import Actor

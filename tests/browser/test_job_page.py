@@ -13,7 +13,7 @@ from tests.servers.real_service import RealService
 from tests.store.sample import Bench, exploration_key, timing
 from tunefarm_schemas.farm.lane import LaneRequest
 from tunefarm_schemas.tuning.job import Job, JobOutcome, JobState
-from tunefarm_schemas.views.summary import Improvement, JobSummary, Progress, TaskSummary
+from tunefarm_schemas.views.jobs.summary import Improvement, JobSummary, Progress, TaskSummary
 from tunefarm_services.store import Lease, Store
 from tunefarm_services.store.stored import JobRequest
 

@@ -7,7 +7,7 @@ from tunefarm_schemas.roofline import Roofline
 from tunefarm_schemas.tuning.device import HOT_CACHE
 from tunefarm_schemas.tuning.job import Effort, Job, JobOutcome, JobSpec, JobState
 from tunefarm_schemas.tuning.workload import Task
-from tunefarm_schemas.views.summary import MODEL_BUILT, JobSummary, TaskSummary
+from tunefarm_schemas.views.jobs.summary import MODEL_BUILT, JobSummary, TaskSummary
 from tunefarm_services.store import Lease, Store
 
 ROOFLINE = Roofline(latency_s=5e-5, bound="compute", compute_s=5e-5, memory_s=1e-5, moved_bytes=4096)

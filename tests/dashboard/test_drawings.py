@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tunefarm_schemas.views.space import FastTrial, JudgedPrediction, RankWindow, SketchView, SpaceDecision
+from tunefarm_schemas.views.jobs.space import FastTrial, JudgedPrediction, RankWindow, SketchView, SpaceDecision
 from tunefarm_services.dashboard.drawings.model_plots import rank_plot, scatter_plot
 from tunefarm_services.dashboard.drawings.parallel_coordinates import MAX_AXES, parallel_coordinates
 from tunefarm_services.dashboard.drawings.scale import Tick, ordinal, path, scale_of, spaced

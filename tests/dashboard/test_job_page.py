@@ -11,7 +11,7 @@ from tests.service.space.stored_space import put_space
 from tests.store.sample import failed
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.measurement import Stopped
-from tunefarm_schemas.views.summary import MODEL_BUILT, JobSummary, Progress
+from tunefarm_schemas.views.jobs.summary import MODEL_BUILT, JobSummary, Progress
 from tunefarm_services.dashboard.drawings.time_bars import time_bars
 from tunefarm_services.store import Store
 

@@ -8,8 +8,9 @@ from fastapi import FastAPI
 from tests.api.stored import put_job
 from tests.dashboard.model_jobs import BUILT, ROOFLINE, ended, model_job, task
 from tests.dashboard.viewers import Viewer, logged_in
-from tunefarm_schemas.views.progress import TaskTime
-from tunefarm_schemas.views.summary import Progress
+from tests.store.sample import exploration_key
+from tunefarm_schemas.views.jobs.progress import TaskTime
+from tunefarm_schemas.views.jobs.summary import Progress
 from tunefarm_services.store import Store
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{7*7}}"
@@ -103,3 +104,13 @@ def test_other_tenants_and_other_jobs_have_no_model_page(app: FastAPI, store: St
     answer = logged_in(app, store, "alice").get(f"/dashboard/jobs/{alone.job_id}/model")
     assert answer.status_code == 404
     assert "not one of a model" in answer.text
+
+
+def test_the_chart_of_a_function_has_the_fastest_library(app: FastAPI, store: Store) -> None:
+    job, lease = model_job(store)
+    exploration = store.explorations.open(lease, exploration_key("a model's function", tenant="alice"))
+    summary = task("conv").model_copy(update={"exploration_id": exploration.exploration_id})
+    ended(store, lease, (summary,), BUILT)
+    browser = logged_in(app, store, "alice")
+    chart = browser.get(f"/dashboard/jobs/{job.job_id}/chart?exploration={exploration.exploration_id}").json()
+    assert (chart["library"], chart["library_s"]) == ("onnxruntime", 9e-5)

@@ -16,7 +16,7 @@ from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.farm.lane import LaneRequest
 from tunefarm_schemas.token import Scope
 from tunefarm_schemas.tuning.job import JobOutcome, JobState
-from tunefarm_schemas.views.summary import Progress
+from tunefarm_schemas.views.jobs.summary import Progress
 from tunefarm_services.store import Store
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{7*7}}"
@@ -180,11 +180,11 @@ def test_viewers_share_a_chart_until_the_job_ends(app: FastAPI, store: Store) ->
     path = f"/dashboard/jobs/{mine.job_id}/chart?exploration={mine.exploration_id}"
     first, second = logged_in(app, store, "alice"), logged_in(app, store, "alice")
     before = first.get(path).json()
-    assert before["trials"] == 2
+    assert before["end"] == 2
     mine.bench.measure(2, timing(1e-3))
     assert second.get(path).json() == before
     store.jobs.set_state(mine.lease, JobState.FINISHED, JobOutcome.SUCCEEDED, "")
-    assert second.get(path).json()["trials"] == 3
+    assert second.get(path).json()["end"] == 3
 
 
 def test_the_timeline_has_every_stage_of_every_attempt(app: FastAPI, store: Store) -> None:

@@ -8,8 +8,8 @@ from fastapi import FastAPI
 
 from benchmarks.kernel_library import kernel_library
 from tests.api.modules import matmul_json, tiled_trace
+from tests.api.records.test_record_contents import put_bundle, report_latency
 from tests.api.stored import LIBRARY, furnished, put_record
-from tests.api.test_record_contents import put_bundle, report_latency
 from tests.dashboard.viewers import Viewer, logged_in
 from tests.store.sample import manifest, record, timing
 from tunefarm_schemas.frozen import digest

@@ -41,13 +41,20 @@ const TunefarmBundle *tunefarm_bundle(void) { return &bundle; }
 
 
 @cache
-def library(extra: str = "", abi: int = 1, weights_bytes: int = 4096, compiler: Sequence[str] = ("cc",)) -> bytes:
-    """``model.so``; ``extra`` is C that runs before the model."""
+def library(
+    extra: str = "", abi: int = 1, weights_bytes: int = 4096, compiler: Sequence[str] = ("cc",), when_loaded: str = ""
+) -> bytes:
+    """``model.so``; ``extra`` is C that runs before the model, ``when_loaded`` C that runs when it is loaded."""
     with TemporaryDirectory() as folder:
         source, made = Path(folder, "model.c"), Path(folder, "model.so")
         values = {"extra": extra, "abi": abi, "weights": weights_bytes, "elements": ELEMENTS}
-        source.write_text(SOURCE % values)
-        words = [*compiler, "-std=gnu11", "-O1", "-shared", "-fPIC", f"-I{RUNTIME}", str(source), "-o", str(made)]
+        constructor = (
+            f"__attribute__((constructor)) static void loaded(void) {{ {when_loaded} }}" if when_loaded else ""
+        )
+        source.write_text(f"#include <fcntl.h>\n{SOURCE % values}{constructor}\n")
+        smaller = ("-s", "-Wl,-z,noseparate-code,--build-id=none,--hash-style=gnu") if when_loaded else ()
+        flags = ("-std=gnu11", "-O1", "-shared", "-fPIC", *smaller)
+        words = [*compiler, *flags, f"-I{RUNTIME}", str(source), "-o", str(made)]
         subprocess.run(words, check=True, capture_output=True, timeout=600)
         return made.read_bytes()
 

@@ -32,7 +32,7 @@ def is_well_formed(text: bytes) -> bool:
         return False
     sequence, issued, expires, revoked = (int(each or 0) for each in head.groups())
     at, names, numbers = head.end(), set(), [sequence, issued, expires, revoked]
-    if sequence < 1 or issued >= expires or revoked > sequence:
+    if sequence < 1 or issued >= expires or revoked > sequence + 1:
         return False
     while at < len(text):
         variant = VARIANT.match(text, at)
@@ -48,7 +48,7 @@ def is_well_formed(text: bytes) -> bool:
         is_named = all(len(each) <= 200 and not each.endswith((b".runner", b".sig")) for each in paths)
         if not is_named or len(set(paths)) < len(paths) or paths[:1] != [b"manifest.json"]:
             return False
-    return len(names) == 1 and max(numbers) <= 2**53
+    return len(names) <= 1 and max(numbers) <= 2**53
 
 
 def mutated(text: bytes, random_: random.Random) -> bytes:

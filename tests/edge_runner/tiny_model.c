@@ -1,5 +1,7 @@
 /* A model of one kernel in the form of a bundle's library: doubles its input and adds a weight. */
+#include <fcntl.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include "bundle_of_tests.h"
 
 static const int64_t shape[] = {4};
@@ -19,10 +21,15 @@ static int32_t kernel(void *handle, void *arguments, int32_t count, void *result
   for (int i = 0; i < 4; ++i) output[i] = 2 * input[i] + weight[i] + BIAS;
   return 0;
 }
+#ifdef LOADED
+// Tests see by this file that the library was loaded.
+__attribute__((constructor)) static void loaded(void) { close(open(LOADED, O_CREAT | O_WRONLY, 0600)); }
+#endif
 static const int32_t order[] = {0, 2, 1};
 static const TunefarmCall calls[] = {{kernel, 3, order}};
 static const TunefarmArgument input[] = {{"x", 0}}, output[] = {{"y", 1}};
 static const TunefarmModel model = {"tiny", 16, 64, 1, 1, 1, input, output, tensors, calls};
+static const TunefarmModel *const models[] = {&model};
 static const TunefarmBundle bundle = {
-    ABI, &model, tunefarm_model_run, tunefarm_last_error, tunefarm_start_threads, tunefarm_release_workspaces};
+    ABI, &model, tunefarm_model_run, tunefarm_last_error, tunefarm_start_threads, tunefarm_release_workspaces, 1, models};
 __attribute__((visibility("default"))) const TunefarmBundle *tunefarm_bundle(void) { return &bundle; }

@@ -63,11 +63,17 @@ class Compiler:
         self._run(*own, *flags, str(source), *linked, "-Wl,--gc-sections", "-s", "-ldl", "-lm", "-o", str(output))
         return output
 
-    def tiny_model(self, folder: Path, bias: int = 0, crashes: bool = False, abi: int = 1) -> Path:
-        """A bundle's folder with the tiny model. Any bias but 0 makes its results wrong."""
+    def tiny_model(
+        self, folder: Path, bias: int = 0, crashes: bool = False, abi: int = 1, loaded: Path | None = None
+    ) -> Path:
+        """A bundle's folder with the tiny model. Any bias but 0 makes its results wrong.
+
+        Its library makes the file ``loaded`` when it is loaded.
+        """
         (folder / "vectors/0").mkdir(parents=True)
         (folder / "bundle_of_tests.h").write_text(f'#include "{RUNNER}/src/abi.h"\n')
         flags = [f"-DBIAS={bias}", f"-DABI={abi}", *(["-DCRASHES"] if crashes else [])]
+        flags += [] if loaded is None else [f'-DLOADED="{loaded}"', "-s", "-Wl,-z,noseparate-code"]
         runtime = [str(each) for each in (RUNTIME / "tunefarm_model.c", RUNTIME / "tunefarm_runtime.c")]
         sources = [str(HERE / "tiny_model.c"), *runtime]
         includes = ["-I", str(folder), "-I", str(RUNTIME)]

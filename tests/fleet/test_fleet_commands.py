@@ -21,6 +21,7 @@ from tunefarm_schemas.edge.report import EdgeReport, EdgeReports, InstallReport,
 from tunefarm_schemas.token import Scope
 from tunefarm_services.store import Store
 from tunefarm_services.store.fleet.audit_repository import Actor
+from tunefarm_services.store.fleet.polling_repository import StoredPoll
 
 TENANT = "alice"
 HANG_S = 120.0
@@ -60,7 +61,8 @@ class Api:
         )
         followed = self.store.rollouts.followed(TENANT, "stable")
         self.store.edge_reports.add(TENANT, device, EdgeReports(reports=reports), followed and followed[0], time.time())
-        self.store.edge_devices.polled(TENANT, device, EdgePoll(facts=FACTS, running="cnn-1"), time.time() + 100)
+        poll = EdgePoll(facts=FACTS, running="cnn-1")
+        self.store.polling.store([StoredPoll(TENANT, device.edge_device_id, poll, time.time())])
         return device.edge_device_id
 
 
@@ -166,6 +168,10 @@ def test_channel_is_shown_and_controlled(api: Api):
     ("words", "named"),
     [
         (["channel", "pause", "nowhere"], "nowhere"),
+        (["channel", "policy", "nowhere"], "nowhere"),
+        (["channel", "policy", "stable", "--retune", "--cool-down-days", "0"], "--cool-down-days"),
+        (["channel", "policy", "stable", "--retune", "--cool-down-days", "nan"], "--cool-down-days"),
+        (["channel", "policy", "stable", "--seconds", "-1"], "--seconds"),
         (["fleet", "move", "nobody", "beta"], "nobody"),
         (["fleet", "codes", "create", "stable", "--hours", "0"], "--hours"),
         (["fleet", "codes", "create", "stable", "--hours", "nan"], "--hours"),
@@ -192,3 +198,24 @@ def test_python_clients_rename_and_delete_devices(api: Api, device_id: str):
             return [channel.channel for channel in await client.channels.list()]
 
     assert "stable" in asyncio.run(names())
+
+
+def test_retune_policy_is_shown_changed_and_audited(api: Api):
+    api.store.rollouts.announce(Actor(TENANT, "token", time.time()), document(channel="nightly"))
+    assert api.command("channel", "policy", "nightly").out.startswith("off: ")
+    words = ("--retune", "--trials", "64", "--cool-down-days", "2.5", "--reason", "summer")
+    changed = api.command("channel", "policy", "nightly", *words)
+    assert changed.out == "on: drift in the field opens a job of 64 trials, for each record once in 2.5 days\n"
+    longer = api.command("channel", "policy", "nightly", "--seconds", "90", "--json").json()
+    assert longer == {"enabled": True, "trials": 64, "seconds": 90.0, "cool_down_s": 216_000.0}
+    assert api.command("channel", "policy", "nightly", "--no-retune", "--json").json() == longer | {"enabled": False}
+    unlimited = api.command("channel", "policy", "nightly", "--seconds", "0", "--json").json()
+    assert unlimited == longer | {"enabled": False, "seconds": None}
+    changes = api.command("fleet", "changes", "--json").json()
+    told = [each["reason"] for each in changes if each["action"] == "retune-policy"]
+    assert told[:4] == [
+        "off",
+        "off",
+        "on: 64 trials, 90 s, cool-down 216000 s.",
+        "on: 64 trials, cool-down 216000 s. summer",
+    ]

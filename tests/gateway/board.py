@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
@@ -40,8 +40,7 @@ class Board:
 
     def start(self) -> None:
         first, last = (self.port, self.port + 1) if self.port else (_FIRST_PORT, 19990)
-        command = [sys.executable, "-m", "tvm.exec.rpc_server", "--host", "127.0.0.1", "--key", KEY]
-        command += ["--port", str(first), "--port-end", str(last)]
+        command = self.command(["--host", "127.0.0.1", "--key", KEY, "--port", str(first), "--port-end", str(last)])
         self._log.write_bytes(b"")
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -49,7 +48,7 @@ class Board:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                env={**os.environ, "TMPDIR": str(self._folder), "TVM_NUM_THREADS": "2"},
+                env={**os.environ, **self.variables()},
             )
         deadline_s = time.monotonic() + _START_S
         while (bound := _BOUND.search(self._log.read_text())) is None:
@@ -57,6 +56,14 @@ class Board:
             assert time.monotonic() < deadline_s, "the board did not start"
             time.sleep(0.05)
         self.port = int(bound[1])
+
+    def command(self, words: Sequence[str]) -> list[str]:
+        """The server's command."""
+        return [sys.executable, "-m", "tvm.exec.rpc_server", *words]
+
+    def variables(self) -> dict[str, str]:
+        """Additional variables of its environment."""
+        return {"TMPDIR": str(self._folder), "TVM_NUM_THREADS": "2"}
 
     def kill(self) -> None:
         """End the server and its session at once, as a power cut does."""

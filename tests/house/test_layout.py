@@ -10,6 +10,8 @@ from tests.house.source_files import DISTRIBUTIONS, ROOT, python_files
 
 LARGEST_FILE_LINES = 400
 MAX_MODULES = 15
+MIGRATIONS = "services/tunefarm_services/store/migrations/versions"
+"""Has a file for each revision of the schema; they are never moved or removed."""
 GENERIC_NAMES = {"utils", "util", "helpers", "helper", "manager", "misc", "base"}
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b")
 
@@ -44,6 +46,7 @@ def test_sources_have_no_todo_markers() -> None:
 def test_folders_have_at_most_15_modules() -> None:
     files = python_files(*DISTRIBUTIONS, "benchmarks", "fuzz", "tests")
     modules_by_folder = Counter(str(path.parent.relative_to(ROOT)) for path in files)
+    del modules_by_folder[MIGRATIONS]
     assert not {folder: count for folder, count in modules_by_folder.items() if count > MAX_MODULES}
 
 

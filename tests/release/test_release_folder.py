@@ -7,15 +7,18 @@ from pathlib import Path
 
 import pytest
 import zstandard
+from securesystemslib.signer import Key
 
 from tests.release.repositories import Workshop, write_bundle
 from tunefarm.release.checking import check, statuses
 from tunefarm.release.export import export
+from tunefarm.release.key_ring import role_keys
 from tunefarm.release.keys import make_key, read_passphrase, signer_of
 from tunefarm.release.publishing import promote, publish, revoke, roll_back
 from tunefarm.release.release_folder import FolderWrite, ReleaseFolder, channel_document, digest_of_file
 from tunefarm.release.roles import make_channel, refresh
 from tunefarm.release.rotation import rotate
+from tunefarm.release.runner_files import signing_keys
 from tunefarm_schemas.bad_input import BadInput
 
 
@@ -73,7 +76,8 @@ def test_repository_holds_no_private_key(workshop: Workshop) -> None:
     assert not [content for content in contents if b"PRIVATE KEY" in content]
 
 
-def test_token_key_names_the_missing_package() -> None:
+def test_token_key_names_the_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tunefarm.release.keys.HSM_PACKAGE", "not_installed_here")
     with pytest.raises(BadInput, match="python-pkcs11"):
         signer_of("hsm:2")
 
@@ -102,6 +106,49 @@ def test_revoked_release_is_left_and_not_published_again(workshop: Workshop) -> 
     assert problems(workshop) == []
     with pytest.raises(BadInput, match="revoked"):
         publish(workshop.signing(), [workshop.place / "cnn-2"], channel="canary", name="cnn-2")
+
+
+def test_revocation_leaves_runners_no_earlier_sequence(workshop: Workshop) -> None:
+    def line(channel: str) -> list[bytes]:
+        return [each for each in runner_of(workshop, channel).splitlines() if each.startswith(b"revoked-below")]
+
+    workshop.publish("cnn-1")
+    workshop.publish("cnn-2")
+    assert line("canary") == []
+    revoke(workshop.signing(), "cnn-2")
+    assert line("canary") == [b"revoked-below 3"]
+    workshop.publish("cnn-3")
+    assert line("canary") == [b"revoked-below 3"]
+    revoke(workshop.signing(), "cnn-1")
+    assert line("canary") == [b"revoked-below 5"]
+    revoke(workshop.signing(), "cnn-3")
+    assert line("canary") == [b"revoked-below 7"]
+    workshop.publish("cnn-4")
+    assert line("canary") == [b"revoked-below 7"]
+    promote(workshop.signing(), "canary", "stable")
+    assert line("stable") == [b"revoked-below 1"]
+
+
+def test_runner_text_is_signed_by_each_key_of_its_channel(workshop: Workshop) -> None:
+    workshop.publish("cnn-1")
+    first = workshop.folder.read("runners/canary.runner")
+    rotate(workshop.signing(), "channel-canary", [], [workshop.key("canary2")], threshold=2)
+    keys, threshold = role_keys(workshop.folder.state().targets.signed, "channel-canary")
+    text, signatures = (workshop.folder.read(f"runners/canary.{ending}") for ending in ("runner", "sig"))
+    assert signing_keys(keys, text, signatures) == set(keys)
+    assert (len(keys), threshold) == (2, 2)
+    assert signing_keys(keys, first, signatures), "a runner that read the older text verifies it"
+    assert problems(workshop) == []
+
+
+def test_refresh_completes_what_runners_read(workshop: Workshop) -> None:
+    workshop.publish("cnn-1")
+    old = workshop.folder.read("runners/canary.runner")
+    workshop.publish("cnn-2")
+    (workshop.folder.path / "runners" / "canary.runner").write_bytes(old)
+    assert problems(workshop) == [LATE]
+    refresh(workshop.signing())
+    assert problems(workshop) == []
 
 
 def runner_of(workshop: Workshop, channel: str) -> bytes:
@@ -217,13 +264,26 @@ def changes(workshop: Workshop, name: str) -> None:
             rotate(signing, role, old[:1], [workshop.key("new")])
 
 
+LATE = "canary: runners/ is not current; run: tunefarm release refresh"
+
+
+def channel_keys(workshop: Workshop) -> dict[str, Key]:
+    return role_keys(workshop.folder.state().targets.signed, "channel-canary")[0]
+
+
+def runners_verify(workshop: Workshop, keys: dict[str, Key]) -> bool:
+    """Whether the text in runners/, the old or the new one, is signed by one of the keys."""
+    text, signatures = (workshop.folder.read(f"runners/canary.{ending}") for ending in ("runner", "sig"))
+    return bool(signing_keys(keys, text, signatures))
+
+
 @pytest.mark.parametrize("name", ["publish", "refresh", "targets", "timestamp", "channel-canary", "root"])
 def test_repository_is_valid_after_every_write(workshop: Workshop, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     workshop.publish("cnn-1")
     workshop.bundle("cnn-2")
     saved = workshop.place / "saved"
     shutil.copytree(workshop.folder.path, saved)
-    writes = 0
+    writes, keys = 0, channel_keys(workshop)
     while True:
         shutil.rmtree(workshop.place / "releases")
         shutil.copytree(saved, workshop.place / "releases")
@@ -232,7 +292,8 @@ def test_repository_is_valid_after_every_write(workshop: Workshop, name: str, mo
         try:
             changes(workshop, name)
         except Stopped:
-            assert problems(workshop) == []
+            assert set(problems(workshop)) <= {LATE}
+            assert runners_verify(workshop, keys | channel_keys(workshop))
             writes += 1
             continue
         break

@@ -10,6 +10,7 @@ from tunefarm_schemas.edge.release import (
     ReleaseVariant,
 )
 from tunefarm_schemas.edge.report import EdgeReport, EdgeReports, InstallReport, LatencyReport, SelfTestReport
+from tunefarm_schemas.edge.retune_policy import RetunePolicy
 from tunefarm_schemas.frozen import Frozen, digest
 
 _AT = "2026-07-01T12:00:00Z"
@@ -68,4 +69,5 @@ EDGE_NOUNS: tuple[Frozen, ...] = (
     _SELF_TEST,
     _REPORT,
     EdgeReports(reports=(_REPORT,), dropped=2),
+    RetunePolicy(enabled=True, trials=64, seconds=120.0),
 )

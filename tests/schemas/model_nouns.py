@@ -3,9 +3,11 @@
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.bundle import (
     BUNDLE_FORMAT,
+    BundleEntry,
     BundleFile,
     BundleLatency,
     BundleManifest,
+    BundleOrder,
     BundleRecord,
     BundleRequirements,
     BundleVector,
@@ -20,6 +22,7 @@ from tunefarm_schemas.tuning.model import (
     ModelRegion,
     ModelVerification,
 )
+from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.workload import TensorArgument
 
 _AT = "2026-01-02T03:04:05.000006+00:00"
@@ -95,12 +98,14 @@ _RECORD = BundleRecord(
     protocol_id="cpu-hot-cache/1",
     device_class_id="cortex-a76",
 )
+_BUNDLE_ENTRY = BundleEntry(constant="model_network_other", entry=_ENTRY, arena_bytes=64, vectors=(_VECTOR,))
 _BUNDLE = (
     _FILE,
     _VECTOR,
     _REQUIREMENTS,
     _LATENCY,
     _RECORD,
+    _BUNDLE_ENTRY,
     BundleManifest(
         format=BUNDLE_FORMAT,
         name="model_network",
@@ -122,6 +127,16 @@ _BUNDLE = (
         latency=_LATENCY,
         records=(_RECORD,),
         sbom="sbom.cdx.json",
+        others=(_BUNDLE_ENTRY,),
+        fallbacks=(BundleRequirements(architecture="aarch64"),),
+    ),
+    BundleOrder(
+        name="network",
+        form="library",
+        record_ids=("19",),
+        job_id="20",
+        upload_id="21",
+        target=Target(canonical="{}", kind="llvm", num_cores=1),
     ),
 )
 

@@ -45,5 +45,9 @@ def test_guide_commands_with_two_workers(tmp_path: Path) -> None:
         tunefarm(environment, "artifact", "build", best["record"]["record_id"], "--output", folder, "--remote")
         ran = json.loads(tunefarm(environment, "artifact", "run", folder, "--json"))
         assert ran["worst_error"] <= 1.0
+        bundle = str(tmp_path / "bundle")
+        form = ("--form", "library", "--remote", "--output", bundle)
+        tunefarm(environment, "artifact", "build", best["record"]["record_id"], *form)
+        tunefarm(environment, "bundle", "check", bundle)
         classes = sorted(worker["device_class_id"] for worker in service.get("/v1/workers")["items"])
         assert classes == 2 * [best["record"]["key"]["device_class_id"]], "the service measures on its workers alone"

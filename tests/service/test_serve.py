@@ -64,6 +64,21 @@ def test_job_over_http_from_module_to_library(service: Service) -> None:
     print(f"ready {service.ready_s:.2f} s, ended {took_s:.2f} s")
 
 
+@pytest.mark.faults
+def test_drained_service_keeps_jobs_waiting_until_resumed(service: Service) -> None:
+    service.start()
+    service.wait(lambda: service.get("/v1/devices")["items"])
+    (device,) = service.get("/v1/devices")["items"]
+    service.post(f"/v1/devices/{device['device_id']}:drain", {})
+    service.wait(lambda: service.get("/v1/workers")["items"][0]["state"] == "drained")
+    job_id = service.submit(module_json(24), 1, target="host:1")
+    service.wait(lambda: "drained on request" in (service.get(f"/v1/jobs/{job_id}")["message"] or ""))
+    assert service.trials(job_id) == []
+    service.post(f"/v1/devices/{device['device_id']}:resume", {})
+    (job,) = service.finish(job_id)
+    assert job["outcome"] == "succeeded", job
+
+
 def test_service_threads_share_one_heap(service: Service) -> None:
     """With one arena per thread, memory grows by 3 MB in 100,000 requests."""
     service.start()

@@ -1,15 +1,15 @@
 """The folder of a bundle: written as a whole or not at all, and checked against its manifest."""
 
+import hashlib
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import BinaryIO, Final
 
 from tunefarm.artifact.artifact_folder import MANIFEST_NAME, reading_folder
-from tunefarm.model.model_folder import file_digest
 from tunefarm.terminal.user_files import open_plain_file, put_file, read_plain_file
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.bundle import BUNDLE_FORMAT, BundleFile, BundleManifest
@@ -56,6 +56,11 @@ def files_in(folder: Path) -> tuple[BundleFile, ...]:
     return tuple(_described(folder, path) for path in paths)
 
 
+def manifest_text(manifest: BundleManifest) -> str:
+    """The content of the file."""
+    return f"{manifest.model_dump_json(indent=2)}\n"
+
+
 def read_bundle(text: str) -> tuple[BundleManifest, Path]:
     """Read the manifest of a bundle, and require that the folder has the files that it lists and no others.
 
@@ -92,5 +97,14 @@ def _described(folder: Path, path: Path) -> BundleFile:
     with open_plain_file(path) as file:
         size_bytes = os.fstat(file.fileno()).st_size
         return BundleFile(
-            path=path.relative_to(folder).as_posix(), size_bytes=size_bytes, digest=file_digest(file.fileno())
+            path=path.relative_to(folder).as_posix(),
+            size_bytes=size_bytes,
+            digest=_digest_of(file),
         )
+
+
+def _digest_of(file: BinaryIO) -> str:
+    found = hashlib.sha256()
+    while chunk := file.read(1 << 20):
+        found.update(chunk)
+    return found.hexdigest()

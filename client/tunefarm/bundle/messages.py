@@ -8,15 +8,19 @@ from tunefarm.model.messages import PreparedTask, PrepareOrder
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.model import ModelEntry
 from tunefarm_schemas.tuning.target import Target
+from tunefarm_schemas.tuning.workload import Workload
 
 PLAN: Final = "tunefarm.bundle.plan_child:main"
+PLAN_FUNCTIONS: Final = "tunefarm.bundle.function_plan_child:main"
+WRITE_VECTORS: Final = "tunefarm.bundle.function_plan_child:write_vectors"
 
 
 class StaticPlanOrder(Frozen):
     """A model to plan. ``entry`` is one of its functions, None for the only one or ``main``; ``name`` an identifier.
 
     ``has_vectors`` says that the framework computed results; otherwise the child computes them if ``max_operations``
-    is not exceeded. ``is_linked`` asks for what a device must have.
+    is not exceeded. ``is_linked`` asks for what a device must have. ``is_foreign`` refuses TIR functions that do more
+    than compute, before anything of the model runs.
     """
 
     model: PrepareOrder = Field(repr=False)
@@ -25,10 +29,45 @@ class StaticPlanOrder(Frozen):
     has_vectors: bool
     max_operations: float
     is_linked: bool
+    is_foreign: bool = False
+
+
+class NamedFunction(Frozen):
+    """A function under the name that it has in a bundle, an identifier of C."""
+
+    name: str
+    workload: Workload
+
+
+class FunctionsPlanOrder(Frozen):
+    """Functions to plan, or to compute vectors of, each as an entry. Other fields are those of ``StaticPlanOrder``."""
+
+    functions: tuple[NamedFunction, ...]
+    target: Target | str
+    """As a record has it, or as typed."""
+    host_cores: int
+    name: str
+    max_operations: float
+    is_linked: bool
+
+
+class VectorCounts(Frozen):
+    """How many sets of inputs and outputs were written for each entry."""
+
+    counts: tuple[int, ...]
+
+
+class PlannedEntry(Frozen):
+    """An entry and its constant in the sources. ``vectors`` is how many sets of inputs and outputs were written."""
+
+    constant: str
+    entry: ModelEntry
+    arena_bytes: int = 0
+    vectors: int = 0
 
 
 class PlannedParts(Frozen):
-    """A planned model. Its weights, as the plan places them, are in a file, and ``vectors`` in another one.
+    """Planned entries, the first of which devices run. Two files hold the weights, as they are placed, and vectors.
 
     ``rest_json`` is a module of the functions of no task that the plan calls; None if there are none.
     """
@@ -37,7 +76,7 @@ class PlannedParts(Frozen):
     notes: tuple[str, ...]
     code_generator: str
     tvm_version: str
-    entry: ModelEntry
+    entries: tuple[PlannedEntry, ...]
     tasks: tuple[PreparedTask, ...]
     cpu_features: tuple[str, ...]
     """What the target's code needs beyond its architecture's base, if the bundle is linked here."""
@@ -47,6 +86,3 @@ class PlannedParts(Frozen):
     source: str = Field(repr=False)
     header: str = Field(repr=False)
     weights_bytes: int
-    arena_bytes: int
-    vectors: int
-    """How many sets of inputs and outputs were written."""

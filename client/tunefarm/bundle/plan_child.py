@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tvm
 
-from tunefarm.bundle.messages import PlannedParts, StaticPlanOrder
+from tunefarm.bundle.messages import PlannedEntry, PlannedParts, StaticPlanOrder
 from tunefarm.frontend.weights_file import Array, write_weights
 from tunefarm.model.messages import PreparedTask, input_name, output_name
 from tunefarm.model.prepare_child import prepared_model
@@ -23,6 +23,8 @@ from tunefarm_search.relax.tasks import ModelTask, model_tasks, tir_functions
 from tunefarm_search.tvm.cpu_features import required_cpu_features
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
 from tunefarm_search.tvm.target import canonical_target, reason_it_cannot_run_here
+from tunefarm_search.tvm.workload import ENTRY
+from tunefarm_search.validation.judgement import NotPermitted, require_permitted
 from tunefarm_workers.builder.model_source import model_header, model_source
 from tunefarm_workers.builder.scheduled_module import build_in_place
 
@@ -38,6 +40,8 @@ def planned(order: StaticPlanOrder, given: int, placed: int, vectors: int) -> Pl
     Raises:
         BadInput: the model or the target cannot be compiled, or the model needs TVM's virtual machine.
     """
+    if order.is_foreign:
+        _require_permitted(order.model.module_json)
     model, notes = prepared_model(order.model, given)
     entry = _entry(model, order.entry)
     plan = static_plan(model, entry.name)
@@ -49,17 +53,29 @@ def planned(order: StaticPlanOrder, given: int, placed: int, vectors: int) -> Pl
         notes=notes,
         code_generator=f"tvm-{tvm.__version__}+llvm-{tvm.target.codegen.llvm_version_major()}",
         tvm_version=str(tvm.__version__),
-        entry=entry,
+        entries=(PlannedEntry(constant=order.name, entry=entry, arena_bytes=plan.arena_bytes, vectors=own),),
         tasks=tasks,
         cpu_features=required_cpu_features(model.target) if order.is_linked else (),
         reason_it_cannot_run_here=reason_it_cannot_run_here(model.target),
         rest_json=_rest(model, plan, tasks),
-        source=model_source(plan, order.name),
+        source=model_source({order.name: plan}),
         header=model_header(plan, order.name),
         weights_bytes=plan.weights_bytes,
-        arena_bytes=plan.arena_bytes,
-        vectors=own,
     )
+
+
+def _require_permitted(module_json: str) -> None:
+    try:
+        functions = tir_functions(tvm.ir.load_json(module_json))
+    except TVM_ERRORS as error:
+        raise BadInput("model", f"it cannot be read: {last_line(error)}.", "Export it again.") from error
+    for name, function in functions.items():
+        try:
+            require_permitted(tvm.IRModule({ENTRY: function.with_attr("global_symbol", ENTRY)}))
+        except NotPermitted as error:
+            raise BadInput(
+                "model", f"its function {name} is refused: it {error}.", "Build it on a machine of your own."
+            ) from error
 
 
 def _entry(model: PreparedModel, name: str | None) -> ModelEntry:

@@ -30,7 +30,7 @@ from tunefarm_services.store import LOCAL_TENANT, Store
 from tunefarm_services.telemetry.logs import warn_on_standard_error
 
 if TYPE_CHECKING:
-    from tunefarm_schemas.views.summary import JobSummary, Progress
+    from tunefarm_schemas.views.jobs.summary import JobSummary, Progress
     from tunefarm_services.tuner.job.supervisor import Supervisor
     from tunefarm_workers.lane.local_farm import LocalFarm
 

@@ -24,7 +24,7 @@ from tunefarm.terminal.resume_option import module_of
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.host_cores import usable_physical_cores
 from tunefarm_schemas.tuning.job import Job
-from tunefarm_schemas.views.summary import MODEL_BUILT, JobSummary
+from tunefarm_schemas.views.jobs.summary import MODEL_BUILT, JobSummary
 from tunefarm_services.store import LOCAL_TENANT
 
 DEFAULT_OPTIONS: Final = ModelOptions()

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 
+from tunefarm.bundle.record_search import RecordSearch
 from tunefarm.local.machine import LocalMachine
 from tunefarm.model.compilation import Records
 from tunefarm.model.function_orders import ChosenRecord
 from tunefarm.model.messages import PreparedTask
-from tunefarm_schemas.tuning.bundle import BundleRecord
-from tunefarm_schemas.tuning.device import HOT_CACHE
-from tunefarm_schemas.tuning.record import RecordKey, RecordMatch, RecordStatus, TuningRecord
+from tunefarm_schemas.tuning.record import RecordStatus
 from tunefarm_schemas.tuning.target import Target
+from tunefarm_schemas.tuning.workload import Workload
 from tunefarm_services.store import LOCAL_TENANT
 
 
@@ -23,48 +23,14 @@ def records_of(machine: LocalMachine) -> Records:
         store = machine.known_store
         if store is None or not store.records.page(LOCAL_TENANT, status=RecordStatus.VERIFIED, limit=1, after=None):
             return {}
-        device = _device_class(machine)
-        known = machine.recognised([task.workload for task in tasks], with_schedules=True, of_model=True)
-        chosen: dict[str, ChosenRecord] = {}
-        for task, workload in zip(tasks, known, strict=True):
-            key = RecordKey(
-                workload_id=workload.workload_id,
-                target_id=target.target_id,
-                device_class_id=device,
-                code_generator=code_generator,
-                protocol_id=HOT_CACHE.protocol_id,
-                abi="stable",
-            )
-            record = _usable(store.best_records.matches(LOCAL_TENANT, key), key)
-            if record is not None:
-                chosen[task.workload.workload_id] = record
-        return chosen
+
+        def recognised(workloads: Sequence[Workload]) -> Sequence[Workload]:
+            return machine.recognised(workloads, with_schedules=True, of_model=True)
+
+        search = RecordSearch(store, LOCAL_TENANT, recognised, _device_class(machine))
+        return search(tasks, target, code_generator)
 
     return found
-
-
-def _usable(matches: Sequence[RecordMatch], key: RecordKey) -> ChosenRecord | None:
-    for match in matches:
-        record = match.record
-        is_same = (record.key.workload_id, record.key.target_id, record.key.abi) == (
-            key.workload_id,
-            key.target_id,
-            key.abi,
-        )
-        if is_same and record.status is RecordStatus.VERIFIED:
-            return ChosenRecord(record.record_id, record.trace.text, _measured(record))
-    return None
-
-
-def _measured(record: TuningRecord) -> BundleRecord:
-    return BundleRecord(
-        record_id=record.record_id,
-        trace=record.trace.text,
-        latency_s=record.latency_s,
-        interval_s=record.interval_s,
-        protocol_id=record.key.protocol_id,
-        device_class_id=record.key.device_class_id,
-    )
 
 
 def _device_class(machine: LocalMachine) -> str:

@@ -15,7 +15,7 @@ from tunefarm.terminal.user_files import put_file, read_plain_file
 from tunefarm_schemas.kernel_library.of_target import rules_of
 from tunefarm_schemas.tuning.artifact import ArtifactManifest
 from tunefarm_schemas.tuning.record import TuningRecord
-from tunefarm_schemas.views.summary import JobSummary
+from tunefarm_schemas.views.jobs.summary import JobSummary
 from tunefarm_services.store import LOCAL_TENANT, Store
 
 SVG_NAME: Final = "best-latency.svg"

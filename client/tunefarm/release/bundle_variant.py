@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import zstandard
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from tunefarm.release.delta import make_delta
 from tunefarm.release.release_folder import digest_of_file
 from tunefarm.terminal.user_files import read_plain_file
 from tunefarm_schemas.bad_input import BadInput
@@ -19,6 +19,7 @@ MANIFEST: Final = "manifest.json"
 _WORTH: Final = 0.8
 """A patch above this part of the file is left out: it saves too little for what applying it takes."""
 _LARGEST_PATCHED_BYTES: Final = 256 << 20
+_LEVEL: Final = 19
 
 
 class _Lenient(BaseModel):
@@ -74,7 +75,7 @@ def read_bundle(folder: Path, old: Path | None = None) -> BundleFiles:
     files = _files(folder)
     manifest = next(file for file in files if file.path == MANIFEST)
     others = tuple(file for file in files if file.path != MANIFEST)
-    deltas, patches = _patches(old, folder, others) if old is not None else ((), {})
+    deltas, patches = _patches(old, folder, files) if old is not None else ((), {})
     needs, latency = summary.requires, summary.latency or ManifestLatency()
     variant = ReleaseVariant(
         architecture=needs.architecture,
@@ -153,3 +154,9 @@ def _patches(old: Path, new: Path, files: Sequence[ReleaseFile]) -> tuple[tuple[
             )
         )
     return tuple(deltas), patches
+
+
+def make_delta(old: bytes, new: bytes) -> bytes:
+    """The patch that makes ``new`` of ``old``: a Zstandard frame with ``old`` as its raw dictionary."""
+    dictionary = zstandard.ZstdCompressionDict(old, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+    return zstandard.ZstdCompressor(level=_LEVEL, dict_data=dictionary).compress(new)

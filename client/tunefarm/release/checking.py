@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlparse
 
-from securesystemslib.exceptions import UnverifiedSignatureError
-from securesystemslib.signer import Signature
 from tuf.api.exceptions import DownloadHTTPError, RepositoryError
 from tuf.ngclient import FetcherInterface, Updater
 
+from tunefarm.release.key_ring import role_keys
 from tunefarm.release.lifetimes import Clock, system_clock
 from tunefarm.release.release_folder import (
     CHANNEL_ROLE,
@@ -25,6 +24,7 @@ from tunefarm.release.release_folder import (
     channel_path,
     digest_of_file,
 )
+from tunefarm.release.runner_files import runner_writes, signing_keys
 from tunefarm_schemas.edge.release import ChannelDocument, ReleaseFile
 from tunefarm_schemas.edge.runner_text import runner_text
 
@@ -134,19 +134,15 @@ def _channel_problems(folder: ReleaseFolder, state: SignedState, channel: str, u
         problems.append(f"{channel}: the text for runners differs from the document")
     if not _is_signed(state, channel, contents["sig"], contents["runner"]):
         problems.append(f"{channel}: the signature of the text for runners is wrong")
+    if runner_writes(folder, state, [channel]):
+        problems.append(f"{channel}: runners/ is not current; run: tunefarm release refresh")
     wanted = {file.digest: file for file in files_of(document)}
     return problems + [text for file in wanted.values() if (text := _file_problem(folder, channel, file))]
 
 
-def _is_signed(state: SignedState, channel: str, signature: bytes, content: bytes) -> bool:
-    keys = state.targets.signed
-    for keyid in keys.get_delegated_role(f"{CHANNEL_ROLE}{channel}").keyids:
-        try:
-            keys.get_key(keyid).verify_signature(Signature(keyid, signature.hex()), content)
-        except UnverifiedSignatureError:
-            continue
-        return True
-    return False
+def _is_signed(state: SignedState, channel: str, signatures: bytes, content: bytes) -> bool:
+    keys, threshold = role_keys(state.targets.signed, f"{CHANNEL_ROLE}{channel}")
+    return len(signing_keys(keys, content, signatures)) >= threshold
 
 
 def _file_problem(folder: ReleaseFolder, channel: str, file: ReleaseFile) -> str:

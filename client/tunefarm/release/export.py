@@ -13,6 +13,7 @@ from tunefarm.release.release_folder import (
     channel_document,
     prefixed,
 )
+from tunefarm.release.runner_files import runner_contents
 from tunefarm_schemas.bad_input import BadInput
 
 
@@ -40,8 +41,9 @@ def export(folder: ReleaseFolder, channel: str, destination: Path) -> int:
     _require_space(folder, digests, destination)
     for each in digests:
         other.add_file(folder.path / FILES / each, each)
-    other.write([FolderWrite(path, folder.read(path)) for path in writes])
-    return len(digests) + len(writes)
+    runner = runner_contents(folder, state, channel)
+    other.write([*runner, *(FolderWrite(path, folder.read(path)) for path in writes)])
+    return len(digests) + len(runner) + len(writes)
 
 
 def _require_space(folder: ReleaseFolder, digests: list[str], destination: Path) -> None:

@@ -3,6 +3,7 @@
 import os
 import stat
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -23,6 +24,8 @@ from tunefarm.terminal.user_files import read_plain_file
 from tunefarm_schemas.bad_input import BadInput
 
 HSM: Final = "hsm:"
+PIN_SOURCE: Final = "pin-source"
+"""The attribute that PKCS#11 URIs (RFC 7512) have for it."""
 HSM_PACKAGE: Final = "pkcs11"
 OTHERS: Final = 0o077
 _LARGEST_BYTES: Final = 64 << 10
@@ -67,23 +70,18 @@ def signer_of(reference: str, *, passphrase: bytes | None = None, public_key: Ke
     """What signs with the key at ``reference``, the path of a PEM file or an ``hsm:`` URI.
 
     Args:
-        reference: ``hsm:2?label=YubiKey`` means slot 2 of the token with that label.
-        passphrase: of an encrypted file; for a token, its PIN.
+        reference: ``hsm:2?label=YubiKey&pin-source=FILE`` means the key with the id 2 on the token with that label, and
+            the file whose first line is its PIN.
+        passphrase: of an encrypted file; for a token without ``pin-source``, its PIN.
         public_key: of a token, if known; otherwise the token is asked for it.
 
     Raises:
         BadInput: for ``key``.
     """
     if reference.startswith(HSM):
-        return _token_signer(reference, _pin_of(passphrase), public_key)
+        return _token_signer(reference, passphrase, public_key)
     path = Path(reference)
-    try:
-        text = read_plain_file(path, limit_bytes=_LARGEST_BYTES)
-        mode = path.stat().st_mode
-    except OSError as error:
-        raise BadInput("key", f"{path} cannot be read ({error.strerror}).", "Give the file of a key.") from error
-    if stat.S_IMODE(mode) & OTHERS:
-        raise BadInput("key", f"{path} is readable by others.", f"Run: chmod 600 {path}")
+    text = _private_text(path)
     try:
         private = load_pem_private_key(text, passphrase)
     except TypeError as error:
@@ -112,23 +110,74 @@ def _passphrase_problem(path: Path, passphrase: bytes | None) -> BadInput:
     return BadInput("key", f"{path} is not encrypted.", "Leave out --passphrase-file.")
 
 
+def _private_text(path: Path) -> bytes:
+    try:
+        text = read_plain_file(path, limit_bytes=_LARGEST_BYTES)
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise BadInput("key", f"{path} cannot be read ({error.strerror}).", "Give the file of a key.") from error
+    if stat.S_IMODE(mode) & OTHERS:
+        raise BadInput("key", f"{path} is readable by others.", f"Run: chmod 600 {path}")
+    return text
+
+
 def _pin_of(passphrase: bytes | None) -> Callable[[str], str]:
     def pin(_prompt: str) -> str:
         if passphrase is None:
-            raise BadInput("passphrase_file", "The token needs its PIN.", "Give a file with the PIN.")
+            raise BadInput("key", "The token needs its PIN.", "Name its file: hsm:2?label=TOKEN&pin-source=FILE")
         return passphrase.decode()
 
     return pin
 
 
-def _token_signer(reference: str, pin: Callable[[str], str], public_key: Key | None) -> Signer:
+def _token_signer(reference: str, passphrase: bytes | None, public_key: Key | None) -> Signer:
     if find_spec(HSM_PACKAGE) is None:
         raise BadInput("key", "Keys on tokens need the package python-pkcs11.", "Run: pip install python-pkcs11")
+    uri = urlparse(reference)
+    named = dict(parse_qsl(uri.query))
+    if PIN_SOURCE in named:
+        passphrase = (_private_text(Path(named[PIN_SOURCE])).splitlines() or [b""])[0]
+    pin = _pin_of(passphrase)
     try:
         if public_key is None:
-            uri = urlparse(reference)
-            slot = int(uri.path) if uri.path else None
-            _, public_key = HSMSigner.import_(slot, dict(parse_qsl(uri.query)).get("label"), pin)
+            _, public_key = HSMSigner.import_(int(uri.path) if uri.path else None, named.get("label"), pin)
         return HSMSigner.from_priv_key_uri(reference, public_key, pin)
-    except ValueError as error:
-        raise BadInput("key", f"{reference}: {error}.", "Write hsm:SLOT?label=TOKEN, and set PYKCS11LIB.") from error
+    except (ValueError, RuntimeError, OSError) as error:  # PKCS#11's own errors are RuntimeErrors
+        said = str(error) or type(error).__name__
+        fix = "Write hsm:ID?label=TOKEN&pin-source=FILE, and set PYKCS11LIB to the token's library."
+        raise BadInput("key", f"{reference}: {said}.", fix) from error
+
+
+@dataclass(frozen=True)
+class NewKeys:
+    """The files of new keys."""
+
+    root: str
+    targets: str
+    online: str
+    channel: str | None
+
+
+def make_keys(folder: Path, repository: Path, channel: str | None, passphrase: bytes | None) -> NewKeys:
+    """Make a key for each role of a repository, and one for a channel. They are to be separated later.
+
+    Raises:
+        BadInput: the folder is the repository or within it, which is served, or has a key of one of these names.
+    """
+    if folder.resolve().is_relative_to(repository.resolve()):
+        raise BadInput("new_keys", f"{folder} is within the repository, which is served.", "Give another folder.")
+    names = ["root", "targets", "online", *([] if channel is None else [channel])]
+    if len(set(names)) != len(names):
+        raise BadInput("channel", f"{channel} is the name of a role.", "Choose another name, or make keys one by one.")
+    files = {name: folder / f"{name}.pem" for name in names}
+    for path in files.values():
+        if path.exists():
+            raise BadInput("new_keys", f"{path} exists.", "Give a new folder; keys are never replaced.")
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput("new_keys", f"{folder} cannot be made ({error.strerror}).", "Give another folder.") from error
+    for path in files.values():
+        make_key(path, passphrase)
+    places = {name: str(path) for name, path in files.items()}
+    return NewKeys(places["root"], places["targets"], places["online"], None if channel is None else places[channel])

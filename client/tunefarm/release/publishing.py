@@ -18,6 +18,7 @@ from tunefarm.release.release_folder import (
     prefixed,
 )
 from tunefarm.release.roles import require_name
+from tunefarm.release.runner_files import runner_writes, sign_runner_text
 from tunefarm.release.signing import Signing, commit, require_online_keys
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.edge.release import ChannelDocument, GatePolicy, Release
@@ -187,21 +188,37 @@ def _issue(
         writes += _target_writes(signing, state, document)
     roles = {f"{CHANNEL_ROLE}{channel}" for channel in editions}
     commit(signing, state, roles | set(also), targets=writes)
+    signing.folder.write(runner_writes(signing.folder, state, editions))
     return documents
 
 
 def _document(signing: Signing, state: SignedState, channel: str, edition: Edition) -> ChannelDocument:
     old, now = channel_document(signing.folder, state, channel), signing.clock()
+    sequence = 1 if old is None else old.sequence + 1
     return ChannelDocument(
         channel=channel,
-        sequence=1 if old is None else old.sequence + 1,
+        sequence=sequence,
         issued=utc_text(now),
         expires=utc_text(now + signing.lifetimes.channel),
         current=edition.current,
         previous=edition.previous,
         revoked=edition.revoked,
+        revoked_below=_revoked_below(old, edition, sequence),
         gate=edition.gate,
     )
+
+
+def _revoked_below(old: ChannelDocument | None, edition: Edition, sequence: int) -> int:
+    """The lowest sequence that small runners may run.
+
+    They do not know which release came with which sequence, so a revocation leaves them no earlier one.
+    """
+    if edition.current.name in edition.revoked:
+        return sequence + 1
+    known = () if old is None else old.revoked
+    if set(edition.revoked) - set(known):
+        return sequence
+    return 0 if old is None else old.revoked_below
 
 
 def _target_writes(signing: Signing, state: SignedState, document: ChannelDocument) -> list[FolderWrite]:
@@ -210,11 +227,11 @@ def _target_writes(signing: Signing, state: SignedState, document: ChannelDocume
         runner = runner_text(document)
     except ValueError as error:
         raise BadInput("BUNDLE", f"{error}.", "Give bundles with fewer files.") from error
-    signer = signing.ring.signers_of(role, *role_keys(state.targets.signed, role))[0]
+    signers = signing.ring.signers_of(role, *role_keys(state.targets.signed, role))
     contents = {
         "json": document.model_dump_json().encode(),
         "runner": runner,
-        "sig": bytes.fromhex(signer.sign(runner).signature),
+        "sig": sign_runner_text(signing.folder, state, document.channel, runner, signers),
     }
     named = state.channels[document.channel].signed.targets
     writes = []

@@ -8,6 +8,7 @@ from securesystemslib.signer import Key
 from tuf.api.metadata import DelegatedRole, Delegations, Metadata, Root, Snapshot, Targets, Timestamp
 
 from tunefarm.release.release_folder import CHANNEL_ROLE, METADATA, FolderWrite, SignedState
+from tunefarm.release.runner_files import runner_writes
 from tunefarm.release.signing import Signing, commit, require_online_keys, sign_root, sign_timestamp
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.edge.release import Name
@@ -77,13 +78,16 @@ def make_channel(signing: Signing, channel: str, key: str) -> None:
 
 
 def refresh(signing: Signing) -> bool:
-    """Sign the timestamp anew, and the snapshot once half of its time is over; returns whether it was.
+    """Sign the timestamp again, and the snapshot once half of its time is over; returns whether it was.
+
+    Completes what runners read, if a publication was killed before.
 
     Raises:
         BadInput: the online key is missing.
     """
     state = signing.folder.state()
     require_online_keys(signing, state)
+    signing.folder.write(runner_writes(signing.folder, state, state.channels))
     left: timedelta = state.snapshot.signed.expires - signing.clock()
     if left < signing.lifetimes.snapshot / 2:
         commit(signing, state, ())

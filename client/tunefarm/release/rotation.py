@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from copy import deepcopy
+from typing import Final
 
 from securesystemslib.signer import Key
 from tuf.api.metadata import Root, Targets
@@ -13,6 +14,8 @@ from tunefarm.release.roles import require_ed25519
 from tunefarm.release.signing import ONLINE_ROLES, RootChange, Signing, commit, sign_root
 from tunefarm_schemas.bad_input import BadInput
 
+ONLINE: Final = "online"
+
 
 def rotate(signing: Signing, role: str, old: Sequence[str], new: Sequence[str], threshold: int | None = None) -> None:
     """Replace keys of a role.
@@ -20,7 +23,8 @@ def rotate(signing: Signing, role: str, old: Sequence[str], new: Sequence[str], 
     Args:
         signing: with the keys of the root for ``root``, ``targets``, ``snapshot`` and ``timestamp``; with the key of
             ``targets`` for a channel.
-        role: one of those, or ``channel-NAME``.
+        role: one of those, or ``online`` for snapshot and timestamp together, or ``channel-NAME``. If one key signs for
+            both and is lost, neither could be replaced alone.
         old: key ids, or unique beginnings of them, that are trusted no longer.
         new: places of keys.
         threshold: of the role from now on; None leaves it.
@@ -34,18 +38,20 @@ def rotate(signing: Signing, role: str, old: Sequence[str], new: Sequence[str], 
         _rotate_channel(signing, state, role, old, added, threshold)
         return
     before, root = state.root.signed, deepcopy(state.root)
-    _change(root.signed, role, old, added, threshold)
+    roles = sorted(ONLINE_ROLES) if role == ONLINE else [role]
+    for each in roles:
+        _change(root.signed, each, old, added, threshold)
     root.signed.version += 1
     content = sign_root(signing, root, before)
     if role == "root":
         signing.folder.write([RootChange(content, root.signed.version).write, signing.ring.places_file()])
         return
-    both = signing.ring.has(*role_keys(before, role))
-    signers = tuple(signing.ring.signers_of(role, *role_keys(root.signed, role)))
+    both = all(signing.ring.has(*role_keys(before, each)) for each in roles)
+    signers = {each: tuple(signing.ring.signers_of(each, *role_keys(root.signed, each))) for each in roles}
     if not both:
         state.root = root
-    change = RootChange(content, root.signed.version, {role: signers}, after_timestamp=both)
-    commit(signing, state, () if role in ONLINE_ROLES else (role,), root=change)
+    change = RootChange(content, root.signed.version, signers, after_timestamp=both)
+    commit(signing, state, set(roles) - ONLINE_ROLES, root=change)
 
 
 def _rotate_channel(

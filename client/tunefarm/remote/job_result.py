@@ -9,7 +9,7 @@ from tunefarm.http.paging import listed
 from tunefarm.http.request import Flow
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.record import TuningRecord
-from tunefarm_schemas.views.trial import TrialView
+from tunefarm_schemas.views.jobs.trial import TrialView
 
 
 def job_summary(job_id: str) -> Flow[Mapping[str, Any]]:

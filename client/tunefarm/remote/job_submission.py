@@ -12,7 +12,7 @@ from tunefarm.remote.measured_module import MeasuredModule
 from tunefarm_schemas.frozen import JsonValue
 from tunefarm_schemas.tuning.job import Job
 from tunefarm_schemas.tuning.trace import Space
-from tunefarm_schemas.views.job import NewJob
+from tunefarm_schemas.views.jobs.job import NewJob
 from tunefarm_schemas.views.quantities import failures_text
 
 BODY_BYTES: Final = 8 << 20

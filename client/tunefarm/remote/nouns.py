@@ -5,6 +5,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from tunefarm.http.calls import (
     artifact_calls,
+    bundle_calls,
     device_calls,
     fleet_calls,
     job_calls,
@@ -30,6 +31,7 @@ class Jobs(Noun[Carrier], Generic[Carrier, H]):
         self._handle = handle
 
     views = call(job_calls.job_views)
+    field = call(job_calls.job_field)
     pause = call(job_calls.job_pause)
     resume = call(job_calls.job_resumption)
     cancel = call(job_calls.job_cancellation)
@@ -118,6 +120,17 @@ class Artifacts(Noun[Carrier]):
     list = call(artifact_calls.artifacts)
 
 
+class Bundles(Noun[Carrier]):
+    """Bundles of functions for devices without TVM, which the service builds."""
+
+    create = call(bundle_calls.new_bundle)
+    of_sources = call(bundle_calls.bundle_of_sources)
+    get = call(bundle_calls.bundle)
+    content = call(bundle_calls.bundle_content)
+    list = call(bundle_calls.bundles)
+    delete = call(bundle_calls.bundle_deletion)
+
+
 class Uploads(Noun[Carrier]):
     """Resumable uploads. Clients upload large modules automatically."""
 
@@ -159,3 +172,5 @@ class Channels(Noun[Carrier]):
     get = call(fleet_calls.channel)
     evidence = call(fleet_calls.channel_evidence)
     ask = call(fleet_calls.channel_request)
+    policy = call(fleet_calls.retune_policy)
+    set_policy = call(fleet_calls.retune_policy_change)

@@ -14,8 +14,8 @@ from tunefarm.remote.event_text import show
 from tunefarm.remote.job_result import artifact_of_job, artifacts_of_job, job_records, job_summary, job_trials
 from tunefarm_schemas.tuning.job import Job, JobOutcome, JobState
 from tunefarm_schemas.tuning.record import TuningRecord
-from tunefarm_schemas.views.job import NewJob
-from tunefarm_schemas.views.trial import TrialView
+from tunefarm_schemas.views.jobs.job import NewJob
+from tunefarm_schemas.views.jobs.trial import TrialView
 
 
 class JobHandle(Noun[Carrier]):

@@ -14,8 +14,8 @@ from tunefarm_schemas.tuning.job import Job
 from tunefarm_schemas.tuning.measurement import Failed, Timing
 from tunefarm_schemas.tuning.record import TuningRecord
 from tunefarm_schemas.tuning.workload import Task
+from tunefarm_schemas.views.jobs.summary import MODEL_BUILT, JobSummary, ModelAccuracy, TaskSummary
 from tunefarm_schemas.views.quantities import counted
-from tunefarm_schemas.views.summary import MODEL_BUILT, JobSummary, ModelAccuracy, TaskSummary
 from tunefarm_services.store import LOCAL_TENANT, NotFound, Store, StoredTrial
 from tunefarm_services.store.catalog.device_repository import DeviceRepository
 from tunefarm_services.store.jobs.event_repository import EventRepository

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tunefarm.report import plots
 from tunefarm.report.job_report import JobReport, TaskReport
 from tunefarm.terminal.job_text import named_times, roofline_text, time_text, trials_text
-from tunefarm_schemas.views.summary import JobSummary, ModelAccuracy
+from tunefarm_schemas.views.jobs.summary import JobSummary, ModelAccuracy
 from tunefarm_services.tuner.search.model_accuracy import accuracy_in_all, is_better_than_chance
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ def render_page(report: JobReport) -> str:
     """Render the HTML, which loads nothing. All text from users is escaped."""
     # Starlette and Jinja take a while to load, and most commands write no page.
     from tunefarm_services.dashboard.assets import asset_text
-    from tunefarm_services.dashboard.job_state import JobPageState
-    from tunefarm_services.dashboard.model_view import model_name, model_view
+    from tunefarm_services.dashboard.job.job_state import JobPageState
+    from tunefarm_services.dashboard.job.model_view import model_name, model_view
     from tunefarm_services.dashboard.rendering import fragment
 
     summary = JobSummary(

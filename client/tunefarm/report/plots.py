@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tunefarm.report.job_report import TaskReport
+from tunefarm_schemas.views.jobs.summary import ModelAccuracy
 from tunefarm_schemas.views.quantities import latency_text
-from tunefarm_schemas.views.summary import ModelAccuracy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -2,15 +2,16 @@
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from tunefarm_sandbox.fork_server.fork_server import Child, ForkServer
 from tunefarm_schemas.clock import utc_now
-from tunefarm_schemas.farm.lane import LOCAL_WORKER, Lane, LaneState
+from tunefarm_schemas.farm.lane import LOCAL_WORKER, Lane, LaneRequest, LaneState
 from tunefarm_schemas.farm.processor import processor_for
 from tunefarm_schemas.tuning.device import Device
 from tunefarm_schemas.tuning.job import Job
@@ -25,6 +26,14 @@ from tunefarm_workers.lane.local_farm import LocalFarm
 
 HEARTBEAT_S: Final = 3.0
 CPU_TARGETS: Final = frozenset({"llvm"})
+HELD_BACK: Final[Mapping[LaneRequest, tuple[LaneState, str]]] = MappingProxyType(
+    {
+        LaneRequest.DRAIN: (LaneState.DRAINED, "drained on request"),
+        LaneRequest.QUARANTINE: (LaneState.QUARANTINED, "quarantined on request"),
+        LaneRequest.MAINTENANCE: (LaneState.MAINTENANCE, "in maintenance on request"),
+    }
+)
+"""Requests that keep jobs from the device, with the state and the reason that its lane reports."""
 
 
 class LocalFarms:
@@ -56,6 +65,8 @@ class LocalFarms:
             )
         if self._in_use.locked():
             return NoDevice("waits for this host's device")
+        if (held := HELD_BACK.get(self._request())) is not None:
+            return NoDevice(f"waits for this host's device, which is {held[1]}")
         farm = self._acquire_farm()
         own = farm.device.device_class.device_class_id
         if job.spec.device_class_id not in (None, own):
@@ -74,9 +85,11 @@ class LocalFarms:
     def send_heartbeats(self, stop: threading.Event) -> None:
         """Send heartbeats, which list the device among the lanes of the farm, until ``stop`` is set."""
         while not stop.is_set():
-            self._beat(LaneState.BUSY if self._in_use.locked() else LaneState.READY)
+            with suppress(StoreUnavailable):
+                self._beat(*self._state())
             stop.wait(HEARTBEAT_S)
-        self._beat(LaneState.DRAINED)
+        with suppress(StoreUnavailable):
+            self._beat(LaneState.DRAINED, "stopped")
 
     def _acquire_farm(self) -> "_HostFarm":
         self._in_use.acquire()
@@ -100,12 +113,27 @@ class LocalFarms:
     def _bystanders(self) -> list[Child]:
         return [] if self._search_child is None else [self._search_child]
 
-    def _beat(self, state: LaneState) -> None:
+    def _state(self) -> tuple[LaneState, str]:
+        """The state of the lane and its reason. A running job keeps the device until it ends."""
+        state, reason = HELD_BACK.get(self._request(), (LaneState.READY, ""))
+        if not self._in_use.locked():
+            return state, reason
+        return (LaneState.DRAINING, reason) if state is LaneState.DRAINED else (LaneState.BUSY, reason)
+
+    def _request(self) -> LaneRequest:
+        """What an operator requested of this host's lane."""
+        return self._store.lanes.requests().get(self._lane_id, LaneRequest.NONE)
+
+    @property
+    def _lane_id(self) -> str:
+        return "" if self._device is None else f"local-{self._device.fingerprint[:32]}"
+
+    def _beat(self, state: LaneState, reason: str) -> None:
         if self._device is None:
             return
         cores = tuple(sorted(os.sched_getaffinity(0)))
         lane = Lane(
-            lane_id=f"local-{self._device.fingerprint[:32]}",
+            lane_id=self._lane_id,
             worker_name=LOCAL_WORKER,
             host_name=self._device.host_name,
             device=self._device,
@@ -115,17 +143,16 @@ class LocalFarms:
             protocol_version=1,
             software_version=version("tunefarm"),
             state=state,
-            reason="",
+            reason=reason,
             cores=cores,
             room=1,
-            in_flight=int(state is LaneState.BUSY),
+            in_flight=int(self._in_use.locked()),
             started_at=self._started_at,
             seen_at=utc_now(),
             processor=self._processor,
             last_check=None if self._farm is None else self._farm.last_check,
         )
-        with suppress(StoreUnavailable):
-            self._store.lanes.put(lane)
+        self._store.lanes.put(lane)
 
 
 class _HostFarm(LocalFarm):

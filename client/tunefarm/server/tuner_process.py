@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 import structlog
 
 from tunefarm.options.required_confinement import require_confinement
+from tunefarm.server.bundle_builds import BundleBuilds
 from tunefarm.startup.installation import open_store, private_folder
 from tunefarm.startup.scratch_folder import ScratchFolder
 from tunefarm.startup.zygote import start_search_zygote, start_zygote
@@ -14,6 +15,7 @@ from tunefarm_sandbox.fork_server.fork_server import Child, ForkFailed
 from tunefarm_services.store import Store
 from tunefarm_services.telemetry.telemetry import Telemetry
 from tunefarm_services.tuner.service.leased_job import FarmSource
+from tunefarm_services.tuner.service.owner import owner_name
 from tunefarm_services.tuner.service.service import TunerService
 from tunefarm_services.tuner.service.settings import TunerSettings
 from tunefarm_services.tuner.service.zygotes import Zygotes
@@ -55,7 +57,8 @@ def _on_this_host(
         except ForkFailed as error:  # each job retries, and reports why it waits
             log.warning("this host's device is not known yet", reason=str(error))
         one = settings.model_copy(update={"jobs_at_once": 1})
-        with _beside(stop, farms.send_heartbeats):
+        builds = BundleBuilds(store, zygotes, f"{owner_name()}-bundles", scratch.path)
+        with _beside(stop, farms.send_heartbeats), _beside(stop, builds.run):
             yield _service(one, store, farms.farm_for, zygotes, telemetry, farms.keep_search_child)
     finally:
         zygotes.close()
@@ -69,15 +72,19 @@ def _on_workers(
     from tunefarm_services.tuner.farm.broker_farms import BrokerFarms
 
     assert settings.broker_url is not None
-    zygotes = Zygotes(start_search_zygote)
+    scratch = ScratchFolder.within(private_folder(settings, "scratch"))
+    zygotes, builders = Zygotes(start_search_zygote), Zygotes(start_zygote)
     zygotes.present()  # loads in the background
     try:
         broker_url = settings.broker_url.get_secret_value()
         farms = BrokerFarms(store, broker_url, settings.blobs(), settings.broker_prefix)
-        with _beside(stop, farms.keep_registry):
+        builds = BundleBuilds(store, builders, f"{owner_name()}-bundles", scratch.path)
+        with _beside(stop, farms.keep_registry), _beside(stop, builds.run):
             yield _service(settings, store, farms.farm_for, zygotes, telemetry, lambda _: None)
     finally:
         zygotes.close()
+        builders.close()
+        scratch.close()
 
 
 def _service(
@@ -94,7 +101,7 @@ def _service(
 @contextmanager
 def _beside(stop: threading.Event, work: Callable[[threading.Event], None]) -> Iterator[None]:
     """Run ``work`` in a thread inside the block, then set ``stop`` and wait for the thread."""
-    thread = threading.Thread(target=work, args=(stop,), name="registry", daemon=True)
+    thread = threading.Thread(target=work, args=(stop,), name=work.__qualname__, daemon=True)
     thread.start()
     try:
         yield

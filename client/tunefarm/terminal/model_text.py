@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tunefarm_schemas.views.quantities import counted, latency_text
-from tunefarm_schemas.views.waterfall import (
+from tunefarm_schemas.views.jobs.waterfall import (
     WaterfallRow,
     bucket_cells,
     gain_line,
@@ -13,6 +12,7 @@ from tunefarm_schemas.views.waterfall import (
     times_cells,
     waterfall,
 )
+from tunefarm_schemas.views.quantities import counted, latency_text
 from tunefarm_schemas.visible_text import visible_line
 
 MAX_ROWS: Final = 24

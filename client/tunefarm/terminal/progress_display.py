@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Final, Protocol, Self, TextIO, TypeAlias
 
 from tunefarm.terminal.console import say
 from tunefarm.terminal.resume_option import module_of
-from tunefarm_schemas.views.progress import TaskTime
+from tunefarm_schemas.views.jobs.progress import TaskTime
 from tunefarm_schemas.views.quantities import duration_text, failures_text, latency_text, ratio_text
 from tunefarm_schemas.visible_text import visible, visible_line
 
 if TYPE_CHECKING:
     from tunefarm.terminal.remote_progress import RemoteProgress
     from tunefarm_schemas.tuning.job import Job
-    from tunefarm_schemas.views.summary import Progress
+    from tunefarm_schemas.views.jobs.summary import Progress
 
 PLAIN_LINE_INTERVAL_S: Final = 5.0
 BAR_CELLS: Final = 30

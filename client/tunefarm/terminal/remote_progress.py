@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tunefarm_schemas.views.progress import TaskTime
+from tunefarm_schemas.views.jobs.progress import TaskTime
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from tunefarm.terminal.job_text import job_text
 from tunefarm.terminal.model_text import built_text
 from tunefarm_schemas.frozen import JsonValue
-from tunefarm_schemas.views.summary import JobSummary
-from tunefarm_schemas.views.waterfall import waterfall
+from tunefarm_schemas.views.jobs.summary import JobSummary
+from tunefarm_schemas.views.jobs.waterfall import waterfall
 from tunefarm_schemas.visible_text import visible_json
 
 

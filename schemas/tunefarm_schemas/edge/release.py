@@ -10,6 +10,9 @@ CHANNEL_FORMAT = 1
 RUNTIME_ABI = 1
 """The interface between a bundle's shared library and what loads it (``tunefarm_bundle.h``)."""
 
+MAX_SEQUENCE = 1 << 53
+"""What every reader of JSON represents exactly."""
+
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$")]
 RelativePath = Annotated[
@@ -108,11 +111,13 @@ class ChannelDocument(Frozen):
 
     format: int = CHANNEL_FORMAT
     channel: Name
-    sequence: int = Field(ge=1)
+    sequence: int = Field(ge=1, le=MAX_SEQUENCE)
     issued: UtcTime
     expires: UtcTime
     current: Release
     previous: Release | None = None
     revoked: tuple[Name, ...] = ()
     """Names of releases that no device may run or return to."""
+    revoked_below: int = Field(default=0, ge=0)
+    """The lowest sequence of a release that small runners may run: they do not know which name came with which."""
     gate: GatePolicy = GatePolicy()

@@ -8,14 +8,17 @@ from tunefarm_schemas.edge.release import ChannelDocument, ReleaseFile, ReleaseV
 RUNNER_FORMAT: Final = 1
 MAX_RUNNER_BYTES: Final = 64 << 10
 """What a runner reserves for the text."""
+SIGNATURE_BYTES: Final = 64
+MAX_SIGNATURES: Final = 16
+"""What a runner reads of the signatures: Ed25519, one after the other."""
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def runner_text(document: ChannelDocument) -> bytes:
     """The ``current`` release of a channel, for runners that know neither device classes nor ``previous``.
 
-    Variants of one exact device class are left out. A release that the document revokes has no variants: a runner
-    finds nothing that it may run.
+    Variants of one exact device class are left out. A release that the document revokes has no variants, and the line
+    ``revoked-below`` is above its sequence.
 
     Raises:
         ValueError: the text exceeds 64 KiB.
@@ -28,6 +31,8 @@ def runner_text(document: ChannelDocument) -> bytes:
         f"issued {seconds_of(document.issued)}",
         f"expires {seconds_of(document.expires)}",
     ]
+    if document.revoked_below:
+        lines.append(f"revoked-below {document.revoked_below}")
     if release.name not in document.revoked:
         for variant in release.variants:
             if variant.device_class_id is None:

@@ -1,4 +1,4 @@
-"""Bundles: models for devices without TVM."""
+"""Bundles: models and functions for devices without TVM."""
 
 from typing import Literal
 
@@ -7,9 +7,11 @@ from pydantic import Field
 from tunefarm_schemas.edge.release import RUNTIME_ABI, Architecture
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.model import ModelEntry, ModelFunction
+from tunefarm_schemas.tuning.target import Target
 
-BUNDLE_FORMAT = 2
-"""2 added what devices need, latencies, records and the bill of materials."""
+BUNDLE_FORMAT = 3
+"""2 added what devices need, latencies, records and the bill of materials; 3 several entries and the layout."""
+ALIGNMENT_BYTES = 64
 BundleForm = Literal["c", "objects", "static", "library"]
 """Kernels as C sources or as object files for one processor, with sources of plan and runtime; or all of it compiled
 for one processor, as an archive or as a shared library."""
@@ -80,12 +82,21 @@ class BundleRecord(Frozen):
     device_class_id: str
 
 
+class BundleEntry(Frozen):
+    """A function of a bundle: its constant in the sources, and what the manifest says of its first entry."""
+
+    constant: str
+    entry: ModelEntry
+    arena_bytes: int
+    vectors: tuple[BundleVector, ...] = ()
+
+
 class BundleManifest(Frozen):
     """Describes a bundle: all of its files but the manifest itself.
 
     Attributes:
         format: of the manifest.
-        name: of the model, an identifier of C: the constant in the sources.
+        name: of the model, an identifier of C: the constant in the sources, or its beginning if there are ``others``.
         form: of the kernels.
         target: canonical JSON of what kernels were scheduled for, and compiled for unless they are C.
         num_cores: the number of threads that it was scheduled for.
@@ -97,8 +108,13 @@ class BundleManifest(Frozen):
         weights_bytes: of the file of the weights, and of the memory that it is read to.
         arena_bytes: memory for intermediate tensors.
         vectors: for a self-test. Outputs may differ by ``tolerance`` times the largest element of each.
+        others: the entries after the first, in the order of the library's table.
+        layout: of all inputs and outputs: contiguous, the last axis varies fastest.
+        alignment_bytes: of all inputs and outputs, the weights and the arena.
         files: in order of their paths.
         requires: of a device; None for sources and object files.
+        fallbacks: what devices must have for the bundles that were built beside it, the best first: those that do not
+            have what this one requires get the first of these whose requirements they meet.
         latency: of a run of the whole model; None if it was not measured.
         records: of the functions whose schedule a record gave, in order of their ids.
         sbom: path of the bill of materials, in CycloneDX; None if there is none.
@@ -124,3 +140,22 @@ class BundleManifest(Frozen):
     latency: BundleLatency | None = None
     records: tuple[BundleRecord, ...] = ()
     sbom: str | None = None
+    others: tuple[BundleEntry, ...] = ()
+    layout: Literal["row_major"] = "row_major"
+    alignment_bytes: int = ALIGNMENT_BYTES
+    fallbacks: tuple[BundleRequirements, ...] = ()
+
+
+class BundleOrder(Frozen):
+    """A bundle to build of stored records, those of ``record_ids`` or of the tasks of ``job_id``, or of a model.
+
+    ``upload_id`` has the model, as TVM's JSON with its weights as constants. ``name`` becomes a part of identifiers.
+    ``target`` is what to compile for; None for the target of the records.
+    """
+
+    name: str
+    form: BundleForm
+    record_ids: tuple[str, ...] = ()
+    job_id: str | None = None
+    upload_id: str | None = None
+    target: Target | None = None

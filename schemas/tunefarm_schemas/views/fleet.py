@@ -83,6 +83,8 @@ class FieldLatency(FleetView):
     p95_of_slowest_tenth_s: float | None = None
     compared: int = Field(default=0)
     """Devices whose manifest has a measured latency."""
+    expected_p50_s: float | None = None
+    """Median over these devices of the p50 of their manifest."""
     median_ratio: float | None = None
     drifting: int = 0
     """Devices beyond the latency of their manifest and the tolerance of their channel."""

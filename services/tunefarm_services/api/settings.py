@@ -71,6 +71,10 @@ class ApiSettings(Settings):
     """Mean interval at which edge devices poll."""
     open_jobs_per_tenant: int = Field(default=1000, gt=0)
     """Unfinished jobs of a tenant."""
+    open_bundles_per_tenant: int = Field(default=50, gt=0)
+    """Bundles of a tenant that are not finished."""
+    tenant_bundle_bytes: int = Field(default=4096 * MEBIBYTE, gt=0)
+    """Total size of a tenant's bundles, above which it can ask for no more."""
     streams_per_tenant: int = Field(default=500, gt=0)
     """Open event streams of a tenant in each process of the API."""
     modules_per_job: int = Field(default=256, gt=0)

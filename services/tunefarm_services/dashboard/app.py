@@ -11,8 +11,8 @@ from starlette.routing import Route
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_services.dashboard.assets import serve_asset
-from tunefarm_services.dashboard.chart_cache import ChartCache
-from tunefarm_services.dashboard.job_feed import JobFeeds
+from tunefarm_services.dashboard.job.chart_cache import ChartCache
+from tunefarm_services.dashboard.job.job_feed import JobFeeds
 from tunefarm_services.dashboard.pages import (
     artifacts,
     devices,

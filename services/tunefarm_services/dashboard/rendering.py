@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from tunefarm_schemas.token import Scope
+from tunefarm_schemas.views.jobs.waterfall import predicted_s
 from tunefarm_schemas.views.quantities import bytes_text, counted, duration_text, latency_text, ratio_text
-from tunefarm_schemas.views.waterfall import predicted_s
 from tunefarm_services.dashboard.assets import asset_path
 from tunefarm_services.dashboard.session import form_key, viewer_of
 

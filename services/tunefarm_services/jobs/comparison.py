@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from tunefarm_schemas.frozen import canonical_json, digest
 from tunefarm_schemas.tuning.job import Event, Exploration, Job, JobSpec
-from tunefarm_schemas.views.job import (
+from tunefarm_schemas.views.jobs.job import (
     ComparedJob,
     ComparedTask,
     CoursePoint,
@@ -17,7 +17,7 @@ from tunefarm_schemas.views.job import (
     RequestDifference,
     TaskFigures,
 )
-from tunefarm_schemas.views.summary import JobSummary, Progress, TaskSummary
+from tunefarm_schemas.views.jobs.summary import JobSummary, Progress, TaskSummary
 from tunefarm_services.store import Store
 
 MAX_COURSE_POINTS: Final = 500

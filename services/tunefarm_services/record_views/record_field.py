@@ -67,6 +67,13 @@ class RecordFields:
             unread=unread,
         )
 
+    def record_ids(self, tenant: str, variant: ReleaseVariant) -> frozenset[str]:
+        """The records that a bundle has schedules of, as its manifest says; none if that cannot be read.
+
+        Claims of its publisher: none of them need exist.
+        """
+        return frozenset(self._calls_of(tenant, variant) or ())
+
     def _uses(self, tenant: str, record_id: str, documents: Sequence[ChannelDocument]) -> tuple[list[_Use], int]:
         uses: list[_Use] = []
         left, unread = MAX_MANIFESTS, 0

@@ -16,7 +16,7 @@ from tuf.ngclient.config import EnvelopeType
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.edge.release import ChannelDocument
-from tunefarm_schemas.edge.runner_text import runner_text, utc_text
+from tunefarm_schemas.edge.runner_text import MAX_SIGNATURES, SIGNATURE_BYTES, runner_text, utc_text
 from tunefarm_services.store.releases.release_repository import AcceptedPublication, StoredReleases, target_name
 
 CHANNEL_ROLE: Final = "channel-"
@@ -99,6 +99,7 @@ class ReleaseJudge:
 
     def _roles(self, stored: StoredReleases, trusted: TrustedMetadataSet) -> None:
         versions = {name.removesuffix(".json"): meta.version for name, meta in trusted.snapshot.meta.items()}
+        old_keys = _channel_keys(stored.metadata("targets"))
         targets = trusted.update_targets(self._found(stored, "targets", versions.pop("targets", 0)))
         if targets.targets:
             raise _refused("the role targets names files itself; only channels do")
@@ -108,7 +109,8 @@ class ReleaseJudge:
             raise _refused(f"snapshot and delegations differ in {wrong}")
         for role, version in sorted(versions.items()):
             is_known = stored.metadata(role, version) is not None
-            before = stored.metadata(role)
+            is_replaced = old_keys.get(role, frozenset()).isdisjoint(delegations[role].keyids)
+            before = None if is_replaced else stored.metadata(role)
             with suppress(*([ExpiredMetadataError] if is_known else [])):
                 trusted.update_delegated_targets(self._found(stored, role, version), role, "targets")
             if not is_known:
@@ -132,10 +134,10 @@ class ReleaseJudge:
         if contents:
             document = _document(contents[f"channels/{channel}.json"])
             self._compare(stored, channel, document, before)
-            runner, signature = contents[f"channels/{channel}.runner"], contents[f"channels/{channel}.sig"]
+            runner, signatures = contents[f"channels/{channel}.runner"], contents[f"channels/{channel}.sig"]
             if runner != runner_text(document):
                 raise _refused(f"the text for runners of {channel} differs from its document")
-            _require_signature(owner, role, runner, signature)
+            _require_signature(owner, role, runner, signatures)
             self._documents.append(document)
             self._changes[-1] += f" ({document.current.name}, sequence {document.sequence})"
 
@@ -193,6 +195,19 @@ def _old_document(stored: StoredReleases, channel: str, content: bytes) -> Chann
     return None if found is None else ChannelDocument.model_validate_json(found)
 
 
+def _channel_keys(targets: bytes | None) -> dict[str, frozenset[str]]:
+    """The ids of the keys of each channel's role. A channel whose keys were all replaced begins again.
+
+    A thief of its key may have published any sequence.
+    """
+    if targets is None:
+        return {}
+    metadata: Metadata[Targets] = Metadata.from_bytes(targets)
+    delegations = metadata.signed.delegations
+    roles = {} if delegations is None else delegations.roles or {}
+    return {name: frozenset(role.keyids) for name, role in roles.items()}
+
+
 def _files(document: ChannelDocument) -> dict[str, int]:
     """The sizes of all files that a document names, by their digests."""
     found: dict[str, int] = {}
@@ -203,12 +218,19 @@ def _files(document: ChannelDocument) -> dict[str, int]:
     return found
 
 
-def _require_signature(owner: Targets, role: DelegatedRole, content: bytes, signature: bytes) -> None:
+def _require_signature(owner: Targets, role: DelegatedRole, content: bytes, signatures: bytes) -> None:
+    """Require the signatures of as many keys as the role needs. They may be followed by those of an older text."""
+    if len(signatures) > MAX_SIGNATURES * SIGNATURE_BYTES:
+        raise _refused(f"the text for runners of {role.name} has more than {MAX_SIGNATURES} signatures")
+    found = set()
     for keyid in role.keyids:
-        with suppress(UnverifiedSignatureError):
-            owner.get_key(keyid).verify_signature(Signature(keyid, signature.hex()), content)
-            return
-    raise _refused(f"the signature of the text for runners of {role.name} is wrong")
+        for at in range(0, len(signatures), SIGNATURE_BYTES):
+            with suppress(UnverifiedSignatureError):
+                signature = Signature(keyid, signatures[at : at + SIGNATURE_BYTES].hex())
+                owner.get_key(keyid).verify_signature(signature, content)
+                found.add(keyid)
+    if len(found) < role.threshold:
+        raise _refused(f"the signature of the text for runners of {role.name} is wrong")
 
 
 def _refused(reason: str) -> BadInput:

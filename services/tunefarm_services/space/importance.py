@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from operator import mul
 from typing import Final
 
-from tunefarm_schemas.views.space import Importance
+from tunefarm_schemas.views.jobs.space import Importance
 
 MIN_TRIALS: Final = 30
 MIN_TRIALS_PER_VALUE: Final = 5

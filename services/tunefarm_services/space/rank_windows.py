@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from tunefarm_schemas.views.space import RankWindow
+from tunefarm_schemas.views.jobs.space import RankWindow
 from tunefarm_services.store.trials.sample_repository import PredictedTrial
 
 TIE: Final = 1.02

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tunefarm_schemas.tuning.job import Exploration, Job
-from tunefarm_schemas.views.space import (
+from tunefarm_schemas.views.jobs.space import (
     FastTrial,
     Importance,
     JudgedPrediction,

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from tunefarm_schemas.views.space import DecisionKind
+from tunefarm_schemas.views.jobs.space import DecisionKind
 from tunefarm_schemas.visible_text import visible_line
 
 MAX_SKETCHES: Final = 64

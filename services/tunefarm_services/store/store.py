@@ -21,6 +21,8 @@ from tunefarm_services.store.fleet.edge_device_repository import EdgeDeviceRepos
 from tunefarm_services.store.fleet.edge_report_repository import EdgeReportRepository
 from tunefarm_services.store.fleet.enrolment_repository import EnrolmentRepository
 from tunefarm_services.store.fleet.fleet_overview import FleetOverviewRepository
+from tunefarm_services.store.fleet.polling_repository import PollingRepository
+from tunefarm_services.store.fleet.retune_repository import RetuneRepository
 from tunefarm_services.store.fleet.rollout_repository import RolloutRepository
 from tunefarm_services.store.jobs.event_repository import EventRepository
 from tunefarm_services.store.jobs.job_repository import JobRepository
@@ -31,7 +33,9 @@ from tunefarm_services.store.jobs.queue_repository import QueueRepository
 from tunefarm_services.store.jobs.usage_repository import UsageRepository
 from tunefarm_services.store.records.artifact_repository import ArtifactRepository
 from tunefarm_services.store.records.best_record_repository import BestRecordRepository
+from tunefarm_services.store.records.bundle_repository import BundleRepository
 from tunefarm_services.store.records.record_repository import RecordRepository
+from tunefarm_services.store.releases.release_pruning import ReleasePruning
 from tunefarm_services.store.releases.release_repository import ReleaseRepository
 from tunefarm_services.store.tenants.idempotency_key_repository import IdempotencyKeyRepository
 from tunefarm_services.store.tenants.token_repository import TokenRepository
@@ -77,13 +81,17 @@ class Store:
         self.records = RecordRepository(database, blobs)
         self.best_records = BestRecordRepository(database, blobs)
         self.artifacts = ArtifactRepository(database, blobs)
+        self.bundles = BundleRepository(database, blobs)
         self.releases = ReleaseRepository(database, blobs)
+        self.release_pruning = ReleasePruning(database, blobs)
         self.tokens = TokenRepository(database, blobs)
         self.idempotency_keys = IdempotencyKeyRepository(database, blobs)
         self.enrolments = EnrolmentRepository(database, blobs)
         self.edge_devices = EdgeDeviceRepository(database, blobs)
         self.edge_reports = EdgeReportRepository(database, blobs)
+        self.polling = PollingRepository(database, blobs)
         self.rollouts = RolloutRepository(database, blobs)
+        self.retunes = RetuneRepository(database, blobs)
         self.channel_evidence = ChannelEvidenceRepository(database, blobs)
         self.fleet_audit = FleetAuditRepository(database, blobs)
         self.fleet_overview = FleetOverviewRepository(database, blobs)

@@ -57,6 +57,8 @@ def test_ids_of_another_tenant_are_not_found(bob, of_alice):
         ("/v1/workloads", {"workload_id": of_alice.workload_id}),
         ("/v1/records:best", {"upload_id": of_alice.upload_id}),
         ("/v1/records:export", {"record_ids": [of_alice.record_id]}),
+        ("/v1/artifacts", {"record_ids": [of_alice.record_id], "form": "c"}),
+        ("/v1/artifacts", {"job_id": of_alice.job_id, "form": "c"}),
         ("/v1/records", {"workload_id": of_alice.workload_id, "trace": [[], []], "latency_s": 1e-3}),
     ]
     for path, body in asked:
@@ -89,7 +91,7 @@ def test_usage_of_all_tenants_requires_the_operator(app, store, bob, of_alice):
 def _ask(person: Person, method: str, path: str, of_whom: Belongings):
     filled = PARAMETER.sub(lambda match: getattr(of_whom, match[1], "x"), path)
     bodies: dict[str, Any] = {}
-    if method == "post":
+    if method in ("post", "put"):
         bodies = {"json": {"reason": "mine now"} if path.endswith(":retract") else {}}
         if path.endswith(":extend"):
             bodies = {"json": {"trials": 1}}
@@ -108,6 +110,7 @@ def _everything(store: Store, tenant: str) -> list[Any]:
         store.uploads.of_tenant(tenant),
         [token.model_copy(update={"last_used_at": None}) for token in store.tokens.of_tenant(tenant)],
         store.artifacts.newest_first(tenant),
+        store.bundles.page(tenant),
         store.edge_devices.page(tenant),
         store.enrolments.codes(tenant),
         store.rollouts.latest(tenant, f"of-{tenant}"),

@@ -7,6 +7,11 @@ from tests.api.hostile.test_isolation import (
     test_ids_of_another_tenant_are_not_found,
     test_no_route_shows_or_changes_data_of_another_tenant,
 )
+from tests.api.records.test_records import (
+    test_exact_match_requires_the_requested_device_class,
+    test_lanes_are_drained_and_resumed,
+    test_retracted_record_is_not_found,
+)
 from tests.api.requests.test_requests import (
     test_concurrent_requests_with_one_key_create_one_object,
     test_etag_avoids_sending_unchanged_content,
@@ -19,10 +24,18 @@ from tests.api.test_jobs import (
     test_open_jobs_are_limited_per_tenant,
     test_trials_are_listed_with_failure_reasons,
 )
-from tests.api.test_records import (
-    test_exact_match_requires_the_requested_device_class,
-    test_lanes_are_drained_and_resumed,
-    test_retracted_record_is_not_found,
+from tests.api.test_releases import (
+    device,
+    publisher,
+    test_device_reads_what_was_pushed,
+    test_file_is_served_in_ranges,
+    test_file_with_another_digest_is_refused,
+    test_garbage_collection_keeps_released_files,
+    test_older_repository_is_refused,
+    test_publications_are_recorded_with_their_token,
+    test_rotated_keys_reach_devices_from_the_first_root,
+    test_runner_reads_its_channel_without_metadata,
+    workshop,
 )
 from tests.api.test_tokens import (
     test_expired_token_is_rejected,

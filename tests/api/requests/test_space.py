@@ -2,7 +2,7 @@
 
 from tests.api.stored import furnished
 from tests.service.space.stored_space import put_space
-from tunefarm_schemas.views.space import SpaceView
+from tunefarm_schemas.views.jobs.space import SpaceView
 
 
 def test_space_tells_importance_and_rank_accuracy(alice, store):

@@ -20,7 +20,7 @@ from tunefarm.terminal.summary_text import summary_text
 from tunefarm.tuning_result import TuningResult
 from tunefarm_schemas.tuning.job import StopReason
 from tunefarm_schemas.tuning.trace import Trace
-from tunefarm_schemas.views.summary import JobSummary, TaskSummary
+from tunefarm_schemas.views.jobs.summary import JobSummary, TaskSummary
 
 TARGET = {"kind": "llvm", "num-cores": 1}
 

@@ -12,8 +12,8 @@ from tunefarm.terminal.job_text import job_text, task_text
 from tunefarm.terminal.model_text import MAX_ROWS, built_text, model_text
 from tunefarm.terminal.progress_display import panel_lines, progress_line
 from tunefarm.terminal.remote_progress import RemoteProgress
-from tunefarm_schemas.views.progress import TaskTime
-from tunefarm_schemas.views.waterfall import predicted_s, waterfall, waterfall_bars
+from tunefarm_schemas.views.jobs.progress import TaskTime
+from tunefarm_schemas.views.jobs.waterfall import predicted_s, waterfall, waterfall_bars
 
 CONV = {
     "name": "conv", "weight": 4.0, "untuned_latency_s": 1e-3, "untried_latency_s": 2e-4, "best_latency_s": 1e-4,

@@ -16,7 +16,7 @@ from tunefarm.terminal.progress_display import (
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.tuning.job import Effort, Job, JobSpec, JobState
 from tunefarm_schemas.tuning.workload import Task
-from tunefarm_schemas.views.summary import Progress, Stage
+from tunefarm_schemas.views.jobs.summary import Progress, Stage
 
 
 def progress(stage: Stage = "searching", best_latency_s: float | None = 1e-5) -> Progress:

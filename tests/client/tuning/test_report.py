@@ -15,7 +15,7 @@ from tunefarm.report.page import render_page
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.tuning.job import Effort, Job, JobOutcome, JobSpec, JobState, StopReason
 from tunefarm_schemas.tuning.workload import Task
-from tunefarm_schemas.views.summary import ModelAccuracy, TaskSummary
+from tunefarm_schemas.views.jobs.summary import ModelAccuracy, TaskSummary
 
 
 @pytest.fixture(autouse=True)

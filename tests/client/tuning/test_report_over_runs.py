@@ -16,7 +16,7 @@ from tunefarm.report.page import render_page
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.artifact import ArtifactManifest
 from tunefarm_schemas.tuning.job import JobOutcome
-from tunefarm_schemas.views.summary import Improvement, JobSummary, ModelAccuracy, TaskSummary
+from tunefarm_schemas.views.jobs.summary import Improvement, JobSummary, ModelAccuracy, TaskSummary
 from tunefarm_services.store import Store
 
 UNTUNED_S = 1e-3

@@ -1,4 +1,4 @@
-"""The contract of all stores for workloads, targets, devices, jobs, leases and explorations."""
+"""The contract of all stores for workloads, targets, devices, jobs and leases."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ from tests.store.sample import (
 )
 from tunefarm_schemas.roofline import Bandwidth, DevicePeaks, Work
 from tunefarm_schemas.tuning.device import Device
-from tunefarm_schemas.tuning.job import JobOutcome, JobState, StopReason
+from tunefarm_schemas.tuning.job import JobOutcome, JobState
 from tunefarm_schemas.tuning.workload import Task
 from tunefarm_services.store import FenceLost, JobFinished, JobRequest, NotFound, Store
 
@@ -358,54 +358,3 @@ class TestRequests:
         with pytest.raises(FenceLost):
             store.jobs.set_state(stalled, JobState.FINISHED, JobOutcome.SUCCEEDED)
         assert store.jobs.get(TENANT, job.job_id).outcome is JobOutcome.CANCELED
-
-
-class TestExplorations:
-    def test_same_key_opens_same_exploration(self, store: Store):
-        put_job(store), put_job(store)
-        first, second = leased(store), leased(store)
-        opened = store.explorations.open(first, exploration_key())
-        assert store.explorations.open(second, exploration_key()) == opened
-        assert store.explorations.get(TENANT, opened.exploration_id) == opened
-        assert store.explorations.of_workload(TENANT, exploration_key().workload_id) == [opened]
-
-    def test_unknown_workload_cannot_be_explored(self, store: Store):
-        put_job(store)
-        lease = leased(store)
-        with pytest.raises(NotFound, match="workload"):
-            store.explorations.open(lease, exploration_key("never stored"))
-
-    def test_second_job_waits_for_exploration(self, store: Store):
-        holder = bench(store)
-        put_job(store)
-        waiting = leased(store)
-        assert not store.explorations.hold(waiting, holder.exploration_id)
-        with pytest.raises(FenceLost, match="exploration"):
-            store.explorations.add_effort(waiting, holder.exploration_id, 0, 1.0, None)
-        store.leases.release(holder.lease)
-        assert store.explorations.hold(waiting, holder.exploration_id)
-        assert store.explorations.hold(waiting, holder.exploration_id)
-
-    def test_exploration_is_free_after_its_lease_expires(self, store: Store):
-        holder = bench(store)
-        put_job(store)
-        successor = leased(store)
-        assert store.leases.renew(holder.lease, 0) is not None
-        assert store.explorations.hold(successor, holder.exploration_id)
-        with pytest.raises(FenceLost):
-            holder.send(0)
-
-    def test_effort_adds_up_with_stop_reason(self, store: Store):
-        holder = bench(store)
-        store.explorations.add_effort(holder.lease, holder.exploration_id, 0, 1.5, None)
-        stopped = store.explorations.add_effort(holder.lease, holder.exploration_id, 2, 2.5, StopReason.PLATEAU)
-        assert (stopped.spent.trials, stopped.spent.seconds) == (2, 4.0)
-        assert store.explorations.get(TENANT, holder.exploration_id).spent.stop_reason is StopReason.PLATEAU
-
-    def test_new_trials_reset_is_verified(self, store: Store):
-        holder = bench(store)
-        assert store.explorations.get(TENANT, holder.exploration_id).is_verified, "nothing was tried"
-        assert not store.explorations.add_effort(holder.lease, holder.exploration_id, 2, 1.0, None).is_verified
-        store.explorations.set_verified(holder.lease, holder.exploration_id)
-        assert store.explorations.get(TENANT, holder.exploration_id).is_verified
-        assert not store.explorations.add_effort(holder.lease, holder.exploration_id, 1, 1.0, None).is_verified

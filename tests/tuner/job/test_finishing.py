@@ -16,7 +16,7 @@ from tunefarm_schemas.tuning.job import Job, JobOutcome, JobState, StopReason
 from tunefarm_schemas.tuning.measurement import Dispatch
 from tunefarm_schemas.tuning.record import RecordStatus
 from tunefarm_schemas.tuning.workload import Task
-from tunefarm_schemas.views.summary import JobSummary
+from tunefarm_schemas.views.jobs.summary import JobSummary
 from tunefarm_services.store import Store
 from tunefarm_services.tuner.job.supervisor import Supervisor
 from tunefarm_services.tuner.service.zygotes import Zygotes

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tunefarm_schemas.views.summary import ModelAccuracy
+from tunefarm_schemas.views.jobs.summary import ModelAccuracy
 from tunefarm_services.tuner.search.model_accuracy import (
     RECENT,
     accuracy_in_all,

@@ -49,7 +49,7 @@ def kernels(request: pytest.FixtureRequest) -> Callable[[Any, Path], Path]:
 
 def built(plan: StaticPlan, kernels: Path, folder: Path) -> ctypes.CDLL:
     """A library of the plan, its kernels and the runtime. The generated source compiles without a warning."""
-    (folder / "net.c").write_text(model_source(plan, "net"))
+    (folder / "net.c").write_text(model_source({"net": plan}))
     (folder / "net.h").write_text(model_header(plan, "net"))
     (folder / "user.c").write_text('#include "net.h"\nconst TunefarmModel *model(void) { return &net; }\n')
     own = [folder / "net.c", folder / "user.c", RUNTIME / "tunefarm_model.c", RUNTIME / "tunefarm_runtime.c"]

@@ -1,7 +1,7 @@
 """C source of a model's plan, for a C11 compiler and ``deploy/edge/runtime``: tables, and no code."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tunefarm_schemas.tuning.workload import TensorArgument
@@ -18,33 +18,34 @@ _PLACES: Final = {
 _CODES: Final = (("bfloat", "kDLBfloat"), ("uint", "kDLUInt"), ("float", "kDLFloat"), ("int", "kDLInt"))
 
 
-def model_source(plan: StaticPlan, name: str) -> str:
-    """The constant ``name`` of the type ``TunefarmModel``.
+def model_source(plans: Mapping[str, StaticPlan]) -> str:
+    """Constants of the type ``TunefarmModel``, by their names, which are identifiers of C."""
+    kernels = dict.fromkeys(each for plan in plans.values() for each in plan.functions)
+    lines = ['#include "tunefarm_model.h"', ""]
+    lines += [f"int32_t {KERNEL_PREFIX}{each}(void *, void *, int32_t, void *);" for each in kernels]
+    for number, (name, plan) in enumerate(plans.items()):
+        lines += ["", *_tables(plan, name, f"entry{number}_" if len(plans) > 1 else "")]
+    return "\n".join([*lines, ""])
 
-    Args:
-        plan: of the model.
-        name: an identifier of C.
-    """
-    lines = [
-        '#include "tunefarm_model.h"',
-        "",
-        *(f"int32_t {KERNEL_PREFIX}{each}(void *, void *, int32_t, void *);" for each in plan.functions),
-        "",
-        *_shapes(plan.tensors),
-        *_table("TunefarmTensor", "tensors", [_tensor(number, each) for number, each in enumerate(plan.tensors)]),
-        *(_numbers(f"call{number}", each.tensors) for number, each in enumerate(plan.calls)),
-        *_table("TunefarmCall", "calls", [_call(number, each) for number, each in enumerate(plan.calls)]),
-        *_table("TunefarmArgument", "inputs", _arguments(plan, plan.entry.inputs, "input")),
-        *_table("TunefarmArgument", "outputs", _arguments(plan, plan.entry.outputs, "output")),
+
+def _tables(plan: StaticPlan, name: str, prefix: str) -> list[str]:
+    """One constant with its tables, whose names begin with ``prefix``."""
+    tensors = [_tensor(f"{prefix}shape{number}", each) for number, each in enumerate(plan.tensors)]
+    calls = [_call(f"{prefix}call{number}", each) for number, each in enumerate(plan.calls)]
+    return [
+        *_shapes(prefix, plan.tensors),
+        *_table("TunefarmTensor", f"{prefix}tensors", tensors),
+        *(_numbers(f"{prefix}call{number}", each.tensors) for number, each in enumerate(plan.calls)),
+        *_table("TunefarmCall", f"{prefix}calls", calls),
+        *_table("TunefarmArgument", f"{prefix}inputs", _arguments(plan, plan.entry.inputs, "input")),
+        *_table("TunefarmArgument", f"{prefix}outputs", _arguments(plan, plan.entry.outputs, "output")),
         "",
         f"const TunefarmModel {name} = {{",
         f"  {_text(name)}, {plan.weights_bytes}, {plan.arena_bytes},",
         f"  {len(plan.entry.inputs)}, {len(plan.entry.outputs)}, {len(plan.calls)},",
-        "  inputs, outputs, tensors, calls,",
+        f"  {prefix}inputs, {prefix}outputs, {prefix}tensors, {prefix}calls,",
         "};",
-        "",
     ]
-    return "\n".join(lines)
 
 
 def model_header(plan: StaticPlan, name: str) -> str:
@@ -73,23 +74,23 @@ def model_header(plan: StaticPlan, name: str) -> str:
     )
 
 
-def _shapes(tensors: Sequence[PlannedTensor]) -> list[str]:
+def _shapes(prefix: str, tensors: Sequence[PlannedTensor]) -> list[str]:
     return [
-        f"static const int64_t shape{number}[] = {{{', '.join(map(str, each.shape)) or '0'}}};"
+        f"static const int64_t {prefix}shape{number}[] = {{{', '.join(map(str, each.shape)) or '0'}}};"
         for number, each in enumerate(tensors)
     ]
 
 
-def _tensor(number: int, tensor: PlannedTensor) -> str:
+def _tensor(shape: str, tensor: PlannedTensor) -> str:
     size_bytes = math.prod(tensor.shape) * _bits(tensor.dtype) // 8
     kind = f"{{{_code(tensor.dtype)}, {_bits(tensor.dtype)}, 1}}"
-    where = f"{len(tensor.shape)}, shape{number}, {tensor.position}, {size_bytes}"
+    where = f"{len(tensor.shape)}, {shape}, {tensor.position}, {size_bytes}"
     return f"{{{_PLACES[tensor.place]}, {kind}, {where}}}"
 
 
-def _call(number: int, call: KernelCall) -> str:
+def _call(tensors: str, call: KernelCall) -> str:
     kernel = "NULL" if call.function == COPY else f"{KERNEL_PREFIX}{call.function}"
-    return f"{{{kernel}, {len(call.tensors)}, call{number}}}"
+    return f"{{{kernel}, {len(call.tensors)}, {tensors}}}"
 
 
 def _arguments(plan: StaticPlan, arguments: Sequence[TensorArgument], place: str) -> list[str]:

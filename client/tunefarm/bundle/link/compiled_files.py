@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from tunefarm.bundle.link.library_facts import LibraryFacts, facts_of
-from tunefarm.bundle.link.linking import ARCHIVE, LIBRARY, linked
+from tunefarm.bundle.link.linking import ARCHIVE, LIBRARY, Link, linked
 from tunefarm.bundle.link.toolchain import BundleToolchain
 from tunefarm_schemas.tuning.bundle import BundleForm, BundleRequirements
 
@@ -15,7 +15,12 @@ _HEADERS: Final = ("tunefarm_runtime.h", "tunefarm_model.h", "tunefarm_bundle.h"
 
 
 def compiled_files(
-    toolchain: BundleToolchain, form: BundleForm, files: Mapping[str, bytes], cpu_features: Sequence[str], scratch: Path
+    toolchain: BundleToolchain,
+    form: BundleForm,
+    files: Mapping[str, bytes],
+    cpu_features: Sequence[str],
+    scratch: Path,
+    link: Link = linked,
 ) -> tuple[dict[str, bytes], BundleRequirements]:
     """The library with the headers of its interface, or the archive with the model's header and the self-test as well.
 
@@ -25,6 +30,7 @@ def compiled_files(
         files: those of the form ``objects``, by their paths.
         cpu_features: that the kernels need.
         scratch: a folder for temporary files.
+        link: links them.
 
     Raises:
         BadInput: the compiler or the linker failed, or made something else than was asked for.
@@ -33,10 +39,10 @@ def compiled_files(
     folder.mkdir()
     headers = {f"include/{name}": files[f"runtime/{name}"] for name in _HEADERS}
     if form == "library":
-        library = linked(toolchain, "library", files, folder)
+        library = link(toolchain, "library", files, folder)
         facts = facts_of(library, toolchain.architecture)
         return {LIBRARY: library, **headers}, _requirements(toolchain, cpu_features, facts)
-    archive = linked(toolchain, "static", files, folder)
+    archive = link(toolchain, "static", files, folder)
     own = {f"include/{name}": files[name] for name in ("model.h", "bundle.h")}
     built = {ARCHIVE: archive, "self_test.c": files["runtime/self_test.c"], **headers, **own}
     return built, _requirements(toolchain, cpu_features, LibraryFacts("", ()))

@@ -1,12 +1,15 @@
 """Compiles the plan and the runtime of a bundle, and links them with its kernels."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 from tunefarm.bundle.link.library_facts import EXPORT
 from tunefarm.bundle.link.toolchain import BundleToolchain, run_tool
 
+CompiledForm: TypeAlias = Literal["library", "static"]
+Link: TypeAlias = Callable[[BundleToolchain, CompiledForm, Mapping[str, bytes], Path], bytes]
+"""As ``linked``."""
 LIBRARY: Final = "model.so"
 ARCHIVE: Final = "libmodel.a"
 _SOURCES: Final = ("model.c", "runtime/tunefarm_bundle.c", "runtime/tunefarm_model.c", "runtime/tunefarm_runtime.c")
@@ -19,6 +22,8 @@ _LINK: Final = (
     *("-shared", "-pthread", "-Wl,-z,relro,-z,now,-z,noexecstack"),
     # Removes stack maps of object files, which hold addresses in constant memory.
     "-Wl,--gc-sections",
+    # A function that is nowhere would keep devices from loading the library.
+    "-Wl,-z,defs",
     "-s",
     "-Wl,--build-id=none,--hash-style=gnu",
     "-Wl,--version-script=exports.map",
@@ -27,9 +32,7 @@ _START_FILES: Final = "-nostartfiles"
 """The start files contain constructors, which would run when the library is loaded."""
 
 
-def linked(
-    toolchain: BundleToolchain, form: Literal["library", "static"], files: Mapping[str, bytes], folder: Path
-) -> bytes:
+def linked(toolchain: BundleToolchain, form: CompiledForm, files: Mapping[str, bytes], folder: Path) -> bytes:
     """The library or archive of a bundle's sources and objects.
 
     Args:

@@ -61,22 +61,25 @@ int main(int count, char **words) {
     fprintf(stderr, "usage: %s BUNDLE [THREADS] [RUNS]\n", words[0]);
     return 2;
   }
-  const TunefarmModel *model = &BUNDLE_MODEL;
+  static const TunefarmModel *const models[] = {BUNDLE_VECTOR_MODELS};
+  static const char *const folders[] = {BUNDLE_VECTOR_FOLDERS};
   int threads = count > 2 ? atoi(words[2]) : 1, runs = count > 3 ? atoi(words[3]) : 10;
   if (tunefarm_start_threads(threads) != 0) fprintf(stderr, "there are fewer threads than %d\n", threads);
-  void *weights = contents(words[1], "weights.bin", model->weights_bytes), *arena = aligned(model->arena_bytes);
+  void *weights = contents(words[1], "weights.bin", BUNDLE_MODEL.weights_bytes);
   void *inputs[MAX_ARGUMENTS], *outputs[MAX_ARGUMENTS], *expected[MAX_ARGUMENTS];
   double worst = 0.0, best_s = INFINITY;
-  if (model->inputs > MAX_ARGUMENTS || model->outputs > MAX_ARGUMENTS) return 2;
   for (int vector = 0; vector < BUNDLE_VECTORS; ++vector) {
-    char name[64];
+    const TunefarmModel *model = models[vector];
+    if (model->inputs > MAX_ARGUMENTS || model->outputs > MAX_ARGUMENTS) return 2;
+    void *arena = aligned(model->arena_bytes);
+    char name[256];
     for (int32_t i = 0; i < model->inputs; ++i) {
-      snprintf(name, sizeof name, "vectors/%d/input%d.bin", vector, (int)i);
+      snprintf(name, sizeof name, "%s/input%d.bin", folders[vector], (int)i);
       inputs[i] = model->input[i].tensor < 0 ? NULL : contents(words[1], name, model->tensor[model->input[i].tensor].bytes);
     }
     for (int32_t i = 0; i < model->outputs; ++i) {
       const TunefarmTensor *tensor = &model->tensor[model->output[i].tensor];
-      snprintf(name, sizeof name, "vectors/%d/output%d.bin", vector, (int)i);
+      snprintf(name, sizeof name, "%s/output%d.bin", folders[vector], (int)i);
       expected[i] = contents(words[1], name, tensor->bytes);
       outputs[i] = aligned(tensor->bytes);
     }
@@ -95,8 +98,9 @@ int main(int count, char **words) {
       free(outputs[i]), free(expected[i]);
     }
     for (int32_t i = 0; i < model->inputs; ++i) free(inputs[i]);
+    free(arena);
   }
-  free(weights), free(arena);
+  free(weights);
   tunefarm_release_workspaces();
   printf("%d vectors, worst error %.3g of what is allowed, %.3f ms a run\n", BUNDLE_VECTORS, worst, best_s * 1e3);
   return worst <= 1.0 ? 0 : 1;

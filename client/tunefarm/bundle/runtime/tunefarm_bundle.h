@@ -29,6 +29,9 @@ typedef struct {
   const char *(*last_error)(void);
   int (*start_threads)(int threads);
   void (*release_workspaces)(void);
+  /* All entries, `model` first. Only bundles whose manifest has the format 3 or a later one have these fields. */
+  int32_t count;
+  const TunefarmModel *const *models;
 } TunefarmBundle;
 
 #if defined(__GNUC__)

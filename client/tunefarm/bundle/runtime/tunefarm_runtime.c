@@ -238,3 +238,15 @@ int TVMBackendParallelBarrier(int task_id, TVMParallelGroupEnv *environment) {
 }
 
 #endif
+
+#if defined(__arm__) && defined(__GNUC__)
+/* Kernels divide by these where the processor has no instruction for it. Libraries of compilers for ARM's EABI need only
+ * have the functions that the divisions below call; those that have these too take precedence. */
+#define DIVISION(name, type, operator)             \
+  __attribute__((weak)) type name(type a, type b); \
+  __attribute__((weak)) type name(type a, type b) { return a operator b; }
+DIVISION(__divsi3, int32_t, /)
+DIVISION(__udivsi3, uint32_t, /)
+DIVISION(__modsi3, int32_t, %)
+DIVISION(__umodsi3, uint32_t, %)
+#endif

@@ -1,11 +1,25 @@
 """``tunefarm artifact``: write the library of a record, and check a library."""
 
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tunefarm.cli.model.bundle import print_built, print_manifest
+from tunefarm.cli.model.bundle_request import (
+    FORMS,
+    BundleRequest,
+    CompilerOption,
+    NoTimingOption,
+    SourceArgument,
+    TargetOption,
+    built_here,
+    built_there,
+    form_of_text,
+)
 from tunefarm.cli.remote_options import Api, AsJson, Remote
+from tunefarm.http.service_address import is_service_named
 from tunefarm.terminal.console import complain, say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import loading, tell_next, trying
@@ -26,8 +40,18 @@ Callees = Annotated[
 
 @artifact.command()
 def build(
-    record_id: Annotated[str, typer.Argument(metavar="RECORD", help="Id of a record, or a prefix of it.")],
-    output: Annotated[str, typer.Option(help="Folder for the library and its manifest.")],
+    source: SourceArgument,
+    output: Annotated[str, typer.Option(help="Folder for the result.")],
+    form: Annotated[
+        str | None,
+        typer.Option(
+            metavar="|".join(FORMS),
+            help="Build a bundle for devices without TVM, as bundle build does. Default: the measured library.",
+        ),
+    ] = None,
+    target: TargetOption = "",
+    cc: CompilerOption = "",
+    no_timing: NoTimingOption = False,
     api: Api = None,
     remote: Remote = False,
     callee: Callees = [],  # noqa: B006 - typer copies it
@@ -38,13 +62,20 @@ def build(
 ) -> int:
     """Write the measured library of a record, with its manifest and its function.
 
-    For a whole model, see tunefarm compile and tunefarm bundle build.
+    With --form, write a bundle of a model, of a job's records, or of records. A service builds those of its records.
     """
+    if form is not None:
+        request = BundleRequest(source, target, form_of_text(form), cc, is_timed=not no_timing)
+        if remote or is_service_named(api):
+            print_manifest(built_there(request, output, api), Path(output), as_json=as_json)
+        else:
+            print_built(built_here(request, output), as_json=as_json)
+        return ExitCode.FINE
     from tunefarm.options.job_options import output_folder
     from tunefarm.records.place_choice import record_place
     from tunefarm_schemas.kernel_library.rules import LibraryRules
 
-    _require_no_model(record_id)
+    record_id = _only_record(source, target, cc)
     folder = output_folder(output)
     rules = LibraryRules(callees=tuple(callee), may_hold_device_code=device_code)
     with record_place(api, remote=remote) as place:
@@ -103,11 +134,15 @@ def run(
     return ExitCode.FINE
 
 
-def _require_no_model(record_id: str) -> None:
+def _only_record(source: list[str], target: str, cc: str) -> str:
     """Ids have no dots; names of files do."""
-    if "." in record_id:
-        fix = f"Run: tunefarm bundle build {shlex.quote(record_id)} --output DIR, or tunefarm compile."
-        raise BadInput("record", f"{record_id!r} is not the id of a record; models have commands of their own.", fix)
+    if "." in source[0]:
+        fix = f"Run: tunefarm bundle build {shlex.quote(source[0])} --output DIR, or tunefarm compile."
+        raise BadInput("record", f"{source[0]!r} is not the id of a record.", fix)
+    if len(source) > 1 or target or cc:
+        problem = "several sources, --target and --cc are for bundles."
+        raise BadInput("source", problem, "Give the id of one record, or add --form library.")
+    return source[0]
 
 
 def _error_text(trial: "ArtifactTrial") -> str:

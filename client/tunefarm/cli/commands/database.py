@@ -88,6 +88,24 @@ def gc(as_json: AsJson = False) -> int:
     return ExitCode.FINE
 
 
+@database.command("prune-releases")
+def prune_releases(
+    days: Annotated[float, typer.Option(min=0, help="How long a publication stays after the next one.")] = 90.0,
+    as_json: AsJson = False,
+) -> int:
+    """Remove old publications of releases, and files that only they name; then run gc. The current ones stay."""
+    from tunefarm.local.machine import LocalMachine
+
+    with LocalMachine() as machine:
+        done = machine.store.release_pruning.prune(days)
+    if as_json:
+        print_json(done.model_dump(mode="json"))
+    else:
+        say(f"{done.files} files, {done.metadata} metadata and {done.targets} targets removed")
+        tell_next("tunefarm db gc")
+    return ExitCode.FINE
+
+
 @database.command()
 def stats(
     tenant: Annotated[str | None, typer.Option(help="Tenant to count. Default: all.")] = None,

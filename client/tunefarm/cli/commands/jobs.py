@@ -1,17 +1,23 @@
 """``tunefarm jobs``: the jobs of a service."""
 
-from typing import Annotated
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tunefarm.cli.jobs.comparison import compare_jobs
 from tunefarm.cli.jobs.copies import clone_job, extend_job
 from tunefarm.cli.remote_options import Api, AsJson, JobId
+from tunefarm.cli.text.record_text import FIELD_HEADINGS, field_rows
 from tunefarm.options.label_option import labels_of_texts
 from tunefarm.terminal.console import say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.tables import print_json, print_rows
 from tunefarm_schemas.tuning.job import Job, JobState
+from tunefarm_schemas.views.record import RecordInField
+
+if TYPE_CHECKING:
+    from tunefarm.client import Client
 
 jobs = typer.Typer(help="List, show, compare, copy and delete the jobs of a service.", no_args_is_help=True)
 
@@ -45,7 +51,7 @@ def list_jobs(
 
 @jobs.command("show")
 def show_job(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
-    """Show a job and its summary."""
+    """Show a job and its summary, and what devices report of releases that were built with its records."""
     from tunefarm.client import Client
     from tunefarm.remote.job_report import tell_next_of
     from tunefarm.terminal.job_text import job_text
@@ -53,12 +59,17 @@ def show_job(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
     with Client(api) as client:
         job = client.jobs.get(job_id)
         job.summary = summary = job.read_summary()
+        field = _field_of(client, job.job_id)
     if as_json:
-        print_json({"job": job.view.model_dump(mode="json"), "summary": summary or None})
+        shown = {"job": job.view.model_dump(mode="json"), "summary": summary or None}
+        print_json(shown | {"field": [each.model_dump(mode="json") for each in field]})
     else:
         print_rows(HEADINGS, [job_row(job.view)], empty="")
         if summary:
             say(job_text(summary))
+        if rows := [(each.record_id[:12], *row) for each in field for row in field_rows(each)]:
+            say("\n# In the field")
+            print_rows(("record", *FIELD_HEADINGS), rows, empty="")
         tell_next_of(job, api, as_json=as_json)
     return ExitCode.FINE
 
@@ -96,6 +107,18 @@ def delete_job(job_id: JobId, api: Api = None, as_json: AsJson = False) -> int:
     else:
         say(f"job {job_id} is deleted")
     return ExitCode.FINE
+
+
+def _field_of(client: "Client", job_id: str) -> list[RecordInField]:
+    """What devices report of the job's records; empty if the token may not see that."""
+    from tunefarm.http.api_error import ApiError
+
+    try:
+        return client.jobs.field(job_id)
+    except ApiError as refusal:
+        if refusal.status != HTTPStatus.FORBIDDEN:
+            raise
+        return []
 
 
 def job_row(view: Job) -> tuple[str, ...]:

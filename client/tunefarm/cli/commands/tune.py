@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tunefarm.model.race.library_race import LibraryChoice
     from tunefarm.model.tuned.tuned_build import BuiltModel
     from tunefarm.terminal.progress_display import ProgressDisplay
-    from tunefarm_schemas.views.summary import JobSummary
+    from tunefarm_schemas.views.jobs.summary import JobSummary
     from tunefarm_services.settings import Settings
 
 StrategyName = Literal["random", "evolutionary", "tvm", "replay"]

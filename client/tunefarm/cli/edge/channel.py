@@ -1,9 +1,10 @@
 """``tunefarm channel``: channels and the rollouts of their releases."""
 
 import shlex
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
+from pydantic import ValidationError
 
 from tunefarm.cli.remote_options import Api, AsJson
 from tunefarm.http.calls.fleet_calls import ChannelVerb
@@ -11,6 +12,8 @@ from tunefarm.terminal.console import say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import tell_next, with_api
 from tunefarm.terminal.tables import print_json, print_rows
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.edge.retune_policy import RetunePolicy
 from tunefarm_schemas.views.fleet import ChannelView
 from tunefarm_schemas.visible_text import visible_line
 
@@ -18,6 +21,7 @@ channel = typer.Typer(help="Show channels, and control the rollouts of their rel
 
 ChannelName = Annotated[str, typer.Argument(metavar="CHANNEL", help="Name of a channel.")]
 Reason = Annotated[str, typer.Option(help="Why, for the audit log.")]
+DAY_S: Final = 86_400.0
 HEADINGS = ("channel", "release", "previous", "state", "stage", "since", "document expires", "reason")
 
 
@@ -42,6 +46,48 @@ def show_channel(name: ChannelName, api: Api = None, as_json: AsJson = False) ->
 
     with Client(api) as client:
         _print_channel(client.channels.get(name), as_json=as_json)
+    return ExitCode.FINE
+
+
+@channel.command("policy")
+def show_or_set_policy(
+    name: ChannelName,
+    retune: Annotated[
+        bool | None, typer.Option("--retune/--no-retune", help="Whether drift in the field opens jobs.")
+    ] = None,
+    trials: Annotated[int | None, typer.Option(min=1, max=1_000_000, help="Candidates of each job.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Maximum duration of each search; 0 for no limit.")] = None,
+    cool_down_days: Annotated[
+        float | None, typer.Option(help="Least time between two jobs for the same record.")
+    ] = None,
+    reason: Reason = "",
+    api: Api = None,
+    as_json: AsJson = False,
+) -> int:
+    """Show the retune policy of a channel, or change what is given.
+
+    With --retune, a record is tuned again once the field shows, with the confidence of the channel's gate, that devices
+    are slower than the record's interval permits.
+    """
+    from tunefarm.client import Client
+
+    given = {
+        "enabled": retune,
+        "trials": trials,
+        "seconds": seconds,
+        "cool_down_s": None if cool_down_days is None else cool_down_days * DAY_S,
+    }
+    changes: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
+    if seconds == 0:
+        changes["seconds"] = None
+    with Client(api) as client:
+        policy = client.channels.policy(name)
+        if changes:
+            policy = client.channels.set_policy(name, _changed(policy, changes), reason)
+    if as_json:
+        print_json(policy.model_dump(mode="json"))
+    else:
+        say(_policy_text(policy))
     return ExitCode.FINE
 
 
@@ -106,6 +152,26 @@ def _ask(name: str, verb: ChannelVerb, reason: str, api: str | None, *, as_json:
     if not as_json:
         tell_next(f"tunefarm channel show {shlex.quote(name)} {with_api(api)}".rstrip())
     return ExitCode.FINE
+
+
+def _changed(policy: RetunePolicy, changes: dict[str, Any]) -> RetunePolicy:
+    try:
+        return RetunePolicy.model_validate(policy.model_dump() | changes)
+    except ValidationError as error:
+        first = error.errors()[0]
+        option = "--cool-down-days" if first["loc"] == ("cool_down_s",) else f"--{first['loc'][0]}"
+        fix = "Give a minute to ten years." if first["loc"] == ("cool_down_s",) else "Give a positive number."
+        raise BadInput(option, f"{first['input']!r} is out of range.", fix) from error
+
+
+def _policy_text(policy: RetunePolicy) -> str:
+    if not policy.enabled:
+        return "off: drift in the field raises alerts and opens no job"
+    limit = "" if policy.seconds is None else f" or {policy.seconds:g} s"
+    days = policy.cool_down_s / DAY_S
+    return (
+        f"on: drift in the field opens a job of {policy.trials} trials{limit}, for each record once in {days:.3g} days"
+    )
 
 
 def _print_channel(view: ChannelView, *, as_json: bool) -> None:

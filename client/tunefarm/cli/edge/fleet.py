@@ -21,7 +21,18 @@ fleet.add_typer(codes, name="codes")
 EdgeDeviceId = Annotated[str, typer.Argument(metavar="DEVICE", help="Id of a device, as shown by fleet devices.")]
 HEADINGS = ("device", "name", "channel", "runs", "failure", "state", "seen", "architecture", "labels")
 CHANGE_HEADINGS = ("at", "token", "action", "subject", "reason")
-LATENCY_HEADINGS = ("release", "devices", "runs", "p50", "slowest tenth", "p95", "slowest tenth", "x manifest", "slow")
+LATENCY_HEADINGS = (
+    "release",
+    "devices",
+    "runs",
+    "p50",
+    "slowest tenth",
+    "p95",
+    "slowest tenth",
+    "manifest",
+    "x manifest",
+    "slow",
+)
 
 
 @fleet.command("devices")
@@ -173,6 +184,7 @@ def _latency_row(latency: FieldLatency) -> tuple[str, ...]:
         latency_text(latency.p50_of_slowest_tenth_s),
         latency_text(latency.p95_s),
         latency_text(latency.p95_of_slowest_tenth_s),
+        latency_text(latency.expected_p50_s),
         "-" if latency.median_ratio is None else f"{latency.median_ratio:.3f}",
         str(latency.drifting),
     )

@@ -10,7 +10,7 @@ from tunefarm.terminal.console import say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import tell_next, with_api
 from tunefarm.terminal.tables import print_json, print_rows
-from tunefarm_schemas.views.job import ComparedJob, ComparedTask, JobComparison, TaskFigures
+from tunefarm_schemas.views.jobs.job import ComparedJob, ComparedTask, JobComparison, TaskFigures
 from tunefarm_schemas.views.quantities import duration_text, failures_text, latency_text
 
 FirstJob = Annotated[str, typer.Argument(metavar="FIRST", help="Id of a job, or a prefix of it.")]

@@ -11,7 +11,7 @@ from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import tell_next, watching
 from tunefarm.terminal.tables import print_json
 from tunefarm_schemas.tuning.job import Strategy
-from tunefarm_schemas.views.job import NewJob
+from tunefarm_schemas.views.jobs.job import NewJob
 
 
 def clone_job(

@@ -1,23 +1,37 @@
 """``tunefarm bundle``: build models for devices without TVM, and check bundles."""
 
-from typing import TYPE_CHECKING, Annotated, Final, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from tunefarm.cli.model.model_arguments import FreshOption, ModelArgument, ShapeOption, say_kinds, say_notes
+from tunefarm.cli.model.bundle_request import (
+    BundleRequest,
+    CompilerOption,
+    DeviceClassOption,
+    FallbackOption,
+    FormOption,
+    NoTimingOption,
+    SourceArgument,
+    TargetOption,
+    built_here,
+    built_variants,
+    form_of_text,
+)
+from tunefarm.cli.model.model_arguments import FreshOption, ShapeOption, say_kinds, say_notes
 from tunefarm.cli.remote_options import AsJson
-from tunefarm.terminal.console import complain, say
+from tunefarm.terminal.console import say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.tables import print_json
-from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.tuning.bundle import BundleForm, BundleRequirements
+from tunefarm_schemas.tuning.bundle import BundleManifest, BundleRequirements
 from tunefarm_schemas.views.quantities import bytes_text, counted, latency_text
 
 if TYPE_CHECKING:
     from tunefarm.bundle.bundle_build import BuiltBundle
 
-bundle = typer.Typer(help="Build models for devices without TVM, and check bundles.", no_args_is_help=True)
-_FORMS: Final = get_args(BundleForm)
+bundle = typer.Typer(
+    help="Build models and functions for devices without TVM, and check bundles.", no_args_is_help=True
+)
 _COMPILE: Final = {
     "c": "cc -std=c11 -O2 -Wl,--gc-sections -I. -Iruntime model.c kernels/* runtime/*.c -lm -pthread -o self_test",
     "static": "cc -std=c11 -O2 -Wl,--gc-sections -Iinclude self_test.c libmodel.a -lm -pthread -o self_test",
@@ -26,63 +40,35 @@ _COMPILE: Final = {
 
 @bundle.command()
 def build(
-    model: ModelArgument,
+    source: SourceArgument,
     output: Annotated[str, typer.Option(help="New folder for the bundle.")],
-    target: Annotated[
-        str, typer.Option(help="host, host:THREADS, a preset such as raspberry-pi-4, or a TVM target as JSON.")
-    ] = "",
-    form: Annotated[
-        str,
-        typer.Option(
-            metavar="|".join(_FORMS),
-            help="Kernels as C sources or object files; or all of it as an archive or a shared library.",
-        ),
-    ] = "objects",
-    cc: Annotated[
-        str,
-        typer.Option(
-            metavar="COMMAND",
-            help="C compiler for --form static and library, such as aarch64-linux-gnu-gcc, or zig. "
-            "Default: this host's for its own architecture, zig for others.",
-        ),
-    ] = "",
+    target: TargetOption = "",
+    form: FormOption = "objects",
+    fallback: FallbackOption = None,
+    device_class: DeviceClassOption = None,
+    cc: CompilerOption = "",
     entry: Annotated[str | None, typer.Option(metavar="NAME", help="The model's function, if it has several.")] = None,
     shape: ShapeOption = None,
     fresh: FreshOption = False,
-    no_timing: Annotated[
-        bool, typer.Option("--no-timing", help="Do not time a shared library that runs on this host.")
-    ] = False,
+    no_timing: NoTimingOption = False,
     as_json: AsJson = False,
 ) -> int:
-    """Write a model as kernels, a plan in C, weights, test vectors and a runtime, for a C compiler.
+    """Write a model, or functions of records, as kernels, a plan in C, weights, test vectors and a runtime.
 
-    Functions get the schedules of their records, where the local store has some, and others an untried one.
+    Functions of a model get the schedules of their records, where the local store has some, and others an untried one.
+    A job stands for the records of its tasks; each record becomes a function of its own. With --fallback, a bundle for
+    each target is written to DIR/0, DIR/1 and so on, the variants of one release.
     """
-    from tunefarm.bundle.bundle_build import BundleBuilder
-    from tunefarm.frontend.model_import import import_model
-    from tunefarm.frontend.model_source import parse_model_source
-    from tunefarm.local.machine import LocalMachine
-    from tunefarm.local.model_records import records_of
-    from tunefarm.options.job_options import output_folder
-    from tunefarm.options.model_options import sizes_of_text
-    from tunefarm.startup.prestarted_fork_server import take_zygote
-
-    if form not in _FORMS:
-        raise BadInput("form", f"{form!r} is not a form of kernels.", f"Give one of: {', '.join(_FORMS)}.")
-    folder, source, sizes = (
-        output_folder(output),
-        parse_model_source(model),
-        dict(sizes_of_text(each) for each in shape or ()),
-    )
-    with LocalMachine(zygote=take_zygote()) as machine:
-        complain(f"reading {model}")
-        imported = import_model(machine.zygote, source, sizes)
-        records = (lambda _tasks, _target, _generator: {}) if fresh else records_of(machine)
-        builder = BundleBuilder(machine.zygote, records, complain, is_timed=not no_timing)
-        name = source.path.rpartition("/")[2].partition(".")[0]
-        chosen = next(each for each in _FORMS if each == form)
-        built = builder.build(imported, target, name, chosen, folder, entry, cc)
-    _print(built, as_json=as_json)
+    request = BundleRequest(source, target, form_of_text(form), cc, not no_timing, device_class)
+    if fallback:
+        built = built_variants(request, output, fallback, entry, shape or (), fresh=fresh)
+        if as_json:
+            print_json([each.manifest.model_dump(mode="json") | {"folder": str(each.folder)} for each in built])
+        else:
+            for each in built:
+                print_built(each, as_json=False)
+        return ExitCode.FINE
+    print_built(built_here(request, output, entry, shape or (), fresh=fresh), as_json=as_json)
     return ExitCode.FINE
 
 
@@ -103,13 +89,21 @@ def check(
     return ExitCode.FINE
 
 
-def _print(built: "BuiltBundle", *, as_json: bool) -> None:
-    manifest = built.manifest
+def print_built(built: "BuiltBundle", *, as_json: bool) -> None:
+    """Print what was built, and how to use it."""
     if as_json:
-        shown = manifest.model_dump(mode="json") | {"folder": str(built.folder), "notes": list(built.notes)}
+        shown = built.manifest.model_dump(mode="json") | {"folder": str(built.folder), "notes": list(built.notes)}
         print_json(shown | {"problems": dict(built.problems)})
         return
     say_notes(built.notes, built.problems)
+    print_manifest(built.manifest, built.folder, as_json=False)
+
+
+def print_manifest(manifest: BundleManifest, folder: Path, *, as_json: bool) -> None:
+    """Print what a bundle in ``folder`` has, and how to use it."""
+    if as_json:
+        print_json(manifest.model_dump(mode="json") | {"folder": str(folder)})
+        return
     say_kinds(manifest.functions)
     say(
         f"memory of a run: {bytes_text(manifest.weights_bytes)} of weights, {bytes_text(manifest.arena_bytes)} of arena"
@@ -119,10 +113,11 @@ def _print(built: "BuiltBundle", *, as_json: bool) -> None:
     if manifest.latency is not None:
         latency = manifest.latency
         say(f"a run here: {latency_text(latency.p50_s)}, 95% of runs within {latency_text(latency.p95_s)}")
+    vectors = counted(sum(map(len, (manifest.vectors, *(each.vectors for each in manifest.others)))), "test vector")
     if manifest.form == "library":
-        say(f"{built.folder}: {counted(len(manifest.vectors), 'test vector')}; load model.so (tunefarm_bundle.h)")
+        say(f"{folder}: {vectors}; load model.so (tunefarm_bundle.h)")
         return
-    say(f"{built.folder}: {counted(len(manifest.vectors), 'test vector')}; build and run its self-test there:")
+    say(f"{folder}: {vectors}; build and run its self-test there:")
     say(f"  {_COMPILE['static' if manifest.form == 'static' else 'c']}")
     say("  ./self_test .")
 

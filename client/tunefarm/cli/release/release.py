@@ -21,6 +21,7 @@ from tunefarm.terminal.tables import print_json, print_rows
 from tunefarm_schemas.frozen import JsonValue
 
 if TYPE_CHECKING:
+    from tunefarm.release.pushing import PushResult
     from tunefarm_schemas.edge.release import ChannelDocument, GatePolicy
 
 release = typer.Typer(help="Sign releases of bundles for channels of devices.", no_args_is_help=True)
@@ -49,6 +50,8 @@ def publish(
     repository: Repository = ".",
     keys: Keys = [],  # noqa: B006 - typer copies it
     passphrase_file: PassphraseFile = None,
+    with_push: Annotated[bool, typer.Option("--push", help="Send the repository to the service afterwards.")] = False,
+    api: Api = None,
     as_json: AsJson = False,
 ) -> int:
     """Make bundles of a model the current release of a channel."""
@@ -72,7 +75,11 @@ def publish(
         from_bundles=[Path(each) for each in from_bundle],
         gate=gate,
     )
-    return _tell([document], as_json=as_json)
+    changes = _pushed(repository, api).changes if with_push else None
+    _tell([document], as_json=as_json)
+    if changes is not None and not as_json:
+        say(changes or "the service has it already")
+    return ExitCode.FINE
 
 
 @release.command()
@@ -142,6 +149,27 @@ def check(repository: Repository = ".", as_json: AsJson = False) -> int:
 
 
 @release.command()
+def prune(
+    keep: Annotated[int, typer.Option(min=1, metavar="N", help="Snapshots that stay, the current one included.")] = 10,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
+    repository: Repository = ".",
+    as_json: AsJson = False,
+) -> int:
+    """Remove metadata, targets and files that only older snapshots name. Roots and what devices run stay."""
+    from tunefarm.release.pruning import prune as prune_folder
+    from tunefarm_schemas.views.quantities import bytes_text
+
+    done = prune_folder(folder_of(repository), keep, dry_run=dry_run)
+    if as_json:
+        print_json(done.model_dump(mode="json"))
+    else:
+        what = "would be removed" if dry_run else "removed"
+        say(f"{done.files} files, {done.metadata} metadata and {done.targets} targets {what}")
+        say(f"  {bytes_text(done.freed_bytes)}")
+    return ExitCode.FINE
+
+
+@release.command()
 def status(repository: Repository = ".", as_json: AsJson = False) -> int:
     """Show roles, when their metadata expires, and what channels run."""
     from tunefarm.release.checking import statuses
@@ -184,17 +212,7 @@ def push(
     as_json: AsJson = False,
 ) -> int:
     """Send the repository to the service, which verifies it as a device does. An interrupted push resumes."""
-    from tunefarm.http.retrying import RetryPolicy
-    from tunefarm.http.service_address import ClientSettings, service_address
-    from tunefarm.http.transport import Transport
-    from tunefarm.release.pushing import push as push_repository
-
-    settings = ClientSettings()
-    transport = Transport(service_address(api, None, settings), RetryPolicy(patience_s=settings.api_patience_s))
-    try:
-        pushed = transport.run(push_repository(folder_of(repository)))
-    finally:
-        transport.close()
+    pushed = _pushed(repository, api)
     if as_json:
         print_json(pushed.model_dump(mode="json"))
     else:
@@ -216,6 +234,20 @@ def export(
     number = export_channel(folder_of(repository), channel, Path(to))
     say(f"{to}: {number} files")
     return ExitCode.FINE
+
+
+def _pushed(repository: str, api: str | None) -> "PushResult":
+    from tunefarm.http.retrying import RetryPolicy
+    from tunefarm.http.service_address import ClientSettings, service_address
+    from tunefarm.http.transport import Transport
+    from tunefarm.release.pushing import push as push_repository
+
+    settings = ClientSettings()
+    transport = Transport(service_address(api, None, settings), RetryPolicy(patience_s=settings.api_patience_s))
+    try:
+        return transport.run(push_repository(folder_of(repository)))
+    finally:
+        transport.close()
 
 
 def _gate(**given: object) -> "GatePolicy | None":

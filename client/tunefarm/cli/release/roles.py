@@ -10,6 +10,7 @@ from tunefarm.cli.remote_options import AsJson
 from tunefarm.terminal.console import say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.tables import print_json, print_rows
+from tunefarm_schemas.bad_input import BadInput
 
 key = typer.Typer(help="Make keys.", no_args_is_help=True)
 channel = typer.Typer(help="Make channels.", no_args_is_help=True)
@@ -50,19 +51,57 @@ def new_channel(
 
 def init(
     folder: Annotated[str, typer.Argument(metavar="DIR", help="A new folder.")],
-    root_key: Annotated[list[str], typer.Option(metavar="FILE", help="Key of the root, kept offline. Repeatable.")],
-    targets_key: Annotated[list[str], typer.Option(metavar="FILE", help="Key that makes channels. Repeatable.")],
-    online_key: Annotated[list[str], typer.Option(metavar="FILE", help="Key of snapshot and timestamp. Repeatable.")],
+    root_key: Annotated[
+        list[str], typer.Option(metavar="FILE", help="Key of the root, kept offline. Repeatable.")
+    ] = [],  # noqa: B006 - typer copies it
+    targets_key: Annotated[list[str], typer.Option(metavar="FILE", help="Key that makes channels. Repeatable.")] = [],  # noqa: B006
+    online_key: Annotated[
+        list[str], typer.Option(metavar="FILE", help="Key of snapshot and timestamp. Repeatable.")
+    ] = [],  # noqa: B006
+    new_keys: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Make new keys in this folder, instead of giving some.")
+    ] = None,
+    channel_name: Annotated[
+        str | None, typer.Option("--channel", metavar="NAME", help="With --new-keys: a first channel.")
+    ] = None,
     threshold: Annotated[int, typer.Option(metavar="N", help="How many keys sign a new root.")] = 1,
     passphrase_file: PassphraseFile = None,
 ) -> int:
     """Begin a repository. Devices are given metadata/1.root.json, and trust what it signs."""
-    from tunefarm.release.roles import make_repository
+    from tunefarm.release.keys import make_keys, read_passphrase
+    from tunefarm.release.roles import make_channel, make_repository, require_name
 
     signing = signing_of(folder, [], passphrase_file)
-    make_repository(signing, root_key, targets_key, online_key, threshold)
+    _require_keys(root_key, targets_key, online_key, new_keys, channel_name)
+    if new_keys is None:
+        make_repository(signing, root_key, targets_key, online_key, threshold)
+    else:
+        if signing.folder.exists:
+            raise BadInput("folder", f"{signing.folder.path} is a repository.", "Choose a new folder.")
+        if threshold != 1:
+            raise BadInput("threshold", "Of each role, one new key is made.", "Give keys that were made one by one.")
+        if channel_name is not None:
+            require_name("channel", channel_name)
+        passphrase = read_passphrase(None if passphrase_file is None else Path(passphrase_file))
+        made = make_keys(Path(new_keys), signing.folder.path, channel_name, passphrase)
+        make_repository(signing, [made.root], [made.targets], [made.online], threshold)
+        if channel_name is not None and made.channel is not None:
+            make_channel(signing_of(folder, [], passphrase_file), channel_name, made.channel)
     say(signing.folder.path / "metadata" / "1.root.json")
     return ExitCode.FINE
+
+
+def _require_keys(
+    root: list[str], targets: list[str], online: list[str], new_keys: str | None, channel_name: str | None
+) -> None:
+    given = {"root_key": root, "targets_key": targets, "online_key": online}
+    if new_keys is not None and any(given.values()):
+        raise BadInput("new_keys", "Other keys are given as well.", "Give either --new-keys or a key for each role.")
+    if new_keys is None and channel_name is not None:
+        raise BadInput("channel", "Its key is missing.", "Add --new-keys DIR, or: tunefarm release channel new")
+    missing = next((name for name, keys in given.items() if not keys), None)
+    if new_keys is None and missing is not None:
+        raise BadInput(missing, "A key is missing.", "Give a key for each role, or make some: --new-keys DIR")
 
 
 def refresh(repository: Repository = ".", keys: Keys = [], passphrase_file: PassphraseFile = None) -> int:  # noqa: B006

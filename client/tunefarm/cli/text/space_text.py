@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from tunefarm_schemas.views.jobs.space import Importance, SketchView, SpaceView
 from tunefarm_schemas.views.quantities import counted, latency_text
-from tunefarm_schemas.views.space import Importance, SketchView, SpaceView
 from tunefarm_schemas.visible_text import visible_line
 
 BAR_CHARACTERS = 20

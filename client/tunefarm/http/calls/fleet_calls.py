@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from tunefarm.http.paging import listed
 from tunefarm.http.request import Flow, Reply, Request
+from tunefarm_schemas.edge.retune_policy import RetunePolicy
 from tunefarm_schemas.views.fleet import (
     ChannelEvidence,
     ChannelView,
@@ -116,3 +117,16 @@ def channel_request(name: str, verb: ChannelVerb, reason: str = "") -> Flow[Chan
     """Pause, resume, advance, roll back or stop the rollout of a channel; ``reason`` is for the audit log."""
     reply: Reply = yield Request("POST", f"/channels/{name}:{verb}", body={"reason": reason})
     return reply.read(ChannelView)
+
+
+def retune_policy(name: str) -> Flow[RetunePolicy]:
+    """Whether drift in the field opens jobs for the records of a channel, and with which budget."""
+    reply: Reply = yield Request("GET", f"/channels/{name}/policy")
+    return reply.read(RetunePolicy)
+
+
+def retune_policy_change(name: str, policy: RetunePolicy, reason: str = "") -> Flow[RetunePolicy]:
+    """Replace the retune policy of a channel; ``reason`` is for the audit log."""
+    body = policy.model_dump(mode="json") | {"reason": reason}
+    reply: Reply = yield Request("PUT", f"/channels/{name}/policy", body=body)
+    return reply.read(RetunePolicy)

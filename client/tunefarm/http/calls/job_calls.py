@@ -10,7 +10,8 @@ from tunefarm.http.event_stream import RemoteEvent
 from tunefarm.http.paging import listed
 from tunefarm.http.request import Flow, Query, Reply, Request
 from tunefarm_schemas.tuning.job import Job, JobKind, JobState
-from tunefarm_schemas.views.space import SpaceView
+from tunefarm_schemas.views.jobs.space import SpaceView
+from tunefarm_schemas.views.record import RecordInField
 
 LIMIT: Final = 100
 DELETION_DELAYS_S: Final = (0.0, 0.1, 0.2, 0.4, 0.8)
@@ -24,6 +25,11 @@ def job_view(job_id: str) -> Flow[Job]:
 def _view(job_id: str) -> Flow[Job]:
     reply: Reply = yield Request("GET", f"/jobs/{job_id}")
     return reply.read(Job)
+
+
+def job_field(job_id: str) -> Flow[list[RecordInField]]:
+    """The records of a job, by its id or a prefix, beside what devices report of releases with them."""
+    return of_job(job_id, lambda whole_id: listed(f"/jobs/{whole_id}/field", RecordInField, {}, None))
 
 
 def job_state(job_id: str) -> Flow[JobState]:

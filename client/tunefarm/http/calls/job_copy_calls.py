@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from tunefarm.http.calls.job_calls import job_view
 from tunefarm.http.request import Flow, Reply, Request
 from tunefarm_schemas.tuning.job import Strategy
-from tunefarm_schemas.views.job import JobComparison, NewJob
+from tunefarm_schemas.views.jobs.job import JobComparison, NewJob
 
 
 def job_clone(

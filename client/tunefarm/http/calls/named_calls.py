@@ -41,6 +41,27 @@ def of_record(record_id: str, ask: Callable[[str], Flow[T]]) -> Flow[T]:
     return _named("record", record_id, RECORD_ID_LENGTH, _records_like, ask)
 
 
+def records_or_jobs_like(text: str) -> Flow[tuple[list[str], list[str]]]:
+    """The one record, or the one job, whose id is or begins with ``text``, as lists of which one is empty.
+
+    Raises:
+        BadInput: none matches, or several do.
+    """
+    is_id = _HEXADECIMAL.fullmatch(text) is not None
+    records = (yield from _records_like(text)) if is_id else []
+    jobs = (yield from _jobs_like(text)) if is_id else []
+    if text in records or text in jobs:
+        records, jobs = [each for each in records if each == text], [each for each in jobs if each == text]
+    found = [*records, *jobs]
+    if len(found) > 1:
+        problem = f"several records and jobs begin with {text!r}: {', '.join(found[: ASKED_FOR - 1])}."
+        raise BadInput("source", problem, "Give more characters of its id.")
+    if not found:
+        fix = "See: tunefarm records list --remote, tunefarm jobs list"
+        raise BadInput("source", f"there is no record or job {text[:100]!r}.", fix)
+    return records, jobs
+
+
 def _named(
     noun: str, text: str, whole_length: int, like: Callable[[str], Flow[list[str]]], ask: Callable[[str], Flow[T]]
 ) -> Flow[T]:

@@ -39,7 +39,7 @@ typedef enum {
 
 typedef struct TunefarmRunner TunefarmRunner;
 
-/* Ed25519 public keys, 32 bytes each, one after the other. A signature by any of them is accepted. */
+/* Ed25519 public keys, 32 bytes each, one after the other; at most 8. */
 typedef struct {
   const unsigned char *bytes;
   size_t count;
@@ -48,6 +48,7 @@ typedef struct {
 /* Zeros are the defaults. */
 typedef struct {
   const char *channel;         /* null: stable */
+  size_t key_threshold;        /* how many of the keys must have signed; 0: 1 */
   const char *state_folder;    /* where the device keeps what it has seen; null: the root */
   int64_t max_age_s;           /* since a release was issued; 0: until its expiry */
   int64_t clock_tolerance_s;   /* by how much the clock may go back */
@@ -74,7 +75,7 @@ typedef struct {
 } TunefarmRunnerTensor;
 
 /* Verifies the release in `root` completely, then loads it. `root` is where tunefarm_runner_install installs, or a folder
- * with stable.runner, stable.sig, and either files/<sha256> or the files by their names. `now` is in seconds since 1970;
+ * with stable.runner and stable.sig, or with both in runners/, and either files/<sha256> or the files by their names. `now` is in seconds since 1970;
  * 0 reads the clock. */
 TunefarmRunnerCode tunefarm_runner_open(const char *root, const TunefarmRunnerKeys *keys, int64_t now,
                                         const TunefarmRunnerOptions *options, TunefarmRunner **runner);
@@ -107,6 +108,12 @@ void tunefarm_runner_close(TunefarmRunner *runner);
  * its health. After a failure `root` has the release that it had. If the installed release is as new, does nothing. */
 TunefarmRunnerCode tunefarm_runner_install(const char *root, const char *source, const TunefarmRunnerKeys *keys,
                                            int64_t now, const TunefarmRunnerOptions *options);
+
+/* Verifies the text of the release in the folder `source`, and calls `each` with the SHA-256 in hexadecimal and the size of
+ * each file that this device needs of it and the folder lacks. A file that is there is not read. */
+TunefarmRunnerCode tunefarm_runner_missing(const char *source, const TunefarmRunnerKeys *keys, int64_t now,
+                                           const TunefarmRunnerOptions *options,
+                                           void (*each)(void *context, const char *sha256, uint64_t bytes), void *context);
 
 /* Returns to the release before the last installation. */
 TunefarmRunnerCode tunefarm_runner_rollback(const char *root, const TunefarmRunnerKeys *keys, int64_t now,

@@ -15,9 +15,9 @@ namespace tunefarm {
 namespace {
 
 #if defined(__x86_64__)
-// Registers of cpuid: leaf 1 ecx, leaf 7.0 ebx, ecx, edx, leaf 7.1 eax, leaf 0x80000001 ecx. The operating system must
+// Registers of cpuid: leaf 1 ecx, leaf 7.0 ebx, ecx, edx, leaf 7.1 eax, edx, leaf 0x80000001 ecx. The operating system must
 // save the registers that an instruction uses (bits of XCR0), or it raises SIGILL.
-enum Word { L1C, L7B, L7C, L7D, L71A, LXC, WORDS };
+enum Word { L1C, L7B, L7C, L7D, L71A, L71D, LXC, WORDS };
 enum State : uint64_t { NONE = 0, YMM = 0x6, ZMM = 0xe6, TILES = 0x60000 };
 struct Feature {
   const char *name;
@@ -36,6 +36,10 @@ constexpr Feature FEATURES[] = {
     {"avx512_vnni", L7C, 11, ZMM}, {"avx512_bitalg", L7C, 12, ZMM}, {"avx512_vpopcntdq", L7C, 14, ZMM},
     {"amx_bf16", L7D, 22, TILES}, {"avx512_fp16", L7D, 23, ZMM}, {"amx_tile", L7D, 24, TILES},
     {"amx_int8", L7D, 25, TILES}, {"avx_vnni", L71A, 4, YMM}, {"avx512_bf16", L71A, 5, ZMM}, {"abm", LXC, 5, NONE},
+    {"lahf_lm", LXC, 0, NONE}, {"sse4a", LXC, 6, NONE}, {"xop", LXC, 11, YMM}, {"fma4", LXC, 16, YMM},
+    {"tbm", LXC, 21, NONE}, {"avx512_vp2intersect", L7D, 8, ZMM}, {"cmpccxadd", L71A, 7, NONE},
+    {"amx_fp16", L71A, 21, TILES}, {"avx_ifma", L71A, 23, YMM}, {"avx_vnni_int8", L71D, 4, YMM},
+    {"avx_ne_convert", L71D, 5, YMM}, {"amx_complex", L71D, 8, TILES}, {"avx_vnni_int16", L71D, 10, YMM},
 };
 
 bool has(const Feature &feature) {
@@ -44,7 +48,7 @@ bool has(const Feature &feature) {
   bool saves = (words[L1C] >> 27 & 1) != 0;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
     words[L7B] = b, words[L7C] = c, words[L7D] = d;
-    if (a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d)) words[L71A] = a;
+    if (a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d)) words[L71A] = a, words[L71D] = d;
   }
   if (__get_cpuid(0x80000001, &a, &b, &c, &d)) words[LXC] = c;
   uint32_t low = 0, high = 0;

@@ -32,6 +32,7 @@ class Installation {
     code = read_release(source.get(), keys_, options_, &release_);
     if (code != TUNEFARM_RUNNER_OK) return code;
     code = check_release(release_.text(), state_, options_, now_, 0);
+    if (code == TUNEFARM_RUNNER_REVOKED || code == TUNEFARM_RUNNER_WRONG_TARGET) return revoked(code);
     if (code != TUNEFARM_RUNNER_OK) return finished(code);
     if (release_.text().sequence == current_sequence_) return again();
     snprintf(target_, sizeof target_, "%s/%" PRIu64 "-%s", RELEASES, release_.text().sequence, release_.text().name);
@@ -81,6 +82,14 @@ class Installation {
     return save();
   }
 
+  // What a text revokes is left, even if the device cannot run the release of this text.
+  Code revoked(Code code) {
+    if (release_.text().revoked_below <= state_.revoked_below) return finished(code);
+    state_.revoked_below = release_.text().revoked_below;
+    Code saved = save();
+    return saved == TUNEFARM_RUNNER_OK ? finished(code) : saved;
+  }
+
   Code save() {
     FolderLock lock(root_.state.get());
     DeviceState now_there;
@@ -112,7 +121,7 @@ class Installation {
     if (replace_file(staging.get(), name, release_.bytes.get(), release_.size) != 0)
       return fail_system("cannot write", name);
     snprintf(name, sizeof name, "%s.sig", text.channel);
-    if (replace_file(staging.get(), name, release_.signature, sizeof release_.signature) != 0)
+    if (replace_file(staging.get(), name, release_.signatures, release_.signatures_size) != 0)
       return fail_system("cannot write", name);
     return TUNEFARM_RUNNER_OK;
   }
@@ -196,6 +205,9 @@ class Installation {
     char buffer[MAX_EVENT_BYTES];
     Text text(buffer, sizeof buffer);
     outcome_.release = release_.text().name;
+    // A text without variants has no name of a release: what it stops is the current one.
+    if (*outcome_.release == 0 && current_sequence_ != 0) outcome_.release = strchr(current_ + strlen(RELEASES), '-') + 1;
+    if (*outcome_.release == 0) return code;
     write_event(outcome_, code, now_, &text);
     if (text.fits()) replace_file(root_.state.get(), EVENT_NAME, buffer, text.size());
     return code;
@@ -226,4 +238,25 @@ extern "C" TunefarmRunnerCode tunefarm_runner_install(const char *root, const ch
 extern "C" TunefarmRunnerCode tunefarm_runner_rollback(const char *root, const TunefarmRunnerKeys *keys, int64_t now,
                                                        const TunefarmRunnerOptions *options) {
   return tunefarm::Installation(root, *keys, now, *options).rollback();
+}
+
+extern "C" TunefarmRunnerCode tunefarm_runner_missing(const char *source, const TunefarmRunnerKeys *keys, int64_t now,
+                                                      const TunefarmRunnerOptions *options,
+                                                      void (*each)(void *context, const char *sha256, uint64_t bytes),
+                                                      void *context) {
+  using namespace tunefarm;
+  SignedRelease release;
+  Descriptor folder(open_folder(AT_FDCWD, source));
+  if (!folder.is_open()) return fail_system("cannot open", source);
+  Code code = read_release(folder.get(), *keys, *options, &release);
+  if (code == TUNEFARM_RUNNER_OK)
+    code = check_release(release.text(), DeviceState(), *options, now == 0 ? clock_s() : now, 0);
+  if (code != TUNEFARM_RUNNER_OK) return code;
+  for (size_t i = 0; i < release.text().files; ++i) {
+    char digest[DIGEST_BYTES * 2 + 1];
+    const ReleaseFile &file = release.text().file[i];
+    for (size_t j = 0; j < DIGEST_BYTES; ++j) snprintf(digest + j * 2, 3, "%02x", file.digest[j]);
+    if (!has_file(folder.get(), file)) each(context, digest, file.bytes);
+  }
+  return TUNEFARM_RUNNER_OK;
 }

@@ -16,9 +16,11 @@ constexpr const char *USAGE =
     "       tunefarm-runner self-test ROOT --key HEX\n"
     "       tunefarm-runner rollback ROOT --key HEX\n"
     "       tunefarm-runner report ROOT --key HEX     print reports, and forget them\n"
+    "       tunefarm-runner missing SOURCE --key HEX  print size and SHA-256 of each file that SOURCE lacks\n"
     "       tunefarm-runner features\n"
     "options: --channel NAME --state FOLDER --now SECONDS --max-age SECONDS --tolerance SECONDS --min-sequence N\n"
-    "         --threads N --keep N --timeout SECONDS --health COMMAND; --key may be given several times\n";
+    "         --threads N --keep N --timeout SECONDS --health COMMAND; --key may be given several times,\n"
+    "         and --key-threshold N says how many of them must have signed\n";
 
 struct Arguments {
   unsigned char key_bytes[MAX_KEYS * 32];
@@ -56,6 +58,7 @@ bool set_option(Arguments *arguments, const char *name, const char *value) {
   if (strcmp(name, "--max-age") == 0) return options.max_age_s = number, true;
   if (strcmp(name, "--tolerance") == 0) return options.clock_tolerance_s = number, true;
   if (strcmp(name, "--min-sequence") == 0) return options.min_sequence = static_cast<uint64_t>(number), true;
+  if (strcmp(name, "--key-threshold") == 0) return options.key_threshold = static_cast<size_t>(number), true;
   if (strcmp(name, "--threads") == 0) return options.threads = static_cast<int>(number), true;
   if (strcmp(name, "--keep") == 0) return options.keep = static_cast<int>(number), true;
   if (strcmp(name, "--timeout") == 0) return options.self_test_timeout_s = static_cast<int>(number), true;
@@ -131,6 +134,10 @@ int report(TunefarmRunner *runner, int64_t now) {
   return 0;
 }
 
+void print_missing(void *, const char *sha256, uint64_t bytes) {
+  printf("%llu %s\n", static_cast<unsigned long long>(bytes), sha256);
+}
+
 int with_runner(const char *command, const Arguments &arguments) {
   TunefarmRunner *runner = nullptr;
   TunefarmRunnerCode code =
@@ -170,6 +177,9 @@ int main(int count, char **words) {
                                    &arguments.options);
   else if (strcmp(command, "rollback") == 0 && arguments.count == 2)
     code = tunefarm_runner_rollback(arguments.words[1], &arguments.keys, arguments.now, &arguments.options);
+  else if (strcmp(command, "missing") == 0 && arguments.count == 2)
+    code = tunefarm_runner_missing(arguments.words[1], &arguments.keys, arguments.now, &arguments.options, print_missing,
+                                   nullptr);
   else if (arguments.count >= 2 &&
            (strcmp(command, "run") == 0 || strcmp(command, "self-test") == 0 || strcmp(command, "report") == 0))
     return with_runner(command, arguments);

@@ -15,12 +15,24 @@ namespace {
 constexpr size_t CHUNK_BYTES = 16384;
 static_assert(DIGEST_BYTES == crypto_hash_sha256_BYTES, "digests are SHA-256");
 
-bool is_signed(const SignedRelease &release, const TunefarmRunnerKeys &keys) {
-  for (size_t i = 0; i < keys.count; ++i)
-    if (crypto_sign_ed25519_verify_detached(release.signature, release.bytes.get(), release.size,
-                                            keys.bytes + i * crypto_sign_ed25519_PUBLICKEYBYTES) == 0)
+bool has_signed(const SignedRelease &release, const unsigned char *key) {
+  for (size_t i = 0; i < release.signatures_size; i += SIGNATURE_BYTES)
+    if (crypto_sign_ed25519_verify_detached(release.signatures + i, release.bytes.get(), release.size, key) == 0)
       return true;
   return false;
+}
+
+// Whether as many keys have signed as must. A key that is pinned twice counts once.
+bool is_signed(const SignedRelease &release, const TunefarmRunnerKeys &keys, size_t threshold) {
+  size_t found = 0;
+  for (size_t i = 0; i < keys.count; ++i) {
+    const unsigned char *key = keys.bytes + i * crypto_sign_ed25519_PUBLICKEYBYTES;
+    bool is_new = true;
+    for (size_t j = 0; j < i && is_new; ++j)
+      is_new = memcmp(keys.bytes + j * crypto_sign_ed25519_PUBLICKEYBYTES, key, crypto_sign_ed25519_PUBLICKEYBYTES) != 0;
+    if (is_new && has_signed(release, key)) ++found;
+  }
+  return found > 0 && found >= threshold;
 }
 
 // By its path, or in files/ by its digest.
@@ -76,16 +88,23 @@ Code read_release(int folder, const TunefarmRunnerKeys &keys, const TunefarmRunn
   const char *channel = channel_of(options);
   if (!release->bytes.allocate(MAX_TEXT_BYTES) || !release->parsed.allocate(sizeof(ReleaseText), alignof(ReleaseText)))
     return fail(TUNEFARM_RUNNER_LOAD_FAILED, "out of memory");
+  const char *place = "";
   snprintf(name, sizeof name, "%.100s.runner", channel);
   ssize_t size = read_small(folder, name, release->bytes.get(), MAX_TEXT_BYTES);
+  if (size < 0 && errno == ENOENT) {
+    place = "runners/";
+    snprintf(name, sizeof name, "%s%.100s.runner", place, channel);
+    size = read_small(folder, name, release->bytes.get(), MAX_TEXT_BYTES);
+  }
   if (size < 0 && errno == EFBIG) return fail(TUNEFARM_RUNNER_TAMPERED, "%s is too large", name);
   if (size < 0) return fail_system("cannot read", name);
   release->size = static_cast<size_t>(size);
-  snprintf(name, sizeof name, "%.100s.sig", channel);
-  ssize_t signature = read_small(folder, name, release->signature, sizeof release->signature);
-  if (signature < 0 && errno != EFBIG) return fail_system("cannot read", name);
-  if (signature != sizeof release->signature || !is_signed(*release, keys))
-    return fail(TUNEFARM_RUNNER_TAMPERED, "the release is not signed by a known key");
+  snprintf(name, sizeof name, "%s%.100s.sig", place, channel);
+  ssize_t signatures = read_small(folder, name, release->signatures, sizeof release->signatures);
+  if (signatures < 0 && errno != EFBIG) return fail_system("cannot read", name);
+  release->signatures_size = signatures < 0 ? 0 : static_cast<size_t>(signatures);
+  if (release->signatures_size % SIGNATURE_BYTES != 0 || !is_signed(*release, keys, options.key_threshold))
+    return fail(TUNEFARM_RUNNER_TAMPERED, "the release is not signed by enough known keys");
   Code code = parse_release(release->bytes.text(), release->size, reinterpret_cast<ReleaseText *>(release->parsed.get()));
   if (code != TUNEFARM_RUNNER_OK) return code;
   if (strcmp(release->text().channel, channel) != 0)
@@ -99,16 +118,23 @@ Code check_release(const ReleaseText &release, const DeviceState &state, const T
   if (now + options.clock_tolerance_s < seen)
     return fail(TUNEFARM_RUNNER_CLOCK_ROLLED_BACK, "the clock is %" PRId64 " s behind a time seen before", seen - now);
   if (release.sequence < state.revoked_below)
-    return fail(TUNEFARM_RUNNER_REVOKED, "release %s is revoked", release.name);
+    return fail(TUNEFARM_RUNNER_REVOKED, "the release of sequence %" PRIu64 " is revoked", release.sequence);
   bool is_old = release.sequence < state.sequence && release.sequence != allowed_old;
   if (is_old || release.sequence < options.min_sequence)
     return fail(TUNEFARM_RUNNER_DOWNGRADED, "a newer release than %s has been seen", release.name);
   if (now >= release.expires) return fail(TUNEFARM_RUNNER_EXPIRED, "release %s has expired", release.name);
   if (options.max_age_s > 0 && now - release.issued > options.max_age_s)
     return fail(TUNEFARM_RUNNER_EXPIRED, "release %s is older than permitted", release.name);
+  if (release.sequence < release.revoked_below)
+    return fail(TUNEFARM_RUNNER_REVOKED, "the release of sequence %" PRIu64 " is revoked", release.sequence);
   if (!release.has_variant)
     return fail(TUNEFARM_RUNNER_WRONG_TARGET, "release %s has no variant for this processor", release.name);
   return TUNEFARM_RUNNER_OK;
+}
+
+bool has_file(int folder, const ReleaseFile &expected) {
+  Descriptor file;
+  return open_sized(folder, expected, &file) == TUNEFARM_RUNNER_OK;
 }
 
 Code open_verified(int folder, const ReleaseFile &expected, Descriptor *file) {

@@ -7,24 +7,32 @@
 
 namespace tunefarm {
 
-// A release whose signature is right, with the bytes that were signed.
+constexpr size_t SIGNATURE_BYTES = 64;
+constexpr size_t MAX_SIGNATURES = 16;
+
+// A release whose signatures are right, with the bytes that were signed.
 struct SignedRelease {
   Memory bytes;
   size_t size = 0;
-  unsigned char signature[64];
+  unsigned char signatures[MAX_SIGNATURES * SIGNATURE_BYTES];
+  size_t signatures_size = 0;
   Memory parsed;
   const ReleaseText &text() const { return *reinterpret_cast<const ReleaseText *>(parsed.get()); }
 };
 
 const char *channel_of(const TunefarmRunnerOptions &options);
 
-// Reads CHANNEL.runner and CHANNEL.sig of a folder. Nothing is parsed before its signature is verified.
+// Reads CHANNEL.runner and CHANNEL.sig of a folder or of runners/ below it. Nothing is parsed before its signatures are
+// verified.
 Code read_release(int folder, const TunefarmRunnerKeys &keys, const TunefarmRunnerOptions &options,
                   SignedRelease *release);
 
 // Whether the device may run a release now. `allowed_old` is the sequence below the floor that it may, or 0.
 Code check_release(const ReleaseText &release, const DeviceState &state, const TunefarmRunnerOptions &options,
                    int64_t now, uint64_t allowed_old);
+
+// Whether a file with the expected size is there. Its content is not read.
+bool has_file(int folder, const ReleaseFile &expected);
 
 // Opens a file, and compares its size and SHA-256. The descriptor is at the file's beginning.
 Code open_verified(int folder, const ReleaseFile &expected, Descriptor *file);

@@ -148,7 +148,7 @@ bool header_of(Reader *reader, ReleaseText *release) {
     if (!reader->number(&release->revoked_below) || !reader->line_end()) return false;
   release->issued = static_cast<int64_t>(issued);
   release->expires = static_cast<int64_t>(expires);
-  return release->sequence >= 1 && issued < expires && release->revoked_below <= release->sequence;
+  return release->sequence >= 1 && issued < expires && release->revoked_below <= release->sequence + 1;
 }
 
 bool file_of(Reader *reader, ReleaseFile *file) {
@@ -186,7 +186,7 @@ bool variant_of(Reader *reader, ReleaseText *release, bool is_first, bool *chose
   return true;
 }
 
-// Later variants are read to a place of their own once one has been chosen.
+// Later variants are read to a place of their own once one has been chosen. A revoked release has none.
 bool variants_of(Reader *reader, ReleaseText *release, ReleaseText *others) {
   bool is_first = true;
   while (!reader->is_at_end()) {
@@ -197,7 +197,7 @@ bool variants_of(Reader *reader, ReleaseText *release, ReleaseText *others) {
     release->has_variant = release->has_variant || is_mine;
     is_first = false;
   }
-  return !is_first;
+  return true;
 }
 
 }  // namespace
@@ -214,6 +214,7 @@ Code parse_release(const char *text, size_t size, ReleaseText *release) {
   Memory others;
   if (!others.allocate(sizeof(ReleaseText), alignof(ReleaseText))) return fail(TUNEFARM_RUNNER_LOAD_FAILED, "out of memory");
   release->has_variant = false;
+  release->name[0] = 0;
   release->revoked_below = 0;
   release->files = 0;
   Reader reader(text, size);

@@ -1,7 +1,7 @@
 """The API as one application."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
 
 import anyio
@@ -42,18 +42,21 @@ from tunefarm_services.api.routes import (
 )
 from tunefarm_services.api.routes.fleet import channels, edge, evidence, fleet
 from tunefarm_services.api.routes.records import record_contents, records
-from tunefarm_services.api.routes.releases import edge_files, publication
+from tunefarm_services.api.routes.releases import bundles, edge_files, publication
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.dashboard.app import create_dashboard
 from tunefarm_services.dashboard.parts import DashboardParts
 from tunefarm_services.dashboard.refusal import PageProblem
 from tunefarm_services.dashboard.session import PREFIX
 from tunefarm_services.store import Store, StoreError
+from tunefarm_services.store.store_error import StoreUnavailable
 from tunefarm_services.telemetry.metrics import Metrics
 
 log = structlog.get_logger()
 
+# In the order in which they are tried: devices send nearly all requests of a fleet.
 ROUTES = (
+    edge,
     jobs,
     job_contents,
     events,
@@ -63,12 +66,12 @@ ROUTES = (
     targets,
     devices,
     artifacts,
+    bundles,
     uploads,
     publication,
     edge_files,
     tokens,
     usage,
-    edge,
     fleet,
     channels,
     evidence,
@@ -167,5 +170,7 @@ def _lifespan(parts: Parts) -> Callable[[FastAPI], AbstractAsyncContextManager[N
         finally:
             parts.stopping.set()
             await to_thread.run_sync(parts.intake.close)
+            with suppress(StoreUnavailable):  # devices poll again
+                await to_thread.run_sync(parts.polls.flush)
 
     return lifespan

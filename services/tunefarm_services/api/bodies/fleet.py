@@ -5,7 +5,8 @@ from typing import Annotated
 from pydantic import AwareDatetime, BeforeValidator, Field, StringConstraints
 
 from tunefarm_schemas.edge.release import Name as ReleaseName
-from tunefarm_services.api.bodies.body import Body, Name, Shown, with_examples, written_out
+from tunefarm_schemas.edge.retune_policy import WEEK_S
+from tunefarm_services.api.bodies.body import Body, Name, Seconds, Shown, with_examples, written_out
 
 Reason = Annotated[Shown, StringConstraints(max_length=300, pattern=r"^[^\x00]*$")]
 DeviceName = Annotated[Name, StringConstraints(max_length=100)]
@@ -33,6 +34,20 @@ class EdgeDeviceBody(Body):
 
     name: DeviceName | None = None
     channel: ReleaseName | None = None
+
+
+class RetunePolicyBody(Body):
+    """A retune policy. Absent fields have their defaults."""
+
+    model_config = with_examples({"enabled": True, "trials": 256, "cool_down_s": 604_800, "reason": "heat in summer"})
+
+    enabled: bool = False
+    trials: int = Field(default=256, ge=1, le=1_000_000)
+    seconds: Seconds | None = None
+    cool_down_s: float = Field(
+        default=WEEK_S, ge=60.0, le=520 * WEEK_S, description="Least time between two jobs for the same record."
+    )
+    reason: Reason = ""
 
 
 class ReasonBody(Body):

@@ -1,7 +1,7 @@
 """Creation of a job from another one."""
 
 from tunefarm_schemas.tuning.job import Job, JobSpec
-from tunefarm_schemas.views.job import NewJob
+from tunefarm_schemas.views.jobs.job import NewJob
 from tunefarm_services.api.bodies.job_copy import CloneBody, MoreTrialsBody
 from tunefarm_services.api.operations.job_creation import require_room
 from tunefarm_services.api.operations.lane_fit import notes_on

@@ -13,6 +13,7 @@ from fastapi import Depends, Request
 from tunefarm_services.api.access.known_tokens import KnownTokens
 from tunefarm_services.api.intake.fair_slots import FairSlots
 from tunefarm_services.api.intake.intake import ZygoteIntake
+from tunefarm_services.api.operations.poll_batch import PollBatch
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.record_views.record_code import RecordCodes
 from tunefarm_services.record_views.record_field import RecordFields
@@ -39,8 +40,12 @@ class Parts:
     """Set when the process should end, so that event streams end too. Created on the event loop."""
     streams: Counter[str] = field(default_factory=Counter)
     """Number of open event streams of each tenant."""
+    polls: PollBatch = field(init=False)
     loads_intake_at_once: bool = True
     """Whether the intake starts with the process, or else with the first module."""
+
+    def __post_init__(self) -> None:
+        self.polls = PollBatch(self.store.polling)
 
     @cached_property
     def intake_turns(self) -> FairSlots:

@@ -10,17 +10,19 @@ from starlette.responses import Response
 
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.job import Exploration
-from tunefarm_schemas.tuning.record import MatchKind, RecordKey, TuningRecord
+from tunefarm_schemas.tuning.record import TuningRecord
+from tunefarm_schemas.views.jobs.space import SpaceView
+from tunefarm_schemas.views.jobs.trial import MeasurementView, TaskView, TrialView
 from tunefarm_schemas.views.page import Page
-from tunefarm_schemas.views.space import SpaceView
-from tunefarm_schemas.views.trial import MeasurementView, TaskView, TrialView
-from tunefarm_services.api.access.caller import JobsReader
+from tunefarm_schemas.views.record import RecordInField
+from tunefarm_services.api.access.caller import JobFieldReader, JobsReader
 from tunefarm_services.api.http.answer import answer
 from tunefarm_services.api.http.paging import DEFAULT_SIZE, LARGEST_PAGE, PageSize, PageToken, Paging
 from tunefarm_services.api.http.responses import responses
 from tunefarm_services.api.operations.parts import Parts, PartsOf
 from tunefarm_services.api.problems.problem import ProblemKind
 from tunefarm_services.api.routes.path import Id
+from tunefarm_services.job_records import records_of_job
 from tunefarm_services.space.space_view import exploration_of_task, space_view
 from tunefarm_services.store.stored import StoredTrial
 
@@ -93,13 +95,22 @@ def list_records(
 ) -> Response:
     """List the best verified record of each task of a job, if there is one."""
     paging = Paging("job-records", page_size, page_token, {"job_id": job_id})
-    found: dict[str, TuningRecord] = {}
-    for exploration in _explorations(parts, caller.tenant, job_id):
-        key = RecordKey(**{name: getattr(exploration.key, name) for name in RecordKey.model_fields})
-        for match in parts.store.best_records.matches(caller.tenant, key, limit=1):
-            if match.match is MatchKind.EXACT:
-                found[match.record.record_id] = match.record
-    return answer(paging.page_of_all(list(found.values()), lambda record: record))
+    found = records_of_job(parts.store, caller.tenant, job_id)
+    return answer(paging.page_of_all(found, lambda record: record))
+
+
+@router.get("/jobs/{job_id}/field", response_model=Page[RecordInField], responses=responses(ProblemKind.NOT_FOUND))
+def list_field(
+    job_id: Id, caller: JobFieldReader, parts: PartsOf, page_size: PageSize = LARGEST_PAGE, page_token: PageToken = None
+) -> Response:
+    """List the measured latencies of the job's records, beside what edge devices report of releases with them.
+
+    Reports are claims of devices, not measurements.
+    """
+    paging = Paging("job-field", page_size, page_token, {"job_id": job_id})
+    records = records_of_job(parts.store, caller.tenant, job_id)
+    found = [parts.record_fields.get(caller.tenant, each.record_id) for each in records]
+    return answer(paging.page_of_all(found, lambda record: record))
 
 
 @router.get("/jobs/{job_id}/space", response_model=SpaceView, responses=responses(ProblemKind.NOT_FOUND))

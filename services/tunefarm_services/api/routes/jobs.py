@@ -12,7 +12,7 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.farm.traceparent import Traceparent
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.tuning.job import Job, JobKind, JobState
-from tunefarm_schemas.views.job import JobComparison, NewJob
+from tunefarm_schemas.views.jobs.job import JobComparison, NewJob
 from tunefarm_schemas.views.page import Page
 from tunefarm_services.api.access.caller import JobsReader, JobsWriter
 from tunefarm_services.api.bodies.body import written_out

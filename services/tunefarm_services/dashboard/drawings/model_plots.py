@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tunefarm_schemas.views.jobs.space import JudgedPrediction, RankWindow
 from tunefarm_schemas.views.quantities import latency_text
-from tunefarm_schemas.views.space import JudgedPrediction, RankWindow
 from tunefarm_services.dashboard.drawings.scale import Scale, Tick, path, scale_of
 
 WIDTH, HEIGHT = 520, 300

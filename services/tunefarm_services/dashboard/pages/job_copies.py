@@ -13,7 +13,7 @@ from tunefarm_schemas.token import Scope
 from tunefarm_schemas.tuning.job import Job, Strategy
 from tunefarm_schemas.visible_text import visible_line
 from tunefarm_services.dashboard.forms import carried_out_once, once_key
-from tunefarm_services.dashboard.job_state import job_name
+from tunefarm_services.dashboard.job.job_state import job_name
 from tunefarm_services.dashboard.pages.overview import job_rows
 from tunefarm_services.dashboard.parts import DashboardParts, parts_of
 from tunefarm_services.dashboard.refusal import PageProblem

@@ -13,19 +13,19 @@ from starlette.routing import Route
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.token import Scope
 from tunefarm_schemas.tuning.job import Exploration, Job, JobState
-from tunefarm_schemas.views.trial import TaskView, TrialView
-from tunefarm_services.dashboard.chart_cache import ChartCache
+from tunefarm_schemas.views.jobs.trial import TaskView, TrialView
 from tunefarm_services.dashboard.compressed import Compressed
-from tunefarm_services.dashboard.job_feed import STREAM_HEADERS, JobFeeds, ViewerStream, session_ended
-from tunefarm_services.dashboard.job_state import JobPageState, read_state
-from tunefarm_services.dashboard.model_view import model_view
+from tunefarm_services.dashboard.job.chart_cache import ChartCache
+from tunefarm_services.dashboard.job.job_feed import STREAM_HEADERS, JobFeeds, ViewerStream, session_ended
+from tunefarm_services.dashboard.job.job_state import JobPageState, read_state
+from tunefarm_services.dashboard.job.model_view import model_view
+from tunefarm_services.dashboard.job.timeline import timeline_of
 from tunefarm_services.dashboard.pages.overview import job_rows
 from tunefarm_services.dashboard.parts import DashboardParts, parts_of
 from tunefarm_services.dashboard.query import number_in
 from tunefarm_services.dashboard.refusal import PageProblem
 from tunefarm_services.dashboard.rendering import HEADERS, fragment, page
 from tunefarm_services.dashboard.session import form_key, read_action, require_viewer, session_text, viewer_of
-from tunefarm_services.dashboard.timeline import timeline_of
 from tunefarm_services.store import Store
 
 JOBS_ON_PAGE: Final = 50

@@ -14,7 +14,7 @@ from tunefarm_schemas.tuning.job import Job, JobState
 from tunefarm_schemas.usage import Usage
 from tunefarm_schemas.views.device import DeviceView, by_device
 from tunefarm_services.dashboard.drawings.farm_view import farm_view
-from tunefarm_services.dashboard.job_state import job_name
+from tunefarm_services.dashboard.job.job_state import job_name
 from tunefarm_services.dashboard.parts import DashboardParts, parts_of
 from tunefarm_services.dashboard.rendering import page
 from tunefarm_services.dashboard.session import require_viewer

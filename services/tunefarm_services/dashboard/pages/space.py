@@ -7,7 +7,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from tunefarm_schemas.token import Scope
-from tunefarm_schemas.views.space import FastTrial, SketchView, SpaceDecision, SpaceView
+from tunefarm_schemas.views.jobs.space import FastTrial, SketchView, SpaceDecision, SpaceView
 from tunefarm_services.dashboard.drawings.model_plots import rank_plot, scatter_plot
 from tunefarm_services.dashboard.drawings.parallel_coordinates import parallel_coordinates
 from tunefarm_services.dashboard.parts import parts_of

@@ -96,6 +96,7 @@ if (globalThis.htmx) htmx.createEventSource = (address) => new Stream(address);
     const levels = (count) => [
       ...level("untuned", chart.untuned_s, count, color("--level")),
       ...level("without a trial", chart.untried_s, count, color("--wait")),
+      ...level(chart.library, chart.library_s, count, color("--good")),
     ];
     staircase("by-trial", "trial", numbers, best, levels(numbers.length));
     const times = chart.times;

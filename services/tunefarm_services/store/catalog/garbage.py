@@ -3,9 +3,9 @@
 import time
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import Connection, select, union_all
+from sqlalchemy import Connection, Select, select, union_all
 
 from tunefarm_services.store.blob_store import BlobStore, StoredBlob
 from tunefarm_services.store.catalog.input_example_repository import example_references
@@ -15,6 +15,7 @@ from tunefarm_services.store.database.retried import retried
 from tunefarm_services.store.stored import GarbageReport
 from tunefarm_services.store.tables import (
     ArtifactTable,
+    BundleTable,
     ModelSnapshotTable,
     ReleaseFilePieceTable,
     UploadPieceTable,
@@ -26,6 +27,7 @@ _AT_ONCE: Final = 50
 _REFERENCES: Final = (
     WorkloadTable.workload_id,
     ArtifactTable.library_digest,
+    BundleTable.content_digest,
     ModelSnapshotTable.model_digest,
     UploadPieceTable.blob_digest,
     ReleaseFilePieceTable.blob_digest,
@@ -69,8 +71,8 @@ def _remove_batch(database: Database, blobs: BlobStore, found: Sequence[StoredBl
 
 def referenced_among(connection: Connection, digests: Sequence[str]) -> set[str]:
     """Those of ``digests`` that a row of any tenant references."""
-    queries = [select(column).where(column.in_(digests)) for column in _REFERENCES]
-    referenced = set(connection.execute(union_all(*queries)).scalars())
+    queries: list[Select[Any]] = [select(column).where(column.in_(digests)) for column in _REFERENCES]
+    referenced = _strings(connection, queries)
     if all(each in referenced for each in digests):
         return referenced
     return referenced | example_references(connection).intersection(digests)
@@ -78,5 +80,9 @@ def referenced_among(connection: Connection, digests: Sequence[str]) -> set[str]
 
 def all_references(connection: Connection) -> set[str]:
     """Every blob that a row of any tenant references."""
-    queries = [select(column) for column in _REFERENCES]
-    return set(connection.execute(union_all(*queries)).scalars()) | example_references(connection)
+    queries: list[Select[Any]] = [select(column).where(column.is_not(None)) for column in _REFERENCES]
+    return _strings(connection, queries) | example_references(connection)
+
+
+def _strings(connection: Connection, queries: Sequence[Select[Any]]) -> set[str]:
+    return {str(each) for each in connection.execute(union_all(*queries)).scalars()}

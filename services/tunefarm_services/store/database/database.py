@@ -115,6 +115,11 @@ class Database:
             function = "pg_advisory_xact_lock" if exclusive else "pg_advisory_xact_lock_shared"
             connection.execute(text(f"SELECT {function}(7305809)"))
 
+    def lock_releases(self, connection: Connection) -> None:
+        """Block other transactions that publish or prune releases. In SQLite the write lock already does that."""
+        if not self.is_sqlite:
+            connection.execute(text("SELECT pg_advisory_xact_lock(7305811)"))
+
     def lift_time_limits(self, connection: Connection) -> None:
         """Lift the time limits for the rest of this transaction, such as a migration of many rows."""
         if not self.is_sqlite:

@@ -1,30 +1,23 @@
 """Enrolled devices."""
 
 import json
-from datetime import datetime
 from typing import Final
 
 from sqlalchemy import Connection, bindparam, delete, func, select, update
 
-from tunefarm_schemas.edge.device import EdgeFacts, EdgePoll
+from tunefarm_schemas.edge.device import EdgeFacts
 from tunefarm_schemas.views.fleet import EdgeDeviceView
 from tunefarm_services.store.database.repository import AnyRow, Repository
 from tunefarm_services.store.database.retried import retried
 from tunefarm_services.store.fleet.audit_repository import Actor, record_change, time_text
-from tunefarm_services.store.fleet.enrolment_repository import fact_values
 from tunefarm_services.store.store_error import NotFound
 from tunefarm_services.store.tables import EdgeDeviceTable, EdgeEvidenceTable
 from tunefarm_services.store.tenants.token_repository import revoke_token
 
-SEEN_INTERVAL_S: Final = 60.0
-"""A poll that says nothing new is stored at most once in this time."""
 SILENT_S: Final = 86_400.0
-_FREE_STEP: Final = 1 << 24
-"""Free space changes all the time; smaller steps are not stored."""
 
 _OF_TENANT: Final = select(EdgeDeviceTable).where(EdgeDeviceTable.tenant == bindparam("tenant"))
 _ONE: Final = _OF_TENANT.where(EdgeDeviceTable.edge_device_id == bindparam("edge_device_id"))
-_OF_TOKEN: Final = select(EdgeDeviceTable).where(EdgeDeviceTable.token_id == bindparam("token_id"))
 _CHANGE: Final = update(EdgeDeviceTable).where(
     EdgeDeviceTable.tenant == bindparam("of_tenant"), EdgeDeviceTable.edge_device_id == bindparam("of_device")
 )
@@ -44,18 +37,10 @@ _DRIFTING: Final = (
 class EdgeDeviceRepository(Repository):
     """Devices in the field."""
 
-    def of_token(self, token_id: str) -> EdgeDeviceView:
-        """The device whose token this is. Raises NotFound."""
-        with self._database.reading() as connection:
-            row = connection.execute(_OF_TOKEN, {"token_id": token_id}).one_or_none()
-        if row is None:
-            raise NotFound("edge device with the token", token_id)
-        return _device(row)
-
     def get(self, tenant: str, edge_device_id: str) -> EdgeDeviceView:
         """One device. Raises NotFound."""
         with self._database.reading() as connection:
-            return _device(_row(connection, tenant, edge_device_id))
+            return device_in(_row(connection, tenant, edge_device_id))
 
     def page(
         self,
@@ -74,7 +59,7 @@ class EdgeDeviceRepository(Repository):
             if value is not None:
                 query = query.where(getattr(EdgeDeviceTable, name) == value)
         with self._database.reading() as connection:
-            return [_device(row) for row in connection.execute(query.limit(limit), {"tenant": tenant})]
+            return [device_in(row) for row in connection.execute(query.limit(limit), {"tenant": tenant})]
 
     def counts(self, tenant: str, column: str) -> dict[str, int]:
         """Devices that are not revoked, by ``channel``, ``running`` or ``failure``; empty text for none."""
@@ -94,19 +79,6 @@ class EdgeDeviceRepository(Repository):
         with self._database.reading() as connection:
             return {row.release: row.devices for row in connection.execute(_DRIFTING, {"tenant": tenant})}
 
-    def polled(self, tenant: str, known: EdgeDeviceView, poll: EdgePoll, now_s: float) -> None:
-        """Store what a device said, unless it says nothing new and did so within the last minute."""
-        seen_s = datetime.fromisoformat(known.seen_at).timestamp()
-        if now_s - seen_s < SEEN_INTERVAL_S and not _has_news(known, poll):
-            return
-        values = fact_values(poll.facts) | {"running": poll.running, "sequence": poll.sequence, "seen_s": now_s}
-        self._change(tenant, known.edge_device_id, values)
-
-    @retried
-    def _change(self, tenant: str, edge_device_id: str, values: dict[str, object]) -> None:
-        with self._database.writing() as connection:
-            connection.execute(_CHANGE.values(values), {"of_tenant": tenant, "of_device": edge_device_id})
-
     @retried
     def change(self, actor: Actor, edge_device_id: str, *, name: str | None, channel: str | None) -> EdgeDeviceView:
         """Rename a device, or move it to another channel. Raises NotFound."""
@@ -120,7 +92,7 @@ class EdgeDeviceRepository(Repository):
             if new:
                 values = {"of_tenant": actor.tenant, "of_device": edge_device_id}
                 connection.execute(_CHANGE.values(new), values)
-            return _device(_row(connection, actor.tenant, edge_device_id))
+            return device_in(_row(connection, actor.tenant, edge_device_id))
 
     @retried
     def revoke(self, actor: Actor, edge_device_id: str, reason: str) -> EdgeDeviceView:
@@ -135,7 +107,7 @@ class EdgeDeviceRepository(Repository):
                 values = {"of_tenant": actor.tenant, "of_device": edge_device_id}
                 connection.execute(_CHANGE.values(revoked_s=actor.now_s), values)
                 record_change(connection, actor, "revoke", edge_device_id, reason)
-            return _device(_row(connection, actor.tenant, edge_device_id))
+            return device_in(_row(connection, actor.tenant, edge_device_id))
 
     @retried
     def delete(self, actor: Actor, edge_device_id: str) -> None:
@@ -161,17 +133,6 @@ def facts_of(row: AnyRow) -> EdgeFacts:
     )
 
 
-def _has_news(known: EdgeDeviceView, poll: EdgePoll) -> bool:
-    old, new = known.facts, poll.facts
-    unlike = {"free_bytes", "cpu_features"}
-    return (
-        (known.running, known.sequence) != (poll.running, poll.sequence)
-        or set(old.cpu_features) != set(new.cpu_features)
-        or abs(old.free_bytes - new.free_bytes) >= _FREE_STEP
-        or old.model_dump(exclude=unlike) != new.model_dump(exclude=unlike)
-    )
-
-
 def _row(connection: Connection, tenant: str, edge_device_id: str) -> AnyRow:
     row = connection.execute(_ONE, {"tenant": tenant, "edge_device_id": edge_device_id}).one_or_none()
     if row is None:
@@ -179,7 +140,8 @@ def _row(connection: Connection, tenant: str, edge_device_id: str) -> AnyRow:
     return row
 
 
-def _device(row: AnyRow) -> EdgeDeviceView:
+def device_in(row: AnyRow) -> EdgeDeviceView:
+    """The device in a row of the table."""
     return EdgeDeviceView(
         edge_device_id=row.edge_device_id,
         name=row.name,

@@ -6,7 +6,7 @@ from typing import Final
 
 from sqlalchemy import Connection, bindparam, delete, select, tuple_, update
 
-from tunefarm_schemas.edge.release import ChannelDocument
+from tunefarm_schemas.edge.release import ChannelDocument, Release
 from tunefarm_schemas.edge.report import EdgeReport, EdgeReports, InstallReport
 from tunefarm_schemas.views.fleet import EdgeDeviceView, FieldLatency
 from tunefarm_services.fleet.evidence import Evidence, drifts, measured
@@ -60,6 +60,12 @@ _FIELD: Final = (
         EdgeEvidenceTable.p50_s.is_not(None),
     )
 )
+_RUNNING: Final = _FIELD.where(
+    EdgeDeviceTable.channel == bindparam("channel"),
+    EdgeDeviceTable.running == bindparam("release"),
+    EdgeDeviceTable.revoked_s.is_(None),
+    EdgeEvidenceTable.heard_s >= bindparam("since_s"),
+)
 
 
 class EdgeReportRepository(Repository):
@@ -85,7 +91,7 @@ class EdgeReportRepository(Repository):
                 self._sum_up(connection, tenant, device, release, of_release, document, now_s)
             installs = [each.body for each in new if isinstance(each.body, InstallReport)]
             if installs:
-                connection.execute(_CHANGE_DEVICE.values(failure=installs[-1].failure), of_device)
+                connection.execute(_CHANGE_DEVICE.values(_after(installs[-1])), of_device)
             surplus = connection.execute(_SURPLUS, of_device).scalars().all()
             if surplus:
                 old = delete(EdgeReportTable).where(*_OF_DEVICE, EdgeReportTable.report_id.in_(surplus))
@@ -114,7 +120,9 @@ class EdgeReportRepository(Repository):
         if not rows:
             return FieldLatency(release=release, devices=0, runs=0)
         references = [None if isinstance(variant, str) else measured(variant) for variant in variants]
-        ratios = [row.p50_s / known.p50_s for row, known in zip(rows, references, strict=False) if known is not None]
+        latencies = [
+            (row.p50_s, known.p50_s) for row, known in zip(rows, references, strict=False) if known is not None
+        ]
         return FieldLatency(
             release=release,
             devices=len(rows),
@@ -123,10 +131,27 @@ class EdgeReportRepository(Repository):
             p50_of_slowest_tenth_s=_ninetieth([row.p50_s for row in rows]),
             p95_s=statistics.median(row.p95_s for row in rows),
             p95_of_slowest_tenth_s=_ninetieth([row.p95_s for row in rows]),
-            compared=len(ratios),
-            median_ratio=statistics.median(ratios) if ratios else None,
+            compared=len(latencies),
+            expected_p50_s=statistics.median(expected for _, expected in latencies) if latencies else None,
+            median_ratio=statistics.median(field / expected for field, expected in latencies) if latencies else None,
             drifting=sum(row.is_drifting for row in rows),
         )
+
+    def ratios(self, tenant: str, channel: str, release: Release, since_s: float) -> dict[str, list[float]]:
+        """The median latency of devices divided by that of their manifest, by the digest of that manifest.
+
+        Of the channel's devices that run the release and reported since a time, those with a measured manifest.
+        """
+        values = {"tenant": tenant, "channel": channel, "release": release.name, "since_s": since_s}
+        with self._database.reading() as connection:
+            rows = connection.execute(_RUNNING, values).all()
+        found: dict[str, list[float]] = {}
+        for row in rows:
+            variant = fitting_variant(release, facts_of(row))
+            expected = None if isinstance(variant, str) else measured(variant)
+            if not isinstance(variant, str) and expected is not None:
+                found.setdefault(variant.manifest.digest, []).append(row.p50_s / expected.p50_s)
+        return found
 
     def delete_older(self, before_s: float) -> int:
         """Delete reports that arrived before a time, in small transactions; return how many. Their sums stay."""
@@ -181,6 +206,13 @@ class EdgeReportRepository(Repository):
             data: dict[str, object] = {"edge_device_id": device.edge_device_id, "release": release}
             seconds = {"p50_s": field.p50_s, "p95_s": field.p95_s, "expected_p50_s": reference.p50_s}
             append_event(connection, tenant, TENANT_STREAM, "latency_drift", data | seconds)
+
+
+def _after(installation: InstallReport) -> dict[str, object]:
+    """What is known of a device after its latest installation, minutes before its next poll says so."""
+    values: dict[str, object] = {"failure": installation.failure}
+    running = installation.release if installation.failure is None else installation.rolled_back_to
+    return values if running is None else values | {"running": running}
 
 
 def _is_new(connection: Connection, tenant: str, device: EdgeDeviceView, report: EdgeReport, now_s: float) -> bool:

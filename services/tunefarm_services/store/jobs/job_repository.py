@@ -63,29 +63,17 @@ class JobRepository(Repository):
         for a task whose workload or target is not stored, a missing example, and a key that is not claimed.
         """
         require_examples(spec.input_specs, examples)
-        job = Job(
-            job_id=_new_job_id(),
-            tenant=tenant,
-            spec=spec,
-            state=JobState.QUEUED,
-            outcome=None,
-            message="",
-            created_at=utc_now(),
-            finished_at=None,
-        )
         with self._database.writing() as connection:
             made = None if key is None else job_of_key(connection, tenant, key)
             if made is not None:
                 return job_of(connection, tenant, made)
-            _require_tasks(connection, tenant, spec)
             if examples:
                 self._database.lock_blobs(connection, exclusive=False)
+            job = queue_job(connection, tenant, spec)
             for example in examples:
                 self._blobs.put(example.content)
-            _insert(connection, job)
             if key is not None:
                 store_job_of_key(connection, tenant, key, job.job_id)
-            append_event(connection, tenant, job.job_id, "created", {"state": job.state.value})
         return job
 
     def get(self, tenant: str, job_id: str) -> Job:
@@ -182,6 +170,24 @@ class JobRepository(Repository):
     def _jobs(self, query: Select[*tuple[Any, ...]]) -> list[Job]:
         with self._database.reading() as connection:
             return [_job(row) for row in connection.execute(query)]
+
+
+def queue_job(connection: Connection, tenant: str, spec: JobSpec) -> Job:
+    """Queue a job with its first event, within the caller's transaction. Raises NotFound for a task."""
+    job = Job(
+        job_id=_new_job_id(),
+        tenant=tenant,
+        spec=spec,
+        state=JobState.QUEUED,
+        outcome=None,
+        message="",
+        created_at=utc_now(),
+        finished_at=None,
+    )
+    _require_tasks(connection, tenant, spec)
+    _insert(connection, job)
+    append_event(connection, tenant, job.job_id, "created", {"state": job.state.value})
+    return job
 
 
 def job_of(connection: Connection, tenant: str, job_id: str) -> Job:

@@ -7,6 +7,7 @@ from typing import Final
 
 from sqlalchemy import Connection, Update, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
+from tuf.api.metadata import Metadata, TargetFile, Targets
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.clock import utc_now
@@ -70,11 +71,24 @@ class StoredReleases:
         self._tenant = tenant
 
     def metadata(self, role: str, version: int | None = None) -> bytes | None:
-        """One version of a role's metadata, or the newest."""
+        """One version of a role's metadata, or the newest.
+
+        The newest timestamp is the one that was published last under the newest root: a thief of a revoked key may have
+        published a higher version.
+        """
         table = ReleaseMetadataTable
+        if role == "timestamp" and version is None:
+            version = self._newest_timestamp()
         query = select(table.content).where(table.tenant == self._tenant, table.role == role)
         query = query.order_by(table.version.desc()) if version is None else query.where(table.version == version)
         found: bytes | None = self._connection.execute(query.limit(1)).scalar()
+        return found
+
+    def _newest_timestamp(self) -> int | None:
+        table = ReleasePublicationTable
+        query = select(table.timestamp_version).where(table.tenant == self._tenant)
+        query = query.order_by(table.root_version.desc(), table.timestamp_version.desc()).limit(1)
+        found: int | None = self._connection.execute(query).scalar()
         return found
 
     def target(self, path: str) -> bytes | None:
@@ -110,6 +124,7 @@ class ReleaseRepository(Repository):
         """
         try:
             with self._database.writing() as connection:
+                self._database.lock_releases(connection)
                 accepted = judge(StoredReleases(connection, tenant))
                 for (role, version), content in accepted.metadata.items():
                     row = {"tenant": tenant, "role": role, "version": version, "content": content}
@@ -145,6 +160,17 @@ class ReleaseRepository(Repository):
         """A target by its path below ``targets/``. Raises NotFound."""
         with self._database.reading() as connection:
             found = StoredReleases(connection, tenant).target(path)
+        if found is None:
+            raise NotFound("release target", path)
+        return found
+
+    def current_target(self, tenant: str, role: str, path: str) -> bytes:
+        """A target by its path without a digest, as the newest metadata of its role name it. Raises NotFound."""
+        with self._database.reading() as connection:
+            stored = StoredReleases(connection, tenant)
+            content = stored.metadata(role)
+            named = None if content is None else Metadata[Targets].from_bytes(content).signed.targets.get(path)
+            found = None if named is None else stored.target(named_target(named))
         if found is None:
             raise NotFound("release target", path)
         return found
@@ -238,6 +264,12 @@ def target_name(path: str, content: bytes) -> str:
     """The path of a target below ``targets/``: its name begins with its digest."""
     folder, _, name = path.rpartition("/")
     return f"{folder}/{digest_of(content)}.{name}"
+
+
+def named_target(target: TargetFile) -> str:
+    """The path below ``targets/`` of a target that metadata name."""
+    folder, _, name = target.path.rpartition("/")
+    return f"{folder}/{target.hashes['sha256']}.{name}"
 
 
 def _of_file(tenant: str, file_digest: str) -> Update:

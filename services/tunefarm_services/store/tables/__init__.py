@@ -1,6 +1,6 @@
 """The tables, one file for each noun."""
 
-from tunefarm_services.store.tables.artifact import ArtifactTable
+from tunefarm_services.store.tables.artifact import ArtifactTable, BundleTable
 from tunefarm_services.store.tables.device import (
     DeviceClassTable,
     DeviceTable,
@@ -17,6 +17,8 @@ from tunefarm_services.store.tables.fleet import (
     EdgeReportTable,
     EnrolmentCodeTable,
     FleetAuditTable,
+    RetunePolicyTable,
+    RetuneTable,
     RolloutTable,
 )
 from tunefarm_services.store.tables.idempotency_key import IdempotencyKeyTable
@@ -40,6 +42,7 @@ from tunefarm_services.store.tables.workload import WorkloadTable
 __all__ = [
     "ArtifactTable",
     "BestRecordTable",
+    "BundleTable",
     "ChannelDocumentTable",
     "DeviceClassTable",
     "DeviceTable",
@@ -66,6 +69,8 @@ __all__ = [
     "ReleaseMetadataTable",
     "ReleasePublicationTable",
     "ReleaseTargetTable",
+    "RetunePolicyTable",
+    "RetuneTable",
     "RolloutTable",
     "ServerSecretTable",
     "Table",

@@ -13,6 +13,7 @@ from tunefarm_services.store.stored import IntegrityReport, StoreStatistics
 from tunefarm_services.store.tables import (
     ArtifactTable,
     BestRecordTable,
+    BundleTable,
     DeviceTable,
     EventTable,
     ExplorationTable,
@@ -40,6 +41,7 @@ _COUNTED: Final[tuple[type[Table], ...]] = (
     RecordTable,
     ModelSnapshotTable,
     ArtifactTable,
+    BundleTable,
     EventTable,
     TokenTable,
     UploadTable,

@@ -4,7 +4,7 @@ import time
 
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.measurement import Failed, Measurement
-from tunefarm_schemas.views.summary import Progress
+from tunefarm_schemas.views.jobs.summary import Progress
 from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.store import Store
 

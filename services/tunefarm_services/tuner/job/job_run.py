@@ -9,8 +9,8 @@ from tunefarm_sandbox.fork_server.fork_server import Child
 from tunefarm_schemas.roofline import DevicePeaks
 from tunefarm_schemas.tuning.job import Effort, Job, JobOutcome, StopReason, Strategy
 from tunefarm_schemas.tuning.measurement import Measurement
-from tunefarm_schemas.views.progress import TaskTime
-from tunefarm_schemas.views.summary import Progress, Stage
+from tunefarm_schemas.views.jobs.progress import TaskTime
+from tunefarm_schemas.views.jobs.summary import Progress, Stage
 from tunefarm_services.store.jobs.job_repository import FINISHED, deadline_of, deadline_text
 from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.store import Store

@@ -8,7 +8,7 @@ from tunefarm_schemas.tuning.job import JobOutcome, StopReason
 from tunefarm_schemas.tuning.measurement import Failed, Stopped, Timing
 from tunefarm_schemas.tuning.record import TuningRecord
 from tunefarm_schemas.tuning.trace import Trace
-from tunefarm_schemas.views.summary import JobSummary, ScheduleTime, TaskSummary, Winner
+from tunefarm_schemas.views.jobs.summary import JobSummary, ScheduleTime, TaskSummary, Winner
 from tunefarm_services.tuner.job.effort_left import as_scheduled, is_same_schedule
 from tunefarm_services.tuner.job.job_run import JobRun
 from tunefarm_services.tuner.search.exploration_run import ExplorationRun

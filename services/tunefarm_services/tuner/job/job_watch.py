@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 from tunefarm_schemas.tuning.job import JobOutcome, JobState
-from tunefarm_schemas.views.summary import Progress
+from tunefarm_schemas.views.jobs.summary import Progress
 from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.store import Store
 from tunefarm_services.store.store_error import FenceLost

@@ -27,7 +27,7 @@ from tunefarm_sandbox.fork_server.fork_server import Child, ForkServer
 from tunefarm_schemas.bad_input import REFERENCE_IN_DOUBT, BadInput
 from tunefarm_schemas.tuning.job import JobOutcome, JobState
 from tunefarm_schemas.tuning.measurement import Measurement
-from tunefarm_schemas.views.summary import JobSummary, Progress
+from tunefarm_schemas.views.jobs.summary import JobSummary, Progress
 from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.store import Store
 from tunefarm_services.store.store_error import StoreUnavailable

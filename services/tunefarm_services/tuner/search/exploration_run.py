@@ -20,7 +20,7 @@ from tunefarm_schemas.tuning.record import RecordKey
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_schemas.tuning.workload import Abi, Task, Workload
-from tunefarm_schemas.views.summary import Improvement, ModelAccuracy
+from tunefarm_schemas.views.jobs.summary import Improvement, ModelAccuracy
 from tunefarm_services.tuner.search.search_messages import KnownTrialMessage
 
 ROUGH_GRAIN_S = 5e-5

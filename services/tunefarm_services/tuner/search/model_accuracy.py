@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from tunefarm_schemas.views.summary import ModelAccuracy
+from tunefarm_schemas.views.jobs.summary import ModelAccuracy
 
 RECENT: Final = 32
 """Minimum number of new trials in the current accuracy: a single batch is too small a sample."""

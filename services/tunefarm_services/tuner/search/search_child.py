@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_schemas.tuning.measurement import Candidate, Measurement
 from tunefarm_schemas.tuning.trace import Trace
-from tunefarm_schemas.views.summary import ModelAccuracy
+from tunefarm_schemas.views.jobs.summary import ModelAccuracy
 from tunefarm_search.features.least_work import least_work_of
 from tunefarm_search.loop.loop import SearchLoop
 from tunefarm_search.loop.progress import LoopProgress

@@ -11,7 +11,7 @@ from tunefarm_schemas.tuning.measurement import Candidate, Measurement
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Space, Trace
 from tunefarm_schemas.tuning.workload import Abi
-from tunefarm_schemas.views.summary import ModelAccuracy
+from tunefarm_schemas.views.jobs.summary import ModelAccuracy
 
 
 class KnownTrialMessage(Frozen):

@@ -16,7 +16,7 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.farm.traceparent import Traceparent
 from tunefarm_schemas.tuning.job import Job, JobOutcome, JobState
 from tunefarm_schemas.tuning.measurement import Failed, Measurement
-from tunefarm_schemas.views.summary import JobSummary
+from tunefarm_schemas.views.jobs.summary import JobSummary
 from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.store import Store
 from tunefarm_services.store.store_error import FenceLost, NotFound, StoreUnavailable

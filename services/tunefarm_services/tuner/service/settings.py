@@ -28,3 +28,5 @@ class TunerSettings(Settings):
     """How long a lost lane stays listed."""
     keep_edge_reports_days: float | None = Field(default=30.0, ge=0)
     """Retention of the reports of edge devices. Their sums by device and release stay."""
+    keep_releases_days: float | None = Field(default=90.0, ge=0)
+    """How long a publication of releases stays after the next one. The current one always stays."""

@@ -93,6 +93,8 @@ class Agent:
         except Refused as refused:
             self._tell_refusal(refused, advice)
             return self._outcome(before, refused)
+        finally:
+            source.abandon()
         self._refused = None
         return self._outcome(before)
 

@@ -26,16 +26,18 @@ class FailedRelease(Frozen):
 
 
 class Floor(Frozen):
-    """Kept for ever, and only raised.
+    """Kept for ever, and only raised while the channel keeps one of its keys.
 
     Attributes:
-        sequence: the highest of a verified channel document.
+        sequence: the highest of a verified channel document that one of ``keys`` may have signed.
+        keys: ids of the keys of the channel at that time.
         latest_time: the latest at which metadata were verified.
         failed: the release that failed last.
         interrupted: how often in a row an update was interrupted while its release was tried.
     """
 
     sequence: int = Field(default=0, ge=0)
+    keys: tuple[str, ...] = ()
     latest_time: str = "1970-01-01T00:00:00Z"
     failed: FailedRelease | None = None
     interrupted: int = Field(default=0, ge=0)
@@ -50,6 +52,14 @@ class Floor(Frozen):
         if now < latest - CLOCK_SLACK:
             problem = f"the clock says {write_time(now)}, but it was {self.latest_time} before."
             raise Refused("clock_rolled_back", problem, "Set the clock of the device.")
+
+    def sequence_under(self, keys: frozenset[str]) -> int:
+        """The lowest sequence to accept from a channel with these keys.
+
+        A thief of a key may have signed any sequence. Once all keys of the channel are replaced, nothing that the old
+        ones signed verifies, so the channel begins again.
+        """
+        return 0 if self.keys and keys.isdisjoint(self.keys) else self.sequence
 
     def failure_of(self, release: str, sequence: int) -> FailedRelease | None:
         """Why a release is not tried at this sequence, if it failed at it."""

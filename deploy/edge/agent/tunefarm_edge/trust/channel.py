@@ -11,11 +11,11 @@ from tuf.api.exceptions import (
     ExpiredMetadataError,
     RepositoryError,
 )
-from tuf.ngclient.updater import Updater
 
 from tunefarm_edge.refusal import Refused
 from tunefarm_edge.state.edge_root import EdgeRoot
-from tunefarm_edge.state.floor import CLOCK_SLACK, Floor, read_floor, read_time, write_floor, write_time
+from tunefarm_edge.state.floor import CLOCK_SLACK, read_floor, read_time, write_floor, write_time
+from tunefarm_edge.trust.metadata_client import keys_of, metadata_client
 from tunefarm_edge.trust.source import ReleaseSource
 from tunefarm_schemas.edge.release import CHANNEL_FORMAT, ChannelDocument
 
@@ -46,35 +46,29 @@ def verified_channel(
     now, floor = now_utc(), read_floor(root)
     floor.require_clock(now)
     expires_after = now - (max_age or timedelta())
-    document = _parsed(_downloaded(root, source, channel, expires_after))
+    content, keys = _downloaded(root, source, channel, expires_after)
+    document = _parsed(content)
     if document.channel != channel:
         problem = f"the document is of the channel {document.channel}, not of {channel}."
         raise Refused("wrong_target", problem, "Publish the right document for this channel.")
     _require_fresh(document, now, max_age, expires_after)
-    if document.sequence < floor.sequence:
-        problem = f"the channel's sequence is {document.sequence}, but {floor.sequence} was seen before."
+    least = floor.sequence_under(keys)
+    if document.sequence < least:
+        problem = f"the channel's sequence is {document.sequence}, but {least} was seen before."
         raise Refused("downgraded", problem, "Publish a document with a higher sequence.")
     latest = max(now, read_time(floor.latest_time))
-    write_floor(root, _raised(floor, document.sequence, write_time(latest)))
+    raised = {"sequence": document.sequence, "keys": tuple(sorted(keys)), "latest_time": write_time(latest)}
+    write_floor(root, floor.model_copy(update=raised))
     return document
 
 
-def _raised(floor: Floor, sequence: int, latest_time: str) -> Floor:
-    return floor.model_copy(update={"sequence": sequence, "latest_time": latest_time})
-
-
-def _downloaded(root: EdgeRoot, source: ReleaseSource, channel: str, expires_after: datetime) -> bytes:
+def _downloaded(
+    root: EdgeRoot, source: ReleaseSource, channel: str, expires_after: datetime
+) -> tuple[bytes, frozenset[str]]:
+    """The document of a channel, and the keys that may sign it."""
     try:
-        updater = Updater(
-            metadata_dir=str(root.trust),
-            metadata_base_url=f"{source.base}metadata/",
-            target_dir=str(root.staging),
-            target_base_url=f"{source.base}targets/",
-            fetcher=source.fetcher,
-            bootstrap=root.pinned_root.read_bytes(),
-        )
         # A medium that travels is judged by the time that it may have left at.
-        updater._trusted_set.reference_time = expires_after  # noqa: SLF001 - ngclient has no setting for it
+        updater = metadata_client(source, root.trust, root.staging, root.pinned_root.read_bytes(), expires_after)
         target = updater.get_targetinfo(f"channels/{channel}.json")
         if target is None:
             raise Refused(
@@ -86,7 +80,7 @@ def _downloaded(root: EdgeRoot, source: ReleaseSource, channel: str, expires_aft
     except (RepositoryError, DownloadError) as error:
         raise _refusal(error) from error
     with open(path, "rb") as file:  # noqa: PTH123 - tuf gives text
-        return file.read()
+        return file.read(), keys_of(updater, target.path)
 
 
 def _refusal(error: RepositoryError | DownloadError) -> Refused:

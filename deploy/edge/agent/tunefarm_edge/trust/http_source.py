@@ -10,13 +10,14 @@ from tuf.ngclient.fetcher import FetcherInterface
 
 from tunefarm_edge.refusal import Refused
 from tunefarm_edge.state.content_store import PIECE_BYTES
+from tunefarm_edge.trust.paced_connection import PACE, Pace, paced_pool
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen
 
 LOOPBACK: Final = {"localhost", "127.0.0.1", "::1", "[::1]"}
 ANSWER_BYTES: Final = 1 << 20
 """Answers to JSON requests are shorter."""
-_TIMEOUT: Final = urllib3.Timeout(connect=10.0, read=60.0)
+CONNECT_S: Final = 10.0
 _NO_RETRIES: Final = urllib3.Retry(0, redirect=False, raise_on_status=False)
 _NETWORK: Final = "Check the network and the address of the service."
 _UNAUTHORIZED: Final = (401, 403)
@@ -26,17 +27,19 @@ class HttpSource(FetcherInterface):
     """A service at ``base_url``, such as ``https://farm.example.org/v1/edge``.
 
     Certificates are those that the operating system trusts. Redirects are not followed: they would carry the token
-    elsewhere.
+    elsewhere. A server that does not keep the pace is given up; what arrived of a file is kept.
 
     Raises:
         BadInput: the address would send the token over a network without TLS.
     """
 
-    def __init__(self, base_url: str, token: str | None) -> None:
+    def __init__(self, base_url: str, token: str | None, pace: Pace = PACE) -> None:
         require_tls(base_url)
         self._base = base_url.rstrip("/") + "/"
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._pool = urllib3.PoolManager(timeout=_TIMEOUT, retries=_NO_RETRIES)
+        timeout = urllib3.Timeout(connect=CONNECT_S, read=pace.window_s)
+        self._unread: set[urllib3.BaseHTTPResponse] = set()
+        self._pool = paced_pool(pace, timeout, _NO_RETRIES)
 
     @property
     def base(self) -> str:
@@ -68,6 +71,12 @@ class HttpSource(FetcherInterface):
             skip = max(skip - len(piece), 0)
             if kept:
                 yield kept
+
+    def abandon(self) -> None:
+        """Close answers that were not read to their end."""
+        for answer in self._unread:
+            answer.close()
+        self._unread.clear()
 
     def ask(self, path: str, body: Frozen, answer_type: type[Frozen] | None) -> Frozen | None:
         """POST a request and read the answer; unknown fields of a newer service are ignored.
@@ -105,9 +114,13 @@ class HttpSource(FetcherInterface):
     ) -> urllib3.BaseHTTPResponse:
         try:
             everything = {**self._headers, **headers, "Accept-Encoding": "identity"}
-            return self._pool.request(method, url, body=body, headers=everything, preload_content=False, redirect=False)
+            answer = self._pool.request(
+                method, url, body=body, headers=everything, preload_content=False, redirect=False
+            )
         except urllib3.exceptions.HTTPError as error:
             raise Refused("unreachable", f"{url} cannot be reached ({type(error).__name__}).", _NETWORK) from error
+        self._unread.add(answer)
+        return answer
 
     def _stream(self, answer: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
         is_read = False
@@ -117,6 +130,7 @@ class HttpSource(FetcherInterface):
         except urllib3.exceptions.HTTPError as error:
             raise Refused("unreachable", f"the connection ended ({type(error).__name__}).", _NETWORK) from error
         finally:
+            self._unread.discard(answer)
             if is_read:
                 answer.release_conn()
             else:

@@ -30,6 +30,9 @@ class ReleaseSource(Protocol):
             Refused: the source cannot be reached, or does not have the file.
         """
 
+    def abandon(self) -> None:
+        """End downloads that were not read to their end."""
+
 
 class FolderSource(FetcherInterface):
     """A repository in a folder."""
@@ -48,17 +51,26 @@ class FolderSource(FetcherInterface):
         return self
 
     def _fetch(self, url: str) -> Iterator[bytes]:
-        path = (self._folder / unquote(url).lstrip("/")).resolve()
-        if not path.is_relative_to(self._folder) or not path.is_file():
-            raise DownloadHTTPError(f"{path} is missing", 404)
+        path = self._inside(unquote(url).lstrip("/"))
+        if path is None:
+            raise DownloadHTTPError(f"{self._folder}{unquote(url)} is missing", 404)
         return _pieces(path, 0)
 
     def content(self, digest: str, offset: int) -> Iterator[bytes]:
         """The bytes of a file from ``offset`` on."""
-        path = self._folder / "files" / digest
-        if not path.is_file():
-            raise Refused("unreachable", f"{path} is missing.", "Copy the whole repository to the folder.")
+        path = self._inside(f"files/{digest}")
+        if path is None:
+            problem = f"{self._folder}/files/{digest} is missing."
+            raise Refused("unreachable", problem, "Copy the whole repository to the folder.")
         return _pieces(path, offset)
+
+    def abandon(self) -> None:
+        """Nothing: files are closed with the last reference to them."""
+
+    def _inside(self, name: str) -> Path | None:
+        """A plain file of the folder. A link of a medium must not make the agent read a file of the device."""
+        path = (self._folder / name).resolve()
+        return path if path.is_relative_to(self._folder) and path.is_file() else None
 
 
 def _pieces(path: Path, offset: int) -> Iterator[bytes]:

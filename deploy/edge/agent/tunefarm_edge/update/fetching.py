@@ -19,7 +19,8 @@ from tunefarm_schemas.edge.release import FileDelta, ReleaseFile, ReleaseVariant
 MARGIN_BYTES: Final = 1 << 20
 """For folders, the journal and reports."""
 MAX_WINDOW_BYTES: Final = 1 << 30
-"""Memory that applying a patch may take."""
+"""Memory that applying a patch may take, and no more than the new file or the least."""
+MIN_WINDOW_BYTES: Final = 1 << 23
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -135,7 +136,8 @@ def patched_pieces(base: bytes, patch: Path, size_bytes: int) -> Iterator[bytes]
         ZstdError: the patch is damaged, or needs more memory than permitted.
     """
     dictionary = zstandard.ZstdCompressionDict(base, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
-    decompressor = zstandard.ZstdDecompressor(dict_data=dictionary, max_window_size=MAX_WINDOW_BYTES)
+    window_bytes = min(max(size_bytes, MIN_WINDOW_BYTES), MAX_WINDOW_BYTES)
+    decompressor = zstandard.ZstdDecompressor(dict_data=dictionary, max_window_size=window_bytes)
     made = 0
     with patch.open("rb") as file, decompressor.stream_reader(file) as reader:
         while made <= size_bytes and (piece := reader.read(PIECE_BYTES)):

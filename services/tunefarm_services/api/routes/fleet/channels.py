@@ -5,10 +5,11 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from starlette.responses import Response
 
+from tunefarm_schemas.edge.retune_policy import RetunePolicy
 from tunefarm_schemas.views.fleet import ChannelView
 from tunefarm_schemas.views.page import Page
 from tunefarm_services.api.access.caller import Caller, DevicesAdmin, DevicesReader
-from tunefarm_services.api.bodies.fleet import ReasonBody
+from tunefarm_services.api.bodies.fleet import ReasonBody, RetunePolicyBody
 from tunefarm_services.api.http.answer import answer
 from tunefarm_services.api.http.json_route import JsonRoute
 from tunefarm_services.api.http.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
@@ -43,6 +44,19 @@ def list_channels(
 def get_channel(name: ChannelName, caller: DevicesReader, parts: PartsOf) -> Response:
     """One channel with the rollout of its release."""
     return answer(_view(parts, caller, name))
+
+
+@router.get("/channels/{name}/policy", response_model=RetunePolicy, responses=responses(ProblemKind.NOT_FOUND))
+def get_policy(name: ChannelName, caller: DevicesReader, parts: PartsOf) -> Response:
+    """Whether drift in the field opens jobs that tune records again, and with which budget."""
+    return answer(parts.store.retunes.policy(caller.tenant, name))
+
+
+@router.put("/channels/{name}/policy", response_model=RetunePolicy, responses=responses(ProblemKind.NOT_FOUND))
+def set_policy(name: ChannelName, body: RetunePolicyBody, caller: DevicesAdmin, parts: PartsOf) -> Response:
+    """Replace the retune policy of a channel; ``reason`` is for the audit log."""
+    policy = RetunePolicy.model_validate(body.model_dump(exclude={"reason"}))
+    return answer(parts.store.retunes.set_policy(actor_of(caller.token), name, policy, body.reason))
 
 
 @router.post("/channels/{name}:pause", response_model=ChannelView, responses=_CHANGES)

@@ -11,7 +11,7 @@ from tunefarm_services.api.access.caller import EdgePoller
 from tunefarm_services.api.http.answer import answer
 from tunefarm_services.api.http.json_route import JsonRoute
 from tunefarm_services.api.http.responses import responses
-from tunefarm_services.api.operations.edge_channels import advice_for, device_of
+from tunefarm_services.api.operations.edge_channels import advice_for, polling_device
 from tunefarm_services.api.operations.parts import PartsOf
 from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
 
@@ -31,14 +31,13 @@ def enrol(body: EnrolmentRequest, parts: PartsOf) -> Response:
 @router.post("/polls", response_model=EdgeAdvice, responses=responses())
 def poll(body: EdgePoll, caller: EdgePoller, parts: PartsOf) -> Response:
     """Say what the device runs, and get what it should run."""
-    return answer(advice_for(parts.store, caller.token, body, parts.settings.edge_poll_s, time.time()))
+    return answer(advice_for(parts, caller.token, body, time.time()))
 
 
 @router.post("/reports", status_code=204, responses=responses())
 def report(body: EdgeReports, caller: EdgePoller, parts: PartsOf) -> Response:
     """Report installations, latencies and self-tests. Reports with a known id have no further effect."""
-    device = device_of(parts.store, caller.token)
-    followed = parts.store.rollouts.followed(caller.tenant, device.channel)
-    document = None if followed is None else followed[0]
-    parts.store.edge_reports.add(caller.tenant, device, body, document, time.time())
+    known = polling_device(parts.store, caller.token)
+    document = None if known.followed is None else known.followed[0]
+    parts.store.edge_reports.add(caller.tenant, known.device, body, document, time.time())
     return Response(status_code=204)

@@ -13,12 +13,14 @@ from tunefarm_services.api.http.responses import ETAG, NOT_MODIFIED, responses
 from tunefarm_services.api.operations.parts import PartsOf
 from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
 from tunefarm_services.api.routes.releases.publication import METADATA_NAME, Sha256Path
+from tunefarm_services.releases.verification import CHANNEL_ROLE
 from tunefarm_services.store.store_error import NotFound
 
 router = APIRouter(prefix="/v1/edge", tags=["edge"])
 
 BYTES: Final = "application/octet-stream"
 IMMUTABLE: Final = "public, max-age=31536000, immutable"
+_RUNNER_ENDINGS: Final = ("runner", "sig")
 _RANGE: Final = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 _BINARY: Final = {"content": {BYTES: {"schema": {"type": "string", "format": "binary"}}}, "headers": ETAG}
 _CONTENT: Final = responses(
@@ -49,6 +51,17 @@ def get_metadata(request: Request, file_name: FileName, caller: ReleaseReader, p
 def get_target(request: Request, file_name: FileName, caller: ReleaseReader, parts: PartsOf) -> Response:
     """A channel's document, its text for runners or their signature, by its digest."""
     return _whole(request, parts.store.releases.target(caller.tenant, f"channels/{file_name}"), IMMUTABLE)
+
+
+@router.head("/runners/{runner_file}", response_class=Response, responses=_CONTENT)
+@router.get("/runners/{runner_file}", response_class=Response, responses=_CONTENT)
+def get_runner_file(request: Request, runner_file: FileName, caller: ReleaseReader, parts: PartsOf) -> Response:
+    """The current text for runners of a channel, such as stable.runner, or its signatures, such as stable.sig."""
+    channel, _, ending = runner_file.rpartition(".")
+    if ending not in _RUNNER_ENDINGS:
+        raise NotFound("release target", runner_file)
+    role, path = f"{CHANNEL_ROLE}{channel}", f"channels/{runner_file}"
+    return _whole(request, parts.store.releases.current_target(caller.tenant, role, path), "no-cache")
 
 
 @router.head("/files/{sha256}", response_class=Response, responses=_CONTENT)

@@ -1,7 +1,8 @@
-"""Tables of edge devices: enrolment, reports, channels, rollouts, and who changed them."""
+"""Tables of edge devices: enrolment, reports, channels, rollouts, retune policies, and who changed them."""
 
 from tunefarm_services.store.tables.fleet.edge_device import EdgeDeviceTable, EnrolmentCodeTable
 from tunefarm_services.store.tables.fleet.edge_report import EdgeEvidenceTable, EdgeReportTable
+from tunefarm_services.store.tables.fleet.retuning import RetunePolicyTable, RetuneTable
 from tunefarm_services.store.tables.fleet.rollout import ChannelDocumentTable, FleetAuditTable, RolloutTable
 
 __all__ = [
@@ -11,5 +12,7 @@ __all__ = [
     "EdgeReportTable",
     "EnrolmentCodeTable",
     "FleetAuditTable",
+    "RetunePolicyTable",
+    "RetuneTable",
     "RolloutTable",
 ]

@@ -13,14 +13,17 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
 from tunefarm_schemas.tuning.job import JobOutcome
-from tunefarm_services.dashboard.job_state import JobPageState, read_state, refreshed
+from tunefarm_services.dashboard.job.job_state import JobPageState, read_state, refreshed
 from tunefarm_services.dashboard.parts import DashboardParts
 from tunefarm_services.dashboard.rendering import HEADERS, fragment
 from tunefarm_services.dashboard.session import PREFIX
 from tunefarm_services.store import StoreUnavailable
 
 BATCH: Final = 500
-SLOWEST_POLL_S: Final = 1.0
+SLOWEST_POLL_S: Final = 0.5
+"""All viewers of a job share its polls, so these can be frequent enough to show an event within a second."""
+WAKE_S: Final = 1.0
+"""How often a viewer's stream looks whether it must end."""
 SUMMARY_WAIT_S: Final = 30.0
 """The tuner writes the summary after the end of a job, which takes long on a busy host."""
 CANCELED_WAIT_S: Final = 2.0
@@ -78,7 +81,7 @@ class JobFeed:
                     yield ServerSentEvent("", event="done", id=str(after))
                     return
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(changed.wait(), SLOWEST_POLL_S)
+                    await asyncio.wait_for(changed.wait(), WAKE_S)
         finally:
             self._viewers -= 1
 

@@ -7,7 +7,7 @@ from pydantic import Field
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.roofline import Roofline
 from tunefarm_schemas.tuning.job import JobOutcome, StopReason
-from tunefarm_schemas.views.progress import TaskTime
+from tunefarm_schemas.views.jobs.progress import TaskTime
 
 MODEL_BUILT: Final = "model_built"
 """Kind of the event of a job with the figures of its model, which follows each build of it."""

@@ -8,9 +8,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from tunefarm_schemas.tuning.job import Event, Job, JobState
-from tunefarm_schemas.views.summary import MODEL_BUILT, JobSummary, Progress, TaskSummary
-from tunefarm_services.dashboard.built_model import BuiltTimes, built_times
+from tunefarm_schemas.views.jobs.summary import MODEL_BUILT, JobSummary, Progress, TaskSummary
 from tunefarm_services.dashboard.drawings.time_bars import TimeBar, time_bars
+from tunefarm_services.dashboard.job.built_model import BuiltTimes, built_times
 from tunefarm_services.store import NotFound, Store
 
 ACTIONS: dict[JobState, tuple[str, ...]] = {

@@ -5,8 +5,9 @@ from typing import Final, TypeVar
 
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.job import Exploration
-from tunefarm_schemas.views.summary import TaskSummary
-from tunefarm_services.dashboard.job_state import JobPageState
+from tunefarm_schemas.views.jobs.summary import TaskSummary
+from tunefarm_schemas.views.jobs.waterfall import waterfall
+from tunefarm_services.dashboard.job.job_state import JobPageState
 from tunefarm_services.store import Store
 
 MAX_POINTS: Final = 1_000
@@ -25,6 +26,7 @@ class Chart(Frozen):
         times: of the latest run of the job: seconds since its start, and the best latency by then.
         untuned_s: latency without tuning.
         untried_s: latency of the schedule that was chosen without a trial.
+        library_s: latency of the fastest library that was timed beside the model, and its name.
     """
 
     end: int
@@ -35,6 +37,8 @@ class Chart(Frozen):
     times: tuple[tuple[float, float], ...]
     untuned_s: float | None
     untried_s: float | None
+    library_s: float | None
+    library: str
 
 
 Times = tuple[tuple[float, float], ...]
@@ -49,6 +53,7 @@ def chart_of(store: Store, tenant: str, exploration: Exploration, state: JobPage
     untuned_s = summary.untuned_latency_s if summary is not None else None
     if untuned_s is None and state.progress is not None and len(state.job.spec.tasks) == 1:
         untuned_s = state.progress.untuned_latency_s
+    rows = [] if summary is None else waterfall({"tasks": [summary.model_dump(mode="json")]}, state.built)
     return Chart(
         end=points.end,
         best=points.best,
@@ -58,6 +63,8 @@ def chart_of(store: Store, tenant: str, exploration: Exploration, state: JobPage
         times=tuple(thinned(_times(state, summary, times))),
         untuned_s=untuned_s,
         untried_s=None if summary is None else summary.untried_latency_s,
+        library_s=rows[0].library_s if rows else None,
+        library=rows[0].library if rows else "",
     )
 
 

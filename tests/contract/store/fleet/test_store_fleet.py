@@ -7,7 +7,7 @@ import pytest
 
 from tests.fleet.sample import FACTS, document, release
 from tests.store.sample import TENANT
-from tunefarm_schemas.edge.device import EdgeFacts, EdgePoll, Enrolment, EnrolmentRequest
+from tunefarm_schemas.edge.device import EdgeFacts, Enrolment, EnrolmentRequest
 from tunefarm_schemas.edge.release import GatePolicy
 from tunefarm_schemas.edge.report import EdgeReport, EdgeReports, InstallReport, LatencyReport
 from tunefarm_schemas.token import Scope
@@ -55,7 +55,7 @@ class TestEnrolment:
         token = store.tokens.authenticate(made.token)
         assert token is not None
         assert (token.tenant, token.scopes) == (TENANT, (Scope.EDGE_POLL,))
-        device = store.edge_devices.of_token(token.token_id)
+        device = store.polling.of_token(token.token_id).device
         assert (device.edge_device_id, device.channel, device.labels) == (
             made.edge_device_id,
             "stable",
@@ -102,17 +102,6 @@ class TestDevices:
         assert {("rename", "from kitchen to cellar"), ("move", "from stable to beta"), ("revoke", "stolen")} <= told
         assert store.fleet_audit.page("other") == []
 
-    def test_poll_is_stored_at_most_once_a_minute_unless_it_says_something_new(self, store: Store):
-        one = enrolled(store)
-        seen = []
-        for later_s, running in ((1, None), (70, None), (80, "cnn-1")):
-            known = store.edge_devices.get(TENANT, one.edge_device_id)
-            poll = EdgePoll(facts=FACTS, running=running, sequence=0)
-            store.edge_devices.polled(TENANT, known, poll, BEGIN_S + later_s)
-            after = store.edge_devices.get(TENANT, one.edge_device_id)
-            seen.append((after.seen_at != known.seen_at, after.running))
-        assert seen == [(False, None), (True, None), (True, "cnn-1")]
-
     def test_pages_filter_devices(self, store: Store):
         ids = sorted(enrolled(store, channel=channel).edge_device_id for channel in ("stable", "beta", "stable"))
         assert [each.edge_device_id for each in store.edge_devices.page(TENANT, ids[0], 1)] == [ids[1]]
@@ -128,6 +117,23 @@ class TestReports:
         field = store.edge_reports.field_latency(TENANT, "cnn-2", [])
         assert (field.devices, field.runs, field.p50_s) == (1, 200, 0.001)
         assert store.edge_devices.get(TENANT, one.edge_device_id).dropped_reports == 2
+
+    def test_installation_tells_what_runs_before_the_next_poll(self, store: Store):
+        one = enrolled(store)
+
+        def after(*bodies: InstallReport) -> tuple[str | None, str | None]:
+            device = store.edge_devices.get(TENANT, one.edge_device_id)
+            at = "2027-01-15T08:00:00Z"
+            reports = [EdgeReport(report_id=f"{body.release}-{body.failure}", at=at, body=body) for body in bodies]
+            store.edge_reports.add(TENANT, device, EdgeReports(reports=tuple(reports)), None, BEGIN_S)
+            found = store.edge_devices.get(TENANT, one.edge_device_id)
+            return found.running, found.failure
+
+        assert after(InstallReport(release="cnn-1", failure=None)) == ("cnn-1", None)
+        refused = InstallReport(release="cnn-2", failure="tampered")
+        assert after(refused) == ("cnn-1", "tampered")
+        left = InstallReport(release="cnn-3", failure="crashed", rolled_back_to="cnn-1")
+        assert after(InstallReport(release="cnn-3", failure=None), left) == ("cnn-1", "crashed")
 
     def test_reports_of_a_device_are_bounded(self, store: Store, monkeypatch):
         query = edge_report_repository._SURPLUS.limit(10).offset(3)

@@ -8,8 +8,8 @@ from fastapi import FastAPI
 from benchmarks.kernel_library import kernel_library
 from tests.api.modules import matmul_json, tiled_trace
 from tests.api.people import person_of
+from tests.api.records.test_records import claim
 from tests.api.stored import furnished, put_record
-from tests.api.test_records import claim
 from tests.fleet.sample import FACTS, document, release, variant
 from tests.store.sample import manifest, timing
 from tunefarm_schemas.edge.device import EnrolmentRequest

@@ -8,9 +8,9 @@ from typing import Final
 from anyio import CapacityLimiter
 
 from tunefarm_schemas.tuning.job import Event, Exploration, Job, JobState
-from tunefarm_services.dashboard.chart import Times, chart_of
 from tunefarm_services.dashboard.compressed import Compressed
-from tunefarm_services.dashboard.job_state import progress_of, read_state
+from tunefarm_services.dashboard.job.chart import Times, chart_of
+from tunefarm_services.dashboard.job.job_state import progress_of, read_state
 from tunefarm_services.store import Store
 
 MAX_CHARTS: Final = 64

@@ -6,8 +6,7 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from tunefarm_schemas.tuning.job import Job, JobState
-from tunefarm_schemas.views.quantities import counted
-from tunefarm_schemas.views.waterfall import (
+from tunefarm_schemas.views.jobs.waterfall import (
     WaterfallBar,
     WaterfallRow,
     bucket_cells,
@@ -18,7 +17,8 @@ from tunefarm_schemas.views.waterfall import (
     waterfall,
     waterfall_bars,
 )
-from tunefarm_services.dashboard.job_state import JobPageState
+from tunefarm_schemas.views.quantities import counted
+from tunefarm_services.dashboard.job.job_state import JobPageState
 
 UNFINISHED: Final = "The model is built and timed when its job ends."
 UNBUILT: Final = (

@@ -1,0 +1,63 @@
+"""The best records of a tenant for the functions of a model."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tunefarm.bundle.record_functions import measured
+from tunefarm.model.function_orders import ChosenRecord
+from tunefarm.model.messages import PreparedTask
+from tunefarm_schemas.tuning.device import HOT_CACHE
+from tunefarm_schemas.tuning.record import RecordKey, RecordMatch, RecordStatus
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_schemas.tuning.workload import Workload
+from tunefarm_services.store import Store
+
+
+@dataclass(frozen=True)
+class RecordSearch:
+    """Finds the best verified record of each task: same workload, target and ABI.
+
+    Attributes:
+        store: with the records.
+        tenant: whose they are.
+        recognised: replaces workloads that the store has with other variable names by the stored ones.
+        device_class_id: whose records come first; empty for none.
+    """
+
+    store: Store
+    tenant: str
+    recognised: Callable[[Sequence[Workload]], Sequence[Workload]]
+    device_class_id: str = ""
+
+    def __call__(
+        self, tasks: Sequence[PreparedTask], target: Target, code_generator: str
+    ) -> Mapping[str, ChosenRecord]:
+        """The records by workload id."""
+        known = self.recognised([task.workload for task in tasks])
+        chosen: dict[str, ChosenRecord] = {}
+        for task, workload in zip(tasks, known, strict=True):
+            key = RecordKey(
+                workload_id=workload.workload_id,
+                target_id=target.target_id,
+                device_class_id=self.device_class_id,
+                code_generator=code_generator,
+                protocol_id=HOT_CACHE.protocol_id,
+                abi="stable",
+            )
+            record = _usable(self.store.best_records.matches(self.tenant, key), key)
+            if record is not None:
+                chosen[task.workload.workload_id] = record
+        return chosen
+
+
+def _usable(matches: Sequence[RecordMatch], key: RecordKey) -> ChosenRecord | None:
+    for match in matches:
+        record = match.record
+        is_same = (record.key.workload_id, record.key.target_id, record.key.abi) == (
+            key.workload_id,
+            key.target_id,
+            key.abi,
+        )
+        if is_same and record.status is RecordStatus.VERIFIED:
+            return ChosenRecord(record.record_id, record.trace.text, measured(record))
+    return None

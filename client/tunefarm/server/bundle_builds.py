@@ -1,0 +1,155 @@
+"""Builds the bundles that tenants ask for, one after the other, in children of a zygote."""
+
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from tunefarm.confined.call import call
+from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_schemas.tuning.workload import Workload
+from tunefarm_services.job_records import records_of_job
+from tunefarm_services.known_workloads import recognised
+from tunefarm_services.same_workload import SAME_ENTRY, SameAnswer, SameQuestion
+from tunefarm_services.store import NotFound, Store, StoreError
+from tunefarm_services.store.records.bundle_repository import BundleLease
+from tunefarm_services.tuner.service.zygotes import Zygotes
+
+if TYPE_CHECKING:
+    from tunefarm.bundle.bundle_build import BuiltBundle
+    from tunefarm.bundle.bundle_source import BundleSource, ModelSource
+
+LEASE_S: Final = 60.0
+POLL_S: Final = 1.0
+MAX_BYTES: Final = 256 << 20
+"""Of one archive."""
+_INTERNAL: Final = "It could not be built, for a reason that the log of the tuner states."
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class BundleBuilds:
+    """Leases bundles and builds them. Any number of processes may do so.
+
+    Attributes:
+        store: with the bundles.
+        zygotes: for all kinds of children; one is started with the first bundle.
+        owner: the name of this process in leases.
+        scratch: a folder for temporary files.
+    """
+
+    store: Store
+    zygotes: Zygotes
+    owner: str
+    scratch: Path
+
+    def run(self, stop: threading.Event) -> None:
+        """Build until ``stop`` is set."""
+        while not stop.wait(POLL_S):
+            try:
+                while not stop.is_set() and (lease := self.store.bundles.lease_next(self.owner, LEASE_S)) is not None:
+                    self._build(lease, stop)
+            except StoreError as error:
+                log.warning("bundles wait for the store", reason=str(error))
+            except Exception:  # the next bundle may be built
+                log.exception("building bundles failed")
+
+    def _build(self, lease: BundleLease, stop: threading.Event) -> None:
+        """Build one bundle, and store what came of it. When this process ends, another one begins it again."""
+        folder = Path(tempfile.mkdtemp(prefix="bundle-", dir=self.scratch))
+        folder.chmod(0o711)
+        try:
+            with self._renewed(lease):
+                built, content = self._built(lease, folder)
+            self.store.bundles.finish(lease, built.manifest, content, "\n".join(built.notes))
+            log.info("bundle built", bundle_id=lease.bundle_id, size_bytes=len(content))
+        except ForkFailed as error:
+            log.warning("a bundle waits", bundle_id=lease.bundle_id, reason=str(error))
+            self.store.bundles.release(lease)
+        except (BadInput, NotFound) as error:
+            self._end(lease, str(error), stop)
+        except StoreError:
+            raise
+        except Exception:
+            log.exception("a bundle could not be built", bundle_id=lease.bundle_id)
+            self._end(lease, _INTERNAL, stop)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _end(self, lease: BundleLease, message: str, stop: threading.Event) -> None:
+        if stop.is_set():  # its children were ended, which is not its fault
+            with suppress(StoreError):
+                self.store.bundles.release(lease)
+            return
+        self.store.bundles.fail(lease, message)
+
+    def _built(self, lease: BundleLease, folder: Path) -> "tuple[BuiltBundle, bytes]":
+        from tunefarm.bundle.bundle_archive import archive_of
+        from tunefarm.bundle.bundle_build import BundleBuilder
+        from tunefarm.bundle.link.confined_link import ConfinedLink
+
+        zygote = self.zygotes.present()
+        source = self._source(lease, zygote)
+        builder = BundleBuilder(zygote, link=ConfinedLink(zygote))
+        order = lease.order
+        built = builder.build_source(source, order.name, order.form, folder / "bundle")
+        size_bytes = sum(each.size_bytes for each in built.manifest.files)
+        if size_bytes > MAX_BYTES:
+            problem = f"the bundle has {size_bytes} bytes, and at most {MAX_BYTES} are kept."
+            raise BadInput("record_ids", problem, "Ask for fewer functions.")
+        return built, archive_of(folder / "bundle")
+
+    def _source(self, lease: BundleLease, zygote: ForkServer) -> "BundleSource":
+        from tunefarm.bundle.record_functions import functions_of_records
+
+        tenant, order, store = lease.tenant, lease.order, self.store
+        if order.upload_id is not None:
+            return self._model(tenant, order.upload_id, order.target, zygote)
+        if order.job_id is None:
+            records = [store.records.get(tenant, each) for each in order.record_ids]
+        else:
+            records = records_of_job(store, tenant, order.job_id)
+        return functions_of_records(store, tenant, records, order.target)
+
+    def _model(self, tenant: str, upload_id: str, target: Target | None, zygote: ForkServer) -> "ModelSource":
+        from tunefarm.bundle.bundle_source import ModelSource
+        from tunefarm.bundle.record_search import RecordSearch
+        from tunefarm.frontend.model_import import ImportedModel
+
+        def compare(question: SameQuestion) -> SameAnswer:
+            return call(zygote, SAME_ENTRY, question, SameAnswer, field="upload_id")
+
+        def stored(workloads: Sequence[Workload]) -> Sequence[Workload]:
+            return recognised(self.store.workloads, tenant, workloads, compare, with_schedules=True, of_model=True)
+
+        module_json = self.store.uploads.content(tenant, upload_id).decode(errors="replace")
+        model = ImportedModel(module_json, {}, "tvm", ())
+        wanted = "" if target is None else target.canonical
+        return ModelSource(model, wanted, RecordSearch(self.store, tenant, stored), is_foreign=True)
+
+    @contextmanager
+    def _renewed(self, lease: BundleLease) -> Iterator[None]:
+        """Renew the lease inside the block."""
+        is_over = threading.Event()
+
+        def renew() -> None:
+            while not is_over.wait(LEASE_S / 4):
+                with suppress(StoreError):
+                    self.store.bundles.renew(lease, LEASE_S)
+
+        thread = threading.Thread(target=renew, name="bundle-lease", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()

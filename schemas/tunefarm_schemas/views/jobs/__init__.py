@@ -1,0 +1,1 @@
+"""Views of jobs: tasks, trials, progress, results."""

@@ -1,0 +1,38 @@
+"""The body that asks for a bundle."""
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from tunefarm_schemas.tuning.bundle import BundleForm
+from tunefarm_services.api.bodies.body import Body, Identifier, Name, TargetText, with_examples
+from tunefarm_services.api.problems.field_errors import FieldError
+
+MAX_RECORDS = 256
+
+
+class BundleBody(Body):
+    """Verified records, or the job whose tasks have them, or a model, and the form of the bundle."""
+
+    model_config = with_examples(
+        {"record_ids": ["aa6c9b35957f46f39df26b76216d06ca"], "form": "library"},
+        {"job_id": "0193a7c2f4b1e5d0a6c3f", "form": "c", "target": "raspberry-pi-4", "name": "detector"},
+    )
+
+    record_ids: list[Identifier] = Field(default=[], max_length=MAX_RECORDS, description="Each becomes a function.")
+    job_id: Identifier | None = Field(default=None, description="In place of records: those of its tasks.")
+    upload_id: Identifier | None = Field(
+        default=None, description="In place of records: a complete upload with a Relax model as TVM JSON."
+    )
+    form: BundleForm
+    target: TargetText = Field(default=None, description="What to compile for. Default: the records' target.")
+    name: Name = Field(default="functions", max_length=100, description="A part of the identifiers in the sources.")
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> Self:
+        sources = (self.record_ids or None, self.job_id, self.upload_id)
+        if sum(each is not None for each in sources) != 1:
+            raise FieldError("record_ids", "Give one of record_ids, job_id and upload_id.")
+        if len(set(self.record_ids)) < len(self.record_ids):
+            raise FieldError("record_ids", "A record is named twice. Name each once.")
+        return self

@@ -1,0 +1,88 @@
+"""Creation of a bundle from the body of a request. It is built elsewhere: nothing of it is loaded here."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.tuning.bundle import BundleOrder
+from tunefarm_schemas.tuning.record import RecordStatus, TuningRecord
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_schemas.views.bundle import BundleView
+from tunefarm_services.api.bodies.bundle import MAX_RECORDS, BundleBody
+from tunefarm_services.api.bodies.module import ModuleBody
+from tunefarm_services.api.operations.module_intake import module_text, target_question
+from tunefarm_services.api.operations.parts import Parts
+from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
+from tunefarm_services.job_records import records_of_job
+
+RETRY_AFTER_S: Final = 30
+
+
+def create_bundle(parts: Parts, tenant: str, body: BundleBody, key: str | None) -> BundleView:
+    """Queue a bundle. With ``key``, repeats of the request create only one.
+
+    Raises:
+        NotFound: a record, the job, the upload or a target does not exist.
+        UploadIncomplete: not all of the model has arrived.
+        BadInput: the model is not TVM's JSON, a record cannot be a part of a bundle, or the target is invalid.
+        ApiProblem: the tenant has too many bundles.
+    """
+    _require_room(parts, tenant)
+    if body.upload_id is not None:
+        module_text(parts, tenant, ModuleBody(upload_id=body.upload_id))
+    else:
+        field = "record_ids" if body.record_ids else "job_id"
+        _require_usable(_records(parts, tenant, body), field, has_target=body.target is not None)
+    order = BundleOrder(
+        name=body.name,
+        form=body.form,
+        record_ids=tuple(body.record_ids),
+        job_id=body.job_id,
+        upload_id=body.upload_id,
+        target=_target(parts, tenant, body),
+    )
+    return parts.store.bundles.create(tenant, order, key)
+
+
+def _records(parts: Parts, tenant: str, body: BundleBody) -> Sequence[TuningRecord]:
+    if body.job_id is None:
+        return [parts.store.records.get(tenant, each) for each in body.record_ids]
+    found = records_of_job(parts.store, tenant, body.job_id)
+    if not 0 < len(found) <= MAX_RECORDS:
+        fix = f"Name a job whose tasks have from 1 to {MAX_RECORDS} verified records."
+        raise BadInput("job_id", f"the job has {len(found)} verified records.", fix)
+    return found
+
+
+def _require_usable(records: Sequence[TuningRecord], field: str, *, has_target: bool) -> None:
+    for each in records:
+        if each.status is not RecordStatus.VERIFIED or each.key.abi != "stable":
+            kind = each.status.value if each.key.abi == "stable" else "of the packed ABI"
+            fix = "Name verified records of the stable ABI."
+            raise BadInput(field, f"record {each.record_id} is {kind}.", fix)
+    if len({each.key.workload_id for each in records}) < len(records):
+        raise BadInput(field, "two records are of the same function.", "Name one of them.")
+    if len({each.key.target_id for each in records}) > 1 and not has_target:
+        raise BadInput(field, "the records have several targets.", "Name the target to compile for.")
+
+
+def _target(parts: Parts, tenant: str, body: BundleBody) -> Target | None:
+    if body.target is None and body.upload_id is None:
+        return None
+    question = target_question(parts, tenant, body.target)
+    target = question if isinstance(question, Target) else parts.intake.target(question).target
+    if target.kind != "llvm":
+        raise BadInput("target", f"bundles contain code of processors, not of {target.kind}.", "Name a CPU.")
+    return target
+
+
+def _require_room(parts: Parts, tenant: str) -> None:
+    headers = {"Retry-After": str(RETRY_AFTER_S)}
+    unfinished = parts.store.bundles.open_of(tenant)
+    if unfinished >= parts.settings.open_bundles_per_tenant:
+        detail = f"{unfinished} bundles are not finished, which is the maximum for this tenant."
+        raise ApiProblem(ProblemKind.QUOTA_EXCEEDED, detail, headers=headers)
+    kept_bytes = parts.store.bundles.kept_bytes(tenant)
+    if kept_bytes >= parts.settings.tenant_bundle_bytes:
+        detail = f"The tenant's bundles have {kept_bytes} bytes together. Delete one that is no longer needed."
+        raise ApiProblem(ProblemKind.QUOTA_EXCEEDED, detail, headers=headers)

@@ -1,0 +1,1 @@
+"""One job as its pages show it: its state, its charts, its events."""

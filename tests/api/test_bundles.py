@@ -1,0 +1,144 @@
+"""Requests for bundles: what is accepted, and what is answered. Nothing is built here."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+
+from tests.api.people import Person, person_of
+from tests.api.stored import BUNDLE, Belongings, furnished
+from tests.store.sample import record
+from tunefarm_schemas.frozen import digest
+from tunefarm_schemas.token import Scope
+from tunefarm_schemas.tuning.record import RecordKey, RecordStatus
+from tunefarm_services.store import Store
+
+
+@pytest.fixture
+def of_alice(store: Store) -> Belongings:
+    return furnished(store, "alice")
+
+
+def ask(person: Person, **body: Any) -> Any:
+    return person.post("/v1/artifacts", json={"form": "library", **body})
+
+
+def test_bundle_of_a_record_is_queued(alice: Person, of_alice: Belongings) -> None:
+    answer = ask(alice, record_ids=[of_alice.record_id], name="detector")
+    assert answer.status_code == 202, answer.text
+    made = answer.json()
+    assert answer.headers["Location"] == f"/v1/bundles/{made['bundle_id']}"
+    assert alice.get(answer.headers["Location"]).json() == made
+    assert (made["state"], made["outcome"], made["manifest"]) == ("queued", None, None)
+    assert made["order"] == {
+        "name": "detector",
+        "form": "library",
+        "record_ids": [of_alice.record_id],
+        "job_id": None,
+        "upload_id": None,
+        "target": None,
+    }
+    assert alice.get(f"{answer.headers['Location']}/content").status_code == 404
+    listed = alice.get("/v1/bundles").json()["items"]
+    assert {each["bundle_id"] for each in listed} == {made["bundle_id"], of_alice.bundle_id}
+
+
+def test_bundle_of_a_job_has_the_target_that_is_named(alice: Person, of_alice: Belongings) -> None:
+    answer = ask(alice, job_id=of_alice.job_id, target="raspberry-pi-4")
+    assert answer.status_code == 202, answer.text
+    order = answer.json()["order"]
+    assert order["job_id"] == of_alice.job_id
+    assert "aarch64" in order["target"]["canonical"]
+
+
+def test_bundle_of_a_model_needs_a_complete_upload_of_json(alice: Person, of_alice: Belongings) -> None:
+    assert ask(alice, upload_id=of_alice.upload_id).status_code == 409
+    assert ask(alice, upload_id="unknown").status_code == 404
+    made = alice.post("/v1/uploads", json={"size_bytes": 11}).json()["upload_id"]
+    headers = {"Upload-Offset": "0", "Content-Type": "application/offset+octet-stream"}
+    assert alice.patch(f"/v1/uploads/{made}", content=b"import tvm\n", headers=headers).status_code < 300
+    answer = ask(alice, upload_id=made)
+    assert (answer.status_code, "TVMScript" in answer.text) == (422, True), answer.text
+
+
+def test_repeated_request_makes_one_bundle(alice: Person, store: Store, of_alice: Belongings) -> None:
+    headers = {"Idempotency-Key": "once"}
+    body = {"form": "c", "record_ids": [of_alice.record_id]}
+    first, second = (alice.post("/v1/artifacts", json=body, headers=headers) for _ in range(2))
+    assert (first.json(), second.headers["Idempotent-Replayed"]) == (second.json(), "true")
+    assert len(store.bundles.page("alice")) == 2, "that of the fixture too"
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "record_ids"),
+        ({"record_ids": ["a"], "job_id": "b"}, "record_ids"),
+        ({"job_id": "b", "upload_id": "c"}, "record_ids"),
+        ({"record_ids": ["a", "a"]}, "record_ids"),
+        ({"record_ids": ["a"] * 257}, "record_ids"),
+        ({"record_ids": ["a"], "form": "elf"}, "form"),
+        ({"record_ids": ["a"], "cc": "sh -c id"}, "cc"),
+    ],
+)
+def test_wrong_requests_name_the_field(alice: Person, body: dict[str, Any], field: str) -> None:
+    answer = ask(alice, **body)
+    assert (answer.status_code, field in answer.text) == (422, True), answer.text
+
+
+def test_unusable_records_are_refused(alice: Person, store: Store, of_alice: Belongings) -> None:
+    key = store.records.get("alice", of_alice.record_id).key
+    packed: RecordKey = key.model_copy(update={"abi": "packed"})
+    claimed = record("claimed", 1e-3, key=key, tenant="alice", status=RecordStatus.CLAIMED)
+    for each in (
+        claimed,
+        record("packed", 1e-3, key=packed, tenant="alice"),
+        record("second", 2e-3, key=key, tenant="alice"),
+    ):
+        store.records.put("alice", None, each)
+    for ids, problem in (
+        (["claimed"], "is claimed"),
+        (["packed"], "of the packed ABI"),
+        ([of_alice.record_id, "second"], "of the same function"),
+    ):
+        answer = ask(alice, record_ids=ids)
+        assert (answer.status_code, problem in answer.text) == (422, True), answer.text
+    answer = ask(alice, record_ids=[of_alice.record_id], target={"kind": "cuda", "arch": "sm_80"})
+    assert (answer.status_code, "not of cuda" in answer.text) == (422, True), answer.text
+
+
+def test_content_is_the_archive(alice: Person, of_alice: Belongings) -> None:
+    answer = alice.get(f"/v1/bundles/{of_alice.bundle_id}/content")
+    assert (answer.status_code, answer.content) == (200, b"archive of alice")
+    assert answer.headers["Content-Type"] == "application/x-tar"
+    assert answer.headers["Digest"] == f"sha-256={digest(answer.content)}"
+    again = alice.get(f"/v1/bundles/{of_alice.bundle_id}/content", headers={"If-None-Match": answer.headers["ETag"]})
+    assert again.status_code == 304
+    assert alice.get(f"/v1/bundles/{of_alice.bundle_id}").json()["manifest"]["format"] == BUNDLE.format
+
+
+def test_deleted_bundle_is_gone(alice: Person, store: Store, of_alice: Belongings) -> None:
+    path = f"/v1/bundles/{of_alice.bundle_id}"
+    assert store.garbage.collect().removed == 0 or alice.get(f"{path}/content").status_code == 200
+    assert alice.delete(path).status_code == 204
+    assert [alice.get(each).status_code for each in (path, f"{path}/content")] == [404, 404]
+    assert store.garbage.collect().removed == 1
+
+
+def test_quotas_limit_open_and_kept_bundles(
+    app_with: Callable[..., FastAPI], store: Store, of_alice: Belongings
+) -> None:
+    limited = person_of(app_with(open_bundles_per_tenant=1), store, "alice")
+    assert [ask(limited, record_ids=[of_alice.record_id]).status_code for _ in range(2)] == [202, 429]
+    full = person_of(app_with(tenant_bundle_bytes=4), store, "alice")
+    answer = ask(full, record_ids=[of_alice.record_id])
+    assert (answer.status_code, "bytes together" in answer.text) == (429, True)
+
+
+def test_scopes_separate_building_from_reading(app: FastAPI, store: Store, of_alice: Belongings) -> None:
+    reader = person_of(app, store, "alice", [Scope.ARTIFACTS_READ])
+    assert ask(reader, record_ids=[of_alice.record_id]).status_code == 403
+    assert reader.get(f"/v1/bundles/{of_alice.bundle_id}/content").status_code == 200
+    writer = person_of(app, store, "alice", [Scope.JOBS_WRITE])
+    assert writer.get(f"/v1/bundles/{of_alice.bundle_id}").status_code == 403

@@ -1,0 +1,90 @@
+"""Bundles that a running service builds, from a request to files on this machine."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+from tests.client.bundle.bundle_library import computed
+from tests.client_remote.conftest import Service
+from tests.servers.tuned_home import tuned_home
+from tunefarm import Client
+from tunefarm.bundle.bundle_folder import read_bundle
+from tunefarm_schemas.bad_input import BadInput
+
+BUILD_S = 600.0
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The job and the record that the service began with."""
+    summary = tuned_home(tmp_path_factory).summary
+    return {"job_id": summary["job_id"], "record_id": summary["tasks"][0]["record_id"]}
+
+
+def test_command_gets_the_bundle_that_this_machine_would_build(service: Service, task: Any, tmp_path: Path) -> None:
+    build = ("artifact", "build", task["record_id"][:20], "--form", "library", "--no-timing", "--json")
+    there = service.command(*build, "--output", str(tmp_path / "there"), "--remote", timeout_s=BUILD_S)
+    assert there.code == 0, there.err
+    here = service.command(*build, "--output", str(tmp_path / "here"), timeout_s=BUILD_S)
+    assert here.code == 0, here.err
+    built_there, built_here = (read_bundle(str(tmp_path / name))[0] for name in ("there", "here"))
+    assert [each.record_id for each in built_there.functions] == [task["record_id"]]
+    same = {"vectors/0/input0.bin", "vectors/0/output0.bin", "weights.bin"}
+    files = [{each.path: each.digest for each in one.files if each.path in same} for one in (built_there, built_here)]
+    assert (files[0], len(files[0])) == (files[1], 3)
+    assert computed(tmp_path / "there", built_there, b"")[0].size == 64 * 64
+
+
+def test_client_gets_a_bundle_of_a_job(service: Service, task: Any, tmp_path: Path) -> None:
+    with Client(service.url, service.token) as client:
+        made = client.bundles.create(job_id=task["job_id"], form="c", target="raspberry-pi-4", name="net")
+        found = client.bundles.content(made.bundle_id, timeout_s=BUILD_S)
+        assert found.view.outcome == "succeeded"
+        manifest = found.write(tmp_path / "bundle")
+        assert (manifest.form, manifest.name, "cortex-a72" in manifest.target) == ("c", "model_net", True)
+        assert (tmp_path / "bundle/kernels/kernel0.c").is_file()
+        again = client.bundles.create(job_id=task["job_id"], form="c", target="raspberry-pi-4", name="net")
+        assert (
+            client.bundles.content(again.bundle_id, timeout_s=BUILD_S).view.content_digest == found.view.content_digest
+        )
+        client.bundles.delete(made.bundle_id)
+        assert made.bundle_id not in {each.bundle_id for each in client.bundles.list()}
+
+
+def test_client_gets_a_bundle_of_a_model(service: Service, tmp_path: Path) -> None:
+    with Client(service.url, service.token) as client:
+        upload_id = client.uploads.send(tvm.ir.save_json(network()).encode())
+        made = client.bundles.create(upload_id=upload_id, form="library", target="host:1", name="net")
+        found = client.bundles.content(made.bundle_id, timeout_s=BUILD_S)
+    manifest = found.write(tmp_path / "bundle")
+    assert (manifest.name, len(manifest.functions), manifest.weights_bytes > 0) == ("model_net", 1, True)
+    weights = (tmp_path / "bundle/weights.bin").read_bytes()
+    [result] = computed(tmp_path / "bundle", manifest, weights)
+    expected = np.frombuffer((tmp_path / "bundle" / manifest.vectors[0].outputs[0]).read_bytes(), "float32")
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
+
+
+def network() -> Any:
+    """A layer with its weight as a constant."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((1, 64), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            weight = relax.const(np.random.default_rng(0).standard_normal((64, 48)).astype("float32"))
+            result = builder.emit_output(builder.emit(relax.op.nn.relu(builder.emit(relax.op.matmul(x, weight)))))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+def test_client_learns_why_a_bundle_cannot_be_built(service: Service, task: Any) -> None:
+    with Client(service.url, service.token) as client:
+        target = {"kind": "llvm", "mtriple": "hexagon-unknown-elf", "num-cores": 1}
+        made = client.bundles.create([task["record_id"]], form="library", target=target)
+        with pytest.raises(BadInput, match=r"could not be built.*no shared library or archive is linked for hexagon"):
+            client.bundles.content(made.bundle_id, timeout_s=BUILD_S)
+        with pytest.raises(BadInput, match="there is no record or job 'zz'"):
+            client.bundles.of_sources(["zz"], form="c")

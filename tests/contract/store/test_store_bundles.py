@@ -1,0 +1,91 @@
+"""Bundles in the store: leases with fences, attempts, and what a builder that lost its bundle may not write."""
+
+import time
+
+import pytest
+
+from tests.api.stored import BUNDLE
+from tunefarm_schemas.tuning.bundle import BundleOrder
+from tunefarm_services.store import NotFound, Store
+from tunefarm_services.store.records.bundle_repository import MAX_ATTEMPTS
+
+ORDER = BundleOrder(name="x", form="c", record_ids=("a",))
+
+
+def test_bundle_is_leased_once_and_finished(store: Store) -> None:
+    made = store.bundles.create("t", ORDER)
+    lease = store.bundles.lease_next("one", 60.0)
+    assert lease is not None
+    assert (lease.tenant, lease.bundle_id, lease.order) == ("t", made.bundle_id, ORDER)
+    assert store.bundles.lease_next("two", 60.0) is None
+    assert store.bundles.get("t", made.bundle_id).state == "running"
+    store.bundles.finish(lease, BUNDLE, b"archive", "a note")
+    found = store.bundles.get("t", made.bundle_id)
+    assert (found.state, found.outcome, found.message, found.content_bytes) == ("finished", "succeeded", "a note", 7)
+    assert store.bundles.content("t", made.bundle_id) == b"archive"
+    assert (store.bundles.open_of("t"), store.bundles.kept_bytes("t")) == (0, 7)
+    assert store.garbage.collect().removed == 0
+
+
+def test_tenants_take_turns(store: Store) -> None:
+    ids = [store.bundles.create(tenant, ORDER).bundle_id for tenant in ("a", "a", "b")]
+    leases = [store.bundles.lease_next(f"owner {number}", 60.0) for number in range(3)]
+    assert [each.bundle_id for each in leases if each is not None] == [ids[0], ids[2], ids[1]]
+
+
+def test_late_builder_writes_nothing(store: Store) -> None:
+    made = store.bundles.create("t", ORDER)
+    late = store.bundles.lease_next("one", 0.0)
+    time.sleep(0.01)
+    taken = store.bundles.lease_next("two", 60.0)
+    assert late is not None
+    assert taken is not None
+    assert not store.bundles.renew(late, 60.0)
+    assert store.bundles.renew(taken, 60.0)
+    store.bundles.finish(late, BUNDLE, b"late")
+    store.bundles.fail(late, "late")
+    store.bundles.release(late)
+    assert store.bundles.get("t", made.bundle_id).state == "running"
+    store.bundles.fail(taken, "why")
+    found = store.bundles.get("t", made.bundle_id)
+    assert (found.outcome, found.message) == ("failed", "why")
+
+
+def test_bundle_that_kills_its_builders_fails(store: Store) -> None:
+    made = store.bundles.create("t", ORDER)
+    for number in range(MAX_ATTEMPTS):
+        assert store.bundles.lease_next(f"owner {number}", 0.0) is not None
+        time.sleep(0.01)
+    assert store.bundles.lease_next("last", 60.0) is None
+    found = store.bundles.get("t", made.bundle_id)
+    assert (found.state, found.outcome) == ("finished", "failed")
+    assert "processes died" in found.message
+
+
+def test_released_bundle_does_not_count_as_an_attempt(store: Store) -> None:
+    store.bundles.create("t", ORDER)
+    for _ in range(MAX_ATTEMPTS + 1):
+        lease = store.bundles.lease_next("one", 60.0)
+        assert lease is not None
+        assert lease.attempt == 1
+        store.bundles.release(lease)
+
+
+def test_deleted_bundle_is_not_stored_again(store: Store) -> None:
+    made = store.bundles.create("t", ORDER)
+    lease = store.bundles.lease_next("one", 60.0)
+    assert lease is not None
+    store.bundles.delete("t", made.bundle_id)
+    store.bundles.finish(lease, BUNDLE, b"archive")
+    with pytest.raises(NotFound):
+        store.bundles.get("t", made.bundle_id)
+    with pytest.raises(NotFound):
+        store.bundles.delete("t", made.bundle_id)
+
+
+def test_key_makes_one_bundle_of_each_order(store: Store) -> None:
+    first, again = (store.bundles.create("t", ORDER, "key") for _ in range(2))
+    other = store.bundles.create("t", ORDER.model_copy(update={"name": "y"}), "key")
+    assert first == again
+    assert len({first.bundle_id, other.bundle_id}) == 2
+    assert store.bundles.page("u") == []
