@@ -77,8 +77,8 @@ class MeasurementTable(Table):
     __tablename__ = "measurements"
     __table_args__ = (
         ForeignKeyConstraint(["tenant", "exploration_id", "candidate_number"], _TRIAL),
-        # All columns of the overview, which counts the measurements of the last hour and the failures of the last day. The
-        # tenant is not first: PostgreSQL without statistics would read all of a tenant's rows for one measurement.
+        # All columns of the overview, which counts the measurements of the last hour and the failures of the last day.
+        # The tenant is not first: PostgreSQL without statistics would read all rows of a tenant for one measurement.
         Index("ix_measurements_recent", "measured_at", "tenant", "failure_reason"),
     )
 
