@@ -35,8 +35,10 @@ PAGES: Final = {
     "login": "/login",
     "no such page": "/nothing",
 }
-UNSTEADY: Final = frozenset({"failed trials", "job of a model", "trace", "scheduled", "lowered", "assembly"})
-"""Pages of which no picture is kept: they show what happened on the host, or look like another one."""
+UNSTEADY: Final = frozenset(
+    {"failed trials", "device", "tokens", "job of a model", "trace", "scheduled", "lowered", "assembly"}
+)
+"""Pages of which no picture is kept: they show what happened on the host or in other tests, or look like another one."""
 PARTS: Final = frozenset(
     {
         "/enter",
