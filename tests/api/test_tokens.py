@@ -65,7 +65,13 @@ def test_operations_require_their_scope(app, store):
             answer = powerless.request(method, path.replace("{", "").replace("}", ""), **bodies.get(method, {}))
             assert answer.status_code == 403, (method, path, answer.status_code, answer.text)
             if path != "/metrics" and method != "head":
-                scope = answer.json()["detail"].rstrip(".").partition(" the scope ")[2].replace(" or ", "` or `")
+                scope = (
+                    answer.json()["detail"]
+                    .rstrip(".")
+                    .partition(" the scope ")[2]
+                    .replace(" or ", "` or `")
+                    .replace(", ", "`, `")
+                )
                 assert f"Scope of the token: `{scope}`." in operations[method]["description"], (method, path)
 
 

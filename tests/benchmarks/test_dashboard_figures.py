@@ -17,7 +17,7 @@ def test_large_jobs_are_stored_as_a_tuner_stores_them(tmp_path: Path) -> None:
     finished = put_large_job(store, settings, 0, 300)
     running, lease = put_running_job(store, settings, 1, 100)
     points = store.points.of_exploration(TENANT, finished.exploration_id, 1000)
-    assert points.count == 300
+    assert points.end == 300
     assert 0 < points.failures["build_error"] < 60
     assert len(store.trials.page(TENANT, finished.exploration_id, 250)) == 49
     assert store.jobs.get(TENANT, finished.job_id).state is JobState.FINISHED

@@ -17,6 +17,7 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.kernel_library.rules import LibraryRules
 from tunefarm_schemas.token import Scope
 from tunefarm_schemas.tuning.record import MatchKind, RecordStatus, TuningRecord
+from tunefarm_schemas.views.record import CodeForm
 from tunefarm_services.settings import Settings
 from tunefarm_services.store import LOCAL_TENANT
 
@@ -56,7 +57,7 @@ def test_record_is_found_by_status_prefix_and_module(place: RecordPlace, record:
     assert len(place.listed(None, 1)) == 1
     assert place.named(record.record_id) == place.named(record.record_id[:12]) == record
     assert "matmul" in place.workload_name(record)
-    assert "T.sblock" in place.view(record).script
+    assert "T.sblock" in place.code(record, CodeForm.SCHEDULED).text
     best = place.best(QUERY)[0]
     assert (best.match, best.record) == (MatchKind.EXACT, record)
 

@@ -83,7 +83,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_page_contains_every_plot_and_no_external_resource(page: str) -> None:
     for title in ("over time", "over trials", "Failures by reason", "cost model", "Time per stage"):
         assert title in page
-    assert page.count("<svg") == 10, "each for a wide and for a narrow screen"
+    assert page.count('<div class="drawn ') == 10, "each for a wide and for a narrow screen"
     assert not re.search(r"<script|<link|<img|@import|src=", page)
 
 
@@ -93,7 +93,7 @@ def test_page_replaces_empty_plots_by_text() -> None:
     page = render_page(report.model_copy(update={"tasks": (empty,), "seconds": {"total": 3.0}}))
     for words in ("No trial failed.", "Too few trials", "Nothing was measured."):
         assert words in page
-    assert page.count("<svg") == 4
+    assert page.count('<div class="drawn ') == 4
 
 
 def test_page_has_section_per_task() -> None:
@@ -169,7 +169,7 @@ def test_plot_marks_measured_and_verified_latency() -> None:
 
 
 PROBE = """<script>addEventListener("load", () => {
-  const shown = [...document.querySelectorAll("svg")].filter(svg => svg.getClientRects().length)
+  const shown = [...document.querySelectorAll(".drawn svg")].filter(svg => svg.getClientRects().length)
   const widest = Math.max(...shown.map(svg => svg.getBoundingClientRect().right))
   parent.postMessage(`${document.documentElement.scrollWidth} ${Math.ceil(widest)} ${shown.length}`, "*")
 })</script>"""

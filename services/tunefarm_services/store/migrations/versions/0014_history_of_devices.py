@@ -35,7 +35,7 @@ def upgrade() -> None:
         sa.Column("launch_s", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("tenant", "device_id", "interval_number", name=op.f("pk_reference_samples")),
     )
-    op.create_index("ix_measurements_recent", "measurements", ["tenant", "measured_at", "failure_reason"])
+    op.create_index("ix_measurements_recent", "measurements", ["measured_at", "tenant", "failure_reason"])
 
 
 def downgrade() -> None:
