@@ -38,7 +38,7 @@ PAGES: Final = {
 UNSTEADY: Final = frozenset(
     {"failed trials", "device", "tokens", "job of a model", "trace", "scheduled", "lowered", "assembly"}
 )
-"""Pages of which no picture is kept: they show what happened on the host or in other tests, or look like another one."""
+"""Pages of which no picture is kept: they depend on the host or on other tests, or look like another one."""
 PARTS: Final = frozenset(
     {
         "/enter",

@@ -98,6 +98,13 @@ def test_the_chart_has_stopped_trials_too(browser: Viewer, store: Store) -> None
     assert chart["end"] == 3
 
 
+def test_a_stopped_trial_is_listed_with_the_time_that_it_takes_at_least(browser: Viewer, store: Store) -> None:
+    mine = furnished(store, "alice")
+    mine.bench.measure(2, Stopped(at_least_s=5e-3))
+    page = browser.get(f"/dashboard/jobs/{mine.job_id}/trials?exploration={mine.exploration_id}").text
+    assert '<td class="number">at least 5 ms</td>' in page
+
+
 def test_a_built_model_shows_the_plans_that_were_timed(browser: Viewer, store: Store) -> None:
     mine = furnished(store, "alice")
     plans = [
