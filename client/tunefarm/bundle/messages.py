@@ -49,6 +49,7 @@ class FunctionsPlanOrder(Frozen):
     name: str
     max_operations: float
     is_linked: bool
+    is_cuda: bool = False
 
 
 class VectorCounts(Frozen):
