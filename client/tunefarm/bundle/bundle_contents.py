@@ -41,7 +41,7 @@ class EntryVectors:
 def entry_vectors(parts: PlannedParts, given: Sequence[ModelReference], own: int) -> list[EntryVectors]:
     """What the framework computed for each entry, or else what is in the file ``own``.
 
-    Those of the first entry are in ``vectors/N``, those of other entries in ``vectors/NAME/N``. Devices test all of them.
+    Those of the first entry are in ``vectors/N``, and those of others in ``vectors/NAME/N``; devices test all of them.
     """
     found: list[EntryVectors] = []
     for number, each in enumerate(parts.entries):

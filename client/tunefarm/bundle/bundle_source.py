@@ -109,7 +109,7 @@ class ModelSource:
     ) -> PlannedParts:
         """Plan the entry."""
         if form == "cuda":
-            fix = "Tune the model for the GPU, and give the id of the job: its functions become a bundle."
+            fix = "Tune its functions for the GPU, and give the ids of their records."
             raise BadInput("form", "bundles of the form cuda have functions of records, and a model is given.", fix)
         order = _order(self.target, scratch)
         with passed_weights(self.model) as (given, names):

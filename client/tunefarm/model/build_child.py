@@ -44,8 +44,8 @@ def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # n
             return
         try:
             built, contents = _built(order)
-        except BadInput as refused:
-            channel.send(Refusal.of(refused).model_dump_json().encode())
+        except BadInput as error:
+            channel.send(Refusal.of(error).model_dump_json().encode())
             continue
         except TVM_ERRORS as error:
             refused = BadInput("model", f"TVM cannot compile it: {last_line(error)}", "Simplify the operator.")

@@ -168,8 +168,7 @@ class _Host:
         return launch
 
     def _pointer(self, value: Any) -> int:
-        arguments = getattr(value, "args", ())
-        number = self._numbers.get(hash(arguments[0])) if len(arguments) else None
+        number = self._numbers.get(hash(value.args[0])) if isinstance(value, tvm.ir.Call) and value.args else None
         if number is None:
             raise _inexpressible(self._name, "passes something else than tensors to a kernel")
         return number
