@@ -22,20 +22,23 @@ typedef struct {
   const char *(*last_error)(void);
   int (*start_threads)(int);
   void (*release_workspaces)(void);
+  int32_t count;
+  const TunefarmModel *const *models;
 } TunefarmBundle;
 static const TunefarmModel model = {"scale", %(weights)d, 64, 1, 1, 0, 0, 0, 0, 0};
+static const TunefarmModel negated = {"negate", %(weights)d, 128, 1, 1, 0, 0, 0, 0, 0};
+static const TunefarmModel *const models[] = {&model, &negated};
 static int run(const TunefarmModel *m, const void *weights, void *arena, void *const *inputs, void *const *outputs) {
-  (void)m;
   if (((uintptr_t)weights | (uintptr_t)arena | (uintptr_t)inputs[0] | (uintptr_t)outputs[0]) %% 64) return -1;
   %(extra)s
   const float *x = inputs[0], *factor = weights;
-  for (int i = 0; i < %(elements)d; ++i) ((float *)outputs[0])[i] = x[i] * factor[0];
+  for (int i = 0; i < %(elements)d; ++i) ((float *)outputs[0])[i] = m == &model ? x[i] * factor[0] : 0.0f - x[i];
   return 0;
 }
 static const char *last_error(void) { return "a tensor is not aligned"; }
 static int start_threads(int threads) { (void)threads; return 0; }
 static void release_workspaces(void) {}
-static const TunefarmBundle bundle = {%(abi)d, &model, run, last_error, start_threads, release_workspaces};
+static const TunefarmBundle bundle = {%(abi)d, &model, run, last_error, start_threads, release_workspaces, 2, models};
 const TunefarmBundle *tunefarm_bundle(void) { return &bundle; }
 """
 
@@ -101,3 +104,15 @@ def bundle(
         "vectors/0/input0.bin": INPUT,
         "vectors/0/output0.bin": scaled(factor if expected is None else expected),
     }
+
+
+def bundle_of_two(factor: float, *, negated: float = -1.0) -> dict[str, bytes]:
+    """A bundle with the entries ``scale`` and ``negate``; the vector of the second expects the factor ``negated``."""
+    files = bundle(factor)
+    manifest = json.loads(files["manifest.json"])
+    second = json.loads(files["manifest.json"])["entry"] | {"name": "negate"}
+    paths = {each: [f"vectors/negate/0/{each[:-1]}0.bin"] for each in ("inputs", "outputs")}
+    other = {"constant": "model_negate", "entry": second, "arena_bytes": 128, "vectors": [paths]}
+    manifest |= {"format": 3, "entry": manifest["entry"] | {"name": "scale"}, "others": [other]}
+    vector = {"vectors/negate/0/input0.bin": INPUT, "vectors/negate/0/output0.bin": scaled(negated)}
+    return files | vector | {"manifest.json": json.dumps(manifest).encode()}

@@ -29,7 +29,23 @@ static const int32_t order[] = {0, 2, 1};
 static const TunefarmCall calls[] = {{kernel, 3, order}};
 static const TunefarmArgument input[] = {{"x", 0}}, output[] = {{"y", 1}};
 static const TunefarmModel model = {"tiny", 16, 64, 1, 1, 1, input, output, tensors, calls};
+#ifdef SEVERAL
+static int32_t negate(void *handle, void *arguments, int32_t count, void *result) {
+  const TVMFFIAny *given = arguments;
+  const float *input = ((DLTensor *)given[0].v_ptr)->data;
+  float *output = ((DLTensor *)given[1].v_ptr)->data;
+  (void)handle, (void)count, (void)result;
+  for (int i = 0; i < 4; ++i) output[i] = -input[i];
+  return 0;
+}
+static const int32_t order_of_negate[] = {0, 1};
+static const TunefarmCall calls_of_negate[] = {{negate, 2, order_of_negate}};
+static const TunefarmModel negated = {"negate", 16, 128, 1, 1, 1, input, output, tensors, calls_of_negate};
+static const TunefarmModel *const models[] = {&model, &negated};
+#else
 static const TunefarmModel *const models[] = {&model};
+#endif
 static const TunefarmBundle bundle = {
-    ABI, &model, tunefarm_model_run, tunefarm_last_error, tunefarm_start_threads, tunefarm_release_workspaces, 1, models};
+    ABI, &model, tunefarm_model_run, tunefarm_last_error, tunefarm_start_threads, tunefarm_release_workspaces,
+    sizeof models / sizeof models[0], models};
 __attribute__((visibility("default"))) const TunefarmBundle *tunefarm_bundle(void) { return &bundle; }

@@ -64,15 +64,22 @@ class Compiler:
         return output
 
     def tiny_model(
-        self, folder: Path, bias: int = 0, crashes: bool = False, abi: int = 1, loaded: Path | None = None
+        self,
+        folder: Path,
+        bias: int = 0,
+        crashes: bool = False,
+        abi: int = 1,
+        loaded: Path | None = None,
+        several: bool = False,
     ) -> Path:
         """A bundle's folder with the tiny model. Any bias but 0 makes its results wrong.
 
-        Its library makes the file ``loaded`` when it is loaded.
+        Its library makes the file ``loaded`` when it is loaded. With ``several``, it has the entry ``negate`` as well.
         """
         (folder / "vectors/0").mkdir(parents=True)
         (folder / "bundle_of_tests.h").write_text(f'#include "{RUNNER}/src/abi.h"\n')
         flags = [f"-DBIAS={bias}", f"-DABI={abi}", *(["-DCRASHES"] if crashes else [])]
+        flags += ["-DSEVERAL"] if several else []
         flags += [] if loaded is None else [f'-DLOADED="{loaded}"', "-s", "-Wl,-z,noseparate-code"]
         runtime = [str(each) for each in (RUNTIME / "tunefarm_model.c", RUNTIME / "tunefarm_runtime.c")]
         sources = [str(HERE / "tiny_model.c"), *runtime]
@@ -85,6 +92,11 @@ class Compiler:
         (folder / "vectors/0/input0.bin").write_bytes(given.tobytes())
         (folder / "vectors/0/output0.bin").write_bytes((2 * given + weights).tobytes())
         (folder / "manifest.json").write_text('{"name": "tiny", "x": [{"tolerance": 9}], "tolerance": 1e-05}\n')
+        if several:
+            (folder / "vectors/negate/0").mkdir(parents=True)
+            (folder / "vectors/negate/0/input0.bin").write_bytes(given.tobytes())
+            (folder / "vectors/negate/0/output0.bin").write_bytes((-given).tobytes())
+            (folder / "manifest.json").write_text('{"format": 3, "tolerance": 1e-05}\n')
         return folder
 
     def _run(self, *words: str, folder: Path | None = None) -> None:

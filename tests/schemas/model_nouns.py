@@ -11,6 +11,7 @@ from tunefarm_schemas.tuning.bundle import (
     BundleRecord,
     BundleRequirements,
     BundleVector,
+    CudaRequirements,
 )
 from tunefarm_schemas.tuning.dynamic_shape import DimensionPlace, DynamicDimension, DynamicShape, SizeBucket
 from tunefarm_schemas.tuning.model import (
@@ -82,6 +83,9 @@ _MODEL = (
 
 _FILE = BundleFile(path="kernels/kernel0.o", size_bytes=4096, digest="18")
 _VECTOR = BundleVector(inputs=("vectors/0/input0.bin",), outputs=("vectors/0/output0.bin",))
+_CUDA = CudaRequirements(
+    architecture="sm_80", compute_capability="8.0", is_exact=False, driver_api="13.0", shared_memory_bytes=1536
+)
 _REQUIREMENTS = BundleRequirements(
     architecture="aarch64",
     cpu_features=("asimddp",),
@@ -103,6 +107,7 @@ _BUNDLE = (
     _FILE,
     _VECTOR,
     _REQUIREMENTS,
+    _CUDA,
     _LATENCY,
     _RECORD,
     _BUNDLE_ENTRY,
@@ -124,6 +129,7 @@ _BUNDLE = (
         tolerance=0.001,
         files=(_FILE,),
         requires=_REQUIREMENTS,
+        requires_cuda=_CUDA,
         latency=_LATENCY,
         records=(_RECORD,),
         sbom="sbom.cdx.json",

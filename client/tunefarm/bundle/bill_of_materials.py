@@ -12,6 +12,7 @@ from cyclonedx.model.license import DisjunctiveLicense, LicenseExpression
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
+from tunefarm.bundle.cuda.nvcc import Nvcc
 from tunefarm.bundle.link.toolchain import BundleToolchain
 from tunefarm_schemas.tuning.bundle import BundleFile
 
@@ -31,7 +32,7 @@ class BundleMaterials:
         tunefarm_version, tvm_version: of this build.
         code_generator: such as ``tvm-0.27.0+llvm-22.1``.
         framework: name and version of what wrote the model.
-        toolchain: that linked it; None for sources and object files.
+        toolchain: that linked it, or compiled its kernels for a GPU; None for sources and object files.
     """
 
     name: str
@@ -39,7 +40,7 @@ class BundleMaterials:
     tvm_version: str
     code_generator: str
     framework: str
-    toolchain: BundleToolchain | None
+    toolchain: BundleToolchain | Nvcc | None
 
 
 def bill_of_materials(materials: BundleMaterials, files: Sequence[BundleFile]) -> bytes:
@@ -85,17 +86,23 @@ def _components(materials: BundleMaterials) -> Iterator[Component]:
         purl=PackageURL("pypi", None, "apache-tvm", materials.tvm_version),
         scope=ComponentScope.EXCLUDED,
     )
-    yield Component(
+    llvm = materials.code_generator.partition("+llvm-")[2]
+    if llvm:
+        yield _llvm(llvm)
+    yield from _framework(materials.framework)
+    if materials.toolchain is not None:
+        yield from _tools(materials.toolchain)
+
+
+def _llvm(version: str) -> Component:
+    return Component(
         name="llvm",
-        version=materials.code_generator.partition("+llvm-")[2] or None,
+        version=version,
         bom_ref="llvm",
         description="Compiled the kernels, as a part of TVM.",
         licenses=[LicenseExpression(_LLVM_LICENSE)],
         scope=ComponentScope.EXCLUDED,
     )
-    yield from _framework(materials.framework)
-    if materials.toolchain is not None:
-        yield from _tools(materials.toolchain)
 
 
 def _framework(framework: str) -> Iterator[Component]:
@@ -115,13 +122,13 @@ def _framework(framework: str) -> Iterator[Component]:
     )
 
 
-def _tools(toolchain: BundleToolchain) -> Iterator[Component]:
+def _tools(toolchain: BundleToolchain | Nvcc) -> Iterator[Component]:
     yield Component(
         name=toolchain.name,
         version=toolchain.version or None,
         bom_ref="compiler",
         type=ComponentType.APPLICATION,
-        description="Compiled the plan and the runtime.",
+        description="Compiled the kernels." if isinstance(toolchain, Nvcc) else "Compiled the plan and the runtime.",
     )
     if toolchain.linker:
         name, _, version = toolchain.linker.rpartition(" ")

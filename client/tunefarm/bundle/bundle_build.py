@@ -8,15 +8,15 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Final
 
 from tunefarm.artifact.artifact_folder import MANIFEST_NAME
 from tunefarm.bundle.bill_of_materials import SBOM, BundleMaterials, bill_of_materials
 from tunefarm.bundle.bundle_contents import entry_vectors, plan_files, runtime_files, used_records
 from tunefarm.bundle.bundle_folder import WEIGHTS, files_in, manifest_text, new_bundle, put_files
 from tunefarm.bundle.bundle_source import BundleSource, ModelSource, PlanMemory, identifier
-from tunefarm.bundle.link.compiled_files import COMPILED, compiled_files
+from tunefarm.bundle.form_files import FormCompiler, compiler_of, form_files
 from tunefarm.bundle.link.linking import Link, linked
-from tunefarm.bundle.link.toolchain import BundleToolchain, toolchain_for
 from tunefarm.bundle.messages import PlannedParts
 from tunefarm.bundle.timing.bundle_timing import bundle_latency
 from tunefarm.frontend.model_import import ImportedModel
@@ -29,6 +29,9 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.host_cores import usable_physical_cores
 from tunefarm_schemas.tuning.bundle import BUNDLE_FORMAT, BundleForm, BundleManifest
 from tunefarm_schemas.tuning.model import ModelFunction
+
+_SUFFIXES: Final = {"c": "c", "cuda": "json"}
+"""Of what the child that builds a function answers with, where that is no object file."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,7 @@ class BundleBuilder:
             memory = PlanMemory(stack.enter_context(_memory("placed")), stack.enter_context(_memory("vectors")))
             self.say("planning")
             parts = source.planned(self.zygote, name, form, memory, scratch)
-            toolchain = toolchain_for(parts.target, cc) if form in COMPILED else None
+            compiler = compiler_of(form, parts.target, cc)
             records = source.chosen(parts)
             functions, problems, kernels = self._kernels(parts, form, records, scratch)
             if problems and source.needs_schedules:
@@ -109,20 +112,17 @@ class BundleBuilder:
             entries = entry_vectors(parts, source.references, memory.vectors)
             for each in entries:
                 put_files(staging, dict(each.files()))
-            sources = runtime_files() | plan_files(parts, entries)
-            requires = None
-            if toolchain is None:
-                put_files(staging, kernels | sources)
-            else:
-                self.say("linking")
-                files, requires = compiled_files(
-                    toolchain, form, kernels | sources, parts.cpu_features, scratch, self.link
-                )
+            sources = runtime_files() | plan_files(parts, entries, is_cuda=form == "cuda")
+            if compiler is not None:
+                self.say("compiling" if form == "cuda" else "linking")
+            made = form_files(form, compiler, kernels, sources, parts, scratch, self.link)
+            put_files(staging, made.files)
+            requires = made.requires
+            if requires is not None:
                 requires = requires.model_copy(update={"device_class_id": device_class_id})
-                put_files(staging, files)
             with open(memory.placed, "rb", closefd=False) as placed, (staging / WEIGHTS).open("xb") as file:
                 shutil.copyfileobj(placed, file)
-            materials = _materials(source.framework, parts, name, toolchain)
+            materials = _materials(source.framework, parts, name, compiler)
             put_files(staging, {SBOM: bill_of_materials(materials, files_in(staging))})
             first, *others = [each.described() for each in entries]
             manifest = BundleManifest(
@@ -144,6 +144,7 @@ class BundleBuilder:
                 tolerance=FLOAT32_TOLERANCE,
                 files=files_in(staging),
                 requires=requires,
+                requires_cuda=made.requires_cuda,
                 records=used_records(functions, records),
                 sbom=SBOM,
             )
@@ -170,7 +171,7 @@ class BundleBuilder:
         problems: dict[str, str] = {}
         files: dict[str, bytes] = {}
         for number, ((task, order), (built, path)) in enumerate(zip(orders, results, strict=True)):
-            files[f"kernels/kernel{number}.{'c' if form == 'c' else 'o'}"] = path.read_bytes()
+            files[f"kernels/kernel{number}.{_SUFFIXES.get(form, 'o')}"] = path.read_bytes()
             made = functions_of(task, order, built)
             functions += made
             if built.problem:
@@ -191,7 +192,7 @@ def _runs_here(parts: PlannedParts, manifest: BundleManifest) -> bool:
     return parts.reason_it_cannot_run_here is None and manifest.num_cores <= usable_physical_cores()
 
 
-def _materials(framework: str, parts: PlannedParts, name: str, toolchain: BundleToolchain | None) -> BundleMaterials:
+def _materials(framework: str, parts: PlannedParts, name: str, toolchain: FormCompiler) -> BundleMaterials:
     return BundleMaterials(
         name=name,
         tunefarm_version=version("tunefarm"),

@@ -41,7 +41,7 @@ class EntryVectors:
 def entry_vectors(parts: PlannedParts, given: Sequence[ModelReference], own: int) -> list[EntryVectors]:
     """What the framework computed for each entry, or else what is in the file ``own``.
 
-    Devices test all vectors in ``vectors/N``, with the first entry; those of other entries are in ``vectors/NAME/N``.
+    Those of the first entry are in ``vectors/N``, and those of others in ``vectors/NAME/N``; devices test all of them.
     """
     found: list[EntryVectors] = []
     for number, each in enumerate(parts.entries):
@@ -58,8 +58,9 @@ def runtime_files() -> dict[str, bytes]:
     return {name if name == "CMakeLists.txt" else f"runtime/{name}": content for name, content in files.items()}
 
 
-def plan_files(parts: PlannedParts, entries: Sequence[EntryVectors]) -> dict[str, bytes]:
+def plan_files(parts: PlannedParts, entries: Sequence[EntryVectors], *, is_cuda: bool = False) -> dict[str, bytes]:
     """The sources of the plan, and the header that tells the self-test and the library which entries there are."""
+    on_gpu = "#define BUNDLE_CUDA 1\n" if is_cuda else ""
     models = ", ".join(f"&{each.planned.constant}" for each in entries)
     of_vectors = ", ".join(f"&{each.planned.constant}" for each in entries for _ in each.references)
     folders = ", ".join(f'"{each.folder}/{at}"' for each in entries for at in range(len(each.references)))
@@ -73,7 +74,7 @@ def plan_files(parts: PlannedParts, entries: Sequence[EntryVectors]) -> dict[str
 #define BUNDLE_VECTOR_FOLDERS {folders or "NULL"}
 #define BUNDLE_VECTORS {sum(len(each.references) for each in entries)}
 #define BUNDLE_TOLERANCE {FLOAT32_TOLERANCE}
-#endif
+{on_gpu}#endif
 """
     return {"model.c": parts.source.encode(), "model.h": parts.header.encode(), "bundle.h": bundle.encode()}
 

@@ -108,6 +108,9 @@ class ModelSource:
         self, zygote: ForkServer, name: str, form: BundleForm, memory: PlanMemory, scratch: Path
     ) -> PlannedParts:
         """Plan the entry."""
+        if form == "cuda":
+            fix = "Tune its functions for the GPU, and give the ids of their records."
+            raise BadInput("form", "bundles of the form cuda have functions of records, and a model is given.", fix)
         order = _order(self.target, scratch)
         with passed_weights(self.model) as (given, names):
             whole = order.model_copy(update={"module_json": self.model.module_json, "weights": names})
@@ -167,6 +170,7 @@ class FunctionsSource:
             name=name,
             max_operations=MAX_REFERENCE_OPERATIONS,
             is_linked=form in COMPILED,
+            is_cuda=form == "cuda",
         )
         with compiling(zygote, PLAN_FUNCTIONS, order, folder=scratch) as child:
             parts = exchange(child, PlannedParts, "planning", has_bytes=False)[0]

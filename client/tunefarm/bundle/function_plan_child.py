@@ -42,19 +42,17 @@ def planned_functions(order: FunctionsPlanOrder) -> PlannedParts:
     """Plan functions.
 
     Raises:
-        BadInput: a function calls others; or the target is not a processor.
+        BadInput: a function calls others; or the target is not of the kind that the form is for.
     """
     target, notes = _target(order)
-    if target.kind != "llvm":
-        fix = "Give records of a CPU, or a CPU target."
-        raise BadInput("target", f"bundles contain code of processors, not of {target.kind}.", fix)
+    _require_kind(target, is_cuda=order.is_cuda)
     for each in order.functions:
         _require_alone(each.workload)
     plans = {_constant(order, each): _plan(each) for each in order.functions}
     return PlannedParts(
         target=target,
         notes=notes,
-        code_generator=f"tvm-{tvm.__version__}+llvm-{tvm.target.codegen.llvm_version_major()}",
+        code_generator=_code_generator(is_cuda=order.is_cuda),
         tvm_version=str(tvm.__version__),
         entries=tuple(PlannedEntry(constant=constant, entry=plan.entry) for constant, plan in plans.items()),
         tasks=tuple(
@@ -68,6 +66,20 @@ def planned_functions(order: FunctionsPlanOrder) -> PlannedParts:
         header="".join(model_header(plan, constant) for constant, plan in plans.items()),
         weights_bytes=0,
     )
+
+
+def _code_generator(*, is_cuda: bool) -> str:
+    compiler = "cuda" if is_cuda else f"llvm-{tvm.target.codegen.llvm_version_major()}"
+    return f"tvm-{tvm.__version__}+{compiler}"
+
+
+def _require_kind(target: Target, *, is_cuda: bool) -> None:
+    if is_cuda and target.kind != "cuda":
+        fix = 'Give records of a GPU, or a target such as {"kind": "cuda", "arch": "sm_80"}.'
+        raise BadInput("target", f"bundles of the form cuda contain code of GPUs, not of {target.kind}.", fix)
+    if not is_cuda and target.kind != "llvm":
+        fix = "Give --form cuda." if target.kind == "cuda" else "Give records of a CPU, or a CPU target."
+        raise BadInput("target", f"bundles of this form contain code of processors, not of {target.kind}.", fix)
 
 
 def _target(order: FunctionsPlanOrder) -> tuple[Target, tuple[str, ...]]:

@@ -49,6 +49,7 @@ class FunctionsPlanOrder(Frozen):
     name: str
     max_operations: float
     is_linked: bool
+    is_cuda: bool = False
 
 
 class VectorCounts(Frozen):
@@ -67,7 +68,7 @@ class PlannedEntry(Frozen):
 
 
 class PlannedParts(Frozen):
-    """Planned entries, the first of which devices run. Two files hold the weights, as they are placed, and vectors.
+    """Planned entries, the first of which is timed. Two files hold the weights, as they are placed, and vectors.
 
     ``rest_json`` is a module of the functions of no task that the plan calls; None if there are none.
     """

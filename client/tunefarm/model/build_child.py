@@ -15,8 +15,10 @@ from tunefarm_search.tvm.target import tvm_target
 from tunefarm_search.tvm.workload import ENTRY
 from tunefarm_search.untried.untried_schedule import untried_schedule
 from tunefarm_workers.builder.c_source import c_source
+from tunefarm_workers.builder.cuda_source import cuda_source
 from tunefarm_workers.builder.linker import LinkFailed, link_kernel, linker_command
 from tunefarm_workers.builder.scheduled_module import build_scheduled, replay
+from tunefarm_workers.session.device.default_schedule import bound_to_threads
 
 _POINTERS: Final = "".join(
     f"void *__TVMBackend{name};\n" for name in ("ParallelLaunch", "ParallelBarrier", "AllocWorkspace", "FreeWorkspace")
@@ -24,6 +26,7 @@ _POINTERS: Final = "".join(
 """The variables that TVM's loader fills in. Each object has those that it uses, as weak ones; the linker would keep the
 writable section of an object for one of them, and with it memory that has no name."""
 _OBJECT = "function.o"
+_GPU: Final = "cuda"
 
 
 class _Chosen(NamedTuple):
@@ -41,6 +44,9 @@ def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # n
             return
         try:
             built, contents = _built(order)
+        except BadInput as error:
+            channel.send(Refusal.of(error).model_dump_json().encode())
+            continue
         except TVM_ERRORS as error:
             refused = BadInput("model", f"TVM cannot compile it: {last_line(error)}", "Simplify the operator.")
             channel.send(Refusal.of(refused).model_dump_json().encode())
@@ -82,20 +88,24 @@ def _built(order: FunctionOrder) -> tuple[FunctionBuilt, bytes]:
 def _of_record(order: FunctionOrder, module: Any) -> _Chosen | None:
     if order.trace is None:
         return None
-    return _Chosen(replay(module, order.trace), "record", "")
+    return _Chosen(replay(module, order.trace, order.target.kind), "record", "")
 
 
 def _untried(order: FunctionOrder, module: Any) -> _Chosen | None:
-    if not order.is_scheduled or not order.names:
+    if not order.is_scheduled or not order.names or order.target.kind == _GPU:
         return None
     found = untried_schedule(module, order.target)
     return None if found.way == "none" else _Chosen(found.module, "untried", found.way)
 
 
 def _compiled(order: FunctionOrder, module: Any) -> bytes:
+    if order.target.kind == _GPU:
+        module = bound_to_threads(module, tvm_target(order.target))
     if order.names:
         function = module[ENTRY]
         module = tvm.IRModule({name: function.with_attr("global_symbol", name) for name in order.names})
+    if order.target.kind == _GPU:
+        return cuda_source(module, order.target.canonical).model_dump_json().encode()
     if order.unit is not None:
         return c_source(module, order.unit).encode()
     path = Path(order.folder) / _OBJECT

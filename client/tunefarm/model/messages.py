@@ -68,7 +68,7 @@ class PreparedParts(Frozen):
 
 
 class FunctionOrder(Frozen):
-    """Functions to compile to one object file, or to write in C.
+    """Functions to compile to one object file, or to write in C, or for a GPU as ``CudaSource``.
 
     ``module_json`` has one function ``main``, which is compiled under each of ``names``; without names it is compiled
     as it is. ``trace`` is that of a record; without one, ``is_scheduled`` says whether to choose an untried schedule.

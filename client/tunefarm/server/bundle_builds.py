@@ -101,6 +101,10 @@ class BundleBuilds:
         source = self._source(lease, zygote)
         builder = BundleBuilder(zygote, link=ConfinedLink(zygote))
         order = lease.order
+        if order.form == "cuda":
+            raise BadInput(
+                "form", "services build no bundles for GPUs.", "Run tunefarm bundle build on a machine of yours."
+            )
         built = builder.build_source(source, order.name, order.form, folder / "bundle")
         size_bytes = sum(each.size_bytes for each in built.manifest.files)
         if size_bytes > MAX_BYTES:

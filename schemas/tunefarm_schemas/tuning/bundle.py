@@ -12,9 +12,12 @@ from tunefarm_schemas.tuning.target import Target
 BUNDLE_FORMAT = 3
 """2 added what devices need, latencies, records and the bill of materials; 3 several entries and the layout."""
 ALIGNMENT_BYTES = 64
-BundleForm = Literal["c", "objects", "static", "library"]
+ServedForm = Literal["c", "objects", "static", "library"]
+"""The forms that services build: they have no compiler for GPUs that untrusted code may reach."""
+BundleForm = Literal["c", "objects", "static", "library", "cuda"]
 """Kernels as C sources or as object files for one processor, with sources of plan and runtime; or all of it compiled
-for one processor, as an archive or as a shared library."""
+for one processor, as an archive or as a shared library; or kernels as CUDA source and device code, with sources of the
+host part."""
 
 
 class BundleFile(Frozen):
@@ -50,6 +53,24 @@ class BundleRequirements(Frozen):
     runtime_abi: int = RUNTIME_ABI
     libc: str = ""
     libraries: tuple[str, ...] = ()
+
+
+class CudaRequirements(Frozen):
+    """What a device must have to run kernels for NVIDIA GPUs.
+
+    Attributes:
+        architecture: that the kernels were compiled for, such as ``sm_80``.
+        compute_capability: the least one, such as ``8.0``.
+        is_exact: whether that is the only one, and GPUs with later ones lack instructions of the kernels.
+        driver_api: the least CUDA version of the driver, such as ``13.0``.
+        shared_memory_bytes: that a block of the largest kernel has.
+    """
+
+    architecture: str
+    compute_capability: str
+    is_exact: bool
+    driver_api: str
+    shared_memory_bytes: int
 
 
 class BundleLatency(Frozen):
@@ -113,6 +134,7 @@ class BundleManifest(Frozen):
         alignment_bytes: of all inputs and outputs, the weights and the arena.
         files: in order of their paths.
         requires: of a device; None for sources and object files.
+        requires_cuda: of a GPU; None for kernels of a processor.
         fallbacks: what devices must have for the bundles that were built beside it, the best first: those that do not
             have what this one requires get the first of these whose requirements they meet.
         latency: of a run of the whole model; None if it was not measured.
@@ -137,6 +159,7 @@ class BundleManifest(Frozen):
     tolerance: float
     files: tuple[BundleFile, ...]
     requires: BundleRequirements | None = None
+    requires_cuda: CudaRequirements | None = None
     latency: BundleLatency | None = None
     records: tuple[BundleRecord, ...] = ()
     sbom: str | None = None

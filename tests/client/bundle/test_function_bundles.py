@@ -20,6 +20,8 @@ from tunefarm.bundle.bundle_source import FunctionsSource, ModelSource, RecordFu
 from tunefarm.frontend.model_import import ImportedModel
 from tunefarm.model.function_orders import ChosenRecord
 from tunefarm.startup.zygote import start_zygote
+from tunefarm_edge.runtime.model import LoadedRelease
+from tunefarm_edge.update.trial import self_test
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.bundle import BundleForm, BundleManifest
@@ -89,6 +91,17 @@ def test_library_has_a_table_of_functions(library: Path) -> None:
         assert bundle.run(model, None, address(arena), pointers(inputs), pointers(outputs)) == 0
         np.testing.assert_array_equal(outputs[0].view("float32").reshape(rows, 8), given[:rows] * np.float32(factor))
     bundle.release_workspaces()
+
+
+def test_agent_runs_each_function(library: Path) -> None:
+    given = np.random.default_rng(0).standard_normal((32, 8)).astype("float32")
+    for name, rows, factor in (("twice", 16, 2.0), ("negated", 32, -1.0)):
+        release = LoadedRelease(library, name)
+        outputs = release.new_outputs()
+        release.run([given[:rows].tobytes()], outputs)
+        found = np.frombuffer(outputs[0], "float32").reshape(rows, 8)
+        np.testing.assert_array_equal(found, given[:rows] * np.float32(factor))
+    assert self_test(library).failure is None
 
 
 def test_manifest_describes_each_function(library: Path) -> None:

@@ -41,7 +41,7 @@ def _tables(plan: StaticPlan, name: str, prefix: str) -> list[str]:
         *_table("TunefarmArgument", f"{prefix}outputs", _arguments(plan, plan.entry.outputs, "output")),
         "",
         f"const TunefarmModel {name} = {{",
-        f"  {_text(name)}, {plan.weights_bytes}, {plan.arena_bytes},",
+        f"  {_text(plan.entry.name)}, {plan.weights_bytes}, {plan.arena_bytes},",
         f"  {len(plan.entry.inputs)}, {len(plan.entry.outputs)}, {len(plan.calls)},",
         f"  {prefix}inputs, {prefix}outputs, {prefix}tensors, {prefix}calls,",
         "};",

@@ -13,6 +13,34 @@
 
 #define MAX_ARGUMENTS 64
 
+#ifdef BUNDLE_CUDA
+#include "tunefarm_cuda.h"
+
+typedef TunefarmCudaSession *Opened;
+static int open_model(const TunefarmModel *model, const void *weights, Opened *opened) {
+  return tunefarm_cuda_open(model, weights, 0, opened);
+}
+static int run_model(Opened *opened, void *const *inputs, void *const *outputs) {
+  return tunefarm_cuda_run(*opened, inputs, outputs);
+}
+static void close_model(Opened *opened) { tunefarm_cuda_close(*opened); }
+#else
+typedef struct {
+  const TunefarmModel *model;
+  const void *weights;
+  void *arena;
+} Opened;
+static int open_model(const TunefarmModel *model, const void *weights, Opened *opened) {
+  opened->model = model, opened->weights = weights;
+  opened->arena = aligned_alloc(64, ((size_t)model->arena_bytes + 63) / 64 * 64 + 64);
+  return opened->arena == NULL ? -1 : 0;
+}
+static int run_model(Opened *opened, void *const *inputs, void *const *outputs) {
+  return tunefarm_model_run(opened->model, opened->weights, opened->arena, inputs, outputs);
+}
+static void close_model(Opened *opened) { free(opened->arena); }
+#endif
+
 static void *aligned(uint64_t bytes) {
   void *memory = aligned_alloc(64, ((size_t)bytes + 63) / 64 * 64 + 64);
   if (memory == NULL) {
@@ -71,7 +99,11 @@ int main(int count, char **words) {
   for (int vector = 0; vector < BUNDLE_VECTORS; ++vector) {
     const TunefarmModel *model = models[vector];
     if (model->inputs > MAX_ARGUMENTS || model->outputs > MAX_ARGUMENTS) return 2;
-    void *arena = aligned(model->arena_bytes);
+    Opened opened;
+    if (open_model(model, weights, &opened) != 0) {
+      fprintf(stderr, "%s\n", tunefarm_last_error());
+      return 1;
+    }
     char name[256];
     for (int32_t i = 0; i < model->inputs; ++i) {
       snprintf(name, sizeof name, "%s/input%d.bin", folders[vector], (int)i);
@@ -85,7 +117,7 @@ int main(int count, char **words) {
     }
     for (int run = 0; run < runs; ++run) {
       double began_s = now_s();
-      if (tunefarm_model_run(model, weights, arena, inputs, outputs) != 0) {
+      if (run_model(&opened, inputs, outputs) != 0) {
         fprintf(stderr, "%s\n", tunefarm_last_error());
         return 1;
       }
@@ -98,7 +130,7 @@ int main(int count, char **words) {
       free(outputs[i]), free(expected[i]);
     }
     for (int32_t i = 0; i < model->inputs; ++i) free(inputs[i]);
-    free(arena);
+    close_model(&opened);
   }
   free(weights);
   tunefarm_release_workspaces();

@@ -48,6 +48,7 @@ typedef struct {
   int32_t tensor;
 } TunefarmArgument;
 
+/* `name` is that of the entry in the manifest. */
 typedef struct {
   const char *name;
   uint64_t weights_bytes, arena_bytes;

@@ -23,7 +23,7 @@ from tunefarm.cli.remote_options import AsJson
 from tunefarm.terminal.console import say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.tables import print_json
-from tunefarm_schemas.tuning.bundle import BundleManifest, BundleRequirements
+from tunefarm_schemas.tuning.bundle import BundleManifest, BundleRequirements, CudaRequirements
 from tunefarm_schemas.views.quantities import bytes_text, counted, latency_text
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ bundle = typer.Typer(
 )
 _COMPILE: Final = {
     "c": "cc -std=c11 -O2 -Wl,--gc-sections -I. -Iruntime model.c kernels/* runtime/*.c -lm -pthread -o self_test",
+    "cuda": "cc -std=c11 -O2 -I. -Iruntime model.c kernels/*.c runtime/*.c -lm -ldl -pthread -o self_test",
     "static": "cc -std=c11 -O2 -Wl,--gc-sections -Iinclude self_test.c libmodel.a -lm -pthread -o self_test",
 }
 
@@ -110,6 +111,8 @@ def print_manifest(manifest: BundleManifest, folder: Path, *, as_json: bool) -> 
     )
     if manifest.requires is not None:
         say(_requires_text(manifest.requires))
+    if manifest.requires_cuda is not None:
+        say(_requires_cuda_text(manifest.requires_cuda))
     if manifest.latency is not None:
         latency = manifest.latency
         say(f"a run here: {latency_text(latency.p50_s)}, 95% of runs within {latency_text(latency.p95_s)}")
@@ -118,10 +121,19 @@ def print_manifest(manifest: BundleManifest, folder: Path, *, as_json: bool) -> 
         say(f"{folder}: {vectors}; load model.so (tunefarm_bundle.h)")
         return
     say(f"{folder}: {vectors}; build and run its self-test there:")
-    say(f"  {_COMPILE['static' if manifest.form == 'static' else 'c']}")
+    say(f"  {_COMPILE.get(manifest.form, _COMPILE['c'])}")
     say("  ./self_test .")
 
 
 def _requires_text(requires: BundleRequirements) -> str:
     needed = (requires.architecture, requires.libc, *requires.cpu_features)
     return f"requires: {', '.join(each for each in needed if each)}"
+
+
+def _requires_cuda_text(requires: CudaRequirements) -> str:
+    which = "exactly" if requires.is_exact else "or later"
+    shared = bytes_text(requires.shared_memory_bytes)
+    return (
+        f"requires: an NVIDIA GPU with compute capability {requires.compute_capability} {which}, a driver for CUDA "
+        f"{requires.driver_api} or later, {shared} of shared memory for a block"
+    )

@@ -37,15 +37,16 @@ FormOption: TypeAlias = Annotated[
     str,
     typer.Option(
         metavar="|".join(FORMS),
-        help="Kernels as C sources or object files; or all of it as an archive or a shared library.",
+        help="Kernels as C sources or object files; or all of it as an archive or a shared library; or kernels for an "
+        "NVIDIA GPU.",
     ),
 ]
 CompilerOption: TypeAlias = Annotated[
     str,
     typer.Option(
         metavar="COMMAND",
-        help="C compiler for --form static and library, such as aarch64-linux-gnu-gcc, or zig. "
-        "Default: this host's for its own architecture, zig for others.",
+        help="C compiler for --form static and library, such as aarch64-linux-gnu-gcc, or zig; default: this host's "
+        "for its own architecture, zig for others. For --form cuda, nvcc; default: that on PATH.",
     ),
 ]
 FallbackOption: TypeAlias = Annotated[
@@ -158,8 +159,8 @@ def built_there(request: BundleRequest, output: str, api: str | None) -> BundleM
     from tunefarm.client import Client
     from tunefarm.options.job_options import output_folder
 
-    if request.model is not None or request.cc:
-        problem = "models, and bundles of other compilers, are built on this machine."
+    if request.model is not None or request.cc or request.form == "cuda":
+        problem = "models, and bundles for GPUs or of other compilers, are built on this machine."
         raise BadInput("api", problem, "Omit --api and --remote, and unset TUNEFARM_API_URL.")
     folder = output_folder(output)
     with Client(api) as client:

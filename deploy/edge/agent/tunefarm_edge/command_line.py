@@ -73,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--output", type=Path, required=True, help="file for the bytes of all outputs, one after the other"
     )
+    run.add_argument("--entry", help="which function runs, of a release with several")
     run.set_defaults(command=_run)
 
     status = commands.add_parser("status", help="show as JSON what the device runs")
@@ -136,7 +137,7 @@ def _serve(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    model = Model.current(options.root)
+    model = Model.current(options.root, entry=options.entry)
     try:
         outputs = model.run([path.read_bytes() for path in options.inputs])
     except (ValueError, OSError) as error:

@@ -83,10 +83,18 @@ TunefarmRunnerCode tunefarm_runner_open(const char *root, const TunefarmRunnerKe
 /* Checks expiry and revocation again, and whether another release is installed. */
 TunefarmRunnerCode tunefarm_runner_poll(TunefarmRunner *runner, int64_t now);
 
-/* Runs the model. Inputs and outputs begin at multiples of 64 bytes. */
+/* The entries of a release are functions with inputs and outputs of their own. A release of a model has one, which
+ * tunefarm_runner_open selects; of several, select one first. The name of a position that is none is null. */
+int tunefarm_runner_entries(const TunefarmRunner *runner);
+const char *tunefarm_runner_entry(const TunefarmRunner *runner, int position);
+
+/* Sets the entry that tunefarm_runner_run, _tensors and _tensor are about; null means the only one. */
+TunefarmRunnerCode tunefarm_runner_select(TunefarmRunner *runner, const char *entry);
+
+/* Runs the selected entry. Inputs and outputs begin at multiples of 64 bytes. */
 TunefarmRunnerCode tunefarm_runner_run(TunefarmRunner *runner, void *const *inputs, void *const *outputs);
 
-/* Runs the test vectors of the release. `worst_error` is relative to what the manifest permits; may be null. */
+/* Runs the test vectors of all entries. `worst_error` is relative to what the manifest permits; may be null. */
 TunefarmRunnerCode tunefarm_runner_self_test(TunefarmRunner *runner, double *worst_error);
 
 int tunefarm_runner_tensors(const TunefarmRunner *runner, TunefarmRunnerDirection direction);

@@ -14,6 +14,8 @@ typedef struct {
   const char *(*last_error)(void);
   int (*start_threads)(int threads);
   void (*release_workspaces)(void);
+  int32_t count;
+  const TunefarmModel *const *models;
 } TunefarmBundle;
 #endif
 

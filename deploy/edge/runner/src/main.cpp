@@ -12,7 +12,7 @@ namespace {
 constexpr int MAX_KEYS = 8, MAX_TENSORS = 64;
 constexpr const char *USAGE =
     "usage: tunefarm-runner install ROOT SOURCE --key HEX [options]\n"
-    "       tunefarm-runner run ROOT --key HEX [--runs N] [--output PREFIX] [INPUT ...]\n"
+    "       tunefarm-runner run ROOT --key HEX [--entry NAME] [--runs N] [--output PREFIX] [INPUT ...]\n"
     "       tunefarm-runner self-test ROOT --key HEX\n"
     "       tunefarm-runner rollback ROOT --key HEX\n"
     "       tunefarm-runner report ROOT --key HEX     print reports, and forget them\n"
@@ -28,7 +28,7 @@ struct Arguments {
   TunefarmRunnerOptions options = {};
   int64_t now = 0;
   long runs = 1;
-  const char *output = nullptr;
+  const char *output = nullptr, *entry = nullptr;
   const char *words[MAX_TENSORS + 3];
   int count = 0;
 };
@@ -51,6 +51,7 @@ bool set_option(Arguments *arguments, const char *name, const char *value) {
   if (strcmp(name, "--state") == 0) return options.state_folder = value, true;
   if (strcmp(name, "--health") == 0) return options.health_command = value, true;
   if (strcmp(name, "--output") == 0) return arguments->output = value, true;
+  if (strcmp(name, "--entry") == 0) return arguments->entry = value, true;
   char *end = nullptr;
   long long number = strtoll(value, &end, 10);
   if (*value == 0 || *end != 0 || number < 0) return false;
@@ -145,7 +146,8 @@ int with_runner(const char *command, const Arguments &arguments) {
   if (code != TUNEFARM_RUNNER_OK) return failed(code);
   int status = 0;
   if (strcmp(command, "run") == 0) {
-    status = run(runner, arguments);
+    code = tunefarm_runner_select(runner, arguments.entry);
+    status = code == TUNEFARM_RUNNER_OK ? run(runner, arguments) : failed(code);
     // A new process starts with empty latencies, so those of this one are printed.
     if (status == 0) status = report(runner, arguments.now);
   } else if (strcmp(command, "report") == 0) {

@@ -9,6 +9,7 @@ namespace tunefarm {
 namespace {
 
 constexpr uint64_t MAX_MANIFEST_BYTES = 1 << 24;
+constexpr int MAX_FORMAT = 1000000;
 
 // A decimal number. strtod depends on the locale of the program.
 double number_of(const char *at, const char *end) {
@@ -48,17 +49,19 @@ double number_at(const char *text, size_t size, const char *key) {
 
 }  // namespace
 
-Code read_tolerance(int folder, const ReleaseText &release, double *tolerance) {
-  const ReleaseFile &manifest = release.file[0];
+Code read_manifest(int folder, const ReleaseText &release, Manifest *manifest) {
+  const ReleaseFile &expected = release.file[0];
   Descriptor file;
   Memory text;
-  Code code = open_verified(folder, manifest, &file);
+  Code code = open_verified(folder, expected, &file);
   if (code != TUNEFARM_RUNNER_OK) return code;
-  if (manifest.bytes > MAX_MANIFEST_BYTES || !text.allocate(manifest.bytes))
+  if (expected.bytes > MAX_MANIFEST_BYTES || !text.allocate(expected.bytes))
     return fail(TUNEFARM_RUNNER_LOAD_FAILED, "manifest.json is too large");
-  ssize_t size = read(file.get(), text.get(), manifest.bytes);
-  *tolerance = size < 0 ? 0.0 : number_at(text.text(), static_cast<size_t>(size), "tolerance");
-  if (!(*tolerance > 0.0)) return fail(TUNEFARM_RUNNER_SELF_TEST_FAILED, "manifest.json has no tolerance");
+  ssize_t got = read(file.get(), text.get(), expected.bytes);
+  size_t size = got < 0 ? 0 : static_cast<size_t>(got);
+  double format = number_at(text.text(), size, "format");
+  manifest->format = format < MAX_FORMAT ? static_cast<int>(format) : MAX_FORMAT;
+  manifest->tolerance = number_at(text.text(), size, "tolerance");
   return TUNEFARM_RUNNER_OK;
 }
 

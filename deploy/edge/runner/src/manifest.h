@@ -1,11 +1,16 @@
-// The only number that the runner takes from manifest.json.
+// The numbers that the runner takes from manifest.json.
 #pragma once
 
 #include "release_text.h"
 
 namespace tunefarm {
 
-// Reads `tolerance` of the manifest, whose digest is verified first.
-Code read_tolerance(int folder, const ReleaseText &release, double *tolerance);
+struct Manifest {
+  int format = 0;
+  double tolerance = 0.0;
+};
+
+// Reads the manifest, whose digest is verified first. A number that it lacks is 0.
+Code read_manifest(int folder, const ReleaseText &release, Manifest *manifest);
 
 }  // namespace tunefarm

@@ -133,16 +133,27 @@ TunefarmRunnerCode tunefarm_runner_self_test(TunefarmRunner *runner, double *wor
   return code;
 }
 
+int tunefarm_runner_entries(const TunefarmRunner *runner) { return runner->model.entries(); }
+
+const char *tunefarm_runner_entry(const TunefarmRunner *runner, int position) {
+  bool exists = position >= 0 && position < runner->model.entries();
+  return exists ? runner->model.entry(position).name : nullptr;
+}
+
+TunefarmRunnerCode tunefarm_runner_select(TunefarmRunner *runner, const char *entry) {
+  return runner->model.select(entry);
+}
+
 int tunefarm_runner_tensors(const TunefarmRunner *runner, TunefarmRunnerDirection direction) {
-  const TunefarmModel &plan = runner->model.plan();
-  return direction == TUNEFARM_RUNNER_INPUT ? plan.inputs : plan.outputs;
+  const TunefarmModel *plan = runner->model.selected();
+  return plan == nullptr ? 0 : direction == TUNEFARM_RUNNER_INPUT ? plan->inputs : plan->outputs;
 }
 
 TunefarmRunnerCode tunefarm_runner_tensor(const TunefarmRunner *runner, TunefarmRunnerDirection direction, int position,
                                           TunefarmRunnerTensor *tensor) {
-  const TunefarmModel &plan = runner->model.plan();
   if (position < 0 || position >= tunefarm_runner_tensors(runner, direction))
     return fail(TUNEFARM_RUNNER_LOAD_FAILED, "the model has no input or output %d", position);
+  const TunefarmModel &plan = *runner->model.selected();
   const TunefarmArgument &argument = (direction == TUNEFARM_RUNNER_INPUT ? plan.input : plan.output)[position];
   *tensor = TunefarmRunnerTensor();
   tensor->name = argument.name;

@@ -4,7 +4,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from tunefarm_schemas.tuning.bundle import BundleForm
+from tunefarm_schemas.tuning.bundle import ServedForm
 from tunefarm_services.api.bodies.body import Body, Identifier, Name, TargetText, with_examples
 from tunefarm_services.api.problems.field_errors import FieldError
 
@@ -24,7 +24,7 @@ class BundleBody(Body):
     upload_id: Identifier | None = Field(
         default=None, description="In place of records: a complete upload with a Relax model as TVM JSON."
     )
-    form: BundleForm
+    form: ServedForm
     target: TargetText = Field(default=None, description="What to compile for. Default: the records' target.")
     name: Name = Field(default="functions", max_length=100, description="A part of the identifiers in the sources.")
 

@@ -23,7 +23,12 @@ def scheduled_for(
     scheduled = replay(module, trace_text, kind, callees)
     if kind in _PROCESSORS or (trace_text is not None and json.loads(trace_text)[0]):
         return scheduled
-    return scheduled if "threadIdx" in scheduled.script() else spread_over_threads(scheduled, target)
+    return bound_to_threads(scheduled, target)
+
+
+def bound_to_threads(module: tvm.IRModule, target: Any) -> tvm.IRModule:
+    """``module`` itself if its loops are bound to threads, else with TVM's default schedule."""
+    return module if "threadIdx" in module.script() else spread_over_threads(module, target)
 
 
 def spread_over_threads(module: tvm.IRModule, target: Any) -> tvm.IRModule:

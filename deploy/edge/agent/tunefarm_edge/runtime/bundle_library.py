@@ -44,14 +44,25 @@ class _Bundle(ctypes.Structure):
     )
 
 
+class _Table(ctypes.Structure):
+    """What follows in bundles with a table of entries."""
+
+    _fields_ = (("bundle", _Bundle), ("count", ctypes.c_int32), ("models", ctypes.POINTER(ctypes.POINTER(_ModelHead))))
+
+
 class BundleLibrary:
-    """A loaded ``model.so``. It is never unloaded: its threads may be running.
+    """One entry of a loaded ``model.so``. It is never unloaded: its threads may be running.
+
+    Args:
+        path: of the library.
+        position: of the entry in the library's table.
+        has_table: whether the library has one. Those without have a single entry.
 
     Raises:
-        LoadFailed: it cannot be loaded, or has another ABI.
+        LoadFailed: it cannot be loaded, has another ABI, or no entry at ``position``.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, position: int = 0, *, has_table: bool = False) -> None:
         try:
             self._library = ctypes.CDLL(str(path))
             entry = self._library.tunefarm_bundle
@@ -63,6 +74,13 @@ class BundleLibrary:
             raise LoadFailed(f"{path.name} does not have the ABI {RUNTIME_ABI}")
         self._bundle = bundle.contents
         self._model = self._bundle.model
+        if has_table:
+            table = ctypes.cast(bundle, ctypes.POINTER(_Table)).contents
+            if position >= table.count:
+                raise LoadFailed(f"{path.name} has {table.count} entries, fewer than the manifest")
+            self._model = table.models[position]
+        elif position:
+            raise LoadFailed(f"{path.name} has one entry, fewer than the manifest")
 
     @property
     def weights_bytes(self) -> int:

@@ -1,61 +1,43 @@
 """Runs the release that is installed."""
 
 import ctypes
-import json
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from tunefarm_edge.runtime.bundle_library import BundleLibrary, LoadFailed
-from tunefarm_edge.runtime.elements import size_bytes
+from tunefarm_edge.runtime.entries import entry_named, read_entries
 from tunefarm_edge.runtime.latencies import LatencyRecorder
 from tunefarm_edge.runtime.memory import ALIGNMENT, AlignedMemory, Buffer, MappedWeights, address_of
 
 DEFAULT_ROOT: Final = "/var/lib/tunefarm-edge"
-
-
-@dataclass(frozen=True)
-class ModelTensor:
-    """An input or an output. Its elements follow each other in C's order."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of all elements."""
-        return size_bytes(self.dtype, self.shape)
-
-    @classmethod
-    def of(cls, described: Mapping[str, Any]) -> Self:
-        """The tensor that a manifest describes."""
-        return cls(str(described["name"]), str(described["dtype"]), tuple(int(each) for each in described["shape"]))
+TABLE_FORMAT: Final = 3
+"""Libraries of bundles whose manifest has this format or a later one have a table of entries."""
 
 
 class LoadedRelease:
-    """One release in memory: its library, its weights, an arena.
+    """One entry of a release in memory: its library, its weights, an arena.
 
     Runs of one object follow each other: they share an arena. Safe for threads.
 
     Raises:
         LoadFailed: a file is missing, or does not match the manifest.
+        UnknownEntry: there is no entry called ``entry``; or there are several, and it is None.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, entry: str | None = None) -> None:
         self.folder = folder
+        self.manifest, entries = read_entries(folder)
+        self.entry = entry_named(entries, entry)
+        self.inputs, self.outputs = self.entry.inputs, self.entry.outputs
         try:
-            self.manifest: Mapping[str, Any] = json.loads((folder / "manifest.json").read_bytes())
-            entry = self.manifest["entry"]
-            self.inputs = tuple(ModelTensor.of(each) for each in entry["inputs"])
-            self.outputs = tuple(ModelTensor.of(each) for each in entry["outputs"])
             self._input_bytes = tuple(each.size_bytes for each in self.inputs)
             self._output_bytes = tuple(each.size_bytes for each in self.outputs)
-            self._library = BundleLibrary(folder / "model.so")
+            has_table = int(self.manifest.get("format", 1)) >= TABLE_FORMAT
+            self._library = BundleLibrary(folder / "model.so", self.entry.position, has_table=has_table)
             self._weights = MappedWeights(folder / "weights.bin")
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise LoadFailed(f"{folder.name} cannot be loaded: {error!r}"[:500]) from error
@@ -121,10 +103,11 @@ class NoRelease(Exception):
 
 
 class Model:
-    """The current release of a device, whichever it is at the time of a run."""
+    """An entry of the current release of a device, whichever release that is at the time of a run."""
 
-    def __init__(self, root: str | Path) -> None:
+    def __init__(self, root: str | Path, entry: str | None = None) -> None:
         self._root = Path(root)
+        self._entry = entry
         self._link = str(self._root / "current")
         self._target = ""
         self._loaded: LoadedRelease | None = None
@@ -133,14 +116,15 @@ class Model:
         self.release()
 
     @classmethod
-    def current(cls, root: str | Path = DEFAULT_ROOT) -> Self:
-        """The model of the device whose folder is ``root``.
+    def current(cls, root: str | Path = DEFAULT_ROOT, *, entry: str | None = None) -> Self:
+        """The model of the device whose folder is ``root``. ``entry`` names one of several; None is the only one.
 
         Raises:
             NoRelease: none is installed.
+            UnknownEntry: the release has no such entry, or several and ``entry`` is None.
             LoadFailed: it cannot be loaded.
         """
-        return cls(root)
+        return cls(root, entry)
 
     def release(self) -> LoadedRelease:
         """The release that runs now, loaded; a new one after a switch.
@@ -148,6 +132,7 @@ class Model:
         Raises:
             NoRelease: the device runs none.
             LoadFailed: the new one cannot be loaded. The agent goes back to the previous one then.
+            UnknownEntry: the new one lacks this entry.
         """
         try:
             target = os.readlink(self._link)  # noqa: PTH115 - a Path would be made at each run
@@ -156,7 +141,7 @@ class Model:
         loaded = self._loaded
         if loaded is None or target != self._target:
             with self._lock:
-                loaded = LoadedRelease(self._root / target)
+                loaded = LoadedRelease(self._root / target, self._entry)
                 self._recorder = LatencyRecorder(self._root / "latencies", loaded.folder.name)
                 self._loaded, self._target = loaded, target
         return loaded

@@ -1,0 +1,1 @@
+"""Bundles for NVIDIA GPUs: CUDA source, its device code, and a host part in C."""

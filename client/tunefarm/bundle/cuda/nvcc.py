@@ -1,0 +1,135 @@
+"""NVIDIA's compiler of CUDA source, and what the code that it makes needs of a GPU."""
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tunefarm_schemas.bad_input import BadInput
+
+COMMAND_S: Final = 900.0
+_ARCHITECTURE: Final = re.compile(r"sm_(\d{1,2})(\d)([af]?)")
+_RELEASE: Final = re.compile(r"release (\d+)\.(\d+), V([\d.]+)")
+_SHARED: Final = re.compile(r"(\d+) bytes smem")
+_ENTRY: Final = re.compile(r"Compiling entry function '(\w+)'")
+_TAIL_BYTES: Final = 2000
+_FIX: Final = "Install the CUDA toolkit, or name its compiler: --cc /usr/local/cuda/bin/nvcc"
+
+
+@dataclass(frozen=True)
+class GpuArchitecture:
+    """What kernels are compiled for, such as ``sm_80``.
+
+    Attributes:
+        name: as nvcc names it.
+        major, minor: the compute capability.
+        is_exact: whether the code runs on no later one: ``sm_90a`` has instructions that those lack.
+    """
+
+    name: str
+    major: int
+    minor: int
+    is_exact: bool
+
+    @classmethod
+    def named(cls, name: str) -> "GpuArchitecture":
+        """The architecture of a target.
+
+        Raises:
+            BadInput: the target names none.
+        """
+        found = _ARCHITECTURE.fullmatch(name)
+        if found is None:
+            fix = 'Name one in the target: {"kind": "cuda", "arch": "sm_80"}.'
+            raise BadInput("target", f"its arch is {name[:50]!r}, which is no GPU's.", fix)
+        return cls(name, int(found[1]), int(found[2]), bool(found[3]))
+
+
+@dataclass(frozen=True)
+class DeviceCode:
+    """A fat binary, and the bytes of shared memory that each of its kernels declares."""
+
+    image: bytes
+    shared_bytes: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Nvcc:
+    """The compiler. ``driver_major`` and ``driver_minor`` are the CUDA version of the driver that its code needs."""
+
+    path: str
+    version: str
+    driver_major: int
+    driver_minor: int
+    name: str = "nvcc"
+    linker: str = ""
+
+    @classmethod
+    def found(cls, given: str = "") -> "Nvcc":
+        """The compiler ``given``, else that on PATH, else that below CUDA_HOME.
+
+        Raises:
+            BadInput: there is none.
+        """
+        home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
+        path = shutil.which(given or "nvcc") or (None if given else shutil.which(f"{home}/bin/nvcc"))
+        if path is None:
+            raise BadInput("cc", f"{given or 'nvcc'!r} was not found, and it compiles the kernels.", _FIX)
+        said = _RELEASE.search(_run((path, "--version"), Path.cwd()))
+        if said is None:
+            raise BadInput("cc", f"{path} is not NVIDIA's compiler.", _FIX)
+        return cls(path, said[3], int(said[1]), int(said[2]))
+
+    def compiled(self, source: str, architecture: GpuArchitecture, folder: Path) -> DeviceCode:
+        """Code for ``architecture``, and intermediate code that drivers compile for later ones.
+
+        Args:
+            source: in CUDA.
+            architecture: of the GPU.
+            folder: an empty one, for temporary files.
+
+        Raises:
+            BadInput: the compiler failed.
+        """
+        (folder / "kernels.cu").write_text(source)
+        name = architecture.name
+        virtual = name.replace("sm_", "compute_")
+        generated = (
+            f"arch={virtual},code=[{name}]" if architecture.is_exact else f"arch={virtual},code=[{name},{virtual}]"
+        )
+        # The compiler writes the sizes of shared memory as notes of its assembler.
+        said = _run(
+            (self.path, "-fatbin", "-O3", "-gencode", generated, "-Xptxas=-v", "-o", "kernels.fatbin", "kernels.cu"),
+            folder,
+        )
+        return DeviceCode((folder / "kernels.fatbin").read_bytes(), _shared_bytes(said))
+
+
+def _shared_bytes(said: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    kernel = ""
+    for line in said.splitlines():
+        if entry := _ENTRY.search(line):
+            kernel = entry[1]
+            found[kernel] = 0
+        elif kernel and (shared := _SHARED.search(line)):
+            found[kernel] = int(shared[1])
+    return found
+
+
+def _run(command: tuple[str, ...], folder: Path) -> str:
+    """What a command wrote to both of its streams. Raises BadInput."""
+    try:
+        ended = subprocess.run(
+            command, cwd=folder, check=False, capture_output=True, timeout=COMMAND_S, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BadInput("cc", f"{command[0]} does not run: {error}", _FIX) from error
+    wrote = (ended.stdout + ended.stderr).decode(errors="replace")
+    if ended.returncode != 0:
+        fix = "Name a CUDA toolkit that knows the target's arch, with a C++ compiler beside it."
+        raise BadInput("cc", f"{command[0]} failed: {wrote[-_TAIL_BYTES:].strip() or ended.returncode}", fix)
+    return wrote

@@ -1,0 +1,73 @@
+"""The files of a bundle in its form, and what they need of a device."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from tunefarm.bundle.cuda.kernel_files import cuda_files, cuda_runtime, gpu_architecture
+from tunefarm.bundle.cuda.nvcc import Nvcc
+from tunefarm.bundle.link.compiled_files import COMPILED, compiled_files
+from tunefarm.bundle.link.linking import Link
+from tunefarm.bundle.link.toolchain import BundleToolchain, toolchain_for
+from tunefarm.bundle.messages import PlannedParts
+from tunefarm_schemas.tuning.bundle import BundleForm, BundleRequirements, CudaRequirements
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_workers.builder.cuda_source import CudaSource
+
+FormCompiler: TypeAlias = BundleToolchain | Nvcc | None
+"""What compiles a bundle here: the whole of it, its kernels for a GPU, or nothing."""
+
+
+@dataclass(frozen=True)
+class FormFiles:
+    """Files by their paths, with what they require of a device; None where nothing was compiled for one."""
+
+    files: Mapping[str, bytes]
+    requires: BundleRequirements | None = None
+    requires_cuda: CudaRequirements | None = None
+
+
+def compiler_of(form: BundleForm, target: Target, cc: str) -> FormCompiler:
+    """The compiler that a form needs; ``cc`` is the user's.
+
+    Raises:
+        BadInput: there is none for the target.
+    """
+    if form == "cuda":
+        gpu_architecture(target)
+        return Nvcc.found(cc.strip())
+    return toolchain_for(target, cc) if form in COMPILED else None
+
+
+def form_files(
+    form: BundleForm,
+    compiler: FormCompiler,
+    kernels: Mapping[str, bytes],
+    sources: Mapping[str, bytes],
+    parts: PlannedParts,
+    scratch: Path,
+    link: Link,
+) -> FormFiles:
+    """Compile what the form has compiled.
+
+    Args:
+        form: of the bundle.
+        compiler: that ``compiler_of`` gave for it.
+        kernels: object files, C sources, or ``CudaSource`` as JSON, by their paths.
+        sources: of the plan and the runtime.
+        parts: what was planned.
+        scratch: a folder for temporary files.
+        link: links libraries and archives.
+
+    Raises:
+        BadInput: the compiler or the linker failed.
+    """
+    if compiler is None:
+        return FormFiles({**kernels, **sources})
+    if isinstance(compiler, Nvcc):
+        generated = [CudaSource.model_validate_json(each) for each in kernels.values()]
+        made, requires_cuda = cuda_files(generated, compiler, gpu_architecture(parts.target), scratch)
+        return FormFiles(made | cuda_runtime(sources), requires_cuda=requires_cuda)
+    files, requires = compiled_files(compiler, form, {**kernels, **sources}, parts.cpu_features, scratch, link)
+    return FormFiles(files, requires)

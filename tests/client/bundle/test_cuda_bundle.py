@@ -1,0 +1,236 @@
+"""Bundles for NVIDIA GPUs: everything compiles, and the host part calls a stand-in of the driver in order."""
+
+import hashlib
+import json
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import tvm
+
+from tests.client.bundle.cuda_functions import bound, cuda_bundle, functions, gpu_target, matmul, mirrored_sum, tiled
+from tunefarm.bundle.bundle_build import BundleBuilder
+from tunefarm.bundle.bundle_source import FunctionsSource, ModelSource
+from tunefarm.bundle.cuda.nvcc import GpuArchitecture
+from tunefarm.frontend.model_import import ImportedModel
+from tunefarm.startup.zygote import start_zygote
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
+from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.tuning.bundle import CudaRequirements
+
+HERE = Path(__file__).parent
+STRICT = ("-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-I.", "-Iruntime")
+needs_nvcc = pytest.mark.targets
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[ForkServer]:
+    with start_zygote() as started:
+        yield started
+
+
+@dataclass(frozen=True)
+class HostPart:
+    """The self-test of a bundle, beside a stand-in of the driver that writes its calls to a file."""
+
+    folder: Path
+    place: Path
+
+    def __call__(self, settings: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        sources = "".join(each.read_text() for each in sorted(self.folder.glob("kernels/*.cu")))
+        counts = {name: each.count("*") for name, each in re.findall(r"(\w+_kernel\w*)\(([^)]*)\) \{", sources)}
+        environment = {
+            "LD_LIBRARY_PATH": str(self.place),
+            "CALLS": str(self.place / "calls"),
+            "PARAMETERS": "".join(f"{name}={count}," for name, count in counts.items()),
+            **(settings or {}),
+        }
+        (self.place / "calls").unlink(missing_ok=True)
+        run = [str(self.place / "self_test"), str(self.folder), "1", "1"]
+        return subprocess.run(run, env=environment, check=False, capture_output=True, text=True, timeout=60)
+
+    def calls(self) -> list[str]:
+        return (self.place / "calls").read_text().splitlines()
+
+
+def host_part(folder: Path, place: Path) -> HostPart:
+    place.mkdir()
+    stand_in = ["cc", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-O1", str(HERE / "stand_in_libcuda.c")]
+    subprocess.run([*stand_in, "-o", str(place / "libcuda.so.1")], check=True, timeout=600)
+    sources = sorted(
+        str(each.relative_to(folder)) for name in ("kernels", "runtime") for each in folder.glob(f"{name}/*.c")
+    )
+    command = ["cc", *STRICT, "model.c", *sources, "-lm", "-ldl", "-pthread", "-o", str(place / "self_test")]
+    subprocess.run(command, cwd=folder, check=True, timeout=600)
+    return HostPart(folder, place)
+
+
+@pytest.fixture(scope="module")
+def built(zygote: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cuda") / "bundle"
+    cuda_bundle(zygote, folder, functions())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def host(built: Path, tmp_path_factory: pytest.TempPathFactory) -> HostPart:
+    return host_part(built, tmp_path_factory.mktemp("host") / "place")
+
+
+@needs_nvcc
+def test_host_part_allocates_copies_launches_and_frees_in_order(host: HostPart) -> None:
+    ended = host()
+    # Nothing computed the outputs, which are zeros: the self-test says so.
+    assert (ended.returncode, ended.stderr) == (1, "")
+    assert "3 vectors, worst error 200 of what is allowed" in ended.stdout
+    assert host.calls() == [
+        *("allocate 0: 512", "allocate 1: 512", "in 0: 512"),
+        *("launch twice_kernel 16,1,1 8,1,1 0: 0 1", "synchronize", "out 1: 512"),
+        "release: 0 blocks, 0 modules",
+        *("allocate 2: 8192", "allocate 3: 8192", "allocate 4: 8192", "in 2: 8192"),
+        *("launch mirrored_kernel 32,1,1 64,1,1 0: 2 4", "launch mirrored_kernel_1 32,1,1 64,1,1 0: 4 3"),
+        *("synchronize", "out 3: 8192", "release: 0 blocks, 0 modules"),
+        *("allocate 5: 8192", "allocate 6: 16384", "allocate 7: 32768", "in 5: 8192", "in 6: 16384"),
+        *("launch matmul_kernel 4,4,1 32,16,1 0: 5 6 7", "synchronize", "out 7: 32768"),
+        "release: 0 blocks, 0 modules",
+    ]
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"MAJOR": "7", "MINOR": "5"}, "the GPU has the compute capability 7.5, and the kernels need 8.0"),
+        ({"DRIVER": "12080"}, "the driver has the CUDA version 12.8, and the kernels need 13."),
+        ({"FAILS": "719"}, "twice_kernel: of the stand-in (719)"),
+        ({"LD_LIBRARY_PATH": "/nonexistent"}, "the NVIDIA driver cannot be loaded: libcuda.so.1"),
+    ],
+)
+def test_unsuitable_device_is_an_error_and_nothing_is_left(
+    host: HostPart, settings: dict[str, str], problem: str
+) -> None:
+    ended = host(settings)
+    assert ended.returncode == 1
+    assert problem in ended.stderr
+    if (host.place / "calls").exists() and "FAILS" not in settings:
+        assert host.calls()[-1] == "release: 0 blocks, 0 modules"
+
+
+@needs_nvcc
+def test_later_gpu_runs_the_intermediate_code(host: HostPart) -> None:
+    assert "3 vectors" in host({"MAJOR": "12"}).stdout
+
+
+@needs_nvcc
+def test_dynamic_shared_memory_is_asked_for_and_launched(zygote: ForkServer, tmp_path: Path) -> None:
+    given = (tiled(matmul(), "4" * 32, "shared.dyn"),)
+    manifest = cuda_bundle(zygote, tmp_path / "bundle", given)
+    assert manifest.requires_cuda is not None
+    assert manifest.requires_cuda.shared_memory_bytes == 1536
+    host = host_part(tmp_path / "bundle", tmp_path / "host")
+    assert "1 vectors" in host().stdout
+    assert "attribute matmul_kernel 8 1536" in host.calls()
+    assert "launch matmul_kernel 4,4,1 32,16,1 1536: 0 1 2" in host.calls()
+
+
+@needs_nvcc
+def test_manifest_says_what_a_gpu_must_have(built: Path) -> None:
+    manifest = json.loads((built / "manifest.json").read_text())
+    required = CudaRequirements.model_validate(manifest["requires_cuda"])
+    assert (required.architecture, required.compute_capability, required.is_exact) == ("sm_80", "8.0", False)
+    assert required.shared_memory_bytes == 4 * (16 * 8 + 8 * 32)
+    assert manifest["form"] == "cuda"
+    assert manifest["code_generator"].endswith("+cuda")
+    bill = (built / "sbom.cdx.json").read_text()
+    assert "nvcc" in bill
+    assert "llvm" not in bill
+
+
+@needs_nvcc
+def test_bundle_has_the_source_and_the_code_of_each_kernel(built: Path) -> None:
+    for number in range(3):
+        assert "__global__" in (built / f"kernels/kernel{number}.cu").read_text()
+        image = (built / f"kernels/kernel{number}.fatbin").read_bytes()
+        lines = (built / f"kernels/kernel{number}.c").read_text().partition("image[] = {")[2].partition("}")[0]
+        assert bytes(int(each) for each in lines.replace("\n", "").split(",") if each.strip()) == image
+    assert not (built / "runtime/tunefarm_model.c").exists()
+    assert not (built / "runtime/tunefarm_bundle.c").exists()
+
+
+@needs_nvcc
+def test_equal_functions_give_equal_bytes(zygote: ForkServer, built: Path, tmp_path: Path) -> None:
+    cuda_bundle(zygote, tmp_path / "again", functions())
+
+    def digests(folder: Path) -> dict[str, str]:
+        files = (each for each in folder.rglob("*") if each.is_file())
+        return {str(each.relative_to(folder)): hashlib.sha256(each.read_bytes()).hexdigest() for each in files}
+
+    assert digests(tmp_path / "again") == digests(built)
+
+
+@needs_nvcc
+def test_cmake_builds_the_self_test(built: Path, tmp_path: Path) -> None:
+    subprocess.run(["cmake", "-S", str(built), "-B", str(tmp_path)], check=True, capture_output=True, timeout=300)
+    subprocess.run(["cmake", "--build", str(tmp_path)], check=True, capture_output=True, timeout=300)
+    assert (tmp_path / "self_test").exists()
+
+
+@needs_nvcc
+def test_architecture_with_own_instructions_is_exact(zygote: ForkServer, tmp_path: Path) -> None:
+    manifest = cuda_bundle(zygote, tmp_path / "bundle", (bound(mirrored_sum(), "5" * 32),), gpu_target("sm_90a"))
+    assert manifest.requires_cuda is not None
+    assert (manifest.requires_cuda.compute_capability, manifest.requires_cuda.is_exact) == ("9.0", True)
+    host = host_part(tmp_path / "bundle", tmp_path / "host")
+    ended = host({"MAJOR": "10"})
+    assert "the GPU has the compute capability 10.0, and the kernels need 9.0 exactly" in ended.stderr
+    assert "1 vectors" in host({"MAJOR": "9"}).stdout
+
+
+def test_missing_compiler_is_named(zygote: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = (bound(mirrored_sum(), "6" * 32),)
+    with pytest.raises(BadInput, match="'/nonexistent/nvcc' was not found"):
+        cuda_bundle(zygote, tmp_path / "bundle", given, cc="/nonexistent/nvcc")
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("CUDA_HOME", "/nonexistent")
+    with pytest.raises(BadInput, match="'nvcc' was not found, and it compiles the kernels"):
+        cuda_bundle(zygote, tmp_path / "bundle", given)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_compiler_is_refused(zygote: ForkServer, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="is not NVIDIA's compiler"):
+        cuda_bundle(zygote, tmp_path / "bundle", (bound(mirrored_sum(), "7" * 32),), cc="cc")
+
+
+def test_form_and_target_must_match(zygote: ForkServer, tmp_path: Path) -> None:
+    given = (bound(mirrored_sum(), "8" * 32),)
+    source = FunctionsSource(given, gpu_target(), needs_schedules=True)
+    with pytest.raises(BadInput, match=r"contain code of processors, not of cuda. Give --form cuda"):
+        BundleBuilder(zygote).build_source(source, "gpu", "objects", tmp_path / "bundle")
+    with pytest.raises(BadInput, match="contain code of GPUs, not of llvm"):
+        BundleBuilder(zygote).build_source(FunctionsSource(given, "host:1"), "gpu", "cuda", tmp_path / "bundle")
+
+
+def test_model_is_refused(zygote: ForkServer, tmp_path: Path) -> None:
+    model = ImportedModel(str(tvm.ir.save_json(tvm.IRModule({}))), {}, "tvm", ())
+    source = ModelSource(model, gpu_target().canonical, lambda _tasks, _target, _generator: {})
+    with pytest.raises(BadInput, match="have functions of records, and a model is given"):
+        BundleBuilder(zygote).build_source(source, "net", "cuda", tmp_path / "bundle")
+
+
+@pytest.mark.parametrize("name", ["", "sm_", "native", "compute_80", "sm_80; rm", "-gencode"])
+def test_architecture_is_one_of_a_gpu(name: str) -> None:
+    with pytest.raises(BadInput, match="which is no GPU's"):
+        GpuArchitecture.named(name)
+
+
+def test_architectures_have_a_compute_capability() -> None:
+    found = [GpuArchitecture.named(name) for name in ("sm_75", "sm_90a", "sm_120")]
+    assert [(each.major, each.minor, each.is_exact) for each in found] == [
+        (7, 5, False),
+        (9, 0, True),
+        (12, 0, False),
+    ]
