@@ -79,6 +79,7 @@ def test_repeated_request_makes_one_bundle(alice: Person, store: Store, of_alice
         ({"record_ids": ["a", "a"]}, "record_ids"),
         ({"record_ids": ["a"] * 257}, "record_ids"),
         ({"record_ids": ["a"], "form": "elf"}, "form"),
+        ({"record_ids": ["a"], "form": "cuda"}, "form"),
         ({"record_ids": ["a"], "cc": "sh -c id"}, "cc"),
     ],
 )

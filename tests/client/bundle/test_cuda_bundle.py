@@ -3,8 +3,9 @@
 import hashlib
 import json
 import re
+import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +24,11 @@ from tunefarm_schemas.tuning.bundle import CudaRequirements
 
 HERE = Path(__file__).parent
 STRICT = ("-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-I.", "-Iruntime")
-needs_nvcc = pytest.mark.targets
+
+
+def needs_nvcc(test: Callable[..., None]) -> Callable[..., None]:
+    missing = pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs NVIDIA's compiler")
+    return pytest.mark.targets(missing(test))
 
 
 @pytest.fixture(scope="module")
