@@ -19,6 +19,8 @@ from tunefarm_search.tvm.workload import workload_of
 from tunefarm_services.store.blob_store import BlobStore
 from tunefarm_workers.session.device.preload import PRELOAD
 
+pytestmark = pytest.mark.faults
+
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
@@ -34,7 +36,6 @@ def zygote() -> Iterator[ForkServer]:
         yield server
 
 
-@pytest.mark.faults
 def test_job_succeeds_on_gateway_without_linker(zygote: ForkServer, place: Place) -> None:
     module: tvm.IRModule = workloads.matmul()
     target = canonical_target(workloads.TARGET).target

@@ -22,6 +22,7 @@ QUICKER = {'{"trials": 8}': '{"trials": 2}', '"target": "host"': '"target": "hos
 """Replacements that shorten commands."""
 
 
+@pytest.mark.faults
 def test_http_guide_commands_succeed(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "http.md").read_text()
     home = tmp_path / ".tunefarm"
