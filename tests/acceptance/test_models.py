@@ -44,6 +44,7 @@ def test_compile_makes_a_model_that_equals_numpy(tunefarm: Tunefarm, programs: P
     assert ran["latency_s"] > 0
 
 
+@pytest.mark.faults
 def test_compile_runs_external_functions_of_a_users_file(tunefarm: Tunefarm, programs: Path, tmp_path: Path) -> None:
     folder, functions = tmp_path / "compiled", str(programs / "env_functions.py")
     model = f"{programs / 'mixed_models.py'}:mixed"

@@ -25,6 +25,7 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return {"job_id": summary["job_id"], "record_id": summary["tasks"][0]["record_id"]}
 
 
+@pytest.mark.faults
 def test_command_gets_the_bundle_that_this_machine_would_build(service: Service, task: Any, tmp_path: Path) -> None:
     build = ("artifact", "build", task["record_id"][:20], "--form", "library", "--no-timing", "--json")
     there = service.command(*build, "--output", str(tmp_path / "there"), "--remote", timeout_s=BUILD_S)

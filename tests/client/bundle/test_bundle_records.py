@@ -71,6 +71,7 @@ def tuned(tunefarm_json: Tunefarm, record_id: str) -> BundleManifest:
     return built(tunefarm_json, "bundle")
 
 
+@pytest.mark.faults
 def test_bundle_has_the_records_of_its_schedules(
     tunefarm_json: Tunefarm, record_id: str, tuned: BundleManifest
 ) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.acceptance.command import HANG_S
 
 Run = Callable[..., Any]
@@ -29,6 +31,7 @@ def tuned(tunefarm: Run, programs: Path, intrinsics: Path, *more: str) -> Any:
     return tunefarm("tune", f"{programs / 'matmul.py'}:Module", *words, *more)
 
 
+@pytest.mark.faults
 def test_record_is_complete_without_the_users_file(
     tunefarm: Run, programs: Path, tmp_path: Path, environment: dict[str, str]
 ) -> None:

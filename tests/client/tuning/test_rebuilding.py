@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.libraries.hostile import MARKED, linked
 from tests.quiet_records import as_on_a_quiet_host
 from tests.servers.tuned_home import TUNED, TunedHome
@@ -63,6 +65,7 @@ def assert_fix_is_named(tunefarm: Run, folder: Path) -> None:
     assert not list(folder.glob("*.so"))
 
 
+@pytest.mark.faults
 def test_tune_rebuilds_unusable_library(tunefarm: Run, tuned: TunedHome, home: Path, tmp_path: Path) -> None:
     tuned.copied_to(home)
     for damage in (flip, lose, link_as_before):
