@@ -31,7 +31,7 @@ from tunefarm_schemas.tuning.bundle import BUNDLE_FORMAT, BundleForm, BundleMani
 from tunefarm_schemas.tuning.model import ModelFunction
 
 _SUFFIXES: Final = {"c": "c", "cuda": "json"}
-"""Of what the child that builds a function answers with, where that is no object file."""
+"""File suffixes of what the build child returns for a function, in forms without object files."""
 
 
 @dataclass(frozen=True)

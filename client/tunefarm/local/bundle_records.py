@@ -9,7 +9,7 @@ from tunefarm.terminal.named_id import ASKED_FOR
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.job import Job
 from tunefarm_schemas.tuning.record import TuningRecord
-from tunefarm_services.job_records import records_of_job
+from tunefarm_services.jobs.job_records import records_of_job
 from tunefarm_services.store import LOCAL_TENANT, Store
 
 FIELD = "source"

@@ -16,7 +16,7 @@ from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.workload import Workload
-from tunefarm_services.job_records import records_of_job
+from tunefarm_services.jobs.job_records import records_of_job
 from tunefarm_services.known_workloads import recognised
 from tunefarm_services.same_workload import SAME_ENTRY, SameAnswer, SameQuestion
 from tunefarm_services.store import NotFound, Store, StoreError

@@ -13,7 +13,7 @@ from tunefarm_services.api.bodies.module import ModuleBody
 from tunefarm_services.api.operations.module_intake import module_text, target_question
 from tunefarm_services.api.operations.parts import Parts
 from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
-from tunefarm_services.job_records import records_of_job
+from tunefarm_services.jobs.job_records import records_of_job
 
 RETRY_AFTER_S: Final = 30
 

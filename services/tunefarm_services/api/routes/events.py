@@ -22,6 +22,7 @@ from tunefarm_services.api.http.responses import responses
 from tunefarm_services.api.operations.parts import Parts, PartsOf
 from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
 from tunefarm_services.api.routes.path import Id, IdFilter
+from tunefarm_services.open_streams import counted_stream
 from tunefarm_services.store import TENANT_STREAM, NotFound, StoreError, StoreUnavailable
 
 router = APIRouter(prefix="/v1", tags=["events"])
@@ -108,13 +109,8 @@ class CountedStream(EventSourceResponse):
             problem = ApiProblem(ProblemKind.RATE_LIMITED, detail, headers={"Retry-After": "5"})
             await problem.send(scope, receive, send)
             return
-        streams[self._tenant] += 1
-        try:
+        with counted_stream(streams, self._tenant):
             await super().__call__(scope, receive, send)
-        finally:
-            streams[self._tenant] -= 1
-            if not streams[self._tenant]:
-                del streams[self._tenant]
 
 
 class JobStream:

@@ -22,7 +22,7 @@ from tunefarm_services.api.http.responses import responses
 from tunefarm_services.api.operations.parts import Parts, PartsOf
 from tunefarm_services.api.problems.problem import ProblemKind
 from tunefarm_services.api.routes.path import Id
-from tunefarm_services.job_records import records_of_job
+from tunefarm_services.jobs.job_records import records_of_job
 from tunefarm_services.space.space_view import exploration_of_task, space_view
 from tunefarm_services.store.stored import StoredTrial
 

@@ -17,6 +17,7 @@ from tunefarm_services.dashboard.job.job_state import JobPageState, read_state, 
 from tunefarm_services.dashboard.parts import DashboardParts
 from tunefarm_services.dashboard.rendering import HEADERS, fragment
 from tunefarm_services.dashboard.session import PREFIX
+from tunefarm_services.open_streams import counted_stream
 from tunefarm_services.store import StoreUnavailable
 
 BATCH: Final = 500
@@ -148,13 +149,8 @@ class ViewerStream(EventSourceResponse):
             refusal = PlainTextResponse(text, 429, headers=HEADERS | {"Retry-After": "5"})
             await refusal(scope, receive, send)
             return
-        streams[self._tenant] += 1
-        try:
+        with counted_stream(streams, self._tenant):
             await super().__call__(scope, receive, send)
-        finally:
-            streams[self._tenant] -= 1
-            if not streams[self._tenant]:
-                del streams[self._tenant]
 
 
 class JobFeeds:
