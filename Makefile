@@ -177,8 +177,8 @@ bench-service: $(STAMP)  ## load the API with 200 clients, follow events through
 bench-dashboard: $(BROWSER_STAMP)  ## the pages in Chromium over a million trials, 500 viewers, Optuna's dashboard beside them; a quarter of an hour
 	$(BIN)/python -m benchmarks.dashboard --output benchmarks/results/dashboard $(BENCH_ARGUMENTS)
 
-bench-fleet: $(STAMP)  ## 10,000 edge devices that poll the API through a rollout; a quarter of an hour
-	$(BIN)/python -m benchmarks.fleet.devices $(BENCH_ARGUMENTS)
+bench-fleet: $(STAMP)  ## 10,000 edge devices that poll the API through rollouts; three quarters of an hour
+	$(BIN)/python -m benchmarks.fleet.devices --output benchmarks/results/fleet $(BENCH_ARGUMENTS)
 
 bench-farm: $(STAMP)  ## what a candidate costs on the farm, how far it scales, and one worker against none
 	$(BIN)/python -m benchmarks.farm.farm_overhead

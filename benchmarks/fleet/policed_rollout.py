@@ -3,6 +3,7 @@
 import asyncio
 import random
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -59,9 +60,18 @@ HEAD: Final = ("permitted", "ended", "devices given it", "silent or failed", "se
 
 
 async def roll_out(
-    fleet: PolledFleet, service: ServiceProcess, store: Store, sequence: int, gate: GatePolicy, polls_per_s: float
+    fleet: PolledFleet,
+    service: ServiceProcess,
+    store: Store,
+    sequence: int,
+    gate: GatePolicy,
+    polls_per_s: float,
+    note: Callable[[str], None],
 ) -> PolicedRollout:
-    """Announce a new release, and let devices poll and report until the gate has decided, or for 40 rounds."""
+    """Announce a new release, and let devices poll and report until the gate has decided, or for 40 rounds.
+
+    ``note`` gets the state of the channel after each round.
+    """
     name, before = f"cnn-{sequence + 1}", f"cnn-{sequence}"
     began_s = time.monotonic()
     store.rollouts.announce(Actor("local", None, time.time()), published(sequence, name, before, gate))
@@ -77,6 +87,7 @@ async def roll_out(
             {at: _reports(name, before, fates[at], fleet.devices[at]) for at in new if at not in silenced}
         )
         channel = _channel(service)
+        note(f"{channel.state} at {channel.stage_percent}%, {len(reached)} devices were given {name}")
         if channel.state != "running":
             break
         await asyncio.sleep(EVALUATE_EVERY_S / 4)

@@ -12,6 +12,7 @@ from tests.quiet_records import as_on_a_quiet_host
 WORDS = ("builtin:matmul:16x16x16", "--target", "host:1")
 
 
+@pytest.mark.faults
 def test_tune_measures_only_missing_trials(tunefarm: Tunefarm) -> None:
     first = tunefarm.tune(*WORDS, "--trials", "3")["tasks"][0]
     assert first["trials"] == 3

@@ -61,6 +61,7 @@ def measured(tunefarm: Tunefarm) -> int:
         return int(database.execute("SELECT count(*) FROM measurements").fetchone()[0])
 
 
+@pytest.mark.faults
 def test_ctrl_c_builds_best_and_restores_terminal(
     tunefarm: Tunefarm, shell: "pexpect.spawn[str]", tmp_path: Path
 ) -> None:

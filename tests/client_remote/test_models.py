@@ -46,6 +46,7 @@ def test_model_is_tuned_by_a_service(tuned: dict[str, Any]) -> None:
     assert all(task["record_id"] and task["weight"] == 1.0 for task in tuned["tasks"])
 
 
+@pytest.mark.faults
 def test_split_on_the_client_reuses_records_of_the_service(
     service: Service, tuned: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -17,6 +17,7 @@ from tests.acceptance.hostile.measuring_farm import SETTINGS
 from tests.compiling.place import place_at
 from tests.farm.workers import PATIENT_S, await_ready, gather, reason_of
 from tests.gateway.board import Board, gateway_settings_of
+from tests.workers.measuring import slow_device
 from tests.workers.workloads import (
     dispatch,
     export_order,
@@ -81,7 +82,7 @@ def open_farm(request, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cal
             return
         zygote = request.getfixturevalue("zygote")
         if request.param == "local":
-            yield lambda: LocalFarm(zygote, scratch=home / uuid4().hex, settings=SETTINGS)
+            yield lambda: LocalFarm(zygote, scratch=home / uuid4().hex, known=slow_device(), settings=SETTINGS)
         elif request.param == "card":
             yield lambda: CudaFarm(zygote, CudaSettings(device_type="cpu", build_lanes=2), scratch=home / uuid4().hex)
         else:

@@ -78,6 +78,7 @@ def test_power_cut_at_each_change_leaves_a_whole_release(running: Device, reposi
     cut_at(running, range(changes_of(running)), 2, 3)
 
 
+@pytest.mark.faults
 def test_power_cuts_while_going_back_leave_the_old_release(running: Device, repository: Repository) -> None:
     running.config = running.config.model_copy(update={"health_command": ("/bin/false",)})
     repository.publish(6, repository.release("scale-3", bundle(3)))

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.workers.conftest import SETTINGS
+from tests.workers.measuring import slow_device
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_workers.broker.blobs import Blobs
 from tunefarm_workers.lane.local_farm import LocalFarm
@@ -14,4 +15,4 @@ PRELOAD: Final = ("tests.workers.hostile:arm",)
 
 def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path, blobs: Blobs) -> LocalFarm:
     del settings, blobs
-    return LocalFarm(zygote, scratch=scratch, settings=SETTINGS)
+    return LocalFarm(zygote, scratch=scratch, known=slow_device(), settings=SETTINGS)

@@ -71,6 +71,7 @@ def test_farm_spreads_candidates_and_returns_each_once(
         eventually(lambda: has_state(store, "first", LaneState.DRAINED), what="goodbye")
 
 
+@pytest.mark.faults
 def test_cancel_all_is_prompt_and_limited_to_its_farm(
     broker: RedisServer, store: Store, open_farm: OpenFarm, start_worker: StartWorker
 ):
@@ -141,6 +142,7 @@ def test_slow_device_is_quarantined_with_suspect_results(
         assert "slower" in lane_of(store, "lane").reason
 
 
+@pytest.mark.faults
 def test_comparison_waits_for_end_of_quarantine(
     broker: RedisServer, store: Store, open_farm: OpenFarm, start_worker: StartWorker
 ):

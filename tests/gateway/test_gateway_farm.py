@@ -35,6 +35,7 @@ def test_packed_weights_are_packed_on_board(farm_of: FarmOf) -> None:
     assert isinstance(packed.result, Timing), packed.result
 
 
+@pytest.mark.faults
 def test_board_crash_loses_only_the_running_candidate(farm_of: FarmOf, board: Board) -> None:
     running = farm_of()
     large, small = workloads.matmul(SLOW_EXTENT), workloads.matmul()
@@ -53,6 +54,7 @@ def test_board_crash_loses_only_the_running_candidate(farm_of: FarmOf, board: Bo
     assert not any(isinstance(measurement.result, Failed) for measurement in measured.values()), measured
 
 
+@pytest.mark.faults
 def test_absent_board_fails_candidates_and_is_retried(farm_of: FarmOf, board: Board) -> None:
     running = farm_of(patience_s=0.5)
     module = workloads.matmul()
@@ -67,6 +69,7 @@ def test_absent_board_fails_candidates_and_is_retried(farm_of: FarmOf, board: Bo
     assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
 
 
+@pytest.mark.faults
 @pytest.mark.timing
 def test_quarantined_board_is_checked_without_orders(farm_of: FarmOf) -> None:
     running = farm_of(check_every_s=1.0)  # a busy host may make the board look slow at its first check

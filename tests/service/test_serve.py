@@ -79,6 +79,7 @@ def test_drained_service_keeps_jobs_waiting_until_resumed(service: Service) -> N
     assert job["outcome"] == "succeeded", job
 
 
+@pytest.mark.faults
 def test_service_threads_share_one_heap(service: Service) -> None:
     """With one arena per thread, memory grows by 3 MB in 100,000 requests."""
     service.start()

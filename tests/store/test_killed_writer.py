@@ -7,6 +7,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.store.sample import TENANT, put_job
 from tunefarm_schemas.tuning.measurement import Timing, TrialState
 from tunefarm_services.store import Store
@@ -53,6 +55,7 @@ def killed_after_a_while(url: str, blobs: Path, chance: random.Random) -> list[i
         return [int(line) for line in (*lines, *writer.stdout) if line.endswith("\n")]
 
 
+@pytest.mark.faults
 def test_killed_writer_loses_and_duplicates_no_acknowledged_trial(url: str, tmp_path: Path):
     chance = random.Random(7)
     store = Store.open(url, tmp_path / "blobs")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.server_of_user import USERS, start_server
-from tests.workers.measuring import RunningFarm
+from tests.workers.measuring import RunningFarm, slow_device
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_workers.conversation.farm_settings import FarmSettings
 from tunefarm_workers.lane.local_farm import LocalFarm
@@ -26,6 +26,6 @@ def zygote() -> Iterator[ForkServer]:
 
 @pytest.fixture(scope="session")
 def running(zygote: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFarm]:
-    farm = LocalFarm(zygote, scratch=tmp_path_factory.mktemp("scratch"), settings=SETTINGS)
+    farm = LocalFarm(zygote, scratch=tmp_path_factory.mktemp("scratch"), known=slow_device(), settings=SETTINGS)
     yield RunningFarm(farm)
     farm.close()

@@ -10,11 +10,26 @@ import tvm
 from tests.workers.hostile import PREFIX
 from tests.workers.workloads import TARGET, dispatch, task
 from tunefarm_schemas.failure import FailureReason
+from tunefarm_schemas.roofline import Bandwidth, DevicePeaks
+from tunefarm_schemas.tuning.device import Device, ReferenceKernelTimes
 from tunefarm_schemas.tuning.measurement import Failed, Measurement, Purpose
 from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_workers.device.cpu_identity import cpu_identity
+from tunefarm_workers.device.device_identity import device_of
 from tunefarm_workers.lane.local_farm import LocalFarm
 
 COLLECT_S = 180.0
+PEAKS = DevicePeaks(
+    cores=2,
+    float32_operations_per_s=1e11,
+    bandwidths=(Bandwidth(size_bytes=1 << 14, one_thread_bytes_per_s=1e11, all_threads_bytes_per_s=2e11),),
+)
+
+
+def slow_device() -> Device:
+    """This host with times so long that no other load makes it seem slower, and with peaks that need no measuring."""
+    times = ReferenceKernelTimes(compute_s=1.0, bandwidth_s=1.0, launch_s=1.0)
+    return device_of(cpu_identity(), times, None).model_copy(update={"peaks": PEAKS})
 
 
 class RunningFarm:

@@ -297,6 +297,7 @@ def test_health_is_answered_under_full_load(attacked, secret):
         assert 503 in statuses
 
 
+@pytest.mark.faults
 def test_clients_that_do_not_read_make_room(attacked, secret):
     with Service(attacked.home, CONNECTIONS=str(PLACES), PUBLIC_DOCS="true").running() as service, ExitStack() as more:
         alice = more.enter_context(httpx.Client(timeout=60, headers={"Authorization": f"Bearer {secret}"}))

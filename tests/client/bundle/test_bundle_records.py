@@ -90,6 +90,7 @@ def test_bundle_has_the_records_of_its_schedules(
     assert (expected.latency_s > 0, expected.protocol_id) == (True, "cpu-hot-cache/1")
 
 
+@pytest.mark.faults
 def test_record_of_another_protocol_does_not_come_first(
     tunefarm_json: Tunefarm, record_id: str, tuned: BundleManifest, folder: Path
 ) -> None:

@@ -40,6 +40,7 @@ def typed(command: str, environment: dict[str, str], folder: Path) -> "subproces
     )
 
 
+@pytest.mark.faults
 def test_next_steps_lead_from_module_to_kernel(
     tunefarm: Run, tuned: TunedHome, home: Path, environment: dict[str, str], tmp_path: Path
 ) -> None:

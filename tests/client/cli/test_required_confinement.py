@@ -52,6 +52,7 @@ def test_tune_fails_without_required_confinement(
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.faults
 def test_local_tuner_does_not_start_without_required_confinement(environment: dict[str, str]) -> None:
     ended = run_lacking(environment, "tuner", TUNEFARM_REQUIRE_CONFINEMENT="1")
     assert ended.returncode == 2, ended.stderr

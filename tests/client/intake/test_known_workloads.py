@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.quiet_records import as_on_a_quiet_host
 
 TARGET = ("--target", "host:1")
@@ -30,6 +32,7 @@ def written(path: Path, *, between: str, row: str, column: str) -> str:
     return str(path)
 
 
+@pytest.mark.faults
 def test_function_with_renamed_variables_is_answered_from_store(
     tunefarm: Callable[..., Any], home: Path, tmp_path: Path
 ) -> None:

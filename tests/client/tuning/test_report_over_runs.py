@@ -203,6 +203,7 @@ def change_manifest(folder: Path, **changes: str) -> None:
     path.write_text(changed.model_dump_json())
 
 
+@pytest.mark.faults
 def test_repeat_keeps_plots_of_measuring_run(store: Store, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     folder.mkdir()

@@ -114,6 +114,7 @@ def test_doctor_succeeds_on_this_machine(tunefarm: Run) -> None:
     assert json.loads(ended.out)["fit"]
 
 
+@pytest.mark.faults
 def test_full_disk_is_reported(environment: dict[str, str], tmp_path: Path) -> None:
     def fill_up() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
@@ -130,6 +131,7 @@ def test_full_disk_is_reported(environment: dict[str, str], tmp_path: Path) -> N
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.faults
 def test_ctrl_c_while_stopping_ends_command_and_children(environment: dict[str, str], tmp_path: Path) -> None:
     environment["TUNEFARM_HOME"] = str(tmp_path / "ended")
     words = ["-m", "tunefarm.cli.command_line", "tune", "builtin:matmul:96x96x96", "--trials", "4000"]

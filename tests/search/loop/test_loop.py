@@ -82,6 +82,7 @@ def test_evolutionary_search_beats_random_search(pool_table: ReplayTable) -> Non
     assert max(evolved) < max(drawn)
 
 
+@pytest.mark.faults
 def test_evolutionary_search_escapes_rugged_space(transposed_convolution_table: ReplayTable) -> None:
     """One schedule in twenty is within a factor of 2.6 of the best; the first 32 trials are within 1.65 on average."""
     table = transposed_convolution_table

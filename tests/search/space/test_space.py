@@ -111,6 +111,7 @@ def test_bfloat16_results_are_not_vectorized(target: Target, dtype: str, out: st
     assert all("meta_schedule.parallel" in text for text in texts)
 
 
+@pytest.mark.faults
 def test_space_of_processor_loads_no_intrinsics() -> None:
     """Loading them takes a sixth of a tuner's start time, and far longer where many modules are loaded."""
     code = """

@@ -1,3 +1,5 @@
+import pytest
+
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.tuning.measurement import Failed, Timing
 from tunefarm_search.space.scheduling import Scheduler
@@ -9,6 +11,7 @@ from tunefarm_search.strategy.protocol import Outcome
 from tunefarm_search.strategy.tvm import TvmStrategy
 
 
+@pytest.mark.faults
 def test_tvm_strategy_proposes_distinct_candidates(matmul_space: SearchSpace) -> None:
     scheduler = Scheduler(matmul_space)
     selector = CandidateSelector(scheduler, CandidateFilter(scheduler.module_of), MovedDecisions(matmul_space.sketches))

@@ -2,6 +2,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 REPORT = """
 import json, resource, sys
 files = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -33,6 +35,7 @@ def loaded_names(load: str) -> tuple[dict[str, list[str]], list[str]]:
     return offers, said
 
 
+@pytest.mark.faults
 def test_loading_matches_ordinary_import() -> None:
     offers, said = loaded_names(OWN)
     assert (offers, said) == loaded_names(ORDINARY)

@@ -12,7 +12,7 @@ import pytest
 from tests.server_of_user import EACH_USER, start_server
 from tests.workers import workloads
 from tests.workers.conftest import ENVIRONMENT, SETTINGS
-from tests.workers.measuring import RunningFarm, message_of, misdeed, reason_of
+from tests.workers.measuring import RunningFarm, message_of, misdeed, reason_of, slow_device
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.measurement import Failed, Timing
@@ -29,7 +29,7 @@ def zygote(request: pytest.FixtureRequest) -> Iterator[ForkServer]:
 
 @pytest.fixture(scope="module")
 def running(zygote: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFarm]:
-    farm = LocalFarm(zygote, scratch=tmp_path_factory.mktemp("scratch"), settings=SETTINGS)
+    farm = LocalFarm(zygote, scratch=tmp_path_factory.mktemp("scratch"), known=slow_device(), settings=SETTINGS)
     yield RunningFarm(farm)
     farm.close()
 
@@ -66,6 +66,7 @@ def test_hostile_candidate_fails_and_next_is_measured(
     assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
 
 
+@pytest.mark.faults
 def test_held_up_loop_counts_no_run_time_as_build_time(running: RunningFarm) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)

@@ -25,7 +25,7 @@ SCRIPT = """
 import os, sys
 from pathlib import Path
 from tests.workers.conftest import ENVIRONMENT, SETTINGS
-from tests.workers.measuring import RunningFarm
+from tests.workers.measuring import RunningFarm, slow_device
 from tests.workers.adversary.test_reaching_processes import measure_during_overwrites
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_workers.lane.local_farm import LocalFarm
@@ -33,7 +33,7 @@ from tunefarm_workers.lane.local_farm import LocalFarm
 assert os.geteuid() != 0
 with ForkServer.start(["hostile:arm"], environment=ENVIRONMENT) as zygote:
     assert zygote.ready(120), zygote.failure
-    farm = LocalFarm(zygote, scratch=Path(sys.argv[1]), settings=SETTINGS)
+    farm = LocalFarm(zygote, scratch=Path(sys.argv[1]), known=slow_device(), settings=SETTINGS)
     try:
         measure_during_overwrites(RunningFarm(farm), rounds=int(sys.argv[2]))
     finally:
@@ -74,6 +74,7 @@ def test_same_user_process_cannot_falsify_comparison(running: RunningFarm) -> No
     measure_during_overwrites(running, rounds=4)
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("rounds", [1, pytest.param(4, marks=pytest.mark.faults)])
 def test_same_ordinary_user_cannot_falsify_comparison(rounds: int) -> None:
     def become_ordinary() -> None:

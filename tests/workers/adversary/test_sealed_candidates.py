@@ -10,7 +10,7 @@ import pytest
 from tests.server_of_user import EACH_USER, start_server
 from tests.workers import workloads
 from tests.workers.conftest import ENVIRONMENT, SETTINGS
-from tests.workers.measuring import RunningFarm, message_of, misdeed, reason_of
+from tests.workers.measuring import RunningFarm, message_of, misdeed, reason_of, slow_device
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.measurement import ComparisonOrder, Exported, Failed, Purpose, Timing
 from tunefarm_workers.artifact.fresh_runner import FreshRunner
@@ -29,7 +29,7 @@ ON_PATHS = ["open: /usr/lib", "stat: /", "list: /proc", "readlink: /proc/self/ex
 @pytest.fixture(scope="module", params=EACH_USER)
 def farm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFarm]:
     with start_server(["hostile:arm"], request.param, ENVIRONMENT) as zygote:
-        local = LocalFarm(zygote, scratch=tmp_path_factory.mktemp("scratch"), settings=SETTINGS)
+        local = LocalFarm(zygote, scratch=tmp_path_factory.mktemp("scratch"), known=slow_device(), settings=SETTINGS)
         try:
             yield RunningFarm(local)
         finally:

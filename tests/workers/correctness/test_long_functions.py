@@ -151,6 +151,7 @@ def test_function_with_global_dependencies_is_not_sampled() -> None:
     assert SampledFunction.of(module, tvm.target.Target(TARGET)) is None
 
 
+@pytest.mark.faults
 def test_long_function_is_compared_at_samples(running: RunningFarm) -> None:
     module = workloads.matmul(LONG)
     opened = running.open(module)

@@ -60,6 +60,7 @@ def test_comparison_never_blames_untuned_function(running: RunningFarm) -> None:
     assert _recovers(running.farm)
 
 
+@pytest.mark.faults
 def test_row_damaged_reference_blames_no_long_schedule(
     running: RunningFarm,
 ) -> None:

@@ -7,11 +7,10 @@ import pytest
 
 from tests.workers import workloads
 from tests.workers.conftest import SETTINGS
-from tests.workers.measuring import RunningFarm
+from tests.workers.measuring import PEAKS, RunningFarm, slow_device
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.farm.processor import processor_for
 from tunefarm_schemas.host_cores import usable_processors
-from tunefarm_schemas.roofline import Bandwidth, DevicePeaks
 from tunefarm_schemas.tuning.device import ReferenceKernelTimes
 from tunefarm_schemas.tuning.measurement import Comparison, ComparisonOrder, Timing
 from tunefarm_search.tvm.target import host_target
@@ -28,11 +27,6 @@ from tunefarm_workers.timing.device_arbiter import DeviceArbiter
 
 HELD_BACK_S = 5.0
 """Longer than it takes to compare one schedule."""
-PEAKS = DevicePeaks(
-    cores=2,
-    float32_operations_per_s=1e11,
-    bandwidths=(Bandwidth(size_bytes=1 << 14, one_thread_bytes_per_s=1e11, all_threads_bytes_per_s=2e11),),
-)
 TIMES = ReferenceKernelTimes(compute_s=50e-6, bandwidth_s=500e-6, launch_s=7e-6)
 
 
@@ -167,8 +161,9 @@ def test_permanently_changed_device_leaves_quarantine(zygote: ForkServer) -> Non
         watch.close()
 
 
+@pytest.mark.faults
 def test_quarantined_device_compares_nothing(zygote: ForkServer, tmp_path: Path) -> None:
-    farm = LocalFarm(zygote, scratch=tmp_path, settings=SETTINGS)
+    farm = LocalFarm(zygote, scratch=tmp_path, known=slow_device(), settings=SETTINGS)
     try:
         opened = RunningFarm(farm).open(workloads.matmul(64))
         order = ComparisonOrder(exploration_id=opened, traces=(None,), seconds_each=0.05)

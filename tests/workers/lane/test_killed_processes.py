@@ -14,7 +14,7 @@ import pytest
 from tests.farm.workers import eventually
 from tests.workers import workloads
 from tests.workers.conftest import ENVIRONMENT, SETTINGS
-from tests.workers.measuring import RunningFarm, misdeed
+from tests.workers.measuring import RunningFarm, misdeed, slow_device
 from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason
@@ -131,10 +131,11 @@ def test_process_killed_during_export_is_replaced(running: RunningFarm, zygote: 
     assert isinstance(exported, Exported), exported
 
 
+@pytest.mark.faults
 def test_killed_zygote_closes_farm_with_message(tmp_path: Path) -> None:
     module = workloads.matmul(64)
     with ForkServer.start(["hostile:arm"], environment=ENVIRONMENT) as zygote:
-        running = RunningFarm(LocalFarm(zygote, scratch=tmp_path, settings=SETTINGS))
+        running = RunningFarm(LocalFarm(zygote, scratch=tmp_path, known=slow_device(), settings=SETTINGS))
         opened = running.open(module)
         for _ in range(4):
             running.submit(opened, misdeed("take long"))
@@ -163,7 +164,7 @@ def test_killed_reference_kernels_are_replaced(running: RunningFarm) -> None:
 
 def test_endless_reference_is_refused_before_measuring(zygote: ForkServer, tmp_path: Path) -> None:
     settings = SETTINGS.model_copy(update={"reference_s": 0.05})
-    farm = LocalFarm(zygote, scratch=tmp_path, settings=settings)
+    farm = LocalFarm(zygote, scratch=tmp_path, known=slow_device(), settings=settings)
     try:
         RunningFarm(farm).open(workloads.matmul(2048))
         with pytest.raises(BadInput, match="takes longer than"):

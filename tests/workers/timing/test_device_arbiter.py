@@ -11,7 +11,7 @@ import pytest
 
 from tests.workers import workloads
 from tests.workers.conftest import SETTINGS
-from tests.workers.measuring import RunningFarm, misdeed
+from tests.workers.measuring import RunningFarm, misdeed, slow_device
 from tunefarm_sandbox.confinement.confinement import Confinement
 from tunefarm_sandbox.confinement.limits import Limits
 from tunefarm_sandbox.fork_server.child import Child
@@ -58,7 +58,7 @@ class Claimant:
 def test_bystanders_are_stopped_while_a_candidate_is_timed(
     zygote: ForkServer, bystander: Child, tmp_path: Path
 ) -> None:
-    farm = LocalFarm(zygote, scratch=tmp_path, bystanders=lambda: [bystander], settings=SETTINGS)
+    farm = LocalFarm(zygote, scratch=tmp_path, known=slow_device(), bystanders=lambda: [bystander], settings=SETTINGS)
     try:
         running = RunningFarm(farm)
         module = workloads.matmul(64)
@@ -79,7 +79,7 @@ def test_bystanders_are_stopped_while_a_candidate_is_timed(
 
 def test_nothing_is_timed_while_another_process_measures(zygote: ForkServer, bystander: Child, tmp_path: Path) -> None:
     other = HostTurn(os.sched_getaffinity(0))
-    farm = LocalFarm(zygote, scratch=tmp_path, bystanders=lambda: [bystander], settings=SETTINGS)
+    farm = LocalFarm(zygote, scratch=tmp_path, known=slow_device(), bystanders=lambda: [bystander], settings=SETTINGS)
     try:
         running = RunningFarm(farm)
         opened = running.open(workloads.matmul(64))
@@ -114,7 +114,10 @@ def test_two_farms_of_a_host_take_turns(zygote: ForkServer, tmp_path: Path, monk
     went, released = Attempt.go, DeviceArbiter.release
     monkeypatch.setattr(Attempt, "go", go)
     monkeypatch.setattr(DeviceArbiter, "release", release)
-    farms = [LocalFarm(zygote, scratch=tmp_path / name, settings=SETTINGS) for name in ("first", "second")]
+    farms = [
+        LocalFarm(zygote, scratch=tmp_path / name, known=slow_device(), settings=SETTINGS)
+        for name in ("first", "second")
+    ]
     try:
         running = [RunningFarm(farm) for farm in farms]
         opened = [one.open(workloads.matmul(64)) for one in running]
@@ -281,7 +284,7 @@ def test_export_stops_its_other_children_while_timing(
 
     before = FreshRunner.time
     monkeypatch.setattr(FreshRunner, "time", take_time)
-    farm = LocalFarm(zygote, scratch=tmp_path, settings=SETTINGS)
+    farm = LocalFarm(zygote, scratch=tmp_path, known=slow_device(), settings=SETTINGS)
     try:
         running = RunningFarm(farm)
         module = workloads.matmul(64)

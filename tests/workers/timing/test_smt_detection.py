@@ -94,6 +94,7 @@ def test_declared_siblings_are_read_from_sysfs(tmp_path: Path) -> None:
     assert not are_declared_siblings([7, 8], tmp_path), "a system that does not tell declares nothing"
 
 
+@pytest.mark.faults
 @pytest.mark.timing
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two threads need two cores to begin with")
 def test_threads_on_one_core_are_detected() -> None:
