@@ -225,6 +225,7 @@ def test_slow_sender_is_disconnected(caller, service):
             assert expected in received
 
 
+@pytest.mark.faults
 def test_terminated_api_leaves_no_child(service_home, service_store):
     running = Service(service_home)
     running.wait_until_ready()

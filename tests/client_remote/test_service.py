@@ -147,6 +147,7 @@ def test_job_is_paused_resumed_and_canceled(service: Service) -> None:
     assert gone.value.status == 404
 
 
+@pytest.mark.faults
 def test_finished_job_builds_best_so_far(service: Service, tmp_path: Path) -> None:
     with Client(service.url, service.token) as client:
         job = client.tune(MODULE, target=HOST, trials=100_000, fresh=True)
@@ -166,6 +167,7 @@ def test_finished_job_builds_best_so_far(service: Service, tmp_path: Path) -> No
         assert (again.code, "has finished (succeeded)" in again.err) == (2, True)
 
 
+@pytest.mark.faults
 def test_paused_job_finishes_without_new_trials(service: Service) -> None:
     with Client(service.url, service.token) as client:
         job = client.tune(MODULE, target=HOST, trials=100_000, fresh=True)

@@ -33,6 +33,7 @@ def root(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.faults
 def test_library_is_loaded_once_it_is_verified(device: Device, bundle: Path, root: Path, loaded: Path) -> None:
     assert device.refusal("install", root, bundle) == ""
     assert loaded.exists()

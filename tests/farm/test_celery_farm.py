@@ -124,6 +124,7 @@ def test_lane_drains_and_resumes_on_request(
         eventually(lambda: has_state(store, "first", LaneState.READY), what="coming back")
 
 
+@pytest.mark.faults
 def test_slow_device_is_quarantined_with_suspect_results(
     broker: RedisServer, store: Store, open_farm: OpenFarm, start_worker: StartWorker
 ):
@@ -170,6 +171,7 @@ def lane_is_empty(store: Store) -> bool:
     return lane.state is LaneState.QUARANTINED and lane.in_flight == 0
 
 
+@pytest.mark.faults
 def test_worker_with_other_tvm_version_is_refused(broker: RedisServer, store: Store, start_worker: StartWorker):
     with registrar(store, broker.url, tvm_version="0.99", lost_s=PATIENT_S):
         worker = start_worker("old")

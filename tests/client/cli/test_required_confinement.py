@@ -59,6 +59,7 @@ def test_local_tuner_does_not_start_without_required_confinement(environment: di
     assert "The kernel offers no Landlock" in ended.stderr
 
 
+@pytest.mark.faults
 def test_missing_confinement_is_reported_if_not_required(
     environment: dict[str, str], tuned: TunedHome, home: Path
 ) -> None:

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.acceptance.command import HANG_S
 from tests.client.model.conftest import CompiledOnce
 from tunefarm.model.loaded_model import load_model
@@ -40,6 +42,7 @@ def age(folder: Path) -> None:
         os.utime(each, (0, 0))
 
 
+@pytest.mark.faults
 def test_killed_build_leaves_the_model_and_its_rest_is_removed(network: CompiledOnce, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(network.folder, tmp_path / "model"))
     with building(folder) as process:

@@ -220,6 +220,7 @@ def test_repeat_keeps_plots_of_measuring_run(store: Store, tmp_path: Path) -> No
     assert b"answered from the store" in after["report.html"]
 
 
+@pytest.mark.faults
 def test_plots_of_another_function_or_record_are_replaced(store: Store, tmp_path: Path) -> None:
     held, summary = first_run(store, with_artifact(store, "r1"))
     repeat = ended(next_job(held), total_s=0.4, in_store=4, record_id="r1")

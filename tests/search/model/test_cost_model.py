@@ -143,6 +143,7 @@ def test_random_scores_have_chance_accuracy() -> None:
     assert abs(found.pair_accuracy - 0.5) < 0.1
 
 
+@pytest.mark.faults
 def test_search_never_imports_scipy() -> None:
     code = (
         "from tunefarm_search.tvm.intrinsics import load_intrinsics; load_intrinsics('llvm')\n"

@@ -37,6 +37,7 @@ def test_comparison_times_untuned_function_in_same_process(running: RunningFarm)
     assert len(tuned.samples_s) >= 5
 
 
+@pytest.mark.faults
 def test_comparison_of_large_outputs_fits_in_memory(running: RunningFarm) -> None:
     module = workloads.large_output()
     opened = running.open(module)

@@ -55,6 +55,7 @@ class Claimant:
         self.went = True
 
 
+@pytest.mark.faults
 def test_bystanders_are_stopped_while_a_candidate_is_timed(
     zygote: ForkServer, bystander: Child, tmp_path: Path
 ) -> None:
