@@ -40,7 +40,7 @@ class RolloutTable(Table):
 
 
 class FleetAuditTable(Table):
-    """One row for each change of the fleet, by a token or by the gate."""
+    """One row for each change of the fleet."""
 
     __tablename__ = "fleet_audit"
 
@@ -49,7 +49,7 @@ class FleetAuditTable(Table):
     """Begins with the time, so that ids are in order of time."""
     at_s: Mapped[float] = mapped_column(Double)
     token_id: Mapped[str | None] = mapped_column(Text)
-    """None if the gate decided."""
+    """None for the service itself and for processes with access to the database."""
     action: Mapped[str] = mapped_column(Text)
     subject: Mapped[str] = mapped_column(Text)
     """A channel, a device or a code."""
