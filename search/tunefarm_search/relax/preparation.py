@@ -126,7 +126,7 @@ def _bound(module: Any, names: Sequence[str], weights: Weights) -> Any:
     """``module`` with constants in place of the parameters that are weights."""
     unknown = sorted(set(weights) - set(names))
     if unknown:
-        raise BadInput("model", f"there are weights of {unknown[0]!r}, which is no function of it.", "Remove them.")
+        raise BadInput("model", f"it has weights, but no function, of the name {unknown[0]!r}.", "Remove them.")
     bound = tvm.IRModule(module.functions, attrs=module.attrs)
     known: dict[int, Any] = {}  # entries may share arrays
     for name in names:

@@ -50,7 +50,7 @@ def test_import_onnx_refuses_names_that_are_no_text(tmp_path: Path) -> None:
     model.graph.node[0].op_type = "Name"
     path = tmp_path / "model.onnx"
     path.write_bytes(model.SerializeToString().replace(b"Name", b"N\xf7me"))
-    assert "no UTF-8" in refusal(path, tmp_path).problem
+    assert "not UTF-8" in refusal(path, tmp_path).problem
 
 
 def test_import_onnx_refuses_files_that_protobuf_cannot_parse(tmp_path: Path) -> None:

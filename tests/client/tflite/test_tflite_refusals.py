@@ -26,7 +26,7 @@ def content() -> bytes:
 
 @pytest.mark.parametrize("text", [b"", b"no model", b"\x08\x00\x00\x00ONNX" + bytes(64)])
 def test_import_tflite_refuses_other_files(tmp_path: Path, text: bytes) -> None:
-    with pytest.raises(BadInput, match="no TFLite model"):
+    with pytest.raises(BadInput, match="not a TFLite model"):
         import_tflite(saved(tmp_path, text), {})
 
 

@@ -20,7 +20,7 @@ devices = typer.Typer(help="List and control the devices of a service.", no_args
 
 DeviceId = Annotated[str, typer.Argument(metavar="DEVICE", help="Id of a device.")]
 OneLane = Annotated[
-    str | None, typer.Option("--lane", metavar="LANE", help="Only this lane of the device. Default: all of them.")
+    str | None, typer.Option("--lane", metavar="LANE", help="Only this lane of the device. Default: all.")
 ]
 HEADINGS = ("device", "kind", "lanes", "in flight", "cores", "name", "class", "seen")
 SHOWN_SAMPLES = 12
@@ -60,7 +60,7 @@ def show_device(device_id: DeviceId, api: Api = None, as_json: AsJson = False) -
 
 @devices.command("history")
 def show_history(device_id: DeviceId, api: Api = None, as_json: AsJson = False) -> int:
-    """Show the drift of a device's reference kernels, and when its lanes changed, why, and at whose request."""
+    """Show the drift of a device's reference kernels, and the changes of its lanes, with reason and requester."""
     from tunefarm.client import Client
 
     with Client(api) as client:

@@ -12,7 +12,7 @@ from tunefarm_schemas.views.quantities import duration_text
 
 def usage(
     since: Annotated[str | None, typer.Option(metavar="DAY", help="First day, such as 2026-01-31.")] = None,
-    all_tenants: Annotated[bool, typer.Option("--all-tenants", help="Use by every tenant, for operators.")] = False,
+    all_tenants: Annotated[bool, typer.Option("--all-tenants", help="Usage of every tenant, for operators.")] = False,
     api: Api = None,
     as_json: AsJson = False,
 ) -> int:

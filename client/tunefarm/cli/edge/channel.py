@@ -58,13 +58,13 @@ def show_or_set_policy(
     trials: Annotated[int | None, typer.Option(min=1, max=1_000_000, help="Candidates of each job.")] = None,
     seconds: Annotated[float | None, typer.Option(help="Maximum duration of each search; 0 for no limit.")] = None,
     cool_down_days: Annotated[
-        float | None, typer.Option(help="Least time between two jobs for the same record.")
+        float | None, typer.Option(help="Minimum days between two jobs for the same record.")
     ] = None,
     reason: Reason = "",
     api: Api = None,
     as_json: AsJson = False,
 ) -> int:
-    """Show the retune policy of a channel, or change what is given.
+    """Show the retune policy of a channel, or change the given fields.
 
     With --retune, a record is tuned again once the field shows, with the confidence of the channel's gate, that devices
     are slower than the record's interval permits.

@@ -40,7 +40,7 @@ def create_code(
     with Client(api) as client:
         made = client.fleet.create_code(channel, labels, expires_at)
     if made.text is None:
-        raise BadInput("CHANNEL", "the code was created, but its text was lost on the way.", "Create another one.")
+        raise BadInput("CHANNEL", "the code was created, but its text was lost in transit.", "Create another one.")
     if as_json:
         print_json({"text": made.text, **made.code.model_dump(mode="json")})
     else:
@@ -51,7 +51,7 @@ def create_code(
 
 @codes.command("list")
 def list_codes(api: Api = None, as_json: AsJson = False) -> int:
-    """List codes, used and expired ones too. Their secrets are not stored and cannot be shown."""
+    """List codes, including used and expired ones. Their secrets are not stored and cannot be shown."""
     from tunefarm.client import Client
 
     with Client(api) as client:
@@ -69,7 +69,7 @@ def delete_code(
     api: Api = None,
     as_json: AsJson = False,
 ) -> int:
-    """Delete a code, so that it enrols nothing any more."""
+    """Delete a code: it no longer enrols a device."""
     from tunefarm.client import Client
 
     with Client(api) as client:

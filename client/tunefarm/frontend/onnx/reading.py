@@ -20,7 +20,7 @@ def read_onnx(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> RelaxModel:
         return _read(path, shapes)
     except UnicodeDecodeError:
         fix = "Export the model again."
-        raise BadInput("model", f"{visible_line(path.name)} is damaged: text in it is no UTF-8.", fix) from None
+        raise BadInput("model", f"{visible_line(path.name)} contains text that is not UTF-8.", fix) from None
 
 
 def _read(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> RelaxModel:
