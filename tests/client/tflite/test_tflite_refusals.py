@@ -7,7 +7,7 @@ import pytest
 
 from tests.client.tflite.model_builder import NONE, ModelBuilder, options
 from tests.client.tflite.test_tflite_models import mobile_network
-from tunefarm.frontend.tflite_model import import_tflite
+from tunefarm.frontend.tflite.reading import import_tflite
 from tunefarm_schemas.bad_input import BadInput
 
 pytestmark = pytest.mark.models
