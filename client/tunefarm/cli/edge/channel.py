@@ -11,7 +11,7 @@ from tunefarm.http.calls.fleet_calls import ChannelVerb
 from tunefarm.terminal.console import say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import tell_next, with_api
-from tunefarm.terminal.tables import print_json, print_rows
+from tunefarm.terminal.tables import print_json, print_list, print_rows
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.edge.retune_policy import RetunePolicy
 from tunefarm_schemas.views.fleet import ChannelView
@@ -32,11 +32,7 @@ def list_channels(api: Api = None, as_json: AsJson = False) -> int:
 
     with Client(api) as client:
         found = client.channels.list()
-    if as_json:
-        print_json([each.model_dump(mode="json") for each in found])
-    else:
-        print_rows(HEADINGS, [_row(each) for each in found], empty="no channels; nothing is published")
-    return ExitCode.FINE
+    return print_list(found, HEADINGS, _row, empty="no channels; nothing is published", as_json=as_json)
 
 
 @channel.command("show")

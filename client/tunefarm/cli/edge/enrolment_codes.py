@@ -9,7 +9,7 @@ from tunefarm.cli.remote_options import Api, AsJson
 from tunefarm.terminal.console import say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import tell_next, with_api
-from tunefarm.terminal.tables import print_json, print_rows
+from tunefarm.terminal.tables import print_json, print_list
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.views.fleet import EnrolmentCode
 
@@ -56,11 +56,7 @@ def list_codes(api: Api = None, as_json: AsJson = False) -> int:
 
     with Client(api) as client:
         found = client.fleet.codes()
-    if as_json:
-        print_json([each.model_dump(mode="json") for each in found])
-    else:
-        print_rows(HEADINGS, [_row(each) for each in found], empty="no codes; see: tunefarm fleet codes create --help")
-    return ExitCode.FINE
+    return print_list(found, HEADINGS, _row, empty="no codes; see: tunefarm fleet codes create --help", as_json=as_json)
 
 
 @codes.command("delete")

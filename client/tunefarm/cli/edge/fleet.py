@@ -10,7 +10,7 @@ from tunefarm.cli.remote_options import Api, AsJson
 from tunefarm.terminal.console import say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import tell_next, with_api
-from tunefarm.terminal.tables import print_json, print_rows
+from tunefarm.terminal.tables import print_json, print_list, print_rows
 from tunefarm_schemas.views.fleet import EdgeDeviceView, FieldLatency, FleetChange, FleetSummary
 from tunefarm_schemas.views.quantities import counted, latency_text
 from tunefarm_schemas.visible_text import visible_line
@@ -50,11 +50,7 @@ def list_edge_devices(
 
     with Client(api) as client:
         found = client.fleet.devices(channel, release, failure)
-    if as_json:
-        print_json([device.model_dump(mode="json") for device in found])
-    else:
-        print_rows(HEADINGS, [_row(device) for device in found], empty="no devices")
-    return ExitCode.FINE
+    return print_list(found, HEADINGS, _row, empty="no devices", as_json=as_json)
 
 
 @fleet.command("summary")
@@ -102,11 +98,7 @@ def list_changes(
 
     with Client(api) as client:
         found = client.fleet.changes(limit)
-    if as_json:
-        print_json([change.model_dump(mode="json") for change in found])
-    else:
-        print_rows(CHANGE_HEADINGS, [_change_row(change) for change in found], empty="no changes")
-    return ExitCode.FINE
+    return print_list(found, CHANGE_HEADINGS, _change_row, empty="no changes", as_json=as_json)
 
 
 @fleet.command("revoke")
