@@ -4,12 +4,13 @@ from typing import Annotated, Final
 
 from anyio import to_thread
 from fastapi import APIRouter, Header, Request
+from pydantic import Field
 from starlette.responses import Response
 
 from tunefarm_schemas.upload import Upload
 from tunefarm_schemas.views.page import Page
 from tunefarm_services.api.access.caller import JobsReader, JobsWriter
-from tunefarm_services.api.bodies.upload import UploadBody
+from tunefarm_services.api.bodies.body import DIGEST_EXAMPLE, Body, with_examples
 from tunefarm_services.api.http.answer import answer
 from tunefarm_services.api.http.byte_ranges import OFFSET, PIECE_BODY
 from tunefarm_services.api.http.json_route import JsonRoute
@@ -25,6 +26,17 @@ PIECE: Final = "application/offset+octet-stream"
 _QUOTA_RETRY_S: Final = 60
 MAX_UPLOADS: Final = 2000
 """Maximum uploads of a tenant, because each new one reads the rows of all others."""
+
+
+class UploadBody(Body):
+    """Content of a declared size, to be sent in pieces."""
+
+    model_config = with_examples({"size_bytes": 5_242_880, "digest": DIGEST_EXAMPLE})
+
+    size_bytes: int = Field(gt=0, le=1 << 40)
+    digest: str | None = Field(
+        default=None, pattern="^[0-9a-f]{64}$", description="SHA-256 of the whole content; checked before it is used."
+    )
 
 
 @router.post(
