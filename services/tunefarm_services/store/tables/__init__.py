@@ -20,7 +20,6 @@ from tunefarm_services.store.tables.fleet import (
     RetuneTable,
     RolloutTable,
 )
-from tunefarm_services.store.tables.idempotency_key import IdempotencyKeyTable
 from tunefarm_services.store.tables.job import EventTable, JobLabelTable, JobTable, TaskTable
 from tunefarm_services.store.tables.metadata import Table
 from tunefarm_services.store.tables.record import BestRecordTable, RecordTable
@@ -31,7 +30,7 @@ from tunefarm_services.store.tables.releases.release import (
     ReleasePublicationTable,
     ReleaseTargetTable,
 )
-from tunefarm_services.store.tables.token import ServerSecretTable, TokenTable
+from tunefarm_services.store.tables.token import IdempotencyKeyTable, ServerSecretTable, TokenTable
 from tunefarm_services.store.tables.trial import DispatchTable, MeasurementTable, TrialTable
 from tunefarm_services.store.tables.upload import UploadPieceTable, UploadTable
 from tunefarm_services.store.tables.usage import TenantShareTable, UsageTable
