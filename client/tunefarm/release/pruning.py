@@ -33,7 +33,7 @@ def prune(folder: ReleaseFolder, keep: int, *, dry_run: bool = False) -> PrunedF
     """Remove what neither the newest ``keep`` snapshots name nor what they name.
 
     A device that began an update with an older timestamp finishes it if its snapshot is among them. All roots stay,
-    because devices verify one after the other. A publication that runs meanwhile is waited for: it writes files
+    because devices verify one after the other. Waits for a running publication, which writes files
     before metadata names them.
 
     Raises:

@@ -23,7 +23,7 @@ class RolloutState(StrEnum):
     """Emergency stop: no device runs a model."""
 
 
-LEFT: Final = frozenset({RolloutState.STOPPED, RolloutState.ROLLED_BACK, RolloutState.HALTED})
+WITHDRAWN: Final = frozenset({RolloutState.STOPPED, RolloutState.ROLLED_BACK, RolloutState.HALTED})
 """In these states no device is told to run the release."""
 
 

@@ -6,7 +6,7 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from tunefarm_schemas.edge.release import ChannelDocument
 from tunefarm_services.fleet.gate import judged
-from tunefarm_services.fleet.rollout import LEFT, Rollout, RolloutState, RolloutVerb, refusal
+from tunefarm_services.fleet.rollout import WITHDRAWN, Rollout, RolloutState, RolloutVerb, refusal
 from tunefarm_services.fleet.stage import ALL, cutoff
 from tunefarm_services.store.database.insert_once import insert_into
 from tunefarm_services.store.database.repository import Repository
@@ -209,7 +209,7 @@ def _require_kept(connection: Connection, tenant: str, document: ChannelDocument
         return
     name = {"tenant": tenant, "channel": document.channel, "release": document.previous.name}
     state = connection.execute(_STATE_OF_RELEASE, name).scalar()
-    if state in LEFT:
+    if state in WITHDRAWN:
         raise RolloutRefused(
             f"The rollout of {document.previous.name} in {document.channel} is {state}, so it cannot be the previous "
             f"release. Revoke it (tunefarm release revoke {document.previous.name}), then push."
