@@ -13,8 +13,7 @@ from tests.sandbox.older_kernel import LIMIT
 from tunefarm_sandbox.channel.captured_output import CapturedOutput
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
-from tunefarm_sandbox.fork_server.server_environment import server_environment
-from tunefarm_sandbox.fork_server.server_process import ServerProcess
+from tunefarm_sandbox.fork_server.server_process import ServerProcess, server_environment
 
 ROOT: Final = "root"
 ROOT_FOLDER: Final = Path(__file__).parents[1]

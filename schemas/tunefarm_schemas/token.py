@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from tunefarm_schemas.frozen import Frozen
 
@@ -39,3 +39,10 @@ class Token(Frozen):
     revoked_at: str | None
     last_used_at: str | None
     """To the minute: recording every use would turn each read into a write."""
+
+
+class NewToken(BaseModel):
+    """A token with its text, which is shown once. A repeated request returns null instead of the text."""
+
+    token: Token
+    text: str | None

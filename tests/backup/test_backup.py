@@ -122,11 +122,6 @@ def with_revision(members, revision):
     return [*others, (name, json.dumps(json.loads(text) | {"revision": revision}).encode())]
 
 
-def with_flipped_bits(members):
-    (name, content), *others = members
-    return [(name, content[:-1] + b"?"), *others]
-
-
 @pytest.mark.parametrize(
     ("change", "problem"),
     [

@@ -87,5 +87,5 @@ def test_client_learns_why_a_bundle_cannot_be_built(service: Service, task: Any)
         made = client.bundles.create([task["record_id"]], form="library", target=target)
         with pytest.raises(BadInput, match=r"could not be built.*no shared library or archive is linked for hexagon"):
             client.bundles.content(made.bundle_id, timeout_s=BUILD_S)
-        with pytest.raises(BadInput, match="there is no record or job 'zz'"):
+        with pytest.raises(BadInput, match="no record or job has the id 'zz'"):
             client.bundles.of_sources(["zz"], form="c")

@@ -273,7 +273,7 @@ def test_preset_of_service_is_accepted_as_target(service: Service) -> None:
         assert job.cancel().job_id == job.job_id
     unknown = service.command("submit", MODULE, "--target", "raspberry-pi-9")
     assert unknown.code == 2, unknown.err
-    assert all(words in unknown.err for words in ("--target", "'raspberry-pi-9' is no preset", "raspberry-pi-4"))
+    assert all(words in unknown.err for words in ("--target", "'raspberry-pi-9' is not a preset", "raspberry-pi-4"))
 
 
 def test_devices_usage_and_tokens_are_listed(service: Service, tuned: str) -> None:

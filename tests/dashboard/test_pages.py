@@ -76,7 +76,7 @@ def test_assets_are_cached_for_ever_and_change_their_address_with_their_content(
     browser = logged_in(app, store, "alice")
     page = browser.get(f"/dashboard/jobs/{furnished(store, 'alice').job_id}").text
     paths = [part.split('"')[0] for part in page.split('src="')[1:]]
-    assert len(paths) == 4
+    assert len(paths) == 5
     for path in paths:
         answer = browser.get(path)
         assert answer.status_code == 200

@@ -6,12 +6,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from tests.fleet.sample import FACTS, document
+from tests.release.repositories import Workshop
 from tests.servers.command_server import Ended, run_command
 from tests.servers.processes import environment_without_settings
 from tunefarm import AsyncClient
@@ -19,6 +20,7 @@ from tunefarm.client import Client
 from tunefarm_schemas.edge.device import EdgePoll, EnrolmentRequest
 from tunefarm_schemas.edge.report import EdgeReport, EdgeReports, InstallReport, LatencyReport
 from tunefarm_schemas.token import Scope
+from tunefarm_services.fleet.rollout import RolloutVerb
 from tunefarm_services.store import Store
 from tunefarm_services.store.fleet.audit_repository import Actor
 from tunefarm_services.store.fleet.polling_repository import StoredPoll
@@ -143,7 +145,9 @@ def test_device_is_moved_and_revoked_with_a_reason_in_the_audit_log(api: Api, de
     assert "next: tunefarm fleet devices --channel beta" in revoked.err
     changes = api.command("fleet", "changes", "--json").json()
     assert [each["action"] for each in changes if each["subject"] == device_id] == ["revoke", "move", "enrol"]
-    assert "stolen in Lyon" in api.command("fleet", "changes").out
+    told = api.command("fleet", "changes").out
+    assert "stolen in Lyon" in told
+    assert "gate" not in told
 
 
 def test_channel_is_shown_and_controlled(api: Api):
@@ -198,6 +202,31 @@ def test_python_clients_rename_and_delete_devices(api: Api, device_id: str):
             return [channel.channel for channel in await client.channels.list()]
 
     assert "stable" in asyncio.run(names())
+
+
+def test_published_release_never_returns_to_one_whose_rollout_was_stopped(api: Api, tmp_path: Path):
+    workshop = Workshop(tmp_path).begin("field")
+    _, token = api.store.tokens.create(TENANT, "publisher", (Scope.ARTIFACTS_PUBLISH, Scope.DEVICES_READ))
+    publisher = replace(api, token=token)
+    words = ("release", "publish", "--repository", str(workshop.folder.path), "--channel", "field", "--push", "--json")
+
+    def published(name: str, *more: str) -> Ended:
+        return publisher.command(*words, str(workshop.bundle(name)), "--name", name, *more)
+
+    def left(verb: RolloutVerb, times: int) -> None:
+        for _ in range(times):
+            api.store.rollouts.apply(Actor(TENANT, None, time.time()), "field", verb, "as a person asks")
+
+    assert published("cnn-1").json()[0]["previous"] is None
+    left(RolloutVerb.ADVANCE, 4)
+    assert published("cnn-2").json()[0]["previous"]["name"] == "cnn-1"
+    left(RolloutVerb.STOP, 1)
+    assert published("cnn-3").json()[0]["previous"]["name"] == "cnn-1"
+    left(RolloutVerb.STOP, 1)
+    refused = published("cnn-4", "--replace-previous")
+    assert refused.code != 0
+    assert "The rollout of cnn-3 in field is halted" in refused.err
+    assert api.store.rollouts.document(TENANT, "field").current.name == "cnn-3"
 
 
 def test_retune_policy_is_shown_changed_and_audited(api: Api):

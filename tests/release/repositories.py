@@ -13,8 +13,6 @@ from tunefarm.release.roles import make_channel, make_repository
 from tunefarm.release.signing import Signing
 from tunefarm_schemas.edge.release import ChannelDocument
 
-ROLES = ("root", "root2", "targets", "online", "canary", "stable")
-
 
 @dataclass
 class Workshop:

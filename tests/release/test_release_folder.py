@@ -94,6 +94,18 @@ def test_promotion_and_return(workshop: Workshop) -> None:
     assert problems(workshop) == []
 
 
+def test_release_whose_rollout_did_not_finish_is_not_returned_to(workshop: Workshop) -> None:
+    for name in ("cnn-1", "cnn-2"):
+        workshop.publish(name)
+    third = publish(workshop.signing(), [workshop.bundle("cnn-3")], channel="canary", name="cnn-3", keeps_previous=True)
+    assert third.previous is not None
+    assert third.previous.name == "cnn-1"
+    assert roll_back(workshop.signing(), "canary").current.name == "cnn-1"
+    workshop.publish("cnn-4", "stable")
+    assert promote(workshop.signing(), "canary", "stable", keeps_previous=True).previous is None
+    assert problems(workshop) == []
+
+
 def test_revoked_release_is_left_and_not_published_again(workshop: Workshop) -> None:
     workshop.publish("cnn-1")
     workshop.publish("cnn-2")

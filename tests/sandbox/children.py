@@ -13,7 +13,7 @@ import threading
 import time
 from pathlib import Path
 
-from tunefarm_sandbox.channel.channel import Channel, ChannelClosed
+from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_sandbox.confinement import abilities
 from tunefarm_sandbox.fork_server.question import answer
 from tunefarm_sandbox.fork_server.server import serve
@@ -330,14 +330,6 @@ def compile_and_run(channel: Channel, payload: bytes, descriptors: list[int]) ->
     subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
     interpreter = subprocess.run([sys.executable, "-c", "print(6)"], check=True, capture_output=True, text=True)
     channel.send(f"{ctypes.CDLL(str(library.absolute())).seven()} {interpreter.stdout.strip()}".encode())
-
-
-def answer_until_closed(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    try:
-        while True:
-            channel.send(channel.receive().upper())
-    except ChannelClosed:
-        pass
 
 
 def answer_with_half_a_pair(channel: Channel, payload: bytes, descriptors: list[int]) -> None:

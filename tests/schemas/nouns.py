@@ -337,7 +337,6 @@ IDENTITIES: dict[str, str] = {
     "target_id": _TARGET.target_id,
     "trace_id": _TRACE.trace_id,
     "trace_text": _TRACE.text,
-    "sketch_id": _SKETCH.sketch_id,
     "space_id": _SPACE.space_id,
     "device_class_id": _CLASS.device_class_id,
     "exploration_id": _EXPLORATION_KEY.exploration_id,

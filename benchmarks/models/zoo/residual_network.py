@@ -1,13 +1,11 @@
 """ResNet (He et al. 2015), with the strides of torchvision's models; also as an int8 network."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.models.zoo.int8_layers import int8_conv, int8_linear
-
-MakeBlock = Callable[[int, int, int], nn.Module]
 
 
 def conv_norm(channels_in: int, channels_out: int, kernel: int, stride: int = 1) -> nn.Sequential:

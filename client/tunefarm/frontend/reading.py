@@ -45,11 +45,11 @@ def _read_file(source: ModelFile, path: Path, shapes: Shapes) -> RelaxModel:
 
             return import_pt2(path, shapes)
         case "onnx":
-            from tunefarm.frontend.onnx_model import import_onnx
+            from tunefarm.frontend.onnx.reading import read_onnx
 
-            return import_onnx(path, shapes)
+            return read_onnx(path, shapes)
         case "tflite":
-            from tunefarm.frontend.tflite_model import import_tflite
+            from tunefarm.frontend.tflite.reading import import_tflite
 
             return import_tflite(path, shapes)
         case "stablehlo":

@@ -63,7 +63,7 @@ class KeyRing:
         found = [signer for keyid, key in keys.items() if (signer := self._signer(keyid, key)) is not None]
         if len(found) < threshold:
             missing = ", ".join(sorted(set(keys) - {public_key_of(signer).keyid for signer in found}))
-            problem = f"The role {role} needs {threshold} of {len(keys)} keys, and {len(found)} are at hand."
+            problem = f"The role {role} needs {threshold} of {len(keys)} keys; {len(found)} are available."
             raise BadInput("key", problem, f"Give --key FILE for: {missing}.")
         return found
 

@@ -33,11 +33,19 @@ def prune(folder: ReleaseFolder, keep: int, *, dry_run: bool = False) -> PrunedF
     """Remove what neither the newest ``keep`` snapshots name nor what they name.
 
     A device that began an update with an older timestamp finishes it if its snapshot is among them. All roots stay,
-    because devices verify one after the other.
+    because devices verify one after the other. Waits for a running publication, which writes files
+    before metadata names them.
 
     Raises:
         BadInput: the folder is not a repository, or its metadata is damaged.
     """
+    if dry_run:
+        return _pruned(folder, keep, dry_run=True)
+    with folder.locked():
+        return _pruned(folder, keep, dry_run=False)
+
+
+def _pruned(folder: ReleaseFolder, keep: int, *, dry_run: bool) -> PrunedFolder:
     state = folder.state()
     newest = state.snapshot.signed.version
     metadata, targets, files = set[str](), set[str](), set[str]()

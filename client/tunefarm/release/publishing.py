@@ -19,7 +19,7 @@ from tunefarm.release.release_folder import (
 )
 from tunefarm.release.roles import require_name
 from tunefarm.release.runner_files import runner_writes, sign_runner_text
-from tunefarm.release.signing import Signing, commit, require_online_keys
+from tunefarm.release.signing import Signing, commit, one_at_a_time, require_online_keys
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.edge.release import ChannelDocument, GatePolicy, Release
 from tunefarm_schemas.edge.runner_text import runner_text, utc_text
@@ -36,6 +36,7 @@ class Edition:
     gate: GatePolicy
 
 
+@one_at_a_time
 def publish(
     signing: Signing,
     bundles: Sequence[Path],
@@ -44,6 +45,7 @@ def publish(
     name: str,
     from_bundles: Sequence[Path] = (),
     gate: GatePolicy | None = None,
+    keeps_previous: bool = False,
 ) -> ChannelDocument:
     """Make bundles of one model the current release of a channel; what was current becomes ``previous``.
 
@@ -54,6 +56,8 @@ def publish(
         name: of the release, which no other content of the channel may have.
         from_bundles: older bundles, in the order of ``bundles``, from which patches are made.
         gate: default: that of the last publication.
+        keeps_previous: whether ``previous`` stays, because the rollout of the current release has not finished: what
+            no gate has passed is nothing to return to.
 
     Raises:
         BadInput: nothing of the channel has changed.
@@ -78,13 +82,13 @@ def publish(
         signing.folder.write([FolderWrite(f"{FILES}/{patch}", content) for patch, content in each.patches.items()])
     revoked = () if old is None else old.revoked
     kept = gate or (GatePolicy() if old is None else old.gate)
-    previous = None if old is None or old.current.name in revoked else old.current
-    edition = Edition(release, previous, revoked, kept)
+    edition = Edition(release, _previous(old, release, revoked, keeps_previous=keeps_previous), revoked, kept)
     return _issue(signing, state, {channel: edition})[channel]
 
 
-def promote(signing: Signing, source: str, destination: str) -> ChannelDocument:
-    """Make the current release of one channel that of another. Raises BadInput."""
+@one_at_a_time
+def promote(signing: Signing, source: str, destination: str, *, keeps_previous: bool = False) -> ChannelDocument:
+    """Make the current release of one channel that of another; as ``publish`` otherwise. Raises BadInput."""
     state = _ready(signing, [destination])
     offered = channel_document(signing.folder, state, source)
     if offered is None:
@@ -94,21 +98,23 @@ def promote(signing: Signing, source: str, destination: str) -> ChannelDocument:
     if offered.current.name in revoked:
         raise BadInput("channel", f"{offered.current.name} is revoked.", "Publish another release.")
     _require_new(old, offered.current)
-    previous = None if old is None or old.current.name in revoked else old.current
+    previous = _previous(old, offered.current, revoked, keeps_previous=keeps_previous)
     gate = GatePolicy() if old is None else old.gate
     return _issue(signing, state, {destination: Edition(offered.current, previous, revoked, gate)})[destination]
 
 
+@one_at_a_time
 def roll_back(signing: Signing, channel: str) -> ChannelDocument:
     """Make ``previous`` current again, for all devices; the release that is left is not kept. Raises BadInput."""
     state = _ready(signing, [channel])
     old = _published(signing, state, channel)
     if old.previous is None or old.previous.name in old.revoked:
-        raise BadInput("channel", f"{channel} has no release to return to.", "Publish the release anew.")
+        raise BadInput("channel", f"{channel} has no release to return to.", "Publish a release.")
     edition = Edition(old.previous, None, old.revoked, old.gate)
     return _issue(signing, state, {channel: edition})[channel]
 
 
+@one_at_a_time
 def revoke(signing: Signing, name: str, channels: Sequence[str] = ()) -> dict[str, ChannelDocument]:
     """Forbid a release in channels: those given, or all that have published something.
 
@@ -144,6 +150,14 @@ def _without(old: ChannelDocument, name: str) -> Edition:
     if old.current.name in revoked and previous is not None:
         return Edition(previous, None, revoked, old.gate)
     return Edition(old.current, previous, revoked, old.gate)
+
+
+def _previous(
+    old: ChannelDocument | None, release: Release, revoked: Sequence[str], *, keeps_previous: bool
+) -> Release | None:
+    """What devices return to from ``release``."""
+    kept = None if old is None else old.previous if keeps_previous else old.current
+    return None if kept is None or kept.name in (*revoked, release.name) else kept
 
 
 def _require_new(old: ChannelDocument | None, release: Release) -> None:

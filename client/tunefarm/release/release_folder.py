@@ -1,9 +1,11 @@
 """The folder of a repository: metadata, targets and files, as any web server can serve them."""
 
+import fcntl
 import hashlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
@@ -17,6 +19,7 @@ from tunefarm_schemas.edge.release import ChannelDocument
 METADATA: Final = "metadata"
 TARGETS: Final = "targets"
 FILES: Final = "files"
+LOCK: Final = ".lock"
 CHANNEL_ROLE: Final = "channel-"
 _ROOT_NAME: Final = re.compile(r"([1-9]\d{0,8})\.root\.json")
 _PIECE_BYTES: Final = 1 << 20
@@ -54,6 +57,24 @@ class ReleaseFolder:
     def exists(self) -> bool:
         """Whether a repository was begun there."""
         return (self.path / METADATA / "1.root.json").is_file()
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the lock of the repository, for which other processes wait. Raises BadInput.
+
+        The kernel releases it when this process dies. A file holds it, because network file systems lock no folder.
+        """
+        self._require_existing()
+        try:
+            descriptor = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            problem = f"{self.path / LOCK} cannot be opened ({error.strerror})."
+            raise BadInput("repository", problem, "Make the folder writable.") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
 
     def write(self, writes: Sequence[FolderWrite]) -> None:
         """Write files in the given order, each to the disk before the next begins."""
@@ -103,13 +124,16 @@ class ReleaseFolder:
         Raises:
             BadInput: for ``repository``.
         """
-        if not self.exists:
-            problem = f"{self.path} is not a release repository."
-            raise BadInput("repository", problem, "Make one: tunefarm release init DIR")
+        self._require_existing()
         try:
             return self._verified_state()
         except RepositoryError as error:
             raise BadInput("repository", f"Its metadata is damaged: {error}.", "Restore the folder.") from error
+
+    def _require_existing(self) -> None:
+        if not self.exists:
+            problem = f"{self.path} is not a release repository."
+            raise BadInput("repository", problem, "Make one: tunefarm release init DIR")
 
     def _verified_state(self) -> SignedState:
         root = self._verified_root()

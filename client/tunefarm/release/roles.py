@@ -9,7 +9,7 @@ from tuf.api.metadata import DelegatedRole, Delegations, Metadata, Root, Snapsho
 
 from tunefarm.release.release_folder import CHANNEL_ROLE, METADATA, FolderWrite, SignedState
 from tunefarm.release.runner_files import runner_writes
-from tunefarm.release.signing import Signing, commit, require_online_keys, sign_root, sign_timestamp
+from tunefarm.release.signing import Signing, commit, one_at_a_time, require_online_keys, sign_root, sign_timestamp
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.edge.release import Name
 
@@ -52,6 +52,7 @@ def make_repository(
     signing.folder.write([FolderWrite(f"{METADATA}/1.root.json", content)])
 
 
+@one_at_a_time
 def make_channel(signing: Signing, channel: str, key: str) -> None:
     """Delegate ``channels/NAME.*`` to a key of its own. The channel has no document yet.
 
@@ -77,6 +78,7 @@ def make_channel(signing: Signing, channel: str, key: str) -> None:
     commit(signing, state, {role, "targets"})
 
 
+@one_at_a_time
 def refresh(signing: Signing) -> bool:
     """Sign the timestamp again, and the snapshot once half of its time is over; returns whether it was.
 

@@ -11,12 +11,13 @@ from tunefarm.release.key_ring import role_keys
 from tunefarm.release.publishing import reissue
 from tunefarm.release.release_folder import CHANNEL_ROLE, SignedState
 from tunefarm.release.roles import require_ed25519
-from tunefarm.release.signing import ONLINE_ROLES, RootChange, Signing, commit, sign_root
+from tunefarm.release.signing import ONLINE_ROLES, RootChange, Signing, commit, one_at_a_time, sign_root
 from tunefarm_schemas.bad_input import BadInput
 
 ONLINE: Final = "online"
 
 
+@one_at_a_time
 def rotate(signing: Signing, role: str, old: Sequence[str], new: Sequence[str], threshold: int | None = None) -> None:
     """Replace keys of a role.
 

@@ -4,9 +4,10 @@ Order: targets, the roles of channels, targets metadata, snapshot, and last the 
 current at once. What a killed command leaves is not named by the timestamp, and the next command overwrites it.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import wraps
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from securesystemslib.signer import Signer
 from tuf.api.metadata import Metadata, MetaFile, Root, Targets
@@ -15,6 +16,9 @@ from tunefarm.release.key_ring import KeyRing, role_keys, sign_all
 from tunefarm.release.lifetimes import Clock, Lifetimes, system_clock
 from tunefarm.release.release_folder import CHANNEL_ROLE, METADATA, FolderWrite, ReleaseFolder, SignedState
 from tunefarm_schemas.bad_input import BadInput
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 ONLINE_ROLES: Final = frozenset({"snapshot", "timestamp"})
 
@@ -27,6 +31,17 @@ class Signing:
     ring: KeyRing
     clock: Clock = system_clock
     lifetimes: Lifetimes = field(default_factory=Lifetimes)
+
+
+def one_at_a_time(change: Callable[Concatenate[Signing, P], R]) -> Callable[Concatenate[Signing, P], R]:
+    """Let a change of a repository wait for others: each reads the metadata and writes the next version of it."""
+
+    @wraps(change)
+    def alone(signing: Signing, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with signing.folder.locked():
+            return change(signing, *args, **kwargs)
+
+    return alone
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,22 @@
 """The whole service in one command: the API, and the tuner in a child that is restarted when it dies."""
 
+import fcntl
 import os
 import signal
 import sys
 from contextlib import ExitStack
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn, Self
 
 from tunefarm.server.api_processes import ApiProcesses
 from tunefarm.server.api_server import api_server, keep_for_good, serve
 from tunefarm.server.connection_files import ConnectionFiles
 from tunefarm.server.listening import Listening
-from tunefarm.server.single_service import SingleService
 from tunefarm.server.tuner_child import TunerChild
 from tunefarm.startup.installation import open_store, private_folder
 from tunefarm.startup.scratch_folder import ScratchFolder
 from tunefarm.terminal.console import say
+from tunefarm_schemas.bad_input import BadInput
 from tunefarm_services.settings import Settings
 
 if TYPE_CHECKING:
@@ -127,3 +128,29 @@ def _greet(url: str, files: ConnectionFiles | None, *, with_tuner: bool, with_pa
     if not with_tuner:
         say("no tuner runs here; start one with: tunefarm tuner")
     sys.stdout.flush()
+
+
+LOCK_FILE: Final = "serve.lock"
+
+
+class SingleService:
+    """A lock that is held inside the ``with`` block. The kernel releases it when this process dies."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._path = private_folder(settings, ".") / LOCK_FILE
+        self._descriptor = -1
+
+    def __enter__(self) -> Self:
+        """Take the lock. Raises BadInput when another service holds it."""
+        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._descriptor)
+            problem = f"tunefarm serve is already running on {self._path.parent}."
+            fix = "Stop it, set another TUNEFARM_HOME, or add --no-tuner."
+            raise BadInput("TUNEFARM_HOME", problem, fix) from error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)

@@ -34,11 +34,6 @@ class Sketch(Frozen):
 
     text: str
 
-    @cached_property
-    def sketch_id(self) -> str:
-        """Digest of the text."""
-        return digest(self.text)
-
 
 class Space(Frozen):
     """The source of schedules.

@@ -1,5 +1,7 @@
 """A fleet of edge devices, as lists and commands show it. Times are RFC 3339, UTC."""
 
+from enum import StrEnum
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from tunefarm_schemas.edge.device import EdgeFacts
@@ -106,13 +108,27 @@ class FleetSummary(FleetView):
     channels: tuple[ChannelView, ...]
 
 
+class ChangeActor(StrEnum):
+    """What kind of actor changes a fleet."""
+
+    CALLER = "token"
+    """A caller of the API or a viewer of the dashboard."""
+    GATE = "gate"
+    """The gate of a rollout."""
+    RETUNE_POLICY = "retune policy"
+    """The tuner, because a channel's policy permits it."""
+    LOCAL = "local"
+    """A process on the host of the service, with access to its database."""
+
+
 class FleetChange(FleetView):
     """An entry of the audit log."""
 
     audit_id: str
     at: str
+    actor: ChangeActor
     token_id: str | None
-    """None if the gate decided."""
+    """Of the actor; None unless it is a token."""
     action: str
     subject: str
     reason: str

@@ -7,7 +7,6 @@ import tvm
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_search.relax.preparation import PreparedModel
-from tunefarm_search.relax.tasks import ModelTask
 from tunefarm_search.tvm.workload import ENTRY
 
 _KEPT = "op_pattern"
@@ -34,11 +33,6 @@ def put_back(module: Any, schedules: Mapping[str, Any]) -> Any:
             raise BadInput("function", f"the model has no TIR function {name!r}.", "Give the name of one that it has.")
         assembled.update_func(variables[name], _in_place_of(function, scheduled[ENTRY], name))
     return assembled
-
-
-def functions_of_task(task: ModelTask, scheduled: Any) -> dict[str, Any]:
-    """The same schedule for each function of a task."""
-    return dict.fromkeys(task.functions, scheduled)
 
 
 def _in_place_of(function: Any, scheduled: Any, name: str) -> Any:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import tvm
 from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.model import ModelEntry
@@ -20,7 +21,6 @@ from tunefarm_search.relax.elementary.replacement import without_library_calls
 from tunefarm_search.relax.function_names import with_short_names
 from tunefarm_search.relax.integer.rewriting import with_integer_products
 from tunefarm_search.relax.slices import split_slices
-from tunefarm_search.relax.variable_names import with_unique_names
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
 from tunefarm_search.tvm.target import tvm_target
 
@@ -126,7 +126,7 @@ def _bound(module: Any, names: Sequence[str], weights: Weights) -> Any:
     """``module`` with constants in place of the parameters that are weights."""
     unknown = sorted(set(weights) - set(names))
     if unknown:
-        raise BadInput("model", f"there are weights of {unknown[0]!r}, which is no function of it.", "Remove them.")
+        raise BadInput("model", f"it has weights, but no function, of the name {unknown[0]!r}.", "Remove them.")
     bound = tvm.IRModule(module.functions, attrs=module.attrs)
     known: dict[int, Any] = {}  # entries may share arrays
     for name in names:
@@ -180,3 +180,36 @@ def _tensor(entry: str, name: str, kind: Any, *, is_output: bool) -> TensorArgum
         raise BadInput("model", f"{where} has the dynamic shape {list(shape)}.", "Fix its sizes.")
     extents = tuple(int(extent) for extent in shape)
     return TensorArgument(name=name, shape=extents, dtype=str(kind.dtype), is_output=is_output)
+
+
+def with_unique_names(module: Any, entries: Sequence[str], prefix: str) -> Any:
+    """The module, in which the variables of all bindings of ``entries`` are called ``prefix`` and a number."""
+    named = tvm.IRModule(module.functions, attrs=module.attrs)
+    naming = _Naming(prefix)
+    for entry in entries:
+        naming.kept.update(named[entry].params)
+        named.update_func(named.get_global_var(entry), naming.visit_expr(named[entry]))
+    return named
+
+
+@mutator
+class _Naming(PyExprMutator):  # type: ignore[misc]
+    def __init__(self, prefix: str) -> None:
+        super().__init__()
+        self._prefix = prefix
+        self._count = 0
+        self.kept: set[Any] = set()
+
+    def visit_var_def_(self, variable: Any) -> Any:
+        return self._named(relax.Var, variable)
+
+    def visit_dataflow_var_def_(self, variable: Any) -> Any:
+        return self._named(relax.DataflowVar, variable)
+
+    def _named(self, kind: Any, variable: Any) -> Any:
+        if variable in self.kept:
+            return variable
+        named = kind(f"{self._prefix}{self._count}", variable.ty)
+        self._count += 1
+        self.set_var_remap(variable, named)
+        return named

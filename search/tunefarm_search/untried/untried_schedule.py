@@ -23,7 +23,6 @@ from tunefarm_search.untried.rules import Shape, block_by_block, row_by_row
 from tunefarm_search.untried.tiled_choice import ELEMENT_BYTES, cheapest_points
 
 WORTH_THREADS_NS: Final = 10_000
-CYCLES_PER_S: Final = 4e9
 TRIED_POINTS: Final = 24
 MAX_MOVED: Final = 2.5
 """Times more often than in the given function that statements of a function without reductions may run."""
@@ -33,18 +32,16 @@ MAX_BROADCAST: Final = 8
 
 @dataclass(frozen=True)
 class UntriedSchedule:
-    """A schedule that nothing was measured of.
+    """A schedule that was chosen without measurements.
 
     Attributes:
         trace: applies to the given module and gives ``module``.
         module: TVM's ``IRModule`` with the scheduled function ``main``.
-        estimate: seconds that a call is expected to take, from the analytical cost; NaN if it is unknown.
         way: how the schedule was made: ``dot products``, ``tiles``, ``rows``, ``blocks`` or ``none``.
     """
 
     trace: Trace
     module: Any
-    estimate: float
     way: str
 
 
@@ -57,12 +54,12 @@ def untried_schedule(module: Any, target: Target) -> UntriedSchedule:
             continue
         if found is not None:
             return found
-    return UntriedSchedule(trace_of(tvm.s_tir.Schedule(module)), module, float("nan"), "none")
+    return UntriedSchedule(trace_of(tvm.s_tir.Schedule(module)), module, "none")
 
 
 def _dot_products(module: Any, target: Target) -> UntriedSchedule | None:
     schedule = dot_product_schedule(module, target, TileRule)
-    return None if schedule is None else UntriedSchedule(trace_of(schedule), schedule.mod, float("nan"), "dot products")
+    return None if schedule is None else UntriedSchedule(trace_of(schedule), schedule.mod, "dot products")
 
 
 def _tiled(module: Any, target: Target) -> UntriedSchedule | None:
@@ -72,14 +69,14 @@ def _tiled(module: Any, target: Target) -> UntriedSchedule | None:
     space = search_space(module, target, "stable", Space())
     scheduler = Scheduler(space)
     limit = math.inf if reuses else MAX_MOVED * _moved(module)
-    for point, cycles in cheapest_points(space, TRIED_POINTS):
+    for point, _ in cheapest_points(space, TRIED_POINTS):
         applied = scheduler.apply(point)
         if not isinstance(applied, Scheduled):
             continue
         trace = applied.trace if _worth_threads(module, target) else _without_threads(applied.trace)
         scheduled = scheduler.module_of(trace)
         if _moved(scheduled) <= limit:
-            return UntriedSchedule(trace, scheduled, cycles / CYCLES_PER_S, "tiles")
+            return UntriedSchedule(trace, scheduled, "tiles")
     return None
 
 
@@ -103,13 +100,13 @@ def _rows(module: Any, target: Target) -> UntriedSchedule | None:
     schedule = tvm.s_tir.Schedule(module)
     if not row_by_row(schedule, _shape(target), parallel=_worth_threads(module, target)):
         return None
-    return UntriedSchedule(trace_of(schedule), schedule.mod, float("nan"), "rows")
+    return UntriedSchedule(trace_of(schedule), schedule.mod, "rows")
 
 
 def _blocks(module: Any, target: Target) -> UntriedSchedule | None:
     schedule = tvm.s_tir.Schedule(module)
     block_by_block(schedule, _shape(target), parallel=_worth_threads(module, target))
-    return UntriedSchedule(trace_of(schedule), schedule.mod, float("nan"), "blocks")
+    return UntriedSchedule(trace_of(schedule), schedule.mod, "blocks")
 
 
 def _shape(target: Target) -> Shape:

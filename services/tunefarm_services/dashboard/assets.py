@@ -17,6 +17,7 @@ _TYPES: Final[Mapping[str, str]] = {
     "htmx-sse.min.js": "text/javascript",
     "uplot.min.js": "text/javascript",
     "uplot.css": "text/css",
+    "charts.js": "text/javascript",
     "tunefarm.js": "text/javascript",
     "comparison.js": "text/javascript",
     "tunefarm.css": "text/css",

@@ -1,6 +1,7 @@
 """A rollout: how far a release has come in a channel."""
 
 from enum import StrEnum
+from typing import Final
 
 from tunefarm_schemas.edge.release import Name
 from tunefarm_schemas.frozen import Frozen
@@ -20,6 +21,10 @@ class RolloutState(StrEnum):
     """By hand: every device runs the previous release."""
     HALTED = "halted"
     """Emergency stop: no device runs a model."""
+
+
+WITHDRAWN: Final = frozenset({RolloutState.STOPPED, RolloutState.ROLLED_BACK, RolloutState.HALTED})
+"""In these states no device is told to run the release."""
 
 
 class RolloutVerb(StrEnum):

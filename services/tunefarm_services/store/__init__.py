@@ -26,17 +26,12 @@ from tunefarm_services.store.store_error import (
 from tunefarm_services.store.stored import (
     LOCAL_TENANT,
     TENANT_STREAM,
-    GarbageReport,
-    IntegrityReport,
     JobRequest,
     RetentionPolicy,
     RetentionReport,
-    StoredModel,
     StoredTrial,
-    StoredWorkload,
-    StoreStatistics,
 )
-from tunefarm_services.store.tenants.key_claim import Answered, Claimed, InProgress, KeyClaim, Mismatch
+from tunefarm_services.store.tenants.key_claim import Answered, Claimed, InProgress, Mismatch
 
 __all__ = [
     "LOCAL_TENANT",
@@ -48,13 +43,10 @@ __all__ = [
     "DatabaseOutdated",
     "DatabaseTooNew",
     "FenceLost",
-    "GarbageReport",
     "InProgress",
-    "IntegrityReport",
     "JobBusy",
     "JobFinished",
     "JobRequest",
-    "KeyClaim",
     "Lease",
     "Mismatch",
     "NoSearch",
@@ -66,11 +58,8 @@ __all__ = [
     "Store",
     "StoreConflict",
     "StoreError",
-    "StoreStatistics",
     "StoreUnavailable",
-    "StoredModel",
     "StoredTrial",
-    "StoredWorkload",
     "UploadIncomplete",
     "WrongOffset",
 ]

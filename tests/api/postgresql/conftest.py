@@ -1,6 +1,6 @@
 """The same API over PostgreSQL."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -41,13 +41,3 @@ def store(database_url: str, shared_store: Store) -> Iterator[Store]:
 @pytest.fixture(scope="package")
 def app(shared_store: Store, settings: ApiSettings, intake: ZygoteIntake) -> FastAPI:
     return create_app(shared_store, settings, intake=intake)
-
-
-@pytest.fixture
-def app_with(store: Store, settings: ApiSettings, intake: ZygoteIntake) -> Callable[..., FastAPI]:
-    """An app with some settings changed."""
-
-    def make(**changes: object) -> FastAPI:
-        return create_app(store, settings.model_copy(update=changes), intake=intake)
-
-    return make

@@ -9,7 +9,7 @@ import pytest
 
 from tunefarm.local.diagnosis import look_at_permissions
 from tunefarm.server.connection_files import ConnectionFiles
-from tunefarm.server.single_service import SingleService
+from tunefarm.server.service_process import SingleService
 from tunefarm.startup.installation import open_store, private_folder
 from tunefarm_sandbox.channel.private_files import make_private_folder, tighten_file, write_private_file
 from tunefarm_schemas.bad_input import BadInput

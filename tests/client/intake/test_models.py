@@ -1,6 +1,6 @@
 """Relax models as the intake reads them: their functions with the calls of a run."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import tvm
 
 from tests.search.relax.models import multilayer_perceptron
 from tunefarm.intake.input_reader import FIELD as INPUT
-from tunefarm.intake.intake_request import InputRequest, IntakeAnswer, IntakeRequest, ScheduleSource, SeedSource
+from tunefarm.intake.intake_request import InputRequest, IntakeRequest, ScheduleSource, SeedSource
 from tunefarm.intake.module_source import JsonSource, parse_module_source
 from tunefarm.intake.understanding import understand
 from tunefarm.startup.preloads import LOAD_TVM
@@ -17,7 +17,6 @@ from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 
 PERCEPTRON = JsonSource(name="mlp", text=str(tvm.ir.save_json(multilayer_perceptron().module)))
-Understand = Callable[..., IntakeAnswer]
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.client.frontend.untuned import Array, by_tvm
-from tunefarm.frontend.onnx_model import import_onnx
+from tunefarm.frontend.onnx.reading import read_onnx
 from tunefarm.frontend.relax_model import RelaxModel
 
 OPSET = 17
@@ -62,7 +62,7 @@ def assert_equal(path: Path, *calls: Mapping[str, Array], tolerance: float = 1e-
 
     ``tolerance`` is relative to the largest value of an output; integers differ by at most ``steps``.
     """
-    model = import_onnx(path, {name: tuple(array.shape) for name, array in calls[0].items()})
+    model = read_onnx(path, {name: tuple(array.shape) for name, array in calls[0].items()})
     for call in calls:
         expected = by_onnxruntime(path, call)
         found = by_tvm(model, list(call.values()))

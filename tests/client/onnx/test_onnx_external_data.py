@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 from tests.client.onnx.graphs import assert_equal, constants, model_of, node, normal, saved
-from tunefarm.frontend.onnx_model import import_onnx
+from tunefarm.frontend.onnx.reading import read_onnx
 from tunefarm_schemas.bad_input import BadInput
 
 pytestmark = pytest.mark.models
@@ -32,7 +32,7 @@ def external(folder: Path, **entries: str) -> Path:
 
 def refusal(path: Path) -> str:
     with pytest.raises(BadInput) as caught:
-        import_onnx(path, {})
+        read_onnx(path, {})
     return caught.value.problem
 
 

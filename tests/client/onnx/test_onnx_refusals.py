@@ -9,7 +9,7 @@ import pytest
 from onnx import helper
 
 from tests.client.onnx.graphs import TensorProto, by_tvm, constants, model_of, node, normal, saved
-from tunefarm.frontend.onnx_model import import_onnx
+from tunefarm.frontend.onnx.reading import read_onnx
 from tunefarm_schemas.bad_input import BadInput
 
 pytestmark = pytest.mark.models
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.models
 def refusal(model: Any, folder: Path, shapes: dict[str, tuple[int, ...]] | None = None) -> BadInput:
     path = model if isinstance(model, Path) else saved(model, folder)
     with pytest.raises(BadInput) as caught:
-        import_onnx(path, shapes or {})
+        read_onnx(path, shapes or {})
     return caught.value
 
 
@@ -50,7 +50,7 @@ def test_import_onnx_refuses_names_that_are_no_text(tmp_path: Path) -> None:
     model.graph.node[0].op_type = "Name"
     path = tmp_path / "model.onnx"
     path.write_bytes(model.SerializeToString().replace(b"Name", b"N\xf7me"))
-    assert "no UTF-8" in refusal(path, tmp_path).problem
+    assert "not UTF-8" in refusal(path, tmp_path).problem
 
 
 def test_import_onnx_refuses_files_that_protobuf_cannot_parse(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_import_onnx_names_every_dimension_without_size(tmp_path: Path) -> None:
 def test_import_onnx_takes_one_size_for_each_name(tmp_path: Path) -> None:
     nodes = [node("Concat", ["x", "mask"], ["y"], axis=1)]
     path = saved(model_of(nodes, {"x": ("batch", "length"), "mask": ("batch", 3)}, ["y"]), tmp_path)
-    model = import_onnx(path, {"x": (2, 5)})
+    model = read_onnx(path, {"x": (2, 5)})
     assert by_tvm(model, [normal(2, 5), normal(2, 3)])[0].shape == (2, 8)
     assert model.notes == ("Dimension batch of input x is 2.", "Dimension length of input x is 5.")
     error = refusal(path, tmp_path, {"x": (2, 5), "mask": (4, 3)})

@@ -9,7 +9,7 @@ import pytest
 from tests.client.frontend.untuned import by_tvm
 from tests.client.tflite.model_builder import NONE, RELU, RELU6, SAME, VALID, ModelBuilder, options
 from tests.client.tflite.running import by_litert
-from tunefarm.frontend.tflite_model import import_tflite
+from tunefarm.frontend.tflite.reading import import_tflite
 
 pytestmark = pytest.mark.models
 SCALE = 0.05

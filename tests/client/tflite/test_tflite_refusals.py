@@ -7,7 +7,7 @@ import pytest
 
 from tests.client.tflite.model_builder import NONE, ModelBuilder, options
 from tests.client.tflite.test_tflite_models import mobile_network
-from tunefarm.frontend.tflite_model import import_tflite
+from tunefarm.frontend.tflite.reading import import_tflite
 from tunefarm_schemas.bad_input import BadInput
 
 pytestmark = pytest.mark.models
@@ -26,7 +26,7 @@ def content() -> bytes:
 
 @pytest.mark.parametrize("text", [b"", b"no model", b"\x08\x00\x00\x00ONNX" + bytes(64)])
 def test_import_tflite_refuses_other_files(tmp_path: Path, text: bytes) -> None:
-    with pytest.raises(BadInput, match="no TFLite model"):
+    with pytest.raises(BadInput, match="not a TFLite model"):
         import_tflite(saved(tmp_path, text), {})
 
 

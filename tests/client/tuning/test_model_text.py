@@ -29,7 +29,7 @@ SUMMARY = {"job_id": "j", "of_model": True, "tasks": [DENSE, CONV], "seconds": {
 def test_waterfall_ranks_functions_by_their_time_in_a_run() -> None:
     first, second = waterfall(SUMMARY)
     assert (first.name, first.in_run_s, first.share) == ("conv", pytest.approx(4e-4), pytest.approx(0.8))
-    assert (second.name, second.has_record) == ("dense", False)
+    assert (second.name, second.record_id) == ("dense", None)
     assert predicted_s([first, second]) == pytest.approx(5e-4)
     assert predicted_s([first, second], "untried") == pytest.approx(9.2e-4)
 

@@ -16,7 +16,6 @@ from tunefarm_search.relax.onnx_graph import OnnxRegion, place_weights
 
 Array = np.ndarray[Any, np.dtype[Any]]
 WEIGHTS = "weights.safetensors"
-OPERATORS = relax.op
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from tvm import relax
 from tests.search.relax.models import multilayer_perceptron, run
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.target import Target
-from tunefarm_search.relax.assembly import functions_of_task, put_back, with_schedules
+from tunefarm_search.relax.assembly import put_back, with_schedules
 from tunefarm_search.relax.building import lower, virtual_machine
 from tunefarm_search.relax.preparation import prepare
 from tunefarm_search.relax.tasks import model_tasks
@@ -31,7 +31,7 @@ def test_with_schedules_replaces_the_functions_of_a_task(here: Target) -> None:
     schedule = tvm.s_tir.Schedule(tvm.ir.load_json(task.workload.module_json))
     block = schedule.get_child_blocks(schedule.get_sblock("root", func_name="main"))[0]
     schedule.split(schedule.get_loops(block)[-1], [None, 8])
-    assembled = with_schedules(prepared, functions_of_task(task, schedule.mod))
+    assembled = with_schedules(prepared, dict.fromkeys(task.functions, schedule.mod))
     assert str(assembled[task.functions[0]].script()) != str(prepared.module[task.functions[0]].script())
     machine = virtual_machine(lower(assembled, here), here, build_scheduled)
     np.testing.assert_allclose(run(machine, model.inputs), model.expected(*model.inputs), rtol=1e-4, atol=1e-4)
@@ -69,6 +69,6 @@ def test_model_tasks_leaves_schedules_of_the_author(here: Target) -> None:
     schedule = tvm.s_tir.Schedule(tvm.ir.load_json(task.workload.module_json))
     block = schedule.get_child_blocks(schedule.get_sblock("root", func_name="main"))[0]
     schedule.parallel(schedule.get_loops(block)[0])
-    by_hand = put_back(prepared.module, functions_of_task(task, schedule.mod))
+    by_hand = put_back(prepared.module, dict.fromkeys(task.functions, schedule.mod))
     left = model_tasks(replace(prepared, module=by_hand))
     assert [each.functions for each in left] == [each.functions for each in others]

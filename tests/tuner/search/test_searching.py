@@ -10,7 +10,7 @@ import pytest
 from tvm import te
 from tvm.s_tir.meta_schedule.testing.te_workload import batch_matmul_nkkm
 
-from tests.store.sample import DEVICE, TENANT
+from tests.store.sample import TENANT
 from tests.tuner import instant_farm
 from tests.tuner.conftest import instant_farms, state_of, wait_finished, wait_for
 from tests.tuner.instant_farm import InstantFarm
@@ -29,7 +29,6 @@ from tunefarm_services.tuner.service.leased_job import WAITING
 from tunefarm_services.tuner.service.zygotes import Zygotes
 
 TARGET = canonical_target({"kind": "llvm", "mcpu": "znver4", "num-cores": 2}).target
-CLASS_ID = DEVICE.device_class.device_class_id
 Tuner = Callable[..., object]
 
 

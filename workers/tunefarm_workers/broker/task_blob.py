@@ -18,7 +18,7 @@ def fetched_task(blobs: Blobs, task_digest: str, exploration_id: str) -> Measure
     try:
         task = MeasureTask.model_validate_json(content)
     except ValidationError as error:
-        raise TaskNotThere(f"{task_digest} is no task: {error}") from error
+        raise TaskNotThere(f"{task_digest} is not a task: {error}") from error
     if task.exploration_id != exploration_id:
         raise TaskNotThere(f"{task_digest} is the task of another exploration")
     return task

@@ -1,7 +1,7 @@
-"""A cache of the tasks whose candidates a lane compiles."""
+"""Tasks whose candidates compile lanes build: the requester stores them, and lanes cache them."""
 
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from typing import Final
 
 from tunefarm_schemas.tuning.measurement import MeasureTask
@@ -32,3 +32,25 @@ class KnownTasks:
             while len(self._known) > MAX_KNOWN:
                 self._known.popitem(last=False)
         return fetched
+
+
+_REMEMBERED: Final = 16
+
+
+class StoredTasks:
+    """Stores each task once, as the same blob that the tuner stores. For one thread."""
+
+    def __init__(self, blobs: Blobs) -> None:
+        self._blobs = blobs
+        self._stored: deque[tuple[MeasureTask, str]] = deque(maxlen=_REMEMBERED)
+
+    def digest_of(self, task: MeasureTask, *, store_again: bool) -> str:
+        """The digest of the task's blob; ``store_again`` if a lane may not have found it. Raises BlobsUnavailable."""
+        # By identity: comparing two tasks is as much work as storing one.
+        known = next((digest for other, digest in self._stored if other is task), None)
+        if known is not None and not store_again:
+            return known
+        digest = self._blobs.put(task.model_dump_json().encode())
+        if known is None:
+            self._stored.append((task, digest))
+        return digest

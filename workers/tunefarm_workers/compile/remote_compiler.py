@@ -34,9 +34,9 @@ from tunefarm_workers.compile.compile_orders import (
     CompileOrders,
     no_lane,
 )
+from tunefarm_workers.compile.known_tasks import StoredTasks
 from tunefarm_workers.compile.pool_heartbeat import PoolHeartbeat
 from tunefarm_workers.compile.remote_build import RemoteBuild
-from tunefarm_workers.compile.stored_tasks import StoredTasks
 from tunefarm_workers.conversation.messages import Broken
 from tunefarm_workers.session.device.session_messages import LibraryBuilt, ReferencesBuilt
 

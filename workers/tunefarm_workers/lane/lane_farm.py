@@ -5,13 +5,40 @@ from collections.abc import Collection, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from tunefarm_sandbox.channel.measurement_outbox import MeasurementOutbox
+from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.measurement import Dispatch, Measurement, MeasureTask
 from tunefarm_workers.conversation.child_answer import OnWait, canceled
 from tunefarm_workers.conversation.event_loop import EventLoop
 from tunefarm_workers.conversation.farm_settings import FarmSettings
-from tunefarm_workers.lane.farm_statistics import FarmStatistics
 from tunefarm_workers.lane.open_task import OpenTask
 from tunefarm_workers.lane.open_tasks import OpenTasks
+
+
+class FarmStatistics(Frozen):
+    """Totals over all attempts, in seconds. Builds run in parallel, so their total may exceed the elapsed time.
+
+    ``still_s`` is the time for which builds and bystanders were held still.
+    """
+
+    attempts: int = 0
+    start_s: float = 0.0
+    build_s: float = 0.0
+    wait_s: float = 0.0
+    run_s: float = 0.0
+    still_s: float = 0.0
+
+    def with_measurement(self, measurement: Measurement, still_s: float) -> "FarmStatistics":
+        """The totals including one more attempt."""
+        stages = measurement.stages
+        return FarmStatistics(
+            attempts=self.attempts + 1,
+            start_s=self.start_s + stages.start_s,
+            build_s=self.build_s + stages.build_s,
+            wait_s=self.wait_s + stages.wait_s,
+            run_s=self.run_s + stages.run_s,
+            still_s=still_s,
+        )
+
 
 _REFERENCE_POLL_S = 0.02
 

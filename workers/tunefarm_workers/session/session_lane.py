@@ -85,7 +85,7 @@ class SessionLane:
         try:
             kind = str(json.loads(order.target).get("kind", ""))
         except (ValueError, AttributeError) as error:
-            raise BadInput("target", f"is no JSON object: {error}.", "Give a target in canonical form.") from error
+            raise BadInput("target", f"is not a JSON object: {error}.", "Give a target in canonical form.") from error
         self._access.check(order, kind)
         self.tasks.open(order)
 

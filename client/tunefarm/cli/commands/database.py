@@ -90,10 +90,10 @@ def gc(as_json: AsJson = False) -> int:
 
 @database.command("prune-releases")
 def prune_releases(
-    days: Annotated[float, typer.Option(min=0, help="How long a publication stays after the next one.")] = 90.0,
+    days: Annotated[float, typer.Option(min=0, help="How long to keep a publication after it is replaced.")] = 90.0,
     as_json: AsJson = False,
 ) -> int:
-    """Remove old publications of releases, and files that only they name; then run gc. The current ones stay."""
+    """Remove replaced publications of releases and files that only they name, then run gc."""
     from tunefarm.local.machine import LocalMachine
 
     with LocalMachine() as machine:

@@ -9,7 +9,7 @@ from tunefarm.http.calls.device_calls import LaneVerb
 from tunefarm.terminal.console import say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import tell_next, with_api
-from tunefarm.terminal.tables import print_json, print_rows
+from tunefarm.terminal.tables import print_json, print_list, print_rows
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.device import ReferenceKernelTimes
 from tunefarm_schemas.views.device import DeviceView, WorkerView
@@ -20,7 +20,7 @@ devices = typer.Typer(help="List and control the devices of a service.", no_args
 
 DeviceId = Annotated[str, typer.Argument(metavar="DEVICE", help="Id of a device.")]
 OneLane = Annotated[
-    str | None, typer.Option("--lane", metavar="LANE", help="Only this lane of the device. Default: all of them.")
+    str | None, typer.Option("--lane", metavar="LANE", help="Only this lane of the device. Default: all.")
 ]
 HEADINGS = ("device", "kind", "lanes", "in flight", "cores", "name", "class", "seen")
 SHOWN_SAMPLES = 12
@@ -34,11 +34,7 @@ def list_devices(api: Api = None, as_json: AsJson = False) -> int:
 
     with Client(api) as client:
         found = client.devices.list()
-    if as_json:
-        print_json([device.model_dump(mode="json") for device in found])
-    else:
-        print_rows(HEADINGS, [_row(device) for device in found], empty="no devices; start a worker")
-    return ExitCode.FINE
+    return print_list(found, HEADINGS, _row, empty="no devices; start a worker", as_json=as_json)
 
 
 @devices.command("show")
@@ -60,7 +56,7 @@ def show_device(device_id: DeviceId, api: Api = None, as_json: AsJson = False) -
 
 @devices.command("history")
 def show_history(device_id: DeviceId, api: Api = None, as_json: AsJson = False) -> int:
-    """Show the drift of a device's reference kernels, and when its lanes changed, why, and at whose request."""
+    """Show the drift of a device's reference kernels, and the changes of its lanes, with reason and requester."""
     from tunefarm.client import Client
 
     with Client(api) as client:

@@ -12,7 +12,7 @@ from tunefarm.cli.text.record_text import FIELD_HEADINGS, field_rows
 from tunefarm.options.label_option import labels_of_texts
 from tunefarm.terminal.console import say
 from tunefarm.terminal.exit_code import ExitCode
-from tunefarm.terminal.tables import print_json, print_rows
+from tunefarm.terminal.tables import print_json, print_list, print_rows
 from tunefarm_schemas.tuning.job import Job, JobState
 from tunefarm_schemas.views.record import RecordInField
 
@@ -42,11 +42,7 @@ def list_jobs(
     labels = labels_of_texts(label or ())
     with Client(api) as client:
         found = [job.view for job in client.jobs.list(state=state, labels=labels, limit=limit)]
-    if as_json:
-        print_json([view.model_dump(mode="json") for view in found])
-    else:
-        print_rows(HEADINGS, [job_row(view) for view in found], empty="no jobs")
-    return ExitCode.FINE
+    return print_list(found, HEADINGS, job_row, empty="no jobs", as_json=as_json)
 
 
 @jobs.command("show")

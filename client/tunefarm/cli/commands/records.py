@@ -22,7 +22,7 @@ from tunefarm.records.record_place import ModuleQuery, RecordPlace
 from tunefarm.terminal.console import complain, say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import at_service, building, tell_next, with_api
-from tunefarm.terminal.tables import print_json, print_rows
+from tunefarm.terminal.tables import print_json, print_list, print_rows
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import JsonValue
 from tunefarm_schemas.tuning.record import MatchKind, RecordStatus, TuningRecord
@@ -56,12 +56,11 @@ def list_records(
     with record_place(api, remote=remote) as place:
         found = place.listed(status, limit)
         names = {} if as_json else _names(place, found)
-    if as_json:
-        print_json([record.model_dump(mode="json") for record in found])
-    else:
-        rows = [record_row(record, names[record.key.workload_id]) for record in found]
-        print_rows(HEADINGS, rows, empty="no records")
-    return ExitCode.FINE
+
+    def row(record: TuningRecord) -> tuple[str, ...]:
+        return record_row(record, names[record.key.workload_id])
+
+    return print_list(found, HEADINGS, row, empty="no records", as_json=as_json)
 
 
 @records.command()

@@ -11,7 +11,7 @@ import typer
 from tunefarm.terminal.console import say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import tell_next
-from tunefarm.terminal.tables import print_json, print_rows
+from tunefarm.terminal.tables import print_json, print_list
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.token import Scope, Token
 
@@ -64,12 +64,8 @@ def list_tokens(
     """List a tenant's tokens. Their secrets are not stored and cannot be shown."""
     with _store(create=False) as store:
         found = store.tokens.of_tenant(tenant)
-    if as_json:
-        print_json([one.model_dump(mode="json") for one in found])
-    else:
-        headings = ("token", "name", "state", "last used", "scopes")
-        print_rows(headings, [_row(one) for one in found], empty=f"tenant {tenant} has no tokens")
-    return ExitCode.FINE
+    headings = ("token", "name", "state", "last used", "scopes")
+    return print_list(found, headings, _row, empty=f"tenant {tenant} has no tokens", as_json=as_json)
 
 
 @token.command("revoke")

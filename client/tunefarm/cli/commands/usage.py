@@ -5,14 +5,14 @@ from typing import Annotated
 import typer
 
 from tunefarm.cli.remote_options import Api, AsJson
-from tunefarm.terminal.exit_code import ExitCode
-from tunefarm.terminal.tables import print_json, print_rows
+from tunefarm.terminal.tables import print_list
+from tunefarm_schemas.usage import Usage
 from tunefarm_schemas.views.quantities import duration_text
 
 
 def usage(
     since: Annotated[str | None, typer.Option(metavar="DAY", help="First day, such as 2026-01-31.")] = None,
-    all_tenants: Annotated[bool, typer.Option("--all-tenants", help="Use by every tenant, for operators.")] = False,
+    all_tenants: Annotated[bool, typer.Option("--all-tenants", help="Usage of every tenant, for operators.")] = False,
     api: Api = None,
     as_json: AsJson = False,
 ) -> int:
@@ -21,19 +21,10 @@ def usage(
 
     with Client(api) as client:
         found = client.usage(since=since, all_tenants=all_tenants)
-    if as_json:
-        print_json([each.model_dump(mode="json") for each in found])
-        return ExitCode.FINE
-    rows = [
-        (
-            each.day,
-            each.tenant,
-            each.device_class_id[:12],
-            duration_text(each.device_seconds),
-            str(each.trials),
-            str(each.jobs),
-        )
-        for each in found
-    ]
-    print_rows(("day", "tenant", "class", "device time", "trials", "jobs"), rows, empty="no usage")
-    return ExitCode.FINE
+    headings = ("day", "tenant", "class", "device time", "trials", "jobs")
+    return print_list(found, headings, _row, empty="no usage", as_json=as_json)
+
+
+def _row(use: Usage) -> tuple[str, ...]:
+    device_time = duration_text(use.device_seconds)
+    return use.day, use.tenant, use.device_class_id[:12], device_time, str(use.trials), str(use.jobs)

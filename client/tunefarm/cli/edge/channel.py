@@ -11,7 +11,7 @@ from tunefarm.http.calls.fleet_calls import ChannelVerb
 from tunefarm.terminal.console import say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import tell_next, with_api
-from tunefarm.terminal.tables import print_json, print_rows
+from tunefarm.terminal.tables import print_json, print_list, print_rows
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.edge.retune_policy import RetunePolicy
 from tunefarm_schemas.views.fleet import ChannelView
@@ -32,11 +32,7 @@ def list_channels(api: Api = None, as_json: AsJson = False) -> int:
 
     with Client(api) as client:
         found = client.channels.list()
-    if as_json:
-        print_json([each.model_dump(mode="json") for each in found])
-    else:
-        print_rows(HEADINGS, [_row(each) for each in found], empty="no channels; nothing is published")
-    return ExitCode.FINE
+    return print_list(found, HEADINGS, _row, empty="no channels; nothing is published", as_json=as_json)
 
 
 @channel.command("show")
@@ -58,13 +54,13 @@ def show_or_set_policy(
     trials: Annotated[int | None, typer.Option(min=1, max=1_000_000, help="Candidates of each job.")] = None,
     seconds: Annotated[float | None, typer.Option(help="Maximum duration of each search; 0 for no limit.")] = None,
     cool_down_days: Annotated[
-        float | None, typer.Option(help="Least time between two jobs for the same record.")
+        float | None, typer.Option(help="Minimum days between two jobs for the same record.")
     ] = None,
     reason: Reason = "",
     api: Api = None,
     as_json: AsJson = False,
 ) -> int:
-    """Show the retune policy of a channel, or change what is given.
+    """Show the retune policy of a channel, or change the given fields.
 
     With --retune, a record is tuned again once the field shows, with the confidence of the channel's gate, that devices
     are slower than the record's interval permits.

@@ -9,7 +9,7 @@ from tunefarm.cli.remote_options import Api, AsJson
 from tunefarm.terminal.console import say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import tell_next, with_api
-from tunefarm.terminal.tables import print_json, print_rows
+from tunefarm.terminal.tables import print_json, print_list
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.views.fleet import EnrolmentCode
 
@@ -40,7 +40,7 @@ def create_code(
     with Client(api) as client:
         made = client.fleet.create_code(channel, labels, expires_at)
     if made.text is None:
-        raise BadInput("CHANNEL", "the code was created, but its text was lost on the way.", "Create another one.")
+        raise BadInput("CHANNEL", "the code was created, but its text was lost in transit.", "Create another one.")
     if as_json:
         print_json({"text": made.text, **made.code.model_dump(mode="json")})
     else:
@@ -51,16 +51,12 @@ def create_code(
 
 @codes.command("list")
 def list_codes(api: Api = None, as_json: AsJson = False) -> int:
-    """List codes, used and expired ones too. Their secrets are not stored and cannot be shown."""
+    """List codes, including used and expired ones. Their secrets are not stored and cannot be shown."""
     from tunefarm.client import Client
 
     with Client(api) as client:
         found = client.fleet.codes()
-    if as_json:
-        print_json([each.model_dump(mode="json") for each in found])
-    else:
-        print_rows(HEADINGS, [_row(each) for each in found], empty="no codes; see: tunefarm fleet codes create --help")
-    return ExitCode.FINE
+    return print_list(found, HEADINGS, _row, empty="no codes; see: tunefarm fleet codes create --help", as_json=as_json)
 
 
 @codes.command("delete")
@@ -69,7 +65,7 @@ def delete_code(
     api: Api = None,
     as_json: AsJson = False,
 ) -> int:
-    """Delete a code, so that it enrols nothing any more."""
+    """Delete a code: it no longer enrols a device."""
     from tunefarm.client import Client
 
     with Client(api) as client:

@@ -10,7 +10,7 @@ from tunefarm.cli.remote_options import Api, AsJson
 from tunefarm.terminal.console import say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import tell_next, with_api
-from tunefarm.terminal.tables import print_json, print_rows
+from tunefarm.terminal.tables import print_json, print_list, print_rows
 from tunefarm_schemas.views.fleet import EdgeDeviceView, FieldLatency, FleetChange, FleetSummary
 from tunefarm_schemas.views.quantities import counted, latency_text
 from tunefarm_schemas.visible_text import visible_line
@@ -20,7 +20,7 @@ fleet.add_typer(codes, name="codes")
 
 EdgeDeviceId = Annotated[str, typer.Argument(metavar="DEVICE", help="Id of a device, as shown by fleet devices.")]
 HEADINGS = ("device", "name", "channel", "runs", "failure", "state", "seen", "architecture", "labels")
-CHANGE_HEADINGS = ("at", "token", "action", "subject", "reason")
+CHANGE_HEADINGS = ("at", "by", "action", "subject", "reason")
 LATENCY_HEADINGS = (
     "release",
     "devices",
@@ -40,7 +40,7 @@ def list_edge_devices(
     channel: Annotated[str | None, typer.Option(help="Only devices of this channel.")] = None,
     release: Annotated[str | None, typer.Option(help="Only devices that run this release.")] = None,
     failure: Annotated[
-        str | None, typer.Option(help="Only devices whose latest installation failed so, such as load_failed.")
+        str | None, typer.Option(help="Only devices whose latest installation failed as, say, load_failed.")
     ] = None,
     api: Api = None,
     as_json: AsJson = False,
@@ -50,11 +50,7 @@ def list_edge_devices(
 
     with Client(api) as client:
         found = client.fleet.devices(channel, release, failure)
-    if as_json:
-        print_json([device.model_dump(mode="json") for device in found])
-    else:
-        print_rows(HEADINGS, [_row(device) for device in found], empty="no devices")
-    return ExitCode.FINE
+    return print_list(found, HEADINGS, _row, empty="no devices", as_json=as_json)
 
 
 @fleet.command("summary")
@@ -102,11 +98,7 @@ def list_changes(
 
     with Client(api) as client:
         found = client.fleet.changes(limit)
-    if as_json:
-        print_json([change.model_dump(mode="json") for change in found])
-    else:
-        print_rows(CHANGE_HEADINGS, [_change_row(change) for change in found], empty="no changes")
-    return ExitCode.FINE
+    return print_list(found, CHANGE_HEADINGS, _change_row, empty="no changes", as_json=as_json)
 
 
 @fleet.command("revoke")
@@ -127,11 +119,11 @@ def revoke_edge_device(
 @fleet.command("move")
 def move_edge_device(
     edge_device_id: EdgeDeviceId,
-    channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="The channel that it follows from now on.")],
+    channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="Channel to follow.")],
     api: Api = None,
     as_json: AsJson = False,
 ) -> int:
-    """Move a device to another channel. It follows that from its next poll."""
+    """Move a device to another channel. It follows the new channel from its next poll."""
     from tunefarm.client import Client
 
     with Client(api) as client:
@@ -191,4 +183,4 @@ def _latency_row(latency: FieldLatency) -> tuple[str, ...]:
 
 
 def _change_row(change: FleetChange) -> tuple[str, ...]:
-    return change.at[:19], change.token_id or "gate", change.action, change.subject, change.reason
+    return change.at[:19], change.token_id or change.actor, change.action, change.subject, change.reason

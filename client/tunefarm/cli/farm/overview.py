@@ -16,7 +16,7 @@ HEADINGS = ("tenant", "queued", "running", "paused", "limit", "today", "recent",
 
 
 def overview(
-    all_tenants: Annotated[bool, typer.Option("--all-tenants", help="Every tenant's, for operators.")] = False,
+    all_tenants: Annotated[bool, typer.Option("--all-tenants", help="Every tenant, for operators.")] = False,
     api: Api = None,
     as_json: AsJson = False,
 ) -> int:

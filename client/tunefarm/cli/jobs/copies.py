@@ -43,7 +43,7 @@ def clone_job(
 
 def extend_job(
     job_id: JobId,
-    trials: Annotated[int, typer.Option(min=1, help="How many more trials to make.")],
+    trials: Annotated[int, typer.Option(min=1, help="Number of further trials.")],
     api: Api = None,
     as_json: AsJson = False,
 ) -> int:

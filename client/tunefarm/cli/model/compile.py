@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tunefarm.cli.model.bucket_text import bucket_lines
 from tunefarm.cli.model.model_arguments import FreshOption, ModelArgument, ShapeOption, say_kinds, say_notes
 from tunefarm.frontend.model_source import parse_model_source
 from tunefarm.model.sizes.wanted_buckets import MAX_BUCKETS, require_runs, wanted_buckets
@@ -25,6 +24,8 @@ from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import tell_next, trying
 from tunefarm.terminal.race_text import race_text
 from tunefarm.terminal.tables import print_json
+from tunefarm_schemas.tuning.dynamic_shape import DynamicDimension
+from tunefarm_schemas.tuning.model import ModelManifest
 from tunefarm_schemas.views.quantities import bytes_text, counted, latency_text
 
 if TYPE_CHECKING:
@@ -136,3 +137,23 @@ def _verified_text(compilation: "Compilation") -> str:
     against = "the framework" if verified.reference == "framework" else "an unscheduled build"
     error = f"its worst error is {verified.worst_error:.3g} times what is allowed"
     return f"equal to {against} on {counted(verified.input_sets, 'set')} of inputs: {error}"
+
+
+def bucket_lines(manifest: ModelManifest) -> list[str]:
+    """A line for each dynamic dimension."""
+    dynamic = manifest.dynamic
+    if dynamic is None:
+        return []
+    return [_line(each, is_exact=dynamic.is_exact) for each in dynamic.dimensions]
+
+
+def _line(dimension: DynamicDimension, *, is_exact: bool) -> str:
+    sizes = ", ".join(map(str, dimension.sizes))
+    if is_exact:
+        return f"{dimension.name}: exactly {sizes}"
+    text = f"{dimension.name}: buckets of {sizes}"
+    if dimension.regret is not None:
+        text += f"; a size is predicted to take at most {dimension.regret:.0%} longer than alone"
+    if dimension.is_splittable:
+        text += "; larger inputs are split"
+    return text

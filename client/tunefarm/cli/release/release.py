@@ -1,12 +1,13 @@
 """``tunefarm release``: sign what devices of a channel run."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from tunefarm.cli.release.release_options import (
     Expires,
+    KeepPrevious,
     Keys,
     PassphraseFile,
     Repository,
@@ -21,8 +22,11 @@ from tunefarm.terminal.tables import print_json, print_rows
 from tunefarm_schemas.frozen import JsonValue
 
 if TYPE_CHECKING:
+    from tunefarm.http.request import Flow
     from tunefarm.release.pushing import PushResult
     from tunefarm_schemas.edge.release import ChannelDocument, GatePolicy
+
+T = TypeVar("T")
 
 release = typer.Typer(help="Sign releases of bundles for channels of devices.", no_args_is_help=True)
 release.add_typer(key, name="key")
@@ -41,20 +45,26 @@ def publish(
         list[str], typer.Option(metavar="OLD", help="Older bundle to make patches from; one for each BUNDLE.")
     ] = [],  # noqa: B006 - typer copies it
     gate_stages: Annotated[str | None, typer.Option(metavar="PERCENTS", help="Stages, such as 1,10,50,100.")] = None,
-    gate_confidence: Annotated[float | None, typer.Option(help="That latency is not worse.")] = None,
-    gate_tolerance: Annotated[float | None, typer.Option(help="Relative latency that is not worse.")] = None,
+    gate_confidence: Annotated[float | None, typer.Option(help="Confidence that latency is no worse.")] = None,
+    gate_tolerance: Annotated[float | None, typer.Option(help="Accepted relative increase of latency.")] = None,
     gate_min_devices: Annotated[int | None, typer.Option(help="Devices of a stage that must report.")] = None,
-    gate_deadline: Annotated[str | None, typer.Option(metavar="TIME", help="For reports of a stage.")] = None,
-    gate_max_failed: Annotated[float | None, typer.Option(metavar="PERCENT", help="Above it, all return.")] = None,
+    gate_deadline: Annotated[str | None, typer.Option(metavar="TIME", help="Time for a stage to report.")] = None,
+    gate_max_failed: Annotated[
+        float | None, typer.Option(metavar="PERCENT", help="Maximum share of failed devices.")
+    ] = None,
     expires: Expires = "90d",
     repository: Repository = ".",
     keys: Keys = [],  # noqa: B006 - typer copies it
     passphrase_file: PassphraseFile = None,
+    keep_previous: KeepPrevious = None,
     with_push: Annotated[bool, typer.Option("--push", help="Send the repository to the service afterwards.")] = False,
     api: Api = None,
     as_json: AsJson = False,
 ) -> int:
-    """Make bundles of a model the current release of a channel."""
+    """Make bundles of a model the current release of a channel.
+
+    The release that was current becomes the one to return to; with --push, only if its rollout has finished.
+    """
     from tunefarm.release.lifetimes import lifetime_of
     from tunefarm.release.publishing import publish as publish_release
 
@@ -67,6 +77,8 @@ def publish(
         deadline_s=None if gate_deadline is None else lifetime_of("gate-deadline", gate_deadline).total_seconds(),
         max_failed_percent=gate_max_failed,
     )
+    if keep_previous is None:
+        keep_previous = with_push and _is_unfinished(channel, api)
     document = publish_release(
         signing,
         [Path(each) for each in bundles],
@@ -74,6 +86,7 @@ def publish(
         name=name,
         from_bundles=[Path(each) for each in from_bundle],
         gate=gate,
+        keeps_previous=keep_previous,
     )
     changes = _pushed(repository, api).changes if with_push else None
     _tell([document], as_json=as_json)
@@ -85,7 +98,8 @@ def publish(
 @release.command()
 def promote(
     source: Annotated[str, typer.Argument(metavar="FROM", help="Channel whose current release is taken.")],
-    destination: Annotated[str, typer.Argument(metavar="TO", help="Channel that gets it.")],
+    destination: Annotated[str, typer.Argument(metavar="TO", help="Channel that receives it.")],
+    keep_previous: KeepPrevious = None,
     expires: Expires = "90d",
     repository: Repository = ".",
     keys: Keys = [],  # noqa: B006 - typer copies it
@@ -96,7 +110,8 @@ def promote(
     from tunefarm.release.publishing import promote as promote_release
 
     signing = signing_of(repository, keys, passphrase_file, expires)
-    return _tell([promote_release(signing, source, destination)], as_json=as_json)
+    document = promote_release(signing, source, destination, keeps_previous=bool(keep_previous))
+    return _tell([document], as_json=as_json)
 
 
 @release.command("roll-back")
@@ -108,7 +123,7 @@ def roll_back(
     passphrase_file: PassphraseFile = None,
     as_json: AsJson = False,
 ) -> int:
-    """Return all devices of a channel to the release before."""
+    """Return all devices of a channel to the previous release."""
     from tunefarm.release.publishing import roll_back as return_channel
 
     return _tell([return_channel(signing_of(repository, keys, passphrase_file, expires), channel)], as_json=as_json)
@@ -118,7 +133,7 @@ def roll_back(
 def revoke(
     name: Annotated[str, typer.Argument(metavar="RELEASE", help="Name of the release.")],
     channels: Annotated[
-        list[str], typer.Option("--channel", metavar="NAME", help="Only here. Repeatable. Default: everywhere.")
+        list[str], typer.Option("--channel", metavar="NAME", help="Only in this channel. Repeatable.")
     ] = [],  # noqa: B006 - typer copies it
     expires: Expires = "90d",
     repository: Repository = ".",
@@ -135,7 +150,7 @@ def revoke(
 
 @release.command()
 def check(repository: Repository = ".", as_json: AsJson = False) -> int:
-    """Verify the repository as a device does that trusts its first root."""
+    """Verify the repository as a device that trusts its first root does."""
     from tunefarm.release.checking import check as find_problems
 
     problems = find_problems(folder_of(repository))
@@ -150,12 +165,12 @@ def check(repository: Repository = ".", as_json: AsJson = False) -> int:
 
 @release.command()
 def prune(
-    keep: Annotated[int, typer.Option(min=1, metavar="N", help="Snapshots that stay, the current one included.")] = 10,
+    keep: Annotated[int, typer.Option(min=1, metavar="N", help="Snapshots to keep, including the current one.")] = 10,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
     repository: Repository = ".",
     as_json: AsJson = False,
 ) -> int:
-    """Remove metadata, targets and files that only older snapshots name. Roots and what devices run stay."""
+    """Remove metadata, targets and files that only older snapshots name. Keeps roots and what devices run."""
     from tunefarm.release.pruning import prune as prune_folder
     from tunefarm_schemas.views.quantities import bytes_text
 
@@ -228,7 +243,7 @@ def export(
         str, typer.Argument(envvar="TUNEFARM_RELEASES", metavar="DIR", help="Folder of the repository.")
     ] = ".",
 ) -> int:
-    """Copy what devices of one channel need, for those without a network."""
+    """Copy what devices of one channel need, for devices without a network."""
     from tunefarm.release.export import export as export_channel
 
     number = export_channel(folder_of(repository), channel, Path(to))
@@ -237,15 +252,33 @@ def export(
 
 
 def _pushed(repository: str, api: str | None) -> "PushResult":
+    from tunefarm.release.pushing import push as push_repository
+
+    return _asked(push_repository(folder_of(repository)), api)
+
+
+def _is_unfinished(channel: str, api: str | None) -> bool:
+    """Whether the rollout of a channel's current release has not finished, as far as the token may know."""
+    from tunefarm.http.api_error import ApiError
+    from tunefarm.http.calls.fleet_calls import channel as channel_call
+
+    try:
+        return _asked(channel_call(channel), api).state != "finished"
+    except ApiError as error:
+        if error.status in (403, 404):
+            return False  # the service refuses at the push what must not be returned to
+        raise
+
+
+def _asked(flow: "Flow[T]", api: str | None) -> T:
     from tunefarm.http.retrying import RetryPolicy
     from tunefarm.http.service_address import ClientSettings, service_address
     from tunefarm.http.transport import Transport
-    from tunefarm.release.pushing import push as push_repository
 
     settings = ClientSettings()
     transport = Transport(service_address(api, None, settings), RetryPolicy(patience_s=settings.api_patience_s))
     try:
-        return transport.run(push_repository(folder_of(repository)))
+        return transport.run(flow)
     finally:
         transport.close()
 

@@ -16,13 +16,21 @@ Repository = Annotated[
 Keys = Annotated[
     list[str],
     typer.Option(
-        "--key", metavar="FILE", help="A key, or an hsm: URI, besides those whose places keys.json holds. Repeatable."
+        "--key", metavar="FILE", help="Key file or hsm: URI, in addition to the keys in keys.json. Repeatable."
     ),
 ]
 PassphraseFile = Annotated[
-    str | None, typer.Option(metavar="FILE", help="Its first line is the passphrase of the keys, or a token's PIN.")
+    str | None, typer.Option(metavar="FILE", help="File whose first line is the passphrase of keys, or a token's PIN.")
 ]
-Expires = Annotated[str, typer.Option(metavar="TIME", help="Until when devices accept the document: 90d, 12h.")]
+Expires = Annotated[str, typer.Option(metavar="TIME", help="How long devices accept the document, such as 90d or 12h.")]
+
+KeepPrevious = Annotated[
+    bool | None,
+    typer.Option(
+        "--keep-previous/--replace-previous",
+        help="Whether devices return to the previous release and not to the current one.",
+    ),
+]
 
 
 def folder_of(repository: str) -> "ReleaseFolder":

@@ -41,7 +41,7 @@ def new_channel(
     repository: Repository = ".",
     passphrase_file: PassphraseFile = None,
 ) -> int:
-    """Delegate a channel to a key. The key of the role targets must be at hand."""
+    """Delegate a channel to a key. This requires the key of the role targets."""
     from tunefarm.release.roles import make_channel
 
     make_channel(signing_of(repository, [], passphrase_file), name, channel_key)
@@ -58,16 +58,14 @@ def init(
     online_key: Annotated[
         list[str], typer.Option(metavar="FILE", help="Key of snapshot and timestamp. Repeatable.")
     ] = [],  # noqa: B006
-    new_keys: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Make new keys in this folder, instead of giving some.")
-    ] = None,
+    new_keys: Annotated[str | None, typer.Option(metavar="DIR", help="Make new keys in this folder.")] = None,
     channel_name: Annotated[
         str | None, typer.Option("--channel", metavar="NAME", help="With --new-keys: a first channel.")
     ] = None,
-    threshold: Annotated[int, typer.Option(metavar="N", help="How many keys sign a new root.")] = 1,
+    threshold: Annotated[int, typer.Option(metavar="N", help="Number of keys that must sign a new root.")] = 1,
     passphrase_file: PassphraseFile = None,
 ) -> int:
-    """Begin a repository. Devices are given metadata/1.root.json, and trust what it signs."""
+    """Create a repository. Install its metadata/1.root.json on devices: they trust what it signs."""
     from tunefarm.release.keys import make_keys, read_passphrase
     from tunefarm.release.roles import make_channel, make_repository, require_name
 
@@ -79,7 +77,7 @@ def init(
         if signing.folder.exists:
             raise BadInput("folder", f"{signing.folder.path} is a repository.", "Choose a new folder.")
         if threshold != 1:
-            raise BadInput("threshold", "Of each role, one new key is made.", "Give keys that were made one by one.")
+            raise BadInput("threshold", "--new-keys makes one key a role.", "Make more: tunefarm release key new")
         if channel_name is not None:
             require_name("channel", channel_name)
         passphrase = read_passphrase(None if passphrase_file is None else Path(passphrase_file))
@@ -105,7 +103,7 @@ def _require_keys(
 
 
 def refresh(repository: Repository = ".", keys: Keys = [], passphrase_file: PassphraseFile = None) -> int:  # noqa: B006
-    """Sign the timestamp anew, and the snapshot when half of its time is over. Run it daily."""
+    """Sign the timestamp again, and the snapshot once half of its lifetime has passed. Run it daily."""
     from tunefarm.release.roles import refresh as refresh_roles
 
     did_snapshot = refresh_roles(signing_of(repository, keys, passphrase_file))
@@ -115,16 +113,14 @@ def refresh(repository: Repository = ".", keys: Keys = [], passphrase_file: Pass
 
 def rotate(
     role: Annotated[str, typer.Argument(metavar="ROLE", help="root, targets, snapshot, timestamp or channel-NAME.")],
-    old: Annotated[
-        list[str], typer.Option(metavar="KEYID", help="Key that is trusted no longer, or the beginning of its id.")
-    ] = [],  # noqa: B006 - typer copies it
-    new: Annotated[list[str], typer.Option(metavar="FILE", help="Key that is trusted from now on.")] = [],  # noqa: B006
-    threshold: Annotated[int | None, typer.Option(metavar="N", help="How many keys of the role sign.")] = None,
+    old: Annotated[list[str], typer.Option(metavar="KEYID", help="Key to revoke, or the beginning of its id.")] = [],  # noqa: B006 - typer copies it
+    new: Annotated[list[str], typer.Option(metavar="FILE", help="Key to trust.")] = [],  # noqa: B006
+    threshold: Annotated[int | None, typer.Option(metavar="N", help="Number of its keys that must sign.")] = None,
     repository: Repository = ".",
     keys: Keys = [],  # noqa: B006 - typer copies it
     passphrase_file: PassphraseFile = None,
 ) -> int:
-    """Replace, add or revoke keys of a role. Without options, sign a role's metadata anew."""
+    """Replace, add or revoke keys of a role. Without options, sign a role's metadata again."""
     from tunefarm.release.rotation import rotate as rotate_role
 
     rotate_role(signing_of(repository, keys, passphrase_file), role, old, new, threshold)

@@ -45,7 +45,7 @@ def read_model_file(path: Path) -> Any:
     if not model.graph.node and not model.graph.output:
         raise BadInput("model", f"{visible_line(path.name)} contains no ONNX graph.", _AGAIN)
     if not _is_text(model.graph):
-        raise BadInput("model", f"{visible_line(path.name)} is damaged: names in it are no UTF-8.", _AGAIN)
+        raise BadInput("model", f"{visible_line(path.name)} contains names that are not UTF-8.", _AGAIN)
     return model
 
 

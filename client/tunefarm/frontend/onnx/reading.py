@@ -15,12 +15,20 @@ from tunefarm_schemas.visible_text import visible_line
 
 
 def read_onnx(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> RelaxModel:
-    """As ``import_onnx``."""
+    """Convert an ONNX model to Relax.
+
+    Args:
+        path: of the ``.onnx`` file; external data is read from its folder only.
+        shapes: the sizes of inputs that the model leaves open, by the name of the input.
+
+    Raises:
+        BadInput: the file is damaged or not an ONNX model, an operator has no conversion, or a size is wrong.
+    """
     try:
         return _read(path, shapes)
     except UnicodeDecodeError:
         fix = "Export the model again."
-        raise BadInput("model", f"{visible_line(path.name)} is damaged: text in it is no UTF-8.", fix) from None
+        raise BadInput("model", f"{visible_line(path.name)} contains text that is not UTF-8.", fix) from None
 
 
 def _read(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> RelaxModel:

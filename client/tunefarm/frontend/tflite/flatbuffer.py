@@ -36,7 +36,7 @@ def read_tflite(path: Path) -> Any:
     """
     content = _content(path)
     if content[4:8] != _IDENTIFIER:
-        raise BadInput("model", f"{visible_line(path.name)} is no TFLite model.", "Name a .tflite file.")
+        raise BadInput("model", f"{visible_line(path.name)} is not a TFLite model.", "Name a .tflite file.")
     try:
         model = tflite.Model.GetRootAsModel(content, 0)
         _check(model, len(content))

@@ -41,7 +41,7 @@ def new_enrolment_code(
 
 
 def enrolment_code_deletion(code_id: str) -> Flow[None]:
-    """Delete a code, so that it enrols nothing any more."""
+    """Delete a code: it no longer enrols a device."""
     yield Request("DELETE", f"/fleet/enrolment-codes/{code_id}")
 
 

@@ -58,7 +58,7 @@ def records_or_jobs_like(text: str) -> Flow[tuple[list[str], list[str]]]:
         raise BadInput("source", problem, "Give more characters of its id.")
     if not found:
         fix = "See: tunefarm records list --remote, tunefarm jobs list"
-        raise BadInput("source", f"there is no record or job {text[:100]!r}.", fix)
+        raise BadInput("source", f"no record or job has the id {text[:100]!r}.", fix)
     return records, jobs
 
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from tunefarm.http.paging import listed
 from tunefarm.http.request import Flow, Reply, Request
-from tunefarm_schemas.token import Scope, Token
-from tunefarm_schemas.views.token import NewToken
+from tunefarm_schemas.token import NewToken, Scope, Token
 
 
 def tokens(limit: int | None = None) -> Flow[list[Token]]:

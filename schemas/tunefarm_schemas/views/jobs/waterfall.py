@@ -49,11 +49,6 @@ class WaterfallRow:
     library: str = ""
 
     @property
-    def has_record(self) -> bool:
-        """Whether a schedule of it was verified."""
-        return self.record_id is not None
-
-    @property
     def gigaflops(self) -> float | None:
         """GFLOP/s of the tuned function; None if its latency or its number of operations is unknown."""
         return self.floating_point_operations / self.tuned_s / 1e9 if self.tuned_s else None

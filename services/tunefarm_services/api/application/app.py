@@ -40,7 +40,7 @@ from tunefarm_services.api.routes import (
     usage,
     workloads,
 )
-from tunefarm_services.api.routes.fleet import channels, edge, evidence, fleet
+from tunefarm_services.api.routes.fleet import channels, edge, fleet
 from tunefarm_services.api.routes.records import record_contents, records
 from tunefarm_services.api.routes.releases import bundles, edge_files, publication
 from tunefarm_services.api.settings import ApiSettings
@@ -74,7 +74,6 @@ ROUTES = (
     usage,
     fleet,
     channels,
-    evidence,
     health,
     pages,
 )

@@ -95,7 +95,7 @@ def _found_target(text: str, cores: int) -> CanonicalTarget:
     except BadInput as refused:
         if text.lstrip().startswith("{"):
             raise
-        problem = f"{text[:80]!r} is no preset. {refused.problem}"
+        problem = f"{text[:80]!r} is not a preset. {refused.problem}"
         presets = ", ".join(preset.name for preset in PRESETS)
         fix = f"Name one of {presets}, or a tag of TVM's, or write its target as JSON."
         raise BadInput(refused.field, problem, fix) from refused

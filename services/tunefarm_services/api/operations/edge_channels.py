@@ -23,7 +23,7 @@ def actor_of(token: Token) -> Actor:
 
 
 def polling_device(store: Store, token: Token) -> PollingDevice:
-    """The device whose token this is. Raises ApiProblem for a token of the right scope that is no device's."""
+    """The device whose token this is. Raises ApiProblem if it is not the token of a device."""
     try:
         return store.polling.of_token(token.token_id)
     except NotFound as error:

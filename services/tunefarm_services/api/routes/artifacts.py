@@ -1,26 +1,25 @@
 """Artifacts."""
 
 import re
-from typing import Annotated, Final
+from typing import Final
 
-from fastapi import APIRouter, Header, Request
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from tunefarm_schemas.tuning.artifact import ArtifactManifest
 from tunefarm_schemas.views.page import Page
 from tunefarm_services.api.access.caller import ArtifactsReader
 from tunefarm_services.api.http.answer import answer, answer_tagged, etag_of, has_already, not_modified
+from tunefarm_services.api.http.byte_ranges import BINARY, BYTES, RangeField, byte_range
 from tunefarm_services.api.http.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
 from tunefarm_services.api.http.responses import ETAG, NOT_MODIFIED, responses
 from tunefarm_services.api.operations.parts import PartsOf
-from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
+from tunefarm_services.api.problems.problem import ProblemKind
 from tunefarm_services.api.routes.path import Id, IdFilter
 
 router = APIRouter(prefix="/v1/artifacts", tags=["artifacts"])
 
-BYTES: Final = "application/octet-stream"
-LIBRARY: Final = {"content": {BYTES: {"schema": {"type": "string", "format": "binary"}}}, "headers": ETAG}
-_RANGE: Final = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
+LIBRARY: Final = {**BINARY, "headers": ETAG}
 
 
 @router.get("", response_model=Page[ArtifactManifest], responses=responses())
@@ -63,7 +62,7 @@ def get_library(
     artifact_id: Id,
     caller: ArtifactsReader,
     parts: PartsOf,
-    range_text: Annotated[str | None, Header(alias="Range", max_length=100)] = None,
+    range_text: RangeField = None,
 ) -> Response:
     """The compiled library. Its ETag starts with its SHA-256. An interrupted download resumes with Range."""
     manifest, library = parts.store.artifacts.get(caller.tenant, artifact_id)
@@ -78,23 +77,8 @@ def get_library(
         "Content-Disposition": f'attachment; filename="{name}"',
         "Digest": f"sha-256={manifest.library_digest}",
     }
-    begin, end = _range(range_text, len(library))
+    begin, end = byte_range(range_text, len(library))
     if (begin, end) == (0, len(library)):
         return Response(library, media_type=BYTES, headers=headers)
     headers["Content-Range"] = f"bytes {begin}-{end - 1}/{len(library)}"
     return Response(library[begin:end], status_code=206, media_type=BYTES, headers=headers)
-
-
-def _range(text: str | None, size_bytes: int) -> tuple[int, int]:
-    """First byte and the one after the last. Ignores an invalid or unsupported range, as RFC 9110 requires."""
-    match = _RANGE.fullmatch(text.strip()) if text else None
-    if match is None or not (match[1] or match[2]):
-        return 0, size_bytes
-    if not match[1]:
-        begin, end = max(0, size_bytes - int(match[2])), size_bytes
-    else:
-        begin, end = int(match[1]), min(size_bytes, int(match[2]) + 1 if match[2] else size_bytes)
-    if begin >= end:
-        headers = {"Content-Range": f"bytes */{size_bytes}"}
-        raise ApiProblem(ProblemKind.RANGE, f"The library has {size_bytes} bytes.", headers=headers)
-    return begin, end

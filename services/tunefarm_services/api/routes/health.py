@@ -4,11 +4,11 @@ from typing import Final
 
 from anyio import move_on_after, to_thread
 from fastapi import APIRouter, Request
+from pydantic import BaseModel
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 from starlette.responses import Response
 
 from tunefarm_schemas.token import Scope, Token
-from tunefarm_schemas.views.health import Health, Readiness
 from tunefarm_services.api.http.answer import answer
 from tunefarm_services.api.http.responses import problems, responses
 from tunefarm_services.api.operations.parts import PartsOf
@@ -20,6 +20,20 @@ from tunefarm_services.telemetry.metrics import CONTENT_TYPE
 router = APIRouter(tags=["health"])
 
 PATIENCE_S: Final = 2.0
+
+
+class Health(BaseModel):
+    """Whether the process answers."""
+
+    status: str
+
+
+class Readiness(BaseModel):
+    """Whether requests are accepted now. ``intake`` states whether modules can already be read."""
+
+    ready: bool
+    store: str
+    intake: str
 
 
 @router.get("/healthz", response_model=Health, responses=problems(ProblemKind.BAD_INPUT))

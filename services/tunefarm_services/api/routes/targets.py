@@ -1,13 +1,14 @@
 """Targets."""
 
 from fastapi import APIRouter, Request
+from pydantic import Field
 from starlette.responses import Response
 
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.views.page import Page
 from tunefarm_schemas.views.target import CheckedTarget, PresetList, TargetView
 from tunefarm_services.api.access.caller import AnyCaller, Caller
-from tunefarm_services.api.bodies.target import TargetBody
+from tunefarm_services.api.bodies.body import Body, with_examples
 from tunefarm_services.api.http.answer import answer, answer_tagged
 from tunefarm_services.api.http.json_route import JsonRoute
 from tunefarm_services.api.http.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
@@ -19,6 +20,14 @@ from tunefarm_services.api.problems.problem import ProblemKind
 from tunefarm_services.api.routes.path import Id
 
 router = APIRouter(prefix="/v1", tags=["targets"], route_class=JsonRoute)
+
+
+class TargetBody(Body):
+    """A target to check and convert to canonical form."""
+
+    model_config = with_examples({"target": "host"}, {"target": {"kind": "llvm", "mcpu": "znver4"}})
+
+    target: str | dict[str, object] = Field(description="A target in any form that a job accepts.")
 
 
 @router.get("/targets", response_model=Page[TargetView], responses=responses())

@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 
 from fastapi import APIRouter
+from pydantic import Field
 from starlette.responses import Response
 
-from tunefarm_schemas.token import Scope, Token
+from tunefarm_schemas.token import NewToken, Scope, Token
 from tunefarm_schemas.views.page import Page
-from tunefarm_schemas.views.token import NewToken
 from tunefarm_services.api.access.caller import AnyCaller, Caller, TokensAdmin
-from tunefarm_services.api.bodies.token import TokenBody
+from tunefarm_services.api.bodies.body import Body, Instant, Name, with_examples
 from tunefarm_services.api.http.answer import answer
 from tunefarm_services.api.http.json_route import JsonRoute
 from tunefarm_services.api.http.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
@@ -20,6 +20,22 @@ from tunefarm_services.api.routes.path import Id
 from tunefarm_services.store import NotFound
 
 router = APIRouter(prefix="/v1", tags=["tokens"], route_class=JsonRoute)
+
+
+class TokenBody(Body):
+    """A token of the caller's tenant. Its scopes must be a subset of the caller's."""
+
+    model_config = with_examples(
+        {
+            "name": "continuous integration",
+            "scopes": ["jobs:read", "jobs:write"],
+            "expires_at": "2027-01-01T00:00:00Z",
+        }
+    )
+
+    name: Name
+    scopes: list[Scope] = Field(min_length=1, max_length=len(Scope))
+    expires_at: Instant = Field(default=None, description="RFC 3339 with an offset; never if absent.")
 
 
 @router.post(

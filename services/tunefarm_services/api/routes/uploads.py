@@ -4,13 +4,15 @@ from typing import Annotated, Final
 
 from anyio import to_thread
 from fastapi import APIRouter, Header, Request
+from pydantic import Field
 from starlette.responses import Response
 
 from tunefarm_schemas.upload import Upload
 from tunefarm_schemas.views.page import Page
 from tunefarm_services.api.access.caller import JobsReader, JobsWriter
-from tunefarm_services.api.bodies.upload import UploadBody
+from tunefarm_services.api.bodies.body import DIGEST_EXAMPLE, Body, with_examples
 from tunefarm_services.api.http.answer import answer
+from tunefarm_services.api.http.byte_ranges import OFFSET, PIECE_BODY
 from tunefarm_services.api.http.json_route import JsonRoute
 from tunefarm_services.api.http.paging import DEFAULT_SIZE, PageSize, PageToken, Paging
 from tunefarm_services.api.http.responses import LOCATION, responses
@@ -21,16 +23,20 @@ from tunefarm_services.api.routes.path import Id
 router = APIRouter(prefix="/v1/uploads", tags=["uploads"], route_class=JsonRoute)
 
 PIECE: Final = "application/offset+octet-stream"
-OFFSET: Final = {"Upload-Offset": {"description": "Offset of the next piece.", "schema": {"type": "integer"}}}
-_PIECES: Final = {
-    "requestBody": {
-        "required": True,
-        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
-    }
-}
 _QUOTA_RETRY_S: Final = 60
 MAX_UPLOADS: Final = 2000
 """Maximum uploads of a tenant, because each new one reads the rows of all others."""
+
+
+class UploadBody(Body):
+    """Content of a declared size, to be sent in pieces."""
+
+    model_config = with_examples({"size_bytes": 5_242_880, "digest": DIGEST_EXAMPLE})
+
+    size_bytes: int = Field(gt=0, le=1 << 40)
+    digest: str | None = Field(
+        default=None, pattern="^[0-9a-f]{64}$", description="SHA-256 of the whole content; checked before it is used."
+    )
 
 
 @router.post(
@@ -67,7 +73,7 @@ def list_uploads(
 @router.patch(
     "/{upload_id}",
     status_code=204,
-    openapi_extra=_PIECES,
+    openapi_extra=PIECE_BODY,
     responses=responses(
         ProblemKind.NOT_FOUND, ProblemKind.WRONG_OFFSET, ProblemKind.UNSUPPORTED_MEDIA_TYPE, s204={"headers": OFFSET}
     ),

@@ -5,13 +5,48 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tunefarm_schemas.tuning.job import Event, Job, JobState
 from tunefarm_schemas.views.jobs.summary import MODEL_BUILT, JobSummary, Progress, TaskSummary
 from tunefarm_services.dashboard.drawings.time_bars import TimeBar, time_bars
-from tunefarm_services.dashboard.job.built_model import BuiltTimes, built_times
 from tunefarm_services.store import NotFound, Store
+
+
+class _Figures(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class PlanTime(_Figures):
+    """A plan of which library runs what, with the latency of the model under it or the reason why there is none."""
+
+    plan: str
+    latency_s: float | None = None
+    problem: str | None = None
+
+
+class LibraryTimes(_Figures):
+    """The plans that were timed beside each other, and the fastest one's name."""
+
+    winner: str
+    plans: tuple[PlanTime, ...] = ()
+
+
+class BuiltTimes(_Figures):
+    """Latencies of one run of a built model, in seconds."""
+
+    tuned_s: float | None = None
+    untried_s: float | None = None
+    libraries: LibraryTimes | None = None
+
+
+def built_times(figures: Mapping[str, object]) -> BuiltTimes | None:
+    """The times in an event of a built model; None if another version of tunefarm wrote it in another form."""
+    try:
+        return BuiltTimes.model_validate(figures)
+    except ValidationError:
+        return None
+
 
 ACTIONS: dict[JobState, tuple[str, ...]] = {
     JobState.QUEUED: ("pause", "cancel"),

@@ -7,7 +7,7 @@ from typing import Final
 from anyio import to_thread
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from tunefarm_schemas.failure import FailureReason
@@ -128,7 +128,8 @@ def download_timeline(request: Request) -> Response:
     exploration = _exploration(request, parts, viewer.tenant, job)
     name = f"tunefarm-{job.job_id[:12]}.perfetto.json"
     headers = HEADERS | {"Content-Disposition": f'attachment; filename="{name}"'}
-    return JSONResponse(timeline_of(parts.store, viewer.tenant, exploration), headers=headers)
+    content = timeline_of(parts.store, viewer.tenant, exploration)
+    return Response(content, media_type="application/json", headers=headers)
 
 
 def show_actions(request: Request) -> Response:

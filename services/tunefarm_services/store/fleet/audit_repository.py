@@ -7,7 +7,7 @@ from typing import Final
 
 from sqlalchemy import Connection, bindparam, insert, select
 
-from tunefarm_schemas.views.fleet import FleetChange
+from tunefarm_schemas.views.fleet import ChangeActor, FleetChange
 from tunefarm_services.store.database.repository import Repository
 from tunefarm_services.store.tables import FleetAuditTable
 
@@ -19,6 +19,11 @@ _PAGE: Final = (
 )
 _AFTER_ALL: Final = "g"
 
+GATE_PREFIX: Final = "gate-"
+"""Begins the actions of the gate."""
+RETUNE_ACTION: Final = "retune"
+"""A job was opened for a record, as the policy of its channel says."""
+
 
 @dataclass(frozen=True)
 class Actor:
@@ -26,7 +31,7 @@ class Actor:
 
     Attributes:
         tenant: whose fleet it is.
-        token_id: of the caller; None for the gate.
+        token_id: of the caller; None for the service itself and for processes with access to the database.
         now_s: seconds since the Unix epoch.
     """
 
@@ -46,6 +51,7 @@ class FleetAuditRepository(Repository):
                 FleetChange(
                     audit_id=row.audit_id,
                     at=time_text(row.at_s),
+                    actor=_actor(row.token_id, row.action),
                     token_id=row.token_id,
                     action=row.action,
                     subject=row.subject,
@@ -53,6 +59,14 @@ class FleetAuditRepository(Repository):
                 )
                 for row in connection.execute(_PAGE, values)
             ]
+
+
+def _actor(token_id: str | None, action: str) -> ChangeActor:
+    if token_id is not None:
+        return ChangeActor.CALLER
+    if action.startswith(GATE_PREFIX):
+        return ChangeActor.GATE
+    return ChangeActor.RETUNE_POLICY if action == RETUNE_ACTION else ChangeActor.LOCAL
 
 
 def record_change(connection: Connection, actor: Actor, action: str, subject: str, reason: str = "") -> None:

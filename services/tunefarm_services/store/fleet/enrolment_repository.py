@@ -67,7 +67,7 @@ class EnrolmentRepository(Repository):
 
     @retried
     def delete_code(self, actor: Actor, code_id: str) -> None:
-        """Delete a code, so that it enrols nothing any more. Raises NotFound."""
+        """Delete a code: it no longer enrols a device. Raises NotFound."""
         with self._database.writing() as connection:
             if connection.execute(_DELETE, {"of_tenant": actor.tenant, "of_code": code_id}).rowcount == 0:
                 raise NotFound("enrolment code", code_id)

@@ -10,7 +10,7 @@ from tunefarm_schemas.tuning.job import Job, JobSpec
 from tunefarm_services.store.database.insert_once import insert_into
 from tunefarm_services.store.database.repository import Repository
 from tunefarm_services.store.database.retried import retried
-from tunefarm_services.store.fleet.audit_repository import Actor, record_change
+from tunefarm_services.store.fleet.audit_repository import RETUNE_ACTION, Actor, record_change
 from tunefarm_services.store.jobs.event_repository import append_event
 from tunefarm_services.store.jobs.job_repository import queue_job
 from tunefarm_services.store.store_error import NotFound
@@ -117,7 +117,7 @@ class RetuneRepository(Repository):
             key = (RetuneTable.tenant == actor.tenant, RetuneTable.record_id == retune.record_id)
             connection.execute(update(RetuneTable).where(*key).values(job_id=job.job_id))
             reason = f"{retune.release}, record {retune.record_id[:12]}: {retune.reason}; job {job.job_id}"
-            record_change(connection, actor, "retune", retune.channel, reason)
+            record_change(connection, actor, RETUNE_ACTION, retune.channel, reason)
             data = {"channel": retune.channel, "release": retune.release, "record_id": retune.record_id}
             append_event(connection, actor.tenant, TENANT_STREAM, "retune", data | {"job_id": job.job_id})
         return job

@@ -6,12 +6,12 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from tunefarm_schemas.edge.release import ChannelDocument
 from tunefarm_services.fleet.gate import judged
-from tunefarm_services.fleet.rollout import Rollout, RolloutState, RolloutVerb, refusal
+from tunefarm_services.fleet.rollout import WITHDRAWN, Rollout, RolloutState, RolloutVerb, refusal
 from tunefarm_services.fleet.stage import ALL, cutoff
 from tunefarm_services.store.database.insert_once import insert_into
 from tunefarm_services.store.database.repository import Repository
 from tunefarm_services.store.database.retried import retried
-from tunefarm_services.store.fleet.audit_repository import Actor, record_change
+from tunefarm_services.store.fleet.audit_repository import GATE_PREFIX, Actor, record_change
 from tunefarm_services.store.fleet.stage_rows import numbers, rows_of, stage_devices
 from tunefarm_services.store.jobs.event_repository import append_event
 from tunefarm_services.store.store_error import NotFound, RolloutRefused
@@ -32,6 +32,16 @@ _DOCUMENTS: Final = (
 _LATEST: Final = (
     select(RolloutTable)
     .where(RolloutTable.tenant == bindparam("tenant"), RolloutTable.channel == bindparam("channel"))
+    .order_by(RolloutTable.sequence.desc())
+    .limit(1)
+)
+_STATE_OF_RELEASE: Final = (
+    select(RolloutTable.state)
+    .where(
+        RolloutTable.tenant == bindparam("tenant"),
+        RolloutTable.channel == bindparam("channel"),
+        RolloutTable.release == bindparam("release"),
+    )
     .order_by(RolloutTable.sequence.desc())
     .limit(1)
 )
@@ -167,7 +177,7 @@ class RolloutRepository(Repository):
                 changed = rollout.model_copy(update={"state": RolloutState.STOPPED, "reason": reason})
             else:
                 changed = _advanced(connection, actor, document, rollout, reason)
-            _stored(connection, actor, rollout, changed, f"gate-{action}")
+            _stored(connection, actor, rollout, changed, f"{GATE_PREFIX}{action}")
             return True
 
 
@@ -185,11 +195,25 @@ def announce_document(connection: Connection, actor: Actor, document: ChannelDoc
         latest = None
     if latest is not None and latest.release == document.current.name:
         return latest
+    _require_kept(connection, actor.tenant, document)
     _forget_evidence(connection, actor.tenant, document)
     begun = _begun(connection, actor, document)
     connection.execute(insert(RolloutTable), {"tenant": actor.tenant} | begun.model_dump())
     record_change(connection, actor, "announce", document.channel, f"{begun.release}, sequence {begun.sequence}")
     return begun
+
+
+def _require_kept(connection: Connection, tenant: str, document: ChannelDocument) -> None:
+    """Raise RolloutRefused if devices would return to a release that they were told to leave."""
+    if document.previous is None:
+        return
+    name = {"tenant": tenant, "channel": document.channel, "release": document.previous.name}
+    state = connection.execute(_STATE_OF_RELEASE, name).scalar()
+    if state in WITHDRAWN:
+        raise RolloutRefused(
+            f"The rollout of {document.previous.name} in {document.channel} is {state}, so it cannot be the previous "
+            f"release. Revoke it (tunefarm release revoke {document.previous.name}), then push."
+        )
 
 
 def _is_taken_over(connection: Connection, tenant: str, document: ChannelDocument) -> bool:

@@ -1,4 +1,4 @@
-"""The tables, one file for each noun."""
+"""The tables."""
 
 from tunefarm_services.store.tables.artifact import ArtifactTable, BundleTable
 from tunefarm_services.store.tables.device import (
@@ -8,7 +8,6 @@ from tunefarm_services.store.tables.device import (
     LaneTable,
     ReferenceSampleTable,
 )
-from tunefarm_services.store.tables.event import EventTable
 from tunefarm_services.store.tables.exploration import ExplorationTable, JobExplorationTable, ModelSnapshotTable
 from tunefarm_services.store.tables.fleet import (
     ChannelDocumentTable,
@@ -21,8 +20,7 @@ from tunefarm_services.store.tables.fleet import (
     RetuneTable,
     RolloutTable,
 )
-from tunefarm_services.store.tables.idempotency_key import IdempotencyKeyTable
-from tunefarm_services.store.tables.job import JobLabelTable, JobTable, TaskTable
+from tunefarm_services.store.tables.job import EventTable, JobLabelTable, JobTable, TaskTable
 from tunefarm_services.store.tables.metadata import Table
 from tunefarm_services.store.tables.record import BestRecordTable, RecordTable
 from tunefarm_services.store.tables.releases.release import (
@@ -32,12 +30,11 @@ from tunefarm_services.store.tables.releases.release import (
     ReleasePublicationTable,
     ReleaseTargetTable,
 )
-from tunefarm_services.store.tables.target import TargetTable
-from tunefarm_services.store.tables.token import ServerSecretTable, TokenTable
+from tunefarm_services.store.tables.token import IdempotencyKeyTable, ServerSecretTable, TokenTable
 from tunefarm_services.store.tables.trial import DispatchTable, MeasurementTable, TrialTable
 from tunefarm_services.store.tables.upload import UploadPieceTable, UploadTable
 from tunefarm_services.store.tables.usage import TenantShareTable, UsageTable
-from tunefarm_services.store.tables.workload import WorkloadTable
+from tunefarm_services.store.tables.workload import TargetTable, WorkloadTable
 
 __all__ = [
     "ArtifactTable",

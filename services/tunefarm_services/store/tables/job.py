@@ -1,4 +1,4 @@
-"""Jobs with their leases, labels and tasks."""
+"""Jobs with their leases, labels, tasks and events."""
 
 from sqlalchemy import Double, ForeignKeyConstraint, Index, Text, text
 from sqlalchemy.orm import Mapped, mapped_column
@@ -84,3 +84,16 @@ class TaskTable(Table):
     target_id: Mapped[str] = mapped_column(Text)
     name: Mapped[str] = mapped_column(Text)
     weight: Mapped[float] = mapped_column(Double)
+
+
+class EventTable(Table):
+    """One row for each event of a job, or of the tenant where ``job_id`` is empty."""
+
+    __tablename__ = "events"
+
+    tenant: Mapped[str] = mapped_column(Text, primary_key=True)
+    job_id: Mapped[str] = mapped_column(Text, primary_key=True)
+    sequence: Mapped[int] = mapped_column(primary_key=True)
+    kind: Mapped[str] = mapped_column(Text)
+    at: Mapped[str] = mapped_column(Text)
+    data: Mapped[str] = mapped_column(Text)

@@ -1,4 +1,4 @@
-"""Workloads. The module itself is a blob named by ``workload_id``."""
+"""Workloads and targets. The module of a workload is a blob named by ``workload_id``."""
 
 from sqlalchemy import Double, Index, Text
 from sqlalchemy.orm import Mapped, mapped_column
@@ -28,4 +28,17 @@ class WorkloadTable(Table):
     floating_point_operations: Mapped[float] = mapped_column(Double)
     work: Mapped[str | None] = mapped_column(Text)
     """``Work`` as JSON; null if it is unknown."""
+    created_at: Mapped[str] = mapped_column(Text)
+
+
+class TargetTable(Table):
+    """One row for each target of a tenant."""
+
+    __tablename__ = "targets"
+
+    tenant: Mapped[str] = mapped_column(Text, primary_key=True)
+    target_id: Mapped[str] = mapped_column(Text, primary_key=True)
+    canonical: Mapped[str] = mapped_column(Text)
+    kind: Mapped[str] = mapped_column(Text)
+    num_cores: Mapped[int]
     created_at: Mapped[str] = mapped_column(Text)

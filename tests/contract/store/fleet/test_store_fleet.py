@@ -11,6 +11,7 @@ from tunefarm_schemas.edge.device import EdgeFacts, Enrolment, EnrolmentRequest
 from tunefarm_schemas.edge.release import GatePolicy
 from tunefarm_schemas.edge.report import EdgeReport, EdgeReports, InstallReport, LatencyReport
 from tunefarm_schemas.token import Scope
+from tunefarm_schemas.views.fleet import ChangeActor
 from tunefarm_services.fleet.rollout import RolloutState, RolloutVerb
 from tunefarm_services.store import TENANT_STREAM, NotFound, RolloutRefused, Store
 from tunefarm_services.store.fleet import edge_report_repository
@@ -178,6 +179,27 @@ class TestRollouts:
         assert told == [(verb.value, "token", "why") for verb in reversed(verbs)]
         assert len([e for e in store.events.of_job(TENANT, TENANT_STREAM) if e.kind == "rollout"]) == 5
 
+    def test_audit_log_tells_local_changes_from_those_of_tokens(self, store: Store):
+        local = Actor(TENANT, None, BEGIN_S)
+        store.rollouts.announce(local, document())
+        store.rollouts.apply(actor(BEGIN_S + 1), "stable", RolloutVerb.PAUSE, "why")
+        told = [(each.actor, each.action) for each in store.fleet_audit.page(TENANT)]
+        assert told == [(ChangeActor.CALLER, "pause"), (ChangeActor.LOCAL, "announce")]
+
+    @pytest.mark.parametrize("verb", [RolloutVerb.ROLL_BACK, RolloutVerb.STOP])
+    def test_release_that_devices_left_is_no_previous_one(self, store: Store, verb: RolloutVerb):
+        left = store.rollouts.announce(actor(), document(1))
+        store.rollouts.apply(actor(), "stable", verb, "complaints")
+        third = document(2, release("cnn-3"), previous=release("cnn-2"))
+        with pytest.raises(RolloutRefused, match="tunefarm release revoke cnn-2"):
+            store.rollouts.announce(actor(), third)
+        assert store.rollouts.latest(TENANT, "stable").release == left.release
+        assert store.rollouts.document(TENANT, "stable").sequence == 1
+        kept = document(2, release("cnn-3"), previous=release("cnn-1"))
+        assert store.rollouts.announce(actor(), kept).state is RolloutState.RUNNING
+        # Signed again, such as before it expires, it keeps what was announced.
+        assert store.rollouts.announce(actor(), kept.model_copy(update={"sequence": 3})).release == "cnn-3"
+
     def test_gate_takes_the_release_to_every_device(self, store: Store):
         gate = GatePolicy(stages_percent=(50, 100), min_devices=1)
         devices = [enrolled(store) for _ in range(4)]
@@ -203,7 +225,8 @@ class TestRollouts:
         rollout = store.rollouts.latest(TENANT, "stable")
         assert rollout.state is RolloutState.STOPPED
         assert "1 load_failed" in rollout.reason
-        assert store.fleet_audit.page(TENANT)[0].token_id is None
+        entry = store.fleet_audit.page(TENANT)[0]
+        assert (entry.actor, entry.token_id) == (ChangeActor.GATE, None)
 
     def test_one_of_many_processes_decides(self, open_store: Callable[[], Store]):
         stores = [open_store() for _ in range(4)]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.search.relax.integer.quantized_networks import RANGES, QuantizedLayer
 from tests.search.relax.models import run
 from tunefarm_schemas.tuning.target import Target
-from tunefarm_search.relax.assembly import functions_of_task, with_schedules
+from tunefarm_search.relax.assembly import with_schedules
 from tunefarm_search.relax.building import lower, virtual_machine
 from tunefarm_search.relax.placeholders import tasks_without_weights
 from tunefarm_search.relax.preparation import PreparedModel, prepare
@@ -60,7 +60,7 @@ def result_of(prepared: PreparedModel, x: Any, *, scheduled: bool) -> Any:
     schedules: dict[str, Any] = {}
     for task in model_tasks(prepared) if scheduled else ():
         found = untried_schedule(tvm.ir.load_json(task.workload.module_json), prepared.target)
-        schedules |= functions_of_task(task, found.module)
+        schedules |= dict.fromkeys(task.functions, found.module)
     lowered = lower(with_schedules(prepared, schedules), prepared.target)
     return run(virtual_machine(lowered, prepared.target, build_scheduled), (x,))
 

@@ -84,11 +84,6 @@ class Histogram:
         counts = tuple(max(new - old, 0) for new, old in zip(self.counts, earlier.counts, strict=True))
         return Histogram(counts, max(self.nanoseconds - earlier.nanoseconds, 0))
 
-    def plus(self, other: "Histogram") -> "Histogram":
-        """Both together."""
-        counts = tuple(one + two for one, two in zip(self.counts, other.counts, strict=True))
-        return Histogram(counts, self.nanoseconds + other.nanoseconds)
-
     @property
     def mean_s(self) -> float:
         """The mean latency."""

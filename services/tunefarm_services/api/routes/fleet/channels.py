@@ -1,12 +1,13 @@
 """Channels and the rollouts of their releases."""
 
+import time
 from typing import Annotated
 
 from fastapi import APIRouter, Path
 from starlette.responses import Response
 
 from tunefarm_schemas.edge.retune_policy import RetunePolicy
-from tunefarm_schemas.views.fleet import ChannelView
+from tunefarm_schemas.views.fleet import ChannelEvidence, ChannelView
 from tunefarm_schemas.views.page import Page
 from tunefarm_services.api.access.caller import Caller, DevicesAdmin, DevicesReader
 from tunefarm_services.api.bodies.fleet import ReasonBody, RetunePolicyBody
@@ -44,6 +45,12 @@ def list_channels(
 def get_channel(name: ChannelName, caller: DevicesReader, parts: PartsOf) -> Response:
     """One channel with the rollout of its release."""
     return answer(_view(parts, caller, name))
+
+
+@router.get("/channels/{name}/evidence", response_model=ChannelEvidence, responses=responses(ProblemKind.NOT_FOUND))
+def get_evidence(name: ChannelName, caller: DevicesReader, parts: PartsOf) -> Response:
+    """What the gate knows of the rollout's stage, and the channel's devices by release. Claims of devices."""
+    return answer(parts.store.channel_evidence.of_channel(caller.tenant, name, time.time()))
 
 
 @router.get("/channels/{name}/policy", response_model=RetunePolicy, responses=responses(ProblemKind.NOT_FOUND))

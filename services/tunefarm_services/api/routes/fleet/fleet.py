@@ -57,7 +57,7 @@ def list_codes(
 
 @router.delete("/enrolment-codes/{code_id}", status_code=204, responses=responses(ProblemKind.NOT_FOUND))
 def delete_code(code_id: Id, caller: DevicesAdmin, parts: PartsOf) -> Response:
-    """Delete a code, so that it enrols nothing any more."""
+    """Delete a code: it no longer enrols a device."""
     parts.store.enrolments.delete_code(actor_of(caller.token), code_id)
     return Response(status_code=204)
 

@@ -1,28 +1,26 @@
 """What devices read: metadata, targets and files, as a folder of the repository holds them."""
 
-import re
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Header, Path, Request
+from fastapi import APIRouter, Path, Request
 from starlette.responses import Response, StreamingResponse
 
 from tunefarm_schemas.frozen import digest
 from tunefarm_services.api.access.caller import ReleaseReader
 from tunefarm_services.api.http.answer import has_already
+from tunefarm_services.api.http.byte_ranges import BINARY, BYTES, RangeField, byte_range
 from tunefarm_services.api.http.responses import ETAG, NOT_MODIFIED, responses
 from tunefarm_services.api.operations.parts import PartsOf
-from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
+from tunefarm_services.api.problems.problem import ProblemKind
 from tunefarm_services.api.routes.releases.publication import METADATA_NAME, Sha256Path
 from tunefarm_services.releases.verification import CHANNEL_ROLE
 from tunefarm_services.store.store_error import NotFound
 
 router = APIRouter(prefix="/v1/edge", tags=["edge"])
 
-BYTES: Final = "application/octet-stream"
 IMMUTABLE: Final = "public, max-age=31536000, immutable"
 _RUNNER_ENDINGS: Final = ("runner", "sig")
-_RANGE: Final = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
-_BINARY: Final = {"content": {BYTES: {"schema": {"type": "string", "format": "binary"}}}, "headers": ETAG}
+_BINARY: Final = {**BINARY, "headers": ETAG}
 _CONTENT: Final = responses(
     ProblemKind.NOT_FOUND,
     ProblemKind.RANGE,
@@ -31,7 +29,6 @@ _CONTENT: Final = responses(
     s304=NOT_MODIFIED,
 )
 FileName = Annotated[str, Path(max_length=200, pattern=r"^[A-Za-z0-9._-]+$", description="Name of the file.")]
-RangeField = Annotated[str | None, Header(alias="Range", max_length=100)]
 
 
 @router.head("/metadata/{file_name}", response_class=Response, responses=_CONTENT)
@@ -76,7 +73,7 @@ def get_file(
     headers = {"ETag": f'"{sha256}"', "Cache-Control": IMMUTABLE, "Accept-Ranges": "bytes"}
     if has_already(request, headers["ETag"]):
         return Response(status_code=304, headers=headers)
-    begin, end = _range(range_text, found.size_bytes)
+    begin, end = byte_range(range_text, found.size_bytes)
     headers["Content-Length"] = str(end - begin)
     is_part = end - begin < found.size_bytes
     if is_part:
@@ -95,18 +92,3 @@ def _whole(request: Request, content: bytes, caching: str) -> Response:
     if request.method == "HEAD":
         return Response(headers=headers | {"Content-Length": str(len(content))}, media_type=BYTES)
     return Response(content, headers=headers, media_type=BYTES)
-
-
-def _range(text: str | None, size_bytes: int) -> tuple[int, int]:
-    """First byte and the one after the last. Ignores an invalid or unsupported range, as RFC 9110 requires."""
-    match = _RANGE.fullmatch(text.strip()) if text else None
-    if match is None or not (match[1] or match[2]):
-        return 0, size_bytes
-    if not match[1]:
-        begin, end = max(0, size_bytes - int(match[2])), size_bytes
-    else:
-        begin, end = int(match[1]), min(size_bytes, int(match[2]) + 1 if match[2] else size_bytes)
-    if begin >= end:
-        headers = {"Content-Range": f"bytes */{size_bytes}"}
-        raise ApiProblem(ProblemKind.RANGE, f"The file has {size_bytes} bytes.", headers=headers)
-    return begin, end

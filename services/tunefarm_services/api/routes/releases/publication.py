@@ -14,6 +14,7 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_services.api.access.caller import ReleasePublisher
 from tunefarm_services.api.bodies.publication import NamedFilesBody, PublicationBody
 from tunefarm_services.api.http.answer import answer
+from tunefarm_services.api.http.byte_ranges import OFFSET, PIECE_BODY
 from tunefarm_services.api.http.json_route import JsonRoute
 from tunefarm_services.api.http.responses import responses
 from tunefarm_services.api.operations.parts import PartsOf
@@ -26,13 +27,6 @@ router = APIRouter(prefix="/v1/repository", tags=["releases"], route_class=JsonR
 
 METADATA_NAME: Final = re.compile(r"([1-9]\d{0,8})\.([a-z0-9][a-z0-9._-]{0,109})\.json")
 Sha256Path = Annotated[str, Path(pattern="^[0-9a-f]{64}$", description="SHA-256 of the file.")]
-OFFSET: Final = {"Upload-Offset": {"description": "Offset of the next piece.", "schema": {"type": "integer"}}}
-_PIECES: Final = {
-    "requestBody": {
-        "required": True,
-        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
-    }
-}
 
 
 class FileArrival(BaseModel):
@@ -84,7 +78,7 @@ def declare(body: NamedFilesBody, caller: ReleasePublisher, parts: PartsOf) -> R
 @router.patch(
     "/files/{sha256}",
     status_code=204,
-    openapi_extra=_PIECES,
+    openapi_extra=PIECE_BODY,
     responses=responses(ProblemKind.NOT_FOUND, ProblemKind.WRONG_OFFSET, s204={"headers": OFFSET}),
 )
 async def append(

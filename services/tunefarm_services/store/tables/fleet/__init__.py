@@ -2,8 +2,13 @@
 
 from tunefarm_services.store.tables.fleet.edge_device import EdgeDeviceTable, EnrolmentCodeTable
 from tunefarm_services.store.tables.fleet.edge_report import EdgeEvidenceTable, EdgeReportTable
-from tunefarm_services.store.tables.fleet.retuning import RetunePolicyTable, RetuneTable
-from tunefarm_services.store.tables.fleet.rollout import ChannelDocumentTable, FleetAuditTable, RolloutTable
+from tunefarm_services.store.tables.fleet.rollout import (
+    ChannelDocumentTable,
+    FleetAuditTable,
+    RetunePolicyTable,
+    RetuneTable,
+    RolloutTable,
+)
 
 __all__ = [
     "ChannelDocumentTable",

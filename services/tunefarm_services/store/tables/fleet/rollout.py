@@ -1,4 +1,4 @@
-"""Channels, the rollouts of their releases, and who changed something in the fleet."""
+"""Channels, the rollouts of their releases, retuning by policy, and who changed something in the fleet."""
 
 from sqlalchemy import Double, Text
 from sqlalchemy.orm import Mapped, mapped_column
@@ -40,7 +40,7 @@ class RolloutTable(Table):
 
 
 class FleetAuditTable(Table):
-    """One row for each change of the fleet, by a token or by the gate."""
+    """One row for each change of the fleet."""
 
     __tablename__ = "fleet_audit"
 
@@ -49,8 +49,31 @@ class FleetAuditTable(Table):
     """Begins with the time, so that ids are in order of time."""
     at_s: Mapped[float] = mapped_column(Double)
     token_id: Mapped[str | None] = mapped_column(Text)
-    """None if the gate decided."""
+    """None for the service itself and for processes with access to the database."""
     action: Mapped[str] = mapped_column(Text)
     subject: Mapped[str] = mapped_column(Text)
     """A channel, a device or a code."""
     reason: Mapped[str] = mapped_column(Text)
+
+
+class RetunePolicyTable(Table):
+    """One row for each channel whose policy was set."""
+
+    __tablename__ = "retune_policies"
+
+    tenant: Mapped[str] = mapped_column(Text, primary_key=True)
+    channel: Mapped[str] = mapped_column(Text, primary_key=True)
+    policy: Mapped[str] = mapped_column(Text)
+
+
+class RetuneTable(Table):
+    """One row for each record for which a policy opened a job: the latest one."""
+
+    __tablename__ = "retunes"
+
+    tenant: Mapped[str] = mapped_column(Text, primary_key=True)
+    record_id: Mapped[str] = mapped_column(Text, primary_key=True)
+    opened_s: Mapped[float] = mapped_column(Double)
+    job_id: Mapped[str] = mapped_column(Text)
+    channel: Mapped[str] = mapped_column(Text)
+    release: Mapped[str] = mapped_column(Text)

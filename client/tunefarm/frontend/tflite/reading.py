@@ -1,10 +1,12 @@
-"""Reads TFLite models."""
+"""The way of a TFLite model from its file to Relax."""
 
 import struct
 from collections.abc import Mapping
 from pathlib import Path
 
 from tunefarm.frontend.relax_model import RelaxModel
+from tunefarm.frontend.tflite.conversion import convert_model
+from tunefarm.frontend.tflite.flatbuffer import damaged, read_tflite
 
 
 def import_tflite(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> RelaxModel:
@@ -15,11 +17,8 @@ def import_tflite(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> RelaxMod
         shapes: of inputs; a TFLite file is written for one shape, so others than its own are refused.
 
     Raises:
-        BadInput: the file is damaged or no TFLite model, an operator has no conversion, or ``shapes`` contradicts it.
+        BadInput: the file is damaged or not a TFLite model, an operator has no conversion, or ``shapes`` do not fit.
     """
-    from tunefarm.frontend.tflite.conversion import convert_model
-    from tunefarm.frontend.tflite.flatbuffer import damaged, read_tflite
-
     try:
         converted = convert_model(read_tflite(path), shapes)
     except struct.error as error:
