@@ -133,8 +133,8 @@ class ForkingAgents:
         self.start(folder, *words)
         return self.end()
 
-    def kill_after(self, seconds: float, folder: Path, *words: str) -> bool:
-        """Start an agent and kill it; whether it was still running then."""
+    def kill_after(self, seconds: float, folder: Path, *words: str) -> int:
+        """Start an agent and kill it; returns its exit code, negative if it was still running then."""
         descriptor = os.pidfd_open(self.start(folder, *words))
         try:
             time.sleep(seconds)
@@ -142,7 +142,7 @@ class ForkingAgents:
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
         finally:
             os.close(descriptor)
-        return self.end() < 0
+        return self.end()
 
     def _line(self) -> str:
         assert self._process.stdout is not None

@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     install.set_defaults(command=_install)
 
     serve = commands.add_parser("serve", help="poll the service, install what it says, report")
-    serve.add_argument("--once", action="store_true", help="poll once")
+    serve.add_argument("--once", action="store_true", help="poll once; exit with 1 if the service is not reached")
     serve.set_defaults(command=_serve)
 
     run = commands.add_parser("run", help="run the current release once")
@@ -129,10 +129,8 @@ def _serve(options: argparse.Namespace) -> int:
         agent = Agent(root, config)
         serving = Serving(root, agent, service)
         if options.once:
-            agent.recover()
-            serving.cycle()
-        else:
-            serving.run()
+            return 0 if serving.once() else 1
+        serving.run()
     return 0
 
 

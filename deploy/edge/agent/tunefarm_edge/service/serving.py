@@ -3,6 +3,7 @@
 import random
 import signal
 import threading
+from dataclasses import dataclass
 from types import FrameType
 from typing import Final
 
@@ -36,6 +37,19 @@ class Backoff:
         self._limit_s = FIRST_WAIT_S
 
 
+@dataclass(frozen=True)
+class Cycle:
+    """How a poll ended.
+
+    Attributes:
+        wait_s: until the next poll.
+        is_reached: whether the service answered all requests.
+    """
+
+    wait_s: float
+    is_reached: bool
+
+
 class Serving:
     """Serves a device until SIGTERM or SIGINT, which let a running step end."""
 
@@ -54,10 +68,15 @@ class Serving:
             signal.signal(each, self.stop)
         self._agent.recover()
         while not self._ended.is_set():
-            self._ended.wait(self.cycle())
+            self._ended.wait(self._cycle().wait_s)
 
-    def cycle(self) -> float:
-        """One poll with its update and its reports; returns how long to wait until the next, in seconds."""
+    def once(self) -> bool:
+        """Recover and poll once; whether the service was reached."""
+        self._agent.recover()
+        return self._cycle().is_reached
+
+    def _cycle(self) -> Cycle:
+        """One poll with its update and its reports."""
         try:
             advice = self._service.poll(self._agent.poll)
             outcome = self._agent.update(self._service.source, advice)
@@ -66,11 +85,11 @@ class Serving:
             self._agent.spool.send(self._service)
         except Refused as refused:
             print(refused, flush=True)
-            return self._backoff.next_s()
+            return Cycle(self._backoff.next_s(), is_reached=False)
         if outcome.refused is not None and outcome.refused.failure == "unreachable":
-            return self._backoff.next_s()
+            return Cycle(self._backoff.next_s(), is_reached=False)
         self._backoff.reset()
-        return advice.poll_after_s
+        return Cycle(advice.poll_after_s, is_reached=True)
 
 
 def say(outcome: UpdateOutcome) -> None:
