@@ -193,7 +193,7 @@ def test_artifact_build_makes_a_bundle_of_a_job(
     [
         (("zz",), "there is no model, record or job"),
         (("net.onnx", "1a"), "is a file, and 2 sources are given"),
-        (("1a", "--entry", "main"), "are for models"),
+        (("1a", "--fresh"), "are for models"),
         (("1a", "--form", "elf"), "is not a form of kernels"),
     ],
 )
