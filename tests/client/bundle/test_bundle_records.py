@@ -13,7 +13,7 @@ from tests.servers.command_server import Ended, run_command
 from tests.servers.processes import environment_without_settings
 from tunefarm.bundle.bundle_folder import read_bundle
 from tunefarm.startup.installation import open_store
-from tunefarm_schemas.tuning.bundle import BundleManifest, BundleRecord
+from tunefarm_schemas.tuning.bundle import WASM_TARGET, BundleManifest, BundleRecord
 from tunefarm_schemas.tuning.device import COLD_CACHE
 from tunefarm_services.settings import Settings
 from tunefarm_services.store import LOCAL_TENANT
@@ -83,6 +83,8 @@ def test_bundle_of_the_job_of_a_model_has_the_model(
     assert tunefarm_json(*words, "of-job")["files"] == [each.model_dump() for each in tuned.files]
     functions = tunefarm_json(*words, "functions", "--functions-only")
     assert (functions["weights_bytes"], functions["records"][0]["record_id"]) == (0, record_id)
+    elsewhere = ("bundle", "build", summary["job_id"], "--form", "objects", "--target", WASM_TARGET, "--output", "wasm")
+    assert [each["record_id"] for each in tunefarm_json(*elsewhere)["functions"]] == [record_id]
     (folder / "other.py").write_text(MODEL.replace("48", "40"))
     environment = {**environment_without_settings(), "TUNEFARM_HOME": str(folder / "home")}
     for more, problem in (
@@ -91,8 +93,8 @@ def test_bundle_of_the_job_of_a_model_has_the_model(
     ):
         ended = run_command(*words, "refused", *more, environment=environment, folder=folder, timeout_s=HANG_S)
         assert (ended.code, problem in ended.err) == (2, True), ended.err
-    elsewhere = run_command(*words, "refused", environment=environment, folder=folder / "home", timeout_s=HANG_S)
-    assert (elsewhere.code, "--model FILE" in elsewhere.err) == (2, True), elsewhere.err
+    ended = run_command(*words, "refused", environment=environment, folder=folder / "home", timeout_s=HANG_S)
+    assert (ended.code, "--model FILE" in ended.err) == (2, True), ended.err
 
 
 @pytest.mark.faults

@@ -212,6 +212,7 @@ def _named_source(machine: "LocalMachine", request: BundleRequest, entry: str | 
     wants_model = not request.functions_only and request.form != "cuda"
     job = only_job_of_model(machine, request.sources) if wants_model else None
     if job is not None:
+        complain(f"reading the model of job {job.job_id}")
         made = model_of_job(machine, job, request.job_model, request.target, request.form, entry)
         return made.source, made.name
     if entry is not None or request.job_model is not None:
