@@ -74,7 +74,7 @@ def test_bundle_of_the_job_of_a_model_has_the_model(alice: Person, store: Store,
     spec = store.jobs.get("alice", of_alice.job_id).spec.model_copy(update={"of_model": True})
     kept, sent = store.jobs.create("alice", spec, model=b"{}"), store.jobs.create("alice", spec)
     order = ask(alice, job_id=kept.job_id).json()["order"]
-    assert (order["is_model"], order["upload_id"]) == (True, None)
+    assert (order["is_model"], order["upload_id"], order["name"]) == (True, None, "network")
     assert order["target"]["canonical"] == store.targets.get(of_alice.target_id, tenant="alice").canonical, (
         "that of the job"
     )

@@ -113,6 +113,12 @@ def test_model_of_a_job_is_sent_with_it_or_with_the_request_for_a_bundle(service
         assert ended.code == 0, ended.err
         assert read_bundle(str(tmp_path / job_id))[0].weights_bytes == 64 * 48 * 4
     assert (tmp_path / kept / "weights.bin").read_bytes() == (tmp_path / sent / "weights.bin").read_bytes()
+    here = service.command(
+        "bundle", "build", kept, "--form", "c", "--output", "here", timeout_s=BUILD_S, folder=tmp_path
+    )
+    assert here.code == 0, here.err
+    manifest = read_bundle(str(tmp_path / "here"))[0]
+    assert (manifest.name, manifest.weights_bytes) == ("model_net", 64 * 48 * 4)
     others = service.command(*build, kept, sent, "--model", "net.py:model", "--output", "two", folder=tmp_path)
     assert (others.code, "beside records or several jobs" in others.err) == (2, True), others.err
 

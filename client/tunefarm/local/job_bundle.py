@@ -24,6 +24,7 @@ from tunefarm_schemas.tuning.target import Target
 from tunefarm_services.store import LOCAL_TENANT
 
 FIELD: Final = "source"
+UNNAMED: Final = "network"
 _FIX: Final = "Give its file: --model FILE. Or take --functions-only, for the functions without plan and weights."
 
 
@@ -57,13 +58,17 @@ def model_of_job(
     if file is None and machine.store.job_models.kept(LOCAL_TENANT, job.job_id) is not None:
         kept = machine.store.job_models.content(LOCAL_TENANT, job.job_id).decode(errors="replace")
         model = ImportedModel(kept, {}, "tvm", ())
-        return JobModel(ModelSource(model, wanted, records, entry, is_foreign=True), "model")
+        name = _name_of(job.spec.labels.get("module", UNNAMED))
+        return JobModel(ModelSource(model, wanted, records, entry, is_foreign=True), name)
     text = file or _file_of(job)
     source = model_file(text)
     read = ModelJob(machine, source or parse_module_source(text), ModelOptions.of_labels(job.spec.labels))
     read.as_module(tuned_for.canonical)
-    name = identifier(Path(text.partition(":")[0]).stem)
-    return JobModel(ModelSource(read.imported, wanted, records, entry), name)
+    return JobModel(ModelSource(read.imported, wanted, records, entry), _name_of(text))
+
+
+def _name_of(text: str) -> str:
+    return identifier(Path(text.partition(":")[0]).stem)
 
 
 def _file_of(job: Job) -> str:

@@ -89,6 +89,8 @@ def build(
     from tunefarm.records.place_choice import record_place
     from tunefarm_schemas.kernel_library.rules import LibraryRules
 
+    if model is not None or functions_only or shape:
+        raise BadInput("form", "--model, --functions-only and --shape are for bundles.", "Add --form, or omit them.")
     record_id = _only_record(source, target, cc)
     folder = output_folder(output)
     rules = LibraryRules(callees=tuple(callee), may_hold_device_code=device_code)

@@ -47,7 +47,7 @@ def new_bundle(
     upload_id: str | None = None,
     form: BundleForm,
     target: TargetLike = None,
-    name: str = "functions",
+    name: str | None = None,
     functions_only: bool = False,
 ) -> Flow[BundleView]:
     """Ask for a bundle of records, of a job, or of a model. Ids of records may be prefixes.
@@ -77,7 +77,7 @@ def bundle_of_sources(
     *,
     form: BundleForm,
     target: TargetLike = None,
-    name: str = "functions",
+    name: str | None = None,
     model: bytes | None = None,
     functions_only: bool = False,
 ) -> Flow[BundleView]:

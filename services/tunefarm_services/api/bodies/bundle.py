@@ -34,7 +34,11 @@ class BundleBody(Body):
     )
     form: ServedForm
     target: TargetText = Field(default=None, description="What to compile for. Default: the records' target.")
-    name: Name = Field(default="functions", max_length=100, description="A part of the identifiers in the sources.")
+    name: Name | None = Field(
+        default=None,
+        max_length=100,
+        description="A part of the identifiers in the sources. Default: network for a model, else functions.",
+    )
 
     @model_validator(mode="after")
     def _has_one_source(self) -> Self:

@@ -37,7 +37,7 @@ def create_bundle(parts: Parts, tenant: str, body: BundleBody, key: str | None) 
         field = "record_ids" if body.record_ids else "job_id"
         _require_usable(_records(parts, tenant, body), field, has_target=body.target is not None or body.form == "wasm")
     order = BundleOrder(
-        name=body.name,
+        name=body.name or ("network" if is_model else "functions"),
         form=body.form,
         record_ids=tuple(body.record_ids),
         job_id=body.job_id,
