@@ -88,7 +88,6 @@ class JobBody(Body):
         description="The modules are the functions of one model, and their weights its calls per run: trials go where "
         "they are expected to save most of the model's time. Always so for a Relax module.",
     )
-
     model_upload_id: Identifier | None = Field(
         default=None,
         description="A complete upload of the model as TVM JSON, with its weights as constants. The job keeps it, so "

@@ -49,11 +49,11 @@ def create_job(parts: Parts, tenant: str, body: JobBody, key: str | None) -> tup
     lanes = parts.store.lanes.find()
     if body.deadline_s is None and (reason := unfit(lanes, answer.target, body.device_class_id)) is not None:
         raise reason  # it would wait without end
+    spec = _spec(body, answer, answer.target, parts.settings.callees.get(tenant, ()))
+    model, notes = _kept_model(parts, tenant, body, answer)
     parts.store.targets.put(tenant, answer.target)
     for workload in {each.workload.workload_id: each.workload for each in answer.workloads}.values():
         parts.store.workloads.put(tenant, workload)
-    spec = _spec(body, answer, answer.target, parts.settings.callees.get(tenant, ()))
-    model, notes = _kept_model(parts, tenant, body, answer)
     job = parts.store.jobs.create(tenant, spec, model=model, key=key)
     return job, (*answer.notes, *notes, *notes_on(job, lanes, answer.target, answer.notes))
 
