@@ -132,7 +132,7 @@ test: $(STAMP) $(SODIUM_STAMP) $(BROWSER_STAMP)  ## run the tests: no network, w
 test-models: $(FRAMEWORKS_STAMP)  ## run the tests that need torch, ONNX, TFLite or JAX; installs them
 	$(BIN)/python -m pytest -m "models and not faults" --numprocesses 2 --dist loadfile
 
-test-targets: $(EMULATORS_STAMP) $(SODIUM_STAMP)  ## run kernels for ARM, RISC-V and WebAssembly in emulators; installs those
+test-targets: $(EMULATORS_STAMP) $(SODIUM_STAMP) $(BROWSER_STAMP)  ## run kernels for ARM, RISC-V and WebAssembly in emulators; installs those
 	$(BIN)/python -m pytest -m targets --numprocesses 2 --dist load
 
 test-browser: $(BROWSER_STAMP)  ## run all tests of the pages in Chromium, which is installed on Debian as root where it is missing

@@ -96,9 +96,9 @@ class ServiceClient(Noun[Carrier], Generic[Carrier, H]):
     overview = call(farm_overview)
 
     @executed
-    def submit(self, conversion: Conversion, options: RemoteJobOptions) -> Flow[H]:
-        """Submit a job for a converted module."""
-        return self._handle(self.transport, (yield from submission(conversion, options)))
+    def submit(self, conversion: Conversion, options: RemoteJobOptions, model: bytes | None = None) -> Flow[H]:
+        """Submit a job for a converted module, which keeps ``model`` for bundles: TVM's JSON with its weights."""
+        return self._handle(self.transport, (yield from submission(conversion, options, model)))
 
     @executed
     def _submit_measurement(

@@ -16,6 +16,7 @@ from tunefarm.local.model_job import ModelJob, kept_folder
 from tunefarm.model.sizes.wanted_buckets import wanted_buckets
 from tunefarm.options.input_option import inputs_of_python
 from tunefarm.options.job_options import JobOptions
+from tunefarm.options.measured_here import require_measured_here
 from tunefarm.options.model_options import ModelOptions, functions_file
 from tunefarm.tuning_result import TuningResult
 from tunefarm_schemas.host_cores import usable_physical_cores
@@ -127,6 +128,7 @@ def tune(
         )
         model = ModelJob(machine, file or given.module, of_model)
         request = given.request(usable_physical_cores()).model_copy(update={"inputs": inputs_of_python(inputs or {})})
+        require_measured_here(request.target)
         answer = given.complete(model.understand(request))
         warn_of_untuned(answer.untuned_functions)
         job = machine.create_job(answer, options.model_copy(update={"labels": {**options.labels, **model.labels}}))

@@ -38,6 +38,7 @@ def test_bundle_of_a_record_is_queued(alice: Person, of_alice: Belongings) -> No
         "job_id": None,
         "upload_id": None,
         "target": None,
+        "is_model": False,
     }
     assert alice.get(f"{answer.headers['Location']}/content").status_code == 404
     listed = alice.get("/v1/bundles").json()["items"]
@@ -62,6 +63,45 @@ def test_bundle_of_a_model_needs_a_complete_upload_of_json(alice: Person, of_ali
     assert (answer.status_code, "TVMScript" in answer.text) == (422, True), answer.text
 
 
+def upload(person: Person, content: bytes) -> str:
+    made: str = person.post("/v1/uploads", json={"size_bytes": len(content)}).json()["upload_id"]
+    headers = {"Upload-Offset": "0", "Content-Type": "application/offset+octet-stream"}
+    assert person.patch(f"/v1/uploads/{made}", content=content, headers=headers).status_code < 300
+    return made
+
+
+def test_bundle_of_the_job_of_a_model_has_the_model(alice: Person, store: Store, of_alice: Belongings) -> None:
+    spec = store.jobs.get("alice", of_alice.job_id).spec.model_copy(update={"of_model": True})
+    kept, sent = store.jobs.create("alice", spec, model=b"{}"), store.jobs.create("alice", spec)
+    order = ask(alice, job_id=kept.job_id).json()["order"]
+    assert (order["is_model"], order["upload_id"], order["name"]) == (True, None, "network")
+    assert order["target"]["canonical"] == store.targets.get(of_alice.target_id, tenant="alice").canonical, (
+        "that of the job"
+    )
+    refused = ask(alice, job_id=sent.job_id)
+    assert refused.status_code == 422, refused.text
+    for text in ("only the model's functions were sent", "upload_id", "--model FILE", "functions_only"):
+        assert text in refused.text
+    uploaded = ask(alice, job_id=sent.job_id, upload_id=upload(alice, b"{}")).json()["order"]
+    assert (uploaded["is_model"], uploaded["target"]) == (True, order["target"])
+
+
+def test_functions_of_the_job_of_a_model_can_be_had_alone(alice: Person, store: Store, of_alice: Belongings) -> None:
+    spec = store.jobs.get("alice", of_alice.job_id).spec.model_copy(update={"of_model": True})
+    job = store.jobs.create("alice", spec, model=b"{}")
+    answer = ask(alice, job_id=job.job_id, functions_only=True)
+    assert (answer.status_code, "0 verified records" in answer.text) == (422, True), answer.text
+
+
+def test_bundle_for_webassembly_has_its_target(alice: Person, store: Store, of_alice: Belongings) -> None:
+    of_records = ask(alice, record_ids=[of_alice.record_id], form="wasm").json()["order"]
+    assert (of_records["form"], of_records["target"]) == ("wasm", None), "schedules of the records must apply"
+    spec = store.jobs.get("alice", of_alice.job_id).spec.model_copy(update={"of_model": True})
+    job = store.jobs.create("alice", spec, model=b"{}")
+    of_model = ask(alice, job_id=job.job_id, form="wasm").json()["order"]
+    assert "wasm32" in of_model["target"]["canonical"]
+
+
 def test_repeated_request_makes_one_bundle(alice: Person, store: Store, of_alice: Belongings) -> None:
     headers = {"Idempotency-Key": "once"}
     body = {"form": "c", "record_ids": [of_alice.record_id]}
@@ -75,7 +115,9 @@ def test_repeated_request_makes_one_bundle(alice: Person, store: Store, of_alice
     [
         ({}, "record_ids"),
         ({"record_ids": ["a"], "job_id": "b"}, "record_ids"),
-        ({"job_id": "b", "upload_id": "c"}, "record_ids"),
+        ({"record_ids": ["a"], "upload_id": "c"}, "record_ids"),
+        ({"record_ids": ["a"], "functions_only": True}, "functions_only"),
+        ({"job_id": "b", "upload_id": "c", "functions_only": True}, "functions_only"),
         ({"record_ids": ["a", "a"]}, "record_ids"),
         ({"record_ids": ["a"] * 257}, "record_ids"),
         ({"record_ids": ["a"], "form": "elf"}, "form"),

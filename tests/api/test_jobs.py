@@ -11,6 +11,7 @@ from tests.api.modules import (
     mixed_json,
     perceptron_json,
     perceptron_tasks,
+    relax_json,
     tiled_trace,
     two_functions_json,
 )
@@ -82,6 +83,37 @@ def test_functions_of_a_model_are_sent_with_their_calls(alice):
     modules = [{"module": matmul_json(), "weight": 3}, {"module": matmul_json(extent=16), "weight": 2}]
     spec = alice.post("/v1/jobs", json={"modules": modules, "target": TARGET, "of_model": True}).json()["spec"]
     assert (spec["of_model"], [task["weight"] for task in spec["tasks"]]) == (True, [3.0, 2.0])
+
+
+def test_job_keeps_a_model_that_has_its_weights(alice, store):
+    whole = alice.post("/v1/jobs", json={"module": relax_json(), "target": TARGET}).json()
+    assert store.job_models.content("alice", whole["job_id"]).decode() == relax_json()
+    for body in ({"module": perceptron_json()}, {"module": matmul_json()}):
+        job = alice.post("/v1/jobs", json={**body, "target": TARGET}).json()
+        assert store.job_models.kept("alice", job["job_id"]) is None
+    clone = alice.post(f"/v1/jobs/{whole['job_id']}:clone", json={}).json()
+    assert store.job_models.content("alice", clone["job_id"]).decode() == relax_json()
+
+
+def test_model_is_sent_beside_its_functions(alice, store):
+    content = relax_json().encode()
+    upload_id = alice.post("/v1/uploads", json={"size_bytes": len(content)}).json()["upload_id"]
+    headers = {"Upload-Offset": "0", "Content-Type": "application/offset+octet-stream"}
+    alice.patch(f"/v1/uploads/{upload_id}", content=content, headers=headers)
+    body = {"modules": [{"module": matmul_json()}], "target": TARGET, "model_upload_id": upload_id}
+    refused = alice.post("/v1/jobs", json=body)
+    assert (refused.status_code, refused.json()["field"]) == (422, "model_upload_id"), refused.text
+    job = alice.post("/v1/jobs", json={**body, "of_model": True}).json()
+    assert alice.delete(f"/v1/uploads/{upload_id}").status_code == 204
+    assert store.job_models.content("alice", job["job_id"]) == content
+
+
+def test_model_beyond_the_quota_is_not_kept(app_with, store):
+    full = person_of(app_with(tenant_model_bytes=10), store, "alice")
+    answer = full.post("/v1/jobs", json={"module": relax_json(), "target": TARGET})
+    assert answer.status_code == 202, answer.text
+    assert "the model is not kept with the job" in answer.text
+    assert store.job_models.kept("alice", answer.json()["job_id"]) is None
 
 
 @pytest.mark.parametrize(

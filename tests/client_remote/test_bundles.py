@@ -9,6 +9,7 @@ import tvm
 from tvm import relax
 
 from tests.client.bundle.bundle_library import computed
+from tests.client.bundle.test_bundle_records import MODEL
 from tests.client_remote.conftest import Service
 from tests.servers.tuned_home import tuned_home
 from tunefarm import Client
@@ -79,6 +80,47 @@ def network() -> Any:
             result = builder.emit_output(builder.emit(relax.op.nn.relu(builder.emit(relax.op.matmul(x, weight)))))
         builder.emit_func_output(result)
     return builder.get()
+
+
+def test_bundle_of_a_job_has_the_model_that_was_submitted(service: Service, tmp_path: Path) -> None:
+    (tmp_path / "net.json").write_text(str(tvm.ir.save_json(network())))
+    target = '{"kind": "llvm", "num-cores": 1}'
+    submitted = service.command("submit", str(tmp_path / "net.json"), "--target", target, "--trials", "1", "--json")
+    job_id = submitted.json()["job_id"]
+    with Client(service.url, service.token) as client:
+        made = client.bundles.of_sources([job_id[:-1]], form="library", name="net")
+        manifest = client.bundles.content(made.bundle_id, timeout_s=BUILD_S).write(tmp_path / "bundle")
+    assert (manifest.name, len(manifest.functions), manifest.weights_bytes) == ("model_net", 1, 64 * 48 * 4)
+    weights = (tmp_path / "bundle/weights.bin").read_bytes()
+    [result] = computed(tmp_path / "bundle", manifest, weights)
+    expected = np.frombuffer((tmp_path / "bundle" / manifest.vectors[0].outputs[0]).read_bytes(), "float32")
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.faults
+def test_model_of_a_job_is_sent_with_it_or_with_the_request_for_a_bundle(service: Service, tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(MODEL)
+    submit = ("submit", "net.py:model", "--target", "host:1", "--trials", "1", "--json")
+    kept, sent = (
+        service.command(*submit, *more, folder=tmp_path, timeout_s=BUILD_S).json()["job_id"]
+        for more in (("--keep-model",), ())
+    )
+    build = ("artifact", "build", "--form", "c", "--remote", "--json")
+    refused = service.command(*build, sent, "--output", "refused", folder=tmp_path, timeout_s=BUILD_S)
+    assert (refused.code, "--model FILE" in refused.err) == (2, True), refused.err
+    for job_id, more in ((kept, ()), (sent, ("--model", "net.py:model"))):
+        ended = service.command(*build, job_id, *more, "--output", job_id, folder=tmp_path, timeout_s=BUILD_S)
+        assert ended.code == 0, ended.err
+        assert read_bundle(str(tmp_path / job_id))[0].weights_bytes == 64 * 48 * 4
+    assert (tmp_path / kept / "weights.bin").read_bytes() == (tmp_path / sent / "weights.bin").read_bytes()
+    here = service.command(
+        "bundle", "build", kept, "--form", "c", "--output", "here", timeout_s=BUILD_S, folder=tmp_path
+    )
+    assert here.code == 0, here.err
+    manifest = read_bundle(str(tmp_path / "here"))[0]
+    assert (manifest.name, manifest.weights_bytes) == ("model_net", 64 * 48 * 4)
+    others = service.command(*build, kept, sent, "--model", "net.py:model", "--output", "two", folder=tmp_path)
+    assert (others.code, "beside records or several jobs" in others.err) == (2, True), others.err
 
 
 def test_client_learns_why_a_bundle_cannot_be_built(service: Service, task: Any) -> None:

@@ -182,7 +182,7 @@ class BundleBuilder:
 def _without_schedule(problems: Mapping[str, str]) -> BadInput:
     name, problem = next(iter(problems.items()))
     fix = "Tune its function again with this version, or name a target: its functions then get other schedules."
-    return BadInput("source", f"the schedule of {name} does not apply: {problem}.", fix)
+    return BadInput("source", f"the schedule of {name} does not apply: {problem.rstrip('.!')}.", fix)
 
 
 def _runs_here(parts: PlannedParts, manifest: BundleManifest) -> bool:

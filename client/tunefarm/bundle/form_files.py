@@ -3,20 +3,23 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from tunefarm.bundle.cuda.kernel_files import cuda_files, cuda_runtime, gpu_architecture
 from tunefarm.bundle.cuda.nvcc import Nvcc
 from tunefarm.bundle.link.compiled_files import COMPILED, compiled_files
 from tunefarm.bundle.link.linking import Link
-from tunefarm.bundle.link.toolchain import BundleToolchain, toolchain_for
+from tunefarm.bundle.link.toolchain import BundleToolchain, toolchain_for, wasm_toolchain
 from tunefarm.bundle.messages import PlannedParts
+from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.bundle import BundleForm, BundleRequirements, CudaRequirements
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_workers.builder.cuda_source import CudaSource
 
 FormCompiler: TypeAlias = BundleToolchain | Nvcc | None
 """What compiles a bundle here: the whole of it, its kernels for a GPU, or nothing."""
+_WASM_BYTES: Final = (1 << 32) - (64 << 20)
+"""Memory of a 32-bit module, without some for code, stack and tensors."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,8 @@ def compiler_of(form: BundleForm, target: Target, cc: str) -> FormCompiler:
     if form == "cuda":
         gpu_architecture(target)
         return Nvcc.found(cc.strip())
+    if form == "wasm":
+        return wasm_toolchain(target, cc)
     return toolchain_for(target, cc) if form in COMPILED else None
 
 
@@ -65,9 +70,18 @@ def form_files(
     """
     if compiler is None:
         return FormFiles({**kernels, **sources})
+    if form == "wasm":
+        _require_addressable(parts)
     if isinstance(compiler, Nvcc):
         generated = [CudaSource.model_validate_json(each) for each in kernels.values()]
         made, requires_cuda = cuda_files(generated, compiler, gpu_architecture(parts.target), scratch)
         return FormFiles(made | cuda_runtime(sources), requires_cuda=requires_cuda)
     files, requires = compiled_files(compiler, form, {**kernels, **sources}, parts.cpu_features, scratch, link)
     return FormFiles(files, requires)
+
+
+def _require_addressable(parts: PlannedParts) -> None:
+    needed = parts.weights_bytes + max(each.arena_bytes for each in parts.entries)
+    if needed > _WASM_BYTES:
+        problem = f"its weights and intermediate tensors have {needed} bytes; a module has 32-bit addresses."
+        raise BadInput("form", problem, "Use a smaller model, or another form.")

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from tunefarm.bundle.bundle_source import FunctionsSource, RecordFunction
 from tunefarm.model.function_orders import ChosenRecord
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.tuning.bundle import BundleRecord
+from tunefarm_schemas.tuning.bundle import WASM_TARGET, BundleForm, BundleRecord
 from tunefarm_schemas.tuning.record import RecordStatus, TuningRecord
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_services.store import Store
 
 
 def functions_of_records(
-    store: Store, tenant: str, records: Sequence[TuningRecord], target: Target | str | None
+    store: Store, tenant: str, records: Sequence[TuningRecord], target: Target | str | None, form: BundleForm
 ) -> FunctionsSource:
     """The functions of ``records``, each with its record's schedule.
 
@@ -20,7 +20,9 @@ def functions_of_records(
         store: that contains the records.
         tenant: whose they are.
         records: verified ones of the stable ABI.
-        target: what is compiled for, as typed or canonical; None for that of the records.
+        target: what is compiled for, as typed or canonical; None for that of the records, or of WebAssembly. Without
+            it, the schedules of the records must apply.
+        form: of the bundle.
 
     Raises:
         BadInput: a record is not verified or has the packed ABI, or the records have several targets.
@@ -34,7 +36,8 @@ def functions_of_records(
         )
         for each in records
     )
-    return FunctionsSource(functions, target or _only_target(store, records), needs_schedules=not target)
+    own = WASM_TARGET if form == "wasm" else None
+    return FunctionsSource(functions, target or own or _only_target(store, tenant, records), needs_schedules=not target)
 
 
 def measured(record: TuningRecord) -> BundleRecord:
@@ -58,9 +61,9 @@ def _require_usable(record: TuningRecord) -> None:
         raise BadInput("source", problem, "Tune its function with --abi stable.")
 
 
-def _only_target(store: Store, records: Sequence[TuningRecord]) -> Target:
+def _only_target(store: Store, tenant: str, records: Sequence[TuningRecord]) -> Target:
     targets = sorted({each.key.target_id for each in records})
     if len(targets) != 1:
         problem = f"the records are of {len(targets)} targets."
         raise BadInput("source", problem, "Give records of one target, or name the target to compile for.")
-    return store.targets.get(targets[0])
+    return store.targets.get(targets[0], tenant=tenant)

@@ -30,6 +30,9 @@ TORCH_CACHE: Final = "TORCHINDUCTOR_CACHE_DIR"
 """torch creates this folder when it is imported, and this process may not write to any."""
 LARGEST_WEIGHTS_BYTES: Final = 3 << 30
 """Within the memory of this child."""
+_ELSEWHERE: Final = (
+    "Submit it to a service with a machine that can: tunefarm submit MODULE --target TARGET; or use --target host."
+)
 
 
 def understand(request: IntakeRequest) -> IntakeAnswer:
@@ -107,7 +110,7 @@ def understand_target(text: str, host_cores: int, *, elsewhere: bool = False) ->
     known = canonical_target(attributes, host_cores)
     reason = None if elsewhere else reason_it_cannot_run_here(known.target)
     if reason is not None:
-        raise BadInput("target", f"{reason}.", "Tune on a machine that can run it, or use --target host.")
+        raise BadInput("target", f"{reason}.", _ELSEWHERE)
     return known.target, (*notes, *known.notes)
 
 

@@ -6,27 +6,36 @@ from pathlib import Path
 
 from tunefarm.model.child_call import compiling, exchange
 from tunefarm.model.messages import BUILD, FunctionBuilt, FunctionOrder
+from tunefarm_sandbox.fork_server.child import Child
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
+from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.host_cores import usable_physical_cores
 
 
 class FunctionBuilders:
-    """Children that compile functions side by side, one for each core."""
+    """Children that compile functions side by side, one for each core.
+
+    A schedule may end its child: LLVM aborts where it has no code for an instruction of another processor. The function
+    is then compiled by a new child without that schedule.
+    """
 
     def __init__(self, zygote: ForkServer, folder: Path, say: Callable[[str], None]) -> None:
         self._zygote = zygote
         self._folder = folder
         self._say = say
         self._lock = threading.Lock()
+        self._orders: list[FunctionOrder] = []
+        self._problems: dict[int, str] = {}
         self._waiting: list[int] = []
         self._done: dict[int, tuple[FunctionBuilt, Path]] = {}
         self._failed: BaseException | None = None
 
     def run(self, orders: Sequence[FunctionOrder]) -> list[tuple[FunctionBuilt, Path]]:
         """The answers to ``orders``, in their order, with the paths of the object files."""
+        self._orders = list(orders)
         self._waiting = list(range(len(orders)))
         count = min(usable_physical_cores(), len(orders)) or 1
-        threads = [threading.Thread(target=self._work, args=(orders, number)) for number in range(count)]
+        threads = [threading.Thread(target=self._work, args=(number,)) for number in range(count)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -35,23 +44,44 @@ class FunctionBuilders:
             raise self._failed
         return [self._done[number] for number in range(len(orders))]
 
-    def _work(self, orders: Sequence[FunctionOrder], number: int) -> None:
+    def _work(self, number: int) -> None:
         own = own_folder(self._folder, f"child{number}")
         try:
-            with compiling(self._zygote, BUILD, None, folder=own) as child:
-                while (at := self._next()) is not None:
-                    order = orders[at].model_copy(update={"folder": str(own)})
-                    child.channel.send(order.model_dump_json().encode())
-                    built, contents = exchange(child, FunctionBuilt, "building")
-                    path = self._folder / f"{at}.o"
-                    path.write_bytes(contents)
-                    with self._lock:
-                        self._done[at] = (built, path)
-                        self._say(f"built {len(self._done)} of {len(orders)}")
+            at = self._next()
+            while at is not None:
+                with compiling(self._zygote, BUILD, None, folder=own) as child:
+                    at = self._serve(child, at, own)
         except BaseException as error:  # noqa: BLE001 - raised again by ``run``
             with self._lock:
                 self._failed = self._failed or error
                 self._waiting.clear()
+
+    def _serve(self, child: Child, at: int, own: Path) -> int | None:
+        """Have ``child`` build the order ``at`` and all that wait; returns the one whose schedule failed, if any."""
+        following: int | None = at
+        while following is not None:
+            order = self._orders[following].model_copy(update={"folder": str(own)})
+            child.channel.send(order.model_dump_json().encode())
+            try:
+                built, contents = exchange(child, FunctionBuilt, "building")
+            except BadInput as error:
+                if order.trace is None:
+                    raise
+                self._problems[following] = error.problem
+                self._orders[following] = order.model_copy(update={"trace": None})
+                return following
+            self._keep(following, built, contents)
+            following = self._next()
+        return None
+
+    def _keep(self, at: int, built: FunctionBuilt, contents: bytes) -> None:
+        path = self._folder / f"{at}.o"
+        path.write_bytes(contents)
+        if at in self._problems:
+            built = built.model_copy(update={"problem": self._problems[at]})
+        with self._lock:
+            self._done[at] = (built, path)
+            self._say(f"built {len(self._done)} of {len(self._orders)}")
 
     def _next(self) -> int | None:
         with self._lock:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tunefarm.http.calls.upload_calls import INLINE_BYTES, module_field, with_modules
+from tunefarm.http.calls.upload_calls import INLINE_BYTES, module_field, upload, with_modules
 from tunefarm.http.request import Flow, Request
 from tunefarm.remote.conversion import Conversion
 from tunefarm.remote.job_options import RemoteJobOptions
@@ -19,8 +19,8 @@ BODY_BYTES: Final = 8 << 20
 """The total size of modules sent in the body of a request; further modules are uploaded."""
 
 
-def submission(conversion: Conversion, options: RemoteJobOptions) -> Flow[NewJob]:
-    """Submit a tuning job."""
+def submission(conversion: Conversion, options: RemoteJobOptions, model: bytes | None = None) -> Flow[NewJob]:
+    """Submit a tuning job. ``model`` is TVM's JSON of the whole model, which the job then keeps for bundles."""
     fields = yield from _module_fields([module.text for module in conversion.modules])
     modules: list[JsonValue] = []
     for module, field in zip(conversion.modules, fields, strict=True):
@@ -56,6 +56,10 @@ def submission(conversion: Conversion, options: RemoteJobOptions) -> Flow[NewJob
     body |= {name: value for name, value in chosen.items() if value is not None}
     if conversion.of_model:
         body["of_model"] = True
+    if model is not None:
+        sent: dict[str, JsonValue] = {"upload_id": (yield from upload(model))}
+        body["model_upload_id"] = sent["upload_id"]
+        fields = [*fields, sent]
     reply = yield from with_modules(fields, Request("POST", "/jobs", body=body, creates=True))
     return reply.read(NewJob)
 

@@ -117,14 +117,16 @@ class BundleBuilds:
 
         tenant, order, store = lease.tenant, lease.order, self.store
         if order.upload_id is not None:
-            return self._model(tenant, order.upload_id, order.target, zygote)
+            return self._model(tenant, store.uploads.content(tenant, order.upload_id), order.target, zygote)
+        if order.is_model and order.job_id is not None:
+            return self._model(tenant, store.job_models.content(tenant, order.job_id), order.target, zygote)
         if order.job_id is None:
             records = [store.records.get(tenant, each) for each in order.record_ids]
         else:
             records = records_of_job(store, tenant, order.job_id)
-        return functions_of_records(store, tenant, records, order.target)
+        return functions_of_records(store, tenant, records, order.target, order.form)
 
-    def _model(self, tenant: str, upload_id: str, target: Target | None, zygote: ForkServer) -> "ModelSource":
+    def _model(self, tenant: str, model: bytes, target: Target | None, zygote: ForkServer) -> "ModelSource":
         from tunefarm.bundle.bundle_source import ModelSource
         from tunefarm.bundle.record_search import RecordSearch
         from tunefarm.frontend.model_import import ImportedModel
@@ -135,10 +137,9 @@ class BundleBuilds:
         def stored(workloads: Sequence[Workload]) -> Sequence[Workload]:
             return recognised(self.store.workloads, tenant, workloads, compare, with_schedules=True, of_model=True)
 
-        module_json = self.store.uploads.content(tenant, upload_id).decode(errors="replace")
-        model = ImportedModel(module_json, {}, "tvm", ())
+        imported = ImportedModel(model.decode(errors="replace"), {}, "tvm", ())
         wanted = "" if target is None else target.canonical
-        return ModelSource(model, wanted, RecordSearch(self.store, tenant, stored), is_foreign=True)
+        return ModelSource(imported, wanted, RecordSearch(self.store, tenant, stored), is_foreign=True)
 
     @contextmanager
     def _renewed(self, lease: BundleLease) -> Iterator[None]:

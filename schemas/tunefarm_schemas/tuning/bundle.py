@@ -12,12 +12,14 @@ from tunefarm_schemas.tuning.target import Target
 BUNDLE_FORMAT = 3
 """2 added what devices need, latencies, records and the bill of materials; 3 several entries and the layout."""
 ALIGNMENT_BYTES = 64
-ServedForm = Literal["c", "objects", "static", "library"]
+ServedForm = Literal["c", "objects", "static", "library", "wasm"]
 """The forms that services build: they have no compiler for GPUs that untrusted code may reach."""
-BundleForm = Literal["c", "objects", "static", "library", "cuda"]
+BundleForm = Literal["c", "objects", "static", "library", "cuda", "wasm"]
 """Kernels as C sources or as object files for one processor, with sources of plan and runtime; or all of it compiled
 for one processor, as an archive or as a shared library; or kernels as CUDA source and device code, with sources of the
-host part."""
+host part; or all of it as a module for WebAssembly."""
+WASM_TARGET = "wasm32-simd128"
+"""What bundles of the form ``wasm`` are compiled for by default."""
 
 
 class BundleFile(Frozen):
@@ -40,7 +42,8 @@ class BundleRequirements(Frozen):
 
     Attributes:
         architecture: of the machine code.
-        cpu_features: instruction sets beyond the base of the architecture, as ``/proc/cpuinfo`` names them.
+        cpu_features: instruction sets beyond the base of the architecture, as ``/proc/cpuinfo`` names them; of
+            WebAssembly the features that an engine has, as LLVM names them.
         device_class_id: of the only device class that it is for; None for any.
         runtime_abi: of the library (``tunefarm_bundle.h``).
         libc: the least version, such as ``glibc 2.17``, or ``musl``; empty if it calls none, or for an archive.
@@ -172,8 +175,9 @@ class BundleManifest(Frozen):
 class BundleOrder(Frozen):
     """A bundle to build of stored records, those of ``record_ids`` or of the tasks of ``job_id``, or of a model.
 
-    ``upload_id`` has the model, as TVM's JSON with its weights as constants. ``name`` becomes a part of identifiers.
-    ``target`` is what to compile for; None for the target of the records.
+    ``upload_id`` has the model, as TVM's JSON with its weights as constants; without one, ``is_model`` says that the
+    job keeps it. ``name`` becomes a part of identifiers. ``target`` is what to compile for; None for the target of the
+    records.
     """
 
     name: str
@@ -182,3 +186,4 @@ class BundleOrder(Frozen):
     job_id: str | None = None
     upload_id: str | None = None
     target: Target | None = None
+    is_model: bool = False

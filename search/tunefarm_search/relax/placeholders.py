@@ -35,6 +35,12 @@ def is_model(module: Any, *, all_functions: bool = False) -> bool:
     return not all_functions and any(_GLOBAL_SYMBOL in (function.attrs or {}) for function in of_relax)
 
 
+def has_weights(module: Any) -> bool:
+    """Whether no parameter of a Relax module is a weight whose contents are elsewhere."""
+    functions = [each for _, each in module.functions.items() if isinstance(each, relax.Function)]
+    return all(len(each.params) <= int((each.attrs or {}).get(_NUM_INPUT, len(each.params))) for each in functions)
+
+
 def tasks_without_weights(module: Any, target: Target, largest_bytes: int = LARGEST_BYTES) -> tuple[ModelTask, ...]:
     """The tasks of a Relax module, of which the parameters after the first ``num_input`` are weights.
 

@@ -85,6 +85,15 @@ def prepare(module: Any, weights: Weights, target: Target) -> PreparedModel:
     return PreparedModel(prepared, entries, target, stages)
 
 
+def with_constants(module: Any, weights: Weights) -> Any:
+    """A Relax module with constants in place of the parameters that are weights, as ``prepare`` takes them.
+
+    Raises:
+        BadInput: there is no entry function, or weights do not match.
+    """
+    return _bound(module, _entry_names(module), weights)
+
+
 def _lowered(module: Any, names: Sequence[str], target: Target) -> tuple[Any, PreparationStages]:
     passes, keep = relax.transform, relax.transform.DeadCodeElimination(list(names))
     module = _run(module, passes.LambdaLift(), passes.ConvertToDataflow(1), passes.CanonicalizeBindings())

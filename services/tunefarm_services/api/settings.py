@@ -75,6 +75,8 @@ class ApiSettings(Settings):
     """Bundles of a tenant that are not finished."""
     tenant_bundle_bytes: int = Field(default=4096 * MEBIBYTE, gt=0)
     """Total size of a tenant's bundles, above which it can ask for no more."""
+    tenant_model_bytes: int = Field(default=4096 * MEBIBYTE, gt=0)
+    """Total size of the models that a tenant's jobs keep for bundles. Beyond it, new jobs keep none."""
     streams_per_tenant: int = Field(default=500, gt=0)
     """Open event streams of a tenant in each process of the API."""
     modules_per_job: int = Field(default=256, gt=0)

@@ -93,7 +93,8 @@ def create_copy(
         if spec.deadline_s is None and (reason := unfit(lanes, target, spec.device_class_id)) is not None:
             raise reason
     examples = store.input_examples.get(origin.spec.input_specs)
-    return store.jobs.create(tenant, spec.model_copy(update={"callees": callees}), examples=examples, key=key)
+    wanted = spec.model_copy(update={"callees": callees})
+    return store.jobs.create(tenant, wanted, examples=examples, copied_from=origin.job_id, key=key)
 
 
 def unfinished_jobs(store: Store, tenant: str) -> int:

@@ -25,6 +25,7 @@ from tunefarm_services.store.fleet.polling_repository import PollingRepository
 from tunefarm_services.store.fleet.retune_repository import RetuneRepository
 from tunefarm_services.store.fleet.rollout_repository import RolloutRepository
 from tunefarm_services.store.jobs.event_repository import EventRepository
+from tunefarm_services.store.jobs.job_model_repository import JobModelRepository
 from tunefarm_services.store.jobs.job_repository import JobRepository
 from tunefarm_services.store.jobs.job_request_repository import JobRequestRepository
 from tunefarm_services.store.jobs.lease_repository import LeaseRepository
@@ -66,6 +67,7 @@ class Store:
         self.uploads = UploadRepository(database, blobs)
         self.input_examples = InputExampleRepository(database, blobs)
         self.jobs = JobRepository(database, blobs)
+        self.job_models = JobModelRepository(database, blobs)
         self.job_requests = JobRequestRepository(database, blobs)
         self.queue = QueueRepository(database, blobs)
         self.leases = LeaseRepository(database, blobs)

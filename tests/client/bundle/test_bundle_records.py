@@ -13,7 +13,7 @@ from tests.servers.command_server import Ended, run_command
 from tests.servers.processes import environment_without_settings
 from tunefarm.bundle.bundle_folder import read_bundle
 from tunefarm.startup.installation import open_store
-from tunefarm_schemas.tuning.bundle import BundleManifest, BundleRecord
+from tunefarm_schemas.tuning.bundle import WASM_TARGET, BundleManifest, BundleRecord
 from tunefarm_schemas.tuning.device import COLD_CACHE
 from tunefarm_services.settings import Settings
 from tunefarm_services.store import LOCAL_TENANT
@@ -56,8 +56,12 @@ def tunefarm_json(folder: Path) -> Tunefarm:
 
 
 @pytest.fixture(scope="module")
-def record_id(tunefarm_json: Tunefarm) -> str:
-    summary = tunefarm_json("tune", "net.py:model", "--target", "host:1", "--trials", "3", "--output", "tuned")
+def summary(tunefarm_json: Tunefarm) -> Any:
+    return tunefarm_json("tune", "net.py:model", "--target", "host:1", "--trials", "3", "--output", "tuned")
+
+
+@pytest.fixture(scope="module")
+def record_id(summary: Any) -> str:
     return str(summary["tasks"][0]["record_id"])
 
 
@@ -69,6 +73,28 @@ def built(tunefarm_json: Tunefarm, name: str, *words: str, target: str = "host:1
 @pytest.fixture(scope="module")
 def tuned(tunefarm_json: Tunefarm, record_id: str) -> BundleManifest:
     return built(tunefarm_json, "bundle")
+
+
+@pytest.mark.faults
+def test_bundle_of_the_job_of_a_model_has_the_model(
+    tunefarm_json: Tunefarm, folder: Path, summary: Any, record_id: str, tuned: BundleManifest
+) -> None:
+    words = ("bundle", "build", summary["job_id"], "--form", "library", "--no-timing", "--output")
+    assert tunefarm_json(*words, "of-job")["files"] == [each.model_dump() for each in tuned.files]
+    functions = tunefarm_json(*words, "functions", "--functions-only")
+    assert (functions["weights_bytes"], functions["records"][0]["record_id"]) == (0, record_id)
+    elsewhere = ("bundle", "build", summary["job_id"], "--form", "objects", "--target", WASM_TARGET, "--output", "wasm")
+    assert [each["record_id"] for each in tunefarm_json(*elsewhere)["functions"]] == [record_id]
+    (folder / "other.py").write_text(MODEL.replace("48", "40"))
+    environment = {**environment_without_settings(), "TUNEFARM_HOME": str(folder / "home")}
+    for more, problem in (
+        (("--model", "other.py:model"), "did not tune"),
+        (("--entry", "side"), "the model has no function 'side'"),
+    ):
+        ended = run_command(*words, "refused", *more, environment=environment, folder=folder, timeout_s=HANG_S)
+        assert (ended.code, problem in ended.err) == (2, True), ended.err
+    ended = run_command(*words, "refused", environment=environment, folder=folder / "home", timeout_s=HANG_S)
+    assert (ended.code, "--model FILE" in ended.err) == (2, True), ended.err
 
 
 @pytest.mark.faults

@@ -12,6 +12,7 @@ import tvm
 from tvm import relax, te, tirx
 
 from tests.client.bundle.bundle_library import Bundle, address, aligned, loaded, pointers
+from tests.search.space.test_dot_product_tiling import LAYER, VNNI
 from tests.servers.command_server import Ended
 from tests.servers.tuned_home import TunedHome
 from tunefarm.bundle.bundle_build import BundleBuilder
@@ -24,8 +25,13 @@ from tunefarm_edge.runtime.model import LoadedRelease
 from tunefarm_edge.update.trial import self_test
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.tuning.bundle import BundleForm, BundleManifest
+from tunefarm_schemas.tuning.bundle import WASM_TARGET, BundleForm, BundleManifest
+from tunefarm_schemas.tuning.trace import Space
 from tunefarm_schemas.tuning.workload import Workload
+from tunefarm_search.relax.preparation import prepare
+from tunefarm_search.relax.tasks import model_tasks
+from tunefarm_search.space.scheduling import Point, Scheduled, Scheduler
+from tunefarm_search.space.space import search_space
 from tunefarm_search.tvm.trace import trace_of
 from tunefarm_search.tvm.workload import ENTRY, workload_of
 
@@ -160,6 +166,24 @@ def test_foreign_model_with_other_code_is_refused(zygote: ForkServer, tmp_path: 
         BundleBuilder(zygote).build_source(source, "net", "objects", tmp_path / "bundle")
 
 
+def test_schedule_with_an_instruction_of_another_processor_is_refused_or_replaced(
+    zygote: ForkServer, tmp_path: Path
+) -> None:
+    [task] = model_tasks(prepare(LAYER.module(), {}, VNNI))
+    space = search_space(tvm.ir.load_json(task.workload.module_json), VNNI, "stable", Space())
+    point = Scheduler(space).apply(Point(0, tuple(space.sketches[0].all_points()[0].tolist())))
+    assert isinstance(point, Scheduled)
+    functions = (RecordFunction(task.workload, ChosenRecord("5" * 32, point.trace.text)), FUNCTIONS[0])
+    source = FunctionsSource(functions, WASM_TARGET, needs_schedules=True)
+    with pytest.raises(BadInput, match=r"does not apply: .*LLVM ERROR") as refused:
+        BundleBuilder(zygote).build_source(source, "q", "objects", tmp_path / "bundle")
+    assert "name a target" in refused.value.fix
+    named = FunctionsSource(functions, WASM_TARGET)
+    bundle = BundleBuilder(zygote).build_source(named, "q", "objects", tmp_path / "bundle")
+    assert [each.kind for each in bundle.manifest.functions] == ["untried", "record"]
+    assert "LLVM ERROR" in bundle.problems[bundle.manifest.functions[0].name]
+
+
 def test_two_records_of_one_function_are_refused(zygote: ForkServer, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="are of the same function"):
         built(zygote, tmp_path / "bundle", "objects", (FUNCTIONS[0], scheduled(TWICE, "4" * 32)))
@@ -193,7 +217,7 @@ def test_artifact_build_makes_a_bundle_of_a_job(
     [
         (("zz",), "there is no model, record or job"),
         (("net.onnx", "1a"), "is a file, and 2 sources are given"),
-        (("1a", "--entry", "main"), "are for models"),
+        (("1a", "--fresh"), "are for models"),
         (("1a", "--form", "elf"), "is not a form of kernels"),
     ],
 )

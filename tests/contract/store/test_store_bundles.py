@@ -1,15 +1,18 @@
-"""Bundles in the store: leases with fences, attempts, and what a builder that lost its bundle may not write."""
+"""Bundles in the store: leases with fences, attempts, what a builder that lost its bundle may not write, and models."""
 
 import time
 
 import pytest
 
 from tests.api.stored import BUNDLE
+from tests.store.sample import TENANT, put_task, spec
+from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.tuning.bundle import BundleOrder
 from tunefarm_services.store import NotFound, Store
 from tunefarm_services.store.records.bundle_repository import MAX_ATTEMPTS
 
 ORDER = BundleOrder(name="x", form="c", record_ids=("a",))
+MODEL = b'{"a": "model"}'
 
 
 def test_bundle_is_leased_once_and_finished(store: Store) -> None:
@@ -89,3 +92,29 @@ def test_key_makes_one_bundle_of_each_order(store: Store) -> None:
     assert first == again
     assert len({first.bundle_id, other.bundle_id}) == 2
     assert store.bundles.page("u") == []
+
+
+def test_job_keeps_its_model(store: Store) -> None:
+    task = spec(put_task(store))
+    kept, plain = store.jobs.create(TENANT, task, model=MODEL), store.jobs.create(TENANT, task)
+    assert store.job_models.content(TENANT, kept.job_id) == MODEL
+    assert store.job_models.kept(TENANT, kept.job_id) == (digest(MODEL), len(MODEL))
+    assert store.job_models.kept(TENANT, plain.job_id) is None
+    with pytest.raises(NotFound):
+        store.job_models.content(TENANT, plain.job_id)
+    for tenant, job_id in (("other", kept.job_id), (TENANT, "unknown")):
+        with pytest.raises(NotFound):
+            store.job_models.kept(tenant, job_id)
+
+
+def test_copies_share_the_model_until_the_last_is_deleted(store: Store) -> None:
+    task = spec(put_task(store))
+    first = store.jobs.create(TENANT, task, model=MODEL)
+    second = store.jobs.create(TENANT, task, copied_from=first.job_id)
+    assert store.job_models.kept_bytes(TENANT) == len(MODEL)
+    store.jobs.delete(TENANT, first.job_id)
+    assert store.garbage.collect().removed == 0
+    assert store.job_models.content(TENANT, second.job_id) == MODEL
+    assert store.inspection.check().problems == ()
+    store.jobs.delete(TENANT, second.job_id)
+    assert (store.job_models.kept_bytes(TENANT), store.garbage.collect().removed) == (0, 0), "gone with the job"

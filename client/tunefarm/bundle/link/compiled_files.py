@@ -5,13 +5,24 @@ from pathlib import Path
 from typing import Final
 
 from tunefarm.bundle.link.library_facts import LibraryFacts, facts_of
-from tunefarm.bundle.link.linking import ARCHIVE, LIBRARY, Link, linked
+from tunefarm.bundle.link.linking import ARCHIVE, LIBRARY, MODULE, Link, linked
 from tunefarm.bundle.link.toolchain import BundleToolchain
+from tunefarm.bundle.wasm.module_facts import facts_of_module, require_exports, stripped
 from tunefarm_schemas.tuning.bundle import BundleForm, BundleRequirements
 
-COMPILED: Final[tuple[BundleForm, ...]] = ("static", "library")
+COMPILED: Final[tuple[BundleForm, ...]] = ("static", "library", "wasm")
 """Forms without sources of the plan and the runtime."""
 _HEADERS: Final = ("tunefarm_runtime.h", "tunefarm_model.h", "tunefarm_bundle.h")
+_WASM_RUNTIME: Final = Path(__file__).parents[1] / "wasm/runtime"
+_WASM_SOURCE: Final = "tunefarm_wasm.c"
+_WASM_LOADER: Final = "tunefarm.mjs"
+_WASM_EXPORTS: Final = frozenset(
+    {
+        *("memory", "_initialize", "tunefarm_abi_version", "tunefarm_entries", "tunefarm_weights_bytes"),
+        *("tunefarm_arena_bytes", "tunefarm_input_bytes", "tunefarm_output_bytes", "tunefarm_allocate"),
+        *("tunefarm_free", "tunefarm_run", "tunefarm_error"),
+    }
+)
 
 
 def compiled_files(
@@ -23,6 +34,8 @@ def compiled_files(
     link: Link = linked,
 ) -> tuple[dict[str, bytes], BundleRequirements]:
     """The library with the headers of its interface, or the archive with the model's header and the self-test as well.
+
+    Of WebAssembly, the modules and the one that runs them in JavaScript.
 
     Args:
         toolchain: for the architecture of the kernels.
@@ -37,15 +50,28 @@ def compiled_files(
     """
     folder = scratch / "link"
     folder.mkdir()
+    if form == "wasm":
+        return _modules(toolchain, files, folder, link)
     headers = {f"include/{name}": files[f"runtime/{name}"] for name in _HEADERS}
     if form == "library":
-        library = link(toolchain, "library", files, folder)
+        library = link(toolchain, "library", files, folder)[LIBRARY]
         facts = facts_of(library, toolchain.architecture)
         return {LIBRARY: library, **headers}, _requirements(toolchain, cpu_features, facts)
-    archive = link(toolchain, "static", files, folder)
+    archive = link(toolchain, "static", files, folder)[ARCHIVE]
     own = {f"include/{name}": files[name] for name in ("model.h", "bundle.h")}
     built = {ARCHIVE: archive, "self_test.c": files["runtime/self_test.c"], **headers, **own}
     return built, _requirements(toolchain, cpu_features, LibraryFacts("", ()))
+
+
+def _modules(
+    toolchain: BundleToolchain, files: Mapping[str, bytes], folder: Path, link: Link
+) -> tuple[dict[str, bytes], BundleRequirements]:
+    source, loader = ((_WASM_RUNTIME / name).read_bytes() for name in (_WASM_SOURCE, _WASM_LOADER))
+    linked_files = link(toolchain, "wasm", {**files, f"runtime/{_WASM_SOURCE}": source}, folder)
+    made = {name: stripped(content) for name, content in linked_files.items()}
+    facts = facts_of_module(made[MODULE])
+    require_exports(facts, _WASM_EXPORTS)
+    return {**made, _WASM_LOADER: loader}, _requirements(toolchain, facts.features, LibraryFacts("", ()))
 
 
 def _requirements(toolchain: BundleToolchain, cpu_features: Sequence[str], facts: LibraryFacts) -> BundleRequirements:

@@ -5,10 +5,11 @@ import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Final
 
-from tunefarm.bundle.link.linking import CompiledForm, linked
+from tunefarm.bundle.link.linking import MADE, CompiledForm, linked
 from tunefarm.bundle.link.toolchain import BundleToolchain
 from tunefarm.model.builders import own_folder
 from tunefarm.model.child_call import compiling, exchange
@@ -33,9 +34,9 @@ class BundleLinkOrder(Frozen):
 
 
 class BundleLinked(Frozen):
-    """Precedes the linked bytes. ``size_bytes`` is their number."""
+    """Precedes the linked files, one after the other in the order of ``MADE``, which have these sizes."""
 
-    size_bytes: int
+    sizes_bytes: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,8 @@ class ConfinedLink:
 
     def __call__(
         self, toolchain: BundleToolchain, form: CompiledForm, files: Mapping[str, bytes], folder: Path
-    ) -> bytes:
-        """The library or archive. ``folder`` is empty. Raises BadInput."""
+    ) -> dict[str, bytes]:
+        """What ``linked`` returns. ``folder`` is empty. Raises BadInput."""
         own = own_folder(folder, "confined")
         for name, content in files.items():
             path = own / _INPUT / name
@@ -59,7 +60,11 @@ class ConfinedLink:
         order = BundleLinkOrder(toolchain=toolchain, form=form, names=tuple(files), folder=str(own))
         confinement = Confinement.compiler(str(own)).model_copy(update={"programs": _programs(toolchain)})
         with compiling(self.zygote, _ENTRY, order, folder=own, confinement=confinement) as child:
-            return exchange(child, BundleLinked, "linking")[1]
+            answer, contents = exchange(child, BundleLinked, "linking")
+        ends = list(accumulate(answer.sizes_bytes, initial=0))
+        if len(answer.sizes_bytes) != len(MADE[form]) or ends[-1] != len(contents) or min(answer.sizes_bytes) < 0:
+            raise BadInput("cc", "the linker's files did not arrive.", "Build the bundle again.")
+        return {name: contents[start:end] for name, (start, end) in zip(MADE[form], pairwise(ends), strict=True)}
 
 
 def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # noqa: ARG001 - the shape of an entry
@@ -75,8 +80,9 @@ def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # n
     except BadInput as error:
         channel.send(Refusal.of(error).model_dump_json().encode())
         return
-    channel.send(BundleLinked(size_bytes=len(made)).model_dump_json().encode())
-    channel.send(made)
+    contents = [made[name] for name in MADE[order.form]]
+    channel.send(BundleLinked(sizes_bytes=tuple(map(len, contents))).model_dump_json().encode())
+    channel.send(b"".join(contents))
 
 
 def _programs(toolchain: BundleToolchain) -> tuple[str, ...]:

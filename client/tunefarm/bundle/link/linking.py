@@ -2,22 +2,29 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 from tunefarm.bundle.link.library_facts import EXPORT
 from tunefarm.bundle.link.toolchain import BundleToolchain, run_tool
 
-CompiledForm: TypeAlias = Literal["library", "static"]
-Link: TypeAlias = Callable[[BundleToolchain, CompiledForm, Mapping[str, bytes], Path], bytes]
+CompiledForm: TypeAlias = Literal["library", "static", "wasm"]
+Link: TypeAlias = Callable[[BundleToolchain, CompiledForm, Mapping[str, bytes], Path], Mapping[str, bytes]]
 """As ``linked``."""
 LIBRARY: Final = "model.so"
 ARCHIVE: Final = "libmodel.a"
-_SOURCES: Final = ("model.c", "runtime/tunefarm_bundle.c", "runtime/tunefarm_model.c", "runtime/tunefarm_runtime.c")
-_EXPORTS: Final = f"{{ global: {EXPORT}; local: *; }};\n"
-_COMPILE: Final = (
-    *("-std=c11", "-O2", "-g0", "-fPIC", "-fvisibility=hidden", "-ffunction-sections", "-fdata-sections"),
-    *("-pthread", "-I.", "-Iruntime"),
+MODULE: Final = "model.wasm"
+WASM_SELF_TEST: Final = "self_test.wasm"
+MADE: Final[Mapping[CompiledForm, tuple[str, ...]]] = MappingProxyType(
+    {"library": (LIBRARY,), "static": (ARCHIVE,), "wasm": (MODULE, WASM_SELF_TEST)}
 )
+"""The files that are linked for each form."""
+_OF_ALL: Final = ("model.c", "runtime/tunefarm_model.c", "runtime/tunefarm_runtime.c")
+_SOURCES: Final = (*_OF_ALL, "runtime/tunefarm_bundle.c")
+_EXPORTS: Final = f"{{ global: {EXPORT}; local: *; }};\n"
+_COMPILE: Final = ("-std=c11", "-O2", "-g0", "-ffunction-sections", "-fdata-sections", "-I.", "-Iruntime")
+_SHARED: Final = ("-fPIC", "-fvisibility=hidden", "-pthread")
+_SERIAL: Final = ("-DTUNEFARM_RUNTIME_SERIAL",)
 _LINK: Final = (
     *("-shared", "-pthread", "-Wl,-z,relro,-z,now,-z,noexecstack"),
     # Removes stack maps of object files, which hold addresses in constant memory.
@@ -30,14 +37,19 @@ _LINK: Final = (
 )
 _START_FILES: Final = "-nostartfiles"
 """The start files contain constructors, which would run when the library is loaded."""
+_LINK_WASM: Final = ("-Wl,--gc-sections", "-Wl,-z,stack-size=1048576")
+_REACTOR: Final = "-mexec-model=reactor"
+"""A module whose functions are called, without an entry point."""
 
 
-def linked(toolchain: BundleToolchain, form: CompiledForm, files: Mapping[str, bytes], folder: Path) -> bytes:
-    """The library or archive of a bundle's sources and objects.
+def linked(
+    toolchain: BundleToolchain, form: CompiledForm, files: Mapping[str, bytes], folder: Path
+) -> dict[str, bytes]:
+    """The library, the archive or the modules of a bundle's sources and objects, by the names in ``MADE``.
 
     Args:
         toolchain: for the architecture of the objects.
-        form: a shared library, or an archive.
+        form: a shared library, an archive, or modules for WebAssembly.
         files: sources, headers and object files by their paths.
         folder: an empty one, for temporary files.
 
@@ -49,18 +61,30 @@ def linked(toolchain: BundleToolchain, form: CompiledForm, files: Mapping[str, b
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     kernels = sorted(name for name in files if name.endswith(".o"))
-    objects = [_compiled(toolchain, source, folder) for source in _SOURCES]
+    if form == "wasm":
+        return _linked_modules(toolchain, kernels, folder)
+    objects = [_compiled(toolchain, source, folder, _SHARED) for source in _SOURCES]
     if form == "static":
         # D: without times, owners and modes, so that equal objects give equal archives.
         run_tool((*toolchain.archiver, "rcsD", ARCHIVE, *objects, *kernels), folder)
-        return (folder / ARCHIVE).read_bytes()
+        return {ARCHIVE: (folder / ARCHIVE).read_bytes()}
     start = () if toolchain.is_zig else (_START_FILES,)
     run_tool((*toolchain.compiler, *start, *_LINK, "-o", LIBRARY, *objects, *kernels, "-lm"), folder)
-    return (folder / LIBRARY).read_bytes()
+    return {LIBRARY: (folder / LIBRARY).read_bytes()}
 
 
-def _compiled(toolchain: BundleToolchain, source: str, folder: Path) -> str:
+def _linked_modules(toolchain: BundleToolchain, kernels: list[str], folder: Path) -> dict[str, bytes]:
+    """A module that a program calls, and one with the same kernels that tests itself."""
+    shared = [*(_compiled(toolchain, source, folder, _SERIAL) for source in _OF_ALL), *kernels, "-lm"]
+    exports = _compiled(toolchain, "runtime/tunefarm_wasm.c", folder, _SERIAL)
+    test = _compiled(toolchain, "runtime/self_test.c", folder, _SERIAL)
+    run_tool((*toolchain.compiler, _REACTOR, *_LINK_WASM, "-o", MODULE, exports, *shared), folder)
+    run_tool((*toolchain.compiler, *_LINK_WASM, "-o", WASM_SELF_TEST, test, *shared), folder)
+    return {name: (folder / name).read_bytes() for name in MADE["wasm"]}
+
+
+def _compiled(toolchain: BundleToolchain, source: str, folder: Path, flags: tuple[str, ...]) -> str:
     target = f"{Path(source).stem}.o"
     same_paths = f"-ffile-prefix-map={folder}=."
-    run_tool((*toolchain.compiler, *_COMPILE, same_paths, "-c", source, "-o", target), folder)
+    run_tool((*toolchain.compiler, *_COMPILE, *flags, same_paths, "-c", source, "-o", target), folder)
     return target

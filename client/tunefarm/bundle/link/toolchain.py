@@ -25,6 +25,7 @@ _ZIG_TRIPLES: Final = {
     "riscv64": ("riscv64-linux-gnu.2.27", "riscv64-linux-musl"),
 }
 """Zig's targets with the oldest glibc that each architecture is served with, and with musl."""
+_WASM_TRIPLE: Final = "wasm32-wasi"
 _TAIL_BYTES: Final = 2000
 
 
@@ -64,7 +65,8 @@ def linked_architecture(target: Target) -> Architecture:
     architecture = "armv7" if named == "arm" else named
     if architecture not in _ZIG_TRIPLES or "linux" not in triple:
         known = ", ".join(_ZIG_TRIPLES)
-        fix = f"Give a target with Linux on one of {known}, or --form objects or c."
+        forms = "wasm, objects or c" if architecture == "wasm32" else "objects or c"
+        fix = f"Give a target with Linux on one of {known}, or --form {forms}."
         raise BadInput("target", f"no shared library or archive is linked for {triple}.", fix)
     return next(each for each in get_args(Architecture) if each == architecture)
 
@@ -83,13 +85,26 @@ def toolchain_for(target: Target, cc: str = "") -> BundleToolchain:
     architecture = linked_architecture(target)
     is_musl = "musl" in str(json.loads(target.canonical)["mtriple"])
     if cc.strip() == "zig":
-        return _zig(architecture, is_musl=is_musl)
+        return _zig(architecture, _ZIG_TRIPLES[architecture][is_musl])
     if cc.strip():
         return _given(architecture, tuple(shlex.split(cc)))
     own = architecture_named(platform.machine())
     is_own = architecture == ("armv7" if own == "arm" else own) and not is_musl
     found = next((path for path in map(shutil.which, ("cc", "gcc", "clang")) if path), None) if is_own else None
-    return _zig(architecture, is_musl=is_musl) if found is None else _given(architecture, (found,))
+    if found is not None:
+        return _given(architecture, (found,))
+    return _zig(architecture, _ZIG_TRIPLES[architecture][is_musl])
+
+
+def wasm_toolchain(target: Target, cc: str = "") -> BundleToolchain:
+    """Zig for a target of 32-bit WebAssembly; ``cc`` is empty or ``zig``. Raises BadInput."""
+    triple = str(json.loads(target.canonical).get("mtriple", ""))
+    if target.kind != "llvm" or triple.partition("-")[0] != "wasm32":
+        problem = f"bundles of the form wasm contain code for WebAssembly, not for {triple or target.kind}."
+        raise BadInput("target", problem, "Omit the target, or name wasm32-simd128.")
+    if cc.strip() not in {"", "zig"}:
+        raise BadInput("cc", "bundles of the form wasm are linked by Zig.", "Omit --cc.")
+    return _zig("wasm32", _WASM_TRIPLE)
 
 
 def run_tool(command: tuple[str, ...], folder: Path) -> str:
@@ -111,12 +126,12 @@ def run_tool(command: tuple[str, ...], folder: Path) -> str:
     return ended.stdout.decode(errors="replace")
 
 
-def _zig(architecture: Architecture, *, is_musl: bool) -> BundleToolchain:
+def _zig(architecture: Architecture, triple: str) -> BundleToolchain:
     if importlib.util.find_spec("ziglang") is None:
         fix = "Run: pip install 'tunefarm[edge]', or name a cross compiler: --cc 'aarch64-linux-gnu-gcc'."
         raise BadInput("cc", f"there is no compiler for {architecture} here.", fix)
     zig = (sys.executable, "-m", "ziglang")
-    compiler = (*zig, "cc", "-target", _ZIG_TRIPLES[architecture][is_musl])
+    compiler = (*zig, "cc", "-target", triple)
     version = run_tool((*zig, "version"), Path.cwd()).strip()
     return BundleToolchain(architecture, compiler, (*zig, "ar"), "zig", version, is_zig=True)
 

@@ -11,6 +11,8 @@ from tunefarm.cli.model.bundle_request import (
     FORMS,
     BundleRequest,
     CompilerOption,
+    FunctionsOnlyOption,
+    ModelOption,
     NoTimingOption,
     SourceArgument,
     TargetOption,
@@ -18,6 +20,7 @@ from tunefarm.cli.model.bundle_request import (
     built_there,
     form_of_text,
 )
+from tunefarm.cli.model.model_arguments import ShapeOption
 from tunefarm.cli.remote_options import Api, AsJson, Remote
 from tunefarm.http.service_address import is_service_named
 from tunefarm.terminal.console import complain, say
@@ -52,6 +55,9 @@ def build(
     target: TargetOption = "",
     cc: CompilerOption = "",
     no_timing: NoTimingOption = False,
+    model: ModelOption = None,
+    functions_only: FunctionsOnlyOption = False,
+    shape: ShapeOption = None,
     api: Api = None,
     remote: Remote = False,
     callee: Callees = [],  # noqa: B006 - typer copies it
@@ -62,19 +68,29 @@ def build(
 ) -> int:
     """Write the measured library of a record, with its manifest and its function.
 
-    With --form, write a bundle of a model, of a job's records, or of records. A service builds those of its records.
+    With --form, write a bundle of a model, of a job, or of records. A service builds those of its jobs and records.
     """
     if form is not None:
-        request = BundleRequest(source, target, form_of_text(form), cc, is_timed=not no_timing)
+        request = BundleRequest(
+            source,
+            target,
+            form_of_text(form),
+            cc,
+            is_timed=not no_timing,
+            job_model=model,
+            functions_only=functions_only,
+        )
         if remote or is_service_named(api):
-            print_manifest(built_there(request, output, api), Path(output), as_json=as_json)
+            print_manifest(built_there(request, output, api, shape or ()), Path(output), as_json=as_json)
         else:
-            print_built(built_here(request, output), as_json=as_json)
+            print_built(built_here(request, output, shape=shape or ()), as_json=as_json)
         return ExitCode.FINE
     from tunefarm.options.job_options import output_folder
     from tunefarm.records.place_choice import record_place
     from tunefarm_schemas.kernel_library.rules import LibraryRules
 
+    if model is not None or functions_only or shape:
+        raise BadInput("form", "--model, --functions-only and --shape are for bundles.", "Add --form, or omit them.")
     record_id = _only_record(source, target, cc)
     folder = output_folder(output)
     rules = LibraryRules(callees=tuple(callee), may_hold_device_code=device_code)

@@ -9,7 +9,7 @@ from tunefarm.cli.remote_options import Api, AsJson
 from tunefarm.frontend.model_file import model_file
 from tunefarm.frontend.model_source import ModelFile
 from tunefarm.intake.intake_request import IntakeRequest
-from tunefarm.intake.module_source import JsonSource, parse_module_source
+from tunefarm.intake.module_source import JsonSource, PythonSource, parse_module_source
 from tunefarm.intake.untuned_functions import untuned_text
 from tunefarm.options.intake_options import IntrinsicsOption, request_of_texts
 from tunefarm.options.job_options import output_folder
@@ -24,6 +24,9 @@ from tunefarm.terminal.tables import print_json
 from tunefarm_schemas.bad_input import BadInput
 
 if TYPE_CHECKING:
+    from tunefarm.client import Client
+    from tunefarm.frontend.model_import import ImportedModel
+    from tunefarm.remote.conversion import Conversion
     from tunefarm.remote.remote_job import RemoteJob
 
 StrategyName = Literal["random", "evolutionary", "tvm", "replay"]
@@ -71,6 +74,12 @@ def submit(
         typer.Option(metavar="NAME=N,N,...", help="Of a model: sizes of an input with dynamic dimensions. Repeatable."),
     ] = None,
     traced: Annotated[bool, typer.Option("--traced", help="Trace a torch module with torch.fx.")] = False,
+    keep_model: Annotated[
+        bool,
+        typer.Option(
+            "--keep-model", help="Send the model with its weights too, so that bundles of the job have all of it."
+        ),
+    ] = False,
     priority: Annotated[int, typer.Option(help="Jobs of higher priority start first.")] = 0,
     device_class: Annotated[str | None, typer.Option(help="Device class. Default: the service's choice.")] = None,
     label: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, a label for jobs list. Repeatable.")] = None,
@@ -116,7 +125,7 @@ def submit(
         inputs=inputs,
         intrinsics=intrinsics,
     )
-    return _submit(request, file, of_model, options, api, folder, wait=wait, as_json=as_json)
+    return _submit(request, file, of_model, options, api, folder, keeps_model=keep_model, wait=wait, as_json=as_json)
 
 
 def _submit(
@@ -127,6 +136,7 @@ def _submit(
     api: str | None,
     folder: Path | None,
     *,
+    keeps_model: bool,
     wait: bool,
     as_json: bool,
 ) -> int:
@@ -134,6 +144,7 @@ def _submit(
     from tunefarm.frontend.model_import import import_model
 
     with Client(api, zygote=take_zygote()) as client:
+        read: ImportedModel | None = None
         if file is not None:
             read = import_model(client.converter.zygote, file, of_model.shapes, traced=of_model.is_traced)
             module = JsonSource(name=Path(file.path).stem, text=read.module_json)  # its weights stay here
@@ -142,7 +153,8 @@ def _submit(
         of_model.require_read(by_frontend=file is not None or conversion.is_of_frontend, is_model=conversion.of_model)
         for note in conversion.notes:
             complain(note)
-        job = client.submit(conversion, options)
+        model = _whole_model(client, conversion, read, request, of_model) if keeps_model else None
+        job = client.submit(conversion, options, model)
         untuned = conversion.untuned_functions or job.view.spec.untuned_functions
         if untuned:
             complain(untuned_text(untuned))
@@ -156,6 +168,27 @@ def _submit(
         say(job.job_id)
         tell_next(watching(job.job_id, api))
     return ExitCode.FINE
+
+
+def _whole_model(
+    client: "Client",
+    conversion: "Conversion",
+    read: "ImportedModel | None",
+    request: IntakeRequest,
+    of_model: ModelOptions,
+) -> bytes | None:
+    """The model for the job to keep; None if the service keeps it as it is sent."""
+    from tunefarm.frontend.model_import import import_model
+    from tunefarm.remote.whole_model import whole_model
+
+    zygote, source = client.converter.zygote, request.module
+    if conversion.of_model and read is None and isinstance(source, PythonSource):
+        read = import_model(zygote, source, of_model.shapes, traced=of_model.is_traced)
+    if read is not None:
+        return whole_model(zygote, read)
+    if isinstance(source, JsonSource):
+        return source.text.encode() if conversion.of_model else None
+    raise BadInput("keep_model", "the module is not a model.", "Omit it.")
 
 
 def _wait(job: "RemoteJob", folder: Path | None, api: str | None, *, as_json: bool) -> int:

@@ -24,6 +24,7 @@ from tunefarm.options.library_option import (
     RaceSecondsOption,
     library_choice,
 )
+from tunefarm.options.measured_here import require_measured_here
 from tunefarm.options.model_options import ModelOptions
 from tunefarm.startup.prestarted_fork_server import take_zygote
 from tunefarm.terminal.console import complain, say
@@ -130,6 +131,8 @@ def tune(
     folder = None if output is None else output_folder(output)
     file = None if resume is not None or module is None else model_file(module)
     source = None if resume is not None or file is not None else _module_source(module)
+    if resume is None and module is not None:
+        require_measured_here(target, module)
     if file is not None:
         source = JsonSource(name=file.path, text="")  # what the file's frontend makes of it comes later
     request = None

@@ -11,6 +11,8 @@ from tunefarm.cli.model.bundle_request import (
     DeviceClassOption,
     FallbackOption,
     FormOption,
+    FunctionsOnlyOption,
+    ModelOption,
     NoTimingOption,
     SourceArgument,
     TargetOption,
@@ -32,11 +34,20 @@ if TYPE_CHECKING:
 bundle = typer.Typer(
     help="Build models and functions for devices without TVM, and check bundles.", no_args_is_help=True
 )
-_COMPILE: Final = {
-    "c": "cc -std=c11 -O2 -Wl,--gc-sections -I. -Iruntime model.c kernels/* runtime/*.c -lm -pthread -o self_test",
-    "cuda": "cc -std=c11 -O2 -I. -Iruntime model.c kernels/*.c runtime/*.c -lm -ldl -pthread -o self_test",
-    "static": "cc -std=c11 -O2 -Wl,--gc-sections -Iinclude self_test.c libmodel.a -lm -pthread -o self_test",
+_RUN: Final = "./self_test ."
+_SELF_TEST: Final = {
+    "c": (
+        "cc -std=c11 -O2 -Wl,--gc-sections -I. -Iruntime model.c kernels/* runtime/*.c -lm -pthread -o self_test",
+        _RUN,
+    ),
+    "cuda": ("cc -std=c11 -O2 -I. -Iruntime model.c kernels/*.c runtime/*.c -lm -ldl -pthread -o self_test", _RUN),
+    "static": (
+        "cc -std=c11 -O2 -Wl,--gc-sections -Iinclude self_test.c libmodel.a -lm -pthread -o self_test",
+        _RUN,
+    ),
+    "wasm": ("wasmtime run --dir . self_test.wasm .",),
 }
+"""Commands that build and run the self-test."""
 
 
 @bundle.command()
@@ -52,15 +63,18 @@ def build(
     shape: ShapeOption = None,
     fresh: FreshOption = False,
     no_timing: NoTimingOption = False,
+    model: ModelOption = None,
+    functions_only: FunctionsOnlyOption = False,
     as_json: AsJson = False,
 ) -> int:
     """Write a model, or functions of records, as kernels, a plan in C, weights, test vectors and a runtime.
 
     Functions of a model get the schedules of their records, where the local store has some, and others an untried one.
-    A job stands for the records of its tasks; each record becomes a function of its own. With --fallback, a bundle for
-    each target is written to DIR/0, DIR/1 and so on, the variants of one release.
+    A job of a model stands for the model; another job stands for the records of its tasks, and each record becomes a
+    function of its own. With --fallback, a bundle for each target is written to DIR/0, DIR/1 and so on, the variants of
+    one release.
     """
-    request = BundleRequest(source, target, form_of_text(form), cc, not no_timing, device_class)
+    request = BundleRequest(source, target, form_of_text(form), cc, not no_timing, device_class, model, functions_only)
     if fallback:
         built = built_variants(request, output, fallback, entry, shape or (), fresh=fresh)
         if as_json:
@@ -120,9 +134,9 @@ def print_manifest(manifest: BundleManifest, folder: Path, *, as_json: bool) -> 
     if manifest.form == "library":
         say(f"{folder}: {vectors}; load model.so (tunefarm_bundle.h)")
         return
-    say(f"{folder}: {vectors}; build and run its self-test there:")
-    say(f"  {_COMPILE.get(manifest.form, _COMPILE['c'])}")
-    say("  ./self_test .")
+    say(f"{folder}: {vectors}; run its self-test there:")
+    for line in _SELF_TEST.get(manifest.form, _SELF_TEST["c"]):
+        say(f"  {line}")
 
 
 def _requires_text(requires: BundleRequirements) -> str:

@@ -9,10 +9,12 @@ import typer
 
 from tunefarm.terminal.console import complain
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.tuning.bundle import BundleForm, BundleManifest
+from tunefarm_schemas.tuning.bundle import WASM_TARGET, BundleForm, BundleManifest
 
 if TYPE_CHECKING:
     from tunefarm.bundle.bundle_build import BuiltBundle
+    from tunefarm.bundle.bundle_source import BundleSource
+    from tunefarm.client import Client
     from tunefarm.local.machine import LocalMachine
 
 BUILD_S: Final = 1800.0
@@ -30,15 +32,15 @@ TargetOption: TypeAlias = Annotated[
     str,
     typer.Option(
         help="host, host:THREADS, a preset such as raspberry-pi-4, or a TVM target as JSON. Default: that of the "
-        "records, this host for models."
+        "records, this host for models, wasm32-simd128 for --form wasm."
     ),
 ]
 FormOption: TypeAlias = Annotated[
     str,
     typer.Option(
         metavar="|".join(FORMS),
-        help="Kernels as C sources or object files; or all of it as an archive or a shared library; or kernels for an "
-        "NVIDIA GPU.",
+        help="Kernels as C sources or object files; or all of it as an archive, a shared library or a module for "
+        "WebAssembly; or kernels for an NVIDIA GPU.",
     ),
 ]
 CompilerOption: TypeAlias = Annotated[
@@ -61,6 +63,16 @@ DeviceClassOption: TypeAlias = Annotated[
     str | None,
     typer.Option(metavar="ID", help="Only devices of this class get the bundle for --target, others a fallback."),
 ]
+ModelOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--model", metavar="FILE", help="The model of the job, if the job does not keep it: a file, as for a source."
+    ),
+]
+FunctionsOnlyOption: TypeAlias = Annotated[
+    bool,
+    typer.Option("--functions-only", help="Of the job of a model: the functions of its records, without the model."),
+]
 NoTimingOption: TypeAlias = Annotated[
     bool, typer.Option("--no-timing", help="Do not time a shared library that runs on this host.")
 ]
@@ -68,7 +80,10 @@ NoTimingOption: TypeAlias = Annotated[
 
 @dataclass(frozen=True)
 class BundleRequest:
-    """What to build, as typed: a model's file, or ids of records and jobs."""
+    """What to build, as typed: a model's file, or ids of records and jobs.
+
+    ``job_model`` is the file of the only job's model; ``functions_only`` asks for its functions instead.
+    """
 
     sources: Sequence[str]
     target: str
@@ -76,6 +91,8 @@ class BundleRequest:
     cc: str
     is_timed: bool
     device_class_id: str | None = None
+    job_model: str | None = None
+    functions_only: bool = False
 
     @property
     def model(self) -> str | None:
@@ -108,19 +125,20 @@ def built_here(
         BadInput: it cannot be built.
     """
     from tunefarm.bundle.bundle_build import BundleBuilder
-    from tunefarm.local.bundle_records import functions_of_ids
     from tunefarm.local.machine import LocalMachine
     from tunefarm.options.job_options import output_folder
     from tunefarm.startup.prestarted_fork_server import take_zygote
 
     model = request.model
-    if model is None and (entry is not None or shape or fresh):
-        raise BadInput("source", "--entry, --shape and --fresh are for models, and ids are given.", "Leave them out.")
+    if model is None and (shape or fresh):
+        raise BadInput("source", "--shape and --fresh are for models, and ids are given.", "Leave them out.")
+    if model is not None and (request.job_model is not None or request.functions_only):
+        raise BadInput("source", "--model and --functions-only are for jobs, and a file is given.", "Leave them out.")
     folder = output_folder(output)
     with LocalMachine(zygote=take_zygote()) as machine:
         if model is not None:
             return _built_model(machine, request, model, folder, entry, shape, fresh=fresh)
-        source, name = functions_of_ids(machine, request.sources, request.target)
+        source, name = _named_source(machine, request, entry)
         builder = BundleBuilder(machine.zygote, say=complain, is_timed=request.is_timed)
         return builder.build_source(source, name, request.form, folder, request.cc, request.device_class_id)
 
@@ -150,7 +168,7 @@ def built_variants(
     return VariantFolders(build, request.form).write([request.target, *fallbacks], output_folder(output))
 
 
-def built_there(request: BundleRequest, output: str, api: str | None) -> BundleManifest:
+def built_there(request: BundleRequest, output: str, api: str | None, shape: Sequence[str] = ()) -> BundleManifest:
     """Have a service build a bundle of its records, and write it to the new or empty folder ``output``.
 
     Raises:
@@ -159,14 +177,48 @@ def built_there(request: BundleRequest, output: str, api: str | None) -> BundleM
     from tunefarm.client import Client
     from tunefarm.options.job_options import output_folder
 
-    if request.model is not None or request.cc or request.form == "cuda":
+    if request.model is not None or request.cc or request.form == "cuda" or request.device_class_id is not None:
         problem = "models, and bundles for GPUs or of other compilers, are built on this machine."
         raise BadInput("api", problem, "Omit --api and --remote, and unset TUNEFARM_API_URL.")
     folder = output_folder(output)
     with Client(api) as client:
-        made = client.bundles.of_sources(request.sources, form=request.form, target=request.target or None)
+        made = client.bundles.of_sources(
+            request.sources,
+            form=request.form,
+            target=request.target or None,
+            model=None if request.job_model is None else _whole_model(client, request.job_model, shape),
+            functions_only=request.functions_only,
+        )
         complain(f"bundle {made.bundle_id} is {made.state}")
         return client.bundles.content(made.bundle_id, timeout_s=BUILD_S).write(folder)
+
+
+def _whole_model(client: "Client", file: str, shape: Sequence[str]) -> bytes:
+    from tunefarm.frontend.model_import import import_model
+    from tunefarm.frontend.model_source import parse_model_source
+    from tunefarm.options.model_options import sizes_of_text
+    from tunefarm.remote.whole_model import whole_model
+
+    complain(f"reading {file}")
+    zygote = client.converter.zygote
+    return whole_model(zygote, import_model(zygote, parse_model_source(file), dict(map(sizes_of_text, shape))))
+
+
+def _named_source(machine: "LocalMachine", request: BundleRequest, entry: str | None) -> "tuple[BundleSource, str]":
+    """What ids stand for, and a name for the bundle: the model of a single job, or else functions of records."""
+    from tunefarm.local.bundle_records import functions_of_ids, only_job_of_model
+    from tunefarm.local.job_bundle import model_of_job
+
+    wants_model = not request.functions_only and request.form != "cuda"
+    job = only_job_of_model(machine, request.sources) if wants_model else None
+    if job is not None:
+        complain(f"reading the model of job {job.job_id}")
+        made = model_of_job(machine, job, request.job_model, request.target, request.form, entry)
+        return made.source, made.name
+    if entry is not None or request.job_model is not None:
+        fix = "Leave them out, or give one job of a model."
+        raise BadInput("source", "--entry and --model are for models, and records are given.", fix)
+    return functions_of_ids(machine, request.sources, request.target, request.form)
 
 
 def _built_model(
@@ -191,6 +243,5 @@ def _built_model(
     records = (lambda _tasks, _target, _generator: {}) if fresh else records_of(machine)
     builder = BundleBuilder(machine.zygote, records, complain, is_timed=request.is_timed)
     name = source.path.rpartition("/")[2].partition(".")[0]
-    return builder.build(
-        imported, request.target, name, request.form, folder, entry, request.cc, request.device_class_id
-    )
+    target = request.target or (WASM_TARGET if request.form == "wasm" else "")
+    return builder.build(imported, target, name, request.form, folder, entry, request.cc, request.device_class_id)

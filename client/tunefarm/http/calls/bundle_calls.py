@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from tunefarm.http.calls.named_calls import records_or_jobs_like
-from tunefarm.http.calls.record_calls import record, whole_record_id
+from tunefarm.http.calls.record_calls import whole_record_id
+from tunefarm.http.calls.upload_calls import upload
 from tunefarm.http.paging import listed
 from tunefarm.http.request import Flow, Reply, Request
 from tunefarm.intake.tvm_objects import TargetLike, target_field
@@ -46,11 +47,13 @@ def new_bundle(
     upload_id: str | None = None,
     form: BundleForm,
     target: TargetLike = None,
-    name: str = "functions",
+    name: str | None = None,
+    functions_only: bool = False,
 ) -> Flow[BundleView]:
-    """Ask for a bundle of records, of the records of a job's tasks, or of a model. Ids of records may be prefixes.
+    """Ask for a bundle of records, of a job, or of a model. Ids of records may be prefixes.
 
-    ``upload_id`` is a complete upload of TVM's JSON of a Relax module whose weights are constants.
+    ``upload_id`` is a complete upload of TVM's JSON of a Relax module whose weights are constants; beside ``job_id``,
+    it is the model of the job. A bundle of the job of a model has the model, or its functions with ``functions_only``.
     """
     whole_ids = []
     for each in record_ids:
@@ -62,6 +65,7 @@ def new_bundle(
         "form": form,
         "target": target_field(target),
         "name": name,
+        "functions_only": functions_only,
     }
     sent = {key: value for key, value in body.items() if value}
     reply: Reply = yield Request("POST", "/artifacts", body=sent, creates=True)
@@ -69,23 +73,50 @@ def new_bundle(
 
 
 def bundle_of_sources(
-    sources: Sequence[str], *, form: BundleForm, target: TargetLike = None, name: str = "functions"
+    sources: Sequence[str],
+    *,
+    form: BundleForm,
+    target: TargetLike = None,
+    name: str | None = None,
+    model: bytes | None = None,
+    functions_only: bool = False,
 ) -> Flow[BundleView]:
-    """Ask for a bundle of records and of the records of jobs, given by ids or prefixes of them."""
-    record_ids: dict[str, None] = {}
+    """Ask for a bundle of records and of jobs, given by ids or prefixes of them.
+
+    A single job of a model stands for the model, unless ``functions_only``; beside other sources it stands for the
+    records of its tasks. ``model`` is TVM's JSON of the model of the only job, with its weights as constants.
+    """
+    found = []
     for each in sources:
-        found = yield from _records_of(each)
-        record_ids |= dict.fromkeys(one.record_id for one in found)
+        found.append((yield from records_or_jobs_like(each)))  # noqa: PERF401 - comprehensions cannot yield
+    only_job = found[0][1][0] if len(found) == 1 and found[0][1] else None
+    if model is not None and only_job is None:
+        raise BadInput("model", "it is given beside records or several jobs.", "Give it with the id of its job.")
+    if only_job is not None:
+        upload_id = None if model is None else (yield from upload(model))
+        return (
+            yield from new_bundle(
+                job_id=only_job,
+                upload_id=upload_id,
+                form=form,
+                target=target,
+                name=name,
+                functions_only=functions_only,
+            )
+        )
+    record_ids: dict[str, None] = {}
+    for own_ids, job_ids in found:
+        record_ids |= dict.fromkeys(own_ids)
+        for job_id in job_ids:
+            of_job = yield from _records_of(job_id)
+            record_ids |= dict.fromkeys(each.record_id for each in of_job)
     return (yield from new_bundle(list(record_ids), form=form, target=target, name=name))
 
 
-def _records_of(text: str) -> Flow[list[TuningRecord]]:
-    record_ids, job_ids = yield from records_or_jobs_like(text)
-    if record_ids:
-        return [(yield from record(record_ids[0]))]
-    found = yield from listed(f"/jobs/{job_ids[0]}/records", TuningRecord, {}, None)
+def _records_of(job_id: str) -> Flow[list[TuningRecord]]:
+    found = yield from listed(f"/jobs/{job_id}/records", TuningRecord, {}, None)
     if not found:
-        raise BadInput("source", f"job {job_ids[0]} has no verified record.", "See: tunefarm jobs show")
+        raise BadInput("source", f"job {job_id} has no verified record.", "See: tunefarm jobs show")
     return found
 
 

@@ -88,6 +88,11 @@ class JobBody(Body):
         description="The modules are the functions of one model, and their weights its calls per run: trials go where "
         "they are expected to save most of the model's time. Always so for a Relax module.",
     )
+    model_upload_id: Identifier | None = Field(
+        default=None,
+        description="A complete upload of the model as TVM JSON, with its weights as constants. The job keeps it, so "
+        "that bundles of the job have all of the model. A Relax module of this form is kept without it.",
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -12,7 +12,7 @@ from tunefarm_schemas.host_cores import usable_physical_cores
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.workload import Workload
 from tunefarm_search.records.tvm_database import export_database
-from tunefarm_search.relax.placeholders import is_model, tasks_without_weights
+from tunefarm_search.relax.placeholders import has_weights, is_model, tasks_without_weights
 from tunefarm_search.tvm.target import CanonicalTarget, canonical_target, host_target
 from tunefarm_search.tvm.workload import functions_of, untuned_functions
 from tunefarm_search.validation.foreign_input import (
@@ -50,12 +50,12 @@ def understand(question: ModuleQuestion) -> ModuleAnswer:
     callees = question.callees
     workloads: list[UnderstoodWorkload] = []
     untuned: list[str] = []
-    of_model = False
+    of_model = is_whole = False
     for text in question.modules:
         module = foreign_module(text.module_json)
         if target is not None and is_model(module, all_functions=text.all_functions or text.function is not None):
             workloads += _model_workloads(module, text, target, callees)
-            of_model = True
+            of_model, is_whole = True, len(question.modules) == 1 and has_weights(module)
             continue
         workloads += _workloads(module, text, callees)
         untuned += [name[:LONGEST_NAME] for name in untuned_functions(module)[: MAX_NAMED - len(untuned)]]
@@ -68,6 +68,7 @@ def understand(question: ModuleQuestion) -> ModuleAnswer:
         notes=() if chosen is None else chosen.notes,
         untuned_functions=tuple(untuned),
         of_model=of_model,
+        has_weights=is_whole,
     )
 
 

@@ -65,6 +65,8 @@ class ModuleAnswer(Frozen):
     """Functions of the modules that are not TIR."""
     of_model: bool = False
     """Whether a module was a model, whose functions are among the workloads."""
+    has_weights: bool = False
+    """Whether the only module is a model whose weights are all constants."""
 
 
 class TargetAnswer(Frozen):

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.tuning.bundle import BundleOrder
+from tunefarm_schemas.tuning.bundle import WASM_TARGET, BundleOrder
+from tunefarm_schemas.tuning.job import Job
 from tunefarm_schemas.tuning.record import RecordStatus, TuningRecord
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.views.bundle import BundleView
@@ -28,20 +29,37 @@ def create_bundle(parts: Parts, tenant: str, body: BundleBody, key: str | None) 
         ApiProblem: the tenant has too many bundles.
     """
     _require_room(parts, tenant)
+    job = None if body.job_id is None else parts.store.jobs.get(tenant, body.job_id)
+    is_model = body.upload_id is not None or _is_model(parts, body, job)
     if body.upload_id is not None:
         module_text(parts, tenant, ModuleBody(upload_id=body.upload_id))
-    else:
+    elif not is_model:
         field = "record_ids" if body.record_ids else "job_id"
-        _require_usable(_records(parts, tenant, body), field, has_target=body.target is not None)
+        _require_usable(_records(parts, tenant, body), field, has_target=body.target is not None or body.form == "wasm")
     order = BundleOrder(
-        name=body.name,
+        name=body.name or ("network" if is_model else "functions"),
         form=body.form,
         record_ids=tuple(body.record_ids),
         job_id=body.job_id,
         upload_id=body.upload_id,
-        target=_target(parts, tenant, body),
+        target=_target(parts, tenant, body, job, is_model=is_model),
+        is_model=is_model,
     )
     return parts.store.bundles.create(tenant, order, key)
+
+
+def _is_model(parts: Parts, body: BundleBody, job: Job | None) -> bool:
+    """Whether the bundle has the model that a job keeps. Raises BadInput if it should and the job keeps none."""
+    if job is None or not job.spec.of_model or body.functions_only:
+        return False
+    if parts.store.job_models.kept(job.tenant, job.job_id) is None:
+        problem = "the job is of a model, and only the model's functions were sent."
+        fix = (
+            "Upload the model as TVM JSON with its weights as constants, and name the upload as upload_id; the command "
+            "does so with --model FILE. Or set functions_only, for the functions without plan and weights."
+        )
+        raise BadInput("job_id", problem, fix)
+    return True
 
 
 def _records(parts: Parts, tenant: str, body: BundleBody) -> Sequence[TuningRecord]:
@@ -66,11 +84,17 @@ def _require_usable(records: Sequence[TuningRecord], field: str, *, has_target: 
         raise BadInput(field, "the records have several targets.", "Name the target to compile for.")
 
 
-def _target(parts: Parts, tenant: str, body: BundleBody) -> Target | None:
-    if body.target is None and body.upload_id is None:
+def _target(parts: Parts, tenant: str, body: BundleBody, job: Job | None, *, is_model: bool) -> Target | None:
+    if body.target is None and not is_model:
         return None
-    question = target_question(parts, tenant, body.target)
-    target = question if isinstance(question, Target) else parts.intake.target(question).target
+    if body.target is None and job is not None and body.form != "wasm":
+        return _cpu(parts.store.targets.get(job.spec.tasks[0].target_id, tenant=tenant))
+    given = WASM_TARGET if body.target is None and body.form == "wasm" else body.target
+    question = target_question(parts, tenant, given)
+    return _cpu(question if isinstance(question, Target) else parts.intake.target(question).target)
+
+
+def _cpu(target: Target) -> Target:
     if target.kind != "llvm":
         raise BadInput("target", f"bundles contain code of processors, not of {target.kind}.", "Name a CPU.")
     return target

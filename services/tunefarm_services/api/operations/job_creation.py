@@ -11,9 +11,10 @@ from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Space
 from tunefarm_schemas.tuning.workload import Task
 from tunefarm_services.api.bodies.job import EffortBody, JobBody, SketchesBody
+from tunefarm_services.api.bodies.module import ModuleBody
 from tunefarm_services.api.intake.intake_messages import ModuleAnswer
 from tunefarm_services.api.operations.lane_fit import notes_on
-from tunefarm_services.api.operations.module_intake import target_question, trace_text, understood
+from tunefarm_services.api.operations.module_intake import module_text, target_question, trace_text, understood
 from tunefarm_services.api.operations.parts import Parts
 from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
 from tunefarm_services.jobs.copies import unfinished_jobs
@@ -48,12 +49,29 @@ def create_job(parts: Parts, tenant: str, body: JobBody, key: str | None) -> tup
     lanes = parts.store.lanes.find()
     if body.deadline_s is None and (reason := unfit(lanes, answer.target, body.device_class_id)) is not None:
         raise reason  # it would wait without end
+    spec = _spec(body, answer, answer.target, parts.settings.callees.get(tenant, ()))
+    model, notes = _kept_model(parts, tenant, body, answer)
     parts.store.targets.put(tenant, answer.target)
     for workload in {each.workload.workload_id: each.workload for each in answer.workloads}.values():
         parts.store.workloads.put(tenant, workload)
-    spec = _spec(body, answer, answer.target, parts.settings.callees.get(tenant, ()))
-    job = parts.store.jobs.create(tenant, spec, key=key)
-    return job, (*answer.notes, *notes_on(job, lanes, answer.target, answer.notes))
+    job = parts.store.jobs.create(tenant, spec, model=model, key=key)
+    return job, (*answer.notes, *notes, *notes_on(job, lanes, answer.target, answer.notes))
+
+
+def _kept_model(parts: Parts, tenant: str, body: JobBody, answer: ModuleAnswer) -> tuple[bytes | None, tuple[str, ...]]:
+    """The model that bundles of the job are built from, if it was sent with its weights; a note if there is no room."""
+    if body.model_upload_id is not None:
+        sent = module_text(parts, tenant, ModuleBody(upload_id=body.model_upload_id))
+    elif answer.has_weights:
+        sent = module_text(parts, tenant, body.modules[0])
+    else:
+        return None, ()
+    content = sent.module_json.encode()
+    kept_bytes = parts.store.job_models.kept_bytes(tenant)
+    if kept_bytes + len(content) > parts.settings.tenant_model_bytes:
+        note = f"the model is not kept with the job: the jobs of the tenant keep {kept_bytes} bytes of models"
+        return None, (f"{note}; a bundle of the job needs an upload of the model",)
+    return content, ()
 
 
 def _spec(body: JobBody, answer: ModuleAnswer, target: Target, callees: tuple[str, ...]) -> JobSpec:
@@ -110,6 +128,8 @@ def _tasks(answer: ModuleAnswer, target: Target, *, merged: bool) -> tuple[Task,
 
 
 def _require_model_job(body: JobBody, *, of_model: bool) -> None:
+    if body.model_upload_id is not None and not of_model:
+        raise BadInput("model_upload_id", "the modules are not those of a model.", "Omit it, or set of_model.")
     if of_model and body.kind == "measure":
         raise BadInput("kind", "a model is not one schedule to measure.", "Use tune, or send scheduled functions.")
     if of_model and body.abi == "packed":

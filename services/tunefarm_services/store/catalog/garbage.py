@@ -16,6 +16,7 @@ from tunefarm_services.store.stored import GarbageReport
 from tunefarm_services.store.tables import (
     ArtifactTable,
     BundleTable,
+    JobTable,
     ModelSnapshotTable,
     ReleaseFilePieceTable,
     UploadPieceTable,
@@ -28,6 +29,7 @@ _REFERENCES: Final = (
     WorkloadTable.workload_id,
     ArtifactTable.library_digest,
     BundleTable.content_digest,
+    JobTable.model_digest,
     ModelSnapshotTable.model_digest,
     UploadPieceTable.blob_digest,
     ReleaseFilePieceTable.blob_digest,

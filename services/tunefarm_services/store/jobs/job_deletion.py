@@ -5,6 +5,7 @@ from typing import Final
 from sqlalchemy import Connection, bindparam, delete, exists, select
 
 from tunefarm_services.store.jobs.fence import IS_FREE
+from tunefarm_services.store.jobs.job_model_repository import model_of
 from tunefarm_services.store.store_error import JobBusy, NotFound
 from tunefarm_services.store.tables import (
     ArtifactTable,
@@ -25,7 +26,7 @@ _IS_FREE: Final = (
 
 
 def delete_rows(connection: Connection, tenant: str, job_id: str, now_s: float) -> list[str]:
-    """Remove a job and the workloads that nothing references any longer; return the ids of these.
+    """Remove a job and the workloads that nothing references any longer; return the blobs of these and of its model.
 
     Raises NotFound, and JobBusy while the job is leased.
     """
@@ -36,9 +37,11 @@ def delete_rows(connection: Connection, tenant: str, job_id: str, now_s: float) 
         raise JobBusy(job_id)
     of_job = select(TaskTable.workload_id).where(TaskTable.tenant == tenant, TaskTable.job_id == job_id)
     workload_ids = sorted(set(connection.execute(of_job).scalars()))
+    model = model_of(connection, tenant, job_id)
     connection.execute(delete(EventTable).where(EventTable.tenant == tenant, EventTable.job_id == job_id))
     connection.execute(delete(JobTable).where(JobTable.tenant == tenant, JobTable.job_id == job_id))
-    return [workload_id for workload_id in workload_ids if _delete_unused_workload(connection, tenant, workload_id)]
+    unused = [each for each in workload_ids if _delete_unused_workload(connection, tenant, each)]
+    return unused if model is None else [*unused, model.digest]
 
 
 def _delete_unused_workload(connection: Connection, tenant: str, workload_id: str) -> bool:

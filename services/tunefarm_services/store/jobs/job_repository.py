@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Select, bindparam, exists, func, insert, sele
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.clock import utc_now
+from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.tuning.input_spec import InputExample
 from tunefarm_schemas.tuning.job import Job, JobKind, JobOutcome, JobSpec, JobState
 from tunefarm_services.store.blob_store import StoredBlob
@@ -20,6 +21,7 @@ from tunefarm_services.store.database.retried import retried
 from tunefarm_services.store.jobs.event_repository import append_event
 from tunefarm_services.store.jobs.fence import require_fence
 from tunefarm_services.store.jobs.job_deletion import delete_rows
+from tunefarm_services.store.jobs.job_model_repository import KeptModel, model_of
 from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.store_error import NotFound
 from tunefarm_services.store.stored import JobRequest
@@ -55,10 +57,18 @@ class JobRepository(Repository):
 
     @retried
     def create(
-        self, tenant: str, spec: JobSpec, *, examples: Sequence[InputExample] = (), key: str | None = None
+        self,
+        tenant: str,
+        spec: JobSpec,
+        *,
+        examples: Sequence[InputExample] = (),
+        model: bytes | None = None,
+        copied_from: str | None = None,
+        key: str | None = None,
     ) -> Job:
         """Queue a job with its first event; ``examples`` has all that its input specs name.
 
+        ``model`` is kept with it: TVM's JSON with all of its weights. ``copied_from`` is a job that has the same model.
         With the idempotency ``key`` of a claimed request, repeating the request returns the same job. Raises NotFound
         for a task whose workload or target is not stored, a missing example, and a key that is not claimed.
         """
@@ -67,11 +77,14 @@ class JobRepository(Repository):
             made = None if key is None else job_of_key(connection, tenant, key)
             if made is not None:
                 return job_of(connection, tenant, made)
-            if examples:
+            kept = None if copied_from is None else model_of(connection, tenant, copied_from)
+            if examples or model is not None or kept is not None:
                 self._database.lock_blobs(connection, exclusive=False)
-            job = queue_job(connection, tenant, spec)
-            for example in examples:
-                self._blobs.put(example.content)
+            if model is not None:
+                kept = KeptModel(digest(model), len(model))
+            job = queue_job(connection, tenant, spec, kept)
+            for content in (*(each.content for each in examples), *(() if model is None else (model,))):
+                self._blobs.put(content)
             if key is not None:
                 store_job_of_key(connection, tenant, key, job.job_id)
         return job
@@ -160,7 +173,7 @@ class JobRepository(Repository):
         forgotten = self._delete_rows(tenant, job_id)
         # After the commit: a row must never outlive its blob.
         if forgotten:
-            remove_unreferenced(self._database, self._blobs, [StoredBlob(workload_id, 0) for workload_id in forgotten])
+            remove_unreferenced(self._database, self._blobs, [StoredBlob(each, 0) for each in forgotten])
 
     @retried
     def _delete_rows(self, tenant: str, job_id: str) -> list[str]:
@@ -172,7 +185,7 @@ class JobRepository(Repository):
             return [_job(row) for row in connection.execute(query)]
 
 
-def queue_job(connection: Connection, tenant: str, spec: JobSpec) -> Job:
+def queue_job(connection: Connection, tenant: str, spec: JobSpec, model: KeptModel | None = None) -> Job:
     """Queue a job with its first event, within the caller's transaction. Raises NotFound for a task."""
     job = Job(
         job_id=_new_job_id(),
@@ -185,7 +198,7 @@ def queue_job(connection: Connection, tenant: str, spec: JobSpec) -> Job:
         finished_at=None,
     )
     _require_tasks(connection, tenant, spec)
-    _insert(connection, job)
+    _insert(connection, job, model)
     append_event(connection, tenant, job.job_id, "created", {"state": job.state.value})
     return job
 
@@ -253,7 +266,7 @@ def deadline_text(job: Job) -> str | None:
     return None if deadline_at is None else datetime.fromtimestamp(deadline_at, UTC).isoformat(timespec="seconds")
 
 
-def _insert(connection: Connection, job: Job) -> None:
+def _insert(connection: Connection, job: Job, model: KeptModel | None) -> None:
     key = {"tenant": job.tenant, "job_id": job.job_id}
     row = key | {
         "spec": job.spec.model_dump_json(),
@@ -267,6 +280,8 @@ def _insert(connection: Connection, job: Job) -> None:
         "kind": job.spec.kind,
         "device_class_id": job.spec.device_class_id,
         "deadline_at": deadline_of(job),
+        "model_digest": None if model is None else model.digest,
+        "model_bytes": None if model is None else model.size_bytes,
     }
     connection.execute(insert(JobTable), row)
     tasks = [key | {"position": position} | task.model_dump() for position, task in enumerate(job.spec.tasks)]

@@ -1,6 +1,6 @@
 """Jobs with their leases, labels, tasks and events."""
 
-from sqlalchemy import Double, ForeignKeyConstraint, Index, Text, text
+from sqlalchemy import BigInteger, Double, ForeignKeyConstraint, Index, Text, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from tunefarm_services.store.tables.metadata import Table
@@ -11,6 +11,7 @@ class JobTable(Table):
 
     __tablename__ = "jobs"
     __table_args__ = (
+        Index("ix_jobs_blob", "model_digest"),
         Index("ix_jobs_queue", "tenant", "state", "priority", "job_id"),
         # The queue over all tenants, without the finished jobs, which are the large majority.
         Index(
@@ -49,6 +50,9 @@ class JobTable(Table):
     device_class_id: Mapped[str | None] = mapped_column(Text)
     deadline_at: Mapped[float | None] = mapped_column(Double)
     """The deadline in seconds since the Unix epoch."""
+    model_digest: Mapped[str | None] = mapped_column(Text)
+    """The model whose functions are its tasks, as TVM's JSON with all of its weights; null if it was not sent."""
+    model_bytes: Mapped[int | None] = mapped_column(BigInteger)
 
 
 class JobLabelTable(Table):

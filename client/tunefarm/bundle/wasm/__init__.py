@@ -1,0 +1,1 @@
+"""Bundles as modules for WebAssembly."""
