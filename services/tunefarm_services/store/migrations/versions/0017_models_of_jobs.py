@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "bundles"
+revision = "0017"
 down_revision = "0016"
 branch_labels = None
 depends_on = None
