@@ -1,8 +1,8 @@
 """LSTM, GRU and RNN of torch, step after step, in all layers and directions: Relax has no recurrent operators.
 
 The inputs of all steps are multiplied by their weights at once; a step multiplies its state only. Equations:
-docs.pytorch.org, torch.nn.LSTM, torch.nn.GRU and torch.nn.RNN. The decomposition by torch gives more operators, and tracing
-it takes seconds.
+docs.pytorch.org, torch.nn.LSTM, torch.nn.GRU and torch.nn.RNN. The decomposition by torch gives more operators, and
+tracing it takes seconds.
 """
 
 from collections.abc import Callable, Sequence
