@@ -54,7 +54,7 @@ def lower(module: Any, target: Target) -> LoweredModel:
 
 
 def _called(module: Any) -> set[str]:
-    """The names of the functions that Relax functions refer to. Reshapes are none of them any more: they became views."""
+    """The names of the functions that Relax functions refer to. Reshapes are none of them: they became views."""
     found: set[str] = set()
 
     def keep(expression: Any) -> None:
