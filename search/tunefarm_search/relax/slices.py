@@ -16,8 +16,9 @@ MIN_PARTS: Final = 4
 MAX_PARTS: Final = 64
 """Outputs of one function."""
 MAX_PART_ELEMENTS: Final = 1 << 14
+"""Larger parts, such as the caches of a decoder's layers, take long to copy."""
 MAX_APART: Final = 12
-"""Larger parts, such as the caches of a decoder, take long to copy: so many of them get functions of their own."""
+"""Number of larger parts that are not copied: the functions that read them are then tasks of their own."""
 
 
 def split_slices(module: Any) -> Any:
