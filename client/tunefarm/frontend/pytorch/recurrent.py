@@ -17,7 +17,7 @@ from tvm import relax
 from tunefarm.frontend.pytorch.indexing import value_of
 
 States = tuple[Any, ...]
-_Step = Callable[["_Direction", Any, States], States]
+_Step = Callable[["_RecurrentLayer", Any, States], States]
 
 KEPT: Final = (
     torch.ops.aten.lstm.input,
@@ -29,7 +29,7 @@ KEPT: Final = (
 
 
 @dataclass(frozen=True)
-class _Direction:
+class _RecurrentLayer:
     """One direction of a layer.
 
     Attributes:
@@ -52,7 +52,7 @@ class _Direction:
         return [self.emit(relax.TupleGetItem(pieces, index)) for index in range(parts)]
 
 
-def _lstm_step(layer: _Direction, x: Any, states: States) -> States:
+def _lstm_step(layer: _RecurrentLayer, x: Any, states: States) -> States:
     hidden, cell = states
     gates = layer.emit(relax.op.add(layer.emit(relax.op.matmul(hidden, layer.recurrence)), x))
     of_input, of_forget, of_cell, of_output = layer.split(gates, 4)
@@ -64,7 +64,7 @@ def _lstm_step(layer: _Direction, x: Any, states: States) -> States:
     return hidden, cell
 
 
-def _gru_step(layer: _Direction, x: Any, states: States) -> States:
+def _gru_step(layer: _RecurrentLayer, x: Any, states: States) -> States:
     (hidden,) = states
     product = layer.emit(relax.op.matmul(hidden, layer.recurrence))
     if layer.state_bias is not None:
@@ -77,7 +77,7 @@ def _gru_step(layer: _Direction, x: Any, states: States) -> States:
 
 
 def _rnn_step(activation: Callable[[Any], Any]) -> _Step:
-    def step(layer: _Direction, x: Any, states: States) -> States:
+    def step(layer: _RecurrentLayer, x: Any, states: States) -> States:
         (hidden,) = states
         total = layer.emit(relax.op.add(layer.emit(relax.op.matmul(hidden, layer.recurrence)), x))
         return (layer.emit(activation(total)),)
@@ -131,7 +131,7 @@ def _layers(node: fx.Node, importer: Any, step: _Step, initial: Any) -> Any:
     return (x, *(_stacked(emit, states) for states in zip(*lasts, strict=True)))
 
 
-def _direction(emit: Any, x: Any, weights: Sequence[Any], *, has_biases: bool, is_gru: bool) -> _Direction:
+def _direction(emit: Any, x: Any, weights: Sequence[Any], *, has_biases: bool, is_gru: bool) -> _RecurrentLayer:
     """``weights`` are those of the inputs, those of the state, both biases and the projection, as far as present."""
     steps, batch, features = (int(extent) for extent in x.ty.shape)
     of_input, recurrence = (emit(relax.op.permute_dims(weight, [1, 0])) for weight in weights[:2])
@@ -146,7 +146,7 @@ def _direction(emit: Any, x: Any, weights: Sequence[Any], *, has_biases: bool, i
     if steps > 1:
         pieces = emit(relax.op.split(whole, steps, axis=0))
         parts = [emit(relax.TupleGetItem(pieces, index)) for index in range(steps)]
-    return _Direction(
+    return _RecurrentLayer(
         emit=emit,
         inputs=[emit(relax.op.reshape(part, (batch, width))) for part in parts],
         recurrence=recurrence,
@@ -167,7 +167,7 @@ def _initial(whole: fx.Node, index: int, importer: Any) -> Any:
     return emit(relax.op.reshape(part, shape))
 
 
-def _run(layer: _Direction, step: _Step, state: States, *, backwards: bool) -> tuple[list[Any], States]:
+def _run(layer: _RecurrentLayer, step: _Step, state: States, *, backwards: bool) -> tuple[list[Any], States]:
     """The results in the order of time, and the last states."""
     outputs = []
     for x in reversed(layer.inputs) if backwards else layer.inputs:
