@@ -17,6 +17,8 @@ from tunefarm_schemas.frozen import Frozen
 
 ENTRY: Final = "tunefarm.frontend.child:main"
 _REST_OF_MESSAGE_BYTES: Final = 16 << 20
+_GARBAGE_THRESHOLD: Final = 50_000
+"""Objects between collections. The imports of a framework create hundreds of thousands of objects that stay."""
 
 
 class ModelQuestion(Frozen):
@@ -43,6 +45,7 @@ class ModelAnswer(Frozen):
 def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
     """Entry of the child. ``descriptors`` holds the file for the weights."""
     without_torch_cache()
+    gc.set_threshold(_GARBAGE_THRESHOLD)
     answer(channel, lambda: read(ModelQuestion.model_validate_json(payload), descriptors[0]))
 
 

@@ -13,7 +13,7 @@ from tunefarm.model.messages import FLOAT32_TOLERANCE, CompareOrder, ModelCompar
 from tunefarm.model.model_folder import ModelFiles, read_model_folder
 from tunefarm.model.random_inputs import INPUT_SETS, Array, random_inputs
 from tunefarm.model.timing.model_runs import callable_functions, run_of
-from tunefarm.model.timing.model_times import times_of
+from tunefarm.model.timing.model_times import cold_latencies_s, warm_latencies_s
 from tunefarm.model.timing.timing_child import await_turn
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_sandbox.fork_server.question import answer
@@ -50,13 +50,14 @@ def compared(
             error = _error_against_outputs(model, read_weights(reference), order)
     finally:
         os.close(files.weights)
-    if not order.is_timed:
+    if not order.timed:
         return ModelCompared(worst_error=error, latency_s=None, cold_latency_s=None)
     run = run_of(model)
     run()
     on_ready()
-    (times,) = times_of([run])
-    return ModelCompared(worst_error=error, latency_s=times.latency_s, cold_latency_s=times.cold_latency_s)
+    warm_s = warm_latencies_s([run])[0] if "warm" in order.timed else None
+    cold_s = cold_latencies_s([run])[0] if "cold" in order.timed else None
+    return ModelCompared(worst_error=error, latency_s=warm_s, cold_latency_s=cold_s)
 
 
 def _other_model(files: ModelFiles, order: CompareOrder, functions: Collection[str], library: int) -> CompiledModel:

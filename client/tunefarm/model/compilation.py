@@ -18,6 +18,7 @@ from tunefarm.model.function_orders import ChosenRecord, Orders, function_orders
 from tunefarm.model.messages import (
     LINK,
     PREPARE,
+    Caches,
     FunctionBuilt,
     FunctionOrder,
     ObjectsOrder,
@@ -273,11 +274,11 @@ class ModelCompiler:
         library: bytes,
         reference: Reference | None,
         *,
-        is_timed: bool = True,
+        timed: tuple[Caches, ...] = ("warm",),
     ) -> tuple[ModelManifest, float | None]:
-        """The manifest with what the model was compared with, and the seconds of one run if it ``is_timed``."""
+        """The manifest with what the model was compared with, and the seconds of one run if it is ``timed``."""
         functions = manifest.callees, self._functions_file
-        compared = run_model(self._zygote, staging, library, reference, *functions, is_timed=is_timed)
+        compared = run_model(self._zygote, staging, library, reference, *functions, timed=timed)
         if reference is None or compared.worst_error is None:
             return manifest, compared.latency_s
         if not compared.worst_error <= 1.0:

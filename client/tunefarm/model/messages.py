@@ -1,7 +1,7 @@
 """What the children that compile a model are asked, and what they answer."""
 
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -18,6 +18,7 @@ FLOAT32_TOLERANCE: Final = 5e-3
 errors of its own: torch differs from float64 by up to 1.6e-3 in an EfficientNet-B0 with random weights. A wrong kernel
 differs by much more, and each kernel has a tolerance of its own when it is tuned."""
 COMPARE: Final = "tunefarm.model.compare_child:main"
+Caches: TypeAlias = Literal["warm", "cold"]
 
 
 class PrepareOrder(Frozen):
@@ -105,15 +106,15 @@ class CompareOrder(Frozen):
 
     Its library is passed in sealed memory, and after it what it is compared with: another library with the same
     functions, or a file with inputs of the framework and its outputs. ``entries`` says whose they are.
-    ``is_quantized`` says that the model computes with 8-bit integers. If ``is_timed``, the child sends ``AwaitsTurn``
-    before it answers.
+    ``is_quantized`` says that the model computes with 8-bit integers. ``timed`` says with which caches runs are timed;
+    if with any, the child sends ``AwaitsTurn`` before it answers.
     """
 
     folder: str
     against: Literal["library", "outputs"] | None = None
     entries: tuple[str, ...] = ()
     is_quantized: bool = False
-    is_timed: bool = True
+    timed: tuple[Caches, ...] = ("warm", "cold")
     reference_folder: str | None = None
     """The folder whose program and weights the other library has, if not those of ``folder``."""
     functions: tuple[str, ...] = ()
@@ -139,7 +140,7 @@ class AwaitsTurn(Frozen):
 class ModelCompared(Frozen):
     """``worst_error`` is relative to what is allowed.
 
-    ``latency_s`` and ``cold_latency_s`` are of one run with warm and with cold caches; None if it was not timed.
+    ``latency_s`` and ``cold_latency_s`` are of one run with warm and with cold caches; None if it was not timed so.
     """
 
     worst_error: float | None

@@ -10,7 +10,7 @@ from typing import Literal
 from tunefarm.frontend.relax_model import ModelReference
 from tunefarm.frontend.weights_file import Array, write_weights
 from tunefarm.model.child_call import compiling, exchange
-from tunefarm.model.messages import COMPARE, AwaitsTurn, CompareOrder, ModelCompared, input_name, output_name
+from tunefarm.model.messages import COMPARE, AwaitsTurn, Caches, CompareOrder, ModelCompared, input_name, output_name
 from tunefarm.model.timing.model_times import TURN_S
 from tunefarm_sandbox.channel.channel import ChannelClosed
 from tunefarm_sandbox.confinement.confinement import Confinement
@@ -60,11 +60,12 @@ def run_model(
     callees: Sequence[str] = (),
     functions_file: Path | None = None,
     *,
-    is_timed: bool = True,
+    timed: tuple[Caches, ...] = ("warm", "cold"),
 ) -> ModelCompared:
     """Run and time the model in ``folder`` in a confined child; compare it with ``reference``.
 
-    ``library`` are its own kernels, which have been checked. Timing waits for its turn at measuring on this host.
+    ``library`` are its own kernels, which have been checked. ``timed`` says with which caches runs are timed. Timing
+    waits for its turn at measuring on this host.
 
     Raises:
         BadInput: it cannot be loaded or run.
@@ -74,7 +75,7 @@ def run_model(
         against=None if reference is None else reference.against,
         entries=() if reference is None else reference.entries,
         is_quantized=reference is not None and reference.is_quantized,
-        is_timed=is_timed,
+        timed=timed,
         reference_folder=None if reference is None or reference.folder is None else str(reference.folder),
         functions=tuple(callees) if functions_file is None else (),
         functions_file=None if functions_file is None else str(functions_file),
@@ -85,7 +86,7 @@ def run_model(
     given = [own, *([] if reference is None else [reference.descriptor])]
     try:
         with compiling(zygote, COMPARE, order, folder=folder, confinement=confinement, descriptors=given) as child:
-            if not is_timed:
+            if not timed:
                 return exchange(child, ModelCompared, "running", has_bytes=False)[0]
             exchange(child, AwaitsTurn, "running", has_bytes=False)
             with own_turn(TURN_S):

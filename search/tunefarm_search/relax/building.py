@@ -43,9 +43,37 @@ def lower(module: Any, target: Target) -> LoweredModel:
     constants = dict((lowered.attrs or {}).get("const_name_to_constant", {}))
     builder = relax.ExecBuilder()
     rest = tvm_ffi.get_global_func("relax.VMCodeGen")(builder, lowered)
-    functions = {name: each for name, each in rest.functions.items() if isinstance(each, tvm.tirx.PrimFunc)}
+    called = _called(lowered)
+    functions = {
+        variable: each
+        for variable, each in rest.functions.items()
+        if isinstance(each, tvm.tirx.PrimFunc) and not called.isdisjoint(_names(variable, each))
+    }
     program = tvm_ffi.get_global_func("relax.VMLink")(builder, built_for, None, [], constants)
     return LoweredModel(program, tvm.IRModule(functions, attrs=rest.attrs) if functions else None)
+
+
+def _called(module: Any) -> set[str]:
+    """The names of the functions that others refer to. Reshapes are none of them: they became views."""
+    found: set[str] = set()
+
+    def keep(expression: Any) -> None:
+        if isinstance(expression, tvm.ir.GlobalVar):
+            found.add(str(expression.name_hint))
+        elif isinstance(expression, relax.ExternFunc):
+            found.add(str(expression.global_symbol))
+
+    for function in module.functions.values():
+        if isinstance(function, relax.Function):
+            relax.analysis.post_order_visit(function, keep)
+        elif isinstance(function, tvm.tirx.PrimFunc):
+            tvm_ffi.structural_walk(function.body, (tvm.ir.GlobalVar, keep), order="post")
+    return found
+
+
+def _names(variable: Any, function: Any) -> set[str]:
+    """By which a function can be called."""
+    return {str(variable.name_hint), str((function.attrs or {}).get("global_symbol", ""))}
 
 
 def virtual_machine(lowered: LoweredModel, target: Target, build: Build) -> Any:

@@ -19,6 +19,7 @@ from tunefarm_search.relax.batch_norm import fold_batch_norms
 from tunefarm_search.relax.constants import constant_of, fold_constants
 from tunefarm_search.relax.elementary.replacement import without_library_calls
 from tunefarm_search.relax.function_names import with_short_names
+from tunefarm_search.relax.identities import without_identities
 from tunefarm_search.relax.integer.rewriting import with_integer_products
 from tunefarm_search.relax.slices import split_slices
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
@@ -97,7 +98,7 @@ def with_constants(module: Any, weights: Weights) -> Any:
 def _lowered(module: Any, names: Sequence[str], target: Target) -> tuple[Any, PreparationStages]:
     passes, keep = relax.transform, relax.transform.DeadCodeElimination(list(names))
     module = _run(module, passes.LambdaLift(), passes.ConvertToDataflow(1), passes.CanonicalizeBindings())
-    module = _run(fold_constants(module), passes.CanonicalizeBindings())
+    module = _run(without_identities(fold_constants(module)), passes.CanonicalizeBindings())
     module = _run(fold_batch_norms(module), passes.DecomposeOpsForInference(), passes.CanonicalizeBindings(), keep)
     module = with_integer_products(split_slices(with_plain_softmax(fold_constants(module))), target)
     module = _run(module, passes.CanonicalizeBindings(), keep)

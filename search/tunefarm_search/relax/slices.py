@@ -4,6 +4,7 @@ A slice is fused with the operators that read it. Each function then has another
 LSTM of fifty steps has fifty. After a split the functions are equal.
 """
 
+import math
 from typing import Any, Final, NamedTuple
 
 import tvm
@@ -14,6 +15,10 @@ MIN_PARTS: Final = 4
 """Fewer slices are better fused with their readers than copied."""
 MAX_PARTS: Final = 64
 """Outputs of one function."""
+MAX_PART_ELEMENTS: Final = 1 << 14
+"""Larger parts, such as the caches of a decoder's layers, take long to copy."""
+MAX_APART: Final = 12
+"""Number of larger parts that are not copied: the functions that read them are then tasks of their own."""
 
 
 def split_slices(module: Any) -> Any:
@@ -76,7 +81,9 @@ def _parts_of(function: Any) -> dict[Any, _Part]:
             count = whole // extent
             begins = sorted({each.begin for each in slices.values()})
             is_even = all(each.extent == extent for each in slices.values())
-            if is_even and MIN_PARTS <= count <= MAX_PARTS and begins == list(range(0, whole, extent)):
+            is_copied = count > MAX_APART or _elements_of(source) <= MAX_PART_ELEMENTS * count
+            is_whole = begins == list(range(0, whole, extent))
+            if is_even and is_copied and is_whole and MIN_PARTS <= count <= MAX_PARTS:
                 for call, each in slices.items():
                     parts[call] = _Part(source, axis, count, each.begin // extent)
     return parts
@@ -105,3 +112,7 @@ def _slice_of(value: Any) -> _Slice | None:
 def _elements(numbers: Any) -> Any:
     fields = numbers.fields if isinstance(numbers, relax.Tuple) else numbers.values
     return [getattr(each, "value", each) for each in fields]
+
+
+def _elements_of(value: Any) -> int:
+    return math.prod(int(extent) for extent in value.ty.shape)

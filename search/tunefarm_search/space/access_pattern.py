@@ -65,11 +65,18 @@ def access_pattern(module: Any, block_name: str) -> AccessPattern | None:
     """
     schedule = tvm.s_tir.Schedule(module)
     try:
-        variable = schedule.get_sblock(block_name, func_name="main")
+        block = schedule.get_sblock(block_name, func_name="main")
+    except (ValueError, TypeError, RuntimeError):
+        return None
+    return access_pattern_in(schedule, block)
+
+
+def access_pattern_in(schedule: Any, variable: Any) -> AccessPattern | None:
+    """The same of a block of a schedule, whose trace is left as it is."""
+    try:
         block = schedule.get(variable)
-        loops = [int(schedule.get(loop).extent) for loop in schedule.get_loops(variable)]
         extents = [int(iterator.dom.extent) for iterator in block.iter_vars]
-        if loops != extents:
+        if _loop_extents(schedule, variable) != extents:
             return None
         variables = [iterator.var for iterator in block.iter_vars]
         reads = tuple(_access(region, variables, extents) for region in block.reads)
@@ -79,6 +86,16 @@ def access_pattern(module: Any, block_name: str) -> AccessPattern | None:
         return None
     spatial = tuple(int(iterator.iter_type) != REDUCTION for iterator in block.iter_vars)
     return AccessPattern(tuple(extents), spatial, reads, writes, conditions)
+
+
+def _loop_extents(schedule: Any, block: Any) -> list[int]:
+    """Of the loops around a block, from the outermost inwards. ``get_loops`` would become part of the trace."""
+    extents: list[int] = []
+    place = schedule.get_sref(block).parent
+    while place is not None and isinstance(place.stmt, tvm.tirx.For):
+        extents.insert(0, int(place.stmt.extent))
+        place = place.parent
+    return extents
 
 
 def buffer_written(module: Any, block_name: str) -> str:

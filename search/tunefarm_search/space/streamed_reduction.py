@@ -6,7 +6,7 @@ from typing import Any, Final
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule
 
-from tunefarm_search.space.access_pattern import AccessPattern, BufferAccess, access_pattern
+from tunefarm_search.space.access_pattern import AccessPattern, BufferAccess, access_pattern_in
 from tunefarm_search.tvm.errors import TVM_ERRORS
 
 _MAX_SUMS: Final = 64
@@ -26,7 +26,7 @@ class StreamedReduction(meta_schedule.schedule_rule.PyScheduleRule):  # type: ig
 
     def apply(self, sch: Any, block: Any) -> list[Any]:
         """Return the schedule and, if the block streams, one more."""
-        pattern = access_pattern(sch.mod, sch.get(block).name_hint)
+        pattern = access_pattern_in(sch, block)
         if pattern is None or not streams(pattern):
             return [sch]
         try:
@@ -72,7 +72,7 @@ def _along_the_reduction(schedule: Any, block: Any, pattern: AccessPattern) -> A
     schedule.reorder(step, sum_number)
     extents = [extent for extent, is_spatial in zip(pattern.extents, pattern.spatial, strict=True) if is_spatial]
     for consumer in schedule.get_consumers(block):
-        after = access_pattern(schedule.mod, schedule.get(consumer).name_hint)
+        after = access_pattern_in(schedule, consumer)
         if after is not None and all(after.spatial) and list(after.extents) == extents:
             schedule.reverse_compute_at(consumer, results[-1], preserve_unit_loops=True)
     return schedule

@@ -12,7 +12,7 @@ from typing import Any, Final
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule
 
-from tunefarm_search.space.access_pattern import AccessPattern, BufferAccess, access_pattern
+from tunefarm_search.space.access_pattern import AccessPattern, BufferAccess, access_pattern_in
 from tunefarm_search.tvm.errors import TVM_ERRORS
 
 _MAX_INNERMOST: Final = 64
@@ -28,7 +28,7 @@ class TiledMovement(meta_schedule.schedule_rule.PyScheduleRule):  # type: ignore
 
     def apply(self, sch: Any, block: Any) -> list[Any]:
         """Return the schedule and, if the function has no reduction and the block reads across rows, two more."""
-        pattern = None if _reduces(sch) else access_pattern(sch.mod, sch.get(block).name_hint)
+        pattern = None if _reduces(sch) else access_pattern_in(sch, block)
         crossing = None if pattern is None else crossing_read(pattern)
         if pattern is None or crossing is None or len(sch.get_consumers(block)):
             return [sch]

@@ -9,7 +9,7 @@ from typing import Any, Final
 import tvm
 import tvm_ffi
 
-from tunefarm_search.space.access_pattern import AccessPattern, BufferAccess, access_pattern
+from tunefarm_search.space.access_pattern import AccessPattern, BufferAccess, access_pattern_in
 
 CHEAP_CALLS: Final = frozenset(
     {"if_then_else", "likely", "bitwise_and", "bitwise_or", "bitwise_not", "bitwise_xor", "shift_right", "shift_left",
@@ -153,7 +153,7 @@ def blocks_of(schedule: Any) -> list[Any]:
 def facts_of(schedule: Any, block: Any) -> BlockFacts | None:
     """The facts of a block whose loops are still its iterators; None for any other block."""
     held = schedule.get(block)
-    pattern = access_pattern(schedule.mod, held.name_hint)
+    pattern = access_pattern_in(schedule, block)
     if pattern is None or not pattern.writes:
         return None
     calls: list[Any] = []

@@ -50,12 +50,12 @@ def row_by_row(schedule: Any, shape: Shape, *, parallel: bool) -> bool:
     A row is what one iteration of all reductions needs: of softmax and norms one row, of a pooling one line.
     """
     inline_cheap_blocks(schedule)
-    if not any(facts.reduces for facts in _known(schedule)):
-        return False
-    last = blocks_of(schedule)[-1]
-    if _known(schedule)[-1].reduces:
-        schedule.cache_write(last, 0, "global")
     blocks, known = blocks_of(schedule), _known(schedule)
+    if not any(facts.reduces for facts in known):
+        return False
+    if known[-1].reduces:
+        schedule.cache_write(blocks[-1], 0, "global")
+        blocks, known = blocks_of(schedule), _known(schedule)
     rows = math.gcd(*(_rows(facts) for facts in known if facts.reduces))
     if len(known) < len(blocks) or sum(facts.is_output for facts in known) != 1 or rows <= 1:
         return False

@@ -2,7 +2,9 @@
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import tvm
@@ -47,9 +49,17 @@ class UntriedSchedule:
 
 def untried_schedule(module: Any, target: Target) -> UntriedSchedule:
     """Choose a schedule for ``main`` of a module on a CPU; an unscheduled one if nothing better applies."""
-    for make in (_dot_products, _tiled, _rows, _blocks):
+    known = _facts(module)
+    has_threads = _worth_threads(known, target)
+    ways = (
+        partial(_dot_products, module, target),
+        partial(_tiled, module, target, known, parallel=has_threads),
+        partial(_rows, module, target, parallel=has_threads),
+        partial(_blocks, module, target, parallel=has_threads),
+    )
+    for make in ways:
         try:
-            found = make(module, target)
+            found = make()
         except TVM_ERRORS:
             continue
         if found is not None:
@@ -62,8 +72,10 @@ def _dot_products(module: Any, target: Target) -> UntriedSchedule | None:
     return None if schedule is None else UntriedSchedule(trace_of(schedule), schedule.mod, "dot products")
 
 
-def _tiled(module: Any, target: Target) -> UntriedSchedule | None:
-    reuses = _has_reuse(module)
+def _tiled(
+    module: Any, target: Target, known: Sequence[BlockFacts | None], *, parallel: bool
+) -> UntriedSchedule | None:
+    reuses = _has_reuse(known)
     if not reuses and not _crosses(module):
         return None
     space = search_space(module, target, "stable", Space())
@@ -73,7 +85,7 @@ def _tiled(module: Any, target: Target) -> UntriedSchedule | None:
         applied = scheduler.apply(point)
         if not isinstance(applied, Scheduled):
             continue
-        trace = applied.trace if _worth_threads(module, target) else _without_threads(applied.trace)
+        trace = applied.trace if parallel else _without_threads(applied.trace)
         scheduled = scheduler.module_of(trace)
         if _moved(scheduled) <= limit:
             return UntriedSchedule(trace, scheduled, "tiles")
@@ -96,16 +108,16 @@ def _moved(module: Any) -> float:
     return float(sum(math.prod(int(schedule.get(loop).extent) for loop in each) for each in loops))
 
 
-def _rows(module: Any, target: Target) -> UntriedSchedule | None:
+def _rows(module: Any, target: Target, *, parallel: bool) -> UntriedSchedule | None:
     schedule = tvm.s_tir.Schedule(module)
-    if not row_by_row(schedule, _shape(target), parallel=_worth_threads(module, target)):
+    if not row_by_row(schedule, _shape(target), parallel=parallel):
         return None
     return UntriedSchedule(trace_of(schedule), schedule.mod, "rows")
 
 
-def _blocks(module: Any, target: Target) -> UntriedSchedule | None:
+def _blocks(module: Any, target: Target, *, parallel: bool) -> UntriedSchedule | None:
     schedule = tvm.s_tir.Schedule(module)
-    block_by_block(schedule, _shape(target), parallel=_worth_threads(module, target))
+    block_by_block(schedule, _shape(target), parallel=parallel)
     return UntriedSchedule(trace_of(schedule), schedule.mod, "blocks")
 
 
@@ -114,13 +126,20 @@ def _shape(target: Target) -> Shape:
     return Shape(machine.cores, machine.lanes(ELEMENT_BYTES))
 
 
-def _has_reuse(module: Any) -> bool:
+def _facts(module: Any) -> list[BlockFacts | None]:
+    """Of the blocks of a function before it is scheduled; none of a function that TVM cannot schedule."""
+    try:
+        schedule = tvm.s_tir.Schedule(module)
+        return [facts_of(schedule, block) for block in blocks_of(schedule)]
+    except TVM_ERRORS:
+        return []
+
+
+def _has_reuse(known: Sequence[BlockFacts | None]) -> bool:
     """Whether tiles save loads: a reduction over more than windows reads elements for several results.
 
     Not if its results are only factors of a larger result, as in squeeze and excitation.
     """
-    schedule = tvm.s_tir.Schedule(module)
-    known = [facts_of(schedule, block) for block in blocks_of(schedule)]
     largest = max((facts.results for facts in known if facts is not None and facts.is_output), default=0)
     for facts in known:
         if facts is None or not facts.reduces or len(facts.pattern.reads) < 2 or facts.slides:
@@ -140,10 +159,8 @@ def _crosses(module: Any) -> bool:
     return len(known) == 1 and known[0] is not None and crossing_read(known[0].pattern) is not None
 
 
-def _worth_threads(module: Any, target: Target) -> bool:
+def _worth_threads(known: Sequence[BlockFacts | None], target: Target) -> bool:
     """Whether the work outweighs starting threads."""
-    schedule = tvm.s_tir.Schedule(module)
-    known = [facts_of(schedule, block) for block in blocks_of(schedule)]
     work_ns = sum(_nanoseconds(facts) for facts in known if facts is not None)
     return target.num_cores > 1 and work_ns > WORTH_THREADS_NS
 

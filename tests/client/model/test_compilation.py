@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tvm
 
-from tests.client.model.conftest import CompiledOnce
-from tests.search.relax.models import convolutional_network
+from tests.client.model.conftest import CompiledOnce, compiled
+from tests.search.relax.models import convolutional_network, plus
 from tunefarm.frontend.model_import import ImportedModel
 from tunefarm.frontend.relax_model import ModelReference
 from tunefarm.model.compilation import ModelCompiler
@@ -24,6 +24,13 @@ def test_load_model_computes_what_numpy_computes(network: CompiledOnce) -> None:
     model, inputs = load_model(network.folder), network.model.inputs
     np.testing.assert_allclose(model(*inputs), network.model.expected(*inputs), rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(model(x0=inputs[0]), network.model.expected(*inputs), rtol=1e-4, atol=1e-4)
+
+
+def test_load_model_keeps_models_apart_whose_functions_have_equal_names(zygote: ForkServer, tmp_path: Path) -> None:
+    models = [load_model(compiled(zygote, plus(number), tmp_path / str(number)).folder) for number in (1.0, 2.0)]
+
+    assert models[0].manifest.functions[0].name == models[1].manifest.functions[0].name
+    assert [float(model(np.zeros(4, np.float32))[0]) for model in models] == [1.0, 2.0]
 
 
 def test_load_model_accepts_arrays_of_any_alignment_and_layout(network: CompiledOnce) -> None:

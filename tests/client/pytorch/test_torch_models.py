@@ -227,3 +227,39 @@ def test_converters_of_the_user_serve_operators_of_libraries() -> None:
         (torch.randn(2, 3), torch.randn(2, 3)),
         converters={"tunefarmtest::add": convert},
     )
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize(
+    "module",
+    [
+        nn.LSTM(6, 8, 2),
+        nn.LSTM(6, 8, bidirectional=True, bias=False),
+        nn.LSTM(6, 8, 2, bidirectional=True, proj_size=3),
+        nn.GRU(6, 8, 2, bidirectional=True),
+        nn.GRU(6, 8, bias=False),
+        nn.RNN(6, 8, 2),
+        nn.RNN(6, 8, nonlinearity="relu", bidirectional=True),
+    ],
+    ids=["lstm", "lstm-both-ways", "lstm-projected", "gru", "gru-without-bias", "rnn", "rnn-relu"],
+)
+def test_recurrent_layers_give_their_sequence_and_last_states(module: Any, batch_first: bool) -> None:
+    module.batch_first = batch_first
+    inputs = (torch.randn(2, 5, 6),)
+
+    require_as_torch(module.eval(), inputs)
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_layers_start_with_a_given_state_and_without_a_batch(kind: Any) -> None:
+    class Continued(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = kind(6, 8)
+
+        def forward(self, x: torch.Tensor, *states: torch.Tensor) -> Any:
+            return self.layer(x, states if len(states) == 2 else states[0])
+
+    states = [torch.randn(1, 8) for _ in range(2 if kind is nn.LSTM else 1)]
+
+    require_as_torch(Continued().eval(), (torch.randn(1, 6), *states))

@@ -117,6 +117,15 @@ def _convolved(data: Array, weight: Array) -> Array:
     return np.einsum("nchwij,ocij->nohw", windows, weight)
 
 
+def plus(number: float) -> SmallModel:
+    """A model whose only function has the same name whatever it adds."""
+
+    def build(builder: Any, given: Sequence[Any], names: Sequence[Any]) -> Any:
+        return builder.emit(relax.op.add(given[0], relax.const(number, "float32")))
+
+    return SmallModel(one_entry(build, [(4,)], ()), {"main": ()}, (random_array(4),), lambda x: x + number)
+
+
 def tuples() -> SmallModel:
     """Two results, of which one is a sum and the other a nested pair."""
 

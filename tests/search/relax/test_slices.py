@@ -11,7 +11,7 @@ from tests.search.relax.models import one_entry, random_array
 from tests.search.relax.test_preparation import result_of
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.relax.preparation import prepare
-from tunefarm_search.relax.slices import MAX_PARTS, split_slices
+from tunefarm_search.relax.slices import MAX_APART, MAX_PART_ELEMENTS, MAX_PARTS, MIN_PARTS, split_slices
 from tunefarm_search.relax.tasks import model_tasks
 from tunefarm_search.tvm.target import host_target
 from tunefarm_search.untried.untried_schedule import untried_schedule
@@ -87,3 +87,14 @@ def test_largest_split_gets_a_schedule_without_a_trial(here: Target) -> None:
     assert len(task.workload.arguments) == MAX_PARTS + 1
     found = untried_schedule(tvm.ir.load_json(task.workload.module_json), here)
     assert found.way != "none"
+
+
+@pytest.mark.parametrize("count", [MIN_PARTS, MAX_APART, MAX_APART + 1])
+def test_few_slices_that_take_long_to_copy_stay_with_their_readers(count: int) -> None:
+    def build(builder: Any, given: Any, names: Any) -> Any:
+        parts = [builder.emit(relax.op.strided_slice(given[0], [0], [at], [at + 1])) for at in range(count)]
+        return relax.op.concat([builder.emit(relax.op.tanh(part)) for part in parts], 0)
+
+    module = split_slices(one_entry(build, [(count, MAX_PART_ELEMENTS + 1)], []))
+
+    assert ("relax.split" in operators(module)) == (count > MAX_APART)

@@ -15,5 +15,10 @@ def sealed(contents: bytes) -> int:
 
 
 def path_of(descriptor: int) -> str:
-    """Return its path in this process. The loader mistakes a second library at the same path for the first one."""
-    return f"/proc/self/fd/{descriptor}"
+    """Return a path of it in this process that differs from the paths of all other files that are in use.
+
+    The loader takes a library at a path that it knows for the one that it has loaded from there, although the number of
+    the descriptor may have been used again since. The file's own number is written as slashes that the kernel ignores.
+    """
+    number = os.fstat(descriptor).st_ino
+    return f"/proc/self/fd/{''.join('./' if bit == '0' else './/' for bit in f'{number:b}')}{descriptor}"

@@ -9,6 +9,7 @@ from torch import fx
 from tvm import relax
 
 from tunefarm.frontend.pytorch.indexing import argument, index, index_put, select, value_of
+from tunefarm.frontend.pytorch.recurrent import gru, lstm, rnn_relu, rnn_tanh
 
 Convert = Callable[[fx.Node, Any], Any]
 
@@ -241,5 +242,9 @@ CONVERTERS: Final[Mapping[str, Convert]] = MappingProxyType(
         "index.Tensor": index,
         "index_put.default": index_put,
         "select.int": select,
+        "lstm.input": lstm,
+        "gru.input": gru,
+        "rnn_tanh.input": rnn_tanh,
+        "rnn_relu.input": rnn_relu,
     }
 )

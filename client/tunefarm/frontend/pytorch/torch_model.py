@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 from tunefarm.frontend.model_source import FIELD
 from tunefarm.frontend.pytorch.program_translation import Converters, translated
 from tunefarm.frontend.pytorch.pt2_archive import require_safe_archive
+from tunefarm.frontend.pytorch.recurrent import KEPT
 from tunefarm.frontend.pytorch.references import references_of
 from tunefarm.frontend.relax_model import RelaxModel
 from tunefarm.intake.user_file import describe
@@ -107,10 +108,18 @@ def import_program(program: ExportedProgram, shapes: Shapes, converters: Convert
     """
     program, notes = _with_sizes(program, shapes)
     with torch.no_grad():
-        decomposed = program.run_decompositions()
+        decomposed = program.run_decompositions(_decompositions())
     _refuse_mutation(decomposed)  # before, operators in place hide it
     model = translated(decomposed, converters)
     return replace(model, notes=(*notes, *model.notes), references=references_of(program))
+
+
+def _decompositions() -> dict[Any, Any]:
+    """The decompositions of torch into its core operators, less those of operators that have a converter."""
+    table: dict[Any, Any] = dict(torch.export.default_decompositions())
+    for operator in KEPT:
+        table.pop(operator, None)
+    return table
 
 
 def _require_contents(module: torch.nn.Module) -> None:

@@ -84,14 +84,23 @@ def _median(times: Sequence[EntryLatency]) -> EntryLatency:
 
 def times_of(runs: Sequence[Run]) -> tuple[ProcessTimes, ...]:
     """Time builds of a model in turn, so that other load of the host affects all alike."""
-    for run in runs:
-        run()
-    warm_s = _latencies_s([Entrant.of(run, WarmRuns(run)) for run in runs])
-    flush = CacheFlush(lambda _name, _function: None)
-    cold_s = _latencies_s([Entrant(run, _ColdRuns(run, flush), 1) for run in runs])
+    warm_s, cold_s = warm_latencies_s(runs), cold_latencies_s(runs)
     return tuple(
         ProcessTimes(latency_s=one_s, cold_latency_s=other_s) for one_s, other_s in zip(warm_s, cold_s, strict=True)
     )
+
+
+def warm_latencies_s(runs: Sequence[Run]) -> list[float]:
+    """Seconds of a run of each build, one run after the other."""
+    for run in runs:
+        run()
+    return _latencies_s([Entrant.of(run, WarmRuns(run)) for run in runs])
+
+
+def cold_latencies_s(runs: Sequence[Run]) -> list[float]:
+    """Seconds of a run of each build after other memory was written."""
+    flush = CacheFlush(lambda _name, _function: None)
+    return _latencies_s([Entrant(run, _ColdRuns(run, flush), 1) for run in runs])
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,7 @@ class PairCompiler(ModelCompiler):
         return model_manifest(model, parts, name, library, program, weights_digest, built, external)
 
     def _compared_only(self, build: _Build, reference: Reference | None) -> ModelManifest:
-        return self._compared(build.folder, build.manifest, build.library, reference, is_timed=False)[0]
+        return self._compared(build.folder, build.manifest, build.library, reference, timed=())[0]
 
 
 def _write_beside(build: _Build, program: bytes, weights: Path) -> None:
