@@ -131,8 +131,8 @@ def test_record_of_another_protocol_does_not_come_first(
 def test_other_schedules_keep_weights_and_vectors(tunefarm_json: Tunefarm, tuned: BundleManifest) -> None:
     untried = built(tunefarm_json, "untried", "--fresh")
     assert untried.records == ()
+    assert [each.kind for each in untried.functions] == ["untried"]
     assert unchanged(untried) == unchanged(tuned)
-    assert digest(untried, "model.so") != digest(tuned, "model.so")
 
 
 @pytest.mark.parametrize("mcpu", ["x86-64-v2", "x86-64-v3"])
