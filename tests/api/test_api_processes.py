@@ -86,6 +86,7 @@ def settled(farm: Service) -> Counter[str]:
 LISTED = "tunefarm_http_requests_total[('method', 'GET'), ('route', '/v1/jobs'), ('status', '200')]"
 
 
+@pytest.mark.faults
 def test_killed_process_is_replaced(farm: Service, store: Store):
     _, text = store.tokens.create(LOCAL_TENANT, "killed", (Scope.JOBS_READ,))
     assert statuses(farm, text) == [200] * 24
@@ -132,6 +133,7 @@ def test_token_revoked_in_store_is_invalid_after_a_second(farm: Service, store: 
     assert statuses(farm, text) == [401] * 24
 
 
+@pytest.mark.faults
 def test_rate_limit_applies_to_all_processes_together(farm: Service, store: Store):
     _, text = store.tokens.create(LOCAL_TENANT, "greedy", (Scope.JOBS_READ,))
     answered = []

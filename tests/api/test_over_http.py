@@ -145,6 +145,7 @@ def test_event_stream_is_ordered_and_ends_with_the_job(caller, service_store):
     assert [event["kind"] for event in later] == ["summary"]
 
 
+@pytest.mark.faults
 def test_event_stream_continues_after_api_was_killed(caller, service, service_store):
     of_tenant = furnished(service_store, caller.headers["X-Tenant"])
     stop = threading.Event()

@@ -134,6 +134,7 @@ def test_job_uses_sketches_and_seed_trace(service: Service, tuned: str) -> None:
         assert record.trace.text in {"[[],[]]"} | {trial.trace.text for trial in timed}
 
 
+@pytest.mark.faults
 def test_job_is_paused_resumed_and_canceled(service: Service) -> None:
     with Client(service.url, service.token) as client:
         job = client.tune(MODULE, target=HOST, trials=100_000, fresh=True, labels={"kind": "long"})

@@ -39,6 +39,7 @@ def reports(device: Device, root: Path) -> EdgeReports:
     return EdgeReports.model_validate(json.loads(device("report", root).stdout))
 
 
+@pytest.mark.faults
 def test_releases_are_installed_one_after_the_other(device: Device, releases: dict[int, Path], root: Path) -> None:
     assert running(device, root) == "tiny-1"
     for number in (2, 3, 4):

@@ -55,6 +55,7 @@ def test_the_faster_of_both_builds_ships_as_it_was_timed(
     np.testing.assert_allclose(model.load()(*inputs), network.model.expected(*inputs), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.faults
 def test_build_without_records_is_timed_alone(zygote: ForkServer, network: CompiledOnce, tmp_path: Path) -> None:
     pair = built(zygote, network, tmp_path, [])
     assert pair.tuned is None

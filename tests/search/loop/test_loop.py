@@ -75,6 +75,7 @@ def regret(table: ReplayTable, strategy: str, seed: int, trials: int) -> float:
     return sum(math.log(best / table.best_latency_s) for best in bests) / len(bests)
 
 
+@pytest.mark.faults
 def test_evolutionary_search_beats_random_search(pool_table: ReplayTable) -> None:
     evolved = [regret(pool_table, "evolutionary", seed, 32) for seed in range(5)]
     drawn = [regret(pool_table, "random", seed, 32) for seed in range(5)]

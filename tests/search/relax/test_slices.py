@@ -81,6 +81,7 @@ def test_other_slices_stay(starts: range, length: int, extent: int) -> None:
     assert operators(module).count("relax.strided_slice") == len(starts)
 
 
+@pytest.mark.faults
 def test_largest_split_gets_a_schedule_without_a_trial(here: Target) -> None:
     prepared = prepare(recurrence(range(MAX_PARTS), MAX_PARTS), {"main": [weight()]}, here)
     task = max(model_tasks(prepared), key=lambda each: len(each.workload.arguments))

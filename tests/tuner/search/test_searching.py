@@ -113,6 +113,7 @@ def test_stored_answer_is_given_during_search_of_other_job(store: Store, tuner: 
     assert summary_of(store, longer.job_id)["tasks"][0]["trials"] == 32
 
 
+@pytest.mark.faults
 def test_search_continues_after_store_outage(
     store: Store, watcher: Store, tuner: Tuner, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,6 +78,7 @@ def test_bystanders_are_stopped_while_a_candidate_is_timed(
         farm.close()
 
 
+@pytest.mark.faults
 def test_nothing_is_timed_while_another_process_measures(zygote: ForkServer, bystander: Child, tmp_path: Path) -> None:
     other = HostTurn(os.sched_getaffinity(0))
     farm = LocalFarm(zygote, scratch=tmp_path, known=slow_device(), bystanders=lambda: [bystander], settings=SETTINGS)
