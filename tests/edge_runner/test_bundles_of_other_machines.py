@@ -61,6 +61,6 @@ def test_runner_runs_the_library_of_records(
     assert installed.returncode == 0, installed.stderr
     given = np.random.default_rng(0).standard_normal((16, 8)).astype("float32")
     given.tofile(tmp_path / "input.bin")
-    ended = device("run", root, tmp_path / "input.bin", "--output", tmp_path / "y")
+    ended = device("run", root, tmp_path / "input.bin", "--entry", "twice", "--output", tmp_path / "y")
     assert ended.returncode == 0, ended.stderr
     np.testing.assert_array_equal(np.fromfile(tmp_path / "y0.bin", np.float32).reshape(16, 8), given * np.float32(2.0))
