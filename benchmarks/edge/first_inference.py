@@ -86,7 +86,7 @@ def measure(network: onnx.ModelProto, folder: Path, rounds: int) -> tuple[list[S
     """
     file = folder / "network.onnx"
     onnx.save(network, file)
-    bundle = build_library_bundle(file, "x86_64", ("cc",), folder)
+    bundle = build_library_bundle(file, "x86_64", folder)
     image, expected = bundle / "vectors/0/input0.bin", numpy.fromfile(bundle / "vectors/0/output0.bin", numpy.float32)
     preparations: list[Callable[[], Contender]] = [
         lambda: _runner(bundle, image, folder),

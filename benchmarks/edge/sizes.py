@@ -23,7 +23,6 @@ from tunefarm_schemas.frozen import Frozen
 DEPENDENCIES: Final = ("pydantic", "tuf", "urllib3", "zstandard")
 OTHERS: Final = ("ai-edge-litert", "tflite-runtime", "onnxruntime", "executorch")
 _OURS: Final = (ROOT / "deploy/edge/agent/tunefarm_edge", ROOT / "schemas/tunefarm_schemas")
-_ZIG: Final = (sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-gnu.2.17")
 
 
 class EdgeFigures(Frozen):
@@ -43,7 +42,7 @@ def our_sizes(network: onnx.ModelProto, folder: Path) -> list[Size]:
     program = compiler.program(RUNNER / "src/main.cpp", compiler.objects(folder / "objects"), folder / "runner")
     file = folder / "network.onnx"
     onnx.save(network, file)
-    bundle = build_library_bundle(file, "aarch64", _ZIG, folder)
+    bundle = build_library_bundle(file, "aarch64", folder)
     agent = sources("tunefarm-edge and tunefarm-schemas", _OURS)
     dependencies = wheels(DEPENDENCIES, with_dependencies=True)
     return [
