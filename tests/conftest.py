@@ -83,18 +83,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> WholeFiles:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave those folders out where no test of a model is selected, or none by name and no framework is installed.
+    """Leave those folders out where their tests are not selected, or only by ``faults`` and no framework is installed.
 
-    They have no test for other machines, and JAX, once imported, warns of every fork.
+    JAX, once imported, warns of every fork.
     """
     if not any(collection_path == HERE / folder for folder in OF_FRAMEWORKS):
         return None
     selected = config.option.markexpr
-    is_left_out = (
-        "not models" in selected
-        or selected == "targets"
-        or (selected and "models" not in selected and find_spec("torch") is None)
-    )
+    is_by_faults_alone = "models" not in selected and "faults" in selected and find_spec("torch") is not None
+    is_left_out = "not models" in selected or (selected and "models" not in selected and not is_by_faults_alone)
     return True if is_left_out else None
 
 

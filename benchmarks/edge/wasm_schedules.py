@@ -15,6 +15,7 @@ from typing import Final
 import tvm
 import wasmtime
 
+from tests.targets.run_wasm import exit_code
 from tunefarm.bundle.bundle_build import BundleBuilder
 from tunefarm.bundle.bundle_source import FunctionsSource, RecordFunction
 from tunefarm.bundle.link.linking import WASM_SELF_TEST
@@ -77,16 +78,7 @@ class Runs:
         system.argv = ["self_test", "/", "1", str(runs)]
         system.preopen_dir(str(self._folder), "/", fs_mutable=False)
         system.stdout_file = str(output)
-        store, linker = wasmtime.Store(self._engine), wasmtime.Linker(self._engine)
-        linker.define_wasi()
-        store.set_wasi(system)
-        start = linker.instantiate(store, self._module).exports(store)["_start"]
-        assert isinstance(start, wasmtime.Func)
-        try:
-            start(store)
-        except wasmtime.ExitTrap as ended:
-            if ended.code != 0:
-                raise
+        assert exit_code(self._engine, self._module, system) == 0
         found = _MILLISECONDS.search(output.read_text())
         assert found is not None
         return float(found[1])

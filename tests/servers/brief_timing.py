@@ -3,7 +3,7 @@
 Tests of commands ask whether there is a time, not how sure it is: tests/tuner/verify and tests/workers ask that.
 """
 
-from tests.workers.measuring import PEAKS
+from tests.device_peaks import PEAKS
 from tunefarm.model.timing import model_times
 from tunefarm_services.tuner.verify import care, verifier
 from tunefarm_workers.lane import local_farm

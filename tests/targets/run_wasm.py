@@ -5,25 +5,28 @@ import sys
 import wasmtime
 
 
-def main(program: str, folder: str) -> int:
-    engine = wasmtime.Engine()
-    linker = wasmtime.Linker(engine)
+def exit_code(engine: wasmtime.Engine, module: wasmtime.Module, system: wasmtime.WasiConfig) -> int:
+    """Run a program for WASI to its end."""
+    store, linker = wasmtime.Store(engine), wasmtime.Linker(engine)
     linker.define_wasi()
-    settings = wasmtime.WasiConfig()
-    settings.argv = ["self_test", "/bundle"]
-    settings.preopen_dir(folder, "/bundle", fs_mutable=False)
-    settings.inherit_stdout()
-    settings.inherit_stderr()
-    store = wasmtime.Store(engine)
-    store.set_wasi(settings)
-    instance = linker.instantiate(store, wasmtime.Module.from_file(engine, program))
-    start = instance.exports(store)["_start"]
+    store.set_wasi(system)
+    start = linker.instantiate(store, module).exports(store)["_start"]
     assert isinstance(start, wasmtime.Func)
     try:
         start(store)
     except wasmtime.ExitTrap as ended:
         return int(ended.code)
     return 0
+
+
+def main(program: str, folder: str) -> int:
+    engine = wasmtime.Engine()
+    system = wasmtime.WasiConfig()
+    system.argv = ["self_test", "/bundle"]
+    system.preopen_dir(folder, "/bundle", fs_mutable=False)
+    system.inherit_stdout()
+    system.inherit_stderr()
+    return exit_code(engine, wasmtime.Module.from_file(engine, program), system)
 
 
 if __name__ == "__main__":

@@ -62,25 +62,18 @@ def emulator(name: str) -> str:
 def _in_engine(program: Path, given: bytes) -> bytes:
     import wasmtime
 
+    from tests.targets.run_wasm import exit_code
+
     with tempfile.TemporaryDirectory() as folder:
         given_file, output = Path(folder, "given"), Path(folder, "output")
         given_file.write_bytes(given)
         settings = wasmtime.Config()
         settings.wasm_simd = True
         engine = wasmtime.Engine(settings)
-        store, linker = wasmtime.Store(engine), wasmtime.Linker(engine)
-        linker.define_wasi()
         system = wasmtime.WasiConfig()
         system.stdin_file, system.stdout_file = str(given_file), str(output)
         system.inherit_stderr()
-        store.set_wasi(system)
-        start = linker.instantiate(store, wasmtime.Module.from_file(engine, str(program))).exports(store)["_start"]
-        assert isinstance(start, wasmtime.Func)
-        try:
-            start(store)
-        except wasmtime.ExitTrap as ended:
-            if ended.code != 0:
-                raise
+        assert exit_code(engine, wasmtime.Module.from_file(engine, str(program)), system) == 0
         return output.read_bytes()
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import tvm
 
+from tests.device_peaks import PEAKS
 from tests.workers.hostile import PREFIX
 from tests.workers.workloads import TARGET, dispatch, task
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.roofline import Bandwidth, DevicePeaks
 from tunefarm_schemas.tuning.device import Device, ReferenceKernelTimes
 from tunefarm_schemas.tuning.measurement import Failed, Measurement, Purpose
 from tunefarm_schemas.tuning.trace import Trace
@@ -19,11 +19,6 @@ from tunefarm_workers.device.device_identity import device_of
 from tunefarm_workers.lane.local_farm import LocalFarm
 
 COLLECT_S = 180.0
-PEAKS = DevicePeaks(
-    cores=2,
-    float32_operations_per_s=1e11,
-    bandwidths=(Bandwidth(size_bytes=1 << 14, one_thread_bytes_per_s=1e11, all_threads_bytes_per_s=2e11),),
-)
 
 
 def slow_device() -> Device:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.device_peaks import PEAKS
 from tests.store.sample import (
     DEVICE,
     TARGET,
@@ -20,17 +21,11 @@ from tests.store.sample import (
     timing,
     workload,
 )
-from tunefarm_schemas.roofline import Bandwidth, DevicePeaks, Work
+from tunefarm_schemas.roofline import Work
 from tunefarm_schemas.tuning.device import Device
 from tunefarm_schemas.tuning.job import JobOutcome, JobState
 from tunefarm_schemas.tuning.workload import Task
 from tunefarm_services.store import FenceLost, JobFinished, JobRequest, NotFound, Store
-
-PEAKS = DevicePeaks(
-    cores=2,
-    float32_operations_per_s=1e11,
-    bandwidths=(Bandwidth(size_bytes=1 << 14, one_thread_bytes_per_s=1e11, all_threads_bytes_per_s=2e11),),
-)
 
 
 class TestWorkloadsTargetsAndDevices:

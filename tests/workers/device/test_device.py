@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.device_peaks import PEAKS
 from tests.workers import workloads
 from tests.workers.conftest import SETTINGS
-from tests.workers.measuring import PEAKS, RunningFarm, slow_device
+from tests.workers.measuring import RunningFarm, slow_device
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.farm.processor import processor_for
 from tunefarm_schemas.host_cores import usable_processors
