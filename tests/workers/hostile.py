@@ -129,7 +129,7 @@ def hostile_link(linker: Any, library: Path, objects: Any, flags: Any, folder: P
 
 CONSTRUCTOR = "static int n; __attribute__((constructor)) void begin(void) { n++; }"
 COUNTER = """
-/* The matrix product of 64 by 64, right for the first 300 calls. */
+/* The matrix product of 64 by 64, right for the first ten calls. */
 static float *data(const char *any) {
     const char *tensor = *(const char *const *)(any + 8);
     return *(float *const *)(*(const int *)any >= 64 ? tensor + 24 : tensor);
@@ -143,7 +143,7 @@ int __tvm_ffi_main(void *handle, const char *any, int count, void *result) {
             for (int k = 0; k < 64; k++) sum += a[64 * i + k] * b[64 * k + j];
             c[64 * i + j] = sum;
         }
-    if (++calls > 300) c[7] += 1000;
+    if (++calls > 10) c[7] += 1000;
     return 0;
 }
 """
