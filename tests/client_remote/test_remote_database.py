@@ -51,7 +51,7 @@ def published(service: Service, target: Any) -> str:
     return str(record.record_id)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def database(service: Service) -> Any:
     return RemoteDatabase(service.url, service.token)
 
