@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from benchmarks.comparison.pairing import Pairing
 from benchmarks.comparison.tuner_run import TunerRun
 from tunefarm_schemas.frozen import Frozen
-from tunefarm_workers.timing.ratio import Ratio, geometric_mean, ratio_over
+from tunefarm_workers.timing.ratio_interval import Ratio, geometric_mean, ratio_over
 
 STAGES = ("start", "search", "build", "wait", "run", "verify")
 

@@ -6,7 +6,7 @@ from benchmarks.machine import Machine
 from benchmarks.models.model_result import ModelResult
 from benchmarks.models.rivals import OURS, RIVALS, UNSCHEDULED, ZERO_TRIALS
 from benchmarks.report.markdown_table import machine_line, ratio_text, table
-from tunefarm_workers.timing.ratio import Ratio, geometric_mean
+from tunefarm_workers.timing.ratio_interval import Ratio, geometric_mean
 
 
 def markdown_page(results: Sequence[ModelResult], machine: Machine) -> str:

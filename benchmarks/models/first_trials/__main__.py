@@ -24,7 +24,7 @@ from benchmarks.models.first_trials.chosen_functions import CHOSEN  # noqa: E402
 from benchmarks.models.first_trials.recording import record  # noqa: E402
 from benchmarks.models.first_trials.trial_table import TrialTable  # noqa: E402
 from tunefarm_search.tvm.target import host_target  # noqa: E402
-from tunefarm_workers.timing.ratio import geometric_mean  # noqa: E402
+from tunefarm_workers.timing.ratio_interval import geometric_mean  # noqa: E402
 
 FIRST = (16, 64)
 PRINT_S = 10.0

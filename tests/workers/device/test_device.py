@@ -19,8 +19,8 @@ from tunefarm_workers.conversation.event_loop import EventLoop
 from tunefarm_workers.device.cpu_identity import cpu_identity, host_fingerprint, own_processor, x86_level
 from tunefarm_workers.device.device_identity import device_of
 from tunefarm_workers.device.device_watch import DeviceWatch
+from tunefarm_workers.device.drift_detector import CHECKS_TO_ACCEPT
 from tunefarm_workers.device.environment import present_environment
-from tunefarm_workers.device.quarantine_verdict import CHECKS_TO_ACCEPT
 from tunefarm_workers.lane.deadlines import Deadlines
 from tunefarm_workers.lane.local_farm import LocalFarm
 from tunefarm_workers.peaks.peak_kernels import SIZES_BYTES

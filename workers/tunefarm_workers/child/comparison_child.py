@@ -19,7 +19,7 @@ from tunefarm_workers.conversation.messages import Broken, ComparisonPlan, Compi
 from tunefarm_workers.correctness.inputs import INPUT_SETS
 from tunefarm_workers.threads.thread_placement import place_threads, seal_with_threads
 from tunefarm_workers.timing.call_timer import CacheFlush
-from tunefarm_workers.timing.rounds import Entrant, sampled_round
+from tunefarm_workers.timing.interleaved_timing import Entrant, sampled_round
 
 
 def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # noqa: ARG001 - an entry's shape

@@ -22,7 +22,7 @@ from tunefarm_workers.correctness.output_samples import OutputSamples
 from tunefarm_workers.correctness.output_transfer import OutputIntake
 from tunefarm_workers.lane.open_task import OpenTask
 from tunefarm_workers.threads.thread_watch import CoresOfThreads
-from tunefarm_workers.timing.rounds import PATIENCE, contenders, suffice, timing_of
+from tunefarm_workers.timing.interleaved_timing import PATIENCE, contenders, suffice, timing_of
 
 if TYPE_CHECKING:
     from tunefarm_workers.lane.lane import ProcessorLane

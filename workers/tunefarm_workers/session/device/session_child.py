@@ -32,7 +32,7 @@ from tunefarm_workers.session.device.session_messages import (
     SessionReady,
     to_session,
 )
-from tunefarm_workers.timing.rounds import Entrant, sampled_round
+from tunefarm_workers.timing.interleaved_timing import Entrant, sampled_round
 from tunefarm_workers.timing.timing_protocol import full_timing, take_time
 
 _REFERENCE_SAMPLES = {"calibrate": 8, "check": 6}
