@@ -22,7 +22,7 @@ from tunefarm_workers.threads.thread_watch import CoresOfThreads
 from tunefarm_workers.timing.processor_clock import processor_time_s, queueing_time_s
 
 if TYPE_CHECKING:
-    from tunefarm_workers.lane.lane import ProcessorLane
+    from tunefarm_workers.lane.processor_lane import ProcessorLane
 
 _LOAD_SHARE = 0.25
 """A candidate that waits for a core for more than this share of its time is timed out by load on the host."""

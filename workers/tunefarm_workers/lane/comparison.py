@@ -25,7 +25,7 @@ from tunefarm_workers.threads.thread_watch import CoresOfThreads
 from tunefarm_workers.timing.interleaved_timing import PATIENCE, contenders, suffice, timing_of
 
 if TYPE_CHECKING:
-    from tunefarm_workers.lane.lane import ProcessorLane
+    from tunefarm_workers.lane.processor_lane import ProcessorLane
 
 _MAX_KILLS = 2
 """How often a killed child is replaced before its current schedule fails."""

@@ -27,9 +27,9 @@ from tunefarm_workers.correctness.tolerance import Array
 from tunefarm_workers.device.cpu_identity import own_processor
 from tunefarm_workers.device.device_watch import DeviceWatch
 from tunefarm_workers.device.environment import present_environment
-from tunefarm_workers.lane.lane import ProcessorLane
 from tunefarm_workers.lane.lane_farm import LaneFarm
 from tunefarm_workers.lane.open_task import OpenTask
+from tunefarm_workers.lane.processor_lane import ProcessorLane
 from tunefarm_workers.peaks.peak_measurement import with_peaks
 from tunefarm_workers.threads.shared_cache_wait import SharedCacheWait
 from tunefarm_workers.threads.thread_cores import cores_for

@@ -98,8 +98,8 @@ class FarmMaker(Protocol):
 
 MAKERS: Final = {
     "cpu": "tunefarm_workers.worker.local_lane:build",
-    "cuda": "tunefarm_workers.cuda.lane:build",
-    "rpc": "tunefarm_workers.gateway.lane:build",
+    "cuda": "tunefarm_workers.cuda.gpu_lane:build",
+    "rpc": "tunefarm_workers.gateway.board_lane:build",
 }
 PRELOAD: Final = (LOAD_TVM, "tunefarm_workers.child.preload:preload")
 """What the fork server loads, unless the maker's module has its own PRELOAD."""

@@ -15,7 +15,7 @@ from tunefarm_workers.worker.hosted_farm import CheckedFarm, FarmMaker, maker_of
 from tunefarm_workers.worker.lane_host import LaneHost
 from tunefarm_workers.worker.settings import WorkerSettings
 
-_COMPILE_LANE: Final = "tunefarm_workers.compile.lane"
+_COMPILE_LANE: Final = "tunefarm_workers.compile.pool_lane"
 """Imported only for compile workers."""
 
 
