@@ -52,7 +52,7 @@ from tunefarm_workers.cuda.cuda_settings import CudaSettings
 from tunefarm_workers.gateway.gateway_farm import GatewayFarm
 from tunefarm_workers.lane.local_farm import LocalFarm
 from tunefarm_workers.session.device.preload import PRELOAD as SESSION_PRELOAD
-from tunefarm_workers.worker.hosted_farm import HostedFarm
+from tunefarm_workers.worker.device_farm import DeviceFarm
 
 EXTENT = 64
 LARGE_EXTENT = 512
@@ -175,7 +175,7 @@ def test_cancel_returns_attempts_early(farm: Farm):
 
 
 @pytest.mark.parametrize("open_farm", HOSTED, indirect=True, scope="module")
-def test_hosted_farm_cancels_only_named_attempts(farm: HostedFarm):
+def test_device_farm_cancels_only_named_attempts(farm: DeviceFarm):
     module = matmul(LARGE_EXTENT)
     for _ in range(2):
         farm.open_task(task(module, "partly canceled"))

@@ -33,7 +33,7 @@ class CheckedFarm(Protocol):
         """The latest check; None before the first. Called on any thread."""
 
 
-class HostedFarm(Protocol):
+class DeviceFarm(Protocol):
     """A farm of one device.
 
     Methods are called from several threads, but ``collect`` from one only, and ``compare`` and ``export`` from another
@@ -92,7 +92,7 @@ class HostedFarm(Protocol):
 class FarmMaker(Protocol):
     """Creates a lane's farm. ``scratch`` is a folder for this process alone; ``blobs`` is shared by all hosts."""
 
-    def __call__(self, settings: WorkerSettings, zygote: ForkServer, scratch: Path, blobs: Blobs) -> HostedFarm:
+    def __call__(self, settings: WorkerSettings, zygote: ForkServer, scratch: Path, blobs: Blobs) -> DeviceFarm:
         """Raises BadInput, ForkFailed."""
 
 
