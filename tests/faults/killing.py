@@ -71,7 +71,7 @@ class Killer:
                 found.setdefault("zygote", []).append(zygote.pid)
                 for child in zygote.children():
                     within = child.children()
-                    role = "task host" if within else "search or watch"
+                    role = "task process" if within else "search or watch"
                     found.setdefault(role, []).append(child.pid)
                     for candidate in within:
                         found.setdefault("candidate or reference", []).append(candidate.pid)

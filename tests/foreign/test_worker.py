@@ -12,7 +12,7 @@ from tunefarm_sandbox.confinement.limits import Limits
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_search.tvm.loading import LOAD_TVM
-from tunefarm_workers.conversation.messages import Broken, HostOrder, LinkOrder, from_linker
+from tunefarm_workers.conversation.messages import Broken, LinkOrder, TaskOrder, from_linker
 
 PAYLOADS = [item for item in corpus.traces() if item.name.startswith("pad value")]
 
@@ -25,7 +25,7 @@ def zygote() -> Iterator[ForkServer]:
 
 
 def broken(zygote: ForkServer, folder: Path, module: str, trace: str | None, target: object = None) -> Broken:
-    host = HostOrder(
+    task = TaskOrder(
         module_json=module,
         target=json.dumps(target or corpus.TARGET),
         num_cores=1,
@@ -33,7 +33,7 @@ def broken(zygote: ForkServer, folder: Path, module: str, trace: str | None, tar
         seed=0,
         distribution="normal",
     )
-    order = LinkOrder(host=host, trace=trace, folder=str(folder)).model_dump_json().encode()
+    order = LinkOrder(task=task, trace=trace, folder=str(folder)).model_dump_json().encode()
     confinement = Confinement.compiler(str(folder))
     with zygote.fork("tunefarm_workers.child.link_child:run", order, limits=Limits(), confinement=confinement) as child:
         said = from_linker.validate_json(child.channel.receive(60))

@@ -89,7 +89,7 @@ def test_host_killed_during_confirmation_blames_no_schedule(running: RunningFarm
     deadline_s = time.monotonic() + RECOVERY_S
     while task.confirmation is None and time.monotonic() < deadline_s:
         time.sleep(0.001)
-    os.kill(task.host.pid, signal.SIGKILL)
+    os.kill(task.process.pid, signal.SIGKILL)
     assert reason_of(running.collect(1)[number]) is FailureReason.WRONG_RESULT
     assert lane.tasks[opened].is_confirmed
 

@@ -62,7 +62,7 @@ def check_artifact(
     task = _task_with_reference(zygote, manifest, module_json, limits, input_examples, callees)
     try:
         with (
-            FreshInputs(zygote, InputsOrder.of(task.host_order(), task.arguments), limits) as inputs,
+            FreshInputs(zygote, InputsOrder.of(task.task_order(), task.arguments), limits) as inputs,
             FreshRunner(zygote, inputs, manifest.num_cores, library.parent, limits, lambda: True) as runner,
         ):
             inputs.wait(lambda: True)
@@ -125,8 +125,8 @@ def _with_first_reference(
             referee.ended()
         except TimeoutError:
             pass
-        if referee.host_is_lost or time.monotonic() > deadline_s:
-            why = "was killed" if referee.host_is_lost else f"took longer than {_REFERENCE_S:.0f} s"
+        if referee.task_process_is_lost or time.monotonic() > deadline_s:
+            why = "was killed" if referee.task_process_is_lost else f"took longer than {_REFERENCE_S:.0f} s"
             task.close()
             raise BadInput("folder", f"the function that it is compared with {why}.", "Try again.")
     # Stop the child now: its further inputs and its spinning kernel threads would disturb the timing that follows.

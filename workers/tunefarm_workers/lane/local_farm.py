@@ -112,7 +112,7 @@ class LocalFarm(LaneFarm[ProcessorLane]):
             self._neighbours,
             on_wait,
         )
-        return exporter.export(order, task.host_order(), task.arguments, task.order.protocol_id)
+        return exporter.export(order, task.task_order(), task.arguments, task.order.protocol_id)
 
     @property
     def last_check(self) -> ReferenceCheck | None:

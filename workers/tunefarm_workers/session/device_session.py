@@ -57,7 +57,7 @@ class DeviceSession:
         """Whether the child is using the device or connecting to it."""
         num_cores = access.num_cores if task is None else min(access.num_cores, task.order.num_cores)
         order = SessionOrder(
-            host=None if task is None else task.host_order(),
+            task=None if task is None else task.task_order(),
             num_cores=num_cores,
             flush_bytes=access.flush_bytes,
             connection=access.connection,

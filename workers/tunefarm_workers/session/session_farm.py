@@ -290,7 +290,7 @@ class SessionFarm(LaneFarm[SessionLane]):
         return self._lane.loop.ask(lambda: self._lane.tasks[task.order.exploration_id].referee.judge(outputs))
 
     def _current(self, task: OpenTask) -> OpenTask:
-        """``task``, or its replacement if its host was killed or its inputs changed."""
+        """``task``, or its replacement if its process was killed or its inputs changed."""
         return self._lane.loop.ask(lambda: self._lane.tasks[task.order.exploration_id])
 
     def _deliver(self, measurement: Measurement) -> None:

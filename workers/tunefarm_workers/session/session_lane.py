@@ -81,7 +81,7 @@ class SessionLane:
         self.holder = SessionHolder(zygote, access, self.loop, health, references, self)
 
     def open_task(self, order: MeasureTask) -> None:
-        """Start an exploration's host and referee, unless it is open. Raises ``BadInput``."""
+        """Start an exploration's process and referee, unless it is open. Raises ``BadInput``."""
         try:
             kind = str(json.loads(order.target).get("kind", ""))
         except (ValueError, AttributeError) as error:
@@ -90,7 +90,7 @@ class SessionLane:
         self.tasks.open(order)
 
     def close_task(self, exploration_id: str) -> None:
-        """End an exploration's host. Its attempts must have ended."""
+        """End an exploration's process. Its attempts must have ended."""
         self.holder.end_idle_of(exploration_id)
         self.tasks.close(exploration_id)
 
