@@ -15,7 +15,7 @@ from tests.search.relax.models import convolutional_network
 from tests.targets.toolchain import ZIG, emulator
 from tunefarm.bundle.bundle_build import BundleBuilder
 from tunefarm.frontend.model_import import ImportedModel
-from tunefarm.startup.zygote import start_zygote
+from tunefarm.startup.fork_servers import start_fork_server
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.tuning.bundle import BundleForm
 
@@ -52,8 +52,8 @@ DEVICES: Final = {
 
 
 @pytest.fixture(scope="module")
-def zygote() -> Iterator[ForkServer]:
-    with start_zygote() as started:
+def fork_server() -> Iterator[ForkServer]:
+    with start_fork_server() as started:
         yield started
 
 
@@ -78,10 +78,10 @@ def run(device: Device, program: Path, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("name", DEVICES)
-def test_bundle_passes_its_self_test(name: str, zygote: ForkServer, tmp_path: Path) -> None:
+def test_bundle_passes_its_self_test(name: str, fork_server: ForkServer, tmp_path: Path) -> None:
     device, small = DEVICES[name], convolutional_network()
     model = ImportedModel(str(tvm.ir.save_json(small.module)), small.weights, "test", ())
-    folder = BundleBuilder(zygote).build(model, device.target, "net", device.form, tmp_path / "bundle").folder
+    folder = BundleBuilder(fork_server).build(model, device.target, "net", device.form, tmp_path / "bundle").folder
     program = tmp_path / "self_test"
     compiled(device, folder, program)
     assert "1 vectors, worst error" in run(device, program, folder)

@@ -16,7 +16,7 @@ from tunefarm.bundle.bundle_build import BundleBuilder
 from tunefarm.bundle.bundle_folder import read_bundle
 from tunefarm.bundle.link.toolchain import BundleToolchain
 from tunefarm.frontend.model_import import ImportedModel
-from tunefarm.startup.zygote import start_zygote
+from tunefarm.startup.fork_servers import start_fork_server
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.tuning.bundle import BundleFile
 
@@ -30,8 +30,8 @@ FILES = (BundleFile(path="weights.bin", size_bytes=4, digest="0a"),)
 
 
 @pytest.fixture(scope="module")
-def zygote() -> Iterator[ForkServer]:
-    with start_zygote() as started:
+def fork_server() -> Iterator[ForkServer]:
+    with start_fork_server() as started:
         yield started
 
 
@@ -86,10 +86,10 @@ def test_serial_number_is_that_of_the_content() -> None:
     assert len({json.loads(each)["serialNumber"] for each in (bill, *others)}) == 3
 
 
-def test_bundle_contains_its_bill(zygote: ForkServer, tmp_path: Path) -> None:
+def test_bundle_contains_its_bill(fork_server: ForkServer, tmp_path: Path) -> None:
     small = convolutional_network()
     model = ImportedModel(str(tvm.ir.save_json(small.module)), small.weights, "torch 2.13.0", ())
-    built = BundleBuilder(zygote).build(model, "host:1", "net", "library", tmp_path / "bundle")
+    built = BundleBuilder(fork_server).build(model, "host:1", "net", "library", tmp_path / "bundle")
     manifest, folder = read_bundle(str(built.folder))
     assert manifest.sbom == "sbom.cdx.json"
     content = (folder / manifest.sbom).read_bytes()

@@ -23,13 +23,13 @@ Understand = Callable[..., IntakeAnswer]
 
 
 @pytest.fixture(scope="module")
-def zygote() -> Iterator[ForkServer]:
+def fork_server() -> Iterator[ForkServer]:
     with ForkServer.start((LOAD_TVM, "tunefarm.intake.child")) as server:
         yield server
 
 
 @pytest.fixture
-def understand(zygote: ForkServer) -> Understand:
+def understand(fork_server: ForkServer) -> Understand:
     def ask(
         module: str,
         *,
@@ -51,7 +51,9 @@ def understand(zygote: ForkServer) -> Understand:
             host_cores=2,
             elsewhere=elsewhere,
         )
-        return call(zygote, INTAKE_ENTRY, request, IntakeAnswer, field="module", readable=readable_folders(request))
+        return call(
+            fork_server, INTAKE_ENTRY, request, IntakeAnswer, field="module", readable=readable_folders(request)
+        )
 
     return ask
 

@@ -15,7 +15,7 @@ from tunefarm_schemas.tuning.job import JobOutcome
 from tunefarm_schemas.tuning.measurement import Failed, Measurement
 from tunefarm_search.tvm.workload import workload_of
 from tunefarm_services.store import Store
-from tunefarm_services.tuner.service.zygotes import Zygotes
+from tunefarm_services.tuner.service.fork_servers import ForkServers
 
 Tuner = Callable[..., object]
 REASONS = (FailureReason.BUILD_ERROR, FailureReason.WRONG_RESULT, FailureReason.CRASH)
@@ -23,8 +23,8 @@ TRIALS = 9
 
 
 @pytest.fixture
-def zygotes(searching_zygotes: Zygotes) -> Zygotes:
-    return searching_zygotes
+def fork_servers(searching_fork_servers: ForkServers) -> ForkServers:
+    return searching_fork_servers
 
 
 class FailingFarm(InstantFarm):

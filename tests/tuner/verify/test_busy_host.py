@@ -13,15 +13,15 @@ from tests.tuner.search.test_searching import matmul, tune_job
 from tunefarm_schemas.tuning.measurement import Exported, ExportOrder, ExportResult
 from tunefarm_schemas.tuning.record import RecordStatus
 from tunefarm_services.store import Store
-from tunefarm_services.tuner.service.zygotes import Zygotes
+from tunefarm_services.tuner.service.fork_servers import ForkServers
 
 Tuner = Callable[..., object]
 TRIALS = 6
 
 
 @pytest.fixture
-def zygotes(searching_zygotes: Zygotes) -> Zygotes:
-    return searching_zygotes
+def fork_servers(searching_fork_servers: ForkServers) -> ForkServers:
+    return searching_fork_servers
 
 
 class BusyFarm(InstantFarm):

@@ -15,7 +15,7 @@ from tunefarm_schemas.tuning.job import Job
 from tunefarm_schemas.tuning.record import ENOUGH_PROCESSES, RecordStatus
 from tunefarm_schemas.tuning.workload import Task, Workload
 from tunefarm_services.store import Store
-from tunefarm_services.tuner.service.zygotes import Zygotes
+from tunefarm_services.tuner.service.fork_servers import ForkServers
 from tunefarm_services.tuner.verify.care import FULL, care_for, cares_of
 
 Tuner = Callable[..., object]
@@ -23,8 +23,8 @@ TRIALS = 8
 
 
 @pytest.fixture
-def zygotes(searching_zygotes: Zygotes) -> Zygotes:
-    return searching_zygotes
+def fork_servers(searching_fork_servers: ForkServers) -> ForkServers:
+    return searching_fork_servers
 
 
 def test_processes_follow_the_share_of_the_model() -> None:

@@ -13,7 +13,7 @@ from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.tuning.job import JobOutcome
 from tunefarm_schemas.tuning.measurement import Dispatch, Failed, Measurement, Result, Timing
 from tunefarm_services.store import Store
-from tunefarm_services.tuner.service.zygotes import Zygotes
+from tunefarm_services.tuner.service.fork_servers import ForkServers
 
 Tuner = Callable[..., object]
 TRIALS = 12
@@ -22,8 +22,8 @@ LOST = Failed(failure=TrialFailure(reason=FailureReason.DEVICE_LOST, message="Th
 
 
 @pytest.fixture
-def zygotes(searching_zygotes: Zygotes) -> Zygotes:
-    return searching_zygotes
+def fork_servers(searching_fork_servers: ForkServers) -> ForkServers:
+    return searching_fork_servers
 
 
 class QuarantinedFarm(InstantFarm):

@@ -28,7 +28,7 @@ from tunefarm_schemas.tuning.record import RecordStatus
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_services.store import Store
 from tunefarm_services.tuner.job import job_verification
-from tunefarm_services.tuner.service.zygotes import Zygotes
+from tunefarm_services.tuner.service.fork_servers import ForkServers
 from tunefarm_services.tuner.verify.ranking import UNTUNED
 
 Tuner = Callable[..., object]
@@ -39,8 +39,8 @@ LOST = Failed(failure=TrialFailure(reason=FailureReason.DEVICE_LOST, message="It
 
 
 @pytest.fixture
-def zygotes(searching_zygotes: Zygotes) -> Zygotes:
-    return searching_zygotes
+def fork_servers(searching_fork_servers: ForkServers) -> ForkServers:
+    return searching_fork_servers
 
 
 @pytest.fixture(autouse=True)

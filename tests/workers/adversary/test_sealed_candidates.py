@@ -28,8 +28,10 @@ ON_PATHS = ["open: /usr/lib", "stat: /", "list: /proc", "readlink: /proc/self/ex
 
 @pytest.fixture(scope="module", params=EACH_USER)
 def farm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFarm]:
-    with start_server(["hostile:arm"], request.param, ENVIRONMENT) as zygote:
-        local = LocalFarm(zygote, scratch=tmp_path_factory.mktemp("scratch"), known=slow_device(), settings=SETTINGS)
+    with start_server(["hostile:arm"], request.param, ENVIRONMENT) as fork_server:
+        local = LocalFarm(
+            fork_server, scratch=tmp_path_factory.mktemp("scratch"), known=slow_device(), settings=SETTINGS
+        )
         try:
             yield RunningFarm(local)
         finally:

@@ -24,9 +24,9 @@ RECOVERY_S = 120.0
     ("rows", "words"), [(DAMAGED_OTHERWISE, "computed twice"), (DAMAGED_ALIKE, "the untuned function itself")]
 )
 def test_damaged_reference_blames_no_schedule(
-    zygote: ForkServer, running: RunningFarm, tmp_path: Path, rows: int, words: str
+    fork_server: ForkServer, running: RunningFarm, tmp_path: Path, rows: int, words: str
 ) -> None:
-    farm = LocalFarm(zygote, scratch=tmp_path, known=running.farm.device, settings=SETTINGS)
+    farm = LocalFarm(fork_server, scratch=tmp_path, known=running.farm.device, settings=SETTINGS)
     try:
         measuring = RunningFarm(farm)
         module = workloads.matmul(rows)

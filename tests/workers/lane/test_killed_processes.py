@@ -107,17 +107,17 @@ def test_host_killed_while_measuring_loses_no_candidate(running: RunningFarm) ->
     assert [type(collected[number].result).__name__ for number in numbers].count("Failed") == 0, collected
 
 
-def test_process_killed_during_export_is_replaced(running: RunningFarm, zygote: ForkServer) -> None:
+def test_process_killed_during_export_is_replaced(running: RunningFarm, fork_server: ForkServer) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
     assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
-    known = {child.pid for child in zygote.children() if child.exit() is None}
+    known = {child.pid for child in fork_server.children() if child.exit() is None}
     killed = []
     over = threading.Event()
 
     def kill_repeatedly() -> None:
         while not over.wait(0.005):
-            fresh = [child.pid for child in zygote.children() if child.exit() is None and child.pid not in known]
+            fresh = [child.pid for child in fork_server.children() if child.exit() is None and child.pid not in known]
             if len(fresh) > 1:
                 kill(fresh[0])
                 killed.append(fresh[0])
@@ -132,15 +132,15 @@ def test_process_killed_during_export_is_replaced(running: RunningFarm, zygote: 
 
 
 @pytest.mark.faults
-def test_killed_zygote_closes_farm_with_message(tmp_path: Path) -> None:
+def test_killed_fork_server_closes_farm_with_message(tmp_path: Path) -> None:
     module = workloads.matmul(64)
-    with ForkServer.start(["hostile:arm"], environment=ENVIRONMENT) as zygote:
-        running = RunningFarm(LocalFarm(zygote, scratch=tmp_path, known=slow_device(), settings=SETTINGS))
+    with ForkServer.start(["hostile:arm"], environment=ENVIRONMENT) as fork_server:
+        running = RunningFarm(LocalFarm(fork_server, scratch=tmp_path, known=slow_device(), settings=SETTINGS))
         opened = running.open(module)
         for _ in range(4):
             running.submit(opened, misdeed("take long"))
-        assert zygote._process is not None
-        kill(zygote._process.pid)
+        assert fork_server._process is not None
+        kill(fork_server._process.pid)
         with pytest.raises(ForkFailed, match="server"):
             running.collect(4)
         with pytest.raises(ForkFailed):
@@ -162,9 +162,9 @@ def test_killed_reference_kernels_are_replaced(running: RunningFarm) -> None:
     assert watch.child.exit() is None
 
 
-def test_endless_reference_is_refused_before_measuring(zygote: ForkServer, tmp_path: Path) -> None:
+def test_endless_reference_is_refused_before_measuring(fork_server: ForkServer, tmp_path: Path) -> None:
     settings = SETTINGS.model_copy(update={"reference_s": 0.05})
-    farm = LocalFarm(zygote, scratch=tmp_path, known=slow_device(), settings=settings)
+    farm = LocalFarm(fork_server, scratch=tmp_path, known=slow_device(), settings=settings)
     try:
         RunningFarm(farm).open(workloads.matmul(2048))
         with pytest.raises(BadInput, match="takes longer than"):

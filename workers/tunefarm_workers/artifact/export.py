@@ -66,7 +66,7 @@ class Exporter:
 
     def __init__(
         self,
-        zygote: ForkServer,
+        fork_server: ForkServer,
         scratch: Path,
         limits: Limits,
         quiet: Quiet,
@@ -80,7 +80,7 @@ class Exporter:
 
         ``doubt_of`` returns why a latency is implausible for the function, or None.
         """
-        self._zygote = zygote
+        self._fork_server = fork_server
         self._scratch = scratch
         self._limits = limits
         self._quiet = quiet
@@ -106,7 +106,7 @@ class Exporter:
                 if not failed.may_be_tried_again or kills == _MAX_KILLS:
                     break
             except ForkFailed as error:
-                if not self._zygote.alive:
+                if not self._fork_server.alive:
                     raise
                 message = f"No child could be forked: {error}"[:4000]
                 failure = TrialFailure(reason=FailureReason.DEVICE_LOST, message=message)
@@ -133,7 +133,7 @@ class Exporter:
                 untuned = order.model_copy(update={"trace": None})
                 linking_untuned = stack.enter_context(self._begin_link(untuned, task, folder / "untuned"))
                 stack.enter_context(self._neighbours.of(linking_untuned))
-            inputs = stack.enter_context(FreshInputs(self._zygote, InputsOrder.of(task, arguments), self._limits))
+            inputs = stack.enter_context(FreshInputs(self._fork_server, InputsOrder.of(task, arguments), self._limits))
             stack.enter_context(self._neighbours.of(inputs.child))
             runners = [
                 stack.enter_context(self._begin_runner(inputs, task.num_cores, folder)) for _ in range(order.processes)
@@ -170,7 +170,7 @@ class Exporter:
     def _begin_link(self, order: ExportOrder, task: TaskOrder, own: Path) -> Child:
         own.mkdir(mode=0o777)
         trace = None if order.trace is None else order.trace.text
-        return self._zygote.fork(
+        return self._fork_server.fork(
             "tunefarm_workers.child.link_child:run",
             LinkOrder(task=task, trace=trace, folder=str(own)).model_dump_json().encode(),
             limits=self._limits.with_processor_time(_LINK_CPU_S),
@@ -180,7 +180,7 @@ class Exporter:
     def _begin_runner(self, inputs: FreshInputs, num_cores: int, folder: Path) -> FreshRunner:
         if not self._on_wait():
             raise canceled()
-        return FreshRunner(self._zygote, inputs, num_cores, folder, self._limits, self._on_wait)
+        return FreshRunner(self._fork_server, inputs, num_cores, folder, self._limits, self._on_wait)
 
     def _rival(self, linking: Child, task: TaskOrder, folder: Path) -> RivalOrder | None:
         """Link the untuned function's library; None if that fails, for which the schedule is not to blame."""

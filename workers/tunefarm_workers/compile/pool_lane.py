@@ -33,8 +33,8 @@ def open_lane(context: LaneContext) -> OpenLane:
     toolchain = settings.toolchain()
     _check_linker(toolchain)
     farm_settings = settings.farm_settings()
-    facts = host_facts(context.zygote, farm_settings.child_limits(), toolchain)
-    compiler = LocalCompiler(context.zygote, context.scratch, farm_settings, toolchain)
+    facts = host_facts(context.fork_server, farm_settings.child_limits(), toolchain)
+    compiler = LocalCompiler(context.fork_server, context.scratch, farm_settings, toolchain)
     context.parts.callback(compiler.close)
     broker = context.settings.broker()
     heartbeat = PoolHeartbeat(connect(broker), broker, settings.pool)
@@ -45,7 +45,7 @@ def open_lane(context: LaneContext) -> OpenLane:
         context.send,
         context.lane_id,
         room=context.settings.worker_room or settings.build_lanes,
-        is_alive=lambda: context.zygote.alive,
+        is_alive=lambda: context.fork_server.alive,
         show=lambda: heartbeat.show(context.lane_id),
     )
     return OpenLane(

@@ -42,14 +42,14 @@ class DeviceWatch:
     Use ``identify`` and ``code_generator`` before the lane's loop starts; ``join`` then adds the watch to the loop.
     """
 
-    def __init__(self, zygote: ForkServer, limits: Limits, threads: int, check_every_s: float) -> None:
+    def __init__(self, fork_server: ForkServer, limits: Limits, threads: int, check_every_s: float) -> None:
         self._check_every_s = check_every_s
         self._drift = DriftDetector()
         self._is_claimed = False
         self.last_check: ReferenceCheck | None = None
         self._due_s = time.monotonic() + check_every_s
         self._alive = True
-        self._zygote = zygote
+        self._fork_server = fork_server
         self._limits = limits
         self._threads = threads
         self.child: Child = self._fork()
@@ -58,7 +58,7 @@ class DeviceWatch:
         self._on_verdict: Callable[[bool], None] = lambda _: None
 
     def _fork(self) -> Child:
-        return self._zygote.fork(
+        return self._fork_server.fork(
             "tunefarm_workers.device.reference_kernels:watch",
             str(self._threads).encode(),
             limits=self._limits,

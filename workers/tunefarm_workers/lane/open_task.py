@@ -49,7 +49,7 @@ class OpenTask:
 
     def __init__(
         self,
-        zygote: ForkServer,
+        fork_server: ForkServer,
         order: MeasureTask,
         limits: Limits,
         deadlines: Deadlines,
@@ -65,7 +65,7 @@ class OpenTask:
         Raises:
             BadInput: the module cannot be read, or no inputs can be generated for it.
             TaskProcessLost: the process was killed while it started.
-            ForkFailed: ``zygote`` cannot fork the process.
+            ForkFailed: ``fork_server`` cannot fork the process.
         """
         self.order = order
         self._here = here or order
@@ -77,7 +77,7 @@ class OpenTask:
         self.confirmation: ReferenceConfirmation | None = None
         self._is_confirmed = False
         free_bytes = int(psutil.virtual_memory().available)  # a comparison needs more memory than one schedule
-        self.process: Child = zygote.fork(
+        self.process: Child = fork_server.fork(
             "tunefarm_workers.child.task_process:run",
             self.task_order().model_dump_json().encode(),
             limits=limits.model_copy(update={"children_memory_bytes": free_bytes}),

@@ -53,14 +53,14 @@ class OpenTasks:
 
     def __init__(
         self,
-        zygote: ForkServer,
+        fork_server: ForkServer,
         settings: FarmSettings,
         owner: TaskOwner,
         listener: Listener,
         for_host: Callable[[MeasureTask], MeasureTask] = lambda order: order,
     ) -> None:
         """``for_host`` maps an order for the device to the equivalent order for this host's processor."""
-        self._zygote = zygote
+        self._fork_server = fork_server
         self._settings = settings
         self._owner = owner
         self._listener = listener
@@ -76,7 +76,7 @@ class OpenTasks:
 
         Raises:
             BadInput: the module cannot be read, or no inputs can be generated for it.
-            ForkFailed: the zygote is dead, or each new process was killed while it started.
+            ForkFailed: the fork server is dead, or each new process was killed while it started.
         """
         if order.exploration_id not in self._tasks:
             self._tasks[order.exploration_id] = self._start(order, "normal")
@@ -114,7 +114,7 @@ class OpenTasks:
     def replace_process(self, task: OpenTask) -> bool:
         """Replace a dead process and its children. Too many losses fail the task's attempts instead and return False.
 
-        Raises ``ForkFailed`` if the zygote is dead.
+        Raises ``ForkFailed`` if the fork server is dead.
         """
         if not self._is_open(task):
             return False
@@ -193,7 +193,9 @@ class OpenTasks:
         while True:
             try:
                 task = OpenTask(
-                    *(self._zygote, order, limits, deadlines, self._on_progress), here=here, distribution=distribution
+                    *(self._fork_server, order, limits, deadlines, self._on_progress),
+                    here=here,
+                    distribution=distribution,
                 )
                 break
             except TaskProcessLost:

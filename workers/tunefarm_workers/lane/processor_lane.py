@@ -46,7 +46,7 @@ class ProcessorLane:
 
     def __init__(
         self,
-        zygote: ForkServer,
+        fork_server: ForkServer,
         settings: FarmSettings,
         bystanders: Callable[[], Sequence[Child]],
         deliver: Callable[[Measurement], None],
@@ -65,7 +65,7 @@ class ProcessorLane:
         self._comparisons: list[RunningComparison] = []
         self.device_arbiter = DeviceArbiter(self._busy_children, bystanders, turns)
         self.loop = EventLoop(self._tick, on_crash)
-        self.tasks = OpenTasks(zygote, settings, self, self)
+        self.tasks = OpenTasks(fork_server, settings, self, self)
         self._watch: DeviceWatch | None = None
         self._quarantine = Quarantine()
         self.thread_watch = ThreadWatch.of_this_process()

@@ -92,7 +92,7 @@ class DeviceFarm(Protocol):
 class FarmMaker(Protocol):
     """Creates a lane's farm. ``scratch`` is a folder for this process alone; ``blobs`` is shared by all hosts."""
 
-    def __call__(self, settings: WorkerSettings, zygote: ForkServer, scratch: Path, blobs: Blobs) -> DeviceFarm:
+    def __call__(self, settings: WorkerSettings, fork_server: ForkServer, scratch: Path, blobs: Blobs) -> DeviceFarm:
         """Raises BadInput, ForkFailed."""
 
 

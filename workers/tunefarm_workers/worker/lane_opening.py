@@ -31,7 +31,7 @@ class LaneContext:
     """
 
     settings: WorkerSettings
-    zygote: ForkServer
+    fork_server: ForkServer
     scratch: Path
     blobs: Blobs
     send: Send
@@ -54,7 +54,7 @@ def opener_of(settings: WorkerSettings) -> tuple[LaneOpener, tuple[str, ...]]:
 
 def _open_measuring(maker: FarmMaker, context: LaneContext) -> OpenLane:
     """A lane that measures on the device of its farm."""
-    farm = maker(context.settings, context.zygote, context.scratch, context.blobs)
+    farm = maker(context.settings, context.fork_server, context.scratch, context.blobs)
     context.parts.callback(farm.close)
     class_id = farm.device.device_class.device_class_id
     return OpenLane(

@@ -124,11 +124,11 @@ class WorkerProcess:
 
     def _lane(self, parts: ExitStack, send: Send, lane_id: str) -> OpenLane:
         open_lane, preload = opener_of(self._settings)
-        zygote = ForkServer.start(preload)
-        parts.callback(zygote.close)
-        if not zygote.ready(120.0):
-            raise ForkFailed("server_lost", f"TVM does not load: {zygote.failure}")
-        return open_lane(LaneContext(self._settings, zygote, self._scratch, self._blobs, send, lane_id, parts))
+        fork_server = ForkServer.start(preload)
+        parts.callback(fork_server.close)
+        if not fork_server.ready(120.0):
+            raise ForkFailed("server_lost", f"TVM does not load: {fork_server.failure}")
+        return open_lane(LaneContext(self._settings, fork_server, self._scratch, self._blobs, send, lane_id, parts))
 
     def _await_admission(self, status: LaneStatus, heartbeat: LaneVoice) -> bool:
         """Wait until a registrar admits the lane; False if stopped meanwhile. Raises LaneRefused."""
