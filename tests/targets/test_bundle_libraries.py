@@ -1,7 +1,6 @@
 """Bundles linked for other machines: what libraries need, and archives that pass their self-test in an emulator."""
 
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +11,6 @@ from tests.search.relax.models import convolutional_network
 from tests.targets.toolchain import ZIG, emulator
 from tunefarm.bundle.bundle_build import BundleBuilder
 from tunefarm.frontend.model_import import ImportedModel
-from tunefarm.startup.fork_servers import start_fork_server
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 
 pytestmark = pytest.mark.targets
@@ -30,12 +28,6 @@ MACHINES: Final = {
     "armv7": (ARMV7, "arm-linux-musleabihf", ("qemu-arm-static",)),
     "riscv64": (RISCV, "riscv64-linux-musl", ("qemu-riscv64-static", "-cpu", "rv64,v=true,vext_spec=v1.0")),
 }
-
-
-@pytest.fixture(scope="module")
-def fork_server() -> Iterator[ForkServer]:
-    with start_fork_server() as started:
-        yield started
 
 
 def model() -> ImportedModel:

@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,7 +15,6 @@ from tests.search.relax.models import convolutional_network
 from tests.targets.toolchain import ZIG, emulator
 from tunefarm.bundle.bundle_build import BundleBuilder
 from tunefarm.frontend.model_import import ImportedModel
-from tunefarm.startup.fork_servers import start_fork_server
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.tuning.bundle import BundleForm
 
@@ -49,12 +48,6 @@ DEVICES: Final = {
     "WebAssembly": Device("wasm32-simd128", "objects", "wasm32-wasi", ("-msimd128", "-DTUNEFARM_RUNTIME_SERIAL")),
     "WebAssembly from C": Device("wasm32-simd128", "c", "wasm32-wasi", ("-DTUNEFARM_RUNTIME_SERIAL",)),
 }
-
-
-@pytest.fixture(scope="module")
-def fork_server() -> Iterator[ForkServer]:
-    with start_fork_server() as started:
-        yield started
 
 
 def compiled(device: Device, folder: Path, program: Path) -> None:

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,6 @@ from tunefarm.bundle.bundle_source import FunctionsSource, RecordFunction
 from tunefarm.bundle.link.confined_link import ConfinedLink
 from tunefarm.frontend.model_import import ImportedModel
 from tunefarm.model.function_orders import ChosenRecord
-from tunefarm.startup.fork_servers import start_fork_server
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.bundle import WASM_TARGET
@@ -34,12 +32,6 @@ PAGE = """<!doctype html><script type="module">
 import { selfTest } from "./tunefarm.mjs";
 selfTest().then((found) => (document.title = JSON.stringify(found)), (error) => (document.title = String(error)));
 </script>"""
-
-
-@pytest.fixture(scope="module")
-def fork_server() -> Iterator[ForkServer]:
-    with start_fork_server() as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

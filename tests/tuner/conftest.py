@@ -40,7 +40,7 @@ def watcher(store: Store, tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture(scope="session")
 def searching_fork_servers() -> Iterator[ForkServers]:
-    """Fork servers with TVM loaded. Test modules with search jobs override ``fork_servers`` by these."""
+    """Fork servers with TVM loaded. Tests with search jobs override ``fork_servers`` by these."""
     found = ForkServers(start_search_fork_server)
     found.present().ready(60.0)
     yield found

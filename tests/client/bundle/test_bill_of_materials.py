@@ -1,7 +1,6 @@
 """The bill of materials of a bundle: valid CycloneDX that names what is in the bundle and what made it."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from tunefarm.bundle.bundle_build import BundleBuilder
 from tunefarm.bundle.bundle_folder import read_bundle
 from tunefarm.bundle.link.toolchain import BundleToolchain
 from tunefarm.frontend.model_import import ImportedModel
-from tunefarm.startup.fork_servers import start_fork_server
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.tuning.bundle import BundleFile
 
@@ -27,12 +25,6 @@ MATERIALS = BundleMaterials(
     "model_net", "0.1.0", "0.27.0", "tvm-0.27.0+llvm-22.1", "onnx opset 17, pytorch 2.13.0", TOOLCHAIN
 )
 FILES = (BundleFile(path="weights.bin", size_bytes=4, digest="0a"),)
-
-
-@pytest.fixture(scope="module")
-def fork_server() -> Iterator[ForkServer]:
-    with start_fork_server() as started:
-        yield started
 
 
 def versions(content: bytes) -> dict[str, str | None]:

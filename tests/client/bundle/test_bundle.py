@@ -2,7 +2,7 @@
 
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,19 +12,12 @@ from tests.search.relax.models import Controlled, SmallModel, convolutional_netw
 from tunefarm.bundle.bundle_build import BuiltBundle, BundleBuilder
 from tunefarm.bundle.bundle_folder import read_bundle
 from tunefarm.frontend.model_import import ImportedModel
-from tunefarm.startup.fork_servers import start_fork_server
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.bundle import BundleForm
 
 WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Werror")
 FLAGS = ("-O1", "-Wl,--gc-sections", "-I.", "-Iruntime")
-
-
-@pytest.fixture(scope="module")
-def fork_server() -> Iterator[ForkServer]:
-    with start_fork_server() as started:
-        yield started
 
 
 def imported(model: SmallModel) -> ImportedModel:

@@ -1,7 +1,6 @@
 """A library that runs on this host is timed in fresh processes, and only the manifest's latency depends on it."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,16 +14,9 @@ from tunefarm.bundle.timing.bundle_timing import BUNDLE_PROTOCOL, bundle_latency
 from tunefarm.bundle.timing.bundle_timing_child import single_runs_s
 from tunefarm.bundle.timing.shared_library import SharedModel
 from tunefarm.frontend.model_import import ImportedModel
-from tunefarm.startup.fork_servers import start_fork_server
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.bundle import BundleForm
-
-
-@pytest.fixture(scope="module")
-def fork_server() -> Iterator[ForkServer]:
-    with start_fork_server() as started:
-        yield started
 
 
 def built(

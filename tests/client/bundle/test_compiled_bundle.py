@@ -1,7 +1,6 @@
 """Bundles as a shared library and as an archive compute the model, and say what they need of a device."""
 
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,19 +13,12 @@ from tunefarm.bundle.bundle_build import BuiltBundle, BundleBuilder
 from tunefarm.bundle.bundle_folder import read_bundle
 from tunefarm.bundle.link.library_facts import facts_of
 from tunefarm.frontend.model_import import ImportedModel
-from tunefarm.startup.fork_servers import start_fork_server
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.edge.release import RUNTIME_ABI
 from tunefarm_schemas.tuning.bundle import BundleForm
 from tunefarm_search.tvm.cpu_features import required_cpu_features
 from tunefarm_search.tvm.target import canonical_target
-
-
-@pytest.fixture(scope="module")
-def fork_server() -> Iterator[ForkServer]:
-    with start_fork_server() as started:
-        yield started
 
 
 def built(fork_server: ForkServer, folder: Path, form: BundleForm, cc: str = "", target: str = "host:1") -> BuiltBundle:

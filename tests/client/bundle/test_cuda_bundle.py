@@ -5,7 +5,7 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,6 @@ from tunefarm.bundle.bundle_build import BundleBuilder
 from tunefarm.bundle.bundle_source import FunctionsSource, ModelSource
 from tunefarm.bundle.cuda.nvcc import GpuArchitecture
 from tunefarm.frontend.model_import import ImportedModel
-from tunefarm.startup.fork_servers import start_fork_server
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.bundle import CudaRequirements
@@ -29,12 +28,6 @@ STRICT = ("-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-I.", "-Iruntime")
 def needs_nvcc(test: Callable[..., None]) -> Callable[..., None]:
     missing = pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs NVIDIA's compiler")
     return pytest.mark.targets(missing(test))
-
-
-@pytest.fixture(scope="module")
-def fork_server() -> Iterator[ForkServer]:
-    with start_fork_server() as started:
-        yield started
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import ctypes
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from tunefarm.bundle.bundle_folder import read_bundle
 from tunefarm.bundle.bundle_source import FunctionsSource, ModelSource, RecordFunction, unique_names
 from tunefarm.frontend.model_import import ImportedModel
 from tunefarm.model.function_orders import ChosenRecord
-from tunefarm.startup.fork_servers import start_fork_server
 from tunefarm_edge.runtime.model import LoadedRelease
 from tunefarm_edge.update.trial import self_test
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
@@ -37,12 +36,6 @@ from tunefarm_search.tvm.workload import ENTRY, workload_of
 
 Tunefarm = Callable[..., Ended]
 STRICT = ("-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-Wl,--gc-sections", "-I.", "-Iruntime")
-
-
-@pytest.fixture(scope="module")
-def fork_server() -> Iterator[ForkServer]:
-    with start_fork_server() as started:
-        yield started
 
 
 def elementwise(name: str, compute: Callable[[Any], Any], size: int) -> Workload:

@@ -1,6 +1,5 @@
 """Relax models as the intake reads them: their functions with the calls of a run."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +11,10 @@ from tunefarm.intake.input_reader import FIELD as INPUT
 from tunefarm.intake.intake_request import InputRequest, IntakeRequest, ScheduleSource, SeedSource
 from tunefarm.intake.module_source import JsonSource, parse_module_source
 from tunefarm.intake.understanding import understand
-from tunefarm.startup.preloads import LOAD_TVM
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 
 PERCEPTRON = JsonSource(name="mlp", text=str(tvm.ir.save_json(multilayer_perceptron().module)))
-
-
-@pytest.fixture(scope="module")
-def fork_server() -> Iterator[ForkServer]:
-    with ForkServer.start((LOAD_TVM, "tunefarm.intake.child")) as server:
-        yield server
 
 
 def asked(**settings: Any) -> IntakeRequest:

@@ -1,7 +1,6 @@
 """Tensor intrinsics that a user's file registers, read in a real confined child."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,13 +12,6 @@ from tunefarm.intake.python_input import intrinsics_file, schedule_source, seed_
 from tunefarm.intake.understanding import ENTRY, readable_folders
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_search.tvm.loading import LOAD_TVM
-
-
-@pytest.fixture(scope="module")
-def fork_server() -> Iterator[ForkServer]:
-    with ForkServer.start((LOAD_TVM, "tunefarm.intake.child")) as server:
-        yield server
 
 
 def understood(

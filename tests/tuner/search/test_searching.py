@@ -25,16 +25,10 @@ from tunefarm_schemas.tuning.workload import Task, Workload
 from tunefarm_search.tvm.target import canonical_target
 from tunefarm_search.tvm.workload import workload_of
 from tunefarm_services.store import Store
-from tunefarm_services.tuner.service.fork_servers import ForkServers
 from tunefarm_services.tuner.service.leased_job import WAITING
 
 TARGET = canonical_target({"kind": "llvm", "mcpu": "znver4", "num-cores": 2}).target
 Tuner = Callable[..., object]
-
-
-@pytest.fixture
-def fork_servers(searching_fork_servers: ForkServers) -> ForkServers:
-    return searching_fork_servers
 
 
 def matmul(extent: int) -> Workload:

@@ -13,17 +13,11 @@ from tests.tuner.search.test_searching import matmul, tune_job
 from tunefarm.terminal.job_text import task_text
 from tunefarm_schemas.tuning.measurement import Comparison, ComparisonOrder, Exported, ExportOrder, ExportResult, Timing
 from tunefarm_services.store import Store
-from tunefarm_services.tuner.service.fork_servers import ForkServers
 from tunefarm_services.tuner.verify.ranking import UNTUNED
 from tunefarm_services.tuner.verify.verifier import CLOSE
 
 Tuner = Callable[..., object]
 TRIALS = 6
-
-
-@pytest.fixture
-def fork_servers(searching_fork_servers: ForkServers) -> ForkServers:
-    return searching_fork_servers
 
 
 class CloseFarm(InstantFarm):
