@@ -76,18 +76,21 @@ def run(settings: CudaSettings, trials: int, extent: int) -> CudaCheck:
     """Tune both functions. Raises ``BadInput`` when the device cannot be used."""
     from tunefarm_search.tvm.target import canonical_target, host_target
 
-    with ForkServer.start([LOAD_TVM, PRELOAD]) as zygote, tempfile.TemporaryDirectory(prefix="cuda-check-") as folder:
-        if not zygote.ready(_READY_S):
-            raise BadInput("device", f"the fork server did not start: {zygote.failure}.", "Install what it names.")
-        farm = CudaFarm(zygote, settings, scratch=Path(folder))
+    with (
+        ForkServer.start([LOAD_TVM, PRELOAD]) as fork_server,
+        tempfile.TemporaryDirectory(prefix="cuda-check-") as folder,
+    ):
+        if not fork_server.ready(_READY_S):
+            raise BadInput("device", f"the fork server did not start: {fork_server.failure}.", "Install what it names.")
+        farm = CudaFarm(fork_server, settings, scratch=Path(folder))
         try:
             on_gpu = settings.device_type == "cuda"
             target = canonical_target(target_of_gpu(farm.facts)).target if on_gpu else host_target()
             library_s = _library_product_s(extent) if on_gpu else None
             checked = (
-                _checked(farm, zygote, f"matmul {extent}", _matmul(extent), target, trials, library_s),
+                _checked(farm, fork_server, f"matmul {extent}", _matmul(extent), target, trials, library_s),
                 _checked(
-                    farm, zygote, "convolution + bias + norm + relu", workload_module("CBR"), target, trials, None
+                    farm, fork_server, "convolution + bias + norm + relu", workload_module("CBR"), target, trials, None
                 ),
             )
             return CudaCheck(
@@ -102,13 +105,13 @@ def run(settings: CudaSettings, trials: int, extent: int) -> CudaCheck:
 
 
 def _checked(
-    farm: CudaFarm, zygote: ForkServer, name: str, module: Any, target: Any, trials: int, library_s: float | None
+    farm: CudaFarm, fork_server: ForkServer, name: str, module: Any, target: Any, trials: int, library_s: float | None
 ) -> CheckedWorkload:
     from tunefarm_search.tvm.workload import workload_of
 
     began_s = time.monotonic()
     workload = workload_of(module, name=name)
-    task = tune_on(farm, zygote, workload, target, HOT_CACHE.protocol_id, trials=trials).tasks[0]
+    task = tune_on(farm, fork_server, workload, target, HOT_CACHE.protocol_id, trials=trials).tasks[0]
     return CheckedWorkload(
         name=name,
         operations=workload.floating_point_operations,

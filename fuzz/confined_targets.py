@@ -16,7 +16,7 @@ from tunefarm.confined.call import call
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_search.tvm.loading import LOAD_TVM
-from tunefarm_services.api.intake.intake import ZygoteIntake
+from tunefarm_services.api.intake.intake import Intake
 from tunefarm_services.api.intake.intake_messages import (
     ModuleAnswer,
     ModuleQuestion,
@@ -37,18 +37,18 @@ FORBIDDEN: Final = re.compile(
 
 
 class ConfinedDoor:
-    """Zygotes, and the invariants to check after each case."""
+    """Fork servers, and the invariants to check after each case."""
 
     def __init__(self) -> None:
         others = set(children_of("self"))
         settings = ApiSettings(intake_timeout_s=TIMEOUT_S, import_timeout_s=TIMEOUT_S)
-        self.intake = ZygoteIntake(settings)
+        self.intake = Intake(settings)
         self.intake.start()
         while self.intake.state() == "loading":
             time.sleep(0.05)
         preload = (LOAD_TVM, "fuzz.trace_child")
-        self.zygote = ForkServer.start(preload, environment={**os.environ, "PYTHONPATH": str(ROOT)})
-        self._zygotes = set(children_of("self")) - others
+        self.fork_server = ForkServer.start(preload, environment={**os.environ, "PYTHONPATH": str(ROOT)})
+        self._fork_servers = set(children_of("self")) - others
 
     def judged(self, act: Callable[[], str | None]) -> str | None:
         """Run one case. Return its finding, or a violated invariant of processes or time."""
@@ -66,15 +66,15 @@ class ConfinedDoor:
         return found or self._left_behind()
 
     def close(self) -> None:
-        """End the zygotes."""
+        """End the fork servers."""
         self.intake.close()
-        self.zygote.close()
+        self.fork_server.close()
 
     def _left_behind(self) -> str | None:
-        if self._zygotes - set(children_of("self")):
-            return "a zygote died"
+        if self._fork_servers - set(children_of("self")):
+            return "a fork server died"
         deadline_s = time.monotonic() + CHILD_ENDS_S
-        while left := [child for zygote in self._zygotes for child in children_of(zygote)]:
+        while left := [child for fork_server in self._fork_servers for child in children_of(fork_server)]:
             if time.monotonic() > deadline_s:
                 return f"children are left: {left}"
             time.sleep(0.01)
@@ -101,7 +101,7 @@ class IntakeTarget:
         return self._door.judged(lambda: self._read(case))
 
     def close(self) -> None:
-        """End the zygotes."""
+        """End the fork servers."""
         self._door.close()
 
     def _read(self, case: str) -> str | None:
@@ -109,7 +109,11 @@ class IntakeTarget:
         answer = self._door.intake.read(ModuleQuestion(modules=(module,), target=TargetText(text=TARGET)))
         for each in answer.workloads:
             script = call(
-                self._door.zygote, ENTRY, AppliedTrace(module_json=each.workload.module_json), Script, field="module"
+                self._door.fork_server,
+                ENTRY,
+                AppliedTrace(module_json=each.workload.module_json),
+                Script,
+                field="module",
             )
             if forbidden := FORBIDDEN.search(script.text):
                 return f"an accepted module contains {forbidden.group()}"
@@ -136,7 +140,7 @@ class TraceTarget:
         return self._door.judged(lambda: self._apply(json.loads(case)))
 
     def close(self) -> None:
-        """End the zygotes."""
+        """End the fork servers."""
         self._door.close()
 
     def _apply(self, case: dict[str, Any]) -> str | None:
@@ -149,7 +153,7 @@ class TraceTarget:
         texts_accepted = [each.text for each in answer.seed_traces] + [each.text for each in answer.sketches]
         for accepted in texts_accepted:
             applied = AppliedTrace(module_json=workload.module_json, trace=accepted)
-            script = call(self._door.zygote, ENTRY, applied, Script, field="trace")
+            script = call(self._door.fork_server, ENTRY, applied, Script, field="trace")
             if forbidden := FORBIDDEN.search(script.text):
                 return f"an accepted trace makes a function that contains {forbidden.group()}"
         return None
@@ -181,7 +185,7 @@ class ImportTarget:
         return self._door.judged(lambda: self._read(json.loads(case)))
 
     def close(self) -> None:
-        """End the zygotes."""
+        """End the fork servers."""
         self._door.close()
 
     def _read(self, text: dict[str, str]) -> str | None:

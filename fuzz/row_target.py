@@ -14,7 +14,7 @@ from fuzz.seeds import TARGET, seeds
 from tunefarm.local.machine import LocalMachine
 from tunefarm.records.local_records import LocalRecords
 from tunefarm.records.record_place import ModuleQuery
-from tunefarm.startup.zygote import start_zygote
+from tunefarm.startup.fork_servers import start_fork_server
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.views.record import CodeForm
 from tunefarm_services.settings import Settings
@@ -37,7 +37,7 @@ class RowTarget:
         self._folder = tempfile.TemporaryDirectory(prefix="tunefarm-fuzz-")
         self._good = Path(self._folder.name) / "good"
         self._home = Path(self._folder.name) / "home"
-        with LocalMachine(Settings(home=self._good), start_zygote()) as machine:
+        with LocalMachine(Settings(home=self._good), start_fork_server()) as machine:
             module, trace = Path(self._folder.name) / "module.json", Path(self._folder.name) / "trace.json"
             for seed in seeds():
                 module.write_text(seed.module_json, encoding="utf-8")
@@ -72,12 +72,12 @@ class RowTarget:
         return self._door.judged(self._used)
 
     def close(self) -> None:
-        """End the zygote and remove the stores."""
+        """End the fork server and remove the stores."""
         self._door.close()
         self._folder.cleanup()
 
     def _used(self) -> str | None:
-        machine = LocalMachine(Settings(home=self._home), self._door.zygote)
+        machine = LocalMachine(Settings(home=self._home), self._door.fork_server)
         try:
             place = LocalRecords(machine)
             records = place.listed(None, 100)

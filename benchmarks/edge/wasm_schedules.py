@@ -22,7 +22,7 @@ from tunefarm.bundle.link.linking import WASM_SELF_TEST
 from tunefarm.bundle.messages import PlannedParts
 from tunefarm.embedded import tune
 from tunefarm.model.function_orders import ChosenRecord
-from tunefarm.startup.zygote import start_zygote
+from tunefarm.startup.fork_servers import start_fork_server
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.tuning.bundle import WASM_TARGET
 from tunefarm_search.tvm.workload import workload_of
@@ -59,9 +59,9 @@ def tuned(module: str, target: str, trials: int, home: Path) -> RecordFunction:
     return RecordFunction(workload, ChosenRecord(result.record.record_id, result.record.trace.text))
 
 
-def built(zygote: ForkServer, source: FunctionsSource, folder: Path) -> Path:
+def built(fork_server: ForkServer, source: FunctionsSource, folder: Path) -> Path:
     """Build the module. Raises BadInput if a schedule does not apply."""
-    return BundleBuilder(zygote).build_source(source, "function", "wasm", folder).folder
+    return BundleBuilder(fork_server).build_source(source, "function", "wasm", folder).folder
 
 
 class Runs:
@@ -87,7 +87,7 @@ class Runs:
 def main(trials: int, rounds: int, runs: int) -> None:
     """Print the time of a run of each module, and its ratio to that of the untried schedule: the median of rounds."""
     engine = wasmtime.Engine()
-    with tempfile.TemporaryDirectory() as scratch, start_zygote() as zygote:
+    with tempfile.TemporaryDirectory() as scratch, start_fork_server() as fork_server:
         for number, module in enumerate(MODULES):
             folder = Path(scratch) / str(number)
             functions = {name: tuned(module, target, trials, folder / "home") for name, target in TUNED_FOR.items()}
@@ -96,7 +96,7 @@ def main(trials: int, rounds: int, runs: int) -> None:
             }
             first = next(iter(sources.values()))
             sources["untried"] = UntriedSource(first.functions, WASM_TARGET)
-            of_names = {name: Runs(engine, built(zygote, each, folder / name)) for name, each in sources.items()}
+            of_names = {name: Runs(engine, built(fork_server, each, folder / name)) for name, each in sources.items()}
             samples: dict[str, list[float]] = {name: [] for name in of_names}
             for _ in range(rounds):
                 for name, each in of_names.items():

@@ -26,7 +26,7 @@ from benchmarks.farm.farm_servers import running_redis
 from benchmarks.farm.farm_tuning import tune_on
 from benchmarks.machine import this_machine
 from benchmarks.workload_module import workload_module
-from tunefarm.startup.zygote import start_zygote
+from tunefarm.startup.fork_servers import start_fork_server
 from tunefarm_sandbox.fork_server.fork_server import Child, ForkServer
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.device import HOT_CACHE, Device
@@ -59,10 +59,10 @@ class Run(Frozen):
 class Bench:
     """The common parts of both runs."""
 
-    def __init__(self, workload: Workload, target: Target, zygote: ForkServer, trials: int, seed: int) -> None:
+    def __init__(self, workload: Workload, target: Target, fork_server: ForkServer, trials: int, seed: int) -> None:
         self._workload = workload
         self._target = target
-        self.zygote = zygote
+        self.fork_server = fork_server
         self._trials = trials
         self._seed = seed
         self._device: Device | None = None
@@ -71,7 +71,9 @@ class Bench:
     def local(self) -> Run:
         """Tune with a farm in this process."""
         with tempfile.TemporaryDirectory(prefix="tunefarm-local-") as scratch:
-            farm = LocalFarm(self.zygote, scratch=Path(scratch), known=self._device, bystanders=lambda: self._search)
+            farm = LocalFarm(
+                self.fork_server, scratch=Path(scratch), known=self._device, bystanders=lambda: self._search
+            )
             self._device = farm.device
             try:
                 return self._run("LocalFarm", farm, self._keep)
@@ -92,7 +94,7 @@ class Bench:
         began_s = time.monotonic()
         summary: JobSummary = tune_on(
             farm,
-            self.zygote,
+            self.fork_server,
             self._workload,
             self._target,
             HOT_CACHE.protocol_id,
@@ -185,11 +187,11 @@ def main() -> None:
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(30), logger_factory=structlog.PrintLoggerFactory(sys.stderr)
     )
-    zygote = start_zygote()
+    fork_server = start_fork_server()
     workload, target = _job(options.workload, options.cores)
-    if not zygote.ready(60.0):
-        raise SystemExit(f"TVM does not load: {zygote.failure}")
-    bench = Bench(workload, target, zygote, options.trials, options.seed)
+    if not fork_server.ready(60.0):
+        raise SystemExit(f"TVM does not load: {fork_server.failure}")
+    bench = Bench(workload, target, fork_server, options.trials, options.seed)
     try:
         runs = []
         for number in range(options.rounds):
@@ -197,7 +199,7 @@ def main() -> None:
                 runs.append(tune())
                 print(runs[-1].model_dump_json(), flush=True)
     finally:
-        zygote.close()
+        fork_server.close()
     print(table(runs))
     if options.output is not None:
         figures = {

@@ -18,7 +18,7 @@ from tunefarm_services.tuner.job.supervisor import LEASE_S, Supervisor
 
 def tune_on(
     farm: Farm,
-    zygote: ForkServer,
+    fork_server: ForkServer,
     workload: Workload,
     target: Target,
     protocol_id: str,
@@ -41,7 +41,7 @@ def tune_on(
             spec = JobSpec(tasks=(task,), effort=Effort(trials=trials), protocol_id=protocol_id, seed=seed)
             job = store.jobs.create(LOCAL_TENANT, spec)
             store.devices.put(LOCAL_TENANT, farm.device)
-            supervisor = Supervisor(store, farm, zygote, owner=uuid4().hex, on_search_child=on_search_child)
+            supervisor = Supervisor(store, farm, fork_server, owner=uuid4().hex, on_search_child=on_search_child)
             lease = store.leases.acquire(LOCAL_TENANT, job.job_id, supervisor.owner, LEASE_S)
             if lease is None:
                 raise BadInput("job", "another owner has it.", "Try again.")

@@ -44,7 +44,7 @@ from tunefarm_workers.broker.broker_client import BROKER_ERRORS, connect
 from tunefarm_workers.broker.celery_intake import CeleryIntake, Taker
 from tunefarm_workers.broker.lane_heartbeat import BEAT_S, LaneVoice
 from tunefarm_workers.broker.reply_sender import ReplySender
-from tunefarm_workers.worker.lane_host import LaneHost
+from tunefarm_workers.worker.lane_server import LaneServer
 from tunefarm_workers.worker.lane_state import LaneFacts, LaneStatus
 from tunefarm_workers.worker.settings import WorkerSettings
 
@@ -76,7 +76,7 @@ class SimulatedLane:
     """The parts of one lane."""
 
     farm: RecordedFarm
-    host: LaneHost
+    server: LaneServer
     life: LaneStatus
     voice: LaneVoice
 
@@ -132,17 +132,17 @@ class ManyLanes:
             except Empty:  # a repeated order occupied a place without a result
                 self._find_free()
                 continue
-            if lane.host.in_flight < self._room:
-                lane.host.measure(order)
+            if lane.server.in_flight < self._room:
+                lane.server.measure(order)
                 return
 
     def compare(self, order: CompareMessage) -> None:
         """Pass the order to the first lane."""
-        self._lanes[0].host.compare(order)
+        self._lanes[0].server.compare(order)
 
     def export(self, order: ExportMessage) -> None:
         """Pass the order to the first lane."""
-        self._lanes[0].host.export(order)
+        self._lanes[0].server.export(order)
 
     def stop(self) -> None:
         """Make ``measure`` return, and end the threads."""
@@ -157,14 +157,14 @@ class ManyLanes:
             lane.life.stop()
             lane.life.end()
             lane.voice.beat(client, at_once=True)
-            lane.host.close()
+            lane.server.close()
         self._sender.close(2.0)
         client.close()
 
     def _find_free(self) -> None:
         for place in range(self._room):
             for lane in self._lanes:
-                if lane.host.in_flight <= place:
+                if lane.server.in_flight <= place:
                     self._free.put(lane)
 
     def _collect(self) -> None:
@@ -178,7 +178,7 @@ class ManyLanes:
                 _, _, index = heapq.heappop(self._due)
             lane = self._lanes[index]
             for measurement in lane.farm.collect(0.0):
-                lane.host.deliver(measurement)
+                lane.server.deliver(measurement)
 
     def _send_heartbeats(self) -> None:
         """Send the heartbeats of all lanes one after the other, each once a second."""
@@ -226,16 +226,16 @@ class ManyLanes:
             if isinstance(reply, Measured | Returned | TaskMissing):
                 self._free.put(self._lanes[index])
 
-        host = LaneHost(farm, self._blobs, send, name, None)
+        server = LaneServer(farm, self._blobs, send, name, None)
         life = LaneStatus(_facts(farm, name))
 
         def beat() -> None:
-            life.set_trouble(host.check_health())
-            host.take_work(life.takes_work)
+            life.set_trouble(server.check_health())
+            server.take_work(life.takes_work)
 
-        describe = lambda: life.describe(host.in_flight)  # noqa: E731 - as in a worker
-        voice = LaneVoice(self._broker, host, life.facts.instance, describe, life.receive, beat)
-        return SimulatedLane(farm, host, life, voice)
+        describe = lambda: life.describe(server.in_flight)  # noqa: E731 - as in a worker
+        voice = LaneVoice(self._broker, server, life.facts.instance, describe, life.receive, beat)
+        return SimulatedLane(farm, server, life, voice)
 
 
 def _facts(farm: RecordedFarm, name: str) -> LaneFacts:

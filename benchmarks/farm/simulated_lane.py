@@ -181,7 +181,7 @@ class SimulatedFarm:
         return Measurement.answering(dispatch, result, stages, device_fingerprint=self.device.fingerprint)
 
 
-def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path, blobs: Blobs) -> SimulatedFarm:
+def build(settings: WorkerSettings, fork_server: ForkServer, scratch: Path, blobs: Blobs) -> SimulatedFarm:
     """The farm of a worker process without a device."""
-    del settings, zygote, scratch, blobs
+    del settings, fork_server, scratch, blobs
     return SimulatedFarm(simulated_device(), float(os.environ.get(SECONDS, "0")), int(os.environ.get(ROOM, "16")))

@@ -4,7 +4,7 @@ from benchmarks.models.compiling import CompiledInfo
 from benchmarks.models.rival_turns import RivalResult
 from benchmarks.models.rivals import OTHERS
 from tunefarm_schemas.frozen import Frozen
-from tunefarm_workers.timing.ratio import Ratio, ratio_over
+from tunefarm_workers.timing.ratio_interval import Ratio, ratio_over
 
 
 class ModelResult(Frozen):

@@ -1,12 +1,13 @@
 """The comparison of whole models as a page of Markdown."""
 
 from collections.abc import Sequence
+from statistics import geometric_mean
 
 from benchmarks.machine import Machine
 from benchmarks.models.model_result import ModelResult
 from benchmarks.models.rivals import OURS, RIVALS, UNSCHEDULED, ZERO_TRIALS
 from benchmarks.report.markdown_table import machine_line, ratio_text, table
-from tunefarm_workers.timing.ratio import Ratio, geometric_mean
+from tunefarm_workers.timing.ratio_interval import Ratio
 
 
 def markdown_page(results: Sequence[ModelResult], machine: Machine) -> str:

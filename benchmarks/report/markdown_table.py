@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from benchmarks.comparison.figures import STAGES, Figures, WorkloadFigures
 from benchmarks.comparison.pairing import Pairing
 from benchmarks.machine import Machine
-from tunefarm_workers.timing.ratio import Ratio
+from tunefarm_workers.timing.ratio_interval import Ratio
 
 
 def markdown_page(result: Figures, pairings: Sequence[Pairing], machine: Machine) -> str:

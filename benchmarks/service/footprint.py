@@ -47,7 +47,7 @@ class WorkerFootprint(Frozen):
 
     ready_s: float
     rss_bytes: int
-    zygote_rss_bytes: int
+    fork_server_rss_bytes: int
 
 
 class Footprint(Frozen):
@@ -116,7 +116,7 @@ def worker_footprint(home: Path) -> WorkerFootprint:
         return WorkerFootprint(
             ready_s=ready_s,
             rss_bytes=psutil.Process(process.pid).memory_info().rss,
-            zygote_rss_bytes=max((child.memory_info().rss for child in below), default=0),
+            fork_server_rss_bytes=max((child.memory_info().rss for child in below), default=0),
         )
 
 
@@ -136,7 +136,7 @@ def table(found: Footprint) -> str:
         rows += [
             f"| worker, lane ready | {_median([each.ready_s for each in found.worker]):.2f} s |",
             f"| worker, resident | {_median([each.rss_bytes for each in found.worker]) / 1e6:.0f} MB |",
-            f"| worker's zygote | {_median([each.zygote_rss_bytes for each in found.worker]) / 1e6:.0f} MB |",
+            f"| worker's fork server | {_median([each.fork_server_rss_bytes for each in found.worker]) / 1e6:.0f} MB |",
         ]
     rows += [f"| {role}, installed | {size / 1e6:.0f} MB |" for role, size in found.installed_bytes.items()]
     return "\n".join(("| part | figure |", "|---|---|", *rows))

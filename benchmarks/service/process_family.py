@@ -7,8 +7,8 @@ from typing import Final
 import psutil
 
 _ROLES: Final = (
-    ("intake_child", "intake zygote"),
-    ("tunefarm_sandbox.fork_server.server", "zygote"),
+    ("intake_child", "intake fork server"),
+    ("tunefarm_sandbox.fork_server.server", "fork server"),
     ("command_line serve", "API"),
     ("command_line tuner", "tuner"),
     ("worker start", "worker"),

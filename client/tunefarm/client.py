@@ -65,7 +65,7 @@ class ServiceClient(Noun[Carrier], Generic[Carrier, H]):
         token: str | None = None,
         *,
         retry: RetryPolicy | None = None,
-        zygote: "ForkServer | None" = None,
+        fork_server: "ForkServer | None" = None,
     ) -> None:
         """Resolve the service's address; sends no request.
 
@@ -73,9 +73,9 @@ class ServiceClient(Noun[Carrier], Generic[Carrier, H]):
             url: of the service. Default: ``TUNEFARM_API_URL``, else the service on this machine.
             token: default: ``TUNEFARM_API_TOKEN``, else the token file of the service on this machine.
             retry: default: waits ``TUNEFARM_API_PATIENCE_S`` in total.
-            zygote: a fork server that is already running; closed with the client.
+            fork_server: a fork server that is already running; closed with the client.
         """
-        self.converter = Converter(zygote)
+        self.converter = Converter(fork_server)
         settings = ClientSettings()
         address = service_address(url, token, settings)
         super().__init__(self._connect(address, retry or RetryPolicy(patience_s=settings.api_patience_s)))

@@ -73,7 +73,7 @@ def compile_model(
 
             def compiler(into: Path, is_verified: bool) -> ModelCompiler:
                 return ModelCompiler(
-                    machine.zygote,
+                    machine.fork_server,
                     into,
                     records=(lambda _tasks, _target, _generator: {}) if fresh else records_of(machine),
                     functions_file=own,
@@ -87,7 +87,7 @@ def compile_model(
             else:
                 require_runs(wanted, is_verified=verify)
                 bucketed = BucketedSource(_source_of(model), shapes or {}, wanted)
-                several = BucketedCompiler(machine.zygote, bucketed, compiler, own)
+                several = BucketedCompiler(machine.fork_server, bucketed, compiler, own)
                 read = several.read(target_text(target))
                 compilation = several.compile(read, folder, target_text(target), Path(bucketed.source.path).stem)
         return load_model(folder, functions=_registered(compilation.manifest.callees, functions))
@@ -120,7 +120,7 @@ def _imported(
         model = save_exported(export_module(model, example_inputs), temporary / f"{name}.pt2")
     if isinstance(model, str | Path):
         source = parse_model_source(str(model))
-        return import_model(machine.zygote, source, shapes), Path(source.path).stem
+        return import_model(machine.fork_server, source, shapes), Path(source.path).stem
     from tunefarm.frontend.relax_script import import_relax
 
     return _passed_on(import_relax(model, None)), "model"

@@ -236,7 +236,7 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc]
         if asked not in self._permitted:
             question = TraceQuestion(module_json=module_json, trace=record.trace)
             try:
-                call(self._client.converter.zygote, ENTRY, question, Permitted, field="record")
+                call(self._client.converter.fork_server, ENTRY, question, Permitted, field="record")
                 self._permitted[asked] = True
             except BadInput:
                 self._permitted[asked] = False

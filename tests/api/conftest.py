@@ -9,7 +9,7 @@ from sqlalchemy import create_engine
 
 from tests.api.people import Person, caller_of, person_of
 from tunefarm_services.api.application.app import create_app
-from tunefarm_services.api.intake.intake import ZygoteIntake
+from tunefarm_services.api.intake.intake import Intake
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.store import Store
 from tunefarm_services.store.tables import Table
@@ -39,8 +39,8 @@ def store(home: Path, shared_store: Store) -> Iterator[Store]:
 
 
 @pytest.fixture(scope="session")
-def intake() -> Iterator[ZygoteIntake]:
-    reading = ZygoteIntake(ApiSettings())
+def intake() -> Iterator[Intake]:
+    reading = Intake(ApiSettings())
     reading.start()
     yield reading
     reading.close()
@@ -52,7 +52,7 @@ def settings(home: Path) -> ApiSettings:
 
 
 @pytest.fixture(scope="session")
-def app(shared_store: Store, settings: ApiSettings, intake: ZygoteIntake) -> FastAPI:
+def app(shared_store: Store, settings: ApiSettings, intake: Intake) -> FastAPI:
     return create_app(shared_store, settings, intake=intake)
 
 
@@ -73,7 +73,7 @@ def bob(app: FastAPI, store: Store) -> Person:
 
 
 @pytest.fixture
-def app_with(store: Store, settings: ApiSettings, intake: ZygoteIntake) -> Callable[..., FastAPI]:
+def app_with(store: Store, settings: ApiSettings, intake: Intake) -> Callable[..., FastAPI]:
     """An app with some settings changed."""
 
     def make(**changes: object) -> FastAPI:

@@ -6,7 +6,7 @@ from tests.api.people import person_of
 from tests.api.stored import furnished
 from tunefarm_sandbox.fork_server.fork_failed import ForkFailed
 from tunefarm_services.api.application.app import create_app
-from tunefarm_services.api.intake.intake import ZygoteIntake
+from tunefarm_services.api.intake.intake import Intake
 from tunefarm_services.api.intake.intake_messages import TargetText
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.store import Store
@@ -14,7 +14,7 @@ from tunefarm_services.store import Store
 TARGET = '{"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2}'
 
 
-class Childless(ZygoteIntake):
+class Childless(Intake):
     """An intake on a host that cannot start processes."""
 
     def _ask(self, *_question: object, **_limits: object) -> None:
@@ -31,7 +31,7 @@ def test_stored_workload_and_target_need_no_child(store: Store, settings: ApiSet
     assert alice.get("/v1/records:best", params={**query, "target": TARGET}).status_code == 503
 
 
-def test_target_is_canonicalised_once(intake: ZygoteIntake) -> None:
+def test_target_is_canonicalised_once(intake: Intake) -> None:
     question = TargetText(text=TARGET, host_cores=2)
     first = intake.target(question)
     assert intake.knows_target(question)

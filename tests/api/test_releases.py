@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
+from sqlalchemy import text
 from tuf.api.exceptions import DownloadHTTPError, RepositoryError
 from tuf.api.metadata import Metadata, Root, Snapshot, Targets, Timestamp
 from tuf.ngclient import FetcherInterface, Updater
@@ -177,9 +178,12 @@ def test_publications_are_recorded_with_their_token(store: Store, publisher: Per
     send(publisher, workshop)
     workshop.publish("cnn-2")
     send(publisher, workshop)
-    rows = store.releases.publications("alice")
-    assert [row[0] for row in rows] == [publisher.token.token_id] * 2
-    assert "cnn-2, sequence 2" in rows[1][2]
+    with store._database.reading() as connection:
+        rows = connection.execute(
+            text("SELECT token_id, changes FROM release_publications ORDER BY timestamp_version")
+        ).all()
+    assert [row.token_id for row in rows] == [publisher.token.token_id] * 2
+    assert "cnn-2, sequence 2" in rows[1].changes
 
 
 def test_garbage_collection_keeps_released_files(

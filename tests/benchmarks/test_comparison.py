@@ -17,7 +17,7 @@ from benchmarks.comparison.retimed import RetimeAnswer, Retimed
 from benchmarks.comparison.tuner_run import Point, Repeat, TunerOrder, TunerRun
 from benchmarks.machine import this_machine
 from benchmarks.report.markdown_table import markdown_page
-from tunefarm_workers.timing.ratio import ratio_over
+from tunefarm_workers.timing.ratio_interval import ratio_over
 
 ORDER = TunerOrder(workload="GMM", trials=128, seed=0, cores=2)
 

@@ -14,7 +14,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 
 @pytest.fixture(scope="module")
-def zygote() -> Iterator[ForkServer]:
+def fork_server() -> Iterator[ForkServer]:
     """A fork server with TVM."""
     with ForkServer.start((LOAD_TVM,)) as server:
         yield server

@@ -49,7 +49,7 @@ def test_json_is_sent_unchanged_without_tvm(tmp_path: Path) -> None:
     request = TuneRequest.of(str(path), target={"kind": "llvm"}, seed_traces=[[[], []]], trials=3, priority=2)
     with Converter() as unused:
         sent = unused.convert(request.intake, request.given)
-        assert unused._zygote is None
+        assert unused._fork_server is None
     assert sent.modules[0].text == '{"root_index": 0}'
     assert json.loads(sent.target or "") == {"kind": "llvm"}
     assert sent.seed_traces[0].as_json() == [[], []]
@@ -79,7 +79,7 @@ def test_named_target_is_resolved_by_service(convert: Convert, tmp_path: Path) -
     request = TuneRequest.of(str(path), target="nvidia/nvidia-a100")
     with Converter() as unused:
         assert unused.convert(request.intake, request.given).target == "nvidia/nvidia-a100"
-        assert unused._zygote is None
+        assert unused._fork_server is None
 
 
 def test_only_traces_of_schedule_functions_are_sent(convert: Convert) -> None:

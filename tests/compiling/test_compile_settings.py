@@ -5,8 +5,8 @@ import pytest
 from tests.workers.workloads import TARGET
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_workers.compile.compile_settings import CompileSettings
-from tunefarm_workers.compile.lane import compile_settings
-from tunefarm_workers.gateway.lane import gateway_settings
+from tunefarm_workers.compile.pool_lane import compile_settings
+from tunefarm_workers.gateway.board_lane import gateway_settings
 from tunefarm_workers.worker.settings import WorkerSettings
 
 

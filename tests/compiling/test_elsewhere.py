@@ -31,19 +31,19 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 @pytest.fixture(scope="module")
-def zygote() -> Iterator[ForkServer]:
+def fork_server() -> Iterator[ForkServer]:
     with ForkServer.start([PRELOAD]) as server:
         yield server
 
 
-def test_job_succeeds_on_gateway_without_linker(zygote: ForkServer, place: Place) -> None:
+def test_job_succeeds_on_gateway_without_linker(fork_server: ForkServer, place: Place) -> None:
     module: tvm.IRModule = workloads.matmul()
     target = canonical_target(workloads.TARGET).target
     blobs = BlobStore(place.home / "blobs")
     before = {blob.blob_digest for blob in blobs.stored()}
-    assert zygote.ready(60), zygote.failure
+    assert fork_server.ready(60), fork_server.failure
     workload = workload_of(module, name="matmul")
-    summary = tune_on(place.open_farm(), zygote, workload, target, HOT_CACHE.protocol_id, trials=6)
+    summary = tune_on(place.open_farm(), fork_server, workload, target, HOT_CACHE.protocol_id, trials=6)
     assert summary.outcome is JobOutcome.SUCCEEDED, summary
     task = summary.tasks[0]
     assert task.trials == 6

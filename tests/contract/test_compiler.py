@@ -39,8 +39,8 @@ def compiler(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     with ExitStack() as parts:
         made: Compiler
         if request.param == "here":
-            zygote = parts.enter_context(ForkServer.start([PRELOAD]))
-            made = LocalCompiler(zygote, home / "scratch", FarmSettings(build_lanes=2), Toolchain())
+            fork_server = parts.enter_context(ForkServer.start([PRELOAD]))
+            made = LocalCompiler(fork_server, home / "scratch", FarmSettings(build_lanes=2), Toolchain())
         else:
             place = parts.enter_context(place_at(home))
             await_ready(place.store, place.start_compiler())

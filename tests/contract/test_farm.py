@@ -52,7 +52,7 @@ from tunefarm_workers.cuda.cuda_settings import CudaSettings
 from tunefarm_workers.gateway.gateway_farm import GatewayFarm
 from tunefarm_workers.lane.local_farm import LocalFarm
 from tunefarm_workers.session.device.preload import PRELOAD as SESSION_PRELOAD
-from tunefarm_workers.worker.hosted_farm import HostedFarm
+from tunefarm_workers.worker.device_farm import DeviceFarm
 
 EXTENT = 64
 LARGE_EXTENT = 512
@@ -64,7 +64,7 @@ _numbers = count(1)
 
 
 @pytest.fixture(scope="module")
-def zygote() -> Iterator[ForkServer]:
+def fork_server() -> Iterator[ForkServer]:
     with ForkServer.start([LOAD_TVM, PRELOAD, SESSION_PRELOAD]) as server:
         assert server.ready(60), server.failure
         yield server
@@ -80,14 +80,16 @@ def open_farm(request, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cal
             await_ready(place.store, place.start("lane"))
             yield lambda: place.open_farm("lane")
             return
-        zygote = request.getfixturevalue("zygote")
+        fork_server = request.getfixturevalue("fork_server")
         if request.param == "local":
-            yield lambda: LocalFarm(zygote, scratch=home / uuid4().hex, known=slow_device(), settings=SETTINGS)
+            yield lambda: LocalFarm(fork_server, scratch=home / uuid4().hex, known=slow_device(), settings=SETTINGS)
         elif request.param == "card":
-            yield lambda: CudaFarm(zygote, CudaSettings(device_type="cpu", build_lanes=2), scratch=home / uuid4().hex)
+            yield lambda: CudaFarm(
+                fork_server, CudaSettings(device_type="cpu", build_lanes=2), scratch=home / uuid4().hex
+            )
         else:
             board = parts.enter_context(Board.running(home))
-            yield lambda: GatewayFarm(zygote, gateway_settings_of(board), scratch=home / uuid4().hex)
+            yield lambda: GatewayFarm(fork_server, gateway_settings_of(board), scratch=home / uuid4().hex)
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +177,7 @@ def test_cancel_returns_attempts_early(farm: Farm):
 
 
 @pytest.mark.parametrize("open_farm", HOSTED, indirect=True, scope="module")
-def test_hosted_farm_cancels_only_named_attempts(farm: HostedFarm):
+def test_device_farm_cancels_only_named_attempts(farm: DeviceFarm):
     module = matmul(LARGE_EXTENT)
     for _ in range(2):
         farm.open_task(task(module, "partly canceled"))

@@ -15,17 +15,17 @@ FarmOf = Callable[..., RunningFarm]
 
 
 @pytest.fixture(scope="session")
-def zygote() -> Iterator[ForkServer]:
+def fork_server() -> Iterator[ForkServer]:
     with ForkServer.start(["hostile_kernels:arm"], environment={"PYTHONPATH": HERE}) as server:
         assert server.ready(60), server.failure
         yield server
 
 
 @pytest.fixture
-def farm_of(zygote: ForkServer, tmp_path: Path) -> Iterator[FarmOf]:
+def farm_of(fork_server: ForkServer, tmp_path: Path) -> Iterator[FarmOf]:
     def make(**changed: object) -> CudaFarm:
         chosen = {"device_type": "cpu", "build_lanes": 2, **changed}
-        return CudaFarm(zygote, CudaSettings(**chosen), scratch=tmp_path)  # type: ignore[arg-type]
+        return CudaFarm(fork_server, CudaSettings(**chosen), scratch=tmp_path)  # type: ignore[arg-type]
 
     # Kernels crash or hang by calling a function of the C library, which must be allowed by name.
     with running_farms(make, callees=("abort", "raise", "pause")) as made:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.client.bundle.cuda_functions import cuda_bundle, functions, gpu_target, matmul, tiled
-from tunefarm.startup.zygote import start_zygote
+from tunefarm.startup.fork_servers import start_fork_server
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_workers.cuda.gpu_facts import gpu_facts
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(shutil.which("nvidia-smi") is None, reason="need
 
 @pytest.fixture(scope="module")
 def compiling() -> Iterator[ForkServer]:
-    with start_zygote() as started:
+    with start_fork_server() as started:
         yield started
 
 

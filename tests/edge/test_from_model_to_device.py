@@ -16,7 +16,7 @@ from tests.client.bundle.test_bundle import imported
 from tests.search.relax.models import SmallModel, convolutional_network, tuples
 from tests.servers.real_service import HANGING_S, RealService
 from tunefarm.bundle.bundle_build import BundleBuilder
-from tunefarm.startup.zygote import start_zygote
+from tunefarm.startup.fork_servers import start_fork_server
 
 
 @dataclass
@@ -40,12 +40,14 @@ class EdgeDevice:
 def bundles(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Two models as libraries for this host."""
     folder = tmp_path_factory.mktemp("bundles")
-    with start_zygote() as zygote:
-        return _library(zygote, tuples(), folder / "one"), _library(zygote, convolutional_network(), folder / "two")
+    with start_fork_server() as fork_server:
+        return _library(fork_server, tuples(), folder / "one"), _library(
+            fork_server, convolutional_network(), folder / "two"
+        )
 
 
-def _library(zygote: object, model: SmallModel, folder: Path) -> Path:
-    built = BundleBuilder(zygote).build(imported(model), "host:1", "net", "library", folder)  # type: ignore[arg-type]
+def _library(fork_server: object, model: SmallModel, folder: Path) -> Path:
+    built = BundleBuilder(fork_server).build(imported(model), "host:1", "net", "library", folder)  # type: ignore[arg-type]
     return built.folder
 
 

@@ -14,7 +14,7 @@ from tests.edge_runner.toolchain import RUNNER, Compiler, Device, Publisher, tex
 from tests.targets.toolchain import emulator
 from tunefarm.bundle.bundle_build import BundleBuilder
 from tunefarm.bundle.bundle_source import FunctionsSource
-from tunefarm.startup.zygote import start_zygote
+from tunefarm.startup.fork_servers import start_fork_server
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.edge.release import Architecture
 
@@ -33,18 +33,18 @@ TARGETS: Final[dict[Architecture, dict[str, object]]] = {
 
 
 @pytest.fixture(scope="module")
-def zygote() -> Iterator[ForkServer]:
-    with start_zygote() as started:
+def fork_server() -> Iterator[ForkServer]:
+    with start_fork_server() as started:
         yield started
 
 
 @pytest.mark.parametrize("architecture", TARGETS)
 def test_runner_runs_the_library_of_records(
-    architecture: Architecture, zygote: ForkServer, publisher: Publisher, tmp_path: Path
+    architecture: Architecture, fork_server: ForkServer, publisher: Publisher, tmp_path: Path
 ) -> None:
     target = json.dumps({"kind": "llvm", "num-cores": 1, **TARGETS[architecture]})
     source = FunctionsSource(FUNCTIONS, target)
-    built = BundleBuilder(zygote).build_source(source, "both", "library", tmp_path / "bundle")
+    built = BundleBuilder(fork_server).build_source(source, "both", "library", tmp_path / "bundle")
     assert [each.kind for each in built.manifest.functions] == ["record", "record"]
     assert built.manifest.requires is not None
     triple, command, system, _ = MACHINES[architecture]

@@ -13,6 +13,6 @@ from tunefarm_workers.worker.settings import WorkerSettings
 PRELOAD: Final = ("tests.workers.hostile:arm",)
 
 
-def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path, blobs: Blobs) -> LocalFarm:
+def build(settings: WorkerSettings, fork_server: ForkServer, scratch: Path, blobs: Blobs) -> LocalFarm:
     del settings, blobs
-    return LocalFarm(zygote, scratch=scratch, known=slow_device(), settings=SETTINGS)
+    return LocalFarm(fork_server, scratch=scratch, known=slow_device(), settings=SETTINGS)

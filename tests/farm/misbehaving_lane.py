@@ -44,5 +44,5 @@ class MisbehavingFarm(SimulatedFarm):
         time.sleep(0.05)
 
 
-def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path, blobs: Blobs) -> MisbehavingFarm:
+def build(settings: WorkerSettings, fork_server: ForkServer, scratch: Path, blobs: Blobs) -> MisbehavingFarm:
     return MisbehavingFarm(simulated_device(), float(os.environ.get(SECONDS, "0.01")), int(os.environ.get(ROOM, "4")))

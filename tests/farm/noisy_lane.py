@@ -60,6 +60,6 @@ def preload() -> None:
     reference_kernels.CallTimer = NoisyTimer  # type: ignore[misc]
 
 
-def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path, blobs: Blobs) -> LocalFarm:
+def build(settings: WorkerSettings, fork_server: ForkServer, scratch: Path, blobs: Blobs) -> LocalFarm:
     del settings
-    return LocalFarm(zygote, scratch=scratch, settings=FarmSettings(drift_check_s=CHECK_EVERY_S))
+    return LocalFarm(fork_server, scratch=scratch, settings=FarmSettings(drift_check_s=CHECK_EVERY_S))

@@ -67,11 +67,11 @@ class Killer:
         """Processes of the command by role: their depth in the tree, and whether they have children."""
         found: dict[str, list[int]] = {"command": [pid]}
         with suppress(psutil.Error):
-            for zygote in psutil.Process(pid).children():
-                found.setdefault("zygote", []).append(zygote.pid)
-                for child in zygote.children():
+            for fork_server in psutil.Process(pid).children():
+                found.setdefault("fork server", []).append(fork_server.pid)
+                for child in fork_server.children():
                     within = child.children()
-                    role = "task host" if within else "search or watch"
+                    role = "task process" if within else "search or watch"
                     found.setdefault(role, []).append(child.pid)
                     for candidate in within:
                         found.setdefault("candidate or reference", []).append(candidate.pid)

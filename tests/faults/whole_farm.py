@@ -26,9 +26,9 @@ AGAIN_S = 0.5
 """The delay before the supervisor restarts a process."""
 END_S = 120.0
 LISTENS_S = 300.0
-OF_WORKERS = ("worker", "worker's zygote", "child of a worker's zygote")
-OF_TUNERS = ("tuner", "tuner's zygote", "search", "below a search")
-OF_THE_API = ("API", "process of the API", "API's zygote", "intake child")
+OF_WORKERS = ("worker", "worker's fork server", "child of a worker's fork server")
+OF_TUNERS = ("tuner", "tuner's fork server", "search", "below a search")
+OF_THE_API = ("API", "process of the API", "API's fork server", "intake child")
 """The roles of processes by their depth below the started one; all deeper ones have the last role."""
 
 

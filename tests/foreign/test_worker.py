@@ -12,20 +12,20 @@ from tunefarm_sandbox.confinement.limits import Limits
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_search.tvm.loading import LOAD_TVM
-from tunefarm_workers.conversation.messages import Broken, HostOrder, LinkOrder, from_linker
+from tunefarm_workers.conversation.messages import Broken, LinkOrder, TaskOrder, from_linker
 
 PAYLOADS = [item for item in corpus.traces() if item.name.startswith("pad value")]
 
 
 @pytest.fixture(scope="module")
-def zygote() -> Iterator[ForkServer]:
+def fork_server() -> Iterator[ForkServer]:
     with ForkServer.start([LOAD_TVM, "tunefarm_workers.child.link_child"]) as server:
         assert server.ready(120), server.failure
         yield server
 
 
-def broken(zygote: ForkServer, folder: Path, module: str, trace: str | None, target: object = None) -> Broken:
-    host = HostOrder(
+def broken(fork_server: ForkServer, folder: Path, module: str, trace: str | None, target: object = None) -> Broken:
+    task = TaskOrder(
         module_json=module,
         target=json.dumps(target or corpus.TARGET),
         num_cores=1,
@@ -33,17 +33,21 @@ def broken(zygote: ForkServer, folder: Path, module: str, trace: str | None, tar
         seed=0,
         distribution="normal",
     )
-    order = LinkOrder(host=host, trace=trace, folder=str(folder)).model_dump_json().encode()
+    order = LinkOrder(task=task, trace=trace, folder=str(folder)).model_dump_json().encode()
     confinement = Confinement.compiler(str(folder))
-    with zygote.fork("tunefarm_workers.child.link_child:run", order, limits=Limits(), confinement=confinement) as child:
+    with fork_server.fork(
+        "tunefarm_workers.child.link_child:run", order, limits=Limits(), confinement=confinement
+    ) as child:
         said = from_linker.validate_json(child.channel.receive(60))
     assert isinstance(said, Broken), said
     return said
 
 
 @pytest.mark.parametrize("item", PAYLOADS, ids=lambda item: item.name)
-def test_worker_refuses_hostile_trace_before_building(zygote: ForkServer, tmp_path: Path, item: corpus.Hostile) -> None:
-    said = broken(zygote, tmp_path, corpus.module_json(), json.dumps(item.value))
+def test_worker_refuses_hostile_trace_before_building(
+    fork_server: ForkServer, tmp_path: Path, item: corpus.Hostile
+) -> None:
+    said = broken(fork_server, tmp_path, corpus.module_json(), json.dumps(item.value))
     assert said.reason is FailureReason.INVALID_SCHEDULE
     assert "not allowed" in said.message
     assert "call" in said.message
@@ -52,15 +56,19 @@ def test_worker_refuses_hostile_trace_before_building(zygote: ForkServer, tmp_pa
 
 
 @pytest.mark.parametrize("item", [i for i in corpus.modules() if i.name.startswith("module: call")][::4], ids=str)
-def test_worker_refuses_unvalidated_hostile_module(zygote: ForkServer, tmp_path: Path, item: corpus.Hostile) -> None:
-    said = broken(zygote, tmp_path, item.value, None)
+def test_worker_refuses_unvalidated_hostile_module(
+    fork_server: ForkServer, tmp_path: Path, item: corpus.Hostile
+) -> None:
+    said = broken(fork_server, tmp_path, item.value, None)
     assert said.reason is FailureReason.INVALID_SCHEDULE
     assert "not allowed" in said.message
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("item", [i for i in corpus.targets() if "jit" in i.name or "cl-opt" in i.name], ids=str)
-def test_worker_refuses_target_with_compiler_options(zygote: ForkServer, tmp_path: Path, item: corpus.Hostile) -> None:
-    said = broken(zygote, tmp_path, corpus.module_json(), None, item.value)
+def test_worker_refuses_target_with_compiler_options(
+    fork_server: ForkServer, tmp_path: Path, item: corpus.Hostile
+) -> None:
+    said = broken(fork_server, tmp_path, corpus.module_json(), None, item.value)
     assert said.reason is FailureReason.INVALID_SCHEDULE
     assert "attribute" in said.message

@@ -16,7 +16,7 @@ WITHOUT_SERVICE = ("message", "intake", "trace", "import")
 
 @pytest.fixture(scope="module")
 def target_of() -> Iterator[Callable[[str], Target]]:
-    """Create each target once: it starts zygotes."""
+    """Create each target once: it starts fork servers."""
     made: dict[str, Target] = {}
 
     def one(name: str) -> Target:

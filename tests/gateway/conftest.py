@@ -15,7 +15,7 @@ FarmOf = Callable[..., RunningFarm]
 
 
 @pytest.fixture(scope="session")
-def zygote() -> Iterator[ForkServer]:
+def fork_server() -> Iterator[ForkServer]:
     with ForkServer.start([PRELOAD]) as server:
         assert server.ready(60), server.failure
         yield server
@@ -28,6 +28,8 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
 
 
 @pytest.fixture
-def farm_of(zygote: ForkServer, board: Board, tmp_path: Path) -> Iterator[FarmOf]:
-    with running_farms(lambda **of: GatewayFarm(zygote, gateway_settings_of(board, **of), scratch=tmp_path)) as made:
+def farm_of(fork_server: ForkServer, board: Board, tmp_path: Path) -> Iterator[FarmOf]:
+    with running_farms(
+        lambda **of: GatewayFarm(fork_server, gateway_settings_of(board, **of), scratch=tmp_path)
+    ) as made:
         yield made

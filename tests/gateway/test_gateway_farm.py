@@ -122,15 +122,15 @@ def test_task_for_another_target_is_refused(farm_of: FarmOf) -> None:
 
 
 def test_unreachable_or_busy_board_is_refused(
-    farm_of: FarmOf, zygote: ForkServer, board: Board, tmp_path: Path
+    farm_of: FarmOf, fork_server: ForkServer, board: Board, tmp_path: Path
 ) -> None:
     farm_of()
     with pytest.raises(BadInput, match="another process"):
-        GatewayFarm(zygote, gateway_settings_of(board), scratch=tmp_path)
+        GatewayFarm(fork_server, gateway_settings_of(board), scratch=tmp_path)
     with pytest.raises(BadInput, match="was not reached"):
-        GatewayFarm(zygote, gateway_settings_of(board, port=1), scratch=tmp_path)
+        GatewayFarm(fork_server, gateway_settings_of(board, port=1), scratch=tmp_path)
     with pytest.raises(BadInput, match="no linker"):
-        GatewayFarm(zygote, gateway_settings_of(board, port=2, linker="no-such-linker -O2"), scratch=tmp_path)
+        GatewayFarm(fork_server, gateway_settings_of(board, port=2, linker="no-such-linker -O2"), scratch=tmp_path)
 
 
 @pytest.mark.parametrize(

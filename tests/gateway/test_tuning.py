@@ -14,11 +14,11 @@ from tunefarm_search.tvm.workload import workload_of
 
 
 @pytest.mark.faults
-def test_tuning_speeds_up_matmul_on_board(farm_of: FarmOf, zygote: ForkServer) -> None:
+def test_tuning_speeds_up_matmul_on_board(farm_of: FarmOf, fork_server: ForkServer) -> None:
     module: tvm.IRModule = workloads.matmul()
     target = canonical_target(workloads.TARGET).target
     farm = farm_of().farm
-    summary = tune_on(farm, zygote, workload_of(module, name="matmul"), target, HOT_CACHE.protocol_id, trials=6)
+    summary = tune_on(farm, fork_server, workload_of(module, name="matmul"), target, HOT_CACHE.protocol_id, trials=6)
     assert summary.outcome is JobOutcome.SUCCEEDED, summary
     task = summary.tasks[0]
     assert task.trials == 6

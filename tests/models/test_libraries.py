@@ -40,7 +40,7 @@ from tunefarm.model.model_run import run_model  # noqa: E402
 from tunefarm.model.race.library_race import choose_libraries  # noqa: E402
 from tunefarm.model.race.plan_folder import LibraryPlan  # noqa: E402
 from tunefarm.model.race.race_result import RaceResult, TimedPlan  # noqa: E402
-from tunefarm.startup.zygote import start_zygote  # noqa: E402
+from tunefarm.startup.fork_servers import start_fork_server  # noqa: E402
 from tunefarm_sandbox.fork_server.fork_server import ForkServer  # noqa: E402
 from tunefarm_schemas.bad_input import BadInput  # noqa: E402
 from tunefarm_schemas.tuning.model import ModelManifest  # noqa: E402
@@ -61,8 +61,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def zygote() -> Iterator[ForkServer]:
-    with start_zygote() as started:
+def fork_server() -> Iterator[ForkServer]:
+    with start_fork_server() as started:
         yield started
 
 
@@ -119,20 +119,22 @@ class CompilerOfPlan(ModelCompiler):
         return RaceResult(TimedPlan(plan, None), (ours,), 0.0)
 
 
-def compiled(zygote: ForkServer, path: Path, output: Path, *in_turn: str | None) -> Compilation:
-    imported = import_model(zygote, parse_model_source(str(path)), {})
-    compiler = CompilerOfPlan(zygote, output, libraries=choose_libraries())
+def compiled(fork_server: ForkServer, path: Path, output: Path, *in_turn: str | None) -> Compilation:
+    imported = import_model(fork_server, parse_model_source(str(path)), {})
+    compiler = CompilerOfPlan(fork_server, output, libraries=choose_libraries())
     compiler.in_turn = in_turn
     return compiler.compile(imported, "host:1", "model")
 
 
 @pytest.fixture(scope="module")
-def mixed(zygote: ForkServer, folder: Path) -> Compilation:
+def mixed(fork_server: ForkServer, folder: Path) -> Compilation:
     path = model_file(TINY_ZOO["resnet18"], "pt2", folder)
-    return compiled(zygote, path, folder / "mixed", "onnxruntime", None, "openvino")
+    return compiled(fork_server, path, folder / "mixed", "onnxruntime", None, "openvino")
 
 
-def test_a_compiled_mix_is_verified_and_computes_what_torch_computes(mixed: Compilation, zygote: ForkServer) -> None:
+def test_a_compiled_mix_is_verified_and_computes_what_torch_computes(
+    mixed: Compilation, fork_server: ForkServer
+) -> None:
     manifest = mixed.manifest
     assert {region.library for region in manifest.regions} == {"onnxruntime", "openvino"}
     assert all("==" in region.requirement for region in manifest.regions)
@@ -148,7 +150,7 @@ def test_a_compiled_mix_is_verified_and_computes_what_torch_computes(mixed: Comp
     for each in (loaded, again):
         found = each(*(tensor.numpy() for tensor in inputs))
         assert worst_error((found,), _expected(module, inputs)) <= model.tolerance
-    assert run_model(zygote, mixed.folder, (mixed.folder / "kernels.so").read_bytes()).latency_s > 0
+    assert run_model(fork_server, mixed.folder, (mixed.folder / "kernels.so").read_bytes()).latency_s > 0
 
 
 def test_weights_are_stored_once(mixed: Compilation) -> None:
@@ -194,9 +196,11 @@ def test_a_model_needs_its_library(mixed: Compilation) -> None:
     assert "the model needs openvino, which is not installed" in ended.stderr
 
 
-def test_a_model_without_libraries_replaces_one_with_them(mixed: Compilation, zygote: ForkServer, folder: Path) -> None:
+def test_a_model_without_libraries_replaces_one_with_them(
+    mixed: Compilation, fork_server: ForkServer, folder: Path
+) -> None:
     copy = Path(shutil.copytree(mixed.folder, folder / "replaced"))
-    compilation = compiled(zygote, model_file(TINY_ZOO["resnet18"], "pt2", folder), copy, None)
+    compilation = compiled(fork_server, model_file(TINY_ZOO["resnet18"], "pt2", folder), copy, None)
     assert compilation.manifest.regions == ()
     assert sorted(path.name for path in copy.iterdir()) == [
         "kernels.so",
@@ -222,9 +226,9 @@ def test_compile_with_libraries_races(folder: Path, tmp_path: Path) -> None:
     assert (answer["race"]["winner"] == "our kernels") == (manifest.regions == ())
 
 
-def test_a_race_without_seconds_runs_our_kernels_alone(folder: Path, tmp_path: Path, zygote: ForkServer) -> None:
-    imported = import_model(zygote, parse_model_source(str(model_file(TINY_ZOO["u-net"], "pt2", folder))), {})
-    compiler = ModelCompiler(zygote, tmp_path / "ours", libraries=choose_libraries(race_s=0.0))
+def test_a_race_without_seconds_runs_our_kernels_alone(folder: Path, tmp_path: Path, fork_server: ForkServer) -> None:
+    imported = import_model(fork_server, parse_model_source(str(model_file(TINY_ZOO["u-net"], "pt2", folder))), {})
+    compiler = ModelCompiler(fork_server, tmp_path / "ours", libraries=choose_libraries(race_s=0.0))
     compilation = compiler.compile(imported, "host:1", "model")
     race = compilation.race
     assert race is not None
@@ -235,12 +239,12 @@ def test_a_race_without_seconds_runs_our_kernels_alone(folder: Path, tmp_path: P
     assert all(each.problem == "not timed within --race-seconds 0" for each in others)
 
 
-def test_a_race_times_all_entries(tmp_path: Path, zygote: ForkServer) -> None:
+def test_a_race_times_all_entries(tmp_path: Path, fork_server: ForkServer) -> None:
     import tvm
 
     small = two_entries()
     imported = ImportedModel(str(tvm.ir.save_json(small.module)), small.weights, "test", ())
-    compiler = ModelCompiler(zygote, tmp_path / "entries", libraries=choose_libraries(race_s=5.0))
+    compiler = ModelCompiler(fork_server, tmp_path / "entries", libraries=choose_libraries(race_s=5.0))
     race = compiler.compile(imported, "host:1", "model").race
     assert race is not None
     assert race.timed[0].plan.libraries == ()

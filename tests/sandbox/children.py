@@ -290,14 +290,14 @@ def leave_threads(channel: Channel, payload: bytes, descriptors: list[int]) -> N
         threading.Thread(target=time.sleep, args=(60,), daemon=False).start()
 
 
-def host(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
+def parent(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
     """Become a fork server whose children inherit the state of this process."""
     global remembered
     remembered = payload.decode()
     serve(channel)
 
 
-def host_without_processes(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
+def parent_without_processes(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
     """Become a fork server whose kernel starts no further process."""
     resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
     serve(channel)

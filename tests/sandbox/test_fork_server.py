@@ -65,12 +65,12 @@ def test_invalid_entry_fails_and_server_continues(server: ForkServer, entry: str
 
 
 def test_refused_fork_fails_and_server_continues(server: ForkServer) -> None:
-    host = fork(server, "host_without_processes", confinement=Confinement.host())
+    parent = fork(server, "parent_without_processes", confinement=Confinement.fork_server())
     for _ in range(2):
         with pytest.raises(ForkFailed) as failed:
-            fork(ForkServer.within(host), "greet")
+            fork(ForkServer.within(parent), "greet")
         assert failed.value.kind == "resources"
-    host.close()
+    parent.close()
 
 
 def test_child_has_only_given_descriptors(server: ForkServer) -> None:

@@ -20,31 +20,31 @@ def folder(user: str) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def host(server: ForkServer, folder: Path) -> Iterator[Child]:
-    given = Confinement.host(readable=[str(folder / "given")], writable=[str(folder / "scratch")])
-    with fork(server, "host", b"the parsed module", confinement=given) as child:
+def parent(server: ForkServer, folder: Path) -> Iterator[Child]:
+    given = Confinement.fork_server(readable=[str(folder / "given")], writable=[str(folder / "scratch")])
+    with fork(server, "parent", b"the parsed module", confinement=given) as child:
         assert ForkServer.within(child).ready(LONG_S)
         yield child
 
 
-def test_nested_children_inherit_state_of_host(host: Child) -> None:
-    assert answer(ForkServer.within(host), "report_preloaded") == b"the parsed module"
+def test_nested_children_inherit_state_of_parent(parent: Child) -> None:
+    assert answer(ForkServer.within(parent), "report_preloaded") == b"the parsed module"
 
 
-def test_nested_children_are_more_confined_than_host(host: Child) -> None:
+def test_nested_children_are_more_confined_than_parent(parent: Child) -> None:
     for forbidden in ("os_fork", "exec", "tcp", "signal_parent 9", "signal_parent 19"):
-        assert answer(ForkServer.within(host), "attempt", forbidden.encode()).startswith(b"PermissionError")
-    assert ForkServer.within(host).alive
+        assert answer(ForkServer.within(parent), "attempt", forbidden.encode()).startswith(b"PermissionError")
+    assert ForkServer.within(parent).alive
 
 
-def test_nested_children_access_only_given_files(host: Child, folder: Path) -> None:
+def test_nested_children_access_only_given_files(parent: Child, folder: Path) -> None:
     read, write = f"read {folder / 'given'}".encode(), f"write {folder / 'scratch' / 'new'}".encode()
     narrow = Confinement.strict()
-    assert answer(ForkServer.within(host), "attempt", read, confinement=narrow).startswith(b"PermissionError")
-    assert answer(ForkServer.within(host), "attempt", write, confinement=narrow).startswith(b"PermissionError")
+    assert answer(ForkServer.within(parent), "attempt", read, confinement=narrow).startswith(b"PermissionError")
+    assert answer(ForkServer.within(parent), "attempt", write, confinement=narrow).startswith(b"PermissionError")
     full = Confinement.strict(readable=[str(folder / "given")], writable=[str(folder / "scratch")])
-    assert answer(ForkServer.within(host), "attempt", read, confinement=full) == b"done 7"
-    assert answer(ForkServer.within(host), "attempt", write, confinement=full) == b"done 4"
+    assert answer(ForkServer.within(parent), "attempt", read, confinement=full) == b"done 7"
+    assert answer(ForkServer.within(parent), "attempt", write, confinement=full) == b"done 4"
 
 
 @pytest.mark.parametrize(
@@ -57,27 +57,27 @@ def test_nested_children_access_only_given_files(host: Child, folder: Path) -> N
     ],
     ids=["read", "write", "dots", "exec"],
 )
-def test_nested_child_cannot_exceed_its_host(host: Child, wider: Confinement) -> None:
+def test_nested_child_cannot_exceed_its_parent(parent: Child, wider: Confinement) -> None:
     with pytest.raises(ForkFailed) as failed:
-        fork(ForkServer.within(host), "greet", confinement=wider)
+        fork(ForkServer.within(parent), "greet", confinement=wider)
     assert failed.value.kind == "confinement"
 
 
-def test_nested_forks_leave_no_descriptors(host: Child) -> None:
-    before = settled_descriptors(host.pid)
+def test_nested_forks_leave_no_descriptors(parent: Child) -> None:
+    before = settled_descriptors(parent.pid)
     for _ in range(50):
-        assert answer(ForkServer.within(host), "greet") == b"hello "
-    assert within(LONG_S, lambda: open_descriptors(host.pid) <= before)
+        assert answer(ForkServer.within(parent), "greet") == b"hello "
+    assert within(LONG_S, lambda: open_descriptors(parent.pid) <= before)
 
 
 def test_closing_nested_server_ends_its_children(server: ForkServer) -> None:
-    host = fork(server, "host", confinement=Confinement.host())
-    nested = ForkServer.within(host)
+    parent = fork(server, "parent", confinement=Confinement.fork_server())
+    nested = ForkServer.within(parent)
     child = fork(nested, "wait")
     assert child.channel.receive(LONG_S) == b"waiting"
     nested.close()
     # It ends by itself once its channel closes, and is also killed; either may come first.
-    assert ended(host).described() in {"killed by SIGKILL", "exited with code 0"}
+    assert ended(parent).described() in {"killed by SIGKILL", "exited with code 0"}
     assert ended(child).described() == "killed by SIGKILL"
     assert within(LONG_S, lambda: not Path(f"/proc/{child.pid}").exists())
     with pytest.raises(ForkFailed):
@@ -85,8 +85,8 @@ def test_closing_nested_server_ends_its_children(server: ForkServer) -> None:
 
 
 def test_nested_server_ends_when_its_channel_closes(server: ForkServer) -> None:
-    host = fork(server, "host", confinement=Confinement.host())
-    child = fork(ForkServer.within(host), "wait")
-    host.channel.close()
-    assert ended(host).code == 0
+    parent = fork(server, "parent", confinement=Confinement.fork_server())
+    child = fork(ForkServer.within(parent), "wait")
+    parent.channel.close()
+    assert ended(parent).code == 0
     assert ended(child).described() == "killed by SIGKILL"

@@ -19,9 +19,9 @@ from tunefarm_sandbox.fork_server.fork_server import ForkServer
 def start():
     global server, children
     server = ForkServer.start([], environment=ENVIRONMENT)
-    host = fork(server, "host", confinement=Confinement.host())
-    nested = ForkServer.within(host)
-    children = [host, fork(server, "ignore_signals"), fork(nested, "ignore_signals"), fork(server, "wait")]
+    parent = fork(server, "parent", confinement=Confinement.fork_server())
+    nested = ForkServer.within(parent)
+    children = [parent, fork(server, "ignore_signals"), fork(nested, "ignore_signals"), fork(server, "wait")]
     for child in children[1:]:
         child.channel.receive(LONG_S)
     children[3].stop()
@@ -76,8 +76,8 @@ def test_killed_parent_leaves_no_process(program: str, processes: int, started_i
 
 def test_killed_server_leaves_no_process() -> None:
     with ForkServer.start([], environment=ENVIRONMENT) as server:
-        host = fork(server, "host", confinement=Confinement.host())
-        children = [host, fork(server, "ignore_signals"), fork(ForkServer.within(host), "ignore_signals")]
+        parent = fork(server, "parent", confinement=Confinement.fork_server())
+        children = [parent, fork(server, "ignore_signals"), fork(ForkServer.within(parent), "ignore_signals")]
         stopped = fork(server, "wait")
         stopped.stop()
         assert server._process is not None
@@ -92,13 +92,13 @@ def test_killed_server_leaves_no_process() -> None:
 
 
 def test_killed_nested_server_leaves_outer_one_running(server: ForkServer) -> None:
-    host = fork(server, "host", confinement=Confinement.host())
-    child = fork(ForkServer.within(host), "ignore_signals")
+    parent = fork(server, "parent", confinement=Confinement.fork_server())
+    child = fork(ForkServer.within(parent), "ignore_signals")
     assert child.channel.receive(LONG_S) == b"deaf"
-    os.kill(host.pid, signal.SIGKILL)
-    assert ended(host).described() == "killed by SIGKILL"
+    os.kill(parent.pid, signal.SIGKILL)
+    assert ended(parent).described() == "killed by SIGKILL"
     assert ended(child).described() == "killed by SIGKILL"
     assert within(LONG_S, lambda: not Path(f"/proc/{child.pid}").exists())
     with pytest.raises(ForkFailed):
-        fork(ForkServer.within(host), "greet")
+        fork(ForkServer.within(parent), "greet")
     assert ended(fork(server, "leave_with_code", b"3")).code == 3

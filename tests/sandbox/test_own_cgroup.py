@@ -59,12 +59,12 @@ def test_fork_server_and_descendants_share_a_cgroup(server: ForkServer) -> None:
     assert own.parent == cgroup_of("self")
     assert re.fullmatch(rf"tunefarm-{pid_of(server)}-[0-9a-f]{{8}}", own.name)
     assert int((own / "pids.max").read_text()) == tasks_of_server()
-    with fork(server, "host", confinement=Confinement.host()) as host:
-        nested = ForkServer.within(host)
+    with fork(server, "parent", confinement=Confinement.fork_server()) as parent:
+        nested = ForkServer.within(parent)
         with fork(server, "wait") as child, fork(nested, "wait") as grandchild:
             for each in (child, grandchild):
                 assert each.channel.receive(LONG_S) == b"waiting"
-            assert {cgroup_of(each.pid) for each in (host, child, grandchild)} == {own}
+            assert {cgroup_of(each.pid) for each in (parent, child, grandchild)} == {own}
 
 
 @granted
@@ -74,7 +74,7 @@ def test_fork_bomb_exhausts_only_its_servers_limit(server: ForkServer, attack: s
     # The same limit, lower: the machine of the tests keeps room for others.
     (own / "pids.max").write_text(str(FEW))
     with server.fork(
-        "attacks:attempt_and_stay", attack.encode(), limits=Limits(), confinement=Confinement.host()
+        "attacks:attempt_and_stay", attack.encode(), limits=Limits(), confinement=Confinement.fork_server()
     ) as child:
         assert 0 < int(child.channel.receive(LONG_S).split()[1]) < FEW
         assert int((own / "pids.current").read_text()) == FEW
@@ -87,7 +87,7 @@ def test_fork_bomb_exhausts_only_its_servers_limit(server: ForkServer, attack: s
 
 @granted
 @pytest.mark.parametrize("attack", ["write", "create"])
-@pytest.mark.parametrize("kind", ["strict", "host", "compiler"])
+@pytest.mark.parametrize("kind", ["strict", "fork_server", "compiler"])
 def test_child_cannot_raise_or_leave_its_limit(server: ForkServer, kind: str, attack: str) -> None:
     own = cgroup_of(pid_of(server))
     with tempfile.TemporaryDirectory() as folder:

@@ -75,18 +75,18 @@ def test_group_signals_work_without_the_pidfd_flag(server: ForkServer) -> None:
 
 
 def test_stopping_server_stops_its_children(server: ForkServer) -> None:
-    host = fork(server, "host", confinement=Confinement.host())
-    first, first_counter = counting(ForkServer.within(host))
-    second, second_counter = counting(ForkServer.within(host))
-    host.stop()
+    parent = fork(server, "parent", confinement=Confinement.fork_server())
+    first, first_counter = counting(ForkServer.within(parent))
+    second, second_counter = counting(ForkServer.within(parent))
+    parent.stop()
     assert first_counter.stands_still()
     assert second_counter.stands_still()
-    host.resume()
+    parent.resume()
     first.stop()
     assert first_counter.stands_still()
     assert second_counter.moves()
-    host.kill()
-    assert ended(host).described() == "killed by SIGKILL"
+    parent.kill()
+    assert ended(parent).described() == "killed by SIGKILL"
     assert [ended(child).described() for child in (first, second)] == ["killed by SIGKILL"] * 2
     assert within(LONG_S, lambda: not is_running(first.pid) and not is_running(second.pid))
     first_counter.close()

@@ -1,7 +1,6 @@
 """Bundles linked for other machines: what libraries need, and archives that pass their self-test in an emulator."""
 
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +11,6 @@ from tests.search.relax.models import convolutional_network
 from tests.targets.toolchain import ZIG, emulator
 from tunefarm.bundle.bundle_build import BundleBuilder
 from tunefarm.frontend.model_import import ImportedModel
-from tunefarm.startup.zygote import start_zygote
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 
 pytestmark = pytest.mark.targets
@@ -32,12 +30,6 @@ MACHINES: Final = {
 }
 
 
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[ForkServer]:
-    with start_zygote() as started:
-        yield started
-
-
 def model() -> ImportedModel:
     small = convolutional_network()
     return ImportedModel(str(tvm.ir.save_json(small.module)), small.weights, "test", ())
@@ -53,17 +45,17 @@ def model() -> ImportedModel:
     ],
 )
 def test_library_for_another_machine_needs_an_old_c_library(
-    zygote: ForkServer, target: str, libc: str, architecture: str, tmp_path: Path
+    fork_server: ForkServer, target: str, libc: str, architecture: str, tmp_path: Path
 ) -> None:
-    bundle = BundleBuilder(zygote).build(model(), target, "net", "library", tmp_path / "bundle")
+    bundle = BundleBuilder(fork_server).build(model(), target, "net", "library", tmp_path / "bundle")
     assert bundle.manifest.requires is not None
     assert (bundle.manifest.requires.libc, bundle.manifest.requires.architecture) == (libc, architecture)
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_archive_for_another_machine_passes_its_self_test(name: str, zygote: ForkServer, tmp_path: Path) -> None:
+def test_archive_for_another_machine_passes_its_self_test(name: str, fork_server: ForkServer, tmp_path: Path) -> None:
     target, triple, command = MACHINES[name]
-    folder = BundleBuilder(zygote).build(model(), target, "net", "static", tmp_path / "bundle").folder
+    folder = BundleBuilder(fork_server).build(model(), target, "net", "static", tmp_path / "bundle").folder
     program = tmp_path / "self_test"
     words = [*ZIG, "cc", "-target", triple, "-std=c11", "-O2", "-Iinclude", "self_test.c", "libmodel.a", "-lm"]
     subprocess.run([*words, "-pthread", "-o", str(program)], cwd=folder, check=True, capture_output=True, timeout=900)

@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,7 +15,6 @@ from tests.search.relax.models import convolutional_network
 from tests.targets.toolchain import ZIG, emulator
 from tunefarm.bundle.bundle_build import BundleBuilder
 from tunefarm.frontend.model_import import ImportedModel
-from tunefarm.startup.zygote import start_zygote
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.tuning.bundle import BundleForm
 
@@ -51,12 +50,6 @@ DEVICES: Final = {
 }
 
 
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[ForkServer]:
-    with start_zygote() as started:
-        yield started
-
-
 def compiled(device: Device, folder: Path, program: Path) -> None:
     threads = ("-pthread",) if device.emulator else ()
     kernels = sorted(str(each.relative_to(folder)) for each in folder.glob("kernels/*"))
@@ -78,10 +71,10 @@ def run(device: Device, program: Path, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("name", DEVICES)
-def test_bundle_passes_its_self_test(name: str, zygote: ForkServer, tmp_path: Path) -> None:
+def test_bundle_passes_its_self_test(name: str, fork_server: ForkServer, tmp_path: Path) -> None:
     device, small = DEVICES[name], convolutional_network()
     model = ImportedModel(str(tvm.ir.save_json(small.module)), small.weights, "test", ())
-    folder = BundleBuilder(zygote).build(model, device.target, "net", device.form, tmp_path / "bundle").folder
+    folder = BundleBuilder(fork_server).build(model, device.target, "net", device.form, tmp_path / "bundle").folder
     program = tmp_path / "self_test"
     compiled(device, folder, program)
     assert "1 vectors, worst error" in run(device, program, folder)

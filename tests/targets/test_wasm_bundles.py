@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,6 @@ from tunefarm.bundle.bundle_source import FunctionsSource, RecordFunction
 from tunefarm.bundle.link.confined_link import ConfinedLink
 from tunefarm.frontend.model_import import ImportedModel
 from tunefarm.model.function_orders import ChosenRecord
-from tunefarm.startup.zygote import start_zygote
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.bundle import WASM_TARGET
@@ -37,25 +35,21 @@ selfTest().then((found) => (document.title = JSON.stringify(found)), (error) => 
 
 
 @pytest.fixture(scope="module")
-def zygote() -> Iterator[ForkServer]:
-    with start_zygote() as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def network(zygote: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def network(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     small = convolutional_network()
     model = ImportedModel(str(tvm.ir.save_json(small.module)), small.weights, "test", ())
     folder = tmp_path_factory.mktemp("wasm") / "network"
-    return BundleBuilder(zygote).build(model, WASM_TARGET, "net", "wasm", folder).folder
+    return BundleBuilder(fork_server).build(model, WASM_TARGET, "net", "wasm", folder).folder
 
 
 @pytest.fixture(scope="module")
-def functions(zygote: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def functions(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two functions with schedules of records, linked as a service links them."""
     source = FunctionsSource(FUNCTIONS, WASM_TARGET, needs_schedules=True)
     folder = tmp_path_factory.mktemp("wasm") / "functions"
-    return BundleBuilder(zygote, link=ConfinedLink(zygote)).build_source(source, "Both", "wasm", folder).folder
+    return (
+        BundleBuilder(fork_server, link=ConfinedLink(fork_server)).build_source(source, "Both", "wasm", folder).folder
+    )
 
 
 @pytest.mark.parametrize(("bundle", "vectors"), [("network", 1), ("functions", 2)])
@@ -99,22 +93,22 @@ def test_module_refuses_an_unknown_entry(functions: Path) -> None:
     assert "does not begin at a multiple of 64 bytes" in model.error()
 
 
-def test_equal_builds_have_equal_modules(zygote: ForkServer, functions: Path, tmp_path: Path) -> None:
+def test_equal_builds_have_equal_modules(fork_server: ForkServer, functions: Path, tmp_path: Path) -> None:
     source = FunctionsSource(FUNCTIONS, WASM_TARGET, needs_schedules=True)
-    again = BundleBuilder(zygote).build_source(source, "Both", "wasm", tmp_path / "elsewhere").folder
+    again = BundleBuilder(fork_server).build_source(source, "Both", "wasm", tmp_path / "elsewhere").folder
     for name in ("model.wasm", "self_test.wasm", "manifest.json"):
         assert (functions / name).read_bytes() == (again / name).read_bytes(), name
 
 
-def test_schedule_that_does_not_apply_is_refused(zygote: ForkServer, tmp_path: Path) -> None:
+def test_schedule_that_does_not_apply_is_refused(fork_server: ForkServer, tmp_path: Path) -> None:
     from tests.targets.wasm_host import worst_error  # make test runs without Wasmtime
 
     broken = RecordFunction(NEGATED, ChosenRecord("3" * 32, '[[["GetSBlock",[],["missing","main"],["b0"]]],[]]'))
     source = FunctionsSource((broken,), WASM_TARGET, needs_schedules=True)
     with pytest.raises(BadInput, match="the schedule of negated does not apply") as refused:
-        BundleBuilder(zygote).build_source(source, "one", "wasm", tmp_path / "bundle")
+        BundleBuilder(fork_server).build_source(source, "one", "wasm", tmp_path / "bundle")
     assert "name a target" in refused.value.fix
-    built = BundleBuilder(zygote).build_source(
+    built = BundleBuilder(fork_server).build_source(
         FunctionsSource((broken,), WASM_TARGET), "one", "wasm", tmp_path / "bundle"
     )
     assert list(built.problems) == ["negated"]

@@ -8,17 +8,17 @@ import pytest
 
 from tests.store.sample import TENANT, put_task
 from tests.tuner.instant_farm import InstantFarm
-from tunefarm.startup.zygote import start_search_zygote
+from tunefarm.startup.fork_servers import start_search_fork_server
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.tuning.job import Effort, Job, JobSpec, JobState
 from tunefarm_services.store import Store
 from tunefarm_services.telemetry.metrics import Metrics
 from tunefarm_services.telemetry.telemetry import Telemetry
 from tunefarm_services.telemetry.traces import Traces
+from tunefarm_services.tuner.service.fork_servers import ForkServers
 from tunefarm_services.tuner.service.leased_job import FarmSource
 from tunefarm_services.tuner.service.service import TunerService
 from tunefarm_services.tuner.service.settings import TunerSettings
-from tunefarm_services.tuner.service.zygotes import Zygotes
 
 WAIT_S = 180.0
 
@@ -39,24 +39,24 @@ def watcher(store: Store, tmp_path: Path) -> Iterator[Store]:
 
 
 @pytest.fixture(scope="session")
-def searching_zygotes() -> Iterator[Zygotes]:
-    """Zygotes with TVM loaded. Test modules with search jobs override ``zygotes`` by these."""
-    found = Zygotes(start_search_zygote)
+def searching_fork_servers() -> Iterator[ForkServers]:
+    """Fork servers with TVM loaded. Tests with search jobs override ``fork_servers`` by these."""
+    found = ForkServers(start_search_fork_server)
     found.present().ready(60.0)
     yield found
     found.close()
 
 
 @pytest.fixture
-def zygotes() -> Iterator[Zygotes]:
-    """Zygotes without TVM, for jobs that do not search."""
-    found = Zygotes(lambda: ForkServer.start([]))
+def fork_servers() -> Iterator[ForkServers]:
+    """Fork servers without TVM, for jobs that do not search."""
+    found = ForkServers(lambda: ForkServer.start([]))
     yield found
     found.close()
 
 
 @pytest.fixture
-def tuner(store: Store, zygotes: Zygotes) -> Callable[..., object]:
+def tuner(store: Store, fork_servers: ForkServers) -> Callable[..., object]:
     """Run a tuner service in a thread until the block ends."""
 
     @contextmanager
@@ -65,7 +65,7 @@ def tuner(store: Store, zygotes: Zygotes) -> Callable[..., object]:
     ) -> Iterator[TunerService]:
         settings = TunerSettings(jobs_at_once=jobs_at_once, poll_s=0.05, outage_s=60.0)
         telemetry = Telemetry(Metrics("tuner"), traces or Traces())
-        service = TunerService(store, farm_for, zygotes, settings, telemetry=telemetry, **options)
+        service = TunerService(store, farm_for, fork_servers, settings, telemetry=telemetry, **options)
         stop = threading.Event()
         thread = threading.Thread(target=service.run, args=(stop,))
         thread.start()

@@ -18,14 +18,14 @@ SETTINGS = FarmSettings(build_lanes=2, memory_bytes=512 << 20, first_build_s=4.0
 
 
 @pytest.fixture(scope="session")
-def zygote() -> Iterator[ForkServer]:
+def fork_server() -> Iterator[ForkServer]:
     with start_server(["hostile:arm"], USERS[0], ENVIRONMENT) as server:
         assert server.ready(60), server.failure
         yield server
 
 
 @pytest.fixture(scope="session")
-def running(zygote: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFarm]:
-    farm = LocalFarm(zygote, scratch=tmp_path_factory.mktemp("scratch"), known=slow_device(), settings=SETTINGS)
+def running(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFarm]:
+    farm = LocalFarm(fork_server, scratch=tmp_path_factory.mktemp("scratch"), known=slow_device(), settings=SETTINGS)
     yield RunningFarm(farm)
     farm.close()

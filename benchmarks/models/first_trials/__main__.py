@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import geometric_mean
 
 from tunefarm_search.tvm import loading
 
@@ -24,7 +25,6 @@ from benchmarks.models.first_trials.chosen_functions import CHOSEN  # noqa: E402
 from benchmarks.models.first_trials.recording import record  # noqa: E402
 from benchmarks.models.first_trials.trial_table import TrialTable  # noqa: E402
 from tunefarm_search.tvm.target import host_target  # noqa: E402
-from tunefarm_workers.timing.ratio import geometric_mean  # noqa: E402
 
 FIRST = (16, 64)
 PRINT_S = 10.0

@@ -1,13 +1,13 @@
 """The race of operators as a page of Markdown."""
 
 from collections.abc import Sequence
+from statistics import geometric_mean
 
 from benchmarks.machine import Machine
 from benchmarks.models.model_result import ModelResult
 from benchmarks.models.operators.operator_cases import GROUPS
 from benchmarks.models.rivals import OURS, RIVALS
 from benchmarks.report.markdown_table import machine_line, ratio_text, table
-from tunefarm_workers.timing.ratio import geometric_mean
 
 
 def operators_page(results: Sequence[ModelResult], trials: int, machine: Machine) -> str:

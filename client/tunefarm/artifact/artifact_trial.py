@@ -9,7 +9,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from tunefarm.confined.artifact_run import ENTRY, ArtifactRunOrder
-from tunefarm.startup.zygote import start_zygote
+from tunefarm.startup.fork_servers import start_fork_server
 from tunefarm_sandbox.confinement.confinement import Confinement
 from tunefarm_sandbox.confinement.limits import Limits
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
@@ -59,9 +59,9 @@ def try_and_compare(
         BadInput: the library does not load or run here, or the function cannot be compared.
     """
     examples = read_examples(library.parent, manifest.input_specs)
-    with start_zygote() as zygote:
+    with start_fork_server() as fork_server:
         try:
-            check = check_artifact(zygote, manifest, module_json, library, LIMITS, examples, callees)
+            check = check_artifact(fork_server, manifest, module_json, library, LIMITS, examples, callees)
         except ChildFailed as failed:
             message = failed.failure.message
             reason = message.partition(" It wrote: ")[0]

@@ -49,14 +49,14 @@ class BundleBuilder:
     """Builds bundles.
 
     Attributes:
-        zygote: whose children plan, compile and run them.
+        fork_server: whose children plan, compile and run them.
         records: gives the schedules of functions of models that have been tuned.
         say: gets each stage.
         is_timed: whether shared libraries that run on this host are timed. Their manifests then differ by the times.
         link: links libraries and archives.
     """
 
-    zygote: ForkServer
+    fork_server: ForkServer
     records: Records = lambda _tasks, _target, _generator: {}
     say: Callable[[str], None] = lambda _: None
     is_timed: bool = False
@@ -103,7 +103,7 @@ class BundleBuilder:
             staging = stack.enter_context(new_bundle(folder.resolve()))
             memory = PlanMemory(stack.enter_context(_memory("placed")), stack.enter_context(_memory("vectors")))
             self.say("planning")
-            parts = source.planned(self.zygote, name, form, memory, scratch)
+            parts = source.planned(self.fork_server, name, form, memory, scratch)
             compiler = compiler_of(form, parts.target, cc)
             records = source.chosen(parts)
             functions, problems, kernels = self._kernels(parts, form, records, scratch)
@@ -150,7 +150,7 @@ class BundleBuilder:
             )
             if self.is_timed and _runs_here(parts, manifest):
                 self.say("timing")
-                latency = bundle_latency(self.zygote, staging, manifest)
+                latency = bundle_latency(self.fork_server, staging, manifest)
                 manifest = manifest.model_copy(update={"latency": latency})
             put_files(staging, {MANIFEST_NAME: manifest_text(manifest).encode()})
         return BuiltBundle(folder, manifest, problems, (*source.notes, *parts.notes))
@@ -165,7 +165,7 @@ class BundleBuilder:
                 (task, order.model_copy(update={"unit": "rest" if task is None else f"kernel{number}"}))
                 for number, (task, order) in enumerate(orders)
             ]
-        builders = FunctionBuilders(self.zygote, own_folder(scratch, "kernels"), self.say)
+        builders = FunctionBuilders(self.fork_server, own_folder(scratch, "kernels"), self.say)
         results = builders.run([order for _, order in orders])
         functions: list[ModelFunction] = []
         problems: dict[str, str] = {}

@@ -62,7 +62,7 @@ class BundleSource(Protocol):
         """Whether a record whose schedule does not apply is an error, and not replaced by another schedule."""
 
     def planned(
-        self, zygote: ForkServer, name: str, form: BundleForm, memory: PlanMemory, scratch: Path
+        self, fork_server: ForkServer, name: str, form: BundleForm, memory: PlanMemory, scratch: Path
     ) -> PlannedParts:
         """Plan it in a child. ``name`` is an identifier of C. Raises BadInput."""
 
@@ -105,7 +105,7 @@ class ModelSource:
         return self.model.references
 
     def planned(
-        self, zygote: ForkServer, name: str, form: BundleForm, memory: PlanMemory, scratch: Path
+        self, fork_server: ForkServer, name: str, form: BundleForm, memory: PlanMemory, scratch: Path
     ) -> PlannedParts:
         """Plan the entry."""
         if form == "cuda":
@@ -124,7 +124,7 @@ class ModelSource:
                 is_foreign=self.is_foreign,
             )
             descriptors = (given, memory.placed, memory.vectors)
-            with compiling(zygote, PLAN, asked, folder=Path(order.folder), descriptors=descriptors) as child:
+            with compiling(fork_server, PLAN, asked, folder=Path(order.folder), descriptors=descriptors) as child:
                 return exchange(child, PlannedParts, "planning", has_bytes=False)[0]
 
     def chosen(self, parts: PlannedParts) -> Mapping[str, ChosenRecord]:
@@ -158,7 +158,7 @@ class FunctionsSource:
     references: tuple[ModelReference, ...] = ()
 
     def planned(
-        self, zygote: ForkServer, name: str, form: BundleForm, memory: PlanMemory, scratch: Path
+        self, fork_server: ForkServer, name: str, form: BundleForm, memory: PlanMemory, scratch: Path
     ) -> PlannedParts:
         """Plan the functions, and compute their test vectors in another child: what runs them writes no plan."""
         self._require_distinct()
@@ -172,10 +172,10 @@ class FunctionsSource:
             is_linked=form in COMPILED,
             is_cuda=form == "cuda",
         )
-        with compiling(zygote, PLAN_FUNCTIONS, order, folder=scratch) as child:
+        with compiling(fork_server, PLAN_FUNCTIONS, order, folder=scratch) as child:
             parts = exchange(child, PlannedParts, "planning", has_bytes=False)[0]
         descriptors = (memory.vectors,)
-        with compiling(zygote, WRITE_VECTORS, order, folder=scratch, descriptors=descriptors) as child:
+        with compiling(fork_server, WRITE_VECTORS, order, folder=scratch, descriptors=descriptors) as child:
             counts = exchange(child, VectorCounts, "computing test vectors of", has_bytes=False)[0].counts
         entries = tuple(
             each.model_copy(update={"vectors": count}) for each, count in zip(parts.entries, counts, strict=True)

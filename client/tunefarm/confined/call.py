@@ -20,7 +20,7 @@ FIXES: Final = Fixes(
 
 
 def call(
-    zygote: ForkServer,
+    fork_server: ForkServer,
     entry: str,
     request: Frozen,
     answer_type: type[Answer],
@@ -34,7 +34,7 @@ def call(
 ) -> Answer:
     """Send a request to a confined child, as ``ask`` does; errors include the output of a child that died."""
     return ask(
-        zygote,
+        fork_server,
         entry,
         request,
         answer_type,

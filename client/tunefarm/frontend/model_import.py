@@ -65,7 +65,7 @@ class ImportedModel:
 
 
 def import_model(
-    zygote: ForkServer,
+    fork_server: ForkServer,
     source: PythonSource | ModelFile,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     *,
@@ -78,11 +78,11 @@ def import_model(
         BadInput: it cannot be converted, or exceeds the limits of ``settings`` (default: those of the environment).
     """
     question = ModelQuestion(source=source, shapes=shapes or {}, traced=traced)
-    return imported_by(zygote, ENTRY, question, source, settings)
+    return imported_by(fork_server, ENTRY, question, source, settings)
 
 
 def imported_by(
-    zygote: ForkServer,
+    fork_server: ForkServer,
     entry: str,
     question: Frozen,
     source: PythonSource | ModelFile,
@@ -93,7 +93,7 @@ def imported_by(
     descriptor = os.memfd_create("weights", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         answer = call(
-            zygote,
+            fork_server,
             entry,
             question,
             ModelAnswer,

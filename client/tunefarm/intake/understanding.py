@@ -14,7 +14,7 @@ TIMEOUT_S: Final = 300.0
 
 
 def understand(
-    zygote: ForkServer, request: IntakeRequest, convert: Callable[[], JsonSource] | None = None
+    fork_server: ForkServer, request: IntakeRequest, convert: Callable[[], JsonSource] | None = None
 ) -> IntakeAnswer:
     """Read a module, a target and a space in a confined child. A model is prepared there, which may take a minute.
 
@@ -23,16 +23,16 @@ def understand(
     Raises:
         BadInput: any part of the request cannot be tuned.
     """
-    answer = _asked(zygote, request.model_copy(update={"takes_frontends": convert is not None}))
+    answer = _asked(fork_server, request.model_copy(update={"takes_frontends": convert is not None}))
     if convert is None or not answer.is_of_frontend:
         return answer
-    converted = _asked(zygote, request.model_copy(update={"module": convert()}))
+    converted = _asked(fork_server, request.model_copy(update={"module": convert()}))
     return converted.model_copy(update={"is_of_frontend": True})
 
 
-def _asked(zygote: ForkServer, request: IntakeRequest) -> IntakeAnswer:
+def _asked(fork_server: ForkServer, request: IntakeRequest) -> IntakeAnswer:
     readable = readable_folders(request)
-    return call(zygote, ENTRY, request, IntakeAnswer, field="module", readable=readable, timeout_s=TIMEOUT_S)
+    return call(fork_server, ENTRY, request, IntakeAnswer, field="module", readable=readable, timeout_s=TIMEOUT_S)
 
 
 def readable_folders(request: IntakeRequest) -> tuple[Path, ...]:

@@ -30,7 +30,7 @@ class CheckedBuckets:
 
 
 def checked_buckets(
-    zygote: ForkServer,
+    fork_server: ForkServer,
     source: ModuleSource | ModelFile,
     options: ModelOptions,
     target: str,
@@ -47,10 +47,10 @@ def checked_buckets(
         raise BadInput("bucket", "the module is not a model with dynamic dimensions.", "Leave it out.")
 
     def compiler(into: Path, is_verified: bool) -> ModelCompiler:
-        return ModelCompiler(zygote, into, functions_file=options.functions_file, is_verified=is_verified)
+        return ModelCompiler(fork_server, into, functions_file=options.functions_file, is_verified=is_verified)
 
     bucketed = BucketedSource(source, options.shapes, options.buckets, options.is_traced)
-    several = BucketedCompiler(zygote, bucketed, compiler, options.functions_file, say)
+    several = BucketedCompiler(fork_server, bucketed, compiler, options.functions_file, say)
     model = several.read(target)
     with tempfile.TemporaryDirectory(prefix="tunefarm-buckets-") as folder:
         compilation = several.compile(model, Path(folder) / "model", target, "buckets")

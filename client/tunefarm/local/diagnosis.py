@@ -69,15 +69,15 @@ def look_at_tvm() -> Finding:
     """Check that TVM loads, in a child, because it may crash."""
     from tunefarm.confined.call import call
     from tunefarm.confined.tvm_facts import ENTRY, NoQuestion, TvmFacts
-    from tunefarm.startup.zygote import start_zygote
+    from tunefarm.startup.fork_servers import start_fork_server
 
     fix = "Run: python -c 'import tvm' to see why; it is usually the versions above."
     try:
-        zygote = start_zygote()
+        fork_server = start_fork_server()
         try:
-            facts = call(zygote, ENTRY, NoQuestion(), TvmFacts, field="TVM")
+            facts = call(fork_server, ENTRY, NoQuestion(), TvmFacts, field="TVM")
         finally:
-            zygote.close()
+            fork_server.close()
     except BadInput as error:
         return Finding(level="wrong", subject="TVM", text=error.problem, fix=fix)
     except OSError as error:

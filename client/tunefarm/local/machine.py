@@ -14,9 +14,9 @@ from tunefarm.intake.understanding import understand
 from tunefarm.options.job_options import JobOptions
 from tunefarm.options.required_confinement import require_confinement
 from tunefarm.report.job_queries import named_job
+from tunefarm.startup.fork_servers import start_fork_server
 from tunefarm.startup.installation import has_store, open_store, private_folder
 from tunefarm.startup.scratch_folder import ScratchFolder
-from tunefarm.startup.zygote import start_zygote
 from tunefarm.terminal.resume_option import module_of
 from tunefarm_sandbox.fork_server.fork_server import Child, ForkServer
 from tunefarm_schemas.bad_input import BadInput
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 class LocalMachine(AbstractContextManager["LocalMachine"]):
     """The parts of a local tuner, each created on first use, all closed together."""
 
-    def __init__(self, settings: Settings | None = None, zygote: ForkServer | None = None) -> None:
-        """``zygote`` is a running one, closed with the other parts."""
+    def __init__(self, settings: Settings | None = None, fork_server: ForkServer | None = None) -> None:
+        """``fork_server`` is a running one, closed with the other parts."""
         warn_on_standard_error()
         self.settings = settings or Settings()
-        self._zygote = zygote
+        self._fork_server = fork_server
         self._store: Store | None = None
         self._farm: Future[LocalFarm] | None = None
         self._maker = ThreadPoolExecutor(max_workers=1)
@@ -50,11 +50,11 @@ class LocalMachine(AbstractContextManager["LocalMachine"]):
         self._scratch: ScratchFolder | None = None
 
     @property
-    def zygote(self) -> ForkServer:
+    def fork_server(self) -> ForkServer:
         """The process that confined children are forked from."""
-        if self._zygote is None:
-            self._zygote = start_zygote()
-        return self._zygote
+        if self._fork_server is None:
+            self._fork_server = start_fork_server()
+        return self._fork_server
 
     @property
     def store(self) -> Store:
@@ -83,24 +83,24 @@ class LocalMachine(AbstractContextManager["LocalMachine"]):
         """
         if self._farm is None:
             require_confinement(self.settings)
-            zygote, store = self.zygote, self.store
+            fork_server, store = self.fork_server, self.store
             self._scratch = ScratchFolder.within(private_folder(self.settings, "scratch"))
-            self._farm = self._maker.submit(self._make_farm, zygote, store, self._scratch.path)
+            self._farm = self._maker.submit(self._make_farm, fork_server, store, self._scratch.path)
 
-    def _make_farm(self, zygote: ForkServer, store: Store, scratch: Path) -> "LocalFarm":
+    def _make_farm(self, fork_server: ForkServer, store: Store, scratch: Path) -> "LocalFarm":
         from tunefarm_workers.device.cpu_identity import cpu_identity, host_fingerprint
         from tunefarm_workers.lane.local_farm import LocalFarm
 
         # A known device keeps its class. Otherwise noise could assign another one, which hides its records.
         known = store.devices.get(LOCAL_TENANT, host_fingerprint(cpu_identity()))
-        farm = LocalFarm(zygote, scratch=scratch, known=known, bystanders=self._bystanders)
+        farm = LocalFarm(fork_server, scratch=scratch, known=known, bystanders=self._bystanders)
         if farm.device != known:
             farm.device = store.devices.put(LOCAL_TENANT, farm.device)
         return farm
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None and self._zygote is not None:
-            self._zygote.close()  # an unfinished farm fails now instead of being waited for
+        if kind is not None and self._fork_server is not None:
+            self._fork_server.close()  # an unfinished farm fails now instead of being waited for
         self._maker.shutdown(wait=True)
         if self._farm is not None and self._farm.exception() is None:
             self._farm.result().close()
@@ -108,8 +108,8 @@ class LocalMachine(AbstractContextManager["LocalMachine"]):
             self._scratch.close()
         if self._store is not None:
             self._store.close()
-        if self._zygote is not None:
-            self._zygote.close()
+        if self._fork_server is not None:
+            self._fork_server.close()
 
     def understand(self, request: IntakeRequest, convert: Callable[[], JsonSource] | None = None) -> IntakeAnswer:
         """Read a module, a target and a space in a confined child. ``convert`` is that of ``understand``.
@@ -117,7 +117,7 @@ class LocalMachine(AbstractContextManager["LocalMachine"]):
         Raises:
             BadInput: any part of the request cannot be tuned.
         """
-        return understand(self.zygote, request.model_copy(update={"callees": self._callees}), convert)
+        return understand(self.fork_server, request.model_copy(update={"callees": self._callees}), convert)
 
     @property
     def _callees(self) -> tuple[str, ...]:
@@ -211,7 +211,7 @@ class LocalMachine(AbstractContextManager["LocalMachine"]):
         return Supervisor(
             self.store,
             farm,
-            self.zygote,
+            self.fork_server,
             owner=owner_name(),
             started_at_s=started_at_s,
             on_progress=lambda progress: on_progress(progress.model_copy(update={"waits_for": farm.waits_for})),
@@ -239,7 +239,7 @@ class LocalMachine(AbstractContextManager["LocalMachine"]):
 
     def compare(self, question: SameQuestion) -> SameAnswer:
         """Compare workloads in a confined child. Raises BadInput, ForkFailed."""
-        return call(self.zygote, SAME_ENTRY, question, SameAnswer, field="module")
+        return call(self.fork_server, SAME_ENTRY, question, SameAnswer, field="module")
 
     def _bystanders(self) -> list[Child]:
         return [] if self._search_child is None else [self._search_child]

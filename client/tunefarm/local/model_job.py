@@ -144,7 +144,7 @@ class ModelJob:
         folder.mkdir(parents=True, exist_ok=True)
         target = answer.target.canonical
         functions_file = self._options.functions_file
-        builder = ModelBuilder(machine.zygote, self.imported, target, self._name, say, functions_file, libraries)
+        builder = ModelBuilder(machine.fork_server, self.imported, target, self._name, say, functions_file, libraries)
         built = _built(builder, folder, records, self._buckets)
         machine.store.events.append_unleased(LOCAL_TENANT, job.job_id, MODEL_BUILT, built.figures())
         return built
@@ -160,19 +160,19 @@ class ModelJob:
         return Path(source.path).stem if isinstance(source, ModelFile | PythonSource) else "model"
 
     def _read(self) -> ImportedModel:
-        source, zygote = self._source, self._machine.zygote
+        source, fork_server = self._source, self._machine.fork_server
         if self._options.buckets is not None:
-            self._buckets = checked_buckets(zygote, source, self._options, self._target)
+            self._buckets = checked_buckets(fork_server, source, self._options, self._target)
             return self._buckets.imported
         if isinstance(source, ModelFile | PythonSource):
-            return import_model(zygote, source, self._options.shapes, traced=self._options.is_traced)
+            return import_model(fork_server, source, self._options.shapes, traced=self._options.is_traced)
         if not isinstance(source, JsonSource):
             raise BadInput("module", "it is not a model.", "Give the file of a model.")
         with tempfile.NamedTemporaryFile("w", suffix=".json", prefix="tunefarm-") as file:
             file.write(source.text)
             file.flush()
             Path(file.name).chmod(0o644)  # its reader is another user
-            return import_model(zygote, ModelFile(path=file.name, format="json"))
+            return import_model(fork_server, ModelFile(path=file.name, format="json"))
 
 
 def _built(

@@ -27,16 +27,16 @@ def upgrade_store(settings: Settings, *, create: bool) -> str:
         return str(store.revision())
 
 
-def rehash_workloads(workloads: WorkloadRepository, zygote: ForkServer) -> RehashReport:
+def rehash_workloads(workloads: WorkloadRepository, fork_server: ForkServer) -> RehashReport:
     """Recompute, for all tenants, the structural hashes that another version of TVM computed.
 
     Workloads keep their ids: a function is found by its new hash although this TVM serialises it differently.
     """
-    facts = call(zygote, tvm_facts.ENTRY, tvm_facts.NoQuestion(), tvm_facts.TvmFacts, field="TVM")
+    facts = call(fork_server, tvm_facts.ENTRY, tvm_facts.NoQuestion(), tvm_facts.TvmFacts, field="TVM")
     rehashed, refused = 0, []
     for tenant, workload_id in workloads.of_other_tvm(facts.tvm_version):
         try:
-            _rehash(workloads, zygote, tenant, workload_id)
+            _rehash(workloads, fork_server, tenant, workload_id)
         except (BadInput, NotFound, BlobMissing, BlobDamaged) as reason:
             refused.append(f"{workload_id} of {tenant}: {reason}")
         else:
@@ -44,7 +44,7 @@ def rehash_workloads(workloads: WorkloadRepository, zygote: ForkServer) -> Rehas
     return RehashReport(tvm_version=facts.tvm_version, rehashed=rehashed, refused=tuple(refused))
 
 
-def _rehash(workloads: WorkloadRepository, zygote: ForkServer, tenant: str, workload_id: str) -> None:
+def _rehash(workloads: WorkloadRepository, fork_server: ForkServer, tenant: str, workload_id: str) -> None:
     module = rehash.StoredModule(module_json=workloads.get(tenant, workload_id).module_json)
-    found = call(zygote, rehash.ENTRY, module, rehash.StructuralHash, field="workload")
+    found = call(fork_server, rehash.ENTRY, module, rehash.StructuralHash, field="workload")
     workloads.rehash(tenant, workload_id, found.structural_hash, found.tvm_version)

@@ -19,8 +19,8 @@ class FunctionBuilders:
     is then compiled by a new child without that schedule.
     """
 
-    def __init__(self, zygote: ForkServer, folder: Path, say: Callable[[str], None]) -> None:
-        self._zygote = zygote
+    def __init__(self, fork_server: ForkServer, folder: Path, say: Callable[[str], None]) -> None:
+        self._fork_server = fork_server
         self._folder = folder
         self._say = say
         self._lock = threading.Lock()
@@ -49,7 +49,7 @@ class FunctionBuilders:
         try:
             at = self._next()
             while at is not None:
-                with compiling(self._zygote, BUILD, None, folder=own) as child:
+                with compiling(self._fork_server, BUILD, None, folder=own) as child:
                     at = self._serve(child, at, own)
         except BaseException as error:  # noqa: BLE001 - raised again by ``run``
             with self._lock:

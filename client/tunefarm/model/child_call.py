@@ -23,7 +23,7 @@ _FIX: Final = "Use a smaller model, or raise TUNEFARM_MODEL_MEMORY_BYTES and TUN
 
 @contextmanager
 def compiling(
-    zygote: ForkServer,
+    fork_server: ForkServer,
     entry: str,
     order: Frozen | None,
     *,
@@ -36,7 +36,7 @@ def compiling(
     limits = Limits(memory_bytes=settings.memory_bytes, cpu_s=settings.cpu_s, file_size_bytes=settings.weights_bytes)
     payload = b"" if order is None else order.model_dump_json().encode()
     permitted = confinement or Confinement.strict(writable=(str(folder),))
-    with zygote.fork(entry, payload, limits=limits, confinement=permitted, descriptors=descriptors) as child:
+    with fork_server.fork(entry, payload, limits=limits, confinement=permitted, descriptors=descriptors) as child:
         yield child
 
 

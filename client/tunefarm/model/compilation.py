@@ -99,7 +99,7 @@ class ModelCompiler:
 
     def __init__(
         self,
-        zygote: ForkServer,
+        fork_server: ForkServer,
         folder: Path,
         *,
         records: Records = lambda _tasks, _target, _generator: {},
@@ -112,7 +112,7 @@ class ModelCompiler:
 
         Parts of the model may be run by ``libraries``.
         """
-        self._zygote = zygote
+        self._fork_server = fork_server
         self._folder = folder.resolve()
         self._records = records
         self._functions_file = functions_file
@@ -195,7 +195,7 @@ class ModelCompiler:
                 has_plans=race is not None,
             )
             files = (given, weights.descriptor, *(() if race is None else race.descriptors))
-            prepared = compiling(self._zygote, PREPARE, order, folder=own, descriptors=files)
+            prepared = compiling(self._fork_server, PREPARE, order, folder=own, descriptors=files)
             if race is not None:
                 self._child = stack.enter_context(prepared)
                 return exchange(self._child, PreparedParts, "preparing")
@@ -210,7 +210,7 @@ class ModelCompiler:
 
     def _library(self, orders: Orders, scratch: Path) -> tuple[bytes, list[ModelFunction], list[BuiltObject]]:
         """The library of all functions, how each task's functions were scheduled, and the objects that it is of."""
-        builders = FunctionBuilders(self._zygote, own_folder(scratch, "objects"), self._say)
+        builders = FunctionBuilders(self._fork_server, own_folder(scratch, "objects"), self._say)
         return self._linked_functions(orders, builders.run([order for _, order in orders]), own_folder(scratch, "link"))
 
     def _linked_functions(
@@ -230,7 +230,7 @@ class ModelCompiler:
     def _raced(self, folders: PlanFolders, parts: PreparedParts, library: bytes, external: Sequence[str]) -> RaceResult:
         assert self._libraries is not None
         race = LibraryRace(
-            self._zygote,
+            self._fork_server,
             folders,
             parts.units,
             self._libraries,
@@ -245,7 +245,7 @@ class ModelCompiler:
         readable = tuple(sorted({str(Path(each).parent) for each in objects}))
         order = ObjectsOrder(objects=tuple(objects), folder=str(own))
         confinement = Confinement.compiler(str(own), readable=readable)
-        with compiling(self._zygote, LINK, order, folder=own, confinement=confinement) as child:
+        with compiling(self._fork_server, LINK, order, folder=own, confinement=confinement) as child:
             return exchange(child, FunctionBuilt, "linking")[1]
 
     def _verified(
@@ -278,7 +278,7 @@ class ModelCompiler:
     ) -> tuple[ModelManifest, float | None]:
         """The manifest with what the model was compared with, and the seconds of one run if it is ``timed``."""
         functions = manifest.callees, self._functions_file
-        compared = run_model(self._zygote, staging, library, reference, *functions, timed=timed)
+        compared = run_model(self._fork_server, staging, library, reference, *functions, timed=timed)
         if reference is None or compared.worst_error is None:
             return manifest, compared.latency_s
         if not compared.worst_error <= 1.0:
@@ -314,7 +314,7 @@ class ModelCompiler:
         return Reference("library", held, is_quantized=_is_quantized(parts))
 
     def _unscheduled(self, orders: Sequence[FunctionOrder], own: Path) -> bytes:
-        built = FunctionBuilders(self._zygote, own_folder(own, "objects"), lambda _: None).run(orders)
+        built = FunctionBuilders(self._fork_server, own_folder(own, "objects"), lambda _: None).run(orders)
         return self._linked([str(path) for _, path in built], own_folder(own, "link"))
 
     @contextmanager

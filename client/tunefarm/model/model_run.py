@@ -53,7 +53,7 @@ def write_outputs(references: Sequence[ModelReference], descriptor: int) -> Refe
 
 
 def run_model(
-    zygote: ForkServer,
+    fork_server: ForkServer,
     folder: Path,
     library: bytes,
     reference: Reference | None = None,
@@ -85,7 +85,7 @@ def run_model(
     own = sealed(library)
     given = [own, *([] if reference is None else [reference.descriptor])]
     try:
-        with compiling(zygote, COMPARE, order, folder=folder, confinement=confinement, descriptors=given) as child:
+        with compiling(fork_server, COMPARE, order, folder=folder, confinement=confinement, descriptors=given) as child:
             if not timed:
                 return exchange(child, ModelCompared, "running", has_bytes=False)[0]
             exchange(child, AwaitsTurn, "running", has_bytes=False)

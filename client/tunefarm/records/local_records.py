@@ -89,7 +89,7 @@ class LocalRecords:
         machine = self._machine
 
         def ask(question: CodeQuestion) -> CodeText:
-            return call(machine.zygote, CODE_ENTRY, question, CodeText, field="record", fixes=CODE_FIXES)
+            return call(machine.fork_server, CODE_ENTRY, question, CodeText, field="record", fixes=CODE_FIXES)
 
         try:
             return RecordCodes(machine.store, ask).get(LOCAL_TENANT, record.record_id, form)
@@ -119,9 +119,9 @@ class LocalRecords:
             records = [record for record in verified if holds(record)]
             others = [record for record in verified if not holds(record)]
             others += self.listed(RecordStatus.CLAIMED, MAX_RECORDS)
-        zygote, store = self._machine.zygote, self._machine.store
+        fork_server, store = self._machine.fork_server, self._machine.store
         entries = Entries(accepted=tuple(_entry(store, record) for record in records))
-        text = call(zygote, WRITE_ENTRY, entries, WrittenDatabase, field="record", timeout_s=TIMEOUT_S)
+        text = call(fork_server, WRITE_ENTRY, entries, WrittenDatabase, field="record", timeout_s=TIMEOUT_S)
         write_database(folder, text.workloads, text.records)
         return Written(len(records), tuple((each.records, each.reason) for each in left_out(others)))
 
@@ -133,8 +133,8 @@ class LocalRecords:
         """
         machine = self._machine
         workloads, records = database_lines(folder)
-        zygote, callees = machine.zygote, machine.settings.callees.get(LOCAL_TENANT, ())
-        read = read_database(lambda: zygote, workloads, records, callees=callees, limits=ReadingLimits(LIMITS))
+        fork_server, callees = machine.fork_server, machine.settings.callees.get(LOCAL_TENANT, ())
+        read = read_database(lambda: fork_server, workloads, records, callees=callees, limits=ReadingLimits(LIMITS))
         return take_in(machine.store, LOCAL_TENANT, read, machine.compare)
 
     def publish(self, query: ModuleQuery, trace: str, latency_s: float) -> TuningRecord:
@@ -197,7 +197,7 @@ def schedule_view(machine: "LocalMachine", record: TuningRecord) -> RecordView:
     """
     workload = machine.store.workloads.get(LOCAL_TENANT, record.key.workload_id)
     request = ViewRequest(module_json=workload.module_json, trace=record.trace)
-    return call(machine.zygote, VIEW_ENTRY, request, RecordView, field="record")
+    return call(machine.fork_server, VIEW_ENTRY, request, RecordView, field="record")
 
 
 def _exportable(record: TuningRecord) -> TuningRecord:

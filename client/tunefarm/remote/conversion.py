@@ -53,11 +53,11 @@ class Conversion(Frozen):
 
 
 class Converter:
-    """Converts in confined children of a zygote, which starts on first use."""
+    """Converts in confined children of a fork server, which starts on first use."""
 
-    def __init__(self, zygote: "ForkServer | None" = None) -> None:
-        """``zygote`` is a fork server that is already running; ``close`` ends it."""
-        self._zygote = zygote
+    def __init__(self, fork_server: "ForkServer | None" = None) -> None:
+        """``fork_server`` is a fork server that is already running; ``close`` ends it."""
+        self._fork_server = fork_server
 
     def __enter__(self) -> Self:
         return self
@@ -66,19 +66,19 @@ class Converter:
         self.close()
 
     @property
-    def zygote(self) -> "ForkServer":
-        """The zygote, started on first use."""
-        from tunefarm.startup.zygote import start_intake_zygote
+    def fork_server(self) -> "ForkServer":
+        """The fork server, started on first use."""
+        from tunefarm.startup.fork_servers import start_intake_fork_server
 
-        if self._zygote is None:
-            self._zygote = start_intake_zygote()
-        return self._zygote
+        if self._fork_server is None:
+            self._fork_server = start_intake_fork_server()
+        return self._fork_server
 
     def close(self) -> None:
-        """End the zygote."""
-        if self._zygote is not None:
-            self._zygote.close()
-            self._zygote = None
+        """End the fork server."""
+        if self._fork_server is not None:
+            self._fork_server.close()
+            self._fork_server = None
 
     def convert(
         self,
@@ -105,7 +105,7 @@ class Converter:
         # Inputs and named targets are resolved by the service, so the child does not receive them.
         target = request.target if _is_read_here(request) else ""
         child_request = request.model_copy(update={"elsewhere": True, "inputs": (), "target": target, "callees": None})
-        answer = understand(self.zygote, child_request, lambda: self._converted(request.module, of_model))
+        answer = understand(self.fork_server, child_request, lambda: self._converted(request.module, of_model))
         return _conversion(request, answer if given is None else given.complete(answer))
 
     def _converted(self, source: ModuleSource, options: ModelOptions) -> JsonSource:
@@ -113,7 +113,7 @@ class Converter:
         from tunefarm.frontend.model_import import import_model
 
         assert isinstance(source, PythonSource), "only objects of Python files are converted by frontends"
-        model = import_model(self.zygote, source, options.shapes, traced=options.is_traced)
+        model = import_model(self.fork_server, source, options.shapes, traced=options.is_traced)
         return JsonSource(name=source.symbol or Path(source.path).stem, text=model.module_json)
 
 

@@ -32,7 +32,7 @@ class WholeModel(Frozen):
     size_bytes: int
 
 
-def whole_model(zygote: ForkServer, model: ImportedModel) -> bytes:
+def whole_model(fork_server: ForkServer, model: ImportedModel) -> bytes:
     """TVM's JSON of a model with its weights as constants.
 
     Raises:
@@ -46,7 +46,7 @@ def whole_model(zygote: ForkServer, model: ImportedModel) -> bytes:
         write_weights(given, {str(key): each for key, each in arrays.items()})
         names = {entry: tuple(str(id(each)) for each in many) for entry, many in model.weights.items()}
         written = call(
-            zygote,
+            fork_server,
             _ENTRY,
             SplitModel(module_json=model.module_json, weights=names),
             WholeModel,

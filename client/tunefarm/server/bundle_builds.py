@@ -1,4 +1,4 @@
-"""Builds the bundles that tenants ask for, one after the other, in children of a zygote."""
+"""Builds the bundles that tenants ask for, one after the other, in children of a fork server."""
 
 import shutil
 import tempfile
@@ -21,7 +21,7 @@ from tunefarm_services.known_workloads import recognised
 from tunefarm_services.same_workload import SAME_ENTRY, SameAnswer, SameQuestion
 from tunefarm_services.store import NotFound, Store, StoreError
 from tunefarm_services.store.records.bundle_repository import BundleLease
-from tunefarm_services.tuner.service.zygotes import Zygotes
+from tunefarm_services.tuner.service.fork_servers import ForkServers
 
 if TYPE_CHECKING:
     from tunefarm.bundle.bundle_build import BuiltBundle
@@ -42,13 +42,13 @@ class BundleBuilds:
 
     Attributes:
         store: with the bundles.
-        zygotes: for all kinds of children; one is started with the first bundle.
+        fork_servers: for all kinds of children; one is started with the first bundle.
         owner: the name of this process in leases.
         scratch: a folder for temporary files.
     """
 
     store: Store
-    zygotes: Zygotes
+    fork_servers: ForkServers
     owner: str
     scratch: Path
 
@@ -97,9 +97,9 @@ class BundleBuilds:
         from tunefarm.bundle.bundle_build import BundleBuilder
         from tunefarm.bundle.link.confined_link import ConfinedLink
 
-        zygote = self.zygotes.present()
-        source = self._source(lease, zygote)
-        builder = BundleBuilder(zygote, link=ConfinedLink(zygote))
+        fork_server = self.fork_servers.present()
+        source = self._source(lease, fork_server)
+        builder = BundleBuilder(fork_server, link=ConfinedLink(fork_server))
         order = lease.order
         if order.form == "cuda":
             raise BadInput(
@@ -112,27 +112,27 @@ class BundleBuilds:
             raise BadInput("record_ids", problem, "Ask for fewer functions.")
         return built, archive_of(folder / "bundle")
 
-    def _source(self, lease: BundleLease, zygote: ForkServer) -> "BundleSource":
+    def _source(self, lease: BundleLease, fork_server: ForkServer) -> "BundleSource":
         from tunefarm.bundle.record_functions import functions_of_records
 
         tenant, order, store = lease.tenant, lease.order, self.store
         if order.upload_id is not None:
-            return self._model(tenant, store.uploads.content(tenant, order.upload_id), order.target, zygote)
+            return self._model(tenant, store.uploads.content(tenant, order.upload_id), order.target, fork_server)
         if order.is_model and order.job_id is not None:
-            return self._model(tenant, store.job_models.content(tenant, order.job_id), order.target, zygote)
+            return self._model(tenant, store.job_models.content(tenant, order.job_id), order.target, fork_server)
         if order.job_id is None:
             records = [store.records.get(tenant, each) for each in order.record_ids]
         else:
             records = records_of_job(store, tenant, order.job_id)
         return functions_of_records(store, tenant, records, order.target, order.form)
 
-    def _model(self, tenant: str, model: bytes, target: Target | None, zygote: ForkServer) -> "ModelSource":
+    def _model(self, tenant: str, model: bytes, target: Target | None, fork_server: ForkServer) -> "ModelSource":
         from tunefarm.bundle.bundle_source import ModelSource
         from tunefarm.bundle.record_search import RecordSearch
         from tunefarm.frontend.model_import import ImportedModel
 
         def compare(question: SameQuestion) -> SameAnswer:
-            return call(zygote, SAME_ENTRY, question, SameAnswer, field="upload_id")
+            return call(fork_server, SAME_ENTRY, question, SameAnswer, field="upload_id")
 
         def stored(workloads: Sequence[Workload]) -> Sequence[Workload]:
             return recognised(self.store.workloads, tenant, workloads, compare, with_schedules=True, of_model=True)

@@ -20,7 +20,7 @@ from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.store_error import StoreUnavailable
 from tunefarm_services.tuner.farm.no_device import NoDevice
 from tunefarm_services.tuner.farm.ports import Farm
-from tunefarm_services.tuner.service.zygotes import Zygotes
+from tunefarm_services.tuner.service.fork_servers import ForkServers
 from tunefarm_workers.device.cpu_identity import cpu_identity, host_fingerprint, own_processor
 from tunefarm_workers.lane.local_farm import LocalFarm
 
@@ -39,10 +39,10 @@ HELD_BACK: Final[Mapping[LaneRequest, tuple[LaneState, str]]] = MappingProxyType
 class LocalFarms:
     """Creates farms on this host's device, for one job at a time."""
 
-    def __init__(self, store: Store, zygotes: Zygotes, scratch: Path) -> None:
+    def __init__(self, store: Store, fork_servers: ForkServers, scratch: Path) -> None:
         """``scratch`` is a folder for this process alone."""
         self._store = store
-        self._zygotes = zygotes
+        self._fork_servers = fork_servers
         self._scratch = scratch
         self._search_child: Child | None = None
         self._in_use = threading.Lock()
@@ -103,7 +103,7 @@ class LocalFarms:
         fingerprint = host_fingerprint(cpu_identity())
         known = self._device or self._store.devices.get(LOCAL_TENANT, fingerprint)
         farm = _HostFarm(
-            self._zygotes.present(), self._in_use, scratch=self._scratch, known=known, bystanders=self._bystanders
+            self._fork_servers.present(), self._in_use, scratch=self._scratch, known=known, bystanders=self._bystanders
         )
         if farm.device != known:
             farm.device = self._store.devices.put(LOCAL_TENANT, farm.device)
@@ -160,14 +160,14 @@ class _HostFarm(LocalFarm):
 
     def __init__(
         self,
-        zygote: ForkServer,
+        fork_server: ForkServer,
         in_use: threading.Lock,
         *,
         scratch: Path,
         known: Device | None,
         bystanders: Callable[[], Sequence[Child]],
     ) -> None:
-        super().__init__(zygote, scratch=scratch, known=known, bystanders=bystanders)
+        super().__init__(fork_server, scratch=scratch, known=known, bystanders=bystanders)
         self._in_use: threading.Lock | None = in_use
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A tuner process: its store, its zygote, and a local or remote farm."""
+"""A tuner process: its store, its fork server, and a local or remote farm."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -8,17 +8,17 @@ import structlog
 
 from tunefarm.options.required_confinement import require_confinement
 from tunefarm.server.bundle_builds import BundleBuilds
+from tunefarm.startup.fork_servers import start_fork_server, start_search_fork_server
 from tunefarm.startup.installation import open_store, private_folder
 from tunefarm.startup.scratch_folder import ScratchFolder
-from tunefarm.startup.zygote import start_search_zygote, start_zygote
 from tunefarm_sandbox.fork_server.fork_server import Child, ForkFailed
 from tunefarm_services.store import Store
 from tunefarm_services.telemetry.telemetry import Telemetry
+from tunefarm_services.tuner.service.fork_servers import ForkServers
 from tunefarm_services.tuner.service.leased_job import FarmSource
 from tunefarm_services.tuner.service.owner import owner_name
 from tunefarm_services.tuner.service.service import TunerService
 from tunefarm_services.tuner.service.settings import TunerSettings
-from tunefarm_services.tuner.service.zygotes import Zygotes
 
 log = structlog.get_logger()
 
@@ -49,19 +49,19 @@ def _on_this_host(
 
     require_confinement(settings)
     scratch = ScratchFolder.within(private_folder(settings, "scratch"))
-    zygotes = Zygotes(start_zygote)
+    fork_servers = ForkServers(start_fork_server)
     try:
-        farms = LocalFarms(store, zygotes, scratch.path)
+        farms = LocalFarms(store, fork_servers, scratch.path)
         try:
             farms.identify()
         except ForkFailed as error:  # each job retries, and reports why it waits
             log.warning("this host's device is not known yet", reason=str(error))
         one = settings.model_copy(update={"jobs_at_once": 1})
-        builds = BundleBuilds(store, zygotes, f"{owner_name()}-bundles", scratch.path)
+        builds = BundleBuilds(store, fork_servers, f"{owner_name()}-bundles", scratch.path)
         with _beside(stop, farms.send_heartbeats), _beside(stop, builds.run):
-            yield _service(one, store, farms.farm_for, zygotes, telemetry, farms.keep_search_child)
+            yield _service(one, store, farms.farm_for, fork_servers, telemetry, farms.keep_search_child)
     finally:
-        zygotes.close()
+        fork_servers.close()
         scratch.close()
 
 
@@ -73,16 +73,16 @@ def _on_workers(
 
     assert settings.broker_url is not None
     scratch = ScratchFolder.within(private_folder(settings, "scratch"))
-    zygotes, builders = Zygotes(start_search_zygote), Zygotes(start_zygote)
-    zygotes.present()  # loads in the background
+    fork_servers, builders = ForkServers(start_search_fork_server), ForkServers(start_fork_server)
+    fork_servers.present()  # loads in the background
     try:
         broker_url = settings.broker_url.get_secret_value()
         farms = BrokerFarms(store, broker_url, settings.blobs(), settings.broker_prefix)
         builds = BundleBuilds(store, builders, f"{owner_name()}-bundles", scratch.path)
         with _beside(stop, farms.keep_registry), _beside(stop, builds.run):
-            yield _service(settings, store, farms.farm_for, zygotes, telemetry, lambda _: None)
+            yield _service(settings, store, farms.farm_for, fork_servers, telemetry, lambda _: None)
     finally:
-        zygotes.close()
+        fork_servers.close()
         builders.close()
         scratch.close()
 
@@ -91,11 +91,11 @@ def _service(
     settings: TunerSettings,
     store: Store,
     farm_for: FarmSource,
-    zygotes: Zygotes,
+    fork_servers: ForkServers,
     telemetry: Telemetry,
     on_search_child: Callable[[Child | None], None],
 ) -> TunerService:
-    return TunerService(store, farm_for, zygotes, settings, telemetry=telemetry, on_search_child=on_search_child)
+    return TunerService(store, farm_for, fork_servers, settings, telemetry=telemetry, on_search_child=on_search_child)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Imports into the zygote the modules that its children need: an import takes a second, a fork milliseconds."""
+"""Imports into the fork server the modules that its children need: an import takes a second, a fork milliseconds."""
 
 import importlib
 from typing import Final

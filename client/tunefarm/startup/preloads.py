@@ -1,4 +1,4 @@
-"""The modules that each kind of zygote loads before it forks."""
+"""The modules that each kind of fork server loads before it forks."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The zygote of a command that needs TVM, started before the command line is parsed.
+"""The fork server of a command that needs TVM, started before the command line is parsed.
 
 Loading TVM takes longer than everything else at startup, so this module imports almost nothing. It holds the only
 state that outlives parsing: the started process, until a command takes it.
@@ -27,7 +27,7 @@ _started: "list[ServerProcess]" = []
 
 
 def begin_loading(words: Sequence[str]) -> bool:
-    """Start the zygote if this command line needs it; returns whether it does."""
+    """Start the fork server if this command line needs it; returns whether it does."""
     if NEVER.intersection(words) or len(words) < 2:
         return False
     preload: tuple[str, ...] | None = None
@@ -43,7 +43,7 @@ def begin_loading(words: Sequence[str]) -> bool:
     return True
 
 
-def take_zygote() -> "ForkServer | None":
+def take_fork_server() -> "ForkServer | None":
     """The process that ``begin_loading`` started, now owned by the caller; None if it started none."""
     from tunefarm_sandbox.fork_server.fork_server import ForkServer
 
@@ -53,8 +53,8 @@ def take_zygote() -> "ForkServer | None":
 def end_at_once(status: int) -> NoReturn:
     """Exit without Python's teardown.
 
-    A zygote that no command took may still load TVM: it dies with this process instead of being waited for. Teardown of
-    the imported modules would take another 0.1 s.
+    A fork server that no command took may still load TVM: it dies with this process instead of being waited for.
+    Teardown of the imported modules would take another 0.1 s.
     """
     sys.stdout.flush()
     sys.stderr.flush()

@@ -70,7 +70,7 @@ class Confinement(Frozen):
         return cls(readable=tuple(readable), writable=tuple(writable), may_pin_threads=may_pin_threads, require=require)
 
     @classmethod
-    def host(
+    def fork_server(
         cls, *, readable: Sequence[str] = (), writable: Sequence[str] = (), require: bool = False
     ) -> "Confinement":
         """Confine a child that becomes a fork server. Its children can have no more permissions than it has."""

@@ -43,13 +43,13 @@ class ForkServer:
         channel: Channel,
         output: CapturedOutput | None,
         process: "subprocess.Popen[bytes] | None",
-        host: Child | None,
+        parent: Child | None,
     ) -> None:
         """Used by ``of`` and ``within``."""
         self._channel = channel
         self._output = output
         self._process = process
-        self._host = host
+        self._parent = parent
         self._sending = threading.Lock()
         self._receiving = threading.Lock()
         self._registering = threading.Lock()
@@ -70,14 +70,14 @@ class ForkServer:
         return cls(started.channel, started.output, started.process, None)
 
     @classmethod
-    def within(cls, host: Child) -> "ForkServer":
-        """Return the server that ``host`` has become, or is about to become, by calling ``serve`` on its channel.
+    def within(cls, parent: Child) -> "ForkServer":
+        """Return the server that ``parent`` has become, or is about to become, by calling ``serve`` on its channel.
 
-        A host has one handle, whose locks keep the server's answers apart.
+        A parent has one handle, whose locks keep the server's answers apart.
         """
-        if host.server is None:
-            host.server = cls(host.channel, None, None, host)
-        return host.server
+        if parent.server is None:
+            parent.server = cls(parent.channel, None, None, parent)
+        return parent.server
 
     @property
     def alive(self) -> bool:
@@ -86,7 +86,7 @@ class ForkServer:
             return False
         if self._process is not None:
             return self._process.poll() is None
-        return self._host is not None and self._host.exit() is None
+        return self._parent is not None and self._parent.exit() is None
 
     @property
     def failure(self) -> str:
@@ -143,9 +143,9 @@ class ForkServer:
     def close(self) -> None:
         """End the server and all its children, and wait until they are gone; idempotent."""
         self._channel.close()
-        if self._host is not None:
-            self._host.kill()
-            self._host.exit(_END_TIMEOUT_S)
+        if self._parent is not None:
+            self._parent.kill()
+            self._parent.exit(_END_TIMEOUT_S)
         if self._process is not None:
             self._end_process(self._process)
         if self._output is not None:

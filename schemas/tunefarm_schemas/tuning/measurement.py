@@ -24,11 +24,10 @@ class TrialState(StrEnum):
 
 
 class Purpose(StrEnum):
-    """The purpose of a measurement."""
+    """The purpose of a measurement. A lane measures with the full protocol what is not for a search."""
 
     SEARCH = "search"
     VERIFY = "verify"
-    DRIFT = "drift"
 
 
 class CandidateOrigin(StrEnum):

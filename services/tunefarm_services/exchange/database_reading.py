@@ -46,7 +46,7 @@ class ReadingLimits:
 
 
 def read_database(
-    zygote: Callable[[], ForkServer],
+    fork_server: Callable[[], ForkServer],
     workloads: Iterable[str],
     records: Iterable[str],
     *,
@@ -62,7 +62,7 @@ def read_database(
     held, refused = _held(workloads)
     yield UnderstoodLines(refused=tuple(refused))
     shared = {line.number: line for line in held}
-    sessions = [_Session(zygote, shared, tuple(callees), limits, deadline_s) for _ in range(CHILDREN)]
+    sessions = [_Session(fork_server, shared, tuple(callees), limits, deadline_s) for _ in range(CHILDREN)]
     waiting: deque[Future[UnderstoodLines]] = deque()
     threads = [ThreadPoolExecutor(1) for _ in sessions]
     try:
@@ -117,13 +117,13 @@ class _Session:
 
     def __init__(
         self,
-        zygote: Callable[[], ForkServer],
+        fork_server: Callable[[], ForkServer],
         held: dict[int, NumberedLine],
         callees: tuple[str, ...],
         limits: ReadingLimits,
         deadline_s: float,
     ) -> None:
-        self._zygote = zygote
+        self._fork_server = fork_server
         self._held = held
         self._callees = callees
         self._limits = limits
@@ -198,7 +198,7 @@ class _Session:
         if self._child is None:
             order = ReaderOrder(callees=self._callees).model_dump_json().encode()
             confinement = Confinement.strict()
-            self._child = self._zygote().fork(ENTRY, order, limits=self._limits.child, confinement=confinement)
+            self._child = self._fork_server().fork(ENTRY, order, limits=self._limits.child, confinement=confinement)
             for held in _batches_of("workloads", list(self._held.values())):
                 message = HoldWorkloads(lines=held.lines).model_dump_json().encode()
                 self._child.channel.send(message, timeout_s=self._limits.line_s)

@@ -37,9 +37,9 @@ WAIT_S = 180.0
 def measuring_farm(
     scratch: Path, module: tvm.IRModule, settings: FarmSettings = SETTINGS, user: str = USERS[0]
 ) -> Iterator[LocalFarm]:
-    """A farm with its own zygote, run as ``user``, with one open exploration; it builds without checking modules."""
-    with start_server([LOAD_TVM, "unjudged:arm"], user, {"PYTHONPATH": HERE}) as zygote:
-        farm = LocalFarm(zygote, scratch=scratch, settings=settings)
+    """A farm with its own fork server, run as ``user``, with one open exploration; it builds unchecked modules."""
+    with start_server([LOAD_TVM, "unjudged:arm"], user, {"PYTHONPATH": HERE}) as fork_server:
+        farm = LocalFarm(fork_server, scratch=scratch, settings=settings)
         try:
             farm.open_task(
                 MeasureTask(

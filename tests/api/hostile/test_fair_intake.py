@@ -18,7 +18,7 @@ from tests.api.stored import furnished
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_services.api.application.app import create_app
 from tunefarm_services.api.intake.fair_slots import BUSY_NICENESS, FairSlots
-from tunefarm_services.api.intake.intake import ZygoteIntake
+from tunefarm_services.api.intake.intake import Intake
 from tunefarm_services.api.intake.intake_messages import ModuleQuestion, ModuleText, TargetAnswer, TargetText
 from tunefarm_services.api.problems.problem import ApiProblem
 from tunefarm_services.api.settings import ApiSettings
@@ -29,7 +29,7 @@ NICEST = 19
 """The largest nice value of a process."""
 
 
-class Slow(ZygoteIntake):
+class Slow(Intake):
     """An intake that reads the target ``slow`` until it is released."""
 
     def __init__(self, settings: ApiSettings) -> None:
@@ -110,7 +110,7 @@ def test_waiting_tenants_take_turns():
     assert "".join(order) == "abcabaaa"
 
 
-def test_children_of_busy_tenant_give_way(intake: ZygoteIntake) -> None:
+def test_children_of_busy_tenant_give_way(intake: Intake) -> None:
     now_s = 0.0
     turns = FairSlots(3, 100, 100, clock=lambda: now_s)
 
@@ -129,7 +129,7 @@ def test_children_of_busy_tenant_give_way(intake: ZygoteIntake) -> None:
     assert asyncio.run(in_order()) == [0, min(BUSY_NICENESS, room), 0, 0]
 
 
-def added_niceness(intake: ZygoteIntake) -> int:
+def added_niceness(intake: Intake) -> int:
     """What a real child that reads a module has more than this process."""
     seen: list[int] = []
     answered = threading.Event()

@@ -9,7 +9,7 @@ from sqlalchemy import create_engine, make_url
 
 from tests.servers.postgres_server import empty_database
 from tunefarm_services.api.application.app import create_app
-from tunefarm_services.api.intake.intake import ZygoteIntake
+from tunefarm_services.api.intake.intake import Intake
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.store import Store
 from tunefarm_services.store.tables import Table
@@ -39,5 +39,5 @@ def store(database_url: str, shared_store: Store) -> Iterator[Store]:
 
 
 @pytest.fixture(scope="package")
-def app(shared_store: Store, settings: ApiSettings, intake: ZygoteIntake) -> FastAPI:
+def app(shared_store: Store, settings: ApiSettings, intake: Intake) -> FastAPI:
     return create_app(shared_store, settings, intake=intake)

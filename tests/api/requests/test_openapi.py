@@ -22,7 +22,7 @@ from tunefarm_schemas.tuning.job import JobOutcome, JobState
 from tunefarm_services.api.application.app import create_app
 from tunefarm_services.api.bodies.body import Body
 from tunefarm_services.api.bodies.module import ModuleBody
-from tunefarm_services.api.intake.intake import ZygoteIntake
+from tunefarm_services.api.intake.intake import Intake
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.store import Store
 
@@ -36,7 +36,7 @@ CHECKS = [
 
 
 @pytest.fixture(scope="module")
-def authorized(tmp_path_factory: pytest.TempPathFactory, intake: ZygoteIntake) -> Iterator[dict[str, Any]]:
+def authorized(tmp_path_factory: pytest.TempPathFactory, intake: Intake) -> Iterator[dict[str, Any]]:
     home: Path = tmp_path_factory.mktemp("openapi")
     store = Store.open(f"sqlite:///{home}/tunefarm.db", home / "blobs")
     limits = {"rate_limit": "100000/second", "refused_rate_limit": "100000/second", "open_jobs_per_tenant": 100_000}

@@ -88,12 +88,12 @@ def functions() -> tuple[RecordFunction, ...]:
 
 
 def cuda_bundle(
-    zygote: ForkServer,
+    fork_server: ForkServer,
     folder: Path,
     given: tuple[RecordFunction, ...],
     target: Target | None = None,
     cc: str = "",
 ) -> BundleManifest:
     source = FunctionsSource(given, target or gpu_target(), needs_schedules=True)
-    BundleBuilder(zygote).build_source(source, "gpu", "cuda", folder, cc)
+    BundleBuilder(fork_server).build_source(source, "gpu", "cuda", folder, cc)
     return read_bundle(str(folder))[0]

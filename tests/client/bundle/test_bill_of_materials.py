@@ -1,7 +1,6 @@
 """The bill of materials of a bundle: valid CycloneDX that names what is in the bundle and what made it."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from tunefarm.bundle.bundle_build import BundleBuilder
 from tunefarm.bundle.bundle_folder import read_bundle
 from tunefarm.bundle.link.toolchain import BundleToolchain
 from tunefarm.frontend.model_import import ImportedModel
-from tunefarm.startup.zygote import start_zygote
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.tuning.bundle import BundleFile
 
@@ -27,12 +25,6 @@ MATERIALS = BundleMaterials(
     "model_net", "0.1.0", "0.27.0", "tvm-0.27.0+llvm-22.1", "onnx opset 17, pytorch 2.13.0", TOOLCHAIN
 )
 FILES = (BundleFile(path="weights.bin", size_bytes=4, digest="0a"),)
-
-
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[ForkServer]:
-    with start_zygote() as started:
-        yield started
 
 
 def versions(content: bytes) -> dict[str, str | None]:
@@ -86,10 +78,10 @@ def test_serial_number_is_that_of_the_content() -> None:
     assert len({json.loads(each)["serialNumber"] for each in (bill, *others)}) == 3
 
 
-def test_bundle_contains_its_bill(zygote: ForkServer, tmp_path: Path) -> None:
+def test_bundle_contains_its_bill(fork_server: ForkServer, tmp_path: Path) -> None:
     small = convolutional_network()
     model = ImportedModel(str(tvm.ir.save_json(small.module)), small.weights, "torch 2.13.0", ())
-    built = BundleBuilder(zygote).build(model, "host:1", "net", "library", tmp_path / "bundle")
+    built = BundleBuilder(fork_server).build(model, "host:1", "net", "library", tmp_path / "bundle")
     manifest, folder = read_bundle(str(built.folder))
     assert manifest.sbom == "sbom.cdx.json"
     content = (folder / manifest.sbom).read_bytes()

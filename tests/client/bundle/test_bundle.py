@@ -2,7 +2,7 @@
 
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,6 @@ from tests.search.relax.models import Controlled, SmallModel, convolutional_netw
 from tunefarm.bundle.bundle_build import BuiltBundle, BundleBuilder
 from tunefarm.bundle.bundle_folder import read_bundle
 from tunefarm.frontend.model_import import ImportedModel
-from tunefarm.startup.zygote import start_zygote
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.bundle import BundleForm
@@ -21,25 +20,19 @@ WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Werror")
 FLAGS = ("-O1", "-Wl,--gc-sections", "-I.", "-Iruntime")
 
 
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[ForkServer]:
-    with start_zygote() as started:
-        yield started
-
-
 def imported(model: SmallModel) -> ImportedModel:
     return ImportedModel(str(tvm.ir.save_json(model.module)), model.weights, "test", ())
 
 
 def built(
-    zygote: ForkServer, model: ImportedModel, folder: Path, form: BundleForm = "objects", entry: str | None = None
+    fork_server: ForkServer, model: ImportedModel, folder: Path, form: BundleForm = "objects", entry: str | None = None
 ) -> BuiltBundle:
-    return BundleBuilder(zygote).build(model, "host:1", "Small net", form, folder, entry)
+    return BundleBuilder(fork_server).build(model, "host:1", "Small net", form, folder, entry)
 
 
 @pytest.fixture(scope="module")
-def network(zygote: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(zygote, imported(convolutional_network()), tmp_path_factory.mktemp("bundles") / "network").folder
+def network(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(fork_server, imported(convolutional_network()), tmp_path_factory.mktemp("bundles") / "network").folder
 
 
 def self_test(folder: Path, program: Path, warnings: Sequence[str] = WARNINGS) -> "subprocess.CompletedProcess[str]":
@@ -57,9 +50,9 @@ def self_test(folder: Path, program: Path, warnings: Sequence[str] = WARNINGS) -
     [(convolutional_network, None, "c"), (tuples, None, "objects"), (two_entries, "decode", "c")],
 )
 def test_bundle_computes_the_model_without_tvm(
-    zygote: ForkServer, model: Callable[[], SmallModel], entry: str | None, form: BundleForm, tmp_path: Path
+    fork_server: ForkServer, model: Callable[[], SmallModel], entry: str | None, form: BundleForm, tmp_path: Path
 ) -> None:
-    bundle = built(zygote, imported(model()), tmp_path / "bundle", form, entry)
+    bundle = built(fork_server, imported(model()), tmp_path / "bundle", form, entry)
     assert bundle.manifest.vectors
     ended = self_test(bundle.folder, tmp_path / "self_test")
     assert ended.returncode == 0, ended.stdout + ended.stderr
@@ -88,8 +81,8 @@ def test_bundle_builds_with_cmake(network: Path, tmp_path: Path) -> None:
     subprocess.run([str(tmp_path / "self_test"), str(network)], check=True, capture_output=True, timeout=600)
 
 
-def test_equal_builds_have_equal_files(zygote: ForkServer, network: Path, tmp_path: Path) -> None:
-    again = built(zygote, imported(convolutional_network()), tmp_path / "elsewhere" / "again").folder
+def test_equal_builds_have_equal_files(fork_server: ForkServer, network: Path, tmp_path: Path) -> None:
+    again = built(fork_server, imported(convolutional_network()), tmp_path / "elsewhere" / "again").folder
     files = {path.relative_to(network) for path in network.rglob("*") if path.is_file()}
     assert files == {path.relative_to(again) for path in again.rglob("*") if path.is_file()}
     assert all((network / each).read_bytes() == (again / each).read_bytes() for each in files)
@@ -143,15 +136,15 @@ def test_manifest_cannot_name_files_outside(network: Path, tmp_path: Path) -> No
         read_bundle(str(folder))
 
 
-def test_model_with_control_flow_leaves_no_folder(zygote: ForkServer, tmp_path: Path) -> None:
+def test_model_with_control_flow_leaves_no_folder(fork_server: ForkServer, tmp_path: Path) -> None:
     model = ImportedModel(str(tvm.ir.save_json(Controlled)), {}, "test", ())
     with pytest.raises(BadInput, match="which needs TVM's virtual machine"):
-        built(zygote, model, tmp_path / "bundle")
+        built(fork_server, model, tmp_path / "bundle")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_folder_with_files_is_left_alone(zygote: ForkServer, tmp_path: Path) -> None:
+def test_folder_with_files_is_left_alone(fork_server: ForkServer, tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("precious")
     with pytest.raises(BadInput, match="is not an empty folder"):
-        built(zygote, imported(convolutional_network()), tmp_path)
+        built(fork_server, imported(convolutional_network()), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]

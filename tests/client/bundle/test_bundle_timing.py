@@ -1,7 +1,6 @@
 """A library that runs on this host is timed in fresh processes, and only the manifest's latency depends on it."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,29 +14,27 @@ from tunefarm.bundle.timing.bundle_timing import BUNDLE_PROTOCOL, bundle_latency
 from tunefarm.bundle.timing.bundle_timing_child import single_runs_s
 from tunefarm.bundle.timing.shared_library import SharedModel
 from tunefarm.frontend.model_import import ImportedModel
-from tunefarm.startup.zygote import start_zygote
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.bundle import BundleForm
 
 
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[ForkServer]:
-    with start_zygote() as started:
-        yield started
-
-
 def built(
-    zygote: ForkServer, folder: Path, form: BundleForm = "library", target: str = "host:1", *, is_timed: bool = True
+    fork_server: ForkServer,
+    folder: Path,
+    form: BundleForm = "library",
+    target: str = "host:1",
+    *,
+    is_timed: bool = True,
 ) -> BuiltBundle:
     small = convolutional_network()
     model = ImportedModel(str(tvm.ir.save_json(small.module)), small.weights, "test", ())
-    return BundleBuilder(zygote, is_timed=is_timed).build(model, target, "net", form, folder)
+    return BundleBuilder(fork_server, is_timed=is_timed).build(model, target, "net", form, folder)
 
 
 @pytest.fixture(scope="module")
-def timed(zygote: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(zygote, tmp_path_factory.mktemp("bundles") / "timed").folder
+def timed(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(fork_server, tmp_path_factory.mktemp("bundles") / "timed").folder
 
 
 def test_library_for_this_host_is_timed(timed: Path) -> None:
@@ -47,8 +44,8 @@ def test_library_for_this_host_is_timed(timed: Path) -> None:
     assert latency.protocol == BUNDLE_PROTOCOL
 
 
-def test_only_the_latency_depends_on_timing(zygote: ForkServer, timed: Path, tmp_path: Path) -> None:
-    untimed = built(zygote, tmp_path / "untimed", is_timed=False)
+def test_only_the_latency_depends_on_timing(fork_server: ForkServer, timed: Path, tmp_path: Path) -> None:
+    untimed = built(fork_server, tmp_path / "untimed", is_timed=False)
     assert untimed.manifest.latency is None
     manifest, folder = read_bundle(str(timed))
     assert manifest.model_copy(update={"latency": None}) == untimed.manifest
@@ -65,8 +62,8 @@ def test_only_the_latency_depends_on_timing(zygote: ForkServer, timed: Path, tmp
         ("library", '{"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mattr": ["+amx-fp8"], "num-cores": 1}'),
     ],
 )
-def test_other_bundles_are_not_timed(zygote: ForkServer, form: BundleForm, target: str, tmp_path: Path) -> None:
-    assert built(zygote, tmp_path / "bundle", form, target).manifest.latency is None
+def test_other_bundles_are_not_timed(fork_server: ForkServer, form: BundleForm, target: str, tmp_path: Path) -> None:
+    assert built(fork_server, tmp_path / "bundle", form, target).manifest.latency is None
 
 
 def test_timed_runs_compute_the_model(timed: Path) -> None:
@@ -79,12 +76,12 @@ def test_timed_runs_compute_the_model(timed: Path) -> None:
         np.testing.assert_allclose(np.frombuffer(found, np.float32), expected, rtol=0, atol=allowed)
 
 
-def test_library_that_does_not_load_is_named(zygote: ForkServer, timed: Path, tmp_path: Path) -> None:
+def test_library_that_does_not_load_is_named(fork_server: ForkServer, timed: Path, tmp_path: Path) -> None:
     manifest, _ = read_bundle(str(timed))
     (tmp_path / "model.so").write_bytes(b"not a library")
     (tmp_path / "weights.bin").write_bytes(b"")
     with pytest.raises(BadInput, match="the bundle cannot be loaded here") as raised:
-        bundle_latency(zygote, tmp_path, manifest)
+        bundle_latency(fork_server, tmp_path, manifest)
     assert "--no-timing" in raised.value.fix
 
 

@@ -1,7 +1,6 @@
 """Bundles as a shared library and as an archive compute the model, and say what they need of a device."""
 
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,6 @@ from tunefarm.bundle.bundle_build import BuiltBundle, BundleBuilder
 from tunefarm.bundle.bundle_folder import read_bundle
 from tunefarm.bundle.link.library_facts import facts_of
 from tunefarm.frontend.model_import import ImportedModel
-from tunefarm.startup.zygote import start_zygote
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.edge.release import RUNTIME_ABI
@@ -23,21 +21,15 @@ from tunefarm_search.tvm.cpu_features import required_cpu_features
 from tunefarm_search.tvm.target import canonical_target
 
 
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[ForkServer]:
-    with start_zygote() as started:
-        yield started
-
-
-def built(zygote: ForkServer, folder: Path, form: BundleForm, cc: str = "", target: str = "host:1") -> BuiltBundle:
+def built(fork_server: ForkServer, folder: Path, form: BundleForm, cc: str = "", target: str = "host:1") -> BuiltBundle:
     small = convolutional_network()
     model = ImportedModel(str(tvm.ir.save_json(small.module)), small.weights, "test", ())
-    return BundleBuilder(zygote).build(model, target, "Small net", form, folder, cc=cc)
+    return BundleBuilder(fork_server).build(model, target, "Small net", form, folder, cc=cc)
 
 
 @pytest.fixture(scope="module")
-def library(zygote: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(zygote, tmp_path_factory.mktemp("bundles") / "library", "library").folder
+def library(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(fork_server, tmp_path_factory.mktemp("bundles") / "library", "library").folder
 
 
 def test_library_computes_the_test_vector(library: Path) -> None:
@@ -67,21 +59,21 @@ def test_manifest_says_what_the_library_needs(library: Path) -> None:
     assert set(requires.cpu_features) <= set(words)
 
 
-def test_equal_builds_have_equal_libraries(zygote: ForkServer, library: Path, tmp_path: Path) -> None:
-    again = built(zygote, tmp_path / "elsewhere" / "again", "library").folder
+def test_equal_builds_have_equal_libraries(fork_server: ForkServer, library: Path, tmp_path: Path) -> None:
+    again = built(fork_server, tmp_path / "elsewhere" / "again", "library").folder
     files = {path.relative_to(library) for path in library.rglob("*") if path.is_file()}
     assert files == {path.relative_to(again) for path in again.rglob("*") if path.is_file()}
     assert all((library / each).read_bytes() == (again / each).read_bytes() for each in files)
 
 
-def test_archive_passes_its_self_test(zygote: ForkServer, tmp_path: Path) -> None:
-    folder = built(zygote, tmp_path / "static", "static").folder
+def test_archive_passes_its_self_test(fork_server: ForkServer, tmp_path: Path) -> None:
+    folder = built(fork_server, tmp_path / "static", "static").folder
     program = tmp_path / "self_test"
     command = ["cc", "-std=c11", "-O2", "-Wl,--gc-sections", "-Iinclude", "self_test.c", "libmodel.a", "-lm"]
     subprocess.run([*command, "-pthread", "-o", str(program)], cwd=folder, check=True, timeout=600)
     ended = subprocess.run([str(program), str(folder)], capture_output=True, text=True, check=False, timeout=600)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    again = built(zygote, tmp_path / "elsewhere", "static").folder
+    again = built(fork_server, tmp_path / "elsewhere", "static").folder
     assert (again / "libmodel.a").read_bytes() == (folder / "libmodel.a").read_bytes()
 
 
@@ -94,10 +86,10 @@ def test_archive_passes_its_self_test(zygote: ForkServer, tmp_path: Path) -> Non
     ],
 )
 def test_bundle_that_cannot_be_linked_leaves_no_folder(
-    zygote: ForkServer, cc: str, target: str, problem: str, tmp_path: Path
+    fork_server: ForkServer, cc: str, target: str, problem: str, tmp_path: Path
 ) -> None:
     with pytest.raises(BadInput, match=problem):
-        built(zygote, tmp_path / "bundle", "library", cc, target)
+        built(fork_server, tmp_path / "bundle", "library", cc, target)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -5,7 +5,7 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,6 @@ from tunefarm.bundle.bundle_build import BundleBuilder
 from tunefarm.bundle.bundle_source import FunctionsSource, ModelSource
 from tunefarm.bundle.cuda.nvcc import GpuArchitecture
 from tunefarm.frontend.model_import import ImportedModel
-from tunefarm.startup.zygote import start_zygote
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.bundle import CudaRequirements
@@ -29,12 +28,6 @@ STRICT = ("-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-I.", "-Iruntime")
 def needs_nvcc(test: Callable[..., None]) -> Callable[..., None]:
     missing = pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs NVIDIA's compiler")
     return pytest.mark.targets(missing(test))
-
-
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[ForkServer]:
-    with start_zygote() as started:
-        yield started
 
 
 @dataclass(frozen=True)
@@ -74,9 +67,9 @@ def host_part(folder: Path, place: Path) -> HostPart:
 
 
 @pytest.fixture(scope="module")
-def built(zygote: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cuda") / "bundle"
-    cuda_bundle(zygote, folder, functions())
+    cuda_bundle(fork_server, folder, functions())
     return folder
 
 
@@ -130,9 +123,9 @@ def test_later_gpu_runs_the_intermediate_code(host: HostPart) -> None:
 
 
 @needs_nvcc
-def test_dynamic_shared_memory_is_asked_for_and_launched(zygote: ForkServer, tmp_path: Path) -> None:
+def test_dynamic_shared_memory_is_asked_for_and_launched(fork_server: ForkServer, tmp_path: Path) -> None:
     given = (tiled(matmul(), "4" * 32, "shared.dyn"),)
-    manifest = cuda_bundle(zygote, tmp_path / "bundle", given)
+    manifest = cuda_bundle(fork_server, tmp_path / "bundle", given)
     assert manifest.requires_cuda is not None
     assert manifest.requires_cuda.shared_memory_bytes == 1536
     host = host_part(tmp_path / "bundle", tmp_path / "host")
@@ -166,8 +159,8 @@ def test_bundle_has_the_source_and_the_code_of_each_kernel(built: Path) -> None:
 
 
 @needs_nvcc
-def test_equal_functions_give_equal_bytes(zygote: ForkServer, built: Path, tmp_path: Path) -> None:
-    cuda_bundle(zygote, tmp_path / "again", functions())
+def test_equal_functions_give_equal_bytes(fork_server: ForkServer, built: Path, tmp_path: Path) -> None:
+    cuda_bundle(fork_server, tmp_path / "again", functions())
 
     def digests(folder: Path) -> dict[str, str]:
         files = (each for each in folder.rglob("*") if each.is_file())
@@ -184,8 +177,8 @@ def test_cmake_builds_the_self_test(built: Path, tmp_path: Path) -> None:
 
 
 @needs_nvcc
-def test_architecture_with_own_instructions_is_exact(zygote: ForkServer, tmp_path: Path) -> None:
-    manifest = cuda_bundle(zygote, tmp_path / "bundle", (bound(mirrored_sum(), "5" * 32),), gpu_target("sm_90a"))
+def test_architecture_with_own_instructions_is_exact(fork_server: ForkServer, tmp_path: Path) -> None:
+    manifest = cuda_bundle(fork_server, tmp_path / "bundle", (bound(mirrored_sum(), "5" * 32),), gpu_target("sm_90a"))
     assert manifest.requires_cuda is not None
     assert (manifest.requires_cuda.compute_capability, manifest.requires_cuda.is_exact) == ("9.0", True)
     host = host_part(tmp_path / "bundle", tmp_path / "host")
@@ -194,36 +187,36 @@ def test_architecture_with_own_instructions_is_exact(zygote: ForkServer, tmp_pat
     assert "1 vectors" in host({"MAJOR": "9"}).stdout
 
 
-def test_missing_compiler_is_named(zygote: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_compiler_is_named(fork_server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = (bound(mirrored_sum(), "6" * 32),)
     with pytest.raises(BadInput, match="'/nonexistent/nvcc' was not found"):
-        cuda_bundle(zygote, tmp_path / "bundle", given, cc="/nonexistent/nvcc")
+        cuda_bundle(fork_server, tmp_path / "bundle", given, cc="/nonexistent/nvcc")
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("CUDA_HOME", "/nonexistent")
     with pytest.raises(BadInput, match="'nvcc' was not found, and it compiles the kernels"):
-        cuda_bundle(zygote, tmp_path / "bundle", given)
+        cuda_bundle(fork_server, tmp_path / "bundle", given)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_other_compiler_is_refused(zygote: ForkServer, tmp_path: Path) -> None:
+def test_other_compiler_is_refused(fork_server: ForkServer, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="is not NVIDIA's compiler"):
-        cuda_bundle(zygote, tmp_path / "bundle", (bound(mirrored_sum(), "7" * 32),), cc="cc")
+        cuda_bundle(fork_server, tmp_path / "bundle", (bound(mirrored_sum(), "7" * 32),), cc="cc")
 
 
-def test_form_and_target_must_match(zygote: ForkServer, tmp_path: Path) -> None:
+def test_form_and_target_must_match(fork_server: ForkServer, tmp_path: Path) -> None:
     given = (bound(mirrored_sum(), "8" * 32),)
     source = FunctionsSource(given, gpu_target(), needs_schedules=True)
     with pytest.raises(BadInput, match=r"contain code of processors, not of cuda. Give --form cuda"):
-        BundleBuilder(zygote).build_source(source, "gpu", "objects", tmp_path / "bundle")
+        BundleBuilder(fork_server).build_source(source, "gpu", "objects", tmp_path / "bundle")
     with pytest.raises(BadInput, match="contain code of GPUs, not of llvm"):
-        BundleBuilder(zygote).build_source(FunctionsSource(given, "host:1"), "gpu", "cuda", tmp_path / "bundle")
+        BundleBuilder(fork_server).build_source(FunctionsSource(given, "host:1"), "gpu", "cuda", tmp_path / "bundle")
 
 
-def test_model_is_refused(zygote: ForkServer, tmp_path: Path) -> None:
+def test_model_is_refused(fork_server: ForkServer, tmp_path: Path) -> None:
     model = ImportedModel(str(tvm.ir.save_json(tvm.IRModule({}))), {}, "tvm", ())
     source = ModelSource(model, gpu_target().canonical, lambda _tasks, _target, _generator: {})
     with pytest.raises(BadInput, match="have functions of records, and a model is given"):
-        BundleBuilder(zygote).build_source(source, "net", "cuda", tmp_path / "bundle")
+        BundleBuilder(fork_server).build_source(source, "net", "cuda", tmp_path / "bundle")
 
 
 @pytest.mark.parametrize("name", ["", "sm_", "native", "compute_80", "sm_80; rm", "-gencode"])

@@ -2,7 +2,7 @@
 
 import ctypes
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from tunefarm.bundle.bundle_folder import read_bundle
 from tunefarm.bundle.bundle_source import FunctionsSource, ModelSource, RecordFunction, unique_names
 from tunefarm.frontend.model_import import ImportedModel
 from tunefarm.model.function_orders import ChosenRecord
-from tunefarm.startup.zygote import start_zygote
 from tunefarm_edge.runtime.model import LoadedRelease
 from tunefarm_edge.update.trial import self_test
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
@@ -37,12 +36,6 @@ from tunefarm_search.tvm.workload import ENTRY, workload_of
 
 Tunefarm = Callable[..., Ended]
 STRICT = ("-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-Wl,--gc-sections", "-I.", "-Iruntime")
-
-
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[ForkServer]:
-    with start_zygote() as started:
-        yield started
 
 
 def elementwise(name: str, compute: Callable[[Any], Any], size: int) -> Workload:
@@ -65,15 +58,17 @@ NEGATED = elementwise("negated", lambda value: -value, 32)
 FUNCTIONS = (scheduled(TWICE, "1" * 32), scheduled(NEGATED, "2" * 32))
 
 
-def built(zygote: ForkServer, folder: Path, form: BundleForm, functions: tuple[RecordFunction, ...]) -> BundleManifest:
-    BundleBuilder(zygote).build_source(FunctionsSource(functions, "host:1"), "Both", form, folder)
+def built(
+    fork_server: ForkServer, folder: Path, form: BundleForm, functions: tuple[RecordFunction, ...]
+) -> BundleManifest:
+    BundleBuilder(fork_server).build_source(FunctionsSource(functions, "host:1"), "Both", form, folder)
     return read_bundle(str(folder))[0]
 
 
 @pytest.fixture(scope="module")
-def library(zygote: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def library(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("functions") / "library"
-    built(zygote, folder, "library", FUNCTIONS)
+    built(fork_server, folder, "library", FUNCTIONS)
     return folder
 
 
@@ -128,9 +123,9 @@ def test_manifest_describes_each_function(library: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["c", "objects"])
-def test_self_test_runs_the_vectors_of_all_functions(zygote: ForkServer, form: BundleForm, tmp_path: Path) -> None:
+def test_self_test_runs_the_vectors_of_all_functions(fork_server: ForkServer, form: BundleForm, tmp_path: Path) -> None:
     folder = tmp_path / "bundle"
-    built(zygote, folder, form, FUNCTIONS)
+    built(fork_server, folder, form, FUNCTIONS)
     kernels = sorted(str(each.relative_to(folder)) for each in folder.glob("kernels/*"))
     runtime = sorted(str(each.relative_to(folder)) for each in folder.glob("runtime/*.c"))
     command = ["cc", *STRICT, "model.c", *kernels, *runtime, "-lm", "-pthread", "-o", str(tmp_path / "self_test")]
@@ -142,14 +137,16 @@ def test_self_test_runs_the_vectors_of_all_functions(zygote: ForkServer, form: B
     assert subprocess.run(run, capture_output=True, check=False).returncode == 1
 
 
-def test_functions_of_other_code_are_refused(zygote: ForkServer, tmp_path: Path) -> None:
+def test_functions_of_other_code_are_refused(fork_server: ForkServer, tmp_path: Path) -> None:
     calling = elementwise("calling", lambda value: tirx.call_extern("float32", "system", value), 16)
     with pytest.raises(BadInput, match="calling cannot be a part of a bundle: it calls"):
-        built(zygote, tmp_path / "bundle", "objects", (RecordFunction(calling, ChosenRecord("3" * 32, "[[],[]]")),))
+        built(
+            fork_server, tmp_path / "bundle", "objects", (RecordFunction(calling, ChosenRecord("3" * 32, "[[],[]]")),)
+        )
     assert list(tmp_path.iterdir()) == []
 
 
-def test_foreign_model_with_other_code_is_refused(zygote: ForkServer, tmp_path: Path) -> None:
+def test_foreign_model_with_other_code_is_refused(fork_server: ForkServer, tmp_path: Path) -> None:
     given = te.placeholder((8,), "float32", "A")
     called = te.compute((8,), lambda i: tirx.call_extern("float32", "system", given[i]), "B")
     builder = relax.BlockBuilder()
@@ -163,11 +160,11 @@ def test_foreign_model_with_other_code_is_refused(zygote: ForkServer, tmp_path: 
     model = ImportedModel(str(tvm.ir.save_json(builder.get())), {}, "tvm", ())
     source = ModelSource(model, "host:1", lambda _tasks, _target, _generator: {}, is_foreign=True)
     with pytest.raises(BadInput, match="its function calling is refused: it calls"):
-        BundleBuilder(zygote).build_source(source, "net", "objects", tmp_path / "bundle")
+        BundleBuilder(fork_server).build_source(source, "net", "objects", tmp_path / "bundle")
 
 
 def test_schedule_with_an_instruction_of_another_processor_is_refused_or_replaced(
-    zygote: ForkServer, tmp_path: Path
+    fork_server: ForkServer, tmp_path: Path
 ) -> None:
     [task] = model_tasks(prepare(LAYER.module(), {}, VNNI))
     space = search_space(tvm.ir.load_json(task.workload.module_json), VNNI, "stable", Space())
@@ -176,17 +173,17 @@ def test_schedule_with_an_instruction_of_another_processor_is_refused_or_replace
     functions = (RecordFunction(task.workload, ChosenRecord("5" * 32, point.trace.text)), FUNCTIONS[0])
     source = FunctionsSource(functions, WASM_TARGET, needs_schedules=True)
     with pytest.raises(BadInput, match=r"does not apply: .*LLVM ERROR") as refused:
-        BundleBuilder(zygote).build_source(source, "q", "objects", tmp_path / "bundle")
+        BundleBuilder(fork_server).build_source(source, "q", "objects", tmp_path / "bundle")
     assert "name a target" in refused.value.fix
     named = FunctionsSource(functions, WASM_TARGET)
-    bundle = BundleBuilder(zygote).build_source(named, "q", "objects", tmp_path / "bundle")
+    bundle = BundleBuilder(fork_server).build_source(named, "q", "objects", tmp_path / "bundle")
     assert [each.kind for each in bundle.manifest.functions] == ["untried", "record"]
     assert "LLVM ERROR" in bundle.problems[bundle.manifest.functions[0].name]
 
 
-def test_two_records_of_one_function_are_refused(zygote: ForkServer, tmp_path: Path) -> None:
+def test_two_records_of_one_function_are_refused(fork_server: ForkServer, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="are of the same function"):
-        built(zygote, tmp_path / "bundle", "objects", (FUNCTIONS[0], scheduled(TWICE, "4" * 32)))
+        built(fork_server, tmp_path / "bundle", "objects", (FUNCTIONS[0], scheduled(TWICE, "4" * 32)))
 
 
 def test_unique_names_are_identifiers() -> None:

@@ -12,7 +12,7 @@ from tunefarm.frontend.model_import import ImportedModel
 from tunefarm.model.function_orders import ChosenRecord
 from tunefarm.model.messages import PreparedTask
 from tunefarm.release.bundle_variant import read_bundle
-from tunefarm.startup.zygote import start_zygote
+from tunefarm.startup.fork_servers import start_fork_server
 from tunefarm_schemas.edge.release import ReleaseVariant
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.tvm.trace import trace_of
@@ -41,9 +41,9 @@ def shipped_bytes(variant: ReleaseVariant, held: set[str]) -> int:
 def test_kernel_swap_is_at_most_a_tenth_of_the_bundle(tmp_path: Path) -> None:
     small = convolutional_network()
     model = ImportedModel(str(tvm.ir.save_json(small.module)), small.weights, "test", ())
-    with start_zygote() as zygote:
-        BundleBuilder(zygote).build(model, "host:1", "net", "library", tmp_path / "old")
-        swapped = BundleBuilder(zygote, one_record).build(model, "host:1", "net", "library", tmp_path / "new")
+    with start_fork_server() as fork_server:
+        BundleBuilder(fork_server).build(model, "host:1", "net", "library", tmp_path / "old")
+        swapped = BundleBuilder(fork_server, one_record).build(model, "host:1", "net", "library", tmp_path / "new")
     assert [each.kind for each in swapped.manifest.functions].count("record") == 1
     old, new = read_bundle(tmp_path / "old").variant, read_bundle(tmp_path / "new", tmp_path / "old").variant
     held = {each.digest for each in (*old.files, old.manifest)}

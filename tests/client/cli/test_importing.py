@@ -7,7 +7,7 @@ import pytest
 
 
 @pytest.mark.parametrize(
-    "statement", ["import tunefarm", "import tunefarm.cli.command_line", "import tunefarm.startup.zygote"]
+    "statement", ["import tunefarm", "import tunefarm.cli.command_line", "import tunefarm.startup.fork_servers"]
 )
 def test_import_loads_neither_tvm_nor_sqlalchemy(statement: str) -> None:
     heavy = ("tvm", "sqlalchemy", "numpy", "xgboost", "matplotlib", "typer")

@@ -93,12 +93,12 @@ Read = Callable[..., ImportedModel]
 
 
 @pytest.fixture
-def read(zygote: ForkServer, tmp_path: Path) -> Read:
+def read(fork_server: ForkServer, tmp_path: Path) -> Read:
     (tmp_path / "mixed.py").write_text(MIXED)
     (tmp_path / "mlp.py").write_text(MLP)
 
     def reading(text: str, settings: ModelSettings | None = None) -> ImportedModel:
-        return import_model(zygote, parse_model_source(str(tmp_path / text)), settings=settings)
+        return import_model(fork_server, parse_model_source(str(tmp_path / text)), settings=settings)
 
     return reading
 

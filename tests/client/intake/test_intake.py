@@ -2,7 +2,7 @@
 
 import json
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,19 +17,12 @@ from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.farm.processor import architecture_named
 from tunefarm_schemas.tuning.target_preset import NAMED_TARGETS, NamedTarget
-from tunefarm_search.tvm.loading import LOAD_TVM
 
 Understand = Callable[..., IntakeAnswer]
 
 
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[ForkServer]:
-    with ForkServer.start((LOAD_TVM, "tunefarm.intake.child")) as server:
-        yield server
-
-
 @pytest.fixture
-def understand(zygote: ForkServer) -> Understand:
+def understand(fork_server: ForkServer) -> Understand:
     def ask(
         module: str,
         *,
@@ -51,7 +44,9 @@ def understand(zygote: ForkServer) -> Understand:
             host_cores=2,
             elsewhere=elsewhere,
         )
-        return call(zygote, INTAKE_ENTRY, request, IntakeAnswer, field="module", readable=readable_folders(request))
+        return call(
+            fork_server, INTAKE_ENTRY, request, IntakeAnswer, field="module", readable=readable_folders(request)
+        )
 
     return ask
 

@@ -1,6 +1,5 @@
 """Relax models as the intake reads them: their functions with the calls of a run."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +11,10 @@ from tunefarm.intake.input_reader import FIELD as INPUT
 from tunefarm.intake.intake_request import InputRequest, IntakeRequest, ScheduleSource, SeedSource
 from tunefarm.intake.module_source import JsonSource, parse_module_source
 from tunefarm.intake.understanding import understand
-from tunefarm.startup.preloads import LOAD_TVM
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 
 PERCEPTRON = JsonSource(name="mlp", text=str(tvm.ir.save_json(multilayer_perceptron().module)))
-
-
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[ForkServer]:
-    with ForkServer.start((LOAD_TVM, "tunefarm.intake.child")) as server:
-        yield server
 
 
 def asked(**settings: Any) -> IntakeRequest:
@@ -30,16 +22,16 @@ def asked(**settings: Any) -> IntakeRequest:
     return IntakeRequest(**{**given, "space": None, "seeds": (), "host_cores": 2, **settings})
 
 
-def test_model_is_read_as_its_functions_with_their_calls(zygote: ForkServer) -> None:
-    answer = understand(zygote, asked())
+def test_model_is_read_as_its_functions_with_their_calls(fork_server: ForkServer) -> None:
+    answer = understand(fork_server, asked())
     assert len(answer.workloads) == len(answer.calls) == 3
     assert all(calls >= 1 for calls in answer.calls)
     assert all("matmul" in workload.name for workload in answer.workloads)
     assert answer.untuned_functions == ()
 
 
-def test_model_of_a_tvmscript_file_is_read(zygote: ForkServer, programs: Path) -> None:
-    answer = understand(zygote, asked(module=parse_module_source(str(programs / "relax_model.py"))))
+def test_model_of_a_tvmscript_file_is_read(fork_server: ForkServer, programs: Path) -> None:
+    answer = understand(fork_server, asked(module=parse_module_source(str(programs / "relax_model.py"))))
     assert [workload.name for workload in answer.workloads] == ["relu"]
     assert answer.calls == (1.0,)
 
@@ -54,17 +46,17 @@ def test_model_of_a_tvmscript_file_is_read(zygote: ForkServer, programs: Path) -
     ],
 )
 def test_what_applies_to_one_function_is_rejected_for_a_model(
-    zygote: ForkServer, field: str, given: dict[str, Any]
+    fork_server: ForkServer, field: str, given: dict[str, Any]
 ) -> None:
     with pytest.raises(BadInput) as refused:
-        understand(zygote, asked(**given))
+        understand(fork_server, asked(**given))
     assert refused.value.field == field
     assert refused.value.fix
 
 
-def test_function_of_a_model_without_tir_is_rejected(zygote: ForkServer) -> None:
+def test_function_of_a_model_without_tir_is_rejected(fork_server: ForkServer) -> None:
     with pytest.raises(BadInput, match="no TIR function"):
-        understand(zygote, asked(function="main"))
+        understand(fork_server, asked(function="main"))
 
 
 MIXED = """
@@ -135,33 +127,35 @@ def written(folder: Path, **files: str) -> dict[str, Path]:
     return paths
 
 
-def test_mixed_module_is_the_functions_that_its_entry_calls(zygote: ForkServer, tmp_path: Path) -> None:
+def test_mixed_module_is_the_functions_that_its_entry_calls(fork_server: ForkServer, tmp_path: Path) -> None:
     files = written(tmp_path, mixed=MIXED, functions=FUNCTIONS.format(name="twice"))
     module = parse_module_source(str(files["mixed"]))
-    answer = understand(zygote, asked(module=module, functions_file=str(files["functions"])))
+    answer = understand(fork_server, asked(module=module, functions_file=str(files["functions"])))
     assert [workload.name for workload in answer.workloads] == ["product"]
     assert answer.calls == (2.0,)
-    alone = understand(zygote, asked(module=module, all_functions=True))
+    alone = understand(fork_server, asked(module=module, all_functions=True))
     assert [workload.name for workload in alone.workloads] == ["product", "unused"]
     assert (alone.calls, alone.untuned_functions) == ((), ("main",))
 
 
-def test_missing_external_function_is_named_before_anything_is_measured(zygote: ForkServer, tmp_path: Path) -> None:
+def test_missing_external_function_is_named_before_anything_is_measured(
+    fork_server: ForkServer, tmp_path: Path
+) -> None:
     files = written(tmp_path, mixed=MIXED, functions=FUNCTIONS.format(name="thrice"))
     module = parse_module_source(str(files["mixed"]))
     for functions_file in (None, str(files["functions"])):
         with pytest.raises(BadInput, match=r"the model calls env\.twice") as refused:
-            understand(zygote, asked(module=module, functions_file=functions_file))
+            understand(fork_server, asked(module=module, functions_file=functions_file))
         assert (refused.value.field, "--functions" in refused.value.fix) == ("functions", True)
-    sent = understand(zygote, asked(module=module, elsewhere=True))
+    sent = understand(fork_server, asked(module=module, elsewhere=True))
     assert sent.calls == (2.0,), "a service runs its TIR functions only"
 
 
-def test_function_of_a_model_calls_only_what_the_operator_allows(zygote: ForkServer, tmp_path: Path) -> None:
+def test_function_of_a_model_calls_only_what_the_operator_allows(fork_server: ForkServer, tmp_path: Path) -> None:
     module = parse_module_source(str(written(tmp_path, packed=PACKED)["packed"]))
     with pytest.raises(BadInput, match="fast_tanh") as refused:
-        understand(zygote, asked(module=module))
+        understand(fork_server, asked(module=module))
     assert "TUNEFARM_CALLEES" in refused.value.fix
-    assert [each.name for each in understand(zygote, asked(module=module, callees=("fast_tanh",))).workloads] == [
+    assert [each.name for each in understand(fork_server, asked(module=module, callees=("fast_tanh",))).workloads] == [
         "calling"
     ]

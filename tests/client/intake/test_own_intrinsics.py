@@ -1,7 +1,6 @@
 """Tensor intrinsics that a user's file registers, read in a real confined child."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,17 +12,10 @@ from tunefarm.intake.python_input import intrinsics_file, schedule_source, seed_
 from tunefarm.intake.understanding import ENTRY, readable_folders
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_search.tvm.loading import LOAD_TVM
-
-
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[ForkServer]:
-    with ForkServer.start((LOAD_TVM, "tunefarm.intake.child")) as server:
-        yield server
 
 
 def understood(
-    zygote: ForkServer, module: Path, intrinsics: Path | None, space: str | None, *seeds: str
+    fork_server: ForkServer, module: Path, intrinsics: Path | None, space: str | None, *seeds: str
 ) -> IntakeAnswer:
     request = IntakeRequest(
         module=parse_module_source(f"{module}:Module"),
@@ -36,7 +28,7 @@ def understood(
         host_cores=2,
         intrinsics_file=None if intrinsics is None else intrinsics_file(str(intrinsics), is_used=True),
     )
-    return call(zygote, ENTRY, request, IntakeAnswer, field="module", readable=readable_folders(request))
+    return call(fork_server, ENTRY, request, IntakeAnswer, field="module", readable=readable_folders(request))
 
 
 def tensorized_with(text: str) -> list[str]:
@@ -44,10 +36,10 @@ def tensorized_with(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("is_named", [True, False])
-def test_sketches_and_seeds_carry_the_users_intrinsics(zygote: ForkServer, programs: Path, is_named: bool) -> None:
+def test_sketches_and_seeds_carry_the_users_intrinsics(fork_server: ForkServer, programs: Path, is_named: bool) -> None:
     own = programs / "intrinsics.py"
     function = f"{own}:tensorized"
-    answer = understood(zygote, programs / "matmul.py", own if is_named else None, function, function)
+    answer = understood(fork_server, programs / "matmul.py", own if is_named else None, function, function)
     assert len(answer.space.sketches) == 1
     (name,) = tensorized_with(answer.space.sketches[0].text)
     assert name.startswith("tunefarm.own/row_of_8/")
@@ -84,25 +76,27 @@ BROKEN = {
 @pytest.mark.skipif("__import__('platform').machine() != 'x86_64'", reason="names an intrinsic for x86")
 @pytest.mark.parametrize("ending", BROKEN)
 def test_broken_files_are_rejected_with_field_and_fix(
-    zygote: ForkServer, programs: Path, tmp_path: Path, ending: str
+    fork_server: ForkServer, programs: Path, tmp_path: Path, ending: str
 ) -> None:
     file = tmp_path / "broken.py"
     text = (programs / "intrinsics.py").read_text().replace('TensorIntrin.register("row_of_8"', "tuple((0,")
     file.write_text(text.replace("tuple((0,, row_description, row_implementation)", "") + f"\n\n{ending}\n")
     with pytest.raises(BadInput) as refused:
-        understood(zygote, programs / "matmul.py", file, f"{programs / 'matmul.py'}:schedule_by_hand")
+        understood(fork_server, programs / "matmul.py", file, f"{programs / 'matmul.py'}:schedule_by_hand")
     problem, fix = BROKEN[ending]
     assert refused.value.field == "intrinsics"
     assert problem in refused.value.problem
     assert fix in refused.value.fix
 
 
-def test_unknown_intrinsic_is_a_problem_of_the_schedule(zygote: ForkServer, programs: Path, tmp_path: Path) -> None:
+def test_unknown_intrinsic_is_a_problem_of_the_schedule(
+    fork_server: ForkServer, programs: Path, tmp_path: Path
+) -> None:
     text = (programs / "intrinsics.py").read_text()
     file = tmp_path / "unregistered.py"
     file.write_text(text.replace('schedule.tensorize(j1, "row_of_8")', 'schedule.tensorize(j1, "row_of_9")'))
     with pytest.raises(BadInput, match="row_of_9") as refused:
-        understood(zygote, programs / "matmul.py", None, f"{file}:tensorized")
+        understood(fork_server, programs / "matmul.py", None, f"{file}:tensorized")
     assert refused.value.field == "space"
 
 

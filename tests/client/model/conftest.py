@@ -25,27 +25,27 @@ class CompiledOnce:
 
 
 @pytest.fixture(scope="session")
-def zygote() -> Iterator[ForkServer]:
+def fork_server() -> Iterator[ForkServer]:
     root = str(Path(__file__).parents[3])
     with ForkServer.start((*PRELOAD, "tests.servers.brief_timing"), environment={"PYTHONPATH": root}) as started:
         yield started
 
 
-def compiled(zygote: ForkServer, model: SmallModel, folder: Path) -> CompiledOnce:
+def compiled(fork_server: ForkServer, model: SmallModel, folder: Path) -> CompiledOnce:
     imported = ImportedModel(str(tvm.ir.save_json(model.module)), model.weights, "test", ())
-    return CompiledOnce(model, ModelCompiler(zygote, folder).compile(imported, "host:1", "small"))
+    return CompiledOnce(model, ModelCompiler(fork_server, folder).compile(imported, "host:1", "small"))
 
 
 @pytest.fixture(scope="session")
-def network(zygote: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> CompiledOnce:
-    return compiled(zygote, convolutional_network(), tmp_path_factory.mktemp("network"))
+def network(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> CompiledOnce:
+    return compiled(fork_server, convolutional_network(), tmp_path_factory.mktemp("network"))
 
 
 @pytest.fixture(scope="session")
-def with_entries(zygote: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> CompiledOnce:
-    return compiled(zygote, two_entries(), tmp_path_factory.mktemp("entries"))
+def with_entries(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> CompiledOnce:
+    return compiled(fork_server, two_entries(), tmp_path_factory.mktemp("entries"))
 
 
 @pytest.fixture(scope="session")
-def with_tuples(zygote: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> CompiledOnce:
-    return compiled(zygote, tuples(), tmp_path_factory.mktemp("tuples"))
+def with_tuples(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> CompiledOnce:
+    return compiled(fork_server, tuples(), tmp_path_factory.mktemp("tuples"))

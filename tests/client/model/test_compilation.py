@@ -26,8 +26,10 @@ def test_load_model_computes_what_numpy_computes(network: CompiledOnce) -> None:
     np.testing.assert_allclose(model(x0=inputs[0]), network.model.expected(*inputs), rtol=1e-4, atol=1e-4)
 
 
-def test_load_model_keeps_models_apart_whose_functions_have_equal_names(zygote: ForkServer, tmp_path: Path) -> None:
-    models = [load_model(compiled(zygote, plus(number), tmp_path / str(number)).folder) for number in (1.0, 2.0)]
+def test_load_model_keeps_models_apart_whose_functions_have_equal_names(
+    fork_server: ForkServer, tmp_path: Path
+) -> None:
+    models = [load_model(compiled(fork_server, plus(number), tmp_path / str(number)).folder) for number in (1.0, 2.0)]
 
     assert models[0].manifest.functions[0].name == models[1].manifest.functions[0].name
     assert [float(model(np.zeros(4, np.float32))[0]) for model in models] == [1.0, 2.0]
@@ -83,35 +85,35 @@ def test_manifest_says_what_each_function_is(network: CompiledOnce) -> None:
     assert stored["entries"][0]["inputs"][0]["shape"] == [1, 3, 8, 8]
 
 
-def test_run_model_times_a_model(network: CompiledOnce, zygote: ForkServer) -> None:
+def test_run_model_times_a_model(network: CompiledOnce, fork_server: ForkServer) -> None:
     library = (network.folder / "kernels.so").read_bytes()
-    compared = run_model(zygote, network.folder, library)
+    compared = run_model(fork_server, network.folder, library)
     assert compared.latency_s > 0
     assert compared.worst_error is None
 
 
-def test_compile_leaves_nothing_behind_after_an_error(zygote: ForkServer, tmp_path: Path) -> None:
+def test_compile_leaves_nothing_behind_after_an_error(fork_server: ForkServer, tmp_path: Path) -> None:
     model = convolutional_network()
     imported = ImportedModel(str(tvm.ir.save_json(model.module)), model.weights, "test", ())
     folder = tmp_path / "refused"
     for target, weights in (("host:0", model.weights), ("host:1", {"main": model.weights["main"][:3]})):
         with pytest.raises(BadInput):
-            ModelCompiler(zygote, folder).compile(replace(imported, weights=weights), target, "refused")
+            ModelCompiler(fork_server, folder).compile(replace(imported, weights=weights), target, "refused")
         assert not folder.exists()
 
 
 def test_compile_replaces_a_model_and_refuses_one_with_wrong_results(
-    zygote: ForkServer, network: CompiledOnce, tmp_path: Path
+    fork_server: ForkServer, network: CompiledOnce, tmp_path: Path
 ) -> None:
     model, folder = network.model, Path(shutil.copytree(network.folder, tmp_path / "model"))
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     wrong = ModelReference("main", model.inputs, (model.expected(*model.inputs) + 1,))
     imported = ImportedModel(str(tvm.ir.save_json(model.module)), model.weights, "test", (), (wrong,))
     with pytest.raises(BadInput, match="differ from its framework's"):
-        ModelCompiler(zygote, folder).compile(imported, "host:1", "wrong")
+        ModelCompiler(fork_server, folder).compile(imported, "host:1", "wrong")
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     right = ModelReference("main", model.inputs, (model.expected(*model.inputs),))
-    compilation = ModelCompiler(zygote, folder).compile(replace(imported, references=(right,)), "host:1", "right")
+    compilation = ModelCompiler(fork_server, folder).compile(replace(imported, references=(right,)), "host:1", "right")
     assert compilation.manifest.verified is not None
     assert compilation.manifest.verified.reference == "framework"
     assert sorted(path.name for path in folder.iterdir()) == sorted(before)

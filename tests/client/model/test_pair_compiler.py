@@ -23,7 +23,7 @@ FILES = {"kernels.so", "manifest.json", "program.vm", "weights.safetensors"}
 UNTUNED = "[[],[]]"
 
 
-def built(zygote: ForkServer, network: CompiledOnce, folder: Path, traces: Sequence[str]) -> PairCompilation:
+def built(fork_server: ForkServer, network: CompiledOnce, folder: Path, traces: Sequence[str]) -> PairCompilation:
     """Build with records of the first functions of the model, with these traces."""
     model = network.model
     imported = ImportedModel(str(tvm.ir.save_json(model.module)), model.weights, "test", ())
@@ -32,13 +32,13 @@ def built(zygote: ForkServer, network: CompiledOnce, folder: Path, traces: Seque
         known = zip(tasks, traces, strict=False)
         return {task.workload.workload_id: ChosenRecord("0e", trace) for task, trace in known}
 
-    return PairCompiler(zygote, folder, records=records).compile_pair(imported, "host:1", "small")
+    return PairCompiler(fork_server, folder, records=records).compile_pair(imported, "host:1", "small")
 
 
 def test_the_faster_of_both_builds_ships_as_it_was_timed(
-    zygote: ForkServer, network: CompiledOnce, tmp_path: Path
+    fork_server: ForkServer, network: CompiledOnce, tmp_path: Path
 ) -> None:
-    pair = built(zygote, network, tmp_path / "pair", [UNTUNED] * 2)
+    pair = built(fork_server, network, tmp_path / "pair", [UNTUNED] * 2)
     assert pair.tuned is not None
     for times in (pair.tuned, pair.untried):
         assert 0 < times.interval_s[0] <= times.latency_s <= times.interval_s[1]
@@ -56,8 +56,8 @@ def test_the_faster_of_both_builds_ships_as_it_was_timed(
 
 
 @pytest.mark.faults
-def test_build_without_records_is_timed_alone(zygote: ForkServer, network: CompiledOnce, tmp_path: Path) -> None:
-    pair = built(zygote, network, tmp_path, [])
+def test_build_without_records_is_timed_alone(fork_server: ForkServer, network: CompiledOnce, tmp_path: Path) -> None:
+    pair = built(fork_server, network, tmp_path, [])
     assert pair.tuned is None
     assert pair.shipped.latency_s == pair.untried.latency_s
     figures = BuiltModel(tmp_path, pair.shipped.manifest, pair.tuned, pair.untried).figures()

@@ -183,10 +183,10 @@ def test_plans_are_timed_while_this_process_has_the_device(tmp_path: Path, monke
     assert Watching.was_held == [True] * 10
 
 
-def test_each_entry_is_timed_and_a_turn_is_their_sum(with_entries: CompiledOnce, zygote: ForkServer) -> None:
+def test_each_entry_is_timed_and_a_turn_is_their_sum(with_entries: CompiledOnce, fork_server: ForkServer) -> None:
     library = sealed((with_entries.folder / LIBRARY_NAME).read_bytes())
     try:
-        with Contestant(zygote, LibraryPlan((None,)), with_entries.folder, library, (), None) as contestant:
+        with Contestant(fork_server, LibraryPlan((None,)), with_entries.folder, library, (), None) as contestant:
             assert len(contestant.entries_s) == len(with_entries.compilation.manifest.entries) == 2
             assert contestant.first_s == sum(contestant.entries_s)
             samples_s = [contestant.sample_s() for _ in range(3)]
@@ -198,10 +198,10 @@ def test_each_entry_is_timed_and_a_turn_is_their_sum(with_entries: CompiledOnce,
     assert {each.name for each in with_entries.compilation.manifest.functions} <= called.keys()
 
 
-def test_a_plan_that_is_not_opened_in_time_is_refused(with_entries: CompiledOnce, zygote: ForkServer) -> None:
+def test_a_plan_that_is_not_opened_in_time_is_refused(with_entries: CompiledOnce, fork_server: ForkServer) -> None:
     library = sealed((with_entries.folder / LIBRARY_NAME).read_bytes())
     try:
         with pytest.raises(BadInput):
-            Contestant(zygote, LibraryPlan((None,)), with_entries.folder, library, (), None, timeout_s=0.0)
+            Contestant(fork_server, LibraryPlan((None,)), with_entries.folder, library, (), None, timeout_s=0.0)
     finally:
         os.close(library)

@@ -118,11 +118,11 @@ example_inputs = tuple(torch.zeros(8, 64) for _ in range(3))
 '''
 
 
-def test_compile_fuses_traced_operators(zygote: ForkServer, tmp_path: Path) -> None:
+def test_compile_fuses_traced_operators(fork_server: ForkServer, tmp_path: Path) -> None:
     file = tmp_path / "traced.py"
     file.write_text(TRACED)
-    imported = import_model(zygote, parse_model_source(f"{file}:net"), traced=True)
-    compilation = ModelCompiler(zygote, tmp_path / "compiled").compile(imported, "host:1", "traced")
+    imported = import_model(fork_server, parse_model_source(f"{file}:net"), traced=True)
+    compilation = ModelCompiler(fork_server, tmp_path / "compiled").compile(imported, "host:1", "traced")
     names = sorted(function.name for function in compilation.manifest.functions)
     assert len(names) == 2, names
     assert "multiply" in names[1]

@@ -28,23 +28,23 @@ def dense() -> Any:
     return model_of([node("Gemm", ["x", "w", "b"], ["y"])], {"x": ("batch", 40)}, ["y"], weights)
 
 
-def test_child_reads_external_data_beside_the_model(zygote: ForkServer, tmp_path: Path) -> None:
+def test_child_reads_external_data_beside_the_model(fork_server: ForkServer, tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     onnx.save(dense(), path, save_as_external_data=True, location="model.data", size_threshold=0)
-    model = import_model(zygote, parse_model_source(str(path)), {"x": (2, 40)})
+    model = import_model(fork_server, parse_model_source(str(path)), {"x": (2, 40)})
     x = normal(2, 40)
     found, expected = by_tvm(rebuilt(model), [x])[0], by_onnxruntime(path, {"x": x})[0]
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
     assert model.notes == ("Dimension batch of input x is 2.",)
 
 
-def test_child_keeps_refusals(zygote: ForkServer, tmp_path: Path) -> None:
+def test_child_keeps_refusals(fork_server: ForkServer, tmp_path: Path) -> None:
     source = parse_model_source(str(saved(dense(), tmp_path)))
     with pytest.raises(BadInput, match=r"dimension 0 \(batch\) of input x.*such as x=1,40"):
-        import_model(zygote, source)
+        import_model(fork_server, source)
 
 
-def test_child_reads_tflite(zygote: ForkServer, tmp_path: Path) -> None:
+def test_child_reads_tflite(fork_server: ForkServer, tmp_path: Path) -> None:
     model, result = mobile_network()
-    imported = import_model(zygote, parse_model_source(str(model.save(tmp_path, result))))
+    imported = import_model(fork_server, parse_model_source(str(model.save(tmp_path, result))))
     assert len(imported.weights["main"]) == len(tvm.ir.load_json(imported.module_json)["main"].params) - 1

@@ -87,11 +87,11 @@ Read = Callable[..., ImportedModel]
 
 
 @pytest.fixture
-def read(zygote: ForkServer, tmp_path: Path) -> Read:
+def read(fork_server: ForkServer, tmp_path: Path) -> Read:
     (tmp_path / "net.py").write_text(textwrap.dedent(NET))
 
     def reading(text: str, **sizes: tuple[int, ...]) -> ImportedModel:
-        return import_model(zygote, parse_model_source(str(tmp_path / text)), sizes)
+        return import_model(fork_server, parse_model_source(str(tmp_path / text)), sizes)
 
     return reading
 

@@ -25,7 +25,7 @@ X = jnp.asarray(np.random.default_rng(0).normal(size=(4, 64)), jnp.float32)
 
 
 @pytest.fixture(scope="module")
-def zygote() -> Iterator[ForkServer]:
+def fork_server() -> Iterator[ForkServer]:
     with ForkServer.start((LOAD_TVM, ENTRY.partition(":")[0])) as server:
         yield server
 
@@ -35,7 +35,7 @@ def exported(*examples: Any) -> export.Exported:
 
 
 @pytest.mark.parametrize("suffix", [".mlir", ".stablehlo", ".mlirbc", ".jax"])
-def test_each_form_of_file_is_read_in_a_confined_child(zygote: ForkServer, tmp_path: Path, suffix: str) -> None:
+def test_each_form_of_file_is_read_in_a_confined_child(fork_server: ForkServer, tmp_path: Path, suffix: str) -> None:
     program = exported(X)
     contents = {
         ".mlir": jax.jit(jax_models.mlp()).lower(X).as_text().encode(),
@@ -45,7 +45,7 @@ def test_each_form_of_file_is_read_in_a_confined_child(zygote: ForkServer, tmp_p
     }
     path = tmp_path / f"model{suffix}"
     path.write_bytes(contents[suffix])
-    model = import_model(zygote, parse_model_source(str(path)))
+    model = import_model(fork_server, parse_model_source(str(path)))
     assert isinstance(model, ImportedModel)
     assert [each.shape for each in model.weights["main"]] == [(64, 128), (128, 10)]
     assert model.framework.startswith("jaxlib ")

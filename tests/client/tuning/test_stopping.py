@@ -1,4 +1,4 @@
-"""A command that is stopped, or whose zygote dies, ends soon and can be resumed."""
+"""A command that is stopped, or whose fork server dies, ends soon and can be resumed."""
 
 import json
 import os
@@ -36,9 +36,9 @@ def terminate(command: int) -> None:
     os.kill(command, signal.SIGTERM)
 
 
-def kill_zygote(command: int) -> None:
-    (zygote,) = psutil.Process(command).children()
-    zygote.kill()
+def kill_fork_server(command: int) -> None:
+    (fork_server,) = psutil.Process(command).children()
+    fork_server.kill()
 
 
 def read_until(process: "subprocess.Popen[str]", pattern: str) -> None:
@@ -94,7 +94,7 @@ def test_second_ctrl_c_pauses_job(tmp_path: Path) -> None:
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize(("stop", "code"), [(terminate, 130), (kill_zygote, 2)])
+@pytest.mark.parametrize(("stop", "code"), [(terminate, 130), (kill_fork_server, 2)])
 def test_command_stopped_during_verification_can_resume(tmp_path: Path, stop: object, code: int) -> None:
     process = start_tune(tmp_path, *MODULE, "--trials", "6")
     with process:

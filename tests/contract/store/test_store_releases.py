@@ -66,6 +66,11 @@ def age(store: Store, days: float) -> None:
         connection.execute(text("UPDATE release_files SET completed_at = :at"), {"at": at})
 
 
+def recorded_publications(store: Store) -> int:
+    with store._database.reading() as connection:
+        return int(connection.execute(text("SELECT COUNT(*) FROM release_publications")).scalar_one())
+
+
 def model_of(document: ChannelDocument) -> str:
     return next(file.digest for file in document.current.variants[0].files if file.path == "model.so")
 
@@ -101,7 +106,7 @@ def test_publication_is_stored_whole_or_not_at_all(store: Store, workshop: Works
     assert store.releases.metadata(TENANT, "timestamp") == before
     push(store, workshop)
     assert store.releases.metadata(TENANT, "timestamp") == workshop.folder.read("metadata/timestamp.json")
-    assert len(store.releases.publications(TENANT)) == 2
+    assert recorded_publications(store) == 2
 
 
 def test_one_of_two_publications_at_once_wins(
@@ -125,7 +130,7 @@ def test_one_of_two_publications_at_once_wins(
     for thread in threads:
         thread.join()
     assert not errors
-    assert len(store.releases.publications(TENANT)) == 2
+    assert recorded_publications(store) == 2
     assert judge.timestamp == store.releases.metadata(TENANT, "timestamp")
 
 

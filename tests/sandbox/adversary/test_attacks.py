@@ -37,8 +37,8 @@ def outcome_of(server: ForkServer, attack: str, entry: str = "attempt", confinem
 
 
 @pytest.fixture(scope="module")
-def host(server: ForkServer) -> Iterator[Child]:
-    with fork(server, "host", confinement=Confinement.host()) as child:
+def parent(server: ForkServer) -> Iterator[Child]:
+    with fork(server, "parent", confinement=Confinement.fork_server()) as child:
         assert ForkServer.within(child).ready(LONG_S)
         yield child
 
@@ -52,10 +52,10 @@ def secret() -> Iterator[int]:
 
 
 @pytest.fixture
-def victim(host: Child, secret: int) -> Iterator[Child]:
+def victim(parent: Child, secret: int) -> Iterator[Child]:
     """A sibling of the attacker, such as the child that holds the reference."""
     strict = Confinement.strict()
-    with ForkServer.within(host).fork(
+    with ForkServer.within(parent).fork(
         "attacks:hold_secret", limits=ROOMY, confinement=strict, descriptors=[secret]
     ) as child:
         assert child.channel.receive(LONG_S) == b"held"
@@ -66,16 +66,16 @@ def victim(host: Child, secret: int) -> Iterator[Child]:
 
 @pytest.mark.parametrize("entry", ["attempt", "attempt_sealed"])
 @pytest.mark.parametrize("attack", ON_OTHERS)
-def test_child_cannot_reach_sibling(host: Child, victim: Child, attack: str, entry: str) -> None:
-    assert outcome_of(ForkServer.within(host), f"{attack}: {victim.pid}", entry) in {
+def test_child_cannot_reach_sibling(parent: Child, victim: Child, attack: str, entry: str) -> None:
+    assert outcome_of(ForkServer.within(parent), f"{attack}: {victim.pid}", entry) in {
         "PermissionError",
         "FileNotFoundError",
     }
 
 
 @pytest.mark.parametrize("attack", ON_OTHERS)
-def test_child_cannot_reach_its_server(host: Child, attack: str) -> None:
-    assert outcome_of(ForkServer.within(host), f"{attack}: {host.pid}") in {"PermissionError", "FileNotFoundError"}
+def test_child_cannot_reach_its_server(parent: Child, attack: str) -> None:
+    assert outcome_of(ForkServer.within(parent), f"{attack}: {parent.pid}") in {"PermissionError", "FileNotFoundError"}
 
 
 @pytest.mark.parametrize(
@@ -91,9 +91,9 @@ def test_compiler_child_cannot_reach_sibling(server: ForkServer, victim: Child, 
 
 
 @pytest.mark.parametrize("name", ["cmdline", "environ", "maps", "stat", "status", "fd", "task", "root/etc", "cwd"])
-def test_child_cannot_read_proc_of_sibling(host: Child, victim: Child, name: str) -> None:
-    for pid in (victim.pid, host.pid):
-        assert outcome_of(ForkServer.within(host), f"open: /proc/{pid}/{name}") == "PermissionError"
+def test_child_cannot_read_proc_of_sibling(parent: Child, victim: Child, name: str) -> None:
+    for pid in (victim.pid, parent.pid):
+        assert outcome_of(ForkServer.within(parent), f"open: /proc/{pid}/{name}") == "PermissionError"
 
 
 @pytest.mark.parametrize("attack", ON_ALL)
@@ -103,7 +103,7 @@ def test_child_cannot_reach_processes_or_lift_confinement(server: ForkServer, at
 
 @pytest.mark.parametrize("attack", ["signal everything", "be dumped", "outlive by further bits", "watch"])
 def test_host_child_cannot_reach_other_processes(server: ForkServer, attack: str) -> None:
-    assert outcome_of(server, attack, confinement=Confinement.host()) == "PermissionError"
+    assert outcome_of(server, attack, confinement=Confinement.fork_server()) == "PermissionError"
 
 
 def test_child_chooses_cores_only_if_allowed(server: ForkServer) -> None:
@@ -117,7 +117,7 @@ def test_child_chooses_cores_only_if_allowed(server: ForkServer) -> None:
 
 def test_nested_child_needs_its_host_to_pin_threads() -> None:
     assert Confinement.strict(may_pin_threads=True).exceeds(Confinement(may_fork=True)) is not None
-    assert Confinement.strict(may_pin_threads=True).exceeds(Confinement.host()) is None
+    assert Confinement.strict(may_pin_threads=True).exceeds(Confinement.fork_server()) is None
 
 
 @pytest.mark.parametrize("entry", ["attempt_sealed", "attempt_in_an_older_thread"])
@@ -162,8 +162,8 @@ def test_number_of_threads_is_limited(server: ForkServer) -> None:
         assert 0 < int(child.channel.receive(LONG_S).split()[1]) <= limit
 
 
-def test_children_are_undumpable_and_first_to_be_killed(server: ForkServer, host: Child) -> None:
-    for each in (server, ForkServer.within(host)):
+def test_children_are_undumpable_and_first_to_be_killed(server: ForkServer, parent: Child) -> None:
+    for each in (server, ForkServer.within(parent)):
         with each.fork("attacks:report_dumpable", limits=ROOMY, confinement=Confinement.strict()) as child:
             assert child.channel.receive(LONG_S) == b"0"
             assert Path(f"/proc/{child.pid}/oom_score_adj").read_text().strip() == "1000"

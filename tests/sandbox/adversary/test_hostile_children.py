@@ -137,7 +137,7 @@ def test_child_threads_end_with_it(server: ForkServer) -> None:
 
 
 def test_child_processes_end_with_it(server: ForkServer) -> None:
-    child = fork(server, "scatter_processes", confinement=Confinement.host())
+    child = fork(server, "scatter_processes", confinement=Confinement.fork_server())
     pids = eval(child.channel.receive(LONG_S))
     assert len(pids) == 3
     ended(child)
@@ -145,7 +145,7 @@ def test_child_processes_end_with_it(server: ForkServer) -> None:
 
 
 def test_killing_child_kills_escaped_processes(server: ForkServer) -> None:
-    child = fork(server, "scatter_processes", b"stay", confinement=Confinement.host())
+    child = fork(server, "scatter_processes", b"stay", confinement=Confinement.fork_server())
     pids = eval(child.channel.receive(LONG_S))
     child.kill()
     ended(child)

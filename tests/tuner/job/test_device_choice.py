@@ -17,7 +17,7 @@ from tunefarm_schemas.tuning.workload import Task
 from tunefarm_services.store import Store
 from tunefarm_services.tuner.farm.device_choice import ChosenDevice, choose_device
 from tunefarm_services.tuner.farm.no_device import NoDevice
-from tunefarm_services.tuner.service.zygotes import Zygotes
+from tunefarm_services.tuner.service.fork_servers import ForkServers
 
 X86 = Processor(architecture="x86_64", x86_level=3)
 ARM = Processor(architecture="aarch64")
@@ -122,8 +122,10 @@ def test_reason_names_missing_cores(store: Store) -> None:
     assert "has the 64 cores" in missing(store, target(num_cores=64, mtriple="x86_64-linux-gnu"))
 
 
-def test_local_service_keeps_jobs_for_other_hosts_waiting(store: Store, zygotes: Zygotes, tmp_path: Path) -> None:
+def test_local_service_keeps_jobs_for_other_hosts_waiting(
+    store: Store, fork_servers: ForkServers, tmp_path: Path
+) -> None:
     job = job_for(store, target(mtriple="riscv64-linux-gnu"))
-    found = LocalFarms(store, zygotes, tmp_path).farm_for(leased(store, job), job)
+    found = LocalFarms(store, fork_servers, tmp_path).farm_for(leased(store, job), job)
     assert isinstance(found, NoDevice)
     assert "kind llvm for riscv64" in found.reason

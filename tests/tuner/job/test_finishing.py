@@ -19,15 +19,15 @@ from tunefarm_schemas.tuning.workload import Task
 from tunefarm_schemas.views.jobs.summary import JobSummary
 from tunefarm_services.store import Store
 from tunefarm_services.tuner.job.supervisor import Supervisor
-from tunefarm_services.tuner.service.zygotes import Zygotes
+from tunefarm_services.tuner.service.fork_servers import ForkServers
 
 Tuner = Callable[..., object]
 ENDLESS = 100_000
 
 
 @pytest.fixture
-def zygotes(searching_zygotes: Zygotes) -> Zygotes:
-    return searching_zygotes
+def fork_servers(searching_fork_servers: ForkServers) -> ForkServers:
+    return searching_fork_servers
 
 
 def wait_measured(store: Store, job: Job) -> None:
@@ -138,22 +138,22 @@ def test_job_after_finish_request_continues_search(store: Store, tuner: Tuner) -
     assert store.jobs.get(TENANT, more.job_id).message == ""
 
 
-def test_finish_before_first_measurement_pauses_job(store: Store, zygotes: Zygotes) -> None:
+def test_finish_before_first_measurement_pauses_job(store: Store, fork_servers: ForkServers) -> None:
     job = tune_job(store, matmul(64), ENDLESS)
     lease = leased(store, job)
-    supervisor = Supervisor(store, InstantFarm(), zygotes.present(), owner=lease.owner)
+    supervisor = Supervisor(store, InstantFarm(), fork_servers.present(), owner=lease.owner)
     supervisor.stop_requests.finish()
     assert supervisor.run(lease).outcome is None
     assert state_of(store, job) is JobState.PAUSED
 
 
-def test_pause_keeps_job_paused_until_resumed(store: Store, zygotes: Zygotes) -> None:
+def test_pause_keeps_job_paused_until_resumed(store: Store, fork_servers: ForkServers) -> None:
     job = tune_job(store, matmul(68), ENDLESS)
     lease = leased(store, job)
     supervisor = Supervisor(
         store,
         InstantFarm(),
-        zygotes.present(),
+        fork_servers.present(),
         owner=lease.owner,
         on_measured=lambda _: supervisor.stop_requests.pause(),
     )

@@ -32,9 +32,9 @@ from tunefarm_services.telemetry.traces import Traces
 from tunefarm_services.tuner.farm.no_device import NoDevice
 from tunefarm_services.tuner.job.supervisor import Supervisor
 from tunefarm_services.tuner.search.exploration_run import AS_GIVEN
+from tunefarm_services.tuner.service.fork_servers import ForkServers
 from tunefarm_services.tuner.service.leased_job import WAITING, Ended, LeasedJob
 from tunefarm_services.tuner.service.service import NO_PLACE
-from tunefarm_services.tuner.service.zygotes import Zygotes
 
 Tuner = Callable[..., object]
 MISSING = "no live device of class board"
@@ -210,18 +210,18 @@ def test_job_waiting_for_exploration_ends_at_deadline(store: Store, tuner: Tuner
     assert store.explorations.get(TENANT, holder.exploration_id).spent.trials == 1, "the other job has it still"
 
 
-def test_supervisor_waits_for_exploration_until_deadline(store: Store, zygotes: Zygotes) -> None:
+def test_supervisor_waits_for_exploration_until_deadline(store: Store, fork_servers: ForkServers) -> None:
     bench(store, put_job(store))
     lease = leased(store, job_with_deadline(store), owner="embedded")
-    summary = Supervisor(store, InstantFarm(), zygotes.present(), owner="embedded").run(lease)
+    summary = Supervisor(store, InstantFarm(), fork_servers.present(), owner="embedded").run(lease)
     assert summary.outcome is JobOutcome.FAILED
     assert WAITING in summary.message
 
 
-def test_job_wait_ends_at_deadline(store: Store, zygotes: Zygotes) -> None:
+def test_job_wait_ends_at_deadline(store: Store, fork_servers: ForkServers) -> None:
     def run_leased(job: Job) -> Ended:
         telemetry = Telemetry(Metrics("tuner"), Traces())
-        words = (store, leased(store, job), no_device, zygotes, telemetry)
+        words = (store, leased(store, job), no_device, fork_servers, telemetry)
         return LeasedJob(*words, outage_s=0.0, on_search_child=lambda _: None).run()
 
     unlimited, limited = run_leased(job_with_deadline(store, None)), run_leased(job_with_deadline(store, LONG_S))

@@ -24,15 +24,15 @@ from tunefarm_services.tuner.job.job_run import JobRun
 from tunefarm_services.tuner.job.job_watch import JobWatch
 from tunefarm_services.tuner.search.exploration_run import ROUGH_GRAIN_S
 from tunefarm_services.tuner.search.search_messages import KnownTrialMessage
-from tunefarm_services.tuner.service.zygotes import Zygotes
+from tunefarm_services.tuner.service.fork_servers import ForkServers
 from tunefarm_services.tuner.verify.verifying_steps import comparison_step, export_step
 
 Tuner = Callable[..., object]
 
 
 @pytest.fixture
-def zygotes(searching_zygotes: Zygotes) -> Zygotes:
-    return searching_zygotes
+def fork_servers(searching_fork_servers: ForkServers) -> ForkServers:
+    return searching_fork_servers
 
 
 class CallingFarm(InstantFarm):

@@ -2,8 +2,6 @@
 
 from collections.abc import Callable
 
-import pytest
-
 from tests.search.tvm.test_workload import outputs_read_again
 from tests.store.sample import TENANT
 from tests.tuner.conftest import wait_finished
@@ -15,16 +13,10 @@ from tunefarm_schemas.tuning.job import JobOutcome
 from tunefarm_schemas.tuning.measurement import Failed, Measurement
 from tunefarm_search.tvm.workload import workload_of
 from tunefarm_services.store import Store
-from tunefarm_services.tuner.service.zygotes import Zygotes
 
 Tuner = Callable[..., object]
 REASONS = (FailureReason.BUILD_ERROR, FailureReason.WRONG_RESULT, FailureReason.CRASH)
 TRIALS = 9
-
-
-@pytest.fixture
-def zygotes(searching_zygotes: Zygotes) -> Zygotes:
-    return searching_zygotes
 
 
 class FailingFarm(InstantFarm):

@@ -16,7 +16,6 @@ from tunefarm_schemas.tuning.job import JobOutcome
 from tunefarm_schemas.tuning.measurement import Exported, ExportOrder, ExportResult, Failed
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_services.store import Store
-from tunefarm_services.tuner.service.zygotes import Zygotes
 from tunefarm_services.tuner.verify.stored_library import checked_export
 
 TARGET = Target(canonical='{"kind":"llvm","num-cores":2}', kind="llvm", num_cores=2)
@@ -43,11 +42,6 @@ def test_library_may_only_call_allowed_callees() -> None:
     failed = stored(calling("vendor_gemm"))
     assert isinstance(failed, Failed)
     assert "TUNEFARM_CALLEES" in failed.failure.message
-
-
-@pytest.fixture
-def zygotes(searching_zygotes: Zygotes) -> Zygotes:
-    return searching_zygotes
 
 
 class SendingFarm(InstantFarm):

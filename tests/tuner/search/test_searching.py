@@ -26,15 +26,9 @@ from tunefarm_search.tvm.target import canonical_target
 from tunefarm_search.tvm.workload import workload_of
 from tunefarm_services.store import Store
 from tunefarm_services.tuner.service.leased_job import WAITING
-from tunefarm_services.tuner.service.zygotes import Zygotes
 
 TARGET = canonical_target({"kind": "llvm", "mcpu": "znver4", "num-cores": 2}).target
 Tuner = Callable[..., object]
-
-
-@pytest.fixture
-def zygotes(searching_zygotes: Zygotes) -> Zygotes:
-    return searching_zygotes
 
 
 def matmul(extent: int) -> Workload:

@@ -13,17 +13,11 @@ from tests.tuner.search.test_searching import matmul, tune_job
 from tunefarm.terminal.job_text import task_text
 from tunefarm_schemas.tuning.measurement import Comparison, ComparisonOrder, Exported, ExportOrder, ExportResult, Timing
 from tunefarm_services.store import Store
-from tunefarm_services.tuner.service.zygotes import Zygotes
 from tunefarm_services.tuner.verify.ranking import UNTUNED
 from tunefarm_services.tuner.verify.verifier import CLOSE
 
 Tuner = Callable[..., object]
 TRIALS = 6
-
-
-@pytest.fixture
-def zygotes(searching_zygotes: Zygotes) -> Zygotes:
-    return searching_zygotes
 
 
 class CloseFarm(InstantFarm):

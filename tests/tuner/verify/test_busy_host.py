@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from tests.store.sample import TENANT
 from tests.tuner.conftest import wait_finished
 from tests.tuner.instant_farm import InstantFarm
@@ -13,15 +11,9 @@ from tests.tuner.search.test_searching import matmul, tune_job
 from tunefarm_schemas.tuning.measurement import Exported, ExportOrder, ExportResult
 from tunefarm_schemas.tuning.record import RecordStatus
 from tunefarm_services.store import Store
-from tunefarm_services.tuner.service.zygotes import Zygotes
 
 Tuner = Callable[..., object]
 TRIALS = 6
-
-
-@pytest.fixture
-def zygotes(searching_zygotes: Zygotes) -> Zygotes:
-    return searching_zygotes
 
 
 class BusyFarm(InstantFarm):

@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from tests.store.sample import TENANT
 from tests.tuner.conftest import wait_finished
 from tests.tuner.instant_farm import InstantFarm
@@ -15,16 +13,10 @@ from tunefarm_schemas.tuning.job import Job
 from tunefarm_schemas.tuning.record import ENOUGH_PROCESSES, RecordStatus
 from tunefarm_schemas.tuning.workload import Task, Workload
 from tunefarm_services.store import Store
-from tunefarm_services.tuner.service.zygotes import Zygotes
 from tunefarm_services.tuner.verify.care import FULL, care_for, cares_of
 
 Tuner = Callable[..., object]
 TRIALS = 8
-
-
-@pytest.fixture
-def zygotes(searching_zygotes: Zygotes) -> Zygotes:
-    return searching_zygotes
 
 
 def test_processes_follow_the_share_of_the_model() -> None:

@@ -3,8 +3,6 @@
 from collections import Counter
 from collections.abc import Callable
 
-import pytest
-
 from tests.store.sample import TENANT
 from tests.tuner.conftest import wait_finished
 from tests.tuner.instant_farm import InstantFarm, latency_of
@@ -13,17 +11,11 @@ from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.tuning.job import JobOutcome
 from tunefarm_schemas.tuning.measurement import Dispatch, Failed, Measurement, Result, Timing
 from tunefarm_services.store import Store
-from tunefarm_services.tuner.service.zygotes import Zygotes
 
 Tuner = Callable[..., object]
 TRIALS = 12
 MEASURED_BEFORE = 3
 LOST = Failed(failure=TrialFailure(reason=FailureReason.DEVICE_LOST, message="The device became slower than it was."))
-
-
-@pytest.fixture
-def zygotes(searching_zygotes: Zygotes) -> Zygotes:
-    return searching_zygotes
 
 
 class QuarantinedFarm(InstantFarm):

@@ -28,7 +28,6 @@ from tunefarm_schemas.tuning.record import RecordStatus
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_services.store import Store
 from tunefarm_services.tuner.job import job_verification
-from tunefarm_services.tuner.service.zygotes import Zygotes
 from tunefarm_services.tuner.verify.ranking import UNTUNED
 
 Tuner = Callable[..., object]
@@ -36,11 +35,6 @@ TRIALS = 6
 CANCELED = Failed(failure=TrialFailure(reason=FailureReason.CANCELED, message="It was canceled."))
 BROKEN = Failed(failure=TrialFailure(reason=FailureReason.BUILD_ERROR, message="The compiler divided by zero."))
 LOST = Failed(failure=TrialFailure(reason=FailureReason.DEVICE_LOST, message="Its worker went away."))
-
-
-@pytest.fixture
-def zygotes(searching_zygotes: Zygotes) -> Zygotes:
-    return searching_zygotes
 
 
 @pytest.fixture(autouse=True)

@@ -22,14 +22,14 @@ ENDED_S = 60.0
 
 
 @pytest.fixture(scope="module", params=EACH_USER)
-def zygote(request: pytest.FixtureRequest) -> Iterator[ForkServer]:
+def fork_server(request: pytest.FixtureRequest) -> Iterator[ForkServer]:
     with start_server(["hostile:arm"], request.param, ENVIRONMENT) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
-def running(zygote: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFarm]:
-    farm = LocalFarm(zygote, scratch=tmp_path_factory.mktemp("scratch"), known=slow_device(), settings=SETTINGS)
+def running(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFarm]:
+    farm = LocalFarm(fork_server, scratch=tmp_path_factory.mktemp("scratch"), known=slow_device(), settings=SETTINGS)
     yield RunningFarm(farm)
     farm.close()
 
@@ -99,9 +99,9 @@ def test_measuring_leaks_no_processes_or_descriptors(running: RunningFarm) -> No
     assert len(os.listdir("/proc/self/fd")) <= descriptors
 
 
-def test_cancel_ends_endless_candidates(running: RunningFarm, zygote: ForkServer, tmp_path: Path) -> None:
+def test_cancel_ends_endless_candidates(running: RunningFarm, fork_server: ForkServer, tmp_path: Path) -> None:
     settings = SETTINGS.model_copy(update={"first_build_s": 600.0, "first_run_s": 600.0})
-    farm = LocalFarm(zygote, scratch=tmp_path, known=running.farm.device, settings=settings)
+    farm = LocalFarm(fork_server, scratch=tmp_path, known=running.farm.device, settings=settings)
     try:
         endless = RunningFarm(farm)
         module = workloads.matmul(64)

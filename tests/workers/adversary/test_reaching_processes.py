@@ -31,9 +31,9 @@ from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_workers.lane.local_farm import LocalFarm
 
 assert os.geteuid() != 0
-with ForkServer.start(["hostile:arm"], environment=ENVIRONMENT) as zygote:
-    assert zygote.ready(120), zygote.failure
-    farm = LocalFarm(zygote, scratch=Path(sys.argv[1]), known=slow_device(), settings=SETTINGS)
+with ForkServer.start(["hostile:arm"], environment=ENVIRONMENT) as fork_server:
+    assert fork_server.ready(120), fork_server.failure
+    farm = LocalFarm(fork_server, scratch=Path(sys.argv[1]), known=slow_device(), settings=SETTINGS)
     try:
         measure_during_overwrites(RunningFarm(farm), rounds=int(sys.argv[2]))
     finally:

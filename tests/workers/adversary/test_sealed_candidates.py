@@ -28,8 +28,10 @@ ON_PATHS = ["open: /usr/lib", "stat: /", "list: /proc", "readlink: /proc/self/ex
 
 @pytest.fixture(scope="module", params=EACH_USER)
 def farm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFarm]:
-    with start_server(["hostile:arm"], request.param, ENVIRONMENT) as zygote:
-        local = LocalFarm(zygote, scratch=tmp_path_factory.mktemp("scratch"), known=slow_device(), settings=SETTINGS)
+    with start_server(["hostile:arm"], request.param, ENVIRONMENT) as fork_server:
+        local = LocalFarm(
+            fork_server, scratch=tmp_path_factory.mktemp("scratch"), known=slow_device(), settings=SETTINGS
+        )
         try:
             yield RunningFarm(local)
         finally:
@@ -104,9 +106,9 @@ def _line(status: Path, name: str) -> str:
 def test_candidate_children_have_cpu_limits(farm: RunningFarm, opened: str) -> None:
     task = farm.farm._lane.tasks[opened]
     number = farm.submit(opened, misdeed("never return"))
-    host = psutil.Process(task.host.pid)
+    process = psutil.Process(task.process.pid)
     deadline_s = time.monotonic() + 60
-    while not (children := host.children()) or not all(_has_cpu_limit(child.pid) for child in children):
+    while not (children := process.children()) or not all(_has_cpu_limit(child.pid) for child in children):
         assert time.monotonic() < deadline_s, "a child has no limit"
         time.sleep(0.01)
     assert isinstance(farm.collect(1)[number].result, Failed)

@@ -65,53 +65,53 @@ def manifest_of(exported: Exported, **changes: object) -> ArtifactManifest:
 
 
 def check_exported(
-    zygote: ForkServer, folder: Path, exported: Exported, module: tvm.IRModule, **changes: object
+    fork_server: ForkServer, folder: Path, exported: Exported, module: tvm.IRModule, **changes: object
 ) -> ArtifactCheck:
     library = folder / "kernel.so"
     library.write_bytes(exported.library)
-    return check_artifact(zygote, manifest_of(exported, **changes), tvm.ir.save_json(module), library, LIMITS)
+    return check_artifact(fork_server, manifest_of(exported, **changes), tvm.ir.save_json(module), library, LIMITS)
 
 
-def test_artifact_check_accepts_correct_library(matmul: Exported, zygote: ForkServer, tmp_path: Path) -> None:
-    check = check_exported(zygote, tmp_path, matmul, workloads.matmul(64))
+def test_artifact_check_accepts_correct_library(matmul: Exported, fork_server: ForkServer, tmp_path: Path) -> None:
+    check = check_exported(fork_server, tmp_path, matmul, workloads.matmul(64))
     assert 0.0 <= check.worst_error <= 1.0
     assert 0.0 < check.timing.latency_s < 1.0
 
 
-def test_artifact_check_calls_only_named_callees(running: RunningFarm, zygote: ForkServer, tmp_path: Path) -> None:
+def test_artifact_check_calls_only_named_callees(running: RunningFarm, fork_server: ForkServer, tmp_path: Path) -> None:
     source = te.placeholder((16,), name="A")
     out = te.compute((16,), lambda i: tvm.tirx.call_extern("float32", "cosf", source[i]))
     module, library = tvm.IRModule({"main": te.create_prim_func([source, out])}), tmp_path / "kernel.so"
     exported = exported_library(running, module, None, callees=("cosf",))
     library.write_bytes(exported.library)
-    given = (zygote, manifest_of(exported), tvm.ir.save_json(module), library, LIMITS)
+    given = (fork_server, manifest_of(exported), tvm.ir.save_json(module), library, LIMITS)
     assert check_artifact(*given, callees=("cosf",)).worst_error <= 1.0
     with pytest.raises(BadInput, match="cosf"):
         check_artifact(*given)
 
 
-def test_artifact_check_accepts_packed_weights(running: RunningFarm, zygote: ForkServer, tmp_path: Path) -> None:
+def test_artifact_check_accepts_packed_weights(running: RunningFarm, fork_server: ForkServer, tmp_path: Path) -> None:
     module = workloads.dense()
     exported = exported_library(running, module, workloads.with_packed_weight(module), "packed")
-    assert check_exported(zygote, tmp_path, exported, module, abi="packed").worst_error <= 1.0
+    assert check_exported(fork_server, tmp_path, exported, module, abi="packed").worst_error <= 1.0
 
 
-def test_artifact_check_uses_positive_inputs(running: RunningFarm, zygote: ForkServer, tmp_path: Path) -> None:
+def test_artifact_check_uses_positive_inputs(running: RunningFarm, fork_server: ForkServer, tmp_path: Path) -> None:
     module = workloads.square_root()
     exported = exported_library(running, module, None)
-    assert check_exported(zygote, tmp_path, exported, module).worst_error <= 1.0
+    assert check_exported(fork_server, tmp_path, exported, module).worst_error <= 1.0
 
 
-def test_artifact_check_finds_wrong_function(matmul: Exported, zygote: ForkServer, tmp_path: Path) -> None:
-    check = check_exported(zygote, tmp_path, matmul, workloads.matmul_of_swapped(64))
+def test_artifact_check_finds_wrong_function(matmul: Exported, fork_server: ForkServer, tmp_path: Path) -> None:
+    check = check_exported(fork_server, tmp_path, matmul, workloads.matmul_of_swapped(64))
     assert check.worst_error > 1.0
 
 
-def test_artifact_check_reports_why_library_fails(matmul: Exported, zygote: ForkServer, tmp_path: Path) -> None:
+def test_artifact_check_reports_why_library_fails(matmul: Exported, fork_server: ForkServer, tmp_path: Path) -> None:
     module = workloads.matmul(64)
     with pytest.raises(ChildFailed, match="no_such_function"):
-        check_exported(zygote, tmp_path, matmul, module, entry="no_such_function")
+        check_exported(fork_server, tmp_path, matmul, module, entry="no_such_function")
     with pytest.raises(BadInput, match="not finite"):
-        check_exported(zygote, tmp_path, matmul, workloads.not_a_number())
+        check_exported(fork_server, tmp_path, matmul, workloads.not_a_number())
     with pytest.raises(BadInput, match="unknown protocol"):
-        check_exported(zygote, tmp_path, matmul, module, protocol_id="of-tomorrow/9")
+        check_exported(fork_server, tmp_path, matmul, module, protocol_id="of-tomorrow/9")

@@ -11,8 +11,8 @@ from tunefarm_schemas.failure import FailureReason
 from tunefarm_workers.builder.scheduled_module import build_in_place
 from tunefarm_workers.builder.shipped_module import ShippedModule
 from tunefarm_workers.child.kernel import Kernel
-from tunefarm_workers.child.task_host import HeldTask, hold
-from tunefarm_workers.conversation.messages import HostOrder
+from tunefarm_workers.child.task_process import HeldTask, hold
+from tunefarm_workers.conversation.messages import TaskOrder
 
 TARGET = '{"kind": "llvm", "num-cores": 1}'
 
@@ -75,7 +75,7 @@ def beside_its_input() -> tvm.tirx.PrimFunc:
 def held() -> HeldTask:
     module_json = tvm.ir.save_json(tvm.IRModule({"main": doubling().with_attr("global_symbol", "main")}))
     return hold(
-        HostOrder(module_json=module_json, target=TARGET, num_cores=1, abi="stable", seed=0, distribution="normal")
+        TaskOrder(module_json=module_json, target=TARGET, num_cores=1, abi="stable", seed=0, distribution="normal")
     )
 
 

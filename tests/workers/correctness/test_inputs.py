@@ -131,7 +131,7 @@ def opened(running: RunningFarm, module: tvm.IRModule, name: str, *specs: InputS
     return name
 
 
-def test_specified_inputs_are_used_at_every_step(running: RunningFarm, zygote: ForkServer, tmp_path: Path) -> None:
+def test_specified_inputs_are_used_at_every_step(running: RunningFarm, fork_server: ForkServer, tmp_path: Path) -> None:
     module = logarithm()
     exploration = opened(running, module, "logarithm", BEYOND_FIVE)
     untouched = Trace(text="[[],[]]")
@@ -142,9 +142,9 @@ def test_specified_inputs_are_used_at_every_step(running: RunningFarm, zygote: F
     assert isinstance(running.farm.compare(order).results[0], Timing)
     exported = running.farm.export(workloads.export_order(exploration, None))
     assert isinstance(exported, Exported), exported
-    assert check_exported(zygote, tmp_path, exported, module, input_specs=(BEYOND_FIVE,)).worst_error <= 1.0
+    assert check_exported(fork_server, tmp_path, exported, module, input_specs=(BEYOND_FIVE,)).worst_error <= 1.0
     with pytest.raises(BadInput, match="not finite"):
-        check_exported(zygote, tmp_path, exported, module)
+        check_exported(fork_server, tmp_path, exported, module)
 
 
 def test_inputs_that_index_outside_a_table_are_refused(running: RunningFarm) -> None:

@@ -24,9 +24,9 @@ RECOVERY_S = 120.0
     ("rows", "words"), [(DAMAGED_OTHERWISE, "computed twice"), (DAMAGED_ALIKE, "the untuned function itself")]
 )
 def test_damaged_reference_blames_no_schedule(
-    zygote: ForkServer, running: RunningFarm, tmp_path: Path, rows: int, words: str
+    fork_server: ForkServer, running: RunningFarm, tmp_path: Path, rows: int, words: str
 ) -> None:
-    farm = LocalFarm(zygote, scratch=tmp_path, known=running.farm.device, settings=SETTINGS)
+    farm = LocalFarm(fork_server, scratch=tmp_path, known=running.farm.device, settings=SETTINGS)
     try:
         measuring = RunningFarm(farm)
         module = workloads.matmul(rows)
@@ -89,7 +89,7 @@ def test_host_killed_during_confirmation_blames_no_schedule(running: RunningFarm
     deadline_s = time.monotonic() + RECOVERY_S
     while task.confirmation is None and time.monotonic() < deadline_s:
         time.sleep(0.001)
-    os.kill(task.host.pid, signal.SIGKILL)
+    os.kill(task.process.pid, signal.SIGKILL)
     assert reason_of(running.collect(1)[number]) is FailureReason.WRONG_RESULT
     assert lane.tasks[opened].is_confirmed
 

@@ -19,8 +19,8 @@ from tunefarm_workers.conversation.event_loop import EventLoop
 from tunefarm_workers.device.cpu_identity import cpu_identity, host_fingerprint, own_processor, x86_level
 from tunefarm_workers.device.device_identity import device_of
 from tunefarm_workers.device.device_watch import DeviceWatch
+from tunefarm_workers.device.drift_detector import CHECKS_TO_ACCEPT
 from tunefarm_workers.device.environment import present_environment
-from tunefarm_workers.device.quarantine_verdict import CHECKS_TO_ACCEPT
 from tunefarm_workers.lane.deadlines import Deadlines
 from tunefarm_workers.lane.local_farm import LocalFarm
 from tunefarm_workers.peaks.peak_kernels import SIZES_BYTES
@@ -60,16 +60,16 @@ def test_x86_level_is_the_highest_complete_one(flags: str, level: int) -> None:
     assert x86_level(flags.split()) == level
 
 
-def test_known_device_is_not_timed_again(zygote: ForkServer, tmp_path: Path) -> None:
+def test_known_device_is_not_timed_again(fork_server: ForkServer, tmp_path: Path) -> None:
     known = device_of(cpu_identity(), TIMES, None).model_copy(update={"peaks": PEAKS})
-    farm = LocalFarm(zygote, scratch=tmp_path, known=known, settings=SETTINGS)
+    farm = LocalFarm(fork_server, scratch=tmp_path, known=known, settings=SETTINGS)
     farm.close()
     assert farm.device == known
 
 
-def test_known_device_without_peaks_gets_them(zygote: ForkServer, tmp_path: Path) -> None:
+def test_known_device_without_peaks_gets_them(fork_server: ForkServer, tmp_path: Path) -> None:
     known = device_of(cpu_identity(), TIMES, None)
-    farm = LocalFarm(zygote, scratch=tmp_path, known=known, settings=SETTINGS)
+    farm = LocalFarm(fork_server, scratch=tmp_path, known=known, settings=SETTINGS)
     farm.close()
     peaks = farm.device.peaks
     assert farm.device == known.model_copy(update={"peaks": peaks})
@@ -103,8 +103,8 @@ class Owner:
         self.loop = EventLoop(lambda _: None, lambda: None)
 
 
-def test_slower_device_is_quarantined_until_it_recovers(zygote: ForkServer) -> None:
-    watch = DeviceWatch(zygote, SETTINGS.child_limits(), 2, check_every_s=30.0)
+def test_slower_device_is_quarantined_until_it_recovers(fork_server: ForkServer) -> None:
+    watch = DeviceWatch(fork_server, SETTINGS.child_limits(), 2, check_every_s=30.0)
     try:
         reference = watch.identify(None).reference
         usual = reference.model_dump_json().encode()
@@ -128,10 +128,10 @@ def test_slower_device_is_quarantined_until_it_recovers(zygote: ForkServer) -> N
         watch.close()
 
 
-def test_known_device_is_compared_with_times_before_restart(zygote: ForkServer) -> None:
+def test_known_device_is_compared_with_times_before_restart(fork_server: ForkServer) -> None:
     known = device_of(cpu_identity(), TIMES, None)
     half_as_fast = TIMES.model_copy(update={"compute_s": 2 * TIMES.compute_s}).model_dump_json().encode()
-    watch = DeviceWatch(zygote, SETTINGS.child_limits(), 2, check_every_s=30.0)
+    watch = DeviceWatch(fork_server, SETTINGS.child_limits(), 2, check_every_s=30.0)
     try:
         assert watch.identify(known) == known
         verdicts: list[bool] = []
@@ -146,10 +146,10 @@ def test_known_device_is_compared_with_times_before_restart(zygote: ForkServer) 
         watch.close()
 
 
-def test_permanently_changed_device_leaves_quarantine(zygote: ForkServer) -> None:
+def test_permanently_changed_device_leaves_quarantine(fork_server: ForkServer) -> None:
     known = device_of(cpu_identity(), TIMES, None)
     slower = TIMES.model_copy(update={"compute_s": 2 * TIMES.compute_s}).model_dump_json().encode()
-    watch = DeviceWatch(zygote, SETTINGS.child_limits(), 2, check_every_s=30.0)
+    watch = DeviceWatch(fork_server, SETTINGS.child_limits(), 2, check_every_s=30.0)
     try:
         watch.identify(known)
         verdicts: list[bool] = []
@@ -163,8 +163,8 @@ def test_permanently_changed_device_leaves_quarantine(zygote: ForkServer) -> Non
 
 
 @pytest.mark.faults
-def test_quarantined_device_compares_nothing(zygote: ForkServer, tmp_path: Path) -> None:
-    farm = LocalFarm(zygote, scratch=tmp_path, known=slow_device(), settings=SETTINGS)
+def test_quarantined_device_compares_nothing(fork_server: ForkServer, tmp_path: Path) -> None:
+    farm = LocalFarm(fork_server, scratch=tmp_path, known=slow_device(), settings=SETTINGS)
     try:
         opened = RunningFarm(farm).open(workloads.matmul(64))
         order = ComparisonOrder(exploration_id=opened, traces=(None,), seconds_each=0.05)

@@ -22,8 +22,8 @@ from tunefarm_schemas.tuning.measurement import ComparisonOrder, Exported, Expor
 from tunefarm_workers.lane.local_farm import LocalFarm
 
 
-def host_of(running: RunningFarm, opened: str) -> int:
-    return running.farm._lane.tasks[opened].host.pid
+def process_of(running: RunningFarm, opened: str) -> int:
+    return running.farm._lane.tasks[opened].process.pid
 
 
 def kill(pid: int) -> None:
@@ -50,18 +50,18 @@ def test_host_killed_during_comparison_fails_no_schedule(running: RunningFarm, d
     module = workloads.matmul(64)
     opened = running.open(module)
     order = ComparisonOrder(exploration_id=opened, traces=(workloads.tiled(module), None), seconds_each=0.3)
-    timer = later(delay_s, lambda: kill(host_of(running, opened)))
+    timer = later(delay_s, lambda: kill(process_of(running, opened)))
     results = running.farm.compare(order).results
     timer.join()
     assert all(isinstance(result, Timing) for result in results), results
-    assert running.farm._lane.tasks[opened].hosts_lost == 1
+    assert running.farm._lane.tasks[opened].processes_lost == 1
 
 
 def test_host_killed_before_comparison_is_replaced(running: RunningFarm) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
     assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
-    kill(host_of(running, opened))
+    kill(process_of(running, opened))
     (result,) = running.farm.compare(ComparisonOrder(exploration_id=opened, traces=(None,), seconds_each=0.05)).results
     assert isinstance(result, Timing), result
 
@@ -71,12 +71,12 @@ def test_child_killed_during_comparison_fails_no_schedule(running: RunningFarm) 
     opened = running.open(module)
     assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
     order = ComparisonOrder(exploration_id=opened, traces=(workloads.tiled(module), None), seconds_each=0.3)
-    host = host_of(running, opened)
-    timer = later(0.2, lambda: kill_a_child_of(host))
+    process = process_of(running, opened)
+    timer = later(0.2, lambda: kill_a_child_of(process))
     results = running.farm.compare(order).results
     timer.join()
     assert all(isinstance(result, Timing) for result in results), results
-    assert host_of(running, opened) == host
+    assert process_of(running, opened) == process
 
 
 def test_host_killed_repeatedly_is_given_up(running: RunningFarm) -> None:
@@ -86,7 +86,7 @@ def test_host_killed_repeatedly_is_given_up(running: RunningFarm) -> None:
     def kill_repeatedly() -> None:
         while not ended.wait(0.05):
             with suppress(ProcessLookupError):  # it is dead already, and not yet replaced
-                kill(host_of(running, opened))
+                kill(process_of(running, opened))
 
     striker = threading.Thread(target=kill_repeatedly)
     striker.start()
@@ -102,22 +102,22 @@ def test_host_killed_while_measuring_loses_no_candidate(running: RunningFarm) ->
     opened = running.open(module)
     numbers = [running.submit(opened, workloads.tiled(module)) for _ in range(6)]
     time.sleep(0.15)
-    kill(host_of(running, opened))
+    kill(process_of(running, opened))
     collected = running.collect(6)
     assert [type(collected[number].result).__name__ for number in numbers].count("Failed") == 0, collected
 
 
-def test_process_killed_during_export_is_replaced(running: RunningFarm, zygote: ForkServer) -> None:
+def test_process_killed_during_export_is_replaced(running: RunningFarm, fork_server: ForkServer) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
     assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
-    known = {child.pid for child in zygote.children() if child.exit() is None}
+    known = {child.pid for child in fork_server.children() if child.exit() is None}
     killed = []
     over = threading.Event()
 
     def kill_repeatedly() -> None:
         while not over.wait(0.005):
-            fresh = [child.pid for child in zygote.children() if child.exit() is None and child.pid not in known]
+            fresh = [child.pid for child in fork_server.children() if child.exit() is None and child.pid not in known]
             if len(fresh) > 1:
                 kill(fresh[0])
                 killed.append(fresh[0])
@@ -132,15 +132,15 @@ def test_process_killed_during_export_is_replaced(running: RunningFarm, zygote: 
 
 
 @pytest.mark.faults
-def test_killed_zygote_closes_farm_with_message(tmp_path: Path) -> None:
+def test_killed_fork_server_closes_farm_with_message(tmp_path: Path) -> None:
     module = workloads.matmul(64)
-    with ForkServer.start(["hostile:arm"], environment=ENVIRONMENT) as zygote:
-        running = RunningFarm(LocalFarm(zygote, scratch=tmp_path, known=slow_device(), settings=SETTINGS))
+    with ForkServer.start(["hostile:arm"], environment=ENVIRONMENT) as fork_server:
+        running = RunningFarm(LocalFarm(fork_server, scratch=tmp_path, known=slow_device(), settings=SETTINGS))
         opened = running.open(module)
         for _ in range(4):
             running.submit(opened, misdeed("take long"))
-        assert zygote._process is not None
-        kill(zygote._process.pid)
+        assert fork_server._process is not None
+        kill(fork_server._process.pid)
         with pytest.raises(ForkFailed, match="server"):
             running.collect(4)
         with pytest.raises(ForkFailed):
@@ -162,9 +162,9 @@ def test_killed_reference_kernels_are_replaced(running: RunningFarm) -> None:
     assert watch.child.exit() is None
 
 
-def test_endless_reference_is_refused_before_measuring(zygote: ForkServer, tmp_path: Path) -> None:
+def test_endless_reference_is_refused_before_measuring(fork_server: ForkServer, tmp_path: Path) -> None:
     settings = SETTINGS.model_copy(update={"reference_s": 0.05})
-    farm = LocalFarm(zygote, scratch=tmp_path, known=slow_device(), settings=settings)
+    farm = LocalFarm(fork_server, scratch=tmp_path, known=slow_device(), settings=settings)
     try:
         RunningFarm(farm).open(workloads.matmul(2048))
         with pytest.raises(BadInput, match="takes longer than"):

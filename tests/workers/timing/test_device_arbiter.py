@@ -42,8 +42,8 @@ def becomes(condition: Callable[[], bool], within_s: float) -> bool:
 
 
 @pytest.fixture
-def bystander(zygote: ForkServer) -> Iterator[Child]:
-    with zygote.fork("hostile:spin", limits=Limits(cpu_s=60), confinement=Confinement.strict()) as child:
+def bystander(fork_server: ForkServer) -> Iterator[Child]:
+    with fork_server.fork("hostile:spin", limits=Limits(cpu_s=60), confinement=Confinement.strict()) as child:
         yield child
 
 
@@ -57,9 +57,11 @@ class Claimant:
 
 @pytest.mark.faults
 def test_bystanders_are_stopped_while_a_candidate_is_timed(
-    zygote: ForkServer, bystander: Child, tmp_path: Path
+    fork_server: ForkServer, bystander: Child, tmp_path: Path
 ) -> None:
-    farm = LocalFarm(zygote, scratch=tmp_path, known=slow_device(), bystanders=lambda: [bystander], settings=SETTINGS)
+    farm = LocalFarm(
+        fork_server, scratch=tmp_path, known=slow_device(), bystanders=lambda: [bystander], settings=SETTINGS
+    )
     try:
         running = RunningFarm(farm)
         module = workloads.matmul(64)
@@ -79,9 +81,13 @@ def test_bystanders_are_stopped_while_a_candidate_is_timed(
 
 
 @pytest.mark.faults
-def test_nothing_is_timed_while_another_process_measures(zygote: ForkServer, bystander: Child, tmp_path: Path) -> None:
+def test_nothing_is_timed_while_another_process_measures(
+    fork_server: ForkServer, bystander: Child, tmp_path: Path
+) -> None:
     other = HostTurn(os.sched_getaffinity(0))
-    farm = LocalFarm(zygote, scratch=tmp_path, known=slow_device(), bystanders=lambda: [bystander], settings=SETTINGS)
+    farm = LocalFarm(
+        fork_server, scratch=tmp_path, known=slow_device(), bystanders=lambda: [bystander], settings=SETTINGS
+    )
     try:
         running = RunningFarm(farm)
         opened = running.open(workloads.matmul(64))
@@ -100,7 +106,9 @@ def test_nothing_is_timed_while_another_process_measures(zygote: ForkServer, bys
 
 
 @pytest.mark.timing
-def test_two_farms_of_a_host_take_turns(zygote: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_farms_of_a_host_take_turns(
+    fork_server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     timed: list[tuple[float, float, int]] = []
     began_s: dict[int, float] = {}
 
@@ -117,7 +125,7 @@ def test_two_farms_of_a_host_take_turns(zygote: ForkServer, tmp_path: Path, monk
     monkeypatch.setattr(Attempt, "go", go)
     monkeypatch.setattr(DeviceArbiter, "release", release)
     farms = [
-        LocalFarm(zygote, scratch=tmp_path / name, known=slow_device(), settings=SETTINGS)
+        LocalFarm(fork_server, scratch=tmp_path / name, known=slow_device(), settings=SETTINGS)
         for name in ("first", "second")
     ]
     try:
@@ -275,7 +283,7 @@ def test_neighbour_is_stopped_until_it_is_timed(bystander: Child) -> None:
 
 
 def test_export_stops_its_other_children_while_timing(
-    zygote: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fork_server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     timed: list[tuple[bool, int]] = []
 
@@ -286,7 +294,7 @@ def test_export_stops_its_other_children_while_timing(
 
     before = FreshRunner.time
     monkeypatch.setattr(FreshRunner, "time", take_time)
-    farm = LocalFarm(zygote, scratch=tmp_path, known=slow_device(), settings=SETTINGS)
+    farm = LocalFarm(fork_server, scratch=tmp_path, known=slow_device(), settings=SETTINGS)
     try:
         running = RunningFarm(farm)
         module = workloads.matmul(64)

@@ -82,11 +82,11 @@ def test_timing_disturbed_each_time_fails(running: RunningFarm, act: Callable[[i
 def test_disturbed_host_is_restored(running: RunningFarm, act: Callable[[int], None]) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
-    act(running.farm._lane.tasks[opened].host.pid)
+    act(running.farm._lane.tasks[opened].process.pid)
     measured = running.measure(opened, workloads.tiled(module), Purpose.VERIFY)
     assert isinstance(measured.result, Timing), measured.result
     watch = running.farm._lane.thread_watch
-    assert not watch.differs(running.farm._lane.tasks[opened].host.pid)
+    assert not watch.differs(running.farm._lane.tasks[opened].process.pid)
 
 
 def test_disturbed_comparison_is_repeated(running: RunningFarm) -> None:

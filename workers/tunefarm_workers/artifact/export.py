@@ -25,7 +25,7 @@ from tunefarm_workers.artifact.library_order import LibraryOrder, RivalOrder
 from tunefarm_workers.builder.checked_library import checked_library
 from tunefarm_workers.conversation.argument import Argument
 from tunefarm_workers.conversation.child_answer import ChildFailed, OnWait, answer_of, canceled
-from tunefarm_workers.conversation.messages import Broken, HostOrder, InputsOrder, Linked, LinkOrder, from_linker
+from tunefarm_workers.conversation.messages import Broken, InputsOrder, Linked, LinkOrder, TaskOrder, from_linker
 from tunefarm_workers.correctness.tolerance import Array
 from tunefarm_workers.threads.shared_cache_wait import SharedCacheWait
 from tunefarm_workers.timing.neighbours import Neighbours
@@ -66,7 +66,7 @@ class Exporter:
 
     def __init__(
         self,
-        zygote: ForkServer,
+        fork_server: ForkServer,
         scratch: Path,
         limits: Limits,
         quiet: Quiet,
@@ -80,7 +80,7 @@ class Exporter:
 
         ``doubt_of`` returns why a latency is implausible for the function, or None.
         """
-        self._zygote = zygote
+        self._fork_server = fork_server
         self._scratch = scratch
         self._limits = limits
         self._quiet = quiet
@@ -91,7 +91,7 @@ class Exporter:
         self._on_wait = on_wait
 
     def export(
-        self, order: ExportOrder, host: HostOrder, arguments: tuple[Argument, ...], protocol_id: str
+        self, order: ExportOrder, task: TaskOrder, arguments: tuple[Argument, ...], protocol_id: str
     ) -> ExportResult:
         """Return the library and its latencies, or the failure.
 
@@ -100,13 +100,13 @@ class Exporter:
         """
         for kills in range(_MAX_KILLS + 1):
             try:
-                return self._exported(order, host, arguments, protocol_id)
+                return self._exported(order, task, arguments, protocol_id)
             except ChildFailed as failed:
                 failure = failed.failure
                 if not failed.may_be_tried_again or kills == _MAX_KILLS:
                     break
             except ForkFailed as error:
-                if not self._zygote.alive:
+                if not self._fork_server.alive:
                     raise
                 message = f"No child could be forked: {error}"[:4000]
                 failure = TrialFailure(reason=FailureReason.DEVICE_LOST, message=message)
@@ -120,28 +120,28 @@ class Exporter:
     #    because the threads of a loaded library disturb the next process.
     # 4. The last process also exercises the library and checks its outputs again.
     def _exported(
-        self, order: ExportOrder, host: HostOrder, arguments: tuple[Argument, ...], protocol_id: str
+        self, order: ExportOrder, task: TaskOrder, arguments: tuple[Argument, ...], protocol_id: str
     ) -> Exported:
         self._scratch.mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
             folder = Path(tempfile.mkdtemp(prefix="export-", dir=self._scratch))
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
-            linking = stack.enter_context(self._begin_link(order, host, folder / "link"))
+            linking = stack.enter_context(self._begin_link(order, task, folder / "link"))
             stack.enter_context(self._neighbours.of(linking))
             linking_untuned = None
             if order.beside_untuned:
                 untuned = order.model_copy(update={"trace": None})
-                linking_untuned = stack.enter_context(self._begin_link(untuned, host, folder / "untuned"))
+                linking_untuned = stack.enter_context(self._begin_link(untuned, task, folder / "untuned"))
                 stack.enter_context(self._neighbours.of(linking_untuned))
-            inputs = stack.enter_context(FreshInputs(self._zygote, InputsOrder.of(host, arguments), self._limits))
+            inputs = stack.enter_context(FreshInputs(self._fork_server, InputsOrder.of(task, arguments), self._limits))
             stack.enter_context(self._neighbours.of(inputs.child))
             runners = [
-                stack.enter_context(self._begin_runner(inputs, host.num_cores, folder)) for _ in range(order.processes)
+                stack.enter_context(self._begin_runner(inputs, task.num_cores, folder)) for _ in range(order.processes)
             ]
             for runner in runners:
                 stack.enter_context(self._neighbours.of(runner.child))
             linked, library = self._linked(linking)
-            checked_library(library, host.target, host.callees)
+            checked_library(library, task.target, task.callees)
             (folder / "shipped.so").write_bytes(library)
             fresh = LibraryOrder(
                 library=str(folder / "shipped.so"),
@@ -150,10 +150,10 @@ class Exporter:
                 pack_entry=linked.pack_entry,
                 tensors=inputs.tensors,
                 packed=tuple(map(tensor_order, linked.packed_arguments)),
-                num_cores=host.num_cores,
+                num_cores=task.num_cores,
                 cold_cache=PROTOCOLS[protocol_id].cold_cache,
                 likely_s=order.likely_s,
-                rival=None if linking_untuned is None else self._rival(linking_untuned, host, folder),
+                rival=None if linking_untuned is None else self._rival(linking_untuned, task, folder),
             )
             inputs.wait(self._on_wait)
             timed = self._time_in_turn(runners, fresh)
@@ -167,12 +167,12 @@ class Exporter:
             foreign_load=_load_of(timed),
         )
 
-    def _begin_link(self, order: ExportOrder, host: HostOrder, own: Path) -> Child:
+    def _begin_link(self, order: ExportOrder, task: TaskOrder, own: Path) -> Child:
         own.mkdir(mode=0o777)
         trace = None if order.trace is None else order.trace.text
-        return self._zygote.fork(
+        return self._fork_server.fork(
             "tunefarm_workers.child.link_child:run",
-            LinkOrder(host=host, trace=trace, folder=str(own)).model_dump_json().encode(),
+            LinkOrder(task=task, trace=trace, folder=str(own)).model_dump_json().encode(),
             limits=self._limits.with_processor_time(_LINK_CPU_S),
             confinement=Confinement.compiler(str(own)),
         )
@@ -180,13 +180,13 @@ class Exporter:
     def _begin_runner(self, inputs: FreshInputs, num_cores: int, folder: Path) -> FreshRunner:
         if not self._on_wait():
             raise canceled()
-        return FreshRunner(self._zygote, inputs, num_cores, folder, self._limits, self._on_wait)
+        return FreshRunner(self._fork_server, inputs, num_cores, folder, self._limits, self._on_wait)
 
-    def _rival(self, linking: Child, host: HostOrder, folder: Path) -> RivalOrder | None:
+    def _rival(self, linking: Child, task: TaskOrder, folder: Path) -> RivalOrder | None:
         """Link the untuned function's library; None if that fails, for which the schedule is not to blame."""
         try:
             linked, library = self._linked(linking)
-            checked_library(library, host.target, host.callees)
+            checked_library(library, task.target, task.callees)
         except ChildFailed as failed:
             if failed.failure.reason is FailureReason.CANCELED:
                 raise

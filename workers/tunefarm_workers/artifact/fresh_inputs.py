@@ -22,13 +22,13 @@ _EXIT_TIMEOUT_S = 5.0
 class FreshInputs:
     """Starts to make the inputs at once; ``descriptor`` may be passed to processes before they are complete."""
 
-    def __init__(self, zygote: ForkServer, order: InputsOrder, limits: Limits) -> None:
+    def __init__(self, fork_server: ForkServer, order: InputsOrder, limits: Limits) -> None:
         """Fork the child. Raises ``ForkFailed``."""
         layout = LibraryInputs.of(order.arguments)
         self.tensors: tuple[TensorOrder, ...] = layout.tensors
         self._memory = SharedMemory("inputs", layout.size_bytes)
         try:
-            self.child = zygote.fork(
+            self.child = fork_server.fork(
                 "tunefarm_workers.child.input_child:run",
                 order.model_dump_json().encode(),
                 limits=limits,

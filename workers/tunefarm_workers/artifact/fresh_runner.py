@@ -43,11 +43,17 @@ class FreshRunner:
     """
 
     def __init__(
-        self, zygote: ForkServer, inputs: FreshInputs, num_cores: int, folder: Path, limits: Limits, on_wait: OnWait
+        self,
+        fork_server: ForkServer,
+        inputs: FreshInputs,
+        num_cores: int,
+        folder: Path,
+        limits: Limits,
+        on_wait: OnWait,
     ) -> None:
         """``folder`` is where the library will be written. Raises ``ForkFailed``."""
         self._on_wait = on_wait
-        self.child: Child = zygote.fork(
+        self.child: Child = fork_server.fork(
             "tunefarm_workers.artifact.fresh_process:become_runner",
             str(num_cores).encode(),
             # None while it waits; loading, running and timing use all its threads.

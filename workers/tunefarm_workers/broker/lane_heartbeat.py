@@ -24,7 +24,7 @@ from tunefarm_schemas.farm.farm_message import (
 )
 from tunefarm_schemas.farm.lane import Lane
 from tunefarm_workers.broker.broker_client import BROKER_ERRORS, connect
-from tunefarm_workers.broker.order_host import OrderHost
+from tunefarm_workers.broker.order_server import OrderServer
 
 BEAT_S: Final = 1.0
 """Interval between reports of the orders held."""
@@ -43,7 +43,7 @@ class LaneVoice:
     def __init__(
         self,
         broker: Broker,
-        host: OrderHost,
+        server: OrderServer,
         instance: str,
         describe: Callable[[], Lane],
         on_answer: Callable[[LaneAnswer], None],
@@ -51,7 +51,7 @@ class LaneVoice:
     ) -> None:
         """``describe`` returns the lane; ``on_answer`` receives a registrar's answer; ``on_beat`` runs at each beat."""
         self._broker = broker
-        self._host = host
+        self._server = server
         self._instance = instance
         self._describe = describe
         self._on_answer = on_answer
@@ -87,7 +87,7 @@ class LaneVoice:
         """Report the orders held, and every other time, or ``at_once``, the lane's state."""
         self._on_beat()
         try:
-            self._reported_farms = self._host.tell_holding(self._instance, self._reported_farms)
+            self._reported_farms = self._server.tell_holding(self._instance, self._reported_farms)
             if at_once or time.monotonic() >= self._next_heartbeat_s:
                 self._heartbeat(client)
                 self._next_heartbeat_s = time.monotonic() + HEARTBEAT_S
@@ -103,7 +103,7 @@ class LaneVoice:
         """Handle a message from one of the channels."""
         try:
             if channel == self._broker.key(CANCELLATIONS):
-                self._host.cancel(Cancellation.model_validate_json(data))
+                self._server.cancel(Cancellation.model_validate_json(data))
             else:
                 self._on_answer(_answer(data))
         except ValidationError as error:
@@ -132,7 +132,7 @@ class LaneVoice:
 
     def _check_farms(self, client: redis.Redis) -> None:
         """Catch up with missed cancellations, and drop the orders of dead farms."""
-        farms = list(self._host.farms())
+        farms = list(self._server.farms())
         self._missing_since_s = {farm: since_s for farm, since_s in self._missing_since_s.items() if farm in farms}
         if not farms:
             return
@@ -141,12 +141,12 @@ class LaneVoice:
         for farm_id, text in zip(farms, epochs, strict=True):
             if text is not None:
                 self._missing_since_s.pop(farm_id, None)
-                self._host.cancel(Cancellation(farm_id=farm_id, epoch=_epoch(text)))
+                self._server.cancel(Cancellation(farm_id=farm_id, epoch=_epoch(text)))
             elif now_s - self._missing_since_s.setdefault(farm_id, now_s) > FARM_GONE_S:
                 log.info("a tuner is gone; its orders are dropped", farm_id=farm_id)
                 self._missing_since_s[farm_id] = math.inf  # logged and dropped once
                 # By id, not by epoch: a tuner that was only cut off may return and send new orders.
-                self._host.cancel(Cancellation(farm_id=farm_id, order_ids=self._host.orders_of(farm_id)))
+                self._server.cancel(Cancellation(farm_id=farm_id, order_ids=self._server.orders_of(farm_id)))
 
     def _listen(self) -> None:
         while not self._ended.is_set():

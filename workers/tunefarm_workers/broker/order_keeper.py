@@ -1,4 +1,4 @@
-"""The part that all hosts of orders share: holding orders, reporting them and returning them."""
+"""The part that all servers of orders share: holding orders, reporting them and returning them."""
 
 import time
 from abc import ABC, abstractmethod
@@ -10,7 +10,7 @@ import structlog
 from tunefarm_schemas.farm.farm_message import Holding, Returned
 from tunefarm_workers.broker.accepted_orders import AcceptedOrder, AcceptedOrders
 from tunefarm_workers.broker.blobs import BlobsUnavailable
-from tunefarm_workers.broker.order_host import Send
+from tunefarm_workers.broker.order_server import Send
 
 _POLL_S: Final = 0.25
 _RETURN_S: Final = 2.0

@@ -13,7 +13,7 @@ from tunefarm_workers.builder.scheduled_module import build_scheduled
 from tunefarm_workers.builder.shipped_module import ShippedModule, changed_signature
 from tunefarm_workers.child.candidate import broken
 from tunefarm_workers.child.kernel import Kernel
-from tunefarm_workers.child.task_host import HeldTask
+from tunefarm_workers.child.task_process import HeldTask
 from tunefarm_workers.conversation.messages import Broken
 from tunefarm_workers.correctness.inputs import INPUT_SETS
 

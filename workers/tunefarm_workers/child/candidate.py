@@ -10,7 +10,7 @@ from tunefarm_schemas.tuning.measurement import Result, Stopped, Timing
 from tunefarm_workers.builder.scheduled_module import build_in_place, replay
 from tunefarm_workers.builder.shipped_module import changed_signature, ship
 from tunefarm_workers.child.kernel import Kernel, cache_flush
-from tunefarm_workers.child.task_host import held_task
+from tunefarm_workers.child.task_process import held_task
 from tunefarm_workers.conversation.messages import Broken, Built, CandidateOrder, Checked, Go, Ran, Warm
 from tunefarm_workers.correctness.inputs import INPUT_SETS
 from tunefarm_workers.correctness.output_layout import FIRST_SLOT, LAST_SLOT

@@ -14,12 +14,12 @@ from tunefarm_workers.child.bounds_check import checked_call, refusal
 from tunefarm_workers.child.candidate import broken
 from tunefarm_workers.child.kernel import Kernel, cache_flush
 from tunefarm_workers.child.sampled_function import LONG_S, SampledFunction
-from tunefarm_workers.child.task_host import held_task
+from tunefarm_workers.child.task_process import held_task
 from tunefarm_workers.conversation.messages import Broken, ComparisonPlan, Compiled, Round, RoundOrder
 from tunefarm_workers.correctness.inputs import INPUT_SETS
 from tunefarm_workers.threads.thread_placement import place_threads, seal_with_threads
 from tunefarm_workers.timing.call_timer import CacheFlush
-from tunefarm_workers.timing.rounds import Entrant, sampled_round
+from tunefarm_workers.timing.interleaved_timing import Entrant, sampled_round
 
 
 def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # noqa: ARG001 - an entry's shape

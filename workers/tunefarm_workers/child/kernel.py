@@ -8,7 +8,7 @@ import tvm_ffi
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_workers.builder.shipped_module import ShippedModule, packed_inputs
-from tunefarm_workers.child.task_host import HeldTask, input_tensor
+from tunefarm_workers.child.task_process import HeldTask, input_tensor
 from tunefarm_workers.conversation.messages import Broken
 from tunefarm_workers.correctness.guarded_tensor import GuardedTensor
 from tunefarm_workers.correctness.output_transfer import send_outputs

@@ -8,7 +8,7 @@ from tunefarm_workers.builder.linker import link_kernel, linker_command
 from tunefarm_workers.builder.scheduled_module import build_scheduled, replay
 from tunefarm_workers.builder.shipped_module import ship
 from tunefarm_workers.child.candidate import broken
-from tunefarm_workers.child.task_host import parse
+from tunefarm_workers.child.task_process import parse
 from tunefarm_workers.conversation.messages import Broken, Linked, LinkOrder
 
 
@@ -17,10 +17,10 @@ def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # no
     order = LinkOrder.model_validate_json(payload)
     stage = FailureReason.INVALID_SCHEDULE
     try:
-        module, target = parse(order.host)
-        scheduled = replay(module, order.trace, callees=order.host.callees)
+        module, target = parse(order.task)
+        scheduled = replay(module, order.trace, callees=order.task.callees)
         stage = FailureReason.BUILD_ERROR
-        shipped = ship(scheduled, order.host.abi)
+        shipped = ship(scheduled, order.task.abi)
         built = build_scheduled(shipped.module, target)
         folder = Path(order.folder)
         built.write_to_file(str(folder / "kernel.o"), "o")

@@ -10,7 +10,7 @@ from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_workers.builder.scheduled_module import build_in_place
 from tunefarm_workers.builder.shipped_module import ENTRY
 from tunefarm_workers.child.sampled_function import LONG_S, SampledFunction
-from tunefarm_workers.child.task_host import HeldTask, held_task, input_tensor
+from tunefarm_workers.child.task_process import HeldTask, held_task, input_tensor
 from tunefarm_workers.conversation.argument import Argument
 from tunefarm_workers.conversation.messages import (
     ReferenceBroken,

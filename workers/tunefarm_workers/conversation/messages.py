@@ -13,8 +13,8 @@ from tunefarm_schemas.tuning.workload import Abi, TensorArgument
 from tunefarm_workers.conversation.argument import Argument, Distribution
 
 
-class HostOrder(Frozen):
-    """The state that a task host prepares for the candidates of one exploration."""
+class TaskOrder(Frozen):
+    """The state that a task process prepares for the candidates of one exploration."""
 
     module_json: str = Field(repr=False)
     target: str
@@ -28,8 +28,8 @@ class HostOrder(Frozen):
     input_examples: tuple[InputExample, ...] = Field(default=(), repr=False)
 
 
-class HostReady(Frozen):
-    """A task host can be forked from now on."""
+class TaskReady(Frozen):
+    """A task process can be forked from now on."""
 
     kind: Literal["ready"] = "ready"
     arguments: tuple[Argument, ...]
@@ -38,8 +38,8 @@ class HostReady(Frozen):
     least_work: LeastWork = LeastWork()
 
 
-class HostRefused(Frozen):
-    """A task host rejected the module."""
+class TaskRefused(Frozen):
+    """A task process rejected the module."""
 
     kind: Literal["refused"] = "refused"
     field: str
@@ -47,7 +47,7 @@ class HostRefused(Frozen):
     fix: str
 
 
-FromHost = Annotated[HostReady | HostRefused, Field(discriminator="kind")]
+FromTaskProcess = Annotated[TaskReady | TaskRefused, Field(discriminator="kind")]
 
 
 class CandidateOrder(Frozen):
@@ -202,7 +202,7 @@ FromComparison = Annotated[Compiled | Round, Field(discriminator="kind")]
 class LinkOrder(Frozen):
     """Compile one schedule to a shared library in the child's own folder."""
 
-    host: HostOrder
+    task: TaskOrder
     trace: str | None = Field(repr=False)
     folder: str
 
@@ -229,18 +229,18 @@ class InputsOrder(Frozen):
     input_examples: tuple[InputExample, ...] = Field(repr=False)
 
     @classmethod
-    def of(cls, host: HostOrder, arguments: tuple[Argument, ...]) -> Self:
-        """Order the same inputs as that host holds."""
+    def of(cls, task: TaskOrder, arguments: tuple[Argument, ...]) -> Self:
+        """Order the same inputs as that task holds."""
         return cls(
             arguments=arguments,
-            seed=host.seed,
-            distribution=host.distribution,
-            input_specs=host.input_specs,
-            input_examples=host.input_examples,
+            seed=task.seed,
+            distribution=task.distribution,
+            input_specs=task.input_specs,
+            input_examples=task.input_examples,
         )
 
 
-from_host: TypeAdapter[HostReady | HostRefused] = TypeAdapter(FromHost)
+from_task_process: TypeAdapter[TaskReady | TaskRefused] = TypeAdapter(FromTaskProcess)
 from_candidate: TypeAdapter[Built | Warm | Ran | Checked | Broken] = TypeAdapter(FromCandidate)
 from_reference: TypeAdapter[ReferenceStep | ReferenceBroken | ReferenceFigures | ReferenceTimed] = TypeAdapter(
     FromReference

@@ -11,7 +11,7 @@ class FiniteReferee:
     """Accepts outputs of finite numbers. Needs no child and no reference."""
 
     is_done = True
-    host_is_lost = False
+    task_process_is_lost = False
     doubt_text = ""
     repeated_calls_agree = False
     untuned_about_s: float | None = None

@@ -89,7 +89,7 @@ class Referee:
         self._timing_is_over = False
         self._silent_since_s: float | None = None
         self._kills = 0
-        self.host_is_lost = False
+        self.task_process_is_lost = False
         """Whether the fork server of the child is gone, so that no answer will come."""
         self.child: Child = self._fork()
 
@@ -147,7 +147,7 @@ class Referee:
 
         A new child may still finish without the widened form, which takes longest.
         """
-        if self.is_done or self.host_is_lost:
+        if self.is_done or self.task_process_is_lost:
             return
         if self._silent_since_s is None:
             self._silent_since_s = moving_s
@@ -174,8 +174,8 @@ class Referee:
             self._timing_is_over = True
             self._on_progress()
             return
-        self.host_is_lost = not self._server.alive
-        if not self.host_is_lost:
+        self.task_process_is_lost = not self._server.alive
+        if not self.task_process_is_lost:
             if was_killed(self.child.exit(timeout_s=1.0)) and self._kills < _MAX_KILLS:
                 self._kills += 1
             elif self._widen:
@@ -194,7 +194,7 @@ class Referee:
         try:
             self.child = self._fork()
         except ForkFailed:
-            self.host_is_lost = True
+            self.task_process_is_lost = True
 
     def judge(self, outputs: Iterable[tuple[int, Sequence[Array]]]) -> float:
         """Return the worst error as a multiple of the allowed one. ``outputs`` pairs input set numbers with outputs."""

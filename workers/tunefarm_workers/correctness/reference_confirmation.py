@@ -139,7 +139,7 @@ class ReferenceConfirmation:
             fault = self._fault()
             self.close()
             self._on_end(fault)
-        return self._again.host_is_lost
+        return self._again.task_process_is_lost
 
     @property
     def conversations(self) -> tuple[ChildConversation, ...]:
@@ -155,7 +155,7 @@ class ReferenceConfirmation:
     def _reference_spoke(self) -> None:
         """Listen to the present child, which may be a replacement."""
         self._listener.forget(self._again)
-        if not self._again.is_done and not self._again.host_is_lost:
+        if not self._again.is_done and not self._again.task_process_is_lost:
             self._listener.listen(self._again)
 
     def _fault(self) -> str:

@@ -52,7 +52,7 @@ class CudaFarm(SessionFarm):
 
     def __init__(
         self,
-        zygote: ForkServer,
+        fork_server: ForkServer,
         settings: CudaSettings,
         *,
         scratch: Path,
@@ -76,10 +76,10 @@ class CudaFarm(SessionFarm):
         facts = self._facts
         self.processor = Processor(architecture=facts.architecture)
         super().__init__(
-            zygote,
+            fork_server,
             access_of(settings, facts),
             ExclusiveDevice(facts.uuid if on_gpu else f"stand-in {scratch}"),
-            compiler or LocalCompiler(zygote, scratch, settings.farm_settings(), _toolchain(settings)),
+            compiler or LocalCompiler(fork_server, scratch, settings.farm_settings(), _toolchain(settings)),
             identify=lambda times: gpu_device(facts, settings.device_type, times, known),
             environment=self._circumstances,
             bystanders=bystanders,

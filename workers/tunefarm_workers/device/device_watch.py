@@ -17,7 +17,7 @@ from tunefarm_workers.conversation.event_loop import EventLoop
 from tunefarm_workers.conversation.messages import DeviceChild, KernelRequest
 from tunefarm_workers.device.cpu_identity import cpu_identity, host_fingerprint
 from tunefarm_workers.device.device_identity import device_of
-from tunefarm_workers.device.quarantine_verdict import RECHECK_S, Drift
+from tunefarm_workers.device.drift_detector import RECHECK_S, DriftDetector
 from tunefarm_workers.timing.device_arbiter import DeviceArbiter
 
 _ANSWER_S = 30.0
@@ -42,14 +42,14 @@ class DeviceWatch:
     Use ``identify`` and ``code_generator`` before the lane's loop starts; ``join`` then adds the watch to the loop.
     """
 
-    def __init__(self, zygote: ForkServer, limits: Limits, threads: int, check_every_s: float) -> None:
+    def __init__(self, fork_server: ForkServer, limits: Limits, threads: int, check_every_s: float) -> None:
         self._check_every_s = check_every_s
-        self._drift = Drift()
+        self._drift = DriftDetector()
         self._is_claimed = False
         self.last_check: ReferenceCheck | None = None
         self._due_s = time.monotonic() + check_every_s
         self._alive = True
-        self._zygote = zygote
+        self._fork_server = fork_server
         self._limits = limits
         self._threads = threads
         self.child: Child = self._fork()
@@ -58,7 +58,7 @@ class DeviceWatch:
         self._on_verdict: Callable[[bool], None] = lambda _: None
 
     def _fork(self) -> Child:
-        return self._zygote.fork(
+        return self._fork_server.fork(
             "tunefarm_workers.device.reference_kernels:watch",
             str(self._threads).encode(),
             limits=self._limits,
@@ -74,12 +74,12 @@ class DeviceWatch:
         """Return the device: ``known`` if it is this one, whose times then are the baseline, otherwise timed now."""
         identity = cpu_identity()
         if known is not None and known.fingerprint == host_fingerprint(identity):
-            self._drift = Drift(known.reference, is_remembered=True)
+            self._drift = DriftDetector(known.reference, is_remembered=True)
             return known
         with suppress(ChannelClosed, TimeoutError):  # the child is dead; reading its answer raises
             self._ask("calibrate")
         baseline = ReferenceKernelTimes.model_validate_json(self._answer())
-        self._drift = Drift(baseline)
+        self._drift = DriftDetector(baseline)
         return device_of(identity, baseline, known)
 
     def join(self, owner: WatchOwner, on_verdict: Callable[[bool], None]) -> None:

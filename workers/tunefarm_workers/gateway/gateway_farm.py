@@ -37,7 +37,7 @@ class GatewayFarm(SessionFarm):
 
     def __init__(
         self,
-        zygote: ForkServer,
+        fork_server: ForkServer,
         settings: GatewaySettings,
         *,
         scratch: Path,
@@ -55,10 +55,10 @@ class GatewayFarm(SessionFarm):
         """
         self.processor = processor_of(settings)
         super().__init__(
-            zygote,
+            fork_server,
             access_of(settings),
             ExclusiveDevice(f"{settings.host}:{settings.port}"),
-            compiler or LocalCompiler(zygote, scratch, settings.farm_settings(), toolchain_of(settings)),
+            compiler or LocalCompiler(fork_server, scratch, settings.farm_settings(), toolchain_of(settings)),
             identify=lambda times: board_of(settings, times, known),
             environment=present_environment,
             bystanders=bystanders,

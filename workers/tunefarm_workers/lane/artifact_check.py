@@ -41,7 +41,7 @@ class ArtifactCheck:
 
 
 def check_artifact(
-    zygote: ForkServer,
+    fork_server: ForkServer,
     manifest: ArtifactManifest,
     module_json: str,
     library: Path,
@@ -51,19 +51,20 @@ def check_artifact(
 ) -> ArtifactCheck:
     """Run ``library`` and the untuned function in separate fresh processes, compare, and time the library.
 
-    Everything that reads ``module_json`` or runs compiled code is a confined child of ``zygote``. ``input_examples``
-    are the examples that the manifest's input specs name; ``callees`` are external functions that the module may call.
+    Everything that reads ``module_json`` or runs compiled code is a confined child of ``fork_server``.
+    ``input_examples`` are the examples that the manifest's input specs name; ``callees`` are external functions that
+    the module may call.
 
     Raises:
         BadInput: the module or the manifest is invalid, or the function's outputs cannot be verified.
         ChildFailed: the library does not load or run.
         ForkFailed: no child can be forked.
     """
-    task = _task_with_reference(zygote, manifest, module_json, limits, input_examples, callees)
+    task = _task_with_reference(fork_server, manifest, module_json, limits, input_examples, callees)
     try:
         with (
-            FreshInputs(zygote, InputsOrder.of(task.host_order(), task.arguments), limits) as inputs,
-            FreshRunner(zygote, inputs, manifest.num_cores, library.parent, limits, lambda: True) as runner,
+            FreshInputs(fork_server, InputsOrder.of(task.task_order(), task.arguments), limits) as inputs,
+            FreshRunner(fork_server, inputs, manifest.num_cores, library.parent, limits, lambda: True) as runner,
         ):
             inputs.wait(lambda: True)
             runner.wait_until_ready()
@@ -76,7 +77,7 @@ def check_artifact(
 
 
 def _task_with_reference(
-    zygote: ForkServer,
+    fork_server: ForkServer,
     manifest: ArtifactManifest,
     module_json: str,
     limits: Limits,
@@ -98,10 +99,10 @@ def _task_with_reference(
         input_examples=input_examples,
         callees=tuple(callees),
     )
-    task = _with_first_reference(zygote, order, limits, "normal")
+    task = _with_first_reference(fork_server, order, limits, "normal")
     if task.referee.doubt is Doubt.NOT_FINITE:
         task.close()
-        task = _with_first_reference(zygote, order, limits, "positive")
+        task = _with_first_reference(fork_server, order, limits, "positive")
     doubt = task.referee.doubt
     if doubt is not None:
         problem = f"it cannot be compared with its function: {doubt.value}. {task.referee.doubt_text}".strip()
@@ -111,10 +112,10 @@ def _task_with_reference(
 
 
 def _with_first_reference(
-    zygote: ForkServer, order: MeasureTask, limits: Limits, distribution: Distribution
+    fork_server: ForkServer, order: MeasureTask, limits: Limits, distribution: Distribution
 ) -> OpenTask:
     """Open the task and wait until its referee has the first reference outputs, or a doubt."""
-    task = OpenTask(zygote, order, limits, Deadlines(), lambda _: None, distribution=distribution)
+    task = OpenTask(fork_server, order, limits, Deadlines(), lambda _: None, distribution=distribution)
     referee = task.referee
     assert isinstance(referee, Referee), "an artifact's function is unscheduled"
     deadline_s = time.monotonic() + _REFERENCE_S
@@ -125,8 +126,8 @@ def _with_first_reference(
             referee.ended()
         except TimeoutError:
             pass
-        if referee.host_is_lost or time.monotonic() > deadline_s:
-            why = "was killed" if referee.host_is_lost else f"took longer than {_REFERENCE_S:.0f} s"
+        if referee.task_process_is_lost or time.monotonic() > deadline_s:
+            why = "was killed" if referee.task_process_is_lost else f"took longer than {_REFERENCE_S:.0f} s"
             task.close()
             raise BadInput("folder", f"the function that it is compared with {why}.", "Try again.")
     # Stop the child now: its further inputs and its spinning kernel threads would disturb the timing that follows.

@@ -22,7 +22,7 @@ from tunefarm_workers.threads.thread_watch import CoresOfThreads
 from tunefarm_workers.timing.processor_clock import processor_time_s, queueing_time_s
 
 if TYPE_CHECKING:
-    from tunefarm_workers.lane.lane import ProcessorLane
+    from tunefarm_workers.lane.processor_lane import ProcessorLane
 
 _LOAD_SHARE = 0.25
 """A candidate that waits for a core for more than this share of its time is timed out by load on the host."""
@@ -113,11 +113,11 @@ class Attempt:
             self.fail(FailureReason.CRASH, f"The child sent {reply.kind!r} while it was {self.stage.value}.")
 
     def ended(self) -> None:
-        """Fail the attempt unless its child had sent everything; replace the host if that died."""
+        """Fail the attempt unless its child had sent everything; replace the task's process if that died."""
         if self.stage in {Stage.OVER, Stage.JUDGED_LATER}:
             return
         if not self.task.server.alive:
-            self._owner.tasks.replace_host(self.task)
+            self._owner.tasks.replace_process(self.task)
             return
         death = self.child.exit(timeout_s=1.0)
         self._result(Failed(failure=failure_of_death(death, self.stage.value, self.child.output())))

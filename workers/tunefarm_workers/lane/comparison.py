@@ -22,10 +22,10 @@ from tunefarm_workers.correctness.output_samples import OutputSamples
 from tunefarm_workers.correctness.output_transfer import OutputIntake
 from tunefarm_workers.lane.open_task import OpenTask
 from tunefarm_workers.threads.thread_watch import CoresOfThreads
-from tunefarm_workers.timing.rounds import PATIENCE, contenders, suffice, timing_of
+from tunefarm_workers.timing.interleaved_timing import PATIENCE, contenders, suffice, timing_of
 
 if TYPE_CHECKING:
-    from tunefarm_workers.lane.lane import ProcessorLane
+    from tunefarm_workers.lane.processor_lane import ProcessorLane
 
 _MAX_KILLS = 2
 """How often a killed child is replaced before its current schedule fails."""
@@ -122,12 +122,12 @@ class RunningComparison:
             if self.task.server.alive:
                 self.fail(FailureReason.DEVICE_LOST, f"No child could be forked: {error}")
             else:
-                self._owner.tasks.replace_host(self.task)
+                self._owner.tasks.replace_process(self.task)
             return
         self._owner.listen(self)
 
     def begin_again(self, task: OpenTask) -> None:
-        """Compile and time all schedules that have not failed again, on the host of ``task``."""
+        """Compile and time all schedules that have not failed again, in children of the process of ``task``."""
         self._device_arbiter.release(self)
         self._drop_child()
         self.task = task
@@ -172,9 +172,9 @@ class RunningComparison:
             )
 
     def ended(self) -> None:
-        """Blame the child's current schedule for its death, unless the child or its host was killed."""
+        """Blame the child's current schedule for its death, unless the child or its process was killed."""
         if not self.task.server.alive:
-            self._owner.tasks.replace_host(self.task)
+            self._owner.tasks.replace_process(self.task)
             return
         death = self.child.exit(timeout_s=1.0)
         if was_killed(death) and self._kills < _MAX_KILLS:

@@ -27,9 +27,9 @@ from tunefarm_workers.correctness.tolerance import Array
 from tunefarm_workers.device.cpu_identity import own_processor
 from tunefarm_workers.device.device_watch import DeviceWatch
 from tunefarm_workers.device.environment import present_environment
-from tunefarm_workers.lane.lane import ProcessorLane
 from tunefarm_workers.lane.lane_farm import LaneFarm
 from tunefarm_workers.lane.open_task import OpenTask
+from tunefarm_workers.lane.processor_lane import ProcessorLane
 from tunefarm_workers.peaks.peak_measurement import with_peaks
 from tunefarm_workers.threads.shared_cache_wait import SharedCacheWait
 from tunefarm_workers.threads.thread_cores import cores_for
@@ -46,7 +46,7 @@ class LocalFarm(LaneFarm[ProcessorLane]):
 
     def __init__(
         self,
-        zygote: ForkServer,
+        fork_server: ForkServer,
         *,
         scratch: Path,
         known: Device | None = None,
@@ -59,23 +59,25 @@ class LocalFarm(LaneFarm[ProcessorLane]):
         class it keeps. ``bystanders`` returns children of others, such as a search, to hold still during timing.
         """
         super().__init__(settings or FarmSettings())
-        self._zygote = zygote
+        self._fork_server = fork_server
         self._scratch = scratch
         self._environment = Environment()
         self._environment_s = -_ENVIRONMENT_FRESH_S
         self._watch = watch = DeviceWatch(
-            zygote, self._settings.child_limits(), usable_processors(), self._settings.drift_check_s
+            fork_server, self._settings.child_limits(), usable_processors(), self._settings.drift_check_s
         )
         self.code_generator = watch.code_generator
         self._turn = HostTurn(os.sched_getaffinity(0))
         with self._turn.held(_IDENTIFY_S):
-            self.device = with_peaks(watch.identify(known), zygote, self._settings.child_limits(), usable_processors())
+            self.device = with_peaks(
+                watch.identify(known), fork_server, self._settings.child_limits(), usable_processors()
+            )
         self.processor = own_processor()
         self._shared_cache_wait = SharedCacheWait(cores_for(2))
         self._neighbours = Neighbours(lambda child: self._lane.loop.ask(lambda: self._lane.device_arbiter.hold(child)))
         self._bystanders = bystanders
         self._lane = ProcessorLane(
-            zygote, self._settings, self._others, self._deliver, self._outbox.put, self._outbox.wake, self._turn
+            fork_server, self._settings, self._others, self._deliver, self._outbox.put, self._outbox.wake, self._turn
         )
         self._turn.on_turn = self._lane.loop.wake
         self._lane.loop.start()
@@ -102,7 +104,7 @@ class LocalFarm(LaneFarm[ProcessorLane]):
         except ChildFailed as failed:
             return Failed(failure=failed.failure)
         exporter = Exporter(
-            self._zygote,
+            self._fork_server,
             self._scratch,
             self._settings.child_limits(),
             lambda action: while_device_is_held(self._lane, action, on_wait),
@@ -112,7 +114,7 @@ class LocalFarm(LaneFarm[ProcessorLane]):
             self._neighbours,
             on_wait,
         )
-        return exporter.export(order, task.host_order(), task.arguments, task.order.protocol_id)
+        return exporter.export(order, task.task_order(), task.arguments, task.order.protocol_id)
 
     @property
     def last_check(self) -> ReferenceCheck | None:

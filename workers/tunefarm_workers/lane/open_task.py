@@ -1,4 +1,4 @@
-"""An open exploration: the host of its children, its reference, and its state so far."""
+"""An open exploration: the process that holds it, its reference, and its state so far."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ from tunefarm_schemas.tuning.measurement import Failed, MeasureTask
 from tunefarm_workers.conversation.argument import Argument, Distribution
 from tunefarm_workers.conversation.child_death import was_killed
 from tunefarm_workers.conversation.event_loop import ChildConversation
-from tunefarm_workers.conversation.messages import HostOrder, HostReady, from_host
+from tunefarm_workers.conversation.messages import TaskOrder, TaskReady, from_task_process
 from tunefarm_workers.correctness.finite_referee import FiniteReferee
 from tunefarm_workers.correctness.output_layout import OutputLayout
 from tunefarm_workers.correctness.output_transfer import OutputIntake
@@ -28,7 +28,7 @@ from tunefarm_workers.threads.smt_detection import SleepBurstBudget
 from tunefarm_workers.threads.thread_cores import cores_for
 from tunefarm_workers.timing.device_arbiter import TURN_S
 
-_HOST_READY_S = 60.0
+_PROCESS_READY_S = 60.0
 _TURN_CALLS = 15
 """More calls than timing a slow kernel takes, even one with scattered samples at first."""
 _REFERENCE_CPU_S = 3600.0
@@ -37,19 +37,19 @@ SEED = 20_240_601
 """Inputs are the same on every host and in every run."""
 
 
-class HostLost(ForkFailed):
-    """Raised when a task's host was killed while it started. A retry may succeed."""
+class TaskProcessLost(ForkFailed):
+    """Raised when the process of a task was killed while it started. A retry may succeed."""
 
     def __init__(self, reason: str) -> None:
         super().__init__("server_lost", reason)
 
 
 class OpenTask:
-    """The host of one exploration's children, its referee, its deadlines and its incumbent."""
+    """The process that holds one exploration, its referee, its deadlines and its incumbent."""
 
     def __init__(
         self,
-        zygote: ForkServer,
+        fork_server: ForkServer,
         order: MeasureTask,
         limits: Limits,
         deadlines: Deadlines,
@@ -58,14 +58,14 @@ class OpenTask:
         here: MeasureTask | None = None,
         distribution: Distribution = "normal",
     ) -> None:
-        """Start the host and the referee.
+        """Start the process and the referee.
 
         ``here`` is the equivalent of ``order`` for this host's processor, if that is not the device.
 
         Raises:
             BadInput: the module cannot be read, or no inputs can be generated for it.
-            HostLost: the host was killed while it started.
-            ForkFailed: ``zygote`` cannot fork the host.
+            TaskProcessLost: the process was killed while it started.
+            ForkFailed: ``fork_server`` cannot fork the process.
         """
         self.order = order
         self._here = here or order
@@ -73,27 +73,27 @@ class OpenTask:
         self.deadlines = deadlines
         self.sleep_burst_budget = SleepBurstBudget(can_help=not are_declared_siblings(cores_for(self._here.num_cores)))
         self.incumbent_s: float | None = None
-        self.hosts_lost = 0
+        self.processes_lost = 0
         self.confirmation: ReferenceConfirmation | None = None
         self._is_confirmed = False
         free_bytes = int(psutil.virtual_memory().available)  # a comparison needs more memory than one schedule
-        self.host: Child = zygote.fork(
-            "tunefarm_workers.child.task_host:host",
-            self.host_order().model_dump_json().encode(),
+        self.process: Child = fork_server.fork(
+            "tunefarm_workers.child.task_process:run",
+            self.task_order().model_dump_json().encode(),
             limits=limits.model_copy(update={"children_memory_bytes": free_bytes}),
-            confinement=Confinement.host(),
+            confinement=Confinement.fork_server(),
         )
         self.least_work = LeastWork()
         self.arguments = self._arguments()
         self.layout = OutputLayout.of(tuple(argument.tensor for argument in self.arguments))
         if not self.layout.tensors:
             raise BadInput("module", "the function writes none of its parameters.", "Tune a function with an output.")
-        self.server: ForkServer = ForkServer.within(self.host)
+        self.server: ForkServer = ForkServer.within(self.process)
         try:
             self.referee = self._new_referee(limits, on_progress)
         except ForkFailed as error:
-            self.host.close()
-            raise HostLost(error.reason) from error
+            self.process.close()
+            raise TaskProcessLost(error.reason) from error
 
     def _new_referee(self, limits: Limits, on_progress: Callable[["OpenTask"], None]) -> Referee | FiniteReferee:
         if self.order.is_scheduled:
@@ -109,9 +109,9 @@ class OpenTask:
             lambda figures: self.deadlines.record_untuned(figures.build_s, figures.latency_s),
         )
 
-    def host_order(self) -> HostOrder:
-        """What the host loads for its children."""
-        return HostOrder(
+    def task_order(self) -> TaskOrder:
+        """What the process loads for its children."""
+        return TaskOrder(
             module_json=self.order.module_json,
             target=self._here.target,
             num_cores=self._here.num_cores,
@@ -182,28 +182,28 @@ class OpenTask:
         return max(TURN_S, _TURN_CALLS * (self.incumbent_s or 0.0))
 
     def close(self) -> None:
-        """End the host and all its children."""
+        """End the process and all its children."""
         if self.confirmation is not None:
             self.confirmation.close()
         self.referee.close()
         self.server.close()
-        self.host.close()
+        self.process.close()
 
     def _arguments(self) -> tuple[Argument, ...]:
         try:
-            reply = from_host.validate_json(self.host.channel.receive(timeout_s=_HOST_READY_S))
+            reply = from_task_process.validate_json(self.process.channel.receive(timeout_s=_PROCESS_READY_S))
         except (ChannelClosed, TimeoutError) as error:
-            tail = self.host.output()[-500:].strip()
-            death = self.host.exit(timeout_s=1.0)
-            self.host.close()
+            tail = self.process.output()[-500:].strip()
+            death = self.process.exit(timeout_s=1.0)
+            self.process.close()
             if was_killed(death):
-                raise HostLost(f"a task's host ended: {tail or 'killed'}") from error
+                raise TaskProcessLost(f"the process of a task ended: {tail or 'killed'}") from error
             raise BadInput(
                 "module", f"reading it crashed a process: {tail or error}.", "Save it again with this version of TVM."
             ) from error
-        if isinstance(reply, HostReady):
+        if isinstance(reply, TaskReady):
             self.deadlines.record_inputs(reply.input_set_s)
             self.least_work = reply.least_work
             return reply.arguments
-        self.host.close()
+        self.process.close()
         raise BadInput(reply.field, reply.problem, reply.fix)

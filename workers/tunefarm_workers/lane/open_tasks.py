@@ -1,4 +1,4 @@
-"""Opens, replaces and closes the hosts and referees of a lane's tasks."""
+"""Opens, replaces and closes the processes and referees of a lane's tasks."""
 
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -14,10 +14,10 @@ from tunefarm_workers.correctness.referee import Doubt, Referee
 from tunefarm_workers.correctness.reference_confirmation import Listener
 from tunefarm_workers.correctness.unverifiable import UnverifiableFunction
 from tunefarm_workers.lane.deadlines import Deadlines
-from tunefarm_workers.lane.open_task import HostLost, OpenTask
+from tunefarm_workers.lane.open_task import OpenTask, TaskProcessLost
 
-_MAX_HOSTS_LOST: Final = 3
-"""How often a killed host is replaced before its task's attempts fail."""
+_MAX_PROCESSES_LOST: Final = 3
+"""How often a killed process is replaced before its task's attempts fail."""
 UNVERIFIABLE: Final = "Its function cannot be verified."
 
 
@@ -34,7 +34,7 @@ class TaskOwner(Protocol):
         """Report that ``task`` cannot be verified. Its attempts and comparisons have ended."""
 
     def suspend(self, task: OpenTask) -> None:
-        """End the children of ``task`` before its host ends, and queue their attempts again."""
+        """End the children of ``task`` before its process ends, and queue their attempts again."""
 
     def resume(self, task: OpenTask, fresh: OpenTask) -> None:
         """Continue the comparisons of ``task`` on ``fresh``, which replaces it."""
@@ -43,24 +43,24 @@ class TaskOwner(Protocol):
 class OpenTasks:
     """The open tasks, by exploration. All methods run on the thread of the lane's event loop.
 
-    A task is replaced when its host dies, and when its function needs other inputs:
+    A task is replaced when its process dies, and when its function needs other inputs:
 
     1. The lane ends the task's children and queues their attempts again (``TaskOwner.suspend``). This comes first:
-       children are forked from the host, and their ends must not be taken for failures of candidates.
-    2. The host and referee end, and new ones start.
+       children are forked from the process, and their ends must not be taken for failures of candidates.
+    2. The process and referee end, and new ones start.
     3. The lane continues with the new task (``TaskOwner.resume``).
     """
 
     def __init__(
         self,
-        zygote: ForkServer,
+        fork_server: ForkServer,
         settings: FarmSettings,
         owner: TaskOwner,
         listener: Listener,
         for_host: Callable[[MeasureTask], MeasureTask] = lambda order: order,
     ) -> None:
         """``for_host`` maps an order for the device to the equivalent order for this host's processor."""
-        self._zygote = zygote
+        self._fork_server = fork_server
         self._settings = settings
         self._owner = owner
         self._listener = listener
@@ -72,22 +72,22 @@ class OpenTasks:
         return self._tasks[exploration_id]
 
     def open(self, order: MeasureTask) -> None:
-        """Start an exploration's host and referee, unless it is open.
+        """Start an exploration's process and referee, unless it is open.
 
         Raises:
             BadInput: the module cannot be read, or no inputs can be generated for it.
-            ForkFailed: the zygote is dead, or each new host was killed while it started.
+            ForkFailed: the fork server is dead, or each new process was killed while it started.
         """
         if order.exploration_id not in self._tasks:
             self._tasks[order.exploration_id] = self._start(order, "normal")
 
     def close(self, exploration_id: str) -> None:
-        """End an exploration's host. Its attempts and comparisons must have ended."""
+        """End an exploration's process. Its attempts and comparisons must have ended."""
         if (task := self._tasks.pop(exploration_id, None)) is not None:
             self._end(task)
 
     def close_all(self) -> None:
-        """End every host. The loop's thread must have ended."""
+        """End every process. The loop's thread must have ended."""
         for task in self._tasks.values():
             task.close()
         self._tasks.clear()
@@ -109,20 +109,20 @@ class OpenTasks:
         try:
             task.confirm(self._settings.child_limits(), self._listener, self._owner.judge)
         except ForkFailed:
-            self.replace_host(task)
+            self.replace_process(task)
 
-    def replace_host(self, task: OpenTask) -> bool:
-        """Replace a dead host and its children. Too many losses fail the task's attempts instead and return False.
+    def replace_process(self, task: OpenTask) -> bool:
+        """Replace a dead process and its children. Too many losses fail the task's attempts instead and return False.
 
-        Raises ``ForkFailed`` if the zygote is dead.
+        Raises ``ForkFailed`` if the fork server is dead.
         """
         if not self._is_open(task):
             return False
-        if task.hosts_lost >= _MAX_HOSTS_LOST:
-            message = f"The process that holds the task was killed {task.hosts_lost + 1} times."
+        if task.processes_lost >= _MAX_PROCESSES_LOST:
+            message = f"The process that holds the task was killed {task.processes_lost + 1} times."
             self._owner.fail(task, FailureReason.DEVICE_LOST, message)
             return False
-        task.hosts_lost += 1
+        task.processes_lost += 1
         self._reopen(task, task.distribution)
         return True
 
@@ -133,21 +133,21 @@ class OpenTasks:
             if isinstance(task.referee, Referee):
                 task.referee.check_deadline(moving_s, limit_s)
             if task.confirmation is not None and task.confirmation.tick(moving_s, limit_s):
-                self.replace_host(task)
+                self.replace_process(task)
 
     def _is_open(self, task: OpenTask) -> bool:
         """Whether the task was not replaced; a replaced one may still report progress."""
         return self._tasks.get(task.order.exploration_id) is task
 
     def _on_progress(self, task: OpenTask) -> None:
-        """Handle progress of a referee: more reference outputs, a doubt, or the loss of its host."""
+        """Handle progress of a referee: more reference outputs, a doubt, or the loss of its process."""
         if not self._is_open(task):
             return
         referee = task.referee
         if isinstance(referee, Referee):
             self._listener.forget(referee)
-        if referee.host_is_lost:
-            self.replace_host(task)
+        if referee.task_process_is_lost:
+            self.replace_process(task)
             return
         if isinstance(referee, Referee) and not referee.is_done:  # its child may have been replaced
             self._listener.listen(referee)
@@ -161,7 +161,7 @@ class OpenTasks:
             self._owner.judge(task)
 
     def _reopen(self, task: OpenTask, distribution: Distribution) -> None:
-        """Replace the task's host and referee, as described above."""
+        """Replace the task's process and referee, as described above."""
         self._owner.suspend(task)
         self._end(task)
         try:
@@ -170,7 +170,7 @@ class OpenTasks:
             exploration_id = task.order.exploration_id
             self._refuse(task, UnverifiableFunction(exploration_id, problem.field, problem.problem, problem.fix))
             return
-        fresh.hosts_lost = task.hosts_lost
+        fresh.processes_lost = task.processes_lost
         if distribution == task.distribution:  # on other inputs the latency may differ
             fresh.incumbent_s = task.incumbent_s
         self._tasks[task.order.exploration_id] = fresh
@@ -181,7 +181,7 @@ class OpenTasks:
         self._owner.refuse(task, error)
 
     def _start(self, order: MeasureTask, distribution: Distribution) -> OpenTask:
-        """Start a host and referee and listen to the referee. A host killed while it starts is replaced."""
+        """Start a process and referee and listen to the referee. A process killed while it starts is replaced."""
         limits, here = self._settings.child_limits(), self._for_host(order)
         deadlines = Deadlines(
             first_build_s=self._settings.first_build_s,
@@ -193,11 +193,13 @@ class OpenTasks:
         while True:
             try:
                 task = OpenTask(
-                    *(self._zygote, order, limits, deadlines, self._on_progress), here=here, distribution=distribution
+                    *(self._fork_server, order, limits, deadlines, self._on_progress),
+                    here=here,
+                    distribution=distribution,
                 )
                 break
-            except HostLost:
-                if lost == _MAX_HOSTS_LOST:
+            except TaskProcessLost:
+                if lost == _MAX_PROCESSES_LOST:
                     raise
                 lost += 1
         if isinstance(task.referee, Referee):

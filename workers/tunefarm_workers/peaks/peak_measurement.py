@@ -14,7 +14,7 @@ from tunefarm_schemas.tuning.device import Device
 _ANSWER_S: Final = 30.0
 
 
-def with_peaks(device: Device, zygote: ForkServer, limits: Limits, cores: int) -> Device:
+def with_peaks(device: Device, fork_server: ForkServer, limits: Limits, cores: int) -> Device:
     """The device with its peaks, measured now unless they are known. Without them if they cannot be measured.
 
     The device must be this process's alone.
@@ -22,7 +22,7 @@ def with_peaks(device: Device, zygote: ForkServer, limits: Limits, cores: int) -
     if device.peaks is not None:
         return device
     try:
-        child = zygote.fork(
+        child = fork_server.fork(
             "tunefarm_workers.peaks.peak_kernels:measure",
             str(cores).encode(),
             limits=limits,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tunefarm_schemas.tuning.device import ReferenceKernelTimes
-from tunefarm_workers.device.quarantine_verdict import RECHECK_S, Drift
+from tunefarm_workers.device.drift_detector import RECHECK_S, DriftDetector
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class DeviceHealth:
     def __init__(self, settings: HealthSettings, baseline: ReferenceKernelTimes | None) -> None:
         """``baseline``: the usual times of the reference kernels; None uses those of the first check."""
         self._settings = settings
-        self._drift = Drift(baseline)
+        self._drift = DriftDetector(baseline)
         self._wait_s = settings.first_wait_s
         self._patience_s = settings.patience_s
         self._next_try_s = 0.0

@@ -47,7 +47,7 @@ class DeviceLost(ChildFailed):
 class DeviceSession:
     """Forks the child and exchanges messages with it. The child is confined and may be ended at any time."""
 
-    def __init__(self, zygote: ForkServer, access: DeviceAccess, task: OpenTask | None) -> None:
+    def __init__(self, fork_server: ForkServer, access: DeviceAccess, task: OpenTask | None) -> None:
         """Begin to connect to the device and to copy the inputs of ``task`` there. Raises ``ForkFailed``."""
         self._access = access
         self.began_s = time.monotonic()
@@ -57,12 +57,12 @@ class DeviceSession:
         """Whether the child is using the device or connecting to it."""
         num_cores = access.num_cores if task is None else min(access.num_cores, task.order.num_cores)
         order = SessionOrder(
-            host=None if task is None else task.host_order(),
+            task=None if task is None else task.task_order(),
             num_cores=num_cores,
             flush_bytes=access.flush_bytes,
             connection=access.connection,
         )
-        self.child: Child = zygote.fork(
+        self.child: Child = fork_server.fork(
             access.entry,
             order.model_dump_json().encode(),
             limits=access.limits,

@@ -21,7 +21,7 @@ from tunefarm_workers.session.device.session_messages import (
     RoundRequest,
 )
 from tunefarm_workers.session.device_session import DeviceLost, DeviceSession
-from tunefarm_workers.timing.rounds import suffice, timing_of
+from tunefarm_workers.timing.interleaved_timing import suffice, timing_of
 
 _ROUND_S = 120.0
 _MAX_LOSSES = 2

@@ -65,7 +65,7 @@ class SessionFarm(LaneFarm[SessionLane]):
 
     def __init__(
         self,
-        zygote: ForkServer,
+        fork_server: ForkServer,
         access: DeviceAccess,
         exclusive: ExclusiveDevice,
         compiler: Compiler,
@@ -85,7 +85,7 @@ class SessionFarm(LaneFarm[SessionLane]):
             BadInput: when the device cannot be reached, or nothing can be compiled for it.
         """
         super().__init__(settings or FarmSettings())
-        self._zygote = zygote
+        self._fork_server = fork_server
         self._access = access
         self._exclusive = exclusive
         self._compiler = compiler
@@ -93,7 +93,7 @@ class SessionFarm(LaneFarm[SessionLane]):
         self._present_environment = environment
         try:
             times, references = self._calibrate()
-            here = host_facts(zygote, self._settings.child_limits(), Toolchain())
+            here = host_facts(fork_server, self._settings.child_limits(), Toolchain())
             self.device = identify(times)
         except BaseException as error:
             self._outbox.close()
@@ -104,7 +104,16 @@ class SessionFarm(LaneFarm[SessionLane]):
             fix = "Check that the device runs and is connected, and that the compiler for it is installed."
             raise BadInput("device", f"{access.name}: {error.failure.message}", fix) from error
         self._lane = SessionLane(
-            *(zygote, access, compiler, self._settings, bystanders, self._deliver, self._outbox.put, self._outbox.wake),
+            *(
+                fork_server,
+                access,
+                compiler,
+                self._settings,
+                bystanders,
+                self._deliver,
+                self._outbox.put,
+                self._outbox.wake,
+            ),
             host_target=here.host_target,
             references=references,
             health=DeviceHealth(self._health, times),
@@ -164,7 +173,7 @@ class SessionFarm(LaneFarm[SessionLane]):
             built, library = build.wait_for_references(lambda: True)
         self.code_generator = built.code_generator
         references = in_memory(checked_library(library, self._access.reference_target))
-        with closing(DeviceSession(self._zygote, self._access, None)) as session:
+        with closing(DeviceSession(self._fork_server, self._access, None)) as session:
             session.wait_until_ready(lambda: True)
             request = ReferenceRequest(depth="calibrate")
             answer = session.ask(request, [references.descriptor], _CALIBRATE_S, lambda: True)
@@ -238,7 +247,7 @@ class SessionFarm(LaneFarm[SessionLane]):
         while True:
             if not on_wait():
                 raise canceled()
-            session = DeviceSession(self._zygote, self._access, self._current(task))
+            session = DeviceSession(self._fork_server, self._access, self._current(task))
             try:
                 session.wait_until_ready(on_wait)
             except DeviceLost:
@@ -290,7 +299,7 @@ class SessionFarm(LaneFarm[SessionLane]):
         return self._lane.loop.ask(lambda: self._lane.tasks[task.order.exploration_id].referee.judge(outputs))
 
     def _current(self, task: OpenTask) -> OpenTask:
-        """``task``, or its replacement if its host was killed or its inputs changed."""
+        """``task``, or its replacement if its process was killed or its inputs changed."""
         return self._lane.loop.ask(lambda: self._lane.tasks[task.order.exploration_id])
 
     def _deliver(self, measurement: Measurement) -> None:

@@ -40,7 +40,7 @@ class SessionHolder:
 
     def __init__(
         self,
-        zygote: ForkServer,
+        fork_server: ForkServer,
         access: DeviceAccess,
         loop: EventLoop,
         health: DeviceHealth,
@@ -48,7 +48,7 @@ class SessionHolder:
         owner: "SessionLane",
     ) -> None:
         self.health = health
-        self._zygote = zygote
+        self._fork_server = fork_server
         self._access = access
         self._loop = loop
         self._references = references
@@ -163,9 +163,9 @@ class SessionHolder:
     def _open(self, task: OpenTask | None) -> None:
         """Open a session with the inputs of ``task``, or without inputs."""
         try:
-            self._session = DeviceSession(self._zygote, self._access, task)
+            self._session = DeviceSession(self._fork_server, self._access, task)
         except ForkFailed as error:
-            if not self._zygote.alive:
+            if not self._fork_server.alive:
                 raise
             self._lose_device(f"no child could be forked: {error}", lost=False)
             return

@@ -45,7 +45,7 @@ class SessionLane:
 
     def __init__(
         self,
-        zygote: ForkServer,
+        fork_server: ForkServer,
         access: DeviceAccess,
         compiler: Compiler,
         settings: FarmSettings,
@@ -63,7 +63,7 @@ class SessionLane:
         ``host_target`` is the target of this host's processor, on which references are computed; ``references`` is the
         library of the reference kernels.
         """
-        self._zygote = zygote
+        self._fork_server = fork_server
         self._access = access
         self._settings = settings
         self._compiler = compiler
@@ -77,11 +77,11 @@ class SessionLane:
         self.device_arbiter = DeviceArbiter(self._builders, bystanders if access.holds_builds_still else tuple)
         self.loop = EventLoop(self._tick, on_crash)
         here = {"target": host_target, "num_cores": usable_processors(), "abi": "stable"}
-        self.tasks = OpenTasks(zygote, settings, self, self.loop, lambda order: order.model_copy(update=here))
-        self.holder = SessionHolder(zygote, access, self.loop, health, references, self)
+        self.tasks = OpenTasks(fork_server, settings, self, self.loop, lambda order: order.model_copy(update=here))
+        self.holder = SessionHolder(fork_server, access, self.loop, health, references, self)
 
     def open_task(self, order: MeasureTask) -> None:
-        """Start an exploration's host and referee, unless it is open. Raises ``BadInput``."""
+        """Start an exploration's process and referee, unless it is open. Raises ``BadInput``."""
         try:
             kind = str(json.loads(order.target).get("kind", ""))
         except (ValueError, AttributeError) as error:
@@ -90,7 +90,7 @@ class SessionLane:
         self.tasks.open(order)
 
     def close_task(self, exploration_id: str) -> None:
-        """End an exploration's host. Its attempts must have ended."""
+        """End an exploration's process. Its attempts must have ended."""
         self.holder.end_idle_of(exploration_id)
         self.tasks.close(exploration_id)
 
@@ -269,7 +269,7 @@ class SessionLane:
         try:
             build = self._compiler.candidate(task.order, dispatch.candidate.trace.text)
         except ForkFailed as error:
-            if not self._zygote.alive:
+            if not self._fork_server.alive:
                 raise
             self._fail_queued(dispatch, FailureReason.DEVICE_LOST, f"No child could be forked: {error}")
             return

@@ -10,12 +10,12 @@ from typing import Final
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.farm.farm_message import queue_name
 from tunefarm_workers.broker.blobs import Blobs
-from tunefarm_workers.broker.order_host import HostedLane, Send
-from tunefarm_workers.worker.hosted_farm import CheckedFarm, FarmMaker, maker_of
-from tunefarm_workers.worker.lane_host import LaneHost
+from tunefarm_workers.broker.order_server import OpenLane, Send
+from tunefarm_workers.worker.device_farm import CheckedFarm, FarmMaker, maker_of
+from tunefarm_workers.worker.lane_server import LaneServer
 from tunefarm_workers.worker.settings import WorkerSettings
 
-_COMPILE_LANE: Final = "tunefarm_workers.compile.lane"
+_COMPILE_LANE: Final = "tunefarm_workers.compile.pool_lane"
 """Imported only for compile workers."""
 
 
@@ -31,7 +31,7 @@ class LaneContext:
     """
 
     settings: WorkerSettings
-    zygote: ForkServer
+    fork_server: ForkServer
     scratch: Path
     blobs: Blobs
     send: Send
@@ -39,7 +39,7 @@ class LaneContext:
     parts: ExitStack
 
 
-LaneOpener = Callable[[LaneContext], HostedLane]
+LaneOpener = Callable[[LaneContext], OpenLane]
 """Raises BadInput, ForkFailed."""
 
 
@@ -52,13 +52,13 @@ def opener_of(settings: WorkerSettings) -> tuple[LaneOpener, tuple[str, ...]]:
     return lambda context: _open_measuring(maker, context), preload
 
 
-def _open_measuring(maker: FarmMaker, context: LaneContext) -> HostedLane:
+def _open_measuring(maker: FarmMaker, context: LaneContext) -> OpenLane:
     """A lane that measures on the device of its farm."""
-    farm = maker(context.settings, context.zygote, context.scratch, context.blobs)
+    farm = maker(context.settings, context.fork_server, context.scratch, context.blobs)
     context.parts.callback(farm.close)
     class_id = farm.device.device_class.device_class_id
-    return HostedLane(
-        host=LaneHost(farm, context.blobs, context.send, context.lane_id, context.settings.worker_room),
+    return OpenLane(
+        server=LaneServer(farm, context.blobs, context.send, context.lane_id, context.settings.worker_room),
         queue=queue_name(class_id, farm.code_generator),
         serves=f"device class {class_id[:16]}",
         device=farm.device,

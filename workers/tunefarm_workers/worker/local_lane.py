@@ -12,7 +12,7 @@ from tunefarm_workers.lane.local_farm import LocalFarm
 from tunefarm_workers.worker.settings import WorkerSettings
 
 
-def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path, blobs: Blobs) -> LocalFarm:  # noqa: ARG001 - a maker's shape
+def build(settings: WorkerSettings, fork_server: ForkServer, scratch: Path, blobs: Blobs) -> LocalFarm:  # noqa: ARG001 - a maker's shape
     """Identify the device and start its farm. Raises ForkFailed.
 
     The identified device is stored under TUNEFARM_HOME, so that timing noise does not move the host to another class.
@@ -22,7 +22,7 @@ def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path, blobs: Bl
     lock = os.open(known.folder / "identify.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        farm = LocalFarm(zygote, scratch=scratch, known=known.read())
+        farm = LocalFarm(fork_server, scratch=scratch, known=known.read())
         known.write(farm.device)
     finally:
         os.close(lock)

@@ -9,7 +9,7 @@ from typing import Final
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_workers.broker.blobs import Blobs
 from tunefarm_workers.broker.task_blob import fetched_task
-from tunefarm_workers.worker.hosted_farm import HostedFarm
+from tunefarm_workers.worker.device_farm import DeviceFarm
 
 MAX_OPEN: Final = 12
 """Each keeps the inputs of its workload in memory."""
@@ -20,7 +20,7 @@ _POLL_S: Final = 0.05
 class OpenExplorations:
     """The open explorations and the tasks they were opened with. Closes the least recently used idle ones."""
 
-    def __init__(self, farm: HostedFarm, blobs: Blobs, in_use: Callable[[str], bool]) -> None:
+    def __init__(self, farm: DeviceFarm, blobs: Blobs, in_use: Callable[[str], bool]) -> None:
         """``in_use`` tells whether an exploration has attempts under way."""
         self._farm = farm
         self._blobs = blobs

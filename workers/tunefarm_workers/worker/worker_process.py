@@ -23,7 +23,7 @@ from tunefarm_schemas.frozen import digest
 from tunefarm_workers.broker.blobs import Blobs
 from tunefarm_workers.broker.celery_intake import CeleryIntake
 from tunefarm_workers.broker.lane_heartbeat import LaneVoice
-from tunefarm_workers.broker.order_host import HostedLane, OrderHost, Send
+from tunefarm_workers.broker.order_server import OpenLane, OrderServer, Send
 from tunefarm_workers.broker.reply_sender import ReplySender
 from tunefarm_workers.device.host_name import host_name
 from tunefarm_workers.worker.instance_lock import InstanceLock
@@ -68,7 +68,7 @@ class WorkerProcess:
         self._second_signal = threading.Event()
         self._intake: CeleryIntake | None = None
         self._status: LaneStatus | None = None
-        self._host: OrderHost | None = None
+        self._server: OrderServer | None = None
 
     def run(self) -> int:
         """Serve the lane until SIGTERM or SIGINT, and return the exit status. A second signal skips the grace period.
@@ -94,41 +94,41 @@ class WorkerProcess:
             parts.callback(lock.close)
             sender = ReplySender(broker)
             lane = self._lane(parts, sender.send, lane_id)
-            self._host = host = lane.host
+            self._server = server = lane.server
             self._status = status = LaneStatus(_facts(self._settings, lane, lane_id, name, cores, remark))
-            self._intake = CeleryIntake(broker, lane.queue, host.takers(), name)
+            self._intake = CeleryIntake(broker, lane.queue, server.takers(), name)
             heartbeat = LaneVoice(
                 broker,
-                host,
+                server,
                 status.facts.instance,
-                lambda: status.describe(host.in_flight),
+                lambda: status.describe(server.in_flight),
                 status.receive,
-                lambda: self._beat(host, status, lane.last_check()),
+                lambda: self._beat(server, status, lane.last_check()),
             )
             sender.start()
-            host.start(self._end)
+            server.start(self._end)
             heartbeat.start()
             try:
                 if self._await_admission(status, heartbeat):
-                    self._say(f"lane {name} is ready: room for {host.room}, {lane.serves}")
+                    self._say(f"lane {name} is ready: room for {server.room}, {lane.serves}")
                     self._intake.run()
             finally:
-                self._shut_down(host, status, heartbeat, sender)
-        return ENDED if host.crash is None else CRASHED
+                self._shut_down(server, status, heartbeat, sender)
+        return ENDED if server.crash is None else CRASHED
 
     @property
     def is_well(self) -> bool:
         """Whether the lane was admitted and its farm is alive."""
-        status, host = self._status, self._host
-        return status is not None and host is not None and status.admitted.is_set() and host.crash is None
+        status, server = self._status, self._server
+        return status is not None and server is not None and status.admitted.is_set() and server.crash is None
 
-    def _lane(self, parts: ExitStack, send: Send, lane_id: str) -> HostedLane:
+    def _lane(self, parts: ExitStack, send: Send, lane_id: str) -> OpenLane:
         open_lane, preload = opener_of(self._settings)
-        zygote = ForkServer.start(preload)
-        parts.callback(zygote.close)
-        if not zygote.ready(120.0):
-            raise ForkFailed("server_lost", f"TVM does not load: {zygote.failure}")
-        return open_lane(LaneContext(self._settings, zygote, self._scratch, self._blobs, send, lane_id, parts))
+        fork_server = ForkServer.start(preload)
+        parts.callback(fork_server.close)
+        if not fork_server.ready(120.0):
+            raise ForkFailed("server_lost", f"TVM does not load: {fork_server.failure}")
+        return open_lane(LaneContext(self._settings, fork_server, self._scratch, self._blobs, send, lane_id, parts))
 
     def _await_admission(self, status: LaneStatus, heartbeat: LaneVoice) -> bool:
         """Wait until a registrar admits the lane; False if stopped meanwhile. Raises LaneRefused."""
@@ -147,26 +147,26 @@ class WorkerProcess:
         heartbeat.hurry()
         return not self._stopping.is_set()
 
-    def _beat(self, host: OrderHost, status: LaneStatus, check: ReferenceCheck | None) -> None:
+    def _beat(self, server: OrderServer, status: LaneStatus, check: ReferenceCheck | None) -> None:
         """Check the device, and start or stop accepting work."""
         status.set_last_check(check)
-        if host.crash is None:
-            status.set_trouble(host.check_health())
+        if server.crash is None:
+            status.set_trouble(server.check_health())
         wanted = status.takes_work
-        host.take_work(wanted)
+        server.take_work(wanted)
         if self._intake is not None:
             self._intake.set_open(wanted)
 
-    def _shut_down(self, host: OrderHost, status: LaneStatus, heartbeat: LaneVoice, sender: ReplySender) -> None:
-        if host.crash is not None:
-            status.fail(f"the lane crashed: {host.crash}")
+    def _shut_down(self, server: OrderServer, status: LaneStatus, heartbeat: LaneVoice, sender: ReplySender) -> None:
+        if server.crash is not None:
+            status.fail(f"the lane crashed: {server.crash}")
         status.stop()
-        host.take_work(False)
+        server.take_work(False)
         heartbeat.hurry()
-        if sys.exc_info()[0] is None and host.crash is None:
-            host.settle(0.0 if self._second_signal.is_set() else self._settings.worker_grace_s)
+        if sys.exc_info()[0] is None and server.crash is None:
+            server.settle(0.0 if self._second_signal.is_set() else self._settings.worker_grace_s)
         status.end()
-        host.close()
+        server.close()
         heartbeat.close()
         sender.close(3.0)
 
@@ -197,7 +197,7 @@ def _confinement(settings: WorkerSettings) -> str:
 
 def _facts(
     settings: WorkerSettings,
-    lane: HostedLane,
+    lane: OpenLane,
     lane_id: str,
     name: str,
     cores: tuple[int, ...],
@@ -214,7 +214,7 @@ def _facts(
         tvm_version=_version_of("apache-tvm"),
         software_version=_version_of("tunefarm-workers"),
         cores=cores,
-        room=lane.host.room,
+        room=lane.server.room,
         remark=remark,
     )
 

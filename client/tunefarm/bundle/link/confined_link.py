@@ -46,7 +46,7 @@ class ConfinedLink:
     Zig builds the C library's stubs each time, because nothing is shared between children.
     """
 
-    zygote: ForkServer
+    fork_server: ForkServer
 
     def __call__(
         self, toolchain: BundleToolchain, form: CompiledForm, files: Mapping[str, bytes], folder: Path
@@ -59,7 +59,7 @@ class ConfinedLink:
             path.write_bytes(content)
         order = BundleLinkOrder(toolchain=toolchain, form=form, names=tuple(files), folder=str(own))
         confinement = Confinement.compiler(str(own)).model_copy(update={"programs": _programs(toolchain)})
-        with compiling(self.zygote, _ENTRY, order, folder=own, confinement=confinement) as child:
+        with compiling(self.fork_server, _ENTRY, order, folder=own, confinement=confinement) as child:
             answer, contents = exchange(child, BundleLinked, "linking")
         ends = list(accumulate(answer.sizes_bytes, initial=0))
         if len(answer.sizes_bytes) != len(MADE[form]) or ends[-1] != len(contents) or min(answer.sizes_bytes) < 0:

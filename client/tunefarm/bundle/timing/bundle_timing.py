@@ -25,7 +25,7 @@ BUNDLE_PROTOCOL: Final = "bundle-hot-cache/1"
 """Single runs one after the other, in three processes that each wait for their turn at measuring on the host."""
 
 
-def bundle_latency(zygote: ForkServer, folder: Path, manifest: BundleManifest) -> BundleLatency:
+def bundle_latency(fork_server: ForkServer, folder: Path, manifest: BundleManifest) -> BundleLatency:
     """The latency on this host of the bundle in ``folder``, which has the form ``library``.
 
     Raises:
@@ -33,7 +33,7 @@ def bundle_latency(zygote: ForkServer, folder: Path, manifest: BundleManifest) -
     """
     library = sealed((folder / LIBRARY).read_bytes())
     try:
-        processes = [_samples_s(zygote, folder, manifest, library) for _ in range(PROCESSES)]
+        processes = [_samples_s(fork_server, folder, manifest, library) for _ in range(PROCESSES)]
     finally:
         os.close(library)
     return latency_of(processes)
@@ -51,12 +51,12 @@ def latency_of(processes: Sequence[Sequence[float]]) -> BundleLatency:
     )
 
 
-def _samples_s(zygote: ForkServer, folder: Path, manifest: BundleManifest, library: int) -> tuple[float, ...]:
+def _samples_s(fork_server: ForkServer, folder: Path, manifest: BundleManifest, library: int) -> tuple[float, ...]:
     order = BundleTimingOrder(folder=str(folder), manifest=manifest)
     confinement = Confinement.strict(readable=(str(folder),))
     descriptors = (library,)
     with compiling(
-        zygote, TIME_BUNDLE, order, folder=folder, confinement=confinement, descriptors=descriptors
+        fork_server, TIME_BUNDLE, order, folder=folder, confinement=confinement, descriptors=descriptors
     ) as child:
         exchange(child, AwaitsTurn, "loading", has_bytes=False)
         with own_turn(TURN_S):

@@ -14,7 +14,7 @@ from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.bundle import BundleManifest
 from tunefarm_workers.builder.sealed_library import path_of
 from tunefarm_workers.timing.calm_samples import is_calm
-from tunefarm_workers.timing.rounds import PATIENCE
+from tunefarm_workers.timing.interleaved_timing import PATIENCE
 
 TIME_BUNDLE: Final = "tunefarm.bundle.timing.bundle_timing_child:main"
 _SECONDS: Final = 0.3

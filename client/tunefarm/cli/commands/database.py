@@ -42,10 +42,10 @@ def rehash(as_json: AsJson = False) -> int:
     """Recompute the hashes of workloads after an upgrade of TVM. Exits with 2 if one cannot be read."""
     from tunefarm.local.machine import LocalMachine
     from tunefarm.local.store_care import rehash_workloads
-    from tunefarm.startup.zygote import start_intake_zygote
+    from tunefarm.startup.fork_servers import start_intake_fork_server
 
-    with LocalMachine(zygote=start_intake_zygote()) as machine:
-        done = rehash_workloads(machine.store.workloads, machine.zygote)
+    with LocalMachine(fork_server=start_intake_fork_server()) as machine:
+        done = rehash_workloads(machine.store.workloads, machine.fork_server)
     if as_json:
         print_json(done.model_dump(mode="json"))
     else:

@@ -16,7 +16,7 @@ from tunefarm.options.job_options import output_folder
 from tunefarm.options.label_option import labels_of_texts
 from tunefarm.options.model_options import ModelOptions
 from tunefarm.remote.job_options import RemoteJobOptions
-from tunefarm.startup.prestarted_fork_server import take_zygote
+from tunefarm.startup.prestarted_fork_server import take_fork_server
 from tunefarm.terminal.console import complain, say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import tell_next, trying, watching
@@ -143,10 +143,10 @@ def _submit(
     from tunefarm.client import Client
     from tunefarm.frontend.model_import import import_model
 
-    with Client(api, zygote=take_zygote()) as client:
+    with Client(api, fork_server=take_fork_server()) as client:
         read: ImportedModel | None = None
         if file is not None:
-            read = import_model(client.converter.zygote, file, of_model.shapes, traced=of_model.is_traced)
+            read = import_model(client.converter.fork_server, file, of_model.shapes, traced=of_model.is_traced)
             module = JsonSource(name=Path(file.path).stem, text=read.module_json)  # its weights stay here
             request = request.model_copy(update={"module": module})
         conversion = client.converter.convert(request, prepares_here=file is not None, of_model=of_model)
@@ -181,11 +181,11 @@ def _whole_model(
     from tunefarm.frontend.model_import import import_model
     from tunefarm.remote.whole_model import whole_model
 
-    zygote, source = client.converter.zygote, request.module
+    fork_server, source = client.converter.fork_server, request.module
     if conversion.of_model and read is None and isinstance(source, PythonSource):
-        read = import_model(zygote, source, of_model.shapes, traced=of_model.is_traced)
+        read = import_model(fork_server, source, of_model.shapes, traced=of_model.is_traced)
     if read is not None:
-        return whole_model(zygote, read)
+        return whole_model(fork_server, read)
     if isinstance(source, JsonSource):
         return source.text.encode() if conversion.of_model else None
     raise BadInput("keep_model", "the module is not a model.", "Omit it.")

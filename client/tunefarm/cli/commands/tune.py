@@ -26,7 +26,7 @@ from tunefarm.options.library_option import (
 )
 from tunefarm.options.measured_here import require_measured_here
 from tunefarm.options.model_options import ModelOptions
-from tunefarm.startup.prestarted_fork_server import take_zygote
+from tunefarm.startup.prestarted_fork_server import take_fork_server
 from tunefarm.terminal.console import complain, say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import building, tell_next, trying
@@ -177,7 +177,7 @@ def _tune(
     from tunefarm.local.model_job import ModelJob
     from tunefarm.terminal.progress_display import progress_display
 
-    with LocalMachine(settings, zygote=take_zygote()) as machine:
+    with LocalMachine(settings, fork_server=take_fork_server()) as machine:
         with progress_display() as display:
             model = None if request is None else ModelJob(machine, file or request.module, of_model)
             job, answer = _job(machine, request, model, options, resume, display)

@@ -127,7 +127,7 @@ def built_here(
     from tunefarm.bundle.bundle_build import BundleBuilder
     from tunefarm.local.machine import LocalMachine
     from tunefarm.options.job_options import output_folder
-    from tunefarm.startup.prestarted_fork_server import take_zygote
+    from tunefarm.startup.prestarted_fork_server import take_fork_server
 
     model = request.model
     if model is None and (shape or fresh):
@@ -135,11 +135,11 @@ def built_here(
     if model is not None and (request.job_model is not None or request.functions_only):
         raise BadInput("source", "--model and --functions-only are for jobs, and a file is given.", "Leave them out.")
     folder = output_folder(output)
-    with LocalMachine(zygote=take_zygote()) as machine:
+    with LocalMachine(fork_server=take_fork_server()) as machine:
         if model is not None:
             return _built_model(machine, request, model, folder, entry, shape, fresh=fresh)
         source, name = _named_source(machine, request, entry)
-        builder = BundleBuilder(machine.zygote, say=complain, is_timed=request.is_timed)
+        builder = BundleBuilder(machine.fork_server, say=complain, is_timed=request.is_timed)
         return builder.build_source(source, name, request.form, folder, request.cc, request.device_class_id)
 
 
@@ -200,8 +200,10 @@ def _whole_model(client: "Client", file: str, shape: Sequence[str]) -> bytes:
     from tunefarm.remote.whole_model import whole_model
 
     complain(f"reading {file}")
-    zygote = client.converter.zygote
-    return whole_model(zygote, import_model(zygote, parse_model_source(file), dict(map(sizes_of_text, shape))))
+    fork_server = client.converter.fork_server
+    return whole_model(
+        fork_server, import_model(fork_server, parse_model_source(file), dict(map(sizes_of_text, shape)))
+    )
 
 
 def _named_source(machine: "LocalMachine", request: BundleRequest, entry: str | None) -> "tuple[BundleSource, str]":
@@ -239,9 +241,9 @@ def _built_model(
 
     source, sizes = parse_model_source(model), dict(sizes_of_text(each) for each in shape)
     complain(f"reading {model}")
-    imported = import_model(machine.zygote, source, sizes)
+    imported = import_model(machine.fork_server, source, sizes)
     records = (lambda _tasks, _target, _generator: {}) if fresh else records_of(machine)
-    builder = BundleBuilder(machine.zygote, records, complain, is_timed=request.is_timed)
+    builder = BundleBuilder(machine.fork_server, records, complain, is_timed=request.is_timed)
     name = source.path.rpartition("/")[2].partition(".")[0]
     target = request.target or (WASM_TARGET if request.form == "wasm" else "")
     return builder.build(imported, target, name, request.form, folder, entry, request.cc, request.device_class_id)

@@ -18,7 +18,7 @@ from tunefarm.options.library_option import (
     library_choice,
 )
 from tunefarm.options.model_options import ModelOptions
-from tunefarm.startup.prestarted_fork_server import take_zygote
+from tunefarm.startup.prestarted_fork_server import take_fork_server
 from tunefarm.terminal.console import complain, say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import tell_next, trying
@@ -68,11 +68,11 @@ def compile_model(
     options = ModelOptions.of_texts(shape, functions, traced=traced)
     choice = library_choice(race_seconds, library, is_asked=libraries)
     wanted = wanted_buckets(bucket or (), pad or (), max_buckets, is_exact=exact_buckets)
-    with LocalMachine(zygote=take_zygote()) as machine:
+    with LocalMachine(fork_server=take_fork_server()) as machine:
 
         def compiler(into: Path, is_verified: bool) -> ModelCompiler:
             return ModelCompiler(
-                machine.zygote,
+                machine.fork_server,
                 into,
                 records=(lambda _tasks, _target, _generator: {}) if fresh else records_of(machine),
                 functions_file=options.functions_file,
@@ -83,12 +83,12 @@ def compile_model(
 
         complain(f"reading {model}")
         if wanted is None:
-            imported = import_model(machine.zygote, source, options.shapes, traced=traced)
+            imported = import_model(machine.fork_server, source, options.shapes, traced=traced)
             compilation = compiler(folder, True).compile(imported, target, Path(source.path).stem)
         else:
             require_runs(wanted, is_verified=verify)
             bucketed = BucketedSource(source, options.shapes, wanted, traced)
-            buckets = BucketedCompiler(machine.zygote, bucketed, compiler, options.functions_file, complain)
+            buckets = BucketedCompiler(machine.fork_server, bucketed, compiler, options.functions_file, complain)
             compilation = buckets.compile(buckets.read(target), folder, target, Path(source.path).stem)
     _print(compilation, as_json=as_json)
     return ExitCode.FINE

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from tunefarm.intake.module_source import readable_file
 from tunefarm.model.model_folder import read_model_folder
 from tunefarm.model.model_run import run_model
-from tunefarm.startup.zygote import start_zygote
+from tunefarm.startup.fork_servers import start_fork_server
 from tunefarm.terminal.console import say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import loading_model, tell_next
@@ -22,8 +22,8 @@ def run_model_folder(folder: str, callees: Sequence[str], functions: str | None,
     own = None if functions is None else readable_file("functions", functions, fix="Give a Python file.")
     files = read_model_folder(folder, callees if own is None else None)
     os.close(files.weights)
-    with start_zygote() as zygote:
-        compared = run_model(zygote, files.folder, files.library, None, callees, own)
+    with start_fork_server() as fork_server:
+        compared = run_model(fork_server, files.folder, files.library, None, callees, own)
     if as_json:
         regions = [region.model_dump(mode="json") for region in files.manifest.regions]
         times = {"latency_s": compared.latency_s, "cold_latency_s": compared.cold_latency_s}

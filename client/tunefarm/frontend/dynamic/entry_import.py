@@ -24,11 +24,11 @@ Entries = Mapping[str, Mapping[str, tuple[int, ...]]]
 """The shapes of the inputs of each entry."""
 
 
-def dimensions_of(zygote: ForkServer, source: PythonSource | ModelFile) -> tuple[InputDimensions, ...]:
+def dimensions_of(fork_server: ForkServer, source: PythonSource | ModelFile) -> tuple[InputDimensions, ...]:
     """The inputs of a model and their dynamic dimensions. Raises BadInput if it cannot be read."""
     settings = ModelSettings()
     answer = call(
-        zygote,
+        fork_server,
         ENTRY,
         DimensionsQuestion(source=source),
         DimensionsAnswer,
@@ -47,7 +47,7 @@ def entry_name(sizes: tuple[int, ...]) -> str:
 
 
 def import_entries(
-    zygote: ForkServer, source: PythonSource | ModelFile, entries: Entries, *, traced: bool = False
+    fork_server: ForkServer, source: PythonSource | ModelFile, entries: Entries, *, traced: bool = False
 ) -> ImportedModel:
     """Convert a model to one Relax module with an entry for each of ``entries``. Raises BadInput."""
-    return imported_by(zygote, ENTRIES, EntriesQuestion(source=source, entries=entries, traced=traced), source)
+    return imported_by(fork_server, ENTRIES, EntriesQuestion(source=source, entries=entries, traced=traced), source)

@@ -68,17 +68,17 @@ class BucketedCompiler:
 
     def __init__(
         self,
-        zygote: ForkServer,
+        fork_server: ForkServer,
         model: BucketedSource,
         new_compiler: NewCompiler,
         functions_file: Path | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         """``functions_file`` is as for ``ModelCompiler``. ``say`` gets each step."""
-        self._zygote = zygote
+        self._fork_server = fork_server
         self._model = model
         self._new_compiler = new_compiler
-        self._run = DynamicRun(zygote, functions_file)
+        self._run = DynamicRun(fork_server, functions_file)
         self._say = say
 
     def read(self, target: str) -> BucketedModel:
@@ -88,7 +88,7 @@ class BucketedCompiler:
             BadInput: it has no such dimensions, or cannot be read or run for some sizes.
         """
         wanted = self._model.wanted
-        inputs = sized_inputs(dimensions_of(self._zygote, self._model.source), self._model.given, wanted)
+        inputs = sized_inputs(dimensions_of(self._fork_server, self._model.source), self._model.given, wanted)
         choices = tuple(self._choice(at, inputs, target) for at in range(len(wanted.dimensions)))
         chosen = zip(wanted.dimensions, choices, strict=True)
         sizes = tuple(each.sizes if choice is None else choice.sizes for each, choice in chosen)
@@ -128,7 +128,7 @@ class BucketedCompiler:
 
     def _imported(self, inputs: SizedInputs, combinations: Sequence[Shape]) -> ImportedModel:
         entries = inputs.entries(combinations)
-        return import_entries(self._zygote, self._model.source, entries, traced=self._model.traced)
+        return import_entries(self._fork_server, self._model.source, entries, traced=self._model.traced)
 
     def _with_dynamic(self, model: BucketedModel, folder: Path, manifest: ModelManifest, target: str) -> ModelManifest:
         """The manifest with its dynamic dimensions; ``folder`` is that of the model."""

@@ -16,8 +16,8 @@ from tunefarm_workers.builder.sealed_library import sealed
 class DynamicRun:
     """Runs folders of compiled models that this process wrote."""
 
-    def __init__(self, zygote: ForkServer, functions_file: Path | None) -> None:
-        self._zygote = zygote
+    def __init__(self, fork_server: ForkServer, functions_file: Path | None) -> None:
+        self._fork_server = fork_server
         self._functions_file = functions_file
 
     def latencies_s(self, folder: Path, manifest: ModelManifest) -> dict[str, float]:
@@ -48,6 +48,6 @@ class DynamicRun:
                 given.append(sealed((each / LIBRARY_NAME).read_bytes()))
                 stack.callback(os.close, given[-1])
             child = stack.enter_context(
-                compiling(self._zygote, entry, order, folder=folder, confinement=confinement, descriptors=given)
+                compiling(self._fork_server, entry, order, folder=folder, confinement=confinement, descriptors=given)
             )
             return exchange(child, answer_type, "running", has_bytes=False)[0]

@@ -26,7 +26,7 @@ class Contestant:
 
     def __init__(
         self,
-        zygote: ForkServer,
+        fork_server: ForkServer,
         plan: LibraryPlan,
         folder: Path,
         library: int,
@@ -48,7 +48,7 @@ class Contestant:
             functions_file=None if functions_file is None else str(functions_file),
         )
         readable = [str(folder), *([str(functions_file.parent)] if functions_file else [])]
-        self._child = zygote.fork(
+        self._child = fork_server.fork(
             TIME,
             order.model_dump_json().encode(),
             limits=Limits(memory_bytes=settings.memory_bytes, cpu_s=settings.cpu_s),

@@ -63,7 +63,7 @@ class LibraryRace:
 
     def __init__(
         self,
-        zygote: ForkServer,
+        fork_server: ForkServer,
         folders: PlanFolders,
         units: Sequence[UnitParts],
         choice: LibraryChoice,
@@ -74,7 +74,7 @@ class LibraryRace:
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         """``library`` are our kernels, which have been checked; ``callees`` the external functions of the model."""
-        self._zygote = zygote
+        self._fork_server = fork_server
         self._folders = folders
         self._units = units
         self._choice = choice
@@ -159,7 +159,7 @@ class LibraryRace:
         """The plan in a child of its own, which ran once, and its regions."""
         planned = self._folders.planned(plan, by_unit=by_unit)
         contestant = Contestant(
-            self._zygote,
+            self._fork_server,
             plan,
             self._folders.written(plan, planned),
             self._descriptor,

@@ -6,7 +6,7 @@ from typing import Final, Protocol
 from tunefarm.model.race.race_clock import RaceClock
 from tunefarm.model.timing.model_times import TURN_S
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_workers.timing.ratio import Ratio, ratio_over
+from tunefarm_workers.timing.ratio_interval import Ratio, ratio_over
 
 MARGIN: Final = 0.01
 """Plans that differ by less are equally fast."""

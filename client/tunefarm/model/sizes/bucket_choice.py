@@ -23,7 +23,6 @@ class BucketChoice:
 
     sizes: tuple[int, ...]
     max_regret: float
-    mean_regret: float
 
 
 def choose_buckets(
@@ -45,8 +44,8 @@ def choose_buckets(
     times = np.asarray(times_s, dtype=np.float64)
     least = _least_maxima(times, min(max_buckets, len(times)), max_regret)
     count = next((k for k, found in enumerate(least, 1) if found <= max_regret), len(least))
-    ends, total = _least_mean(times, count, least[count - 1] + _ROUNDING)
-    return BucketChoice(tuple(low + end for end in ends), float(least[count - 1]), total / len(times))
+    ends = _least_mean(times, count, least[count - 1] + _ROUNDING)
+    return BucketChoice(tuple(low + end for end in ends), float(least[count - 1]))
 
 
 def interpolated(low: int, high: int, sizes: Sequence[int], times_s: Sequence[float]) -> list[float]:
@@ -83,8 +82,8 @@ def _least_maxima(times: _Times, max_buckets: int, bound: float) -> list[float]:
     return found
 
 
-def _least_mean(times: _Times, count: int, limit: float) -> tuple[list[int], float]:
-    """The ends of ``count`` buckets with regrets up to ``limit``, and the least sum of the regrets of all sizes."""
+def _least_mean(times: _Times, count: int, limit: float) -> list[int]:
+    """The ends of ``count`` buckets with regrets up to ``limit`` and the least sum of the regrets of all sizes."""
     sizes = len(times)
     inverse = np.concatenate([[0.0], np.cumsum(1.0 / times)])
     best = np.concatenate([[0.0], np.full(sizes, np.inf)])  # by how many sizes are served
@@ -102,4 +101,4 @@ def _least_mean(times: _Times, count: int, limit: float) -> tuple[list[int], flo
     for chosen in reversed(starts):
         ends.append(at - 1)
         at = int(chosen[at])
-    return ends[::-1], float(best[sizes])
+    return ends[::-1]

@@ -10,7 +10,7 @@ from tunefarm.intake.user_file import register_functions
 from tunefarm.model.loaded_model import CompiledModel
 from tunefarm.model.random_inputs import random_inputs
 from tunefarm_schemas.tuning.model import ModelEntry
-from tunefarm_workers.timing.rounds import Entrant, sampled_round
+from tunefarm_workers.timing.interleaved_timing import Entrant, sampled_round
 
 SLOW_S: Final = 1.0
 """A first run that takes longer counts as a warm one: what it does once takes less, and a second run costs as much."""

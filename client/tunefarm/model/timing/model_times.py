@@ -9,7 +9,7 @@ from typing import Final
 from tunefarm.model.timing.model_runs import Run, WarmRuns
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_workers.timing.call_timer import CacheFlush
-from tunefarm_workers.timing.rounds import PATIENCE, Entrant, Rounds, sampled_round, suffice, timing_of
+from tunefarm_workers.timing.interleaved_timing import PATIENCE, Entrant, Rounds, sampled_round, suffice, timing_of
 
 TURN_S: Final = 12.0
 """For how long other processes wait for one process that times models, unless a run takes very long."""

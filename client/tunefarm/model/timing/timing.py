@@ -22,7 +22,7 @@ PROCESSES: Final = 3
 
 
 def times_of_builds(
-    zygote: ForkServer, folders: Sequence[Path], functions_file: Path | None = None
+    fork_server: ForkServer, folders: Sequence[Path], functions_file: Path | None = None
 ) -> list[ModelTimes]:
     """The times of builds of one model, in the order of ``folders``, whose files were checked.
 
@@ -37,18 +37,20 @@ def times_of_builds(
         for folder in folders:
             libraries.append(sealed((folder / LIBRARY_NAME).read_bytes()))
             stack.callback(os.close, libraries[-1])
-        processes = [_times_in_process(zygote, folders, libraries, functions_file) for _ in range(PROCESSES)]
+        processes = [_times_in_process(fork_server, folders, libraries, functions_file) for _ in range(PROCESSES)]
     return [ModelTimes.of(times) for times in zip(*processes, strict=True)]
 
 
 def _times_in_process(
-    zygote: ForkServer, folders: Sequence[Path], libraries: Sequence[int], functions_file: Path | None
+    fork_server: ForkServer, folders: Sequence[Path], libraries: Sequence[int], functions_file: Path | None
 ) -> tuple[ProcessTimes, ...]:
     own = None if functions_file is None else str(functions_file)
     order = TimingOrder(folders=tuple(map(str, folders)), functions_file=own)
     readable = (*order.folders, *([str(functions_file.parent)] if functions_file else []))
     confinement = Confinement.strict(readable=readable, may_pin_threads=True)
-    with compiling(zygote, TIME, order, folder=folders[0], confinement=confinement, descriptors=libraries) as child:
+    with compiling(
+        fork_server, TIME, order, folder=folders[0], confinement=confinement, descriptors=libraries
+    ) as child:
         exchange(child, AwaitsTurn, "loading", has_bytes=False)
         with own_turn(TURN_S):
             with suppress(ChannelClosed):  # it died; reading its answer raises

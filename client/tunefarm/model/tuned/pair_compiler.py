@@ -86,7 +86,7 @@ class PairCompiler(ModelCompiler):
                 reference = self._reference(until_compared, model, orders, parts, scratch)
                 manifests = [self._compared_only(each, reference) for each in builds]
             with self._stage("time"):
-                times = times_of_builds(self._zygote, [each.folder for each in builds], self._functions_file)
+                times = times_of_builds(self._fork_server, [each.folder for each in builds], self._functions_file)
             manifest = manifests[0]
             if len(builds) > 1 and times[1].latency_s < times[0].latency_s:
                 manifest = manifests[1]
@@ -100,7 +100,7 @@ class PairCompiler(ModelCompiler):
         """The library and functions of the build with records, and of the one without if there are records."""
         with_record = [at for at, (_, order) in enumerate(orders) if order.trace is not None]
         plain = [(task, order.model_copy(update={"trace": None, "record_id": None})) for task, order in orders]
-        builders = FunctionBuilders(self._zygote, own_folder(scratch, "objects"), lambda _: None)
+        builders = FunctionBuilders(self._fork_server, own_folder(scratch, "objects"), lambda _: None)
         results = builders.run([order for _, order in orders] + [plain[at][1] for at in with_record])
         tuned: Results = results[: len(orders)]
         made = [self._linked_functions(orders, tuned, own_folder(scratch, "link"))[:2]]

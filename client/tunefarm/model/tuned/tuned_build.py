@@ -107,7 +107,7 @@ class ModelBuilder:
     functions that the model calls; ``libraries`` may run parts of the build that ships.
     """
 
-    zygote: ForkServer
+    fork_server: ForkServer
     model: ImportedModel
     target: str
     name: str
@@ -124,7 +124,7 @@ class ModelBuilder:
             BadInput: the model cannot be compiled, or its results differ from the unscheduled build's.
         """
         compiler = PairCompiler(
-            self.zygote,
+            self.fork_server,
             folder,
             records=lambda _tasks, _target, _generator: records,
             functions_file=self.functions_file,
@@ -136,7 +136,7 @@ class ModelBuilder:
             return built
         chosen = records if built.is_tuned else {}
         again = ModelCompiler(
-            self.zygote,
+            self.fork_server,
             folder,
             records=lambda _tasks, _target, _generator: chosen,
             functions_file=self.functions_file,

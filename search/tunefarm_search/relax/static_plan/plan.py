@@ -224,10 +224,6 @@ class _Planning:
         return BadInput("model", f"{self._entry.name} {what}, which needs TVM's virtual machine.", _FIX)
 
 
-def _planned(view: _View) -> PlannedTensor:
-    return PlannedTensor(view.shape, view.dtype, view.buffer.place, view.buffer.position)
-
-
 def _flat(value: Any) -> list[_View]:
     return [leaf for each in value for leaf in _flat(each)] if isinstance(value, list) else [value]
 

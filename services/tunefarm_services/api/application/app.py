@@ -18,7 +18,7 @@ from tunefarm_services.api.access.request_rates import RequestRates
 from tunefarm_services.api.application.openapi import add_openapi
 from tunefarm_services.api.http.known_parameters import require_known_parameters
 from tunefarm_services.api.http.problem_handlers import add_problem_handlers
-from tunefarm_services.api.intake.intake import ZygoteIntake
+from tunefarm_services.api.intake.intake import Intake
 from tunefarm_services.api.middleware.authentication import Authentication
 from tunefarm_services.api.middleware.idempotency import Idempotency
 from tunefarm_services.api.middleware.request_body import RequestBody
@@ -80,18 +80,18 @@ ROUTES = (
 
 
 def create_app(
-    store: Store, settings: ApiSettings, *, intake: ZygoteIntake | None = None, metrics: Metrics | None = None
+    store: Store, settings: ApiSettings, *, intake: Intake | None = None, metrics: Metrics | None = None
 ) -> FastAPI:
     """Create the API over ``store``.
 
     Args:
         store: owned by the caller, who closes it after the app has ended.
         settings: limits.
-        intake: reads modules; creates a zygote if None. Started and stopped with the app.
+        intake: reads modules; creates a fork server if None. Started and stopped with the app.
         metrics: metrics of the process; creates them if None.
     """
     tokens = KnownTokens(store.tokens, settings.token_trust_s)
-    parts = Parts(store, settings, intake or ZygoteIntake(settings), metrics or Metrics("api"), tokens)
+    parts = Parts(store, settings, intake or Intake(settings), metrics or Metrics("api"), tokens)
     app = FastAPI(
         title="tunefarm",
         version="1",

@@ -44,7 +44,7 @@ IntakeState = Literal["asleep", "loading", "ready", "failed"]
 """``asleep``: it starts to load with the first request."""
 
 
-class ZygoteIntake:
+class Intake:
     """Reads input in children of a process with TVM loaded. Threads may share it.
 
     Raises BadInput for invalid input, ForkFailed if no child could be forked.
@@ -58,7 +58,7 @@ class ZygoteIntake:
             open_files=256,
         )
         self._starting = threading.Lock()
-        self._zygote: ForkServer | None = None
+        self._fork_server: ForkServer | None = None
         self._targets: dict[TargetText, TargetAnswer] = {}
 
     def start(self) -> None:
@@ -67,12 +67,12 @@ class ZygoteIntake:
 
     def state(self) -> IntakeState:
         """Whether TVM is loaded."""
-        zygote = self._zygote
-        if zygote is None:
+        fork_server = self._fork_server
+        if fork_server is None:
             return "asleep"
-        if not zygote.alive:
+        if not fork_server.alive:
             return "failed"
-        return "ready" if zygote.ready(0) else "loading"
+        return "ready" if fork_server.ready(0) else "loading"
 
     def read(self, question: ModuleQuestion) -> ModuleAnswer:
         """Read workloads, a target, sketches and seed traces."""
@@ -119,8 +119,8 @@ class ZygoteIntake:
     def close(self) -> None:
         """End the process and its children."""
         with self._starting:
-            if self._zygote is not None:
-                self._zygote.close()
+            if self._fork_server is not None:
+                self._fork_server.close()
 
     def _ask(
         self,
@@ -157,11 +157,11 @@ class ZygoteIntake:
     def _living(self) -> ForkServer:
         """The process, restarted if it died."""
         with self._starting:
-            if self._zygote is None or not self._zygote.alive:
-                if self._zygote is not None:
-                    self._zygote.close()
-                self._zygote = ForkServer.start(PRELOAD)
-            return self._zygote
+            if self._fork_server is None or not self._fork_server.alive:
+                if self._fork_server is not None:
+                    self._fork_server.close()
+                self._fork_server = ForkServer.start(PRELOAD)
+            return self._fork_server
 
 
 def _logged(how: str, output: str) -> str:

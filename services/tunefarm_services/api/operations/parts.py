@@ -12,7 +12,7 @@ from fastapi import Depends, Request
 
 from tunefarm_services.api.access.known_tokens import KnownTokens
 from tunefarm_services.api.intake.fair_slots import FairSlots
-from tunefarm_services.api.intake.intake import ZygoteIntake
+from tunefarm_services.api.intake.intake import Intake
 from tunefarm_services.api.operations.poll_batch import PollBatch
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.record_views.record_code import RecordCodes
@@ -33,7 +33,7 @@ class Parts:
 
     store: Store
     settings: ApiSettings
-    intake: ZygoteIntake
+    intake: Intake
     metrics: Metrics
     tokens: KnownTokens
     stopping: anyio.Event | None = field(default=None)

@@ -175,14 +175,6 @@ class ReleaseRepository(Repository):
             raise NotFound("release target", path)
         return found
 
-    def publications(self, tenant: str) -> list[tuple[str, str, str]]:
-        """Token id, time and changes of each publication, oldest first."""
-        table = ReleasePublicationTable
-        query = select(table.token_id, table.at, table.changes).where(table.tenant == tenant)
-        with self._database.reading() as connection:
-            rows = connection.execute(query.order_by(table.timestamp_version, table.root_version))
-            return [(row.token_id, row.at, row.changes) for row in rows]
-
     @retried
     def declare(self, tenant: str, file_digest: str, size_bytes: int) -> StoredReleaseFile:
         """A file that is to be sent, or was. Raises BadInput if it was declared with another size."""

@@ -23,7 +23,7 @@ STRATEGIES_THAT_SEE_ALL = ("evolutionary", "random")
 """Strategies whose end means that the space is exhausted. Others just run out of proposals."""
 SEARCH_ENTRY = "tunefarm_services.tuner.search.search_child:main"
 SEARCH_MEMORY_BYTES = 16 << 30
-"""Address space of a search child. Most of it is the shared libraries of the zygote, which cost nothing."""
+"""Address space of a search child. Most of it is the shared libraries of the fork server, which cost nothing."""
 
 
 def end_if_poisoned(store: Store, lease: Lease, deaths: int, message: str) -> bool:
@@ -45,7 +45,7 @@ class JobSearch:
         self,
         store: Store,
         farm: Farm,
-        zygote: ForkServer,
+        fork_server: ForkServer,
         run: JobRun,
         on_search_child: Callable[[Child | None], None],
         on_measured: Callable[[Measurement], None],
@@ -53,7 +53,7 @@ class JobSearch:
         """``on_search_child`` and ``on_measured`` are those of ``Supervisor``."""
         self._store = store
         self._farm = farm
-        self._zygote = zygote
+        self._fork_server = fork_server
         self._run = run
         self._on_search_child = on_search_child
         self._on_measured = on_measured
@@ -103,7 +103,7 @@ class JobSearch:
         return None if death is None else self._after(death)
 
     def _after(self, death: SearchDied) -> Effort | None:
-        if not self._zygote.alive:  # the child died with its zygote: not this job's fault, so not counted
+        if not self._fork_server.alive:  # the child died with its fork server: not this job's fault, so not counted
             raise ForkFailed("server_lost", "the process that forks all others is gone")
         lease = self._run.lease
         deaths = self._store.jobs.count_search_death(lease)
@@ -120,10 +120,10 @@ class JobSearch:
         order = search_order(self._store, self._run, effort, self._farm.room())
         self._run.start_search(order.strategy, effort)
         for _ in range(READY_TRIES):  # loading TVM may take longer than a lease; afterwards fork() reports the problem
-            if self._zygote.ready(READY_S) or not self._zygote.alive:
+            if self._fork_server.ready(READY_S) or not self._fork_server.alive:
                 break
             self._run.watch.keep_lease()
-        child = self._zygote.fork(
+        child = self._fork_server.fork(
             SEARCH_ENTRY,
             order.model_dump_json().encode(),
             limits=Limits(memory_bytes=SEARCH_MEMORY_BYTES),

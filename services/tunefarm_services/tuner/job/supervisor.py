@@ -59,13 +59,13 @@ class ExplorationHeld(Exception):
 
 
 class Supervisor:
-    """Runs jobs one at a time on one farm. Never loads TVM: the search runs in a child of the zygote."""
+    """Runs jobs one at a time on one farm. Never loads TVM: the search runs in a child of the fork server."""
 
     def __init__(
         self,
         store: Store,
         farm: Farm,
-        zygote: ForkServer,
+        fork_server: ForkServer,
         *,
         owner: str,
         started_at_s: float | None = None,
@@ -80,7 +80,7 @@ class Supervisor:
         Args:
             store: holds the jobs.
             farm: measures the candidates.
-            zygote: forks the search children.
+            fork_server: forks the search children.
             owner: the name of this process in leases.
             started_at_s: wall clock time from which elapsed time counts; now if None.
             on_progress: called with the progress of the running job.
@@ -92,7 +92,7 @@ class Supervisor:
         """
         self._store = store
         self._farm = farm
-        self._zygote = zygote
+        self._fork_server = fork_server
         self.owner = owner
         self._origin_s = time.time() if started_at_s is None else started_at_s
         self._on_progress = on_progress
@@ -249,7 +249,7 @@ class Supervisor:
         return summary_of(run, None, "paused" if state is JobState.PAUSED else "interrupted")
 
     def _job_search(self, run: JobRun) -> JobSearch:
-        return JobSearch(self._store, self._farm, self._zygote, run, self._on_search_child, self._on_measured)
+        return JobSearch(self._store, self._farm, self._fork_server, run, self._on_search_child, self._on_measured)
 
     def _verifier(self, run: JobRun) -> Verifier:
         cares = cares_of(run.explorations, of_model=run.job.spec.of_model)

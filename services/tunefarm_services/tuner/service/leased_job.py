@@ -30,7 +30,7 @@ from tunefarm_services.tuner.job.job_search import MAX_DEATHS, end_if_poisoned
 from tunefarm_services.tuner.job.job_watch import JobWatch
 from tunefarm_services.tuner.job.overdue_job import WAITING, OverdueJob
 from tunefarm_services.tuner.job.supervisor import ExplorationHeld, Supervisor, close_job
-from tunefarm_services.tuner.service.zygotes import Zygotes
+from tunefarm_services.tuner.service.fork_servers import ForkServers
 
 FarmSource = Callable[[Lease, Job], Farm | NoDevice]
 """Returns a farm for one job, which the job closes when it ends. Raises ForkFailed, OSError."""
@@ -63,7 +63,7 @@ class LeasedJob:
         store: Store,
         lease: Lease,
         farm_for: FarmSource,
-        zygotes: Zygotes,
+        fork_servers: ForkServers,
         telemetry: Telemetry,
         *,
         outage_s: float,
@@ -72,7 +72,7 @@ class LeasedJob:
         self._store = store
         self.lease = lease
         self._farm_for = farm_for
-        self._zygotes = zygotes
+        self._fork_servers = fork_servers
         self._metrics = telemetry.metrics
         self._traces = telemetry.traces
         self._outage_s = outage_s
@@ -165,7 +165,7 @@ class LeasedJob:
         supervisor = Supervisor(
             self._store,
             farm,
-            self._zygotes.present(),
+            self._fork_servers.present(),
             owner=self.lease.owner,
             on_progress=reporter.show,
             on_search_child=self._on_search_child,

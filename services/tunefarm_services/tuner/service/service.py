@@ -15,11 +15,11 @@ from tunefarm_services.store.store_error import StoreUnavailable
 from tunefarm_services.telemetry.telemetry import Telemetry
 from tunefarm_services.tuner.farm.no_device import NoDevice
 from tunefarm_services.tuner.job.job_watch import LEASE_S
+from tunefarm_services.tuner.service.fork_servers import ForkServers
 from tunefarm_services.tuner.service.leased_job import Ended, FarmSource, LeasedJob
 from tunefarm_services.tuner.service.owner import is_gone, owner_name
 from tunefarm_services.tuner.service.retention import RetentionJob
 from tunefarm_services.tuner.service.settings import TunerSettings
-from tunefarm_services.tuner.service.zygotes import Zygotes
 
 SWEEP_S: Final = 5.0
 STOP_S: Final = 8.0
@@ -46,7 +46,7 @@ class TunerService:
         self,
         store: Store,
         farm_for: FarmSource,
-        zygotes: Zygotes,
+        fork_servers: ForkServers,
         settings: TunerSettings,
         *,
         telemetry: Telemetry,
@@ -59,7 +59,7 @@ class TunerService:
         """
         self._store = store
         self._farm_for = farm_for
-        self._zygotes = zygotes
+        self._fork_servers = fork_servers
         self._settings = settings
         self._telemetry = telemetry
         self._metrics = telemetry.metrics
@@ -155,7 +155,7 @@ class TunerService:
             self._store,
             lease,
             farm_for,
-            self._zygotes,
+            self._fork_servers,
             self._telemetry,
             outage_s=self._settings.outage_s,
             on_search_child=self._on_search_child,

@@ -6,7 +6,7 @@ from tunefarm_search.validation.memory_bounds import bounds_of
 from tunefarm_workers.builder.shipped_module import ship
 from tunefarm_workers.child.bounds_check import PROCESSORS, checked_call, refusal
 from tunefarm_workers.child.candidate import broken
-from tunefarm_workers.child.task_host import held_task
+from tunefarm_workers.child.task_process import held_task
 from tunefarm_workers.conversation.messages import Broken
 from tunefarm_workers.session.device.default_schedule import scheduled_for
 from tunefarm_workers.session.device.device_target import device_target
@@ -15,7 +15,7 @@ from tunefarm_workers.threads.thread_placement import place_threads
 
 
 def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # noqa: ARG001 - the shape of an entry
-    """Entry: answer a ``BoundsOrder`` with ``Examined``. Forked from the task's host."""
+    """Entry: answer a ``BoundsOrder`` with ``Examined``. Forked from the task's process."""
     order = BoundsOrder.model_validate_json(payload)
     channel.send(Examined(failure=_examined(order)).model_dump_json().encode())
 

@@ -38,7 +38,14 @@ class LibraryBuild:
     """Forks the child. ``close`` ends it and removes the folder, which this object created."""
 
     def __init__(
-        self, zygote: ForkServer, entry: str, order: OrderIn, *, scratch: Path, limits: Limits, toolchain: Toolchain
+        self,
+        fork_server: ForkServer,
+        entry: str,
+        order: OrderIn,
+        *,
+        scratch: Path,
+        limits: Limits,
+        toolchain: Toolchain,
     ) -> None:
         """Begin to compile ``order`` in the child ``entry``, which may use ``toolchain``. Raises ``ForkFailed``."""
         scratch.mkdir(parents=True, exist_ok=True)
@@ -46,7 +53,7 @@ class LibraryBuild:
         self._folder.chmod(0o777)
         self._began_s = time.monotonic()
         try:
-            self._child: Child = zygote.fork(
+            self._child: Child = fork_server.fork(
                 entry,
                 order(str(self._folder)).model_dump_json().encode(),
                 limits=limits.with_processor_time(_BUILD_CPU_S),

@@ -14,9 +14,9 @@ class LocalCompiler:
 
     is_here = True
 
-    def __init__(self, zygote: ForkServer, scratch: Path, settings: FarmSettings, toolchain: Toolchain) -> None:
+    def __init__(self, fork_server: ForkServer, scratch: Path, settings: FarmSettings, toolchain: Toolchain) -> None:
         """``scratch`` is a folder for this process alone, in which each build creates its own."""
-        self._zygote = zygote
+        self._fork_server = fork_server
         self._scratch = scratch
         self._settings = settings
         self._toolchain = toolchain
@@ -54,7 +54,7 @@ class LocalCompiler:
 
     def _begin(self, entry: str, payload: OrderIn) -> LibraryBuild:
         return LibraryBuild(
-            self._zygote,
+            self._fork_server,
             f"tunefarm_workers.session.compiler.build_child:{entry}",
             payload,
             scratch=self._scratch,

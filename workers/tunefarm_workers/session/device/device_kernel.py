@@ -7,7 +7,7 @@ import numpy as np
 
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_workers.child.task_host import HeldTask
+from tunefarm_workers.child.task_process import HeldTask
 from tunefarm_workers.conversation.messages import Broken
 from tunefarm_workers.correctness.output_transfer import send_outputs
 from tunefarm_workers.session.device.bench import Bench

@@ -9,11 +9,11 @@ from tunefarm_workers.session.device.session_messages import HostFacts, Toolchai
 _ANSWER_S = 30.0
 
 
-def host_facts(zygote: ForkServer, limits: Limits, toolchain: Toolchain) -> HostFacts:
+def host_facts(fork_server: ForkServer, limits: Limits, toolchain: Toolchain) -> HostFacts:
     """The processor of this host, and its code generator with ``toolchain``. Raises ``ForkFailed``."""
     entry = "tunefarm_workers.session.compiler.build_child:run_facts"
     payload = toolchain.model_dump_json().encode()
-    with zygote.fork(entry, payload, limits=limits, confinement=Confinement.strict()) as child:
+    with fork_server.fork(entry, payload, limits=limits, confinement=Confinement.strict()) as child:
         try:
             return HostFacts.model_validate_json(answer_of(child, _ANSWER_S, "looking at this host", lambda: True))
         except ChildFailed as failed:

@@ -10,7 +10,7 @@ from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.device import ReferenceKernelTimes
 from tunefarm_schemas.tuning.measurement import Result, Timing
 from tunefarm_workers.child.candidate import broken
-from tunefarm_workers.child.task_host import hold
+from tunefarm_workers.child.task_process import hold
 from tunefarm_workers.conversation.messages import Broken, Round
 from tunefarm_workers.correctness.inputs import INPUT_SETS
 from tunefarm_workers.correctness.output_layout import FIRST_SLOT, LAST_SLOT
@@ -32,7 +32,7 @@ from tunefarm_workers.session.device.session_messages import (
     SessionReady,
     to_session,
 )
-from tunefarm_workers.timing.rounds import Entrant, sampled_round
+from tunefarm_workers.timing.interleaved_timing import Entrant, sampled_round
 from tunefarm_workers.timing.timing_protocol import full_timing, take_time
 
 _REFERENCE_SAMPLES = {"calibrate": 8, "check": 6}
@@ -52,7 +52,7 @@ def serve_session(channel: Channel, payload: bytes, bench_of: BenchOf) -> None:
     try:
         bench = bench_of(order.connection)
         bench.use_threads(order.num_cores)
-        inputs = None if order.host is None else PlacedInputs(bench, hold(order.host))
+        inputs = None if order.task is None else PlacedInputs(bench, hold(order.task))
     except Exception as error:  # noqa: BLE001 - after any error the device cannot be used
         _send(channel, DeviceGone(message=f"{type(error).__name__}: {error}"[:3000]))
         return

@@ -8,7 +8,7 @@ from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.device import ReferenceKernelTimes
 from tunefarm_schemas.tuning.measurement import Result
 from tunefarm_schemas.tuning.workload import Abi, TensorArgument
-from tunefarm_workers.conversation.messages import Broken, HostOrder, Round
+from tunefarm_workers.conversation.messages import Broken, Round, TaskOrder
 
 
 class Toolchain(Frozen):
@@ -105,13 +105,13 @@ class SessionOrder(Frozen):
     """First message to the child that holds a device.
 
     Attributes:
-        host: the task whose inputs it copies to the device, if any.
+        task: the task whose inputs it copies to the device, if any.
         num_cores: threads of kernels; 0 for a device without that notion.
         flush_bytes: bytes written between calls that are timed with cold caches.
         connection: the child's parameters to connect to the device, as JSON.
     """
 
-    host: HostOrder | None
+    task: TaskOrder | None
     num_cores: int
     flush_bytes: int
     connection: str

@@ -77,6 +77,14 @@ class Serving:
 
     def _cycle(self) -> Cycle:
         """One poll with its update and its reports."""
+        poll_after_s = self._poll()
+        if poll_after_s is None:
+            return Cycle(self._backoff.next_s(), is_reached=False)
+        self._backoff.reset()
+        return Cycle(poll_after_s, is_reached=True)
+
+    def _poll(self) -> float | None:
+        """Poll, update and report. Returns the wait that the service advises, or None if it was not reached."""
         try:
             advice = self._service.poll(self._agent.poll)
             outcome = self._agent.update(self._service.source, advice)
@@ -85,11 +93,9 @@ class Serving:
             self._agent.spool.send(self._service)
         except Refused as refused:
             print(refused, flush=True)
-            return Cycle(self._backoff.next_s(), is_reached=False)
-        if outcome.refused is not None and outcome.refused.failure == "unreachable":
-            return Cycle(self._backoff.next_s(), is_reached=False)
-        self._backoff.reset()
-        return Cycle(advice.poll_after_s, is_reached=True)
+            return None
+        is_unreachable = outcome.refused is not None and outcome.refused.failure == "unreachable"
+        return None if is_unreachable else advice.poll_after_s
 
 
 def say(outcome: UpdateOutcome) -> None:

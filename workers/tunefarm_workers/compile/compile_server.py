@@ -13,8 +13,8 @@ from tunefarm_schemas.farm.farm_message import Cancellation, TaskMissing
 from tunefarm_workers.broker.accepted_orders import AcceptedOrder
 from tunefarm_workers.broker.blobs import Blobs, BlobsUnavailable
 from tunefarm_workers.broker.celery_intake import Taker
-from tunefarm_workers.broker.order_host import Send
 from tunefarm_workers.broker.order_keeper import OrderKeeper
+from tunefarm_workers.broker.order_server import Send
 from tunefarm_workers.broker.task_blob import TaskNotThere
 from tunefarm_workers.builder.checked_library import checked_library
 from tunefarm_workers.compile.compile_messages import (
@@ -34,7 +34,7 @@ from tunefarm_workers.session.device.session_messages import LibraryShape
 log = structlog.get_logger()
 
 
-class CompileHost(OrderKeeper):
+class CompileServer(OrderKeeper):
     """One lane. Orders arrive on Celery's thread, which ``compile`` blocks while the lane is full."""
 
     def __init__(

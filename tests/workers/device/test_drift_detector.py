@@ -3,14 +3,14 @@
 import pytest
 
 from tunefarm_schemas.tuning.device import ReferenceKernelTimes
-from tunefarm_workers.device.quarantine_verdict import CHECKS_TO_ACCEPT, Drift
+from tunefarm_workers.device.drift_detector import CHECKS_TO_ACCEPT, DriftDetector
 
 USUAL = ReferenceKernelTimes(compute_s=1e-3, bandwidth_s=1e-3, launch_s=1e-6)
 SLOW = ReferenceKernelTimes(compute_s=2e-3, bandwidth_s=1e-3, launch_s=1e-6)
 SLOWER = ReferenceKernelTimes(compute_s=4e-3, bandwidth_s=1e-3, launch_s=1e-6)
 
 
-def checked(drift: Drift, times: ReferenceKernelTimes, count: int) -> bool:
+def checked(drift: DriftDetector, times: ReferenceKernelTimes, count: int) -> bool:
     for _ in range(count):
         drift.checked(times)
     return drift.drifted
@@ -18,7 +18,7 @@ def checked(drift: Drift, times: ReferenceKernelTimes, count: int) -> bool:
 
 @pytest.mark.parametrize("is_remembered", [False, True])
 def test_three_checks_begin_and_end_drift(is_remembered: bool) -> None:
-    drift = Drift(USUAL, is_remembered=is_remembered)
+    drift = DriftDetector(USUAL, is_remembered=is_remembered)
     assert not checked(drift, SLOW, 2)
     assert checked(drift, SLOW, 1)
     assert checked(drift, USUAL, 2)
@@ -26,7 +26,7 @@ def test_three_checks_begin_and_end_drift(is_remembered: bool) -> None:
 
 
 def test_device_never_as_remembered_is_accepted() -> None:
-    drift = Drift(USUAL, is_remembered=True)
+    drift = DriftDetector(USUAL, is_remembered=True)
     assert checked(drift, SLOW, CHECKS_TO_ACCEPT - 1)
     assert drift.checked(SLOW), "it is beyond doubt from then on"
     assert not drift.drifted
@@ -35,7 +35,7 @@ def test_device_never_as_remembered_is_accepted() -> None:
 
 
 def test_single_usual_check_does_not_reset_acceptance() -> None:
-    drift = Drift(USUAL, is_remembered=True)
+    drift = DriftDetector(USUAL, is_remembered=True)
     assert checked(drift, SLOW, 3)
     for _ in range(CHECKS_TO_ACCEPT - 3):
         assert drift.drifted
@@ -48,10 +48,10 @@ def test_single_usual_check_does_not_reset_acceptance() -> None:
 def test_device_once_as_usual_stays_quarantined_while_slow(
     is_remembered: bool,
 ) -> None:
-    drift = Drift(USUAL, is_remembered=is_remembered)
+    drift = DriftDetector(USUAL, is_remembered=is_remembered)
     assert not checked(drift, USUAL, 3)
     assert checked(drift, SLOW, 3 * CHECKS_TO_ACCEPT)
 
 
 def test_drift_never_accepts_times_slower_than_measured_here() -> None:
-    assert checked(Drift(USUAL), SLOW, 3 * CHECKS_TO_ACCEPT)
+    assert checked(DriftDetector(USUAL), SLOW, 3 * CHECKS_TO_ACCEPT)

@@ -6,18 +6,18 @@ from tunefarm.startup.preloads import PRELOAD, PRELOAD_TO_SEARCH, PRELOAD_TO_SEN
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 
 
-def start_zygote() -> ForkServer:
-    """Start a zygote for all kinds of children; returns at once, TVM loads in the background."""
+def start_fork_server() -> ForkServer:
+    """Start a fork server for all kinds of children; returns at once, TVM loads in the background."""
     return _started(PRELOAD)
 
 
-def start_intake_zygote() -> ForkServer:
-    """Start a zygote that only converts modules for a service; requires neither tuner nor workers to be installed."""
+def start_intake_fork_server() -> ForkServer:
+    """Start a fork server that only converts modules for a service; requires neither tuner nor workers."""
     return _started(PRELOAD_TO_SEND)
 
 
-def start_search_zygote() -> ForkServer:
-    """Start a zygote that only searches, for tuners whose candidates are measured by workers."""
+def start_search_fork_server() -> ForkServer:
+    """Start a fork server that only searches, for tuners whose candidates are measured by workers."""
     return _started(PRELOAD_TO_SEARCH)
 
 

@@ -19,7 +19,7 @@ CHECKS_TO_ACCEPT = 300
 """Slow checks, ten minutes of quarantine, after which the device has changed for good."""
 
 
-class Drift:
+class DriftDetector:
     """The verdict over successive checks."""
 
     def __init__(self, baseline: ReferenceKernelTimes | None = None, *, is_remembered: bool = False) -> None:

@@ -18,12 +18,12 @@ from tunefarm_workers.worker.settings_of_environment import settings_of_environm
 PRELOAD: Final = (LOAD_TVM, SESSION_PRELOAD)
 
 
-def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path, blobs: Blobs) -> CudaFarm:
+def build(settings: WorkerSettings, fork_server: ForkServer, scratch: Path, blobs: Blobs) -> CudaFarm:
     """Create a farm for the device that the variables ``TUNEFARM_CUDA_*`` name. Raises BadInput, ForkFailed."""
     cuda = cuda_settings()
     known = KnownDevice(settings.home, gpu_fingerprint(facts_for(cuda)))
     compiler = elsewhere(cuda.compile_pool, settings, blobs)
-    farm = CudaFarm(zygote, cuda, scratch=scratch, compiler=compiler, known=known.read())
+    farm = CudaFarm(fork_server, cuda, scratch=scratch, compiler=compiler, known=known.read())
     known.write(farm.device)
     return farm
 

@@ -15,7 +15,7 @@ Send = Callable[[str, Frozen], None]
 """Takes a farm's id and a message to it, and does not block."""
 
 
-class OrderHost(Protocol):
+class OrderServer(Protocol):
     """Accepts orders, executes them, and replies. Thread-safe."""
 
     @property
@@ -62,10 +62,10 @@ class OrderHost(Protocol):
 
 
 @dataclass(frozen=True)
-class HostedLane:
+class OpenLane:
     """A lane that is ready to receive orders from ``queue``; ``serves`` describes it in logs."""
 
-    host: OrderHost
+    server: OrderServer
     queue: str
     serves: str
     device: Device

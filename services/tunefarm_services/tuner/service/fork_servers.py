@@ -6,17 +6,17 @@ from collections.abc import Callable
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 
 
-class Zygotes:
-    """Holds one zygote at a time. Thread-safe."""
+class ForkServers:
+    """Holds one fork server at a time. Thread-safe."""
 
     def __init__(self, start: Callable[[], ForkServer]) -> None:
-        """``start`` starts a zygote and returns before it has finished loading."""
+        """``start`` starts a fork server and returns before it has finished loading."""
         self._start = start
         self._lock = threading.Lock()
         self._present: ForkServer | None = None
 
     def present(self) -> ForkServer:
-        """A live zygote. Replaces one that died."""
+        """A live fork server. Replaces one that died."""
         with self._lock:
             if self._present is not None and not self._present.alive:
                 self._present.close()
@@ -26,7 +26,7 @@ class Zygotes:
             return self._present
 
     def close(self) -> None:
-        """End the zygote with all its children."""
+        """End the fork server with all its children."""
         with self._lock:
             if self._present is not None:
                 self._present.close()

@@ -21,7 +21,7 @@ from tunefarm_search.validation.foreign_input import require_permitted_module
 from tunefarm_workers.builder.scheduled_module import target_of
 from tunefarm_workers.builder.signature import arguments_of
 from tunefarm_workers.conversation.argument import Argument
-from tunefarm_workers.conversation.messages import HostOrder, HostReady, HostRefused
+from tunefarm_workers.conversation.messages import TaskOrder, TaskReady, TaskRefused
 from tunefarm_workers.correctness.guarded_tensor import GuardedTensor
 from tunefarm_workers.correctness.input_check import require_fitting
 from tunefarm_workers.correctness.inputs import InputArray, make_inputs
@@ -40,9 +40,9 @@ _UNREADABLE = (
 
 @dataclass(frozen=True)
 class HeldTask:
-    """The state that children of a task host inherit."""
+    """The state that children of a task process inherit."""
 
-    order: HostOrder
+    order: TaskOrder
     module: tvm.IRModule
     target: Any
     arguments: tuple[Argument, ...]
@@ -74,27 +74,27 @@ _held: list[HeldTask] = []
 
 
 def held_task() -> HeldTask:
-    """Return the task of the host that this process was forked from."""
+    """Return the task of the process that this process was forked from."""
     return _held[0]
 
 
-def host(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # noqa: ARG001 - an entry's shape
-    """Entry of a task host: prepare, report, then serve forks until the channel closes."""
-    order = HostOrder.model_validate_json(payload)
+def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # noqa: ARG001 - an entry's shape
+    """Entry of a task process: prepare, report, then serve forks until the channel closes."""
+    order = TaskOrder.model_validate_json(payload)
     os.environ["TVM_NUM_THREADS"] = str(order.num_cores)
     try:
         _held.append(replace(hold(order), smt_detection=smt_detection(order.num_cores)))
     except BadInput as refusal:
-        refused = HostRefused(field=refusal.field, problem=refusal.problem, fix=refusal.fix)
+        refused = TaskRefused(field=refusal.field, problem=refusal.problem, fix=refusal.fix)
         channel.send(refused.model_dump_json().encode())
         return
     held = _held[0]
-    ready = HostReady(arguments=held.arguments, input_set_s=held.input_set_s, least_work=least_work(held.module))
+    ready = TaskReady(arguments=held.arguments, input_set_s=held.input_set_s, least_work=least_work(held.module))
     channel.send(ready.model_dump_json().encode())
     serve(channel)
 
 
-def hold(order: HostOrder) -> HeldTask:
+def hold(order: TaskOrder) -> HeldTask:
     """Parse the module and make its first inputs.
 
     Raises:
@@ -122,7 +122,7 @@ def hold(order: HostOrder) -> HeldTask:
     )
 
 
-def _inputs(order: HostOrder, arguments: tuple[Argument, ...], set_number: int) -> tuple[InputArray | None, ...]:
+def _inputs(order: TaskOrder, arguments: tuple[Argument, ...], set_number: int) -> tuple[InputArray | None, ...]:
     return make_inputs(
         arguments,
         seed=order.seed,
@@ -133,7 +133,7 @@ def _inputs(order: HostOrder, arguments: tuple[Argument, ...], set_number: int) 
     )
 
 
-def parse(order: HostOrder) -> tuple[tvm.IRModule, Any]:
+def parse(order: TaskOrder) -> tuple[tvm.IRModule, Any]:
     """Parse the module and the target of an order.
 
     Raises:

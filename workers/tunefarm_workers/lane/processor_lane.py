@@ -46,7 +46,7 @@ class ProcessorLane:
 
     def __init__(
         self,
-        zygote: ForkServer,
+        fork_server: ForkServer,
         settings: FarmSettings,
         bystanders: Callable[[], Sequence[Child]],
         deliver: Callable[[Measurement], None],
@@ -65,18 +65,18 @@ class ProcessorLane:
         self._comparisons: list[RunningComparison] = []
         self.device_arbiter = DeviceArbiter(self._busy_children, bystanders, turns)
         self.loop = EventLoop(self._tick, on_crash)
-        self.tasks = OpenTasks(zygote, settings, self, self)
+        self.tasks = OpenTasks(fork_server, settings, self, self)
         self._watch: DeviceWatch | None = None
         self._quarantine = Quarantine()
         self.thread_watch = ThreadWatch.of_this_process()
         self._repeated: set[str] = set()
 
     def open_task(self, order: MeasureTask) -> None:
-        """Start an exploration's host and referee, unless it is open. Raises ``BadInput``."""
+        """Start an exploration's process and referee, unless it is open. Raises ``BadInput``."""
         self.tasks.open(order)
 
     def close_task(self, exploration_id: str) -> None:
-        """End an exploration's host. Its attempts must have ended."""
+        """End an exploration's process. Its attempts must have ended."""
         self.tasks.close(exploration_id)
 
     def submit(self, dispatch: Dispatch) -> None:
@@ -163,10 +163,10 @@ class ProcessorLane:
         self.restore_threads(attempt.task)
 
     def restore_threads(self, task: OpenTask) -> None:
-        """Restore the threads of the processes that children are forked from; replace a host that cannot be."""
-        self.thread_watch = self.thread_watch.put_back(task.host.pid)
-        if self.thread_watch.differs(task.host.pid):
-            self.tasks.replace_host(task)
+        """Restore the threads of the processes that children are forked from; replace one that cannot be."""
+        self.thread_watch = self.thread_watch.put_back(task.process.pid)
+        if self.thread_watch.differs(task.process.pid):
+            self.tasks.replace_process(task)
 
     def finished(self, attempt: Attempt, measurement: Measurement) -> None:
         """Deliver an attempt's result. Its child is disposed of while nothing is timed."""
@@ -233,7 +233,7 @@ class ProcessorLane:
         for attempt in list(self._attempts):
             attempt.fail(FailureReason.DEVICE_LOST, f"{trouble[0].upper()}{trouble[1:]}.")
         for comparison in list(self._comparisons):
-            if comparison in self._comparisons:  # another one's restart may have replaced the host and ended this one
+            if comparison in self._comparisons:  # another one's restart may have replaced the process and ended it
                 comparison.begin_again(comparison.task)
 
     def _requeue(self, again: list[Attempt]) -> None:
@@ -291,7 +291,7 @@ class ProcessorLane:
         try:
             attempt = Attempt(self, task, dispatch, self._settings.child_limits())
         except ForkFailed as error:
-            if error.kind == "server_lost" and self.tasks.replace_host(task):
+            if error.kind == "server_lost" and self.tasks.replace_process(task):
                 self._queue.appendleft(dispatch)
             else:
                 self._fail_queued(dispatch, FailureReason.DEVICE_LOST, f"No child could be forked: {error}")

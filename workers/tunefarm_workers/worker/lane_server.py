@@ -30,11 +30,11 @@ from tunefarm_schemas.tuning.measurement import Failed, Measurement
 from tunefarm_workers.broker.accepted_orders import AcceptedOrder
 from tunefarm_workers.broker.blobs import Blobs, BlobsUnavailable
 from tunefarm_workers.broker.celery_intake import Taker
-from tunefarm_workers.broker.order_host import Send
 from tunefarm_workers.broker.order_keeper import OrderKeeper
+from tunefarm_workers.broker.order_server import Send
 from tunefarm_workers.broker.task_blob import TaskNotThere
 from tunefarm_workers.correctness.unverifiable import UnverifiableFunction
-from tunefarm_workers.worker.hosted_farm import HostedFarm
+from tunefarm_workers.worker.device_farm import DeviceFarm
 from tunefarm_workers.worker.open_explorations import OpenExplorations
 
 _COLLECT_S: Final = 0.5
@@ -43,13 +43,13 @@ _REMEMBERED: Final = 512
 log = structlog.get_logger()
 
 
-class LaneHost(OrderKeeper):
+class LaneServer(OrderKeeper):
     """One lane. Orders arrive on Celery's thread, which ``measure`` blocks while the lane is full.
 
     Only candidates take room; comparisons and exports run beside them.
     """
 
-    def __init__(self, farm: HostedFarm, blobs: Blobs, send: Send, lane_id: str, room: int | None) -> None:
+    def __init__(self, farm: DeviceFarm, blobs: Blobs, send: Send, lane_id: str, room: int | None) -> None:
         super().__init__(send, lane_id, room or farm.room())
         self._farm = farm
         self._blobs = blobs

@@ -1,6 +1,6 @@
 """Rounds of a comparison: who remains, when it ends, and which samples count."""
 
-from tunefarm_workers.timing.rounds import Entrant, contenders, sampled_round, suffice, timing_of
+from tunefarm_workers.timing.interleaved_timing import Entrant, contenders, sampled_round, suffice, timing_of
 
 CALM, SCATTERED = (1.0,) * 5, (1.0, 2.0, 3.0, 2.0, 1.0)
 

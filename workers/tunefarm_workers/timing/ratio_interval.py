@@ -43,8 +43,3 @@ def _resampled_logarithms(seeds: Sequence[Sequence[float]], generator: numpy.ran
     table = numpy.stack(by_seed)
     chosen = generator.integers(len(seeds), size=(len(seeds), RESAMPLES))
     return numpy.asarray(numpy.mean(table[chosen, numpy.arange(RESAMPLES)], axis=0))
-
-
-def geometric_mean(values: Sequence[float]) -> float:
-    """The geometric mean of positive numbers."""
-    return float(numpy.exp(numpy.mean(numpy.log(numpy.asarray(values)))))

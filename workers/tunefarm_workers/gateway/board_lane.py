@@ -17,12 +17,12 @@ from tunefarm_workers.worker.settings_of_environment import settings_of_environm
 PRELOAD: Final = (LOAD_TVM, SESSION_PRELOAD)
 
 
-def build(settings: WorkerSettings, zygote: ForkServer, scratch: Path, blobs: Blobs) -> GatewayFarm:
+def build(settings: WorkerSettings, fork_server: ForkServer, scratch: Path, blobs: Blobs) -> GatewayFarm:
     """Create a farm for the board that the variables ``TUNEFARM_GATEWAY_*`` describe. Raises BadInput, ForkFailed."""
     gateway = gateway_settings()
     known = KnownDevice(settings.home, board_fingerprint(gateway))
     compiler = elsewhere(gateway.compile_pool, settings, blobs)
-    farm = GatewayFarm(zygote, gateway, scratch=scratch, compiler=compiler, known=known.read())
+    farm = GatewayFarm(fork_server, gateway, scratch=scratch, compiler=compiler, known=known.read())
     known.write(farm.device)
     return farm
 

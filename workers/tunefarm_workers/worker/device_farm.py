@@ -33,7 +33,7 @@ class CheckedFarm(Protocol):
         """The latest check; None before the first. Called on any thread."""
 
 
-class HostedFarm(Protocol):
+class DeviceFarm(Protocol):
     """A farm of one device.
 
     Methods are called from several threads, but ``collect`` from one only, and ``compare`` and ``export`` from another
@@ -92,14 +92,14 @@ class HostedFarm(Protocol):
 class FarmMaker(Protocol):
     """Creates a lane's farm. ``scratch`` is a folder for this process alone; ``blobs`` is shared by all hosts."""
 
-    def __call__(self, settings: WorkerSettings, zygote: ForkServer, scratch: Path, blobs: Blobs) -> HostedFarm:
+    def __call__(self, settings: WorkerSettings, fork_server: ForkServer, scratch: Path, blobs: Blobs) -> DeviceFarm:
         """Raises BadInput, ForkFailed."""
 
 
 MAKERS: Final = {
     "cpu": "tunefarm_workers.worker.local_lane:build",
-    "cuda": "tunefarm_workers.cuda.lane:build",
-    "rpc": "tunefarm_workers.gateway.lane:build",
+    "cuda": "tunefarm_workers.cuda.gpu_lane:build",
+    "rpc": "tunefarm_workers.gateway.board_lane:build",
 }
 PRELOAD: Final = (LOAD_TVM, "tunefarm_workers.child.preload:preload")
 """What the fork server loads, unless the maker's module has its own PRELOAD."""

@@ -8,9 +8,9 @@ from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.tuning.device import Device, ReferenceKernelTimes
 from tunefarm_search.tvm.loading import LOAD_TVM
 from tunefarm_workers.broker.broker_client import connect
-from tunefarm_workers.broker.order_host import HostedLane
-from tunefarm_workers.compile.compile_host import CompileHost
+from tunefarm_workers.broker.order_server import OpenLane
 from tunefarm_workers.compile.compile_messages import compile_queue
+from tunefarm_workers.compile.compile_server import CompileServer
 from tunefarm_workers.compile.compile_settings import CompileSettings
 from tunefarm_workers.compile.pool_heartbeat import PoolHeartbeat
 from tunefarm_workers.device.cpu_identity import cpu_identity, host_fingerprint, own_processor
@@ -27,29 +27,29 @@ PRELOAD: Final = (LOAD_TVM, SESSION_PRELOAD)
 KIND: Final = "compile"
 
 
-def open_lane(context: LaneContext) -> HostedLane:
+def open_lane(context: LaneContext) -> OpenLane:
     """Serve the pool that the variables ``TUNEFARM_COMPILE_*`` describe. Raises BadInput, ForkFailed."""
     settings = compile_settings()
     toolchain = settings.toolchain()
     _check_linker(toolchain)
     farm_settings = settings.farm_settings()
-    facts = host_facts(context.zygote, farm_settings.child_limits(), toolchain)
-    compiler = LocalCompiler(context.zygote, context.scratch, farm_settings, toolchain)
+    facts = host_facts(context.fork_server, farm_settings.child_limits(), toolchain)
+    compiler = LocalCompiler(context.fork_server, context.scratch, farm_settings, toolchain)
     context.parts.callback(compiler.close)
     broker = context.settings.broker()
     heartbeat = PoolHeartbeat(connect(broker), broker, settings.pool)
-    host = CompileHost(
+    server = CompileServer(
         compiler,
         facts.code_generator,
         context.blobs,
         context.send,
         context.lane_id,
         room=context.settings.worker_room or settings.build_lanes,
-        is_alive=lambda: context.zygote.alive,
+        is_alive=lambda: context.fork_server.alive,
         show=lambda: heartbeat.show(context.lane_id),
     )
-    return HostedLane(
-        host=host,
+    return OpenLane(
+        server=server,
         queue=compile_queue(settings.pool),
         serves=f"compiles for the pool {settings.pool}",
         device=_device(),

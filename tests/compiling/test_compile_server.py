@@ -16,7 +16,6 @@ from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.farm.farm_message import Cancellation, Holding, Returned, TaskMissing
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_services.store.blob_store import BlobStore
-from tunefarm_workers.compile.compile_host import CompileHost
 from tunefarm_workers.compile.compile_messages import (
     CandidateWanted,
     CompileBegan,
@@ -24,6 +23,7 @@ from tunefarm_workers.compile.compile_messages import (
     CompileMessage,
     CompileSucceeded,
 )
+from tunefarm_workers.compile.compile_server import CompileServer
 from tunefarm_workers.conversation.child_answer import ChildFailed, canceled
 from tunefarm_workers.session.device.session_messages import LibraryShape
 
@@ -70,7 +70,7 @@ class Running:
         self.crashed = threading.Event()
         self.task_digest = blobs.put(simulated_task().model_dump_json().encode())
         self.shown = 0
-        self.host = CompileHost(
+        self.server = CompileServer(
             self.compiler,  # type: ignore[arg-type]
             "tvm",
             blobs,
@@ -80,14 +80,14 @@ class Running:
             is_alive=lambda: self.compiler.is_alive,
             show=self._show,
         )
-        self.host.start(self.crashed.set)
+        self.server.start(self.crashed.set)
 
     def _show(self) -> None:
         self.shown += 1
 
     def order(self, ident: str, task_digest: str | None = None) -> None:
         wanted = CandidateWanted(exploration_id="exploration", task_digest=task_digest or self.task_digest, trace=None)
-        self.host.compile(CompileMessage(farm_id=FARM, order_id=ident, worker="gateway", wanted=wanted))
+        self.server.compile(CompileMessage(farm_id=FARM, order_id=ident, worker="gateway", wanted=wanted))
 
     def began(self, amount: int = 1) -> FakeBuild:
         eventually(lambda: len(self.compiler.builds) == amount, SOON_S, "the build")
@@ -102,23 +102,23 @@ class Running:
 def running(tmp_path: Path) -> Iterator[Running]:
     running = Running(WorkerBlobs(BlobStore(tmp_path / "blobs")))
     yield running
-    running.host.close()
+    running.server.close()
 
 
 def test_repeated_order_is_built_and_answered_once(running: Running) -> None:
     running.order("one")
     build = running.began()
     running.order("one")
-    assert running.host.tell_holding("life", ()) == {FARM}
+    assert running.server.tell_holding("life", ()) == {FARM}
     assert running.next_of(Holding).ids == ("one",)
     build.done.set()
     assert running.next_of(CompileSucceeded).shape == LibraryShape(entry="main")
-    eventually(lambda: running.host.in_flight == 0, SOON_S)
+    eventually(lambda: running.server.in_flight == 0, SOON_S)
     assert [type(message) for message in running.sent] == [CompileBegan, Holding, CompileSucceeded]
     assert build.is_closed
 
 
-def test_compile_host_refuses_hostile_library(running: Running) -> None:
+def test_compile_server_refuses_hostile_library(running: Running) -> None:
     running.order("one")
     build = running.began()
     build.library = linked(MARKED)
@@ -131,8 +131,8 @@ def test_compile_host_refuses_hostile_library(running: Running) -> None:
 def test_canceled_order_is_not_answered(running: Running) -> None:
     running.order("one")
     build = running.began()
-    running.host.cancel(Cancellation(farm_id=FARM, order_ids=("one",)))
-    eventually(lambda: running.host.in_flight == 0, SOON_S)
+    running.server.cancel(Cancellation(farm_id=FARM, order_ids=("one",)))
+    eventually(lambda: running.server.in_flight == 0, SOON_S)
     assert build.is_closed
     assert [type(message) for message in running.sent] == [CompileBegan]
 
@@ -142,19 +142,19 @@ def test_drained_lane_returns_waiting_orders(running: Running) -> None:
     running.began()
     waiting = threading.Thread(target=running.order, args=("two",))
     waiting.start()
-    eventually(lambda: running.host.in_flight == 2, SOON_S)
-    running.host.take_work(False)
+    eventually(lambda: running.server.in_flight == 2, SOON_S)
+    running.server.take_work(False)
     waiting.join(SOON_S)
     assert running.next_of(Returned).ids == ("two",)
     assert running.shown == 0
-    running.host.take_work(True)
+    running.server.take_work(True)
     assert running.shown == 1
 
 
 def test_stopped_lane_returns_unfinished_orders(running: Running) -> None:
     running.order("one")
     running.began()
-    running.host.settle(0.1)
+    running.server.settle(0.1)
     assert running.next_of(Returned).ids == ("one",)
 
 
@@ -176,5 +176,5 @@ def test_lane_ends_when_fork_server_is_lost(running: Running) -> None:
     running.compiler.refusal, running.compiler.is_alive = ForkFailed("server_lost", "gone"), False
     running.order("one")
     assert running.crashed.wait(SOON_S)
-    assert running.host.in_flight == 0
+    assert running.server.in_flight == 0
     assert [type(message) for message in running.sent] == [CompileBegan]
