@@ -2,8 +2,7 @@
 
 import random
 import subprocess
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -11,6 +10,8 @@ from typing import Final
 import numpy
 import onnx
 
+from benchmarks.edge.contender import Contender, of_python
+from benchmarks.edge.executorch_contenders import executorch_contenders
 from benchmarks.edge.small_bundle import build_library_bundle
 from benchmarks.edge.small_tflite import tflite_of
 from tunefarm_schemas.frozen import Frozen
@@ -51,14 +52,6 @@ os._exit(0)
 """
 
 
-class Contender(Frozen):
-    """A command that runs the model once, and the file that it writes its output to."""
-
-    name: str
-    command: tuple[str, ...]
-    output: str
-
-
 class Starts(Frozen):
     """What the processes of a contender took, in the order of the rounds."""
 
@@ -78,8 +71,10 @@ class WrongOutput(Exception):
     """A contender computes something else than the test vector of the bundle."""
 
 
-def measure(network: onnx.ModelProto, folder: Path, rounds: int) -> tuple[list[Starts], list[str]]:
+def measure(network: onnx.ModelProto, folder: Path, rounds: int, executorch: str) -> tuple[list[Starts], list[str]]:
     """Start every contender once a round, in random order; returns figures, and what was left out and why.
+
+    ``executorch`` is the interpreter for ExecuTorch.
 
     Raises:
         WrongOutput: an output differs from the expected one.
@@ -88,16 +83,18 @@ def measure(network: onnx.ModelProto, folder: Path, rounds: int) -> tuple[list[S
     onnx.save(network, file)
     bundle = build_library_bundle(file, "x86_64", folder)
     image, expected = bundle / "vectors/0/input0.bin", numpy.fromfile(bundle / "vectors/0/output0.bin", numpy.float32)
-    preparations: list[Callable[[], Contender]] = [
-        lambda: _runner(bundle, image, folder),
-        lambda: _agent(bundle, image, folder),
-        lambda: _litert(network, image, folder),
-        lambda: _python("onnxruntime", "onnxruntime", _ONNXRUNTIME, (file, image), folder),
+    preparations: list[Callable[[], list[Contender]]] = [
+        lambda: [_runner(bundle, image, folder)],
+        lambda: [_agent(bundle, image, folder)],
+        lambda: [_litert(network, image, folder)],
+        lambda: [of_python("onnxruntime", "onnxruntime", _ONNXRUNTIME, (file, image), folder)],
+        lambda: executorch_contenders(file, image, folder, executorch),
     ]
-    contenders, missing = [], []
+    contenders: list[Contender] = []
+    missing: list[str] = []
     for prepare in preparations:
         try:
-            contenders.append(prepare())
+            contenders += prepare()
         except ModuleNotFoundError as error:
             missing.append(f"{error.name} is not installed here")
     launcher = folder / "launch"
@@ -149,7 +146,7 @@ def _agent(bundle: Path, image: Path, folder: Path) -> Contender:
     outcome = device.update()
     if outcome.running is None:
         raise RuntimeError(f"the agent refuses the bundle: {outcome.refused}")
-    return _python("tunefarm_edge.Model", "tunefarm_edge", _AGENT, (device.folder, image), folder)
+    return of_python("tunefarm_edge.Model", "tunefarm_edge", _AGENT, (device.folder, image), folder)
 
 
 def _litert(network: onnx.ModelProto, image: Path, folder: Path) -> Contender:
@@ -157,12 +154,4 @@ def _litert(network: onnx.ModelProto, image: Path, folder: Path) -> Contender:
     model.write_bytes(tflite_of(network))
     values = numpy.fromfile(image, numpy.float32).reshape(1, 3, 64, 64)
     numpy.ascontiguousarray(values.transpose(0, 2, 3, 1)).tofile(channels_last)
-    return _python("ai-edge-litert", "ai_edge_litert", _LITERT, (model, channels_last), folder)
-
-
-def _python(name: str, module: str, code: str, given: Sequence[Path], folder: Path) -> Contender:
-    output = folder / f"{module}-output.bin"
-    if subprocess.run([sys.executable, "-c", f"import {module}"], check=False, capture_output=True).returncode:
-        raise ModuleNotFoundError(f"{module} is missing", name=module)
-    command = (sys.executable, "-c", code, *map(str, given), str(output))
-    return Contender(name=name, command=command, output=str(output))
+    return of_python("ai-edge-litert", "ai_edge_litert", _LITERT, (model, channels_last), folder)

@@ -1,6 +1,12 @@
 """Installed size on aarch64, and start and peak memory on x86-64, beside other runtimes.
 
 python -m benchmarks.edge.sizes
+
+ExecuTorch depends on twenty packages that nothing else here needs, so it is measured in an environment of its own:
+
+python -m venv .venv/executorch
+.venv/executorch/bin/pip install --constraint constraints.txt executorch==1.5.1 onnx torch
+python -m benchmarks.edge.sizes --executorch .venv/executorch/bin/python
 """
 
 import argparse
@@ -95,6 +101,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=21, help="processes of each contender; 0 measures sizes only")
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks/results/edge", help="folder for the results")
+    parser.add_argument(
+        "--executorch", default=sys.executable, help="Python with executorch and onnx; default: this one"
+    )
     options = parser.parse_args(arguments)
     network = small_network()
     with tempfile.TemporaryDirectory(prefix="tunefarm-edge-") as folder:
@@ -104,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         others, missing = other_sizes()
         starts: list[Starts] = []
         if options.rounds and platform.machine() == "x86_64":
-            starts, absent = measure(network, Path(folder, "x86_64"), options.rounds)
+            starts, absent = measure(network, Path(folder, "x86_64"), options.rounds, options.executorch)
             missing += absent
     found = EdgeFigures(machine=this_machine(), sizes=(*ours, *others), starts=tuple(starts), missing=tuple(missing))
     print(table(found))

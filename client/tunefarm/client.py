@@ -100,6 +100,15 @@ class ServiceClient(Noun[Carrier], Generic[Carrier, H]):
         """Submit a job for a converted module, which keeps ``model`` for bundles: TVM's JSON with its weights."""
         return self._handle(self.transport, (yield from submission(conversion, options, model)))
 
+    def _converted(self, request: TuneRequest) -> tuple[Conversion, bytes | None]:
+        """The converted module, and the model that the job keeps beside it."""
+        conversion = self.converter.convert(request.intake, request.given)
+        if not request.keeps_model:
+            return conversion, None
+        from tunefarm.remote.whole_model import kept_model
+
+        return conversion, kept_model(self.converter, conversion, request.intake.module)
+
     @executed
     def _submit_measurement(
         self, modules: Sequence[str], target: str, device_class_id: str | None, labels: Mapping[str, str] | None
@@ -138,8 +147,8 @@ class Client(ServiceClient[Transport, RemoteJob]):
             BadInput: any part of the module cannot be tuned.
         """
         request = TuneRequest.of(module, **arguments)
-        conversion = self.converter.convert(request.intake, request.given)
-        job = self.submit(conversion, request.options)
+        conversion, model = self._converted(request)
+        job = self.submit(conversion, request.options, model)
         warn_of_untuned(conversion.untuned_functions or job.view.spec.untuned_functions)
         return job
 
@@ -181,9 +190,9 @@ class AsyncClient(ServiceClient[AsyncTransport, AsyncRemoteJob]):
     async def tune(self, module: Any, **arguments: Unpack[TuneArguments]) -> AsyncRemoteJob:
         """Submit a job that tunes one or several functions, as ``Client.tune`` does."""
         request = TuneRequest.of(module, **arguments)
-        # The conversion blocks on a child process, so it runs in a thread.
-        conversion = await asyncio.to_thread(self.converter.convert, request.intake, request.given)
-        job = await self.submit(conversion, request.options)
+        # The conversion blocks on child processes, so it runs in a thread.
+        conversion, model = await asyncio.to_thread(self._converted, request)
+        job = await self.submit(conversion, request.options, model)
         warn_of_untuned(conversion.untuned_functions or job.view.spec.untuned_functions)
         return job
 

@@ -1,5 +1,6 @@
 """Bundles that a running service builds, from a request to files on this machine."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from tests.client.bundle.bundle_library import computed
 from tests.client.bundle.test_bundle_records import MODEL
 from tests.client_remote.conftest import Service
 from tests.servers.tuned_home import tuned_home
-from tunefarm import Client
+from tunefarm import ApiError, AsyncClient, Client
 from tunefarm.bundle.bundle_folder import read_bundle
 from tunefarm_schemas.bad_input import BadInput
 
@@ -121,6 +122,30 @@ def test_model_of_a_job_is_sent_with_it_or_with_the_request_for_a_bundle(service
     assert (manifest.name, manifest.weights_bytes) == ("model_net", 64 * 48 * 4)
     others = service.command(*build, kept, sent, "--model", "net.py:model", "--output", "two", folder=tmp_path)
     assert (others.code, "beside records or several jobs" in others.err) == (2, True), others.err
+
+
+def test_clients_tune_a_model_that_its_job_keeps(service: Service, tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(MODEL)
+    model = f"{tmp_path}/net.py:model"
+
+    async def kept() -> str:
+        async with AsyncClient(service.url, service.token) as client:
+            return (await client.tune(model, target="host:1", trials=1, keep_model=True)).job_id
+
+    with Client(service.url, service.token) as client:
+        jobs = [
+            client.tune(model, target="host:1", trials=1, keep_model=True),
+            client.jobs.get(asyncio.run(kept())),
+            client.tune(model, target="host:1", trials=1),
+        ]
+        for job in jobs[:2]:
+            client.bundles.delete(client.bundles.of_sources([job.job_id], form="c").bundle_id)
+        with pytest.raises(ApiError, match="only the model's functions were sent"):
+            client.bundles.of_sources([jobs[2].job_id], form="c")
+        for job in jobs:
+            job.cancel()
+        with pytest.raises(BadInput, match="not a model"):
+            client.tune("builtin:softmax:8x8", keep_model=True)
 
 
 def test_client_learns_why_a_bundle_cannot_be_built(service: Service, task: Any) -> None:

@@ -7,6 +7,8 @@ import shutil
 import subprocess
 import sys
 import threading
+import zipfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,9 @@ from tunefarm.bundle.bundle_build import BundleBuilder
 from tunefarm.bundle.bundle_folder import read_bundle
 from tunefarm.bundle.bundle_source import FunctionsSource, RecordFunction
 from tunefarm.bundle.link.confined_link import ConfinedLink
+from tunefarm.bundle.link.linking import CompiledForm
+from tunefarm.bundle.link.toolchain import BundleToolchain
+from tunefarm.bundle.link.zig_caches import ZigCaches
 from tunefarm.frontend.model_import import ImportedModel
 from tunefarm.model.function_orders import ChosenRecord
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
@@ -43,13 +48,17 @@ def network(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.fixture(scope="module")
-def functions(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def service_link(zygote: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> ConfinedLink:
+    """What links the bundles of a service."""
+    return ConfinedLink(zygote, ZigCaches(tmp_path_factory.mktemp("zig-caches")))
+
+
+@pytest.fixture(scope="module")
+def functions(zygote: ForkServer, service_link: ConfinedLink, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two functions with schedules of records, linked as a service links them."""
     source = FunctionsSource(FUNCTIONS, WASM_TARGET, needs_schedules=True)
     folder = tmp_path_factory.mktemp("wasm") / "functions"
-    return (
-        BundleBuilder(fork_server, link=ConfinedLink(fork_server)).build_source(source, "Both", "wasm", folder).folder
-    )
+    return BundleBuilder(zygote, link=service_link).build_source(source, "Both", "wasm", folder).folder
 
 
 @pytest.mark.parametrize(("bundle", "vectors"), [("network", 1), ("functions", 2)])
@@ -100,7 +109,30 @@ def test_equal_builds_have_equal_modules(fork_server: ForkServer, functions: Pat
         assert (functions / name).read_bytes() == (again / name).read_bytes(), name
 
 
-def test_schedule_that_does_not_apply_is_refused(fork_server: ForkServer, tmp_path: Path) -> None:
+def test_next_bundle_of_a_service_builds_no_c_library(
+    zygote: ForkServer, service_link: ConfinedLink, functions: Path, tmp_path: Path
+) -> None:
+    built: list[set[str]] = []
+
+    def link(
+        toolchain: BundleToolchain, form: CompiledForm, files: Mapping[str, bytes], folder: Path
+    ) -> Mapping[str, bytes]:
+        made = service_link(toolchain, form, files, folder)
+        assert not (folder / "cache").exists(), "the archive was built again"
+        cache = folder / "confined/cache"
+        built.append({str(path.relative_to(cache)) for path in cache.rglob("*") if path.is_file()})
+        return made
+
+    source = FunctionsSource(FUNCTIONS, WASM_TARGET, needs_schedules=True)
+    again = BundleBuilder(zygote, link=link).build_source(source, "Both", "wasm", tmp_path / "again").folder
+    (archive,) = service_link.caches.folder.glob("*.zip")
+    with zipfile.ZipFile(archive) as kept:
+        assert built == [set(kept.namelist())]
+        assert [name for name in kept.namelist() if name.endswith("/libc.a")]
+    assert (functions / "self_test.wasm").read_bytes() == (again / "self_test.wasm").read_bytes()
+
+
+def test_schedule_that_does_not_apply_is_refused(zygote: ForkServer, tmp_path: Path) -> None:
     from tests.targets.wasm_host import worst_error  # make test runs without Wasmtime
 
     broken = RecordFunction(NEGATED, ChosenRecord("3" * 32, '[[["GetSBlock",[],["missing","main"],["b0"]]],[]]'))

@@ -20,9 +20,16 @@ from tunefarm_schemas.bad_input import BadInput
 def export(folder: ReleaseFolder, channel: str, destination: Path) -> int:
     """Copy what a device of ``channel`` reads; returns the number of files. The timestamp is copied last.
 
+    Publications and pruning wait meanwhile.
+
     Raises:
         BadInput: nothing is published in the channel, or the disk is full.
     """
+    with folder.unchanged():
+        return _exported(folder, channel, destination)
+
+
+def _exported(folder: ReleaseFolder, channel: str, destination: Path) -> int:
     state = folder.state()
     document = channel_document(folder, state, channel)
     if document is None:

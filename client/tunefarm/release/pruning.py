@@ -33,16 +33,14 @@ def prune(folder: ReleaseFolder, keep: int, *, dry_run: bool = False) -> PrunedF
     """Remove what neither the newest ``keep`` snapshots name nor what they name.
 
     A device that began an update with an older timestamp finishes it if its snapshot is among them. All roots stay,
-    because devices verify one after the other. Waits for a running publication, which writes files
-    before metadata names them.
+    because devices verify one after the other. Waits for a running publication, which writes files before metadata
+    names them, and for readers of files: exports and pushes.
 
     Raises:
         BadInput: the folder is not a repository, or its metadata is damaged.
     """
-    if dry_run:
-        return _pruned(folder, keep, dry_run=True)
-    with folder.locked():
-        return _pruned(folder, keep, dry_run=False)
+    with folder.unchanged() if dry_run else folder.locked():
+        return _pruned(folder, keep, dry_run=dry_run)
 
 
 def _pruned(folder: ReleaseFolder, keep: int, *, dry_run: bool) -> PrunedFolder:

@@ -48,12 +48,17 @@ class PushResult(Answer):
 
 
 def push(folder: ReleaseFolder) -> Flow[PushResult]:
-    """Send a repository; an interrupted push resumes where it ended.
+    """Send a repository; an interrupted push resumes where it ended. Publications and pruning wait meanwhile.
 
     Raises:
         BadInput: a file of the folder is missing.
         ApiError: the service rejects the metadata; devices see what they saw before.
     """
+    with folder.unchanged():
+        return (yield from _pushed(folder))
+
+
+def _pushed(folder: ReleaseFolder) -> Flow[PushResult]:
     state = folder.state()
     sizes = _sizes(folder, state)
     digests = sorted(sizes)

@@ -1,5 +1,6 @@
 """The folder of a repository: metadata, targets and files, as any web server can serve them."""
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -23,6 +24,7 @@ LOCK: Final = ".lock"
 CHANNEL_ROLE: Final = "channel-"
 _ROOT_NAME: Final = re.compile(r"([1-9]\d{0,8})\.root\.json")
 _PIECE_BYTES: Final = 1 << 20
+_NOT_WRITABLE: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 T = TypeVar("T", Root, Snapshot, Targets, Timestamp)
 
@@ -66,15 +68,29 @@ class ReleaseFolder:
         """
         self._require_existing()
         try:
-            descriptor = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            descriptor = self._opened_lock(os.O_RDWR)
         except OSError as error:
-            problem = f"{self.path / LOCK} cannot be opened ({error.strerror})."
-            raise BadInput("repository", problem, "Make the folder writable.") from error
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            raise self._unlockable(error) from error
+        with _held(descriptor, fcntl.LOCK_EX):
             yield
-        finally:
-            os.close(descriptor)
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Let no process publish or prune inside the block, after waiting for one that does. Raises BadInput.
+
+        Any number of processes may read at the same time. A folder that this user cannot write, such as one on a
+        read-only disk, is read without the lock if it cannot be opened.
+        """
+        self._require_existing()
+        try:
+            descriptor = self._opened_lock(os.O_RDONLY)
+        except OSError as error:
+            if error.errno not in _NOT_WRITABLE:
+                raise self._unlockable(error) from error
+            yield
+            return
+        with _held(descriptor, fcntl.LOCK_SH):
+            yield
 
     def write(self, writes: Sequence[FolderWrite]) -> None:
         """Write files in the given order, each to the disk before the next begins."""
@@ -129,6 +145,13 @@ class ReleaseFolder:
             return self._verified_state()
         except RepositoryError as error:
             raise BadInput("repository", f"Its metadata is damaged: {error}.", "Restore the folder.") from error
+
+    def _opened_lock(self, access: int) -> int:
+        return os.open(self.path / LOCK, access | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
+    def _unlockable(self, error: OSError) -> BadInput:
+        problem = f"{self.path / LOCK} cannot be opened ({error.strerror})."
+        return BadInput("repository", problem, "Make the folder writable.")
 
     def _require_existing(self) -> None:
         if not self.exists:
@@ -194,6 +217,16 @@ def digest_of_file(path: Path) -> str:
     """SHA-256 of a file, read in pieces."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def _held(descriptor: int, lock: int) -> Iterator[None]:
+    """Lock an open file inside the block, then close it."""
+    try:
+        fcntl.flock(descriptor, lock)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _replace_durably(place: Path, content: bytes) -> None:

@@ -38,6 +38,8 @@ class TuneArguments(TypedDict, total=False):
     priority: jobs of higher priority start first.
     device_class_id: the device class to measure on. Default: the service's choice.
     labels: names and values that identify the job in lists.
+    keep_model: send the model of a Python file with its weights too, so that bundles of the job have all of it, and not
+        its functions only. A model that is given as an IRModule or its JSON is kept with the constants that it has.
     """
 
     target: TargetLike
@@ -61,12 +63,14 @@ class TuneArguments(TypedDict, total=False):
     priority: int
     device_class_id: str | None
     labels: Mapping[str, str]
+    keep_model: bool
 
 
 _DEFAULTS: Final[Mapping[str, Any]] = {
     "all_functions": False,
     "seed_traces": (),
     "inputs": {},
+    "keep_model": False,
     **{name: field.get_default(call_default_factory=True) for name, field in RemoteJobOptions.model_fields.items()},
 }
 
@@ -78,6 +82,7 @@ class TuneRequest:
     given: PythonInput
     intake: IntakeRequest
     options: RemoteJobOptions
+    keeps_model: bool
 
     @classmethod
     def of(cls, module: Any, **arguments: Unpack[TuneArguments]) -> "TuneRequest":
@@ -86,7 +91,7 @@ class TuneRequest:
         Raises:
             BadInput: an argument is invalid.
         """
-        of_input = {"target", "function", "all_functions", "space", "seed_traces", "intrinsics", "inputs"}
+        of_input = {"target", "function", "all_functions", "space", "seed_traces", "intrinsics", "inputs", "keep_model"}
         given = PythonInput.of(
             module,
             target=arguments.get("target"),
@@ -101,7 +106,8 @@ class TuneRequest:
         intake = given.request(usable_physical_cores())
         all_functions = arguments.get("all_functions", False)
         inputs = inputs_of_python(arguments.get("inputs", {}))
-        return cls(given, intake.model_copy(update={"all_functions": all_functions, "inputs": inputs}), options)
+        intake = intake.model_copy(update={"all_functions": all_functions, "inputs": inputs})
+        return cls(given, intake, options, keeps_model=arguments.get("keep_model", False))
 
 
 def _options(values: Mapping[str, object]) -> RemoteJobOptions:

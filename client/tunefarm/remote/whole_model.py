@@ -7,9 +7,12 @@ from typing import Final
 from pydantic import Field
 
 from tunefarm.confined.call import call
-from tunefarm.frontend.model_import import FIXES, ImportedModel, ModelSettings, child_limits
+from tunefarm.frontend.model_import import FIXES, ImportedModel, ModelSettings, child_limits, import_model
 from tunefarm.frontend.model_source import FIELD
 from tunefarm.frontend.weights_file import read_weights, write_weights
+from tunefarm.intake.module_source import JsonSource, ModuleSource, PythonSource
+from tunefarm.options.model_options import ModelOptions
+from tunefarm.remote.conversion import DEFAULT_OPTIONS, Conversion, Converter
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_sandbox.fork_server.question import answer
@@ -32,7 +35,35 @@ class WholeModel(Frozen):
     size_bytes: int
 
 
-def whole_model(fork_server: ForkServer, model: ImportedModel) -> bytes:
+def kept_model(
+    converter: Converter,
+    conversion: Conversion,
+    source: ModuleSource,
+    read: ImportedModel | None = None,
+    of_model: ModelOptions = DEFAULT_OPTIONS,
+) -> bytes | None:
+    """The whole model for a job to keep; None if the service keeps it as it is sent.
+
+    Args:
+        converter: in whose children it is read.
+        conversion: of ``source``.
+        source: the module.
+        read: the model of a file that has been read.
+        of_model: for the frontend that reads it.
+
+    Raises:
+        BadInput: for ``keep_model``: the module is not a model; or as ``import_model`` and ``whole_model``.
+    """
+    if read is None and conversion.of_model and isinstance(source, PythonSource):
+        read = import_model(converter.zygote, source, of_model.shapes, traced=of_model.is_traced)
+    if read is not None:
+        return whole_model(converter.zygote, read)
+    if isinstance(source, JsonSource):
+        return source.text.encode() if conversion.of_model else None
+    raise BadInput("keep_model", "the module is not a model.", "Omit it.")
+
+
+def whole_model(zygote: ForkServer, model: ImportedModel) -> bytes:
     """TVM's JSON of a model with its weights as constants.
 
     Raises:

@@ -45,12 +45,14 @@ class BundleBuilds:
         fork_servers: for all kinds of children; one is started with the first bundle.
         owner: the name of this process in leases.
         scratch: a folder for temporary files.
+        caches: a private folder that keeps what Zig builds for all bundles of a machine.
     """
 
     store: Store
     fork_servers: ForkServers
     owner: str
     scratch: Path
+    caches: Path
 
     def run(self, stop: threading.Event) -> None:
         """Build until ``stop`` is set."""
@@ -96,10 +98,11 @@ class BundleBuilds:
         from tunefarm.bundle.bundle_archive import archive_of
         from tunefarm.bundle.bundle_build import BundleBuilder
         from tunefarm.bundle.link.confined_link import ConfinedLink
+        from tunefarm.bundle.link.zig_caches import ZigCaches
 
-        fork_server = self.fork_servers.present()
-        source = self._source(lease, fork_server)
-        builder = BundleBuilder(fork_server, link=ConfinedLink(fork_server))
+        zygote = self.zygotes.present()
+        source = self._source(lease, zygote)
+        builder = BundleBuilder(zygote, link=ConfinedLink(zygote, ZigCaches(self.caches)))
         order = lease.order
         if order.form == "cuda":
             raise BadInput(

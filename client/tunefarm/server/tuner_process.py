@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Final
 
 import structlog
 
@@ -19,6 +20,8 @@ from tunefarm_services.tuner.service.leased_job import FarmSource
 from tunefarm_services.tuner.service.owner import owner_name
 from tunefarm_services.tuner.service.service import TunerService
 from tunefarm_services.tuner.service.settings import TunerSettings
+
+ZIG_CACHES: Final = "zig-caches"
 
 log = structlog.get_logger()
 
@@ -57,7 +60,8 @@ def _on_this_host(
         except ForkFailed as error:  # each job retries, and reports why it waits
             log.warning("this host's device is not known yet", reason=str(error))
         one = settings.model_copy(update={"jobs_at_once": 1})
-        builds = BundleBuilds(store, fork_servers, f"{owner_name()}-bundles", scratch.path)
+        caches = private_folder(settings, ZIG_CACHES)
+        builds = BundleBuilds(store, zygotes, f"{owner_name()}-bundles", scratch.path, caches)
         with _beside(stop, farms.send_heartbeats), _beside(stop, builds.run):
             yield _service(one, store, farms.farm_for, fork_servers, telemetry, farms.keep_search_child)
     finally:
@@ -78,7 +82,8 @@ def _on_workers(
     try:
         broker_url = settings.broker_url.get_secret_value()
         farms = BrokerFarms(store, broker_url, settings.blobs(), settings.broker_prefix)
-        builds = BundleBuilds(store, builders, f"{owner_name()}-bundles", scratch.path)
+        caches = private_folder(settings, ZIG_CACHES)
+        builds = BundleBuilds(store, builders, f"{owner_name()}-bundles", scratch.path, caches)
         with _beside(stop, farms.keep_registry), _beside(stop, builds.run):
             yield _service(settings, store, farms.farm_for, fork_servers, telemetry, lambda _: None)
     finally:

@@ -20,7 +20,9 @@ MADE: Final[Mapping[CompiledForm, tuple[str, ...]]] = MappingProxyType(
 )
 """The files that are linked for each form."""
 _OF_ALL: Final = ("model.c", "runtime/tunefarm_model.c", "runtime/tunefarm_runtime.c")
-_SOURCES: Final = (*_OF_ALL, "runtime/tunefarm_bundle.c")
+_BUNDLE: Final = "runtime/tunefarm_bundle.c"
+_WASM_EXPORTS: Final = "runtime/tunefarm_wasm.c"
+_WASM_TEST: Final = "runtime/self_test.c"
 _EXPORTS: Final = f"{{ global: {EXPORT}; local: *; }};\n"
 _COMPILE: Final = ("-std=c11", "-O2", "-g0", "-ffunction-sections", "-fdata-sections", "-I.", "-Iruntime")
 _SHARED: Final = ("-fPIC", "-fvisibility=hidden", "-pthread")
@@ -63,7 +65,7 @@ def linked(
     kernels = sorted(name for name in files if name.endswith(".o"))
     if form == "wasm":
         return _linked_modules(toolchain, kernels, folder)
-    objects = [_compiled(toolchain, source, folder, _SHARED) for source in _SOURCES]
+    objects = [_compiled(toolchain, source, folder, _SHARED) for source in (*_OF_ALL, _BUNDLE)]
     if form == "static":
         # D: without times, owners and modes, so that equal objects give equal archives.
         run_tool((*toolchain.archiver, "rcsD", ARCHIVE, *objects, *kernels), folder)
@@ -73,11 +75,18 @@ def linked(
     return {LIBRARY: (folder / LIBRARY).read_bytes()}
 
 
+def empty_sources(form: CompiledForm) -> dict[str, bytes]:
+    """Sources for ``linked`` that do nothing: what the compiler builds for them is what it builds for each bundle."""
+    entry = f'__attribute__((visibility("default"))) int {EXPORT};'.encode()
+    own = {_WASM_EXPORTS: b"", _WASM_TEST: b"int main(void) { return 0; }"} if form == "wasm" else {_BUNDLE: entry}
+    return dict.fromkeys(_OF_ALL, b"") | own
+
+
 def _linked_modules(toolchain: BundleToolchain, kernels: list[str], folder: Path) -> dict[str, bytes]:
     """A module that a program calls, and one with the same kernels that tests itself."""
     shared = [*(_compiled(toolchain, source, folder, _SERIAL) for source in _OF_ALL), *kernels, "-lm"]
-    exports = _compiled(toolchain, "runtime/tunefarm_wasm.c", folder, _SERIAL)
-    test = _compiled(toolchain, "runtime/self_test.c", folder, _SERIAL)
+    exports = _compiled(toolchain, _WASM_EXPORTS, folder, _SERIAL)
+    test = _compiled(toolchain, _WASM_TEST, folder, _SERIAL)
     run_tool((*toolchain.compiler, _REACTOR, *_LINK_WASM, "-o", MODULE, exports, *shared), folder)
     run_tool((*toolchain.compiler, *_LINK_WASM, "-o", WASM_SELF_TEST, test, *shared), folder)
     return {name: (folder / name).read_bytes() for name in MADE["wasm"]}

@@ -9,7 +9,7 @@ from tunefarm.cli.remote_options import Api, AsJson
 from tunefarm.frontend.model_file import model_file
 from tunefarm.frontend.model_source import ModelFile
 from tunefarm.intake.intake_request import IntakeRequest
-from tunefarm.intake.module_source import JsonSource, PythonSource, parse_module_source
+from tunefarm.intake.module_source import JsonSource, parse_module_source
 from tunefarm.intake.untuned_functions import untuned_text
 from tunefarm.options.intake_options import IntrinsicsOption, request_of_texts
 from tunefarm.options.job_options import output_folder
@@ -24,9 +24,7 @@ from tunefarm.terminal.tables import print_json
 from tunefarm_schemas.bad_input import BadInput
 
 if TYPE_CHECKING:
-    from tunefarm.client import Client
     from tunefarm.frontend.model_import import ImportedModel
-    from tunefarm.remote.conversion import Conversion
     from tunefarm.remote.remote_job import RemoteJob
 
 StrategyName = Literal["random", "evolutionary", "tvm", "replay"]
@@ -142,6 +140,7 @@ def _submit(
 ) -> int:
     from tunefarm.client import Client
     from tunefarm.frontend.model_import import import_model
+    from tunefarm.remote.whole_model import kept_model
 
     with Client(api, fork_server=take_fork_server()) as client:
         read: ImportedModel | None = None
@@ -153,7 +152,7 @@ def _submit(
         of_model.require_read(by_frontend=file is not None or conversion.is_of_frontend, is_model=conversion.of_model)
         for note in conversion.notes:
             complain(note)
-        model = _whole_model(client, conversion, read, request, of_model) if keeps_model else None
+        model = kept_model(client.converter, conversion, request.module, read, of_model) if keeps_model else None
         job = client.submit(conversion, options, model)
         untuned = conversion.untuned_functions or job.view.spec.untuned_functions
         if untuned:
@@ -168,27 +167,6 @@ def _submit(
         say(job.job_id)
         tell_next(watching(job.job_id, api))
     return ExitCode.FINE
-
-
-def _whole_model(
-    client: "Client",
-    conversion: "Conversion",
-    read: "ImportedModel | None",
-    request: IntakeRequest,
-    of_model: ModelOptions,
-) -> bytes | None:
-    """The model for the job to keep; None if the service keeps it as it is sent."""
-    from tunefarm.frontend.model_import import import_model
-    from tunefarm.remote.whole_model import whole_model
-
-    fork_server, source = client.converter.fork_server, request.module
-    if conversion.of_model and read is None and isinstance(source, PythonSource):
-        read = import_model(fork_server, source, of_model.shapes, traced=of_model.is_traced)
-    if read is not None:
-        return whole_model(fork_server, read)
-    if isinstance(source, JsonSource):
-        return source.text.encode() if conversion.of_model else None
-    raise BadInput("keep_model", "the module is not a model.", "Omit it.")
 
 
 def _wait(job: "RemoteJob", folder: Path | None, api: str | None, *, as_json: bool) -> int:
