@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -48,17 +48,17 @@ def network(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.fixture(scope="module")
-def service_link(zygote: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> ConfinedLink:
+def service_link(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> ConfinedLink:
     """What links the bundles of a service."""
-    return ConfinedLink(zygote, ZigCaches(tmp_path_factory.mktemp("zig-caches")))
+    return ConfinedLink(fork_server, ZigCaches(tmp_path_factory.mktemp("zig-caches")))
 
 
 @pytest.fixture(scope="module")
-def functions(zygote: ForkServer, service_link: ConfinedLink, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def functions(fork_server: ForkServer, service_link: ConfinedLink, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two functions with schedules of records, linked as a service links them."""
     source = FunctionsSource(FUNCTIONS, WASM_TARGET, needs_schedules=True)
     folder = tmp_path_factory.mktemp("wasm") / "functions"
-    return BundleBuilder(zygote, link=service_link).build_source(source, "Both", "wasm", folder).folder
+    return BundleBuilder(fork_server, link=service_link).build_source(source, "Both", "wasm", folder).folder
 
 
 @pytest.mark.parametrize(("bundle", "vectors"), [("network", 1), ("functions", 2)])
@@ -110,7 +110,7 @@ def test_equal_builds_have_equal_modules(fork_server: ForkServer, functions: Pat
 
 
 def test_next_bundle_of_a_service_builds_no_c_library(
-    zygote: ForkServer, service_link: ConfinedLink, functions: Path, tmp_path: Path
+    fork_server: ForkServer, service_link: ConfinedLink, functions: Path, tmp_path: Path
 ) -> None:
     built: list[set[str]] = []
 
@@ -124,7 +124,7 @@ def test_next_bundle_of_a_service_builds_no_c_library(
         return made
 
     source = FunctionsSource(FUNCTIONS, WASM_TARGET, needs_schedules=True)
-    again = BundleBuilder(zygote, link=link).build_source(source, "Both", "wasm", tmp_path / "again").folder
+    again = BundleBuilder(fork_server, link=link).build_source(source, "Both", "wasm", tmp_path / "again").folder
     (archive,) = service_link.caches.folder.glob("*.zip")
     with zipfile.ZipFile(archive) as kept:
         assert built == [set(kept.namelist())]
@@ -132,7 +132,7 @@ def test_next_bundle_of_a_service_builds_no_c_library(
     assert (functions / "self_test.wasm").read_bytes() == (again / "self_test.wasm").read_bytes()
 
 
-def test_schedule_that_does_not_apply_is_refused(zygote: ForkServer, tmp_path: Path) -> None:
+def test_schedule_that_does_not_apply_is_refused(fork_server: ForkServer, tmp_path: Path) -> None:
     from tests.targets.wasm_host import worst_error  # make test runs without Wasmtime
 
     broken = RecordFunction(NEGATED, ChosenRecord("3" * 32, '[[["GetSBlock",[],["missing","main"],["b0"]]],[]]'))

@@ -55,15 +55,15 @@ def kept_model(
         BadInput: for ``keep_model``: the module is not a model; or as ``import_model`` and ``whole_model``.
     """
     if read is None and conversion.of_model and isinstance(source, PythonSource):
-        read = import_model(converter.zygote, source, of_model.shapes, traced=of_model.is_traced)
+        read = import_model(converter.fork_server, source, of_model.shapes, traced=of_model.is_traced)
     if read is not None:
-        return whole_model(converter.zygote, read)
+        return whole_model(converter.fork_server, read)
     if isinstance(source, JsonSource):
         return source.text.encode() if conversion.of_model else None
     raise BadInput("keep_model", "the module is not a model.", "Omit it.")
 
 
-def whole_model(zygote: ForkServer, model: ImportedModel) -> bytes:
+def whole_model(fork_server: ForkServer, model: ImportedModel) -> bytes:
     """TVM's JSON of a model with its weights as constants.
 
     Raises:

@@ -100,9 +100,9 @@ class BundleBuilds:
         from tunefarm.bundle.link.confined_link import ConfinedLink
         from tunefarm.bundle.link.zig_caches import ZigCaches
 
-        zygote = self.zygotes.present()
-        source = self._source(lease, zygote)
-        builder = BundleBuilder(zygote, link=ConfinedLink(zygote, ZigCaches(self.caches)))
+        fork_server = self.fork_servers.present()
+        source = self._source(lease, fork_server)
+        builder = BundleBuilder(fork_server, link=ConfinedLink(fork_server, ZigCaches(self.caches)))
         order = lease.order
         if order.form == "cuda":
             raise BadInput(

@@ -61,7 +61,7 @@ def _on_this_host(
             log.warning("this host's device is not known yet", reason=str(error))
         one = settings.model_copy(update={"jobs_at_once": 1})
         caches = private_folder(settings, ZIG_CACHES)
-        builds = BundleBuilds(store, zygotes, f"{owner_name()}-bundles", scratch.path, caches)
+        builds = BundleBuilds(store, fork_servers, f"{owner_name()}-bundles", scratch.path, caches)
         with _beside(stop, farms.send_heartbeats), _beside(stop, builds.run):
             yield _service(one, store, farms.farm_for, fork_servers, telemetry, farms.keep_search_child)
     finally:

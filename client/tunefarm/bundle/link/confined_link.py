@@ -57,7 +57,7 @@ class CacheBuilt(Frozen):
 class ConfinedLink:
     """Links as ``linked`` does, in a child that reads the system's compiler and the given files only."""
 
-    zygote: ForkServer
+    fork_server: ForkServer
     caches: ZigCaches
 
     def __call__(
@@ -93,7 +93,7 @@ class ConfinedLink:
             path.write_bytes(content)
         order = BundleLinkOrder(toolchain=toolchain, form=form, names=tuple(files), folder=str(own))
         confinement = Confinement.compiler(str(own)).model_copy(update={"programs": _programs(toolchain)})
-        with compiling(self.zygote, entry, order, folder=own, confinement=confinement) as child:
+        with compiling(self.fork_server, entry, order, folder=own, confinement=confinement) as child:
             return exchange(child, answer_type, "linking")
 
 
