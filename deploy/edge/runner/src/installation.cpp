@@ -57,7 +57,7 @@ class Installation {
     if (!folder.is_open()) return fail_system("cannot open", target_);
     code = read_release(folder.get(), keys_, options_, &release_);
     if (code == TUNEFARM_RUNNER_OK) code = check_release(release_.text(), state_, options_, now_, state_.retained);
-    if (code == TUNEFARM_RUNNER_OK) code = verify_files(folder.get(), release_.text());
+    if (code == TUNEFARM_RUNNER_OK) code = verify_other_files(folder.get(), release_.text());
     if (code == TUNEFARM_RUNNER_OK) code = tested(target_);
     return code == TUNEFARM_RUNNER_OK ? root_.switch_to(target_) : code;
   }

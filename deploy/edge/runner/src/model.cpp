@@ -73,13 +73,15 @@ Model::~Model() {
 }
 
 Code Model::load(int folder, const ReleaseText &release, int threads) {
-  const ReleaseFile *library = release.find("model.so");
-  if (library == nullptr) return fail(TUNEFARM_RUNNER_LOAD_FAILED, "the release has no model.so");
+  const ReleaseFile *library = release.find(LIBRARY), *weights = release.find(WEIGHTS);
   Manifest manifest;
   Code code = read_manifest(folder, release, &manifest);
   if (code != TUNEFARM_RUNNER_OK) return code;
+  if (library == nullptr) return fail(TUNEFARM_RUNNER_LOAD_FAILED, "the release has no model.so");
   tolerance_ = manifest.tolerance;
+  Descriptor weights_file;
   code = open_verified(folder, *library, &library_file_);
+  if (code == TUNEFARM_RUNNER_OK && weights != nullptr) code = open_verified(folder, *weights, &weights_file);
   if (code != TUNEFARM_RUNNER_OK) return code;
   // By its descriptor, which is the file that was verified, whatever has its name by now.
   char path[40];
@@ -96,7 +98,7 @@ Code Model::load(int folder, const ReleaseText &release, int threads) {
   bundle_ = bundle;
   has_table_ = manifest.format >= TABLE_FORMAT;
   code = load_entries();
-  if (code == TUNEFARM_RUNNER_OK) code = map_weights(folder, release);
+  if (code == TUNEFARM_RUNNER_OK) code = map_weights(weights, weights_file.get());
   if (code != TUNEFARM_RUNNER_OK) return code;
   has_threads_ = threads > 1;
   if (has_threads_) bundle_->start_threads(threads);
@@ -117,16 +119,12 @@ Code Model::load_entries() {
   return TUNEFARM_RUNNER_OK;
 }
 
-Code Model::map_weights(int folder, const ReleaseText &release) {
+Code Model::map_weights(const ReleaseFile *weights, int file) {
   uint64_t bytes = entry(0).weights_bytes;
   if (bytes == 0) return TUNEFARM_RUNNER_OK;
-  const ReleaseFile *expected = release.find("weights.bin");
-  if (expected == nullptr || expected->bytes != bytes)
+  if (weights == nullptr || weights->bytes != bytes)
     return fail(TUNEFARM_RUNNER_LOAD_FAILED, "weights.bin is missing, or is not that of model.so");
-  Descriptor file;
-  Code code = open_verified(folder, *expected, &file);
-  if (code != TUNEFARM_RUNNER_OK) return code;
-  void *mapped = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  void *mapped = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file, 0);
   if (mapped == MAP_FAILED) return fail(TUNEFARM_RUNNER_LOAD_FAILED, "weights.bin cannot be mapped");
   weights_ = mapped;
   weights_bytes_ = bytes;

@@ -17,7 +17,7 @@ class Model {
   Model(const Model &) = delete;
   Model &operator=(const Model &) = delete;
 
-  // Loads model.so and weights.bin after their digests are verified.
+  // Verifies manifest.json, model.so and weights.bin, and then loads them.
   Code load(int folder, const ReleaseText &release, int threads);
 
   int entries() const { return bundle_ == nullptr ? 0 : has_table_ ? bundle_->count : 1; }
@@ -34,7 +34,7 @@ class Model {
 
  private:
   Code load_entries();
-  Code map_weights(int folder, const ReleaseText &release);
+  Code map_weights(const ReleaseFile *weights, int file);
   Code run(const TunefarmModel &plan, void *const *inputs, void *const *outputs);
   Code run_vector(int folder, const ReleaseText &release, const TunefarmModel &plan, const char *vector,
                   double *worst, double *best_s);

@@ -45,7 +45,7 @@ Code TunefarmRunner::open(const char *path, const TunefarmRunnerKeys &keys, int6
   if (!folder.is_open()) return fail_system("cannot open", current_sequence == 0 ? path : current);
   code = read_release(folder.get(), keys, options, &release);
   if (code == TUNEFARM_RUNNER_OK) code = check(now, 0);
-  if (code == TUNEFARM_RUNNER_OK) code = verify_files(folder.get(), release.text());
+  if (code == TUNEFARM_RUNNER_OK) code = verify_other_files(folder.get(), release.text());
   if (code == TUNEFARM_RUNNER_OK) code = model.load(folder.get(), release.text(), options.threads);
   double unused = 0.0;
   if (code == TUNEFARM_RUNNER_OK && !options.skip_warm_up)
