@@ -10,6 +10,7 @@ thread, so that a busy machine does little harm. Minutes for each seed.
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import time
@@ -122,7 +123,7 @@ def _gain(function: SearchedFunction, others: Sequence[SearchedFunction], seed: 
 
 def _stem(name: str) -> str:
     """The name of a function without the numbers that TVM gives."""
-    return "".join(character for character in name if not character.isdigit()).removeprefix("fused_")
+    return re.sub(r"\d+(?=_|$)", "", name).removeprefix("fused_")
 
 
 def _write(model: str, path: Path) -> None:
