@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Iterable
+from typing import Final
 
 import psutil
 
@@ -10,9 +11,13 @@ GONE_S = 120.0
 """Far longer than a kill takes on a slow host, and shorter than a surviving process runs."""
 
 
+THREADS: Final = "TVM_NUM_THREADS"
+"""Loading a kernel sets it, so a process that ran a test with one thread would pass it on to all later commands."""
+
+
 def environment_without_settings() -> dict[str, str]:
-    """This environment without settings of tunefarm, except for the folder of turns that this run shares."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("TUNEFARM_")}
+    """This environment without settings of tunefarm and TVM, except for the folder of turns that this run shares."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TUNEFARM_") and name != THREADS}
     turns = os.environ.get("TUNEFARM_TURN_FOLDER")
     return kept if turns is None else {**kept, "TUNEFARM_TURN_FOLDER": turns}
 

@@ -32,11 +32,21 @@ OnTrial = Callable[[int, float], None]
 class MeasuringFarm:
     """Implements the ports ``SearchFarm`` and ``Clock``. A schedule that was measured before keeps its latency."""
 
-    def __init__(self, space: SearchSpace, target: Target, known: dict[str, Timed], on_trial: OnTrial) -> None:
+    def __init__(
+        self,
+        space: SearchSpace,
+        target: Target,
+        known: dict[str, Timed],
+        on_trial: OnTrial,
+        *,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """``clock`` times the candidates."""
         self._space, self._tvm_target = space, tvm_target(target)
         self._known = known
         self._waiting: list[Candidate] = []
         self._on_trial = on_trial
+        self._clock = clock
         self.measured: list[tuple[Candidate, Timed]] = []
         self._best_s = float("inf")
 
@@ -50,7 +60,7 @@ class MeasuringFarm:
             return []
         candidate = self._waiting.pop(0)
         if candidate.module_hash not in self._known:
-            self._known[candidate.module_hash] = measure(self._space, candidate.trace, self._tvm_target)
+            self._known[candidate.module_hash] = measure(self._space, candidate.trace, self._tvm_target, self._clock)
         timed = self._known[candidate.module_hash]
         self.measured.append((candidate, timed))
         self._best_s = min(self._best_s, float("inf") if timed[0] is None else timed[0])

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from tunefarm_search.space.access_pattern import REDUCTION
 from tunefarm_search.untried.block_facts import BlockFacts, blocks_of, facts_of
-from tunefarm_search.untried.inlining import inline_cheap_blocks
 from tunefarm_search.untried.loop_rules import (
     Reduced,
     extent_of,
@@ -30,8 +29,7 @@ class Shape:
 
 
 def block_by_block(schedule: Any, shape: Shape, *, parallel: bool) -> None:
-    """Inline, then schedule each block in loops of its own."""
-    inline_cheap_blocks(schedule)
+    """Schedule each block in loops of its own, of a schedule whose cheap blocks are inlined."""
     for block in blocks_of(schedule):
         facts = facts_of(schedule, block)
         if facts is None:
@@ -47,9 +45,9 @@ def block_by_block(schedule: Any, shape: Shape, *, parallel: bool) -> None:
 def row_by_row(schedule: Any, shape: Shape, *, parallel: bool) -> bool:
     """Compute everything in the loop over rows of the last block; return whether the function has such rows.
 
-    A row is what one iteration of all reductions needs: of softmax and norms one row, of a pooling one line.
+    Cheap blocks are inlined before. A row is what one iteration of all reductions needs: of softmax and norms one row,
+    of a pooling one line.
     """
-    inline_cheap_blocks(schedule)
     blocks, known = blocks_of(schedule), _known(schedule)
     if not any(facts.reduces for facts in known):
         return False

@@ -51,11 +51,12 @@ def untried_schedule(module: Any, target: Target) -> UntriedSchedule:
     """Choose a schedule for ``main`` of a module on a CPU; an unscheduled one if nothing better applies."""
     known = _facts(module)
     has_threads = _worth_threads(known, target)
+    inlined = _Inlined(module)
     ways = (
         partial(_dot_products, module, target),
-        partial(_tiled, module, target, known, parallel=has_threads),
-        partial(_rows, module, target, parallel=has_threads),
-        partial(_blocks, module, target, parallel=has_threads),
+        partial(_tiled, inlined, target, known, parallel=has_threads),
+        partial(_rows, inlined, target, parallel=has_threads),
+        partial(_blocks, inlined, target, parallel=has_threads),
     )
     for make in ways:
         try:
@@ -67,16 +68,32 @@ def untried_schedule(module: Any, target: Target) -> UntriedSchedule:
     return UntriedSchedule(trace_of(tvm.s_tir.Schedule(module)), module, "none")
 
 
+class _Inlined:
+    """A module with its cheap blocks inlined once, for all ways that begin with that."""
+
+    def __init__(self, module: Any) -> None:
+        self.module = module
+        self._inlined: Any = None
+
+    def schedule(self) -> Any:
+        """A schedule of its own for the caller."""
+        if self._inlined is None:
+            schedule = tvm.s_tir.Schedule(self.module)
+            inline_cheap_blocks(schedule)
+            self._inlined = schedule
+        return self._inlined.copy()
+
+
 def _dot_products(module: Any, target: Target) -> UntriedSchedule | None:
     schedule = dot_product_schedule(module, target, TileRule)
     return None if schedule is None else UntriedSchedule(trace_of(schedule), schedule.mod, "dot products")
 
 
 def _tiled(
-    module: Any, target: Target, known: Sequence[BlockFacts | None], *, parallel: bool
+    inlined: _Inlined, target: Target, known: Sequence[BlockFacts | None], *, parallel: bool
 ) -> UntriedSchedule | None:
-    reuses = _has_reuse(known)
-    if not reuses and not _crosses(module):
+    module, reuses = inlined.module, _has_reuse(known)
+    if not reuses and not _crosses(inlined.schedule()):
         return None
     space = search_space(module, target, "stable", Space())
     scheduler = Scheduler(space)
@@ -108,15 +125,15 @@ def _moved(module: Any) -> float:
     return float(sum(math.prod(int(schedule.get(loop).extent) for loop in each) for each in loops))
 
 
-def _rows(module: Any, target: Target, *, parallel: bool) -> UntriedSchedule | None:
-    schedule = tvm.s_tir.Schedule(module)
+def _rows(inlined: _Inlined, target: Target, *, parallel: bool) -> UntriedSchedule | None:
+    schedule = inlined.schedule()
     if not row_by_row(schedule, _shape(target), parallel=parallel):
         return None
     return UntriedSchedule(trace_of(schedule), schedule.mod, "rows")
 
 
-def _blocks(module: Any, target: Target, *, parallel: bool) -> UntriedSchedule | None:
-    schedule = tvm.s_tir.Schedule(module)
+def _blocks(inlined: _Inlined, target: Target, *, parallel: bool) -> UntriedSchedule | None:
+    schedule = inlined.schedule()
     block_by_block(schedule, _shape(target), parallel=parallel)
     return UntriedSchedule(trace_of(schedule), schedule.mod, "blocks")
 
@@ -151,10 +168,8 @@ def _has_reuse(known: Sequence[BlockFacts | None]) -> bool:
     return False
 
 
-def _crosses(module: Any) -> bool:
-    """Whether a function without reductions writes in another order than it reads."""
-    schedule = tvm.s_tir.Schedule(module)
-    inline_cheap_blocks(schedule)
+def _crosses(schedule: Any) -> bool:
+    """Whether a function without reductions writes in another order than it reads, once cheap blocks are inlined."""
     known = [facts_of(schedule, block) for block in blocks_of(schedule)]
     return len(known) == 1 and known[0] is not None and crossing_read(known[0].pattern) is not None
 

@@ -127,7 +127,7 @@ def require_workload(connection: Connection, tenant: str, workload_id: str) -> N
         raise NotFound("workload", workload_id)
 
 
-def _family(workload: Workload) -> str:
+def family_of(workload: Workload) -> str:
     """Digest of the name without numbers, and of each argument's rank, type and direction.
 
     TVM numbers the functions of a model: ``fused_conv2d3_add1`` is ``fused_conv2d7_add4`` of another shape or model.
@@ -143,7 +143,7 @@ def _values(tenant: str, workload: Workload) -> dict[str, object]:
         "structural_hash": workload.structural_hash,
         "tvm_version": workload.tvm_version,
         "name": workload.name,
-        "family": _family(workload),
+        "family": family_of(workload),
         "arguments": _ARGUMENTS.dump_json(workload.arguments).decode(),
         "floating_point_operations": workload.floating_point_operations,
         "work": _work_text(workload),
