@@ -84,7 +84,7 @@ def measure(network: onnx.ModelProto, folder: Path, rounds: int, executorch: str
     bundle = build_library_bundle(file, "x86_64", folder)
     image, expected = bundle / "vectors/0/input0.bin", numpy.fromfile(bundle / "vectors/0/output0.bin", numpy.float32)
     preparations: list[Callable[[], list[Contender]]] = [
-        lambda: [_runner(bundle, image, folder)],
+        lambda: _runners(bundle, image, folder),
         lambda: [_agent(bundle, image, folder)],
         lambda: [_litert(network, image, folder)],
         lambda: [of_python("onnxruntime", "onnxruntime", _ONNXRUNTIME, (file, image), folder)],
@@ -122,15 +122,26 @@ def _launched(launcher: Path, contender: Contender, expected: numpy.ndarray) -> 
     return float(seconds), int(kilobytes) * 1024
 
 
-def _runner(bundle: Path, image: Path, folder: Path) -> Contender:
+def _runners(bundle: Path, image: Path, folder: Path) -> list[Contender]:
+    """A program with the library of the runner, and the runner's own command."""
     from tests.edge_runner.toolchain import NOW, RUNNER, Compiler, Publisher
 
     compiler, publisher = Compiler(), Publisher()
-    program = compiler.program(RUNNER / "src/main.cpp", compiler.objects(folder / "objects"), folder / "runner")
+    objects = compiler.objects(folder / "objects")
+    program = compiler.program(_HERE / "runner_run.cpp", objects, folder / "runner-run")
+    command = compiler.program(RUNNER / "src/main.cpp", objects, folder / "runner")
     publisher.publish(bundle, 1)
-    words = [program, "run", bundle, image, "--key", publisher.public, "--now", NOW, "--output", folder / "runner-y"]
-    name = "tunefarm-runner, which verifies all files"
-    return Contender(name=name, command=tuple(map(str, words)), output=str(folder / "runner-y0.bin"))
+    output = folder / "runner-run-output.bin"
+    own = [program, bundle, image, output, publisher.public, NOW]
+    words = [command, "run", bundle, image, "--key", publisher.public, "--now", NOW, "--output", folder / "runner-y"]
+    return [
+        Contender(name="tunefarm_runner, C++, verifies", command=tuple(map(str, own)), output=str(output)),
+        Contender(
+            name="tunefarm-runner run, verifies and warms up",
+            command=tuple(map(str, words)),
+            output=str(folder / "runner-y0.bin"),
+        ),
+    ]
 
 
 def _agent(bundle: Path, image: Path, folder: Path) -> Contender:

@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import geometric_mean
 
 from tunefarm_search.tvm import loading
 
@@ -35,7 +36,6 @@ from tunefarm_search.space.space import SearchSpace, search_space  # noqa: E402
 from tunefarm_search.strategy.warm_start import MAX_NEAR_TRACES, nearest_point  # noqa: E402
 from tunefarm_search.tvm.target import host_target, tvm_target  # noqa: E402
 from tunefarm_services.store.catalog.workload_repository import family_of  # noqa: E402
-from tunefarm_workers.timing.ratio import geometric_mean  # noqa: E402
 
 TARGET = host_target(1)
 OWN_TRIALS = 16
