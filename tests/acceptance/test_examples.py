@@ -62,7 +62,7 @@ class Reader:
     folder: Path
     home: Path
     ids: dict[str, str] = field(default_factory=dict)
-    """What the document calls RECORD, and JOB."""
+    """What the document calls RECORD, JOB and OTHER."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -93,7 +93,7 @@ class Reader:
             line = line.replace("RECORD", self.ids["RECORD"])
         if re.search(r"\bJOB\b", line):
             which = "JOB that ended" if FINISHED_JOB.match(line) else "JOB that waits"
-            line = re.sub(r"\bJOB\b", self.ids[which], line)
+            line = re.sub(r"\bJOB\b", self.ids[which], line).replace("OTHER", self.ids["JOB that ended"])
         out = self._run("bash", "-c", line)
         match = re.search(r"^(?:exact +)?([0-9a-f]{32}) ", out, re.MULTILINE)
         if match is not None:
