@@ -71,7 +71,7 @@ class MessageTarget:
         intake = CeleryIntake(broker, "fuzz", takers, "fuzz")
         self._orders = [intake._app.tasks[task].Strategy() for task in KINDS]  # noqa: SLF001 - the real handlers
         self._voice: Any = object.__new__(LaneVoice)
-        deaf = {"_broker": broker, "_host": _Deaf(), "_lane_id": "lane", "_on_answer": lambda _answer: None}
+        deaf = {"_broker": broker, "_server": _Deaf(), "_lane_id": "lane", "_on_answer": lambda _answer: None}
         vars(self._voice).update(deaf)
 
     def make(self, chance: random.Random) -> str:

@@ -198,10 +198,14 @@ def test_each_entry_is_timed_and_a_turn_is_their_sum(with_entries: CompiledOnce,
     assert {each.name for each in with_entries.compilation.manifest.functions} <= called.keys()
 
 
-def test_a_plan_that_is_not_opened_in_time_is_refused(with_entries: CompiledOnce, fork_server: ForkServer) -> None:
+def test_a_plan_that_is_not_opened_in_time_is_refused(
+    with_entries: CompiledOnce, fork_server: ForkServer, tmp_path: Path
+) -> None:
+    functions = tmp_path / "functions.py"
+    functions.write_text("import time\ntime.sleep(1000)\n")
     library = sealed((with_entries.folder / LIBRARY_NAME).read_bytes())
     try:
-        with pytest.raises(BadInput):
-            Contestant(fork_server, LibraryPlan((None,)), with_entries.folder, library, (), None, timeout_s=0.0)
+        with pytest.raises(BadInput, match="was running for"):
+            Contestant(fork_server, LibraryPlan((None,)), with_entries.folder, library, (), functions, timeout_s=0.1)
     finally:
         os.close(library)
