@@ -169,6 +169,7 @@ class HostileTimer(CallTimer):
         return super().call()
 
     def seconds_per_call(self, calls: int) -> float:
+        global _attack
         if _attack == "slow second call":
             time.sleep(1000)
         if _attack == "tell three nanoseconds":
@@ -176,6 +177,9 @@ class HostileTimer(CallTimer):
         if _attack == "take a while":
             time.sleep(0.02)
         if _attack == "take long":
+            time.sleep(1.2)
+        if _attack == "wait once":
+            _attack = ""
             time.sleep(1.2)
         return super().seconds_per_call(calls)
 

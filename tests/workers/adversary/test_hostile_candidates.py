@@ -79,6 +79,15 @@ def test_held_up_loop_counts_no_run_time_as_build_time(running: RunningFarm) -> 
     assert reason_of(measurement) is FailureReason.RUN_TIMEOUT, message_of(measurement)
 
 
+def test_waiting_without_computing_counts_less_than_run_time(running: RunningFarm) -> None:
+    """A host reads pages back from its disk while a kernel runs."""
+    module = workloads.matmul(64)
+    opened = running.open(module)
+    assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
+    assert running.farm._lane.tasks[opened].deadlines.run_s(1e-4) < 1.2
+    assert not isinstance(running.measure(opened, misdeed("wait once")).result, Failed)
+
+
 def test_measuring_leaks_no_processes_or_descriptors(running: RunningFarm) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)

@@ -193,14 +193,14 @@ class Attempt:
         if elapsed_s <= limit_s:
             return
         queueing_s = queueing_time_s(self.child.pid) - self._queueing_before_s
-        if elapsed_s - queueing_s > limit_s or elapsed_s > deadlines.run_wall_s(self.task.incumbent_s, input_sets):
-            used_s = (processor_time_s(self.child.pid) or 0.0) - self._used_before_s
+        used_s = (processor_time_s(self.child.pid) or 0.0) - self._used_before_s
+        # Its threads together used what it computed at least; the rest it slept, or waited for pages from a disk.
+        is_proven = min(elapsed_s - queueing_s, used_s) > limit_s
+        if is_proven or elapsed_s > deadlines.run_wall_s(self.task.incumbent_s, input_sets):
             message = (
                 f"It was {self.stage.value} for more than {limit_s:.2f} s; it used {used_s:.2f} s of the processor "
                 f"and waited {queueing_s:.2f} s for a core."
             )
-            # Without its wait for a core it took too long as well, so it would on an idle host.
-            is_proven = elapsed_s - queueing_s > limit_s
             self.fail(
                 FailureReason.RUN_TIMEOUT, message, under_load=not is_proven and self._is_loaded(elapsed_s, queueing_s)
             )
