@@ -1,7 +1,9 @@
 """Importing the client loads neither a compiler nor a database."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -30,6 +32,31 @@ def test_embedded_loads_tvm_on_demand() -> None:
     code = "import sys, tunefarm; tunefarm.embedded.tune; print('tvm' in sys.modules)"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed.strip() == "False"
+
+
+def test_worker_starts_without_packages_of_the_server() -> None:
+    missing = ("tuf", "securesystemslib", "fastapi", "starlette", "uvicorn", "jinja2", "capstone", "limits")
+    code = f"import sys; sys.modules.update(dict.fromkeys({missing})); import tunefarm.server.worker_start"
+    imported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert imported.returncode == 0, imported.stderr
+
+
+def test_client_without_extras_submits_tvm_json(tmp_path: Path) -> None:
+    (tmp_path / "net.json").write_text("{}")
+    missing = ("numpy", "tvm", "sqlalchemy", "tunefarm_search", "tunefarm_services", "tunefarm_workers")
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({missing})); from tunefarm.cli.command_line import main; main()"
+    )
+    settings = {
+        "TUNEFARM_API_URL": "http://127.0.0.1:9",
+        "TUNEFARM_API_TOKEN": "unused",
+        "TUNEFARM_API_PATIENCE_S": "0.1",
+    }
+    command = [sys.executable, "-c", code, "submit", "net.json"]
+    sent = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, **settings}, capture_output=True, text=True, check=False
+    )
+    assert "cannot be reached" in sent.stderr, sent.stderr
 
 
 def test_unknown_name_raises_attribute_error() -> None:

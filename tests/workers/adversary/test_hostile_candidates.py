@@ -61,7 +61,7 @@ def test_hostile_candidate_fails_and_next_is_measured(
     module = workloads.matmul(64)
     opened = running.open(module)
     failed = running.measure(opened, misdeed(name))
-    assert reason_of(failed) is reason
+    assert reason_of(failed) is reason, message_of(failed)
     assert words in message_of(failed)
     assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
 

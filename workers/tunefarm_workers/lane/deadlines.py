@@ -31,8 +31,8 @@ class Deadlines:
     - Before anything is known: ``first_build_s`` and ``first_run_s``, which stay the upper bounds.
     - Builds: a multiple of the median build, or of the untuned function's build if that is longer. They are limited
       in processor time, which others' load does not change.
-    - Runs: a multiple of the incumbent's latency, or of the untuned function's while there is no incumbent. Waiting for a
-      core, or for pages from a disk, does not count.
+    - Runs: a multiple of the incumbent's latency, or of the untuned function's while there is no incumbent. Waiting
+      for a core, or for pages from a disk, does not count.
     - By the clock, five times as much: a child that only waits ends as well.
     """
 

@@ -139,12 +139,12 @@ def _submit(
     as_json: bool,
 ) -> int:
     from tunefarm.client import Client
-    from tunefarm.frontend.model_import import import_model
-    from tunefarm.remote.whole_model import kept_model
 
     with Client(api, fork_server=take_fork_server()) as client:
         read: ImportedModel | None = None
         if file is not None:
+            from tunefarm.frontend.model_import import import_model  # a client without extras has no NumPy
+
             read = import_model(client.converter.fork_server, file, of_model.shapes, traced=of_model.is_traced)
             module = JsonSource(name=Path(file.path).stem, text=read.module_json)  # its weights stay here
             request = request.model_copy(update={"module": module})
@@ -152,7 +152,11 @@ def _submit(
         of_model.require_read(by_frontend=file is not None or conversion.is_of_frontend, is_model=conversion.of_model)
         for note in conversion.notes:
             complain(note)
-        model = kept_model(client.converter, conversion, request.module, read, of_model) if keeps_model else None
+        model: bytes | None = None
+        if keeps_model:
+            from tunefarm.remote.whole_model import kept_model
+
+            model = kept_model(client.converter, conversion, request.module, read, of_model)
         job = client.submit(conversion, options, model)
         untuned = conversion.untuned_functions or job.view.spec.untuned_functions
         if untuned:

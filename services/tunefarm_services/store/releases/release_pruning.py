@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, select
-from tuf.api.metadata import Metadata, Snapshot, Targets, Timestamp
 
 from tunefarm_schemas.edge.release import ChannelDocument
 from tunefarm_schemas.frozen import Frozen
@@ -20,6 +19,9 @@ from tunefarm_services.store.tables import (
     ReleasePublicationTable,
     ReleaseTargetTable,
 )
+
+if TYPE_CHECKING:
+    from tuf.api.metadata import Metadata, Snapshot, Targets, Timestamp
 
 _AT_ONCE: Final = 500
 
@@ -43,6 +45,8 @@ class _Kept:
 
     def add_timestamp(self, version: int) -> None:
         """Everything that a timestamp names, directly or not."""
+        from tuf.api.metadata import Metadata  # workers import the store, and are installed without tuf
+
         content = self._add("timestamp", version)
         if content is None:
             return
@@ -67,7 +71,7 @@ class _Kept:
         self.metadata.add((role, version))
         return self._stored.metadata(role, version)
 
-    def _add_targets(self, role: Metadata[Targets]) -> None:
+    def _add_targets(self, role: "Metadata[Targets]") -> None:
         for path, target in role.signed.targets.items():
             place = named_target(target)
             self.targets.add(place)

@@ -3,11 +3,10 @@
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import Connection, Update, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
-from tuf.api.metadata import Metadata, TargetFile, Targets
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.clock import utc_now
@@ -24,6 +23,9 @@ from tunefarm_services.store.tables import (
     ReleasePublicationTable,
     ReleaseTargetTable,
 )
+
+if TYPE_CHECKING:
+    from tuf.api.metadata import TargetFile
 
 _FILE: Final = ReleaseFileTable
 _PIECE: Final = ReleaseFilePieceTable
@@ -166,6 +168,8 @@ class ReleaseRepository(Repository):
 
     def current_target(self, tenant: str, role: str, path: str) -> bytes:
         """A target by its path without a digest, as the newest metadata of its role name it. Raises NotFound."""
+        from tuf.api.metadata import Metadata, Targets  # workers import the store, and are installed without tuf
+
         with self._database.reading() as connection:
             stored = StoredReleases(connection, tenant)
             content = stored.metadata(role)
@@ -258,7 +262,7 @@ def target_name(path: str, content: bytes) -> str:
     return f"{folder}/{digest_of(content)}.{name}"
 
 
-def named_target(target: TargetFile) -> str:
+def named_target(target: "TargetFile") -> str:
     """The path below ``targets/`` of a target that metadata name."""
     folder, _, name = target.path.rpartition("/")
     return f"{folder}/{target.hashes['sha256']}.{name}"
