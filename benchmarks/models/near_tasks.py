@@ -24,6 +24,7 @@ loading.load()  # before other modules import TVM, which would load torch
 
 import tvm  # noqa: E402
 
+from benchmarks.models.first_trials.chosen_functions import workloads_of_model  # noqa: E402
 from benchmarks.models.first_trials.recording import MeasuringFarm, Timed  # noqa: E402
 from benchmarks.store.record_replay_table import measure  # noqa: E402
 from tunefarm_schemas.tuning.job import Effort  # noqa: E402
@@ -128,17 +129,9 @@ def _stem(name: str) -> str:
 
 def _write(model: str, path: Path) -> None:
     """Write the functions of a model, in a process that may load torch."""
-    from benchmarks.models.model_files import model_file
-    from benchmarks.models.zoo import ZOO
-    from tunefarm.frontend.model_source import ModelFile
-    from tunefarm.frontend.reading import read_model
-    from tunefarm_search.relax.preparation import prepare
-    from tunefarm_search.relax.tasks import model_tasks
-
     path.parent.mkdir(parents=True, exist_ok=True)
-    read = read_model(ModelFile(path=str(model_file(ZOO[model], "pt2", path.parent)), format="pt2"), {})
-    tasks = model_tasks(prepare(read.module, read.weights, TARGET))
-    path.write_text(json.dumps([task.workload.model_dump(mode="json") for task in tasks]), encoding="utf-8")
+    workloads = workloads_of_model(model, path.parent)
+    path.write_text(json.dumps([each.model_dump(mode="json") for each in workloads]), encoding="utf-8")
 
 
 def _parse() -> argparse.Namespace:

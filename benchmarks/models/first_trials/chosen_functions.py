@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tunefarm_schemas.tuning.workload import Workload
+
 Shape = tuple[int, ...]
 
 
@@ -62,12 +64,8 @@ CHOSEN: Final = (
 )
 
 
-def write_functions(folder: Path, names: Collection[str]) -> None:
-    """Write those of the chosen functions, each as ``NAME.json``.
-
-    Raises:
-        LookupError: a model has no such function.
-    """
+def workloads_of_model(model: str, folder: Path) -> list[Workload]:
+    """The functions of a model of the zoo on one thread, by way of its file in ``folder``."""
     from benchmarks.models.model_files import model_file
     from benchmarks.models.zoo import ZOO
     from tunefarm.frontend.model_source import ModelFile
@@ -76,11 +74,20 @@ def write_functions(folder: Path, names: Collection[str]) -> None:
     from tunefarm_search.relax.tasks import model_tasks
     from tunefarm_search.tvm.target import host_target
 
+    read = read_model(ModelFile(path=str(model_file(ZOO[model], "pt2", folder)), format="pt2"), {})
+    return [task.workload for task in model_tasks(prepare(read.module, read.weights, host_target(1)))]
+
+
+def write_functions(folder: Path, names: Collection[str]) -> None:
+    """Write those of the chosen functions, each as ``NAME.json``.
+
+    Raises:
+        LookupError: a model has no such function.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     wanted = [chosen for chosen in CHOSEN if chosen.name in names]
     for model in dict.fromkeys(chosen.model for chosen in wanted):
-        read = read_model(ModelFile(path=str(model_file(ZOO[model], "pt2", folder)), format="pt2"), {})
-        workloads = [task.workload for task in model_tasks(prepare(read.module, read.weights, host_target(1)))]
+        workloads = workloads_of_model(model, folder)
         for chosen in (each for each in wanted if each.model == model):
             found = [
                 workload

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Final
 
 import tvm
@@ -73,15 +73,16 @@ class _Inlined:
 
     def __init__(self, module: Any) -> None:
         self.module = module
-        self._inlined: Any = None
 
     def schedule(self) -> Any:
         """A schedule of its own for the caller."""
-        if self._inlined is None:
-            schedule = tvm.s_tir.Schedule(self.module)
-            inline_cheap_blocks(schedule)
-            self._inlined = schedule
-        return self._inlined.copy()
+        return self._schedule.copy()
+
+    @cached_property
+    def _schedule(self) -> Any:
+        schedule = tvm.s_tir.Schedule(self.module)
+        inline_cheap_blocks(schedule)
+        return schedule
 
 
 def _dot_products(module: Any, target: Target) -> UntriedSchedule | None:

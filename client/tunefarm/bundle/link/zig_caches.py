@@ -1,7 +1,6 @@
 """What Zig builds once for a machine, kept for the next bundle."""
 
 import fcntl
-import hashlib
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -12,11 +11,13 @@ from typing import Final
 
 from tunefarm.bundle.link.linking import CompiledForm
 from tunefarm.bundle.link.toolchain import BundleToolchain
+from tunefarm_sandbox.channel.private_files import write_private_file
+from tunefarm_schemas.frozen import digest
 
 MAX_ARCHIVES: Final = 16
 """Zig's targets take nine for each version of Zig, of some megabytes each."""
 _ARCHIVE: Final = re.compile(r"[0-9a-f]{64}-[0-9a-f]{64}\.zip")
-_UNFINISHED: Final = ".new"
+_UNFINISHED: Final = ".*.new"
 _LOCK: Final = ".lock"
 
 
@@ -33,7 +34,7 @@ class ZigCaches:
     def archive(self, toolchain: BundleToolchain, form: CompiledForm, build: Callable[[], bytes]) -> bytes:
         """The archive for a toolchain and a form; ``build`` makes one that is missing or damaged."""
         parts = (toolchain.version, *toolchain.compiler[1:], form)
-        key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+        key = digest("\0".join(parts))
         found = self._found(key)
         if found is not None:
             return found
@@ -55,15 +56,11 @@ class ZigCaches:
         """Write an archive, and remove damaged ones, what killed processes left, and the oldest above the limit."""
         place = self.folder / _name(key, content)
         if not place.is_file():
-            unfinished = place.with_name(f".{place.name}{_UNFINISHED}")
-            unfinished.unlink(missing_ok=True)
-            unfinished.touch(mode=0o600, exist_ok=False)
-            unfinished.write_bytes(content)
-            unfinished.replace(place)
+            write_private_file(place, content)
         kept = [each for each in self.folder.iterdir() if _ARCHIVE.fullmatch(each.name)]
         kept.sort(key=lambda path: path.stat().st_mtime, reverse=True)
         damaged = [each for each in kept if each.name.startswith(key) and each != place]
-        for path in (*damaged, *kept[MAX_ARCHIVES:], *self.folder.glob(f".*{_UNFINISHED}")):
+        for path in (*damaged, *kept[MAX_ARCHIVES:], *self.folder.glob(_UNFINISHED)):
             path.unlink(missing_ok=True)
 
     @contextmanager
@@ -79,4 +76,4 @@ class ZigCaches:
 
 
 def _name(key: str, content: bytes) -> str:
-    return f"{key}-{hashlib.sha256(content).hexdigest()}.zip"
+    return f"{key}-{digest(content)}.zip"

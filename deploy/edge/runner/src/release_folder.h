@@ -7,8 +7,6 @@
 
 namespace tunefarm {
 
-constexpr const char *MANIFEST = "manifest.json", *LIBRARY = "model.so", *WEIGHTS = "weights.bin";
-
 constexpr size_t SIGNATURE_BYTES = 64;
 constexpr size_t MAX_SIGNATURES = 16;
 
@@ -42,8 +40,8 @@ Code open_verified(int folder, const ReleaseFile &expected, Descriptor *file);
 // Copies the content of a file while it computes its SHA-256.
 Code copy_verified(int folder, const ReleaseFile &expected, int output);
 
-// Verifies all files but those that `Model::load` verifies itself before it loads any of them. Reading a file and its
-// SHA-256 is most of the time until the first inference, so none is read twice.
+// Verifies all files but those that `Model::load` verifies itself before it loads any of them. SHA-256 takes most of the
+// time until the first inference, so the large files are read once.
 Code verify_other_files(int folder, const ReleaseText &release);
 
 }  // namespace tunefarm

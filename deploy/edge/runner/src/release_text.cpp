@@ -169,7 +169,7 @@ bool files_of(Reader *reader, ReleaseText *release) {
       if (strcmp(release->file[i].path, release->file[release->files].path) == 0) return false;
     ++release->files;
   }
-  return release->files > 0 && strcmp(release->file[0].path, "manifest.json") == 0;
+  return release->files > 0 && strcmp(release->file[0].path, MANIFEST) == 0;
 }
 
 bool variant_of(Reader *reader, ReleaseText *release, bool is_first, bool *chosen) {

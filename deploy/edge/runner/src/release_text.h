@@ -9,6 +9,7 @@
 
 namespace tunefarm {
 
+constexpr const char *MANIFEST = "manifest.json", *LIBRARY = "model.so", *WEIGHTS = "weights.bin";
 constexpr size_t MAX_TEXT_BYTES = 65536;
 constexpr size_t MAX_FILES = 900;
 
