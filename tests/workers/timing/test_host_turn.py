@@ -87,6 +87,7 @@ def test_turns_are_served_in_order_of_request(tmp_path: Path) -> None:
     turns[0].give_back()
     for turn in turns[1:]:
         assert becomes(partial(turn.take, TURN_S))
+        assert becomes(lambda turn=turn: turn.is_wanted)  # the next in line holds the gates, so no other passes it
         assert not turns[0].take(TURN_S)
         turn.give_back()
     assert becomes(partial(turns[0].take, TURN_S))

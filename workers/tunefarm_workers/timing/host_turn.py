@@ -95,7 +95,8 @@ class HostTurn:
 
     # A turn takes two locks, so that the kernel's queue keeps the order and no process polls:
     # 1. The gates of its cores. The next process in turn holds them while it waits for 2.
-    # 2. The cores themselves, while it measures. Once it has them it opens the gates for the next process.
+    # 2. The cores themselves, while it measures. Once it has them it opens the gates for the next process. A process
+    #    that asks before the next one has run and locked them goes first.
     # Try both without blocking. If one is taken, wait on a separate thread, because a wait for a lock cannot be
     # canceled: if the farm closes meanwhile, that thread closes the file.
     # A process that does not release its turn within ``GRACE_S`` after the announced end is ignored: two measurements
