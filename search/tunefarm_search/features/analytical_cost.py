@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tunefarm_search.features.footprint import LINE_BYTES, elements, lines, vectors
+from tunefarm_search.features.footprint import LINE_BYTES, elements, lines, lines_per_set, reach, vectors
 from tunefarm_search.features.innermost_body import InnermostBody, innermost_body
 from tunefarm_search.features.loop_nest import FloatArray, LoopNest
 from tunefarm_search.features.machine import CycleCosts, ProcessorModel
@@ -50,7 +50,7 @@ def nest_cost(nest: LoopNest, sketch: SketchSpace, rows: Rows, machine: Processo
     imbalance = np.ceil(parallel / machine.cores) * machine.cores / parallel
     memory = _memory_cycles(traffic, machine.costs)
     busy = arithmetic["cycles"] + producing["producing_cycles"]
-    cycles = np.maximum(busy, memory) * imbalance / machine.cores
+    cycles = _together(busy, memory, machine.costs) * imbalance / machine.cores
     named = {
         **arithmetic,
         **traffic,
@@ -78,6 +78,11 @@ def _movement_cost(nest: LoopNest, sketch: SketchSpace, rows: Rows, machine: Pro
     return NestCost(cycles, named)
 
 
+def _together(one: FloatArray, other: FloatArray, costs: CycleCosts) -> FloatArray:
+    """Cycles of two kinds of work at the same time: between equal longer ones, the shorter decides."""
+    return np.maximum(one, other) + costs.not_overlapped * np.minimum(one, other)
+
+
 def _memory_cycles(traffic: dict[str, FloatArray], costs: CycleCosts) -> FloatArray:
     return traffic["first_lines"] * costs.line_from_second_level + traffic["second_lines"] * costs.line_from_beyond
 
@@ -99,20 +104,22 @@ def _arithmetic(
 ) -> dict[str, FloatArray]:
     """Cycles of arithmetic and loads, from what is kept in registers, less the steps that are skipped."""
     costs = machine.costs
-    per_row = np.ceil(body.vector / lanes)
+    per_row, at_once = np.ceil(body.vector / lanes), _operations_of_load(body.vector, lanes)
     one_step = np.where(np.array(nest.pattern.spatial), body.tile, 1.0)
     loads = np.zeros(len(one_step))
     for read in nest.pattern.reads:
-        loads += _loads(read, one_step, nest.parts[-1].iterator, body.vector, per_row)
+        loads += _loads(read, one_step, nest.parts[-1].iterator, body.vector, at_once)
     accumulators = body.accumulators
     spilled = np.maximum(accumulators - (machine.vector_registers - 2), 0)
     multiplied = accumulators * machine.vector_bytes / costs.bytes_multiplied_per_cycle
-    step = np.maximum(np.maximum(multiplied, loads / costs.loads_per_cycle), costs.latency)
-    step += 2 * accumulators / body.reuse
+    step = np.maximum(_together(multiplied, loads / costs.loads_per_cycle, costs), costs.latency)
+    step += 2 * accumulators * at_once / per_row / body.reuse
     step += costs.spilled_result * spilled + costs.result_while_spilling * accumulators * (spilled > 0)
     step += costs.operation_of_long_body * accumulators * np.maximum(body.operations / skipped / costs.long_body - 1, 0)
     fused = _fused_vector(nest, extents)
-    step *= np.where((fused > lanes) & (fused % lanes > 0), costs.uneven_vector, 1.0)
+    taken_over = _vector_taken_over(nest, extents)
+    is_apart = (taken_over > fused) & ~(_is_power_of_two(taken_over) & _is_power_of_two(fused))
+    step *= np.where((fused > lanes) & ~_is_power_of_two(fused) | is_apart, costs.uneven_vector, 1.0)
     rounds = nest.pattern.iterations / body.results / skipped
     return {
         "vector": body.vector,
@@ -146,8 +153,35 @@ def _fused_vector(nest: LoopNest, extents: FloatArray) -> FloatArray:
     return found
 
 
-def _loads(read: BufferAccess, tile: FloatArray, iterator: int, vector: FloatArray, per_row: FloatArray) -> FloatArray:
-    """Number of load instructions for one buffer in one step of the innermost reduction."""
+def _vector_taken_over(nest: LoopNest, extents: FloatArray) -> FloatArray:
+    """Elements of the vector in which the block inside these loops reads the results; 1 without such a block; [points].
+
+    Results that are written in vectors of 14 and read in vectors of 28 stay in memory: LLVM keeps none in registers.
+    """
+    found, open_to_more = np.ones(len(extents)), np.full(len(extents), bool(nest.guests))
+    if not nest.guests:
+        return found
+    inside = nest.guests[-1] + 1
+    tile = _inner_tiles(nest, extents, {inside})[inside]
+    written = nest.pattern.writes[0]
+    size = 1
+    for dimension in range(len(written.extents) - 1, -1, -1):
+        length = reach(written, dimension, tile)
+        open_to_more &= (size == found) & (found * length <= LONGEST_VECTOR)
+        found = np.where(open_to_more, found * length, found)
+        size *= written.extents[dimension]
+    return found
+
+
+def _is_power_of_two(number: FloatArray) -> npt.NDArray[np.bool_]:
+    return np.asarray(np.frexp(number)[0] == 0.5)
+
+
+def _loads(read: BufferAccess, tile: FloatArray, iterator: int, vector: FloatArray, at_once: FloatArray) -> FloatArray:
+    """Number of load instructions for one buffer in one step of the innermost reduction.
+
+    ``at_once`` is their number for one vector whose elements lie side by side.
+    """
     without = tile.copy()
     without[:, iterator] = 1
     rows = elements(read, without)
@@ -155,7 +189,13 @@ def _loads(read: BufferAccess, tile: FloatArray, iterator: int, vector: FloatArr
     if not touched:
         return rows
     side_by_side = touched == [len(read.strides) - 1] and read.strides[-1][iterator] == 1
-    return rows * (per_row if side_by_side else vector)
+    return rows * np.where(vector > 1, at_once if side_by_side else vector, 1.0)
+
+
+def _operations_of_load(vector: FloatArray, lanes: int) -> FloatArray:
+    """Number of instructions that load a vector: LLVM loads a rest of 14 elements as 8, 4 and 2, and joins them."""
+    pieces = np.bitwise_count((vector % lanes).astype(np.int64))
+    return np.asarray(np.floor(vector / lanes) + np.maximum(2.0 * pieces - 1.0, 0.0))
 
 
 def _producing(
@@ -204,20 +244,33 @@ def _box(tiles: dict[int, FloatArray], place: npt.NDArray[np.int64], read: Buffe
 def _traffic(
     nest: LoopNest, extents: FloatArray, tiles: dict[int, FloatArray], machine: ProcessorModel
 ) -> dict[str, FloatArray]:
-    """Cache lines moved into the first and the second cache, by the outermost tile that fits into each."""
+    """Cache lines moved into the first and the second cache, by the outermost tile that fits into each.
+
+    A tile fits if it fills at most 0.8 of the cache, and no buffer has more lines for a set than the set has ways.
+    """
     points = len(extents)
     buffers = (*nest.pattern.reads, *nest.pattern.writes)
     moved = {"first_lines": np.zeros(points), "second_lines": np.zeros(points)}
     settled = {"first_lines": np.zeros(points, bool), "second_lines": np.zeros(points, bool)}
+    caches = (
+        ("first_lines", machine.first_cache_bytes, machine.costs.aliasing_bytes),
+        ("second_lines", machine.second_cache_bytes, machine.costs.second_aliasing_bytes),
+    )
     named: dict[str, FloatArray] = {}
     outwards = (0, *nest.boundaries)
     # One pass over the tiles of all places costs little more than one over those of a single place.
     together = np.concatenate([tiles[place] for place in outwards])
     touched_at = sum((lines(access, together) for access in buffers), np.zeros(len(together)))
-    for place, touched in zip(outwards, touched_at.reshape(len(outwards), points), strict=True):
+    crowded_at = {
+        cache: np.any([lines_per_set(access, together, alias) > size / alias for access in buffers], axis=0)
+        for cache, size, alias in caches
+    }
+    for number, place in enumerate(outwards):
+        touched = touched_at[number * points : (number + 1) * points]
         trips = extents[:, :place].prod(axis=1)
-        for cache, size in (("first_lines", machine.first_cache_bytes), ("second_lines", machine.second_cache_bytes)):
-            fits = ~settled[cache] & ((touched * LINE_BYTES <= 0.8 * size) | (place == len(nest.parts)))
+        for cache, size, _ in caches:
+            crowded = crowded_at[cache][number * points : (number + 1) * points]
+            fits = ~settled[cache] & (((touched * LINE_BYTES <= 0.8 * size) & ~crowded) | (place == len(nest.parts)))
             moved[cache] += np.where(fits, touched * trips, 0)
             settled[cache] |= fits
         if 0 < place < len(nest.parts) and len(named) < 6:

@@ -1,5 +1,8 @@
 """The footprint of a tile in a buffer: elements, cache lines, vectors."""
 
+import math
+from dataclasses import dataclass
+
 import numpy as np
 
 from tunefarm_search.features.loop_nest import FloatArray
@@ -15,10 +18,57 @@ def elements(access: BufferAccess, tile: FloatArray) -> FloatArray:
 
 def lines(access: BufferAccess, tile: FloatArray) -> FloatArray:
     """Number of cache lines that contain those elements."""
-    if not access.extents:
-        return np.ones(len(tile))
-    whole = np.ceil(reach(access, len(access.extents) - 1, tile) * access.element_bytes / LINE_BYTES)
-    return _rows(access, tile) * np.minimum(whole, _touched(access.extents[-1:], access.strides[-1:], tile))
+    return np.asarray(_runs(access, tile).lines())
+
+
+def lines_per_set(access: BufferAccess, tile: FloatArray, alias_bytes: int) -> FloatArray:
+    """Number of those lines that compete for each set of a cache that they occupy.
+
+    ``alias_bytes`` is the distance at which addresses share a set: the size of the cache divided by its associativity.
+    Rows at a distance of many such sizes occupy few sets, and evict each other long before the cache is full.
+    """
+    runs = _runs(access, tile)
+    places = np.ones(len(tile))
+    for rows, stride_bytes in zip(runs.rows, runs.stride_bytes, strict=True):
+        places *= np.minimum(rows, alias_bytes // math.gcd(stride_bytes, alias_bytes))
+    return runs.lines() / np.minimum(places * runs.lines_of_each, alias_bytes / LINE_BYTES)
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """The contiguous runs of a tile in a buffer: rows, or several dimensions where the tile covers the inner ones.
+
+    Attributes:
+        lines_of_each: lines of one run; shape [points].
+        rows: number of runs along each dimension but the last one; arrays of shape [points].
+        stride_bytes: distance of neighbouring rows of each of these dimensions.
+    """
+
+    lines_of_each: FloatArray
+    rows: tuple[FloatArray, ...]
+    stride_bytes: tuple[int, ...]
+
+    def lines(self) -> FloatArray:
+        """Lines of all runs."""
+        return math.prod(self.rows, start=self.lines_of_each)
+
+
+def _runs(access: BufferAccess, tile: FloatArray) -> _Runs:
+    length, touched, is_whole = np.ones(len(tile)), np.ones(len(tile)), np.ones(len(tile), bool)
+    inner = 1
+    rows, stride_bytes = [], []
+    for dimension in range(len(access.extents) - 1, -1, -1):
+        here = _touched(access.extents[dimension : dimension + 1], access.strides[dimension : dimension + 1], tile)
+        reached = reach(access, dimension, tile)
+        length = np.where(is_whole, reached * inner, length)
+        touched = np.where(is_whole, touched * here, touched)
+        if dimension < len(access.extents) - 1:
+            rows.append(np.where(is_whole, 1.0, here))
+            stride_bytes.append(inner * access.element_bytes)
+        is_whole = is_whole & (reached == access.extents[dimension])
+        inner *= access.extents[dimension]
+    lines_of_each = np.minimum(np.ceil(length * access.element_bytes / LINE_BYTES), touched)
+    return _Runs(lines_of_each, tuple(rows), tuple(stride_bytes))
 
 
 def vectors(access: BufferAccess, tile: FloatArray, lanes: int) -> FloatArray:

@@ -11,12 +11,14 @@ class CycleCosts:
         bytes_multiplied_per_cycle: throughput of the vector units.
         loads_per_cycle: vector loads from the L1 cache.
         latency: latency of a multiplication that depends on the previous one.
+        not_overlapped: share of the shorter of two kinds of work that does not hide behind the longer.
         spilled_result: cost per result that does not fit into the registers.
         result_while_spilling: cost per result, if there are more than registers.
         long_body: operations above which LLVM schedules a body badly and spills early loads.
         operation_of_long_body: cost per operation of a body of twice that length.
         uneven_vector: how many times longer LLVM's code takes for vectors of more than a register that do not fill
-            registers, such as 28 floats: it takes them apart into elements. It pads shorter ones.
+            registers, such as 28 floats, or that are no power of two, such as 48: it takes them apart into elements.
+            It pads shorter ones.
         copied: cost per vector of padding, or of another input, that is computed before it is read.
         copied_at_once: up to this many vectors are computed without loops, and are still in L1 when they are read.
         copied_in_loops: cost per vector of a larger copy: loops over rows, edges, and a round trip to L2.
@@ -25,6 +27,7 @@ class CycleCosts:
         line_from_beyond: the same for lines from beyond L2.
         gathered: cost per element of a vector whose elements come from different rows: a load and a shuffle.
         aliasing_bytes: rows at a distance of a multiple of this share one set of an L1 of 64 sets, whatever its size.
+        second_aliasing_bytes: the same for an L2 of 2048 sets.
         ways: associativity of such a set.
         refetched_line: cost per line that was evicted from its set.
     """
@@ -32,6 +35,7 @@ class CycleCosts:
     bytes_multiplied_per_cycle: int = 64
     loads_per_cycle: float = 2.0
     latency: float = 4.0
+    not_overlapped: float = 0.2
     spilled_result: float = 4.0
     result_while_spilling: float = 0.5
     long_body: int = 128
@@ -42,9 +46,10 @@ class CycleCosts:
     copied_in_loops: float = 5.0
     inlined: float = 0.5
     line_from_second_level: float = 0.5
-    line_from_beyond: float = 2.0
+    line_from_beyond: float = 3.0
     gathered: float = 1.0
     aliasing_bytes: int = 4096
+    second_aliasing_bytes: int = 128 * 1024
     ways: int = 8
     refetched_line: float = 4.0
 

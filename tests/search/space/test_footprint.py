@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tunefarm_search.features.footprint import LINE_BYTES, elements, lines, vectors
+from tunefarm_search.features.footprint import LINE_BYTES, elements, lines, lines_per_set, vectors
 from tunefarm_search.space.access_pattern import BufferAccess
 
 LANES = 16
@@ -45,3 +45,31 @@ def test_vectors_cover_box_row_by_row(tile: tuple[int, ...]) -> None:
     columns = [column for _, column in touched(STRIDED_WINDOW, tile)]
     height, width = max(rows) - min(rows) + 1, max(columns) - min(columns) + 1
     assert vectors(STRIDED_WINDOW, np.array([tile], float), LANES) == [height * -(-width // LANES)]
+
+
+KERNELS = BufferAccess(
+    "weights",
+    4,
+    (32, 16, 3, 3),
+    ((1.0, 0.0, 0.0, 0.0), (0.0, 1.0, 0.0, 0.0), (0.0, 0.0, 1.0, 0.0), (0.0, 0.0, 0.0, 1.0)),
+)
+"""The weights of a convolution: output and input channels, and a window."""
+COLUMN = BufferAccess("matrix", 4, (768, 3072), ((1.0, 0.0), (0.0, 1.0)))
+
+
+@pytest.mark.parametrize("tile", [(1, 1, 1, 1), (1, 2, 3, 3), (4, 8, 3, 3), (4, 16, 3, 3), (32, 16, 3, 3)])
+def test_lines_of_covered_dimensions_are_shared(tile: tuple[int, ...]) -> None:
+    sizes = (16 * 9 * 4, 9 * 4, 3 * 4, 4)
+    places = touched(KERNELS, tile)
+    counted = {sum(n * size for n, size in zip(place, sizes, strict=True)) // LINE_BYTES for place in places}
+    assert lines(KERNELS, np.array([tile], float)) == [len(counted)]
+
+
+@pytest.mark.parametrize(("tile", "ways"), [((48, 64), 48), ((768, 32), 768), ((1, 64), 1), ((4, 3072), 12)])
+def test_rows_a_page_apart_share_sets(tile: tuple[int, int], ways: int) -> None:
+    assert lines_per_set(COLUMN, np.array([tile], float), 4096) == [ways]
+
+
+def test_rows_at_odd_distances_use_all_sets() -> None:
+    padded = BufferAccess("matrix", 4, (768, 3088), COLUMN.strides)  # 12 KiB and a line
+    assert lines_per_set(padded, np.array([(48, 64)], float), 4096) == [3]
