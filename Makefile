@@ -40,7 +40,7 @@ DEMO_TRIALS ?= 128
 DEMO_MODEL_SECONDS ?= 45
 # Tests often wait for something, so more of them than a small machine has cores run side by side. What a process takes
 # at a time, and in which order, is said in tests/conftest.py.
-TEST_PROCESSES ?= 4
+TEST_PROCESSES ?= 6
 BENCH_ARGUMENTS ?=
 FUZZ_MINUTES ?= 60
 FUZZ_SEED ?= 0
