@@ -6,6 +6,8 @@ from typing import Any
 
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.target import Target
+from tunefarm_schemas.tuning.trace import Sketch
+from tunefarm_search.replay.replay_table import RecordedTrial, ReplayTable
 
 
 class TableTrial(Frozen):
@@ -50,6 +52,19 @@ class TrialTable(Frozen):
     def trials(self) -> int:
         """Trials of the longest run."""
         return max(len(run.trials) for run in self.runs)
+
+    def replay_table(self) -> ReplayTable:
+        """All measured points, to compare strategies that may choose among them only."""
+        points = {
+            (trial.sketch, repr(trial.decisions)): RecordedTrial(
+                trial.sketch, trial.decisions, trial.latency_s, trial.build_s
+            )
+            for run in self.runs
+            for trial in run.trials
+            if trial.sketch is not None
+        }
+        sketches = tuple(Sketch(text=text) for text in self.sketches)
+        return ReplayTable(self.name, self.module_json, self.target, False, sketches, tuple(points.values()))
 
     def write(self, path: Path) -> None:
         """Write it as compressed JSON. The same table gives the same bytes."""
