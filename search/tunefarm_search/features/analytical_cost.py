@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tunefarm_search.features.footprint import LINE_BYTES, elements, lines, lines_per_set, reach, vectors
+from tunefarm_search.features.footprint import LINE_BYTES, contiguous_runs, elements, reach, vectors
 from tunefarm_search.features.innermost_body import InnermostBody, innermost_body
 from tunefarm_search.features.loop_nest import FloatArray, LoopNest
 from tunefarm_search.features.machine import CycleCosts, ProcessorModel
@@ -158,7 +158,7 @@ def _vector_taken_over(nest: LoopNest, extents: FloatArray) -> FloatArray:
 
     Results that are written in vectors of 14 and read in vectors of 28 stay in memory: LLVM keeps none in registers.
     """
-    found, open_to_more = np.ones(len(extents)), np.full(len(extents), bool(nest.guests))
+    found, open_to_more = np.ones(len(extents)), np.ones(len(extents), bool)
     if not nest.guests:
         return found
     inside = nest.guests[-1] + 1
@@ -260,17 +260,18 @@ def _traffic(
     outwards = (0, *nest.boundaries)
     # One pass over the tiles of all places costs little more than one over those of a single place.
     together = np.concatenate([tiles[place] for place in outwards])
-    touched_at = sum((lines(access, together) for access in buffers), np.zeros(len(together)))
+    runs = [contiguous_runs(access, together) for access in buffers]
+    by_place = (len(outwards), points)
+    touched_at = sum((each.lines() for each in runs), np.zeros(len(together))).reshape(by_place)
     crowded_at = {
-        cache: np.any([lines_per_set(access, together, alias) > size / alias for access in buffers], axis=0)
+        cache: np.any([each.lines_per_set(alias) > size / alias for each in runs], axis=0).reshape(by_place)
         for cache, size, alias in caches
     }
-    for number, place in enumerate(outwards):
-        touched = touched_at[number * points : (number + 1) * points]
+    for number, (place, touched) in enumerate(zip(outwards, touched_at, strict=True)):
         trips = extents[:, :place].prod(axis=1)
         for cache, size, _ in caches:
-            crowded = crowded_at[cache][number * points : (number + 1) * points]
-            fits = ~settled[cache] & (((touched * LINE_BYTES <= 0.8 * size) & ~crowded) | (place == len(nest.parts)))
+            has_room = (touched * LINE_BYTES <= 0.8 * size) & ~crowded_at[cache][number]
+            fits = ~settled[cache] & (has_room | (place == len(nest.parts)))
             moved[cache] += np.where(fits, touched * trips, 0)
             settled[cache] |= fits
         if 0 < place < len(nest.parts) and len(named) < 6:

@@ -16,26 +16,8 @@ def elements(access: BufferAccess, tile: FloatArray) -> FloatArray:
     return _rows(access, tile) * _touched(access.extents[-1:], access.strides[-1:], tile)
 
 
-def lines(access: BufferAccess, tile: FloatArray) -> FloatArray:
-    """Number of cache lines that contain those elements."""
-    return np.asarray(_runs(access, tile).lines())
-
-
-def lines_per_set(access: BufferAccess, tile: FloatArray, alias_bytes: int) -> FloatArray:
-    """Number of those lines that compete for each set of a cache that they occupy.
-
-    ``alias_bytes`` is the distance at which addresses share a set: the size of the cache divided by its associativity.
-    Rows at a distance of many such sizes occupy few sets, and evict each other long before the cache is full.
-    """
-    runs = _runs(access, tile)
-    places = np.ones(len(tile))
-    for rows, stride_bytes in zip(runs.rows, runs.stride_bytes, strict=True):
-        places *= np.minimum(rows, alias_bytes // math.gcd(stride_bytes, alias_bytes))
-    return runs.lines() / np.minimum(places * runs.lines_of_each, alias_bytes / LINE_BYTES)
-
-
 @dataclass(frozen=True)
-class _Runs:
+class Runs:
     """The contiguous runs of a tile in a buffer: rows, or several dimensions where the tile covers the inner ones.
 
     Attributes:
@@ -49,11 +31,24 @@ class _Runs:
     stride_bytes: tuple[int, ...]
 
     def lines(self) -> FloatArray:
-        """Lines of all runs."""
+        """Number of cache lines of all runs."""
         return math.prod(self.rows, start=self.lines_of_each)
 
+    def lines_per_set(self, alias_bytes: int) -> FloatArray:
+        """Number of those lines that compete for each set of a cache that they occupy.
 
-def _runs(access: BufferAccess, tile: FloatArray) -> _Runs:
+        ``alias_bytes`` is the distance at which addresses share a set: the size of the cache divided by its
+        associativity. Rows at a distance of many such sizes occupy few sets, and evict each other long before the
+        cache is full.
+        """
+        places = np.ones(len(self.lines_of_each))
+        for rows, stride_bytes in zip(self.rows, self.stride_bytes, strict=True):
+            places *= np.minimum(rows, alias_bytes // math.gcd(stride_bytes, alias_bytes))
+        return np.asarray(self.lines() / np.minimum(places * self.lines_of_each, alias_bytes / LINE_BYTES))
+
+
+def contiguous_runs(access: BufferAccess, tile: FloatArray) -> Runs:
+    """The runs of a tile of shape [points, iterators]."""
     length, touched, is_whole = np.ones(len(tile)), np.ones(len(tile)), np.ones(len(tile), bool)
     inner = 1
     rows, stride_bytes = [], []
@@ -68,7 +63,7 @@ def _runs(access: BufferAccess, tile: FloatArray) -> _Runs:
         is_whole = is_whole & (reached == access.extents[dimension])
         inner *= access.extents[dimension]
     lines_of_each = np.minimum(np.ceil(length * access.element_bytes / LINE_BYTES), touched)
-    return _Runs(lines_of_each, tuple(rows), tuple(stride_bytes))
+    return Runs(lines_of_each, tuple(rows), tuple(stride_bytes))
 
 
 def vectors(access: BufferAccess, tile: FloatArray, lanes: int) -> FloatArray:

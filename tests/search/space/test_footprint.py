@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tunefarm_search.features.footprint import LINE_BYTES, elements, lines, lines_per_set, vectors
+from tunefarm_search.features.footprint import LINE_BYTES, contiguous_runs, elements, vectors
 from tunefarm_search.space.access_pattern import BufferAccess
 
 LANES = 16
@@ -36,7 +36,7 @@ def test_elements_exclude_those_skipped_by_stride(access: BufferAccess, tile: tu
 def test_lines_match_accessed_elements(tile: tuple[int, ...]) -> None:
     per_line = LINE_BYTES // STRIDED_WINDOW.element_bytes
     counted = {(row, column // per_line) for row, column in touched(STRIDED_WINDOW, tile)}
-    assert lines(STRIDED_WINDOW, np.array([tile], float)) == [len(counted)]
+    assert contiguous_runs(STRIDED_WINDOW, np.array([tile], float)).lines() == [len(counted)]
 
 
 @pytest.mark.parametrize("tile", TILES)
@@ -62,14 +62,14 @@ def test_lines_of_covered_dimensions_are_shared(tile: tuple[int, ...]) -> None:
     sizes = (16 * 9 * 4, 9 * 4, 3 * 4, 4)
     places = touched(KERNELS, tile)
     counted = {sum(n * size for n, size in zip(place, sizes, strict=True)) // LINE_BYTES for place in places}
-    assert lines(KERNELS, np.array([tile], float)) == [len(counted)]
+    assert contiguous_runs(KERNELS, np.array([tile], float)).lines() == [len(counted)]
 
 
 @pytest.mark.parametrize(("tile", "ways"), [((48, 64), 48), ((768, 32), 768), ((1, 64), 1), ((4, 3072), 12)])
 def test_rows_a_page_apart_share_sets(tile: tuple[int, int], ways: int) -> None:
-    assert lines_per_set(COLUMN, np.array([tile], float), 4096) == [ways]
+    assert contiguous_runs(COLUMN, np.array([tile], float)).lines_per_set(4096) == [ways]
 
 
 def test_rows_at_odd_distances_use_all_sets() -> None:
     padded = BufferAccess("matrix", 4, (768, 3088), COLUMN.strides)  # 12 KiB and a line
-    assert lines_per_set(padded, np.array([(48, 64)], float), 4096) == [3]
+    assert contiguous_runs(padded, np.array([(48, 64)], float)).lines_per_set(4096) == [3]
