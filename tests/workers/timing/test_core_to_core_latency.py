@@ -114,6 +114,7 @@ def test_cores_move_only_in_guests_with_several_caches(monkeypatch: pytest.Monke
     assert not may_be_moved_apart(2, 8, tmp_path), "all cores share one cache, wherever they are"
 
 
+@pytest.mark.timing
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 def test_two_threads_take_longer_to_meet_than_one() -> None:
     completed = subprocess.run([sys.executable, "-c", APART], capture_output=True, text=True, timeout=60, check=True)

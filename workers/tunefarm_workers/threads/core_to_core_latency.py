@@ -9,6 +9,8 @@ _MAX_NEAR_RATIO: Final = 3.8
 each, 99% were below 3.7 and above 3.9."""
 _BATCHES, _CALLS = 5, 100
 """The fastest batch counts; all take a millisecond."""
+_MAX_BATCH_S: Final = 0.01
+"""A slower batch shares its cores with other processes. No batch follows it: each call may take a time slice."""
 
 
 class CoreToCoreLatency:
@@ -29,7 +31,12 @@ class CoreToCoreLatency:
         return self.ratio() < _MAX_NEAR_RATIO
 
     def _seconds(self, threads: int) -> float:
-        return min(self._batch(threads) for _ in range(_BATCHES))
+        fastest_s = self._batch(threads)
+        for _ in range(_BATCHES - 1):
+            if fastest_s > _MAX_BATCH_S:
+                break
+            fastest_s = min(fastest_s, self._batch(threads))
+        return fastest_s
 
     def _batch(self, threads: int) -> float:
         start_s = time.perf_counter()
