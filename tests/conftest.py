@@ -26,6 +26,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     atexit.register(TURNS.cleanup)
     Path(TURNS.name).chmod(0o1777)
     os.environ["TUNEFARM_TURN_FOLDER"] = TURNS.name
+    # Nor need idle threads of kernels and of XGBoost spin, which takes time from the other processes.
+    os.environ |= {"TVM_THREAD_POOL_SPIN_COUNT": "0", "OMP_WAIT_POLICY": "passive"}
 
 if "MPLCONFIGDIR" not in os.environ:
     # Commands with a home of their own would each list the fonts of this host, which takes a second.

@@ -44,12 +44,13 @@ print(json.dumps({"packed": bool(manifest["pack_entry"])}))
 """
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize(
     ("layer", "abi"),
     [
-        pytest.param("convolution", "packed", id="convolution-packed", marks=pytest.mark.faults),
+        pytest.param("convolution", "packed", id="convolution-packed"),
         pytest.param("dense", "packed", id="dense-packed"),
-        pytest.param("dense", "stable", id="dense-stable", marks=pytest.mark.faults),
+        pytest.param("dense", "stable", id="dense-stable"),
     ],
 )
 def test_built_library_runs_without_compiler(tunefarm: Tunefarm, programs: Path, layer: str, abi: str) -> None:

@@ -32,7 +32,8 @@ else:
 """
 
 
-@pytest.mark.parametrize("name", ["bound", pytest.param("te_model", marks=pytest.mark.faults)])
+@pytest.mark.faults
+@pytest.mark.parametrize("name", ["bound", "te_model"])
 def test_compile_makes_a_model_that_equals_numpy(tunefarm: Tunefarm, programs: Path, tmp_path: Path, name: str) -> None:
     folder = tmp_path / "compiled"
     summary = tunefarm("compile", f"{programs / 'mixed_models.py'}:{name}", "--output", str(folder), "--json").json()

@@ -145,6 +145,7 @@ def test_every_button_of_a_device_asks_its_lanes(visits: Visits, shown: Shown) -
         assert visits.store.lanes.requests()[lane().lane_id] is request
 
 
+@pytest.mark.faults
 def test_a_page_goes_on_after_the_api_was_killed(visits: Visits, service: RealService) -> None:
     running = RunningJob.begin(visits.store, "killed")
     page = visits.page(TENANT)

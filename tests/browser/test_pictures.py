@@ -35,9 +35,8 @@ MIN_DIFFERENCE = 48
 """Of 255: another font's edges stay below."""
 
 
-@pytest.mark.parametrize(
-    "view", [pytest.param("wide", id="wide"), pytest.param("narrow", id="narrow", marks=pytest.mark.faults)]
-)
+@pytest.mark.faults
+@pytest.mark.parametrize("view", ["wide", "narrow"])
 def test_pages_look_as_in_their_pictures(visits: Visits, shown: Shown, view: str) -> None:
     page = visits.page(view=VIEWS[view], checks_policy=False)
     unlike = {}

@@ -83,6 +83,7 @@ def network() -> Any:
     return builder.get()
 
 
+@pytest.mark.faults
 def test_bundle_of_a_job_has_the_model_that_was_submitted(service: Service, tmp_path: Path) -> None:
     (tmp_path / "net.json").write_text(str(tvm.ir.save_json(network())))
     target = '{"kind": "llvm", "num-cores": 1}'
@@ -124,6 +125,7 @@ def test_model_of_a_job_is_sent_with_it_or_with_the_request_for_a_bundle(service
     assert (others.code, "beside records or several jobs" in others.err) == (2, True), others.err
 
 
+@pytest.mark.faults
 def test_clients_tune_a_model_that_its_job_keeps(service: Service, tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text(MODEL)
     model = f"{tmp_path}/net.py:model"

@@ -171,6 +171,7 @@ def test_out_of_bounds_kernel_never_reaches_board(farm_of: FarmOf) -> None:
         assert f"out of bounds: buffer {buffer} has memory for 64 elements" in result.failure.message
 
 
+@pytest.mark.faults
 def test_lookups_are_checked_before_they_reach_board(farm_of: FarmOf) -> None:
     running = farm_of()
     found = {}

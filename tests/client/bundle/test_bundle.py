@@ -59,6 +59,7 @@ def test_bundle_computes_the_model_without_tvm(
     assert "1 vectors, worst error" in ended.stdout
 
 
+@pytest.mark.faults
 def test_bundle_of_objects_computes_the_model(network: Path, tmp_path: Path) -> None:
     ended = self_test(network, tmp_path / "self_test")
     assert ended.returncode == 0, ended.stdout + ended.stderr

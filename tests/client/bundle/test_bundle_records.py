@@ -18,6 +18,8 @@ from tunefarm_schemas.tuning.device import COLD_CACHE
 from tunefarm_services.settings import Settings
 from tunefarm_services.store import LOCAL_TENANT
 
+pytestmark = pytest.mark.faults
+
 MODEL = """
 import numpy as np
 import tvm
@@ -75,7 +77,6 @@ def tuned(tunefarm_json: Tunefarm, record_id: str) -> BundleManifest:
     return built(tunefarm_json, "bundle")
 
 
-@pytest.mark.faults
 def test_bundle_of_the_job_of_a_model_has_the_model(
     tunefarm_json: Tunefarm, folder: Path, summary: Any, record_id: str, tuned: BundleManifest
 ) -> None:
@@ -97,7 +98,6 @@ def test_bundle_of_the_job_of_a_model_has_the_model(
     assert (ended.code, "--model FILE" in ended.err) == (2, True), ended.err
 
 
-@pytest.mark.faults
 def test_bundle_has_the_records_of_its_schedules(
     tunefarm_json: Tunefarm, record_id: str, tuned: BundleManifest
 ) -> None:
@@ -116,7 +116,6 @@ def test_bundle_has_the_records_of_its_schedules(
     assert (expected.latency_s > 0, expected.protocol_id) == (True, "cpu-hot-cache/1")
 
 
-@pytest.mark.faults
 def test_record_of_another_protocol_does_not_come_first(
     tunefarm_json: Tunefarm, record_id: str, tuned: BundleManifest, folder: Path
 ) -> None:

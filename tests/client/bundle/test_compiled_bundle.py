@@ -59,6 +59,7 @@ def test_manifest_says_what_the_library_needs(library: Path) -> None:
     assert set(requires.cpu_features) <= set(words)
 
 
+@pytest.mark.faults
 def test_equal_builds_have_equal_libraries(fork_server: ForkServer, library: Path, tmp_path: Path) -> None:
     again = built(fork_server, tmp_path / "elsewhere" / "again", "library").folder
     files = {path.relative_to(library) for path in library.rglob("*") if path.is_file()}
@@ -66,6 +67,7 @@ def test_equal_builds_have_equal_libraries(fork_server: ForkServer, library: Pat
     assert all((library / each).read_bytes() == (again / each).read_bytes() for each in files)
 
 
+@pytest.mark.faults
 def test_archive_passes_its_self_test(fork_server: ForkServer, tmp_path: Path) -> None:
     folder = built(fork_server, tmp_path / "static", "static").folder
     program = tmp_path / "self_test"

@@ -36,8 +36,10 @@ def run_lacking(environment: dict[str, str], *words: str, **more: str) -> "subpr
 
 @pytest.mark.parametrize(
     ("words", "more"),
-    [((*TUNE, "--require-confinement"), {}), (TUNE, {"TUNEFARM_REQUIRE_CONFINEMENT": "true"})],
-    ids=["option", "variable"],
+    [
+        pytest.param((*TUNE, "--require-confinement"), {}, id="option"),
+        pytest.param(TUNE, {"TUNEFARM_REQUIRE_CONFINEMENT": "true"}, id="variable", marks=pytest.mark.faults),
+    ],
 )
 def test_tune_fails_without_required_confinement(
     environment: dict[str, str], tmp_path: Path, words: tuple[str, ...], more: dict[str, str]

@@ -48,7 +48,12 @@ def descendants() -> set[int]:
     [
         ("segfault", FailureReason.CRASH, "SIGSEGV"),
         ("abort", FailureReason.CRASH, "SIGABRT"),
-        ("never return", FailureReason.RUN_TIMEOUT, "running for the first time for more than"),
+        pytest.param(
+            "never return",
+            FailureReason.RUN_TIMEOUT,
+            "running for the first time for more than",
+            marks=pytest.mark.faults,
+        ),
         ("slow second call", FailureReason.RUN_TIMEOUT, "running for more than"),
         ("eat memory", FailureReason.OUT_OF_MEMORY, "MemoryError"),
         ("eat memory while building", FailureReason.OUT_OF_MEMORY, "MemoryError"),

@@ -46,7 +46,9 @@ def test_comparison_of_large_outputs_fits_in_memory(running: RunningFarm) -> Non
     assert all(isinstance(result, Timing) for result in results), results
 
 
-@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize(
+    "place", [pytest.param(0, marks=pytest.mark.faults), 1, pytest.param(2, marks=pytest.mark.faults)]
+)
 def test_comparison_survives_schedule_that_crashes_compiler(running: RunningFarm, place: int) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
@@ -139,6 +141,7 @@ def test_artifact_runs_from_its_folder_until_changed(running: RunningFarm, tmp_p
     assert "not the library its manifest describes" in refused.stderr
 
 
+@pytest.mark.faults
 def test_export_reports_foreign_load(running: RunningFarm) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
