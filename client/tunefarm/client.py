@@ -102,12 +102,9 @@ class ServiceClient(Noun[Carrier], Generic[Carrier, H]):
 
     def _converted(self, request: TuneRequest) -> tuple[Conversion, bytes | None]:
         """The converted module, and the model that the job keeps beside it."""
-        conversion = self.converter.convert(request.intake, request.given)
-        if not request.keeps_model:
-            return conversion, None
-        from tunefarm.remote.whole_model import kept_model
-
-        return conversion, kept_model(self.converter, conversion, request.intake.module)
+        return self.converter.convert_with_model(
+            request.intake, request.file, request.of_model, request.given, keeps_model=request.keeps_model
+        )
 
     @executed
     def _submit_measurement(
@@ -136,11 +133,12 @@ class Client(ServiceClient[Transport, RemoteJob]):
 
     @takes_tune_arguments
     def tune(self, module: Any, **arguments: Unpack[TuneArguments]) -> RemoteJob:
-        """Submit a job that tunes one or several functions. Warns about functions that are not TIR and stay untuned.
+        """Submit a job that tunes functions or a model. Warns about functions that are not TIR and stay untuned.
 
         Args:
             module: an IRModule, a PrimFunc, a list of te tensors, or text as the command line takes it: a file,
-                ``FILE.py:FUNCTION``, ``te:NAME``, ``builtin:NAME``.
+                ``FILE.py:FUNCTION``, ``te:NAME``, ``builtin:NAME``, or the file of a model, such as ``net.onnx``, whose
+                weights stay on this machine.
             arguments: see ``TuneArguments``.
 
         Raises:

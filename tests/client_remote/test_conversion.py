@@ -56,6 +56,14 @@ def test_json_is_sent_unchanged_without_tvm(tmp_path: Path) -> None:
     assert (request.options.trials, request.options.priority) == (3, 2)
 
 
+def test_model_arguments_are_refused_for_what_is_no_model(converter: Converter) -> None:
+    with pytest.raises(BadInput, match="net.onnx"):
+        TuneRequest.of("net.onnx")
+    request = TuneRequest.of("builtin:softmax:8x16", shapes={"x": (1, 2)})
+    with pytest.raises(BadInput, match="only models that a frontend converts have it"):
+        converter.convert_with_model(request.intake, request.file, request.of_model, request.given)
+
+
 def test_python_module_is_converted_for_another_machine(convert: Convert) -> None:
     sent = convert(f"{PROGRAMS / 'matmul.py'}:Module", target=FOREIGN)
     assert "root_index" in json.loads(sent.modules[0].text)

@@ -7,10 +7,14 @@ from typing import Any, Final, ParamSpec, TypedDict, TypeVar, Unpack
 
 from pydantic import ValidationError
 
+from tunefarm.frontend.model_file import model_file
+from tunefarm.frontend.model_source import ModelFile
 from tunefarm.intake.intake_request import IntakeRequest
+from tunefarm.intake.module_source import JsonSource
 from tunefarm.intake.python_input import PythonInput
 from tunefarm.intake.tvm_objects import TargetLike
 from tunefarm.options.input_option import inputs_of_python
+from tunefarm.options.model_options import ModelOptions
 from tunefarm.remote.job_options import RemoteJobOptions
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.host_cores import usable_physical_cores
@@ -38,7 +42,8 @@ class TuneArguments(TypedDict, total=False):
     priority: jobs of higher priority start first.
     device_class_id: the device class to measure on. Default: the service's choice.
     labels: names and values that identify the job in lists.
-    keep_model: send the model of a Python file with its weights too, so that bundles of the job have all of it, and not
+    shapes: of a model's file, sizes of inputs with dynamic dimensions, by name.
+    keep_model: send the model of a file with its weights too, so that bundles of the job have all of it, and not
         its functions only. A model that is given as an IRModule or its JSON is kept with the constants that it has.
     """
 
@@ -63,6 +68,7 @@ class TuneArguments(TypedDict, total=False):
     priority: int
     device_class_id: str | None
     labels: Mapping[str, str]
+    shapes: Mapping[str, tuple[int, ...]]
     keep_model: bool
 
 
@@ -70,6 +76,7 @@ _DEFAULTS: Final[Mapping[str, Any]] = {
     "all_functions": False,
     "seed_traces": (),
     "inputs": {},
+    "shapes": {},
     "keep_model": False,
     **{name: field.get_default(call_default_factory=True) for name, field in RemoteJobOptions.model_fields.items()},
 }
@@ -81,6 +88,9 @@ class TuneRequest:
 
     given: PythonInput
     intake: IntakeRequest
+    file: ModelFile | None
+    """The file of a model, which is read in the place of the module of ``intake``."""
+    of_model: ModelOptions
     options: RemoteJobOptions
     keeps_model: bool
 
@@ -91,9 +101,11 @@ class TuneRequest:
         Raises:
             BadInput: an argument is invalid.
         """
-        of_input = {"target", "function", "all_functions", "space", "seed_traces", "intrinsics", "inputs", "keep_model"}
+        of_input = {"target", "function", "all_functions", "space", "seed_traces", "intrinsics", "inputs"}
+        of_model = {"shapes", "keep_model"}
+        file = model_file(module) if isinstance(module, str) else None
         given = PythonInput.of(
-            module,
+            module if file is None else JsonSource(name=file.path, text=""),
             target=arguments.get("target"),
             function=arguments.get("function"),
             space=arguments.get("space"),
@@ -101,13 +113,14 @@ class TuneRequest:
             abi=arguments.get("abi", "stable"),
             intrinsics=arguments.get("intrinsics"),
         )
-        options = _options({name: value for name, value in arguments.items() if name not in of_input})
+        options = _options({name: value for name, value in arguments.items() if name not in of_input | of_model})
         options.require_usable()
         intake = given.request(usable_physical_cores())
         all_functions = arguments.get("all_functions", False)
         inputs = inputs_of_python(arguments.get("inputs", {}))
         intake = intake.model_copy(update={"all_functions": all_functions, "inputs": inputs})
-        return cls(given, intake, options, keeps_model=arguments.get("keep_model", False))
+        sizes = ModelOptions(dict(arguments.get("shapes", {})))
+        return cls(given, intake, file, sizes, options, keeps_model=arguments.get("keep_model", False))
 
 
 def _options(values: Mapping[str, object]) -> RemoteJobOptions:

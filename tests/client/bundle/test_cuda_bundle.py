@@ -221,7 +221,7 @@ def test_model_is_refused(fork_server: ForkServer, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "sm_", "native", "compute_80", "sm_80; rm", "-gencode"])
 def test_architecture_is_one_of_a_gpu(name: str) -> None:
-    with pytest.raises(BadInput, match="which is no GPU's"):
+    with pytest.raises(BadInput, match="which names no GPU"):
         GpuArchitecture.named(name)
 
 

@@ -13,6 +13,8 @@ from tests.client.tflite.test_tflite_models import mobile_network
 from tunefarm.frontend.model_import import ImportedModel, import_model
 from tunefarm.frontend.model_source import parse_model_source
 from tunefarm.frontend.relax_model import RelaxModel
+from tunefarm.remote.conversion import Converter
+from tunefarm.remote.tune_request import TuneRequest
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 
@@ -36,6 +38,22 @@ def test_child_reads_external_data_beside_the_model(fork_server: ForkServer, tmp
     found, expected = by_tvm(rebuilt(model), [x])[0], by_onnxruntime(path, {"x": x})[0]
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
     assert model.notes == ("Dimension batch of input x is 2.",)
+
+
+def test_client_sends_the_functions_of_a_model_file_and_keeps_its_weights_if_asked(tmp_path: Path) -> None:
+    path = saved(dense(), tmp_path)
+    request = TuneRequest.of(str(path), target="host:1", shapes={"x": (2, 40)}, keep_model=True)
+    with Converter() as converter:
+        conversion, model = converter.convert_with_model(
+            request.intake, request.file, request.of_model, request.given, keeps_model=request.keeps_model
+        )
+    assert conversion.of_model
+    assert conversion.modules
+    assert model is not None
+    x = normal(2, 40)
+    whole = tvm.relax.VirtualMachine(tvm.compile(tvm.ir.load_json(model.decode()), "llvm"), tvm.cpu())
+    found = whole["main"](tvm.runtime.tensor(x)).numpy()
+    np.testing.assert_allclose(found, by_onnxruntime(path, {"x": x})[0], rtol=1e-5, atol=1e-6)
 
 
 def test_child_keeps_refusals(fork_server: ForkServer, tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ class GpuArchitecture:
         found = _ARCHITECTURE.fullmatch(name)
         if found is None:
             fix = 'Name one in the target: {"kind": "cuda", "arch": "sm_80"}.'
-            raise BadInput("target", f"its arch is {name[:50]!r}, which is no GPU's.", fix)
+            raise BadInput("target", f"its arch is {name[:50]!r}, which names no GPU.", fix)
         return cls(name, int(found[1]), int(found[2]), bool(found[3]))
 
 

@@ -24,7 +24,6 @@ from tunefarm.terminal.tables import print_json
 from tunefarm_schemas.bad_input import BadInput
 
 if TYPE_CHECKING:
-    from tunefarm.frontend.model_import import ImportedModel
     from tunefarm.remote.remote_job import RemoteJob
 
 StrategyName = Literal["random", "evolutionary", "tvm", "replay"]
@@ -141,22 +140,9 @@ def _submit(
     from tunefarm.client import Client
 
     with Client(api, fork_server=take_fork_server()) as client:
-        read: ImportedModel | None = None
-        if file is not None:
-            from tunefarm.frontend.model_import import import_model  # a client without extras has no NumPy
-
-            read = import_model(client.converter.fork_server, file, of_model.shapes, traced=of_model.is_traced)
-            module = JsonSource(name=Path(file.path).stem, text=read.module_json)  # its weights stay here
-            request = request.model_copy(update={"module": module})
-        conversion = client.converter.convert(request, prepares_here=file is not None, of_model=of_model)
-        of_model.require_read(by_frontend=file is not None or conversion.is_of_frontend, is_model=conversion.of_model)
+        conversion, model = client.converter.convert_with_model(request, file, of_model, keeps_model=keeps_model)
         for note in conversion.notes:
             complain(note)
-        model: bytes | None = None
-        if keeps_model:
-            from tunefarm.remote.whole_model import kept_model
-
-            model = kept_model(client.converter, conversion, request.module, read, of_model)
         job = client.submit(conversion, options, model)
         untuned = conversion.untuned_functions or job.view.spec.untuned_functions
         if untuned:
