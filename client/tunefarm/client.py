@@ -16,6 +16,7 @@ from tunefarm.remote.conversion import Conversion, Converter
 from tunefarm.remote.job_options import RemoteJobOptions
 from tunefarm.remote.job_submission import measurement_submission, measurements, submission
 from tunefarm.remote.measured_module import MeasuredModule
+from tunefarm.remote.model_conversion import convert_with_model
 from tunefarm.remote.nouns import (
     Artifacts,
     Bundles,
@@ -102,8 +103,13 @@ class ServiceClient(Noun[Carrier], Generic[Carrier, H]):
 
     def _converted(self, request: TuneRequest) -> tuple[Conversion, bytes | None]:
         """The converted module, and the model that the job keeps beside it."""
-        return self.converter.convert_with_model(
-            request.intake, request.file, request.of_model, request.given, keeps_model=request.keeps_model
+        return convert_with_model(
+            self.converter,
+            request.intake,
+            request.file,
+            request.of_model,
+            request.given,
+            keeps_model=request.keeps_model,
         )
 
     @executed

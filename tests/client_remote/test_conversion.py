@@ -10,6 +10,7 @@ from tunefarm.intake.intake_request import IntakeRequest
 from tunefarm.intake.module_source import parse_module_source
 from tunefarm.intake.python_input import schedule_source, seed_source_of_text
 from tunefarm.remote.conversion import SPACE_NOTE, Conversion, Converter
+from tunefarm.remote.model_conversion import convert_with_model
 from tunefarm.remote.tune_request import TuneRequest
 from tunefarm_schemas.bad_input import BadInput
 
@@ -57,11 +58,11 @@ def test_json_is_sent_unchanged_without_tvm(tmp_path: Path) -> None:
 
 
 def test_model_arguments_are_refused_for_what_is_no_model(converter: Converter) -> None:
-    with pytest.raises(BadInput, match="net.onnx"):
+    with pytest.raises(BadInput, match=r"net\.onnx"):
         TuneRequest.of("net.onnx")
     request = TuneRequest.of("builtin:softmax:8x16", shapes={"x": (1, 2)})
     with pytest.raises(BadInput, match="only models that a frontend converts have it"):
-        converter.convert_with_model(request.intake, request.file, request.of_model, request.given)
+        convert_with_model(converter, request.intake, request.file, request.of_model, request.given)
 
 
 def test_python_module_is_converted_for_another_machine(convert: Convert) -> None:

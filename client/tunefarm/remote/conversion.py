@@ -17,8 +17,6 @@ from tunefarm_schemas.tuning.input_spec import InputSpec
 from tunefarm_schemas.tuning.trace import Space, Trace
 
 if TYPE_CHECKING:
-    from tunefarm.frontend.model_import import ImportedModel
-    from tunefarm.frontend.model_source import ModelFile
     from tunefarm_sandbox.fork_server.fork_server import ForkServer
 
 DEFAULT_OPTIONS: Final = ModelOptions()
@@ -81,35 +79,6 @@ class Converter:
         if self._fork_server is not None:
             self._fork_server.close()
             self._fork_server = None
-
-    def convert_with_model(
-        self,
-        request: IntakeRequest,
-        file: "ModelFile | None",
-        of_model: ModelOptions = DEFAULT_OPTIONS,
-        given: PythonInput | None = None,
-        *,
-        keeps_model: bool = False,
-    ) -> tuple[Conversion, bytes | None]:
-        """Convert a request, or the model in ``file`` in its place; also return the whole model for the job to keep.
-
-        Raises:
-            BadInput: the model cannot be read, it does not take the options, or as ``convert`` and ``kept_model``.
-        """
-        read: ImportedModel | None = None
-        if file is not None:
-            from tunefarm.frontend.model_import import import_model  # a client without extras has no NumPy
-
-            read = import_model(self.fork_server, file, of_model.shapes, traced=of_model.is_traced)
-            module = JsonSource(name=Path(file.path).stem, text=read.module_json)  # its weights stay here
-            request = request.model_copy(update={"module": module})
-        conversion = self.convert(request, given, prepares_here=file is not None, of_model=of_model)
-        of_model.require_read(by_frontend=file is not None or conversion.is_of_frontend, is_model=conversion.of_model)
-        if not keeps_model:
-            return conversion, None
-        from tunefarm.remote.whole_model import kept_model
-
-        return conversion, kept_model(self, conversion, request.module, read, of_model)
 
     def convert(
         self,

@@ -14,6 +14,7 @@ from tunefarm.frontend.model_import import ImportedModel, import_model
 from tunefarm.frontend.model_source import parse_model_source
 from tunefarm.frontend.relax_model import RelaxModel
 from tunefarm.remote.conversion import Converter
+from tunefarm.remote.model_conversion import convert_with_model
 from tunefarm.remote.tune_request import TuneRequest
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
@@ -44,8 +45,8 @@ def test_client_sends_the_functions_of_a_model_file_and_keeps_its_weights_if_ask
     path = saved(dense(), tmp_path)
     request = TuneRequest.of(str(path), target="host:1", shapes={"x": (2, 40)}, keep_model=True)
     with Converter() as converter:
-        conversion, model = converter.convert_with_model(
-            request.intake, request.file, request.of_model, request.given, keeps_model=request.keeps_model
+        conversion, model = convert_with_model(
+            converter, request.intake, request.file, request.of_model, request.given, keeps_model=request.keeps_model
         )
     assert conversion.of_model
     assert conversion.modules

@@ -138,9 +138,10 @@ def _submit(
     as_json: bool,
 ) -> int:
     from tunefarm.client import Client
+    from tunefarm.remote.model_conversion import convert_with_model
 
     with Client(api, fork_server=take_fork_server()) as client:
-        conversion, model = client.converter.convert_with_model(request, file, of_model, keeps_model=keeps_model)
+        conversion, model = convert_with_model(client.converter, request, file, of_model, keeps_model=keeps_model)
         for note in conversion.notes:
             complain(note)
         job = client.submit(conversion, options, model)
