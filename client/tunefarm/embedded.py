@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tunefarm.frontend.framework import is_torch_module
-from tunefarm.frontend.model_file import model_file
-from tunefarm.intake.module_source import JsonSource
+from tunefarm.frontend.model_file import model_file, unread
 from tunefarm.intake.python_input import PythonInput
 from tunefarm.intake.tvm_objects import TargetLike
 from tunefarm.intake.untuned_functions import warn_of_untuned
@@ -118,7 +117,7 @@ def tune(
         machine.prepare_farm()
         file = model_file(module) if isinstance(module, str) else None
         given = PythonInput.of(
-            module if file is None else JsonSource(name=file.path, text=""),
+            module if file is None else unread(file),
             target=target,
             function=function,
             space=space,

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from tunefarm.frontend.model_source import FORMAT_OF_SUFFIX, ModelFile, parse_model_source
-from tunefarm.intake.module_source import MODEL_SUFFIXES, split_symbol
+from tunefarm.intake.module_source import MODEL_SUFFIXES, JsonSource, split_symbol
 
 _READ_AS_MODULES: Final = (".py", ".json")
 """Files that may hold functions as well as models: the intake finds out."""
@@ -23,3 +23,8 @@ def model_file(text: str) -> ModelFile | None:
         return None
     source = parse_model_source(text)
     return source if isinstance(source, ModelFile) else None
+
+
+def unread(file: ModelFile) -> JsonSource:
+    """The module of a request until the frontend has read the model's file, whose result then replaces it."""
+    return JsonSource(name=file.path, text="")

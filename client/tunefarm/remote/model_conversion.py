@@ -8,7 +8,7 @@ from tunefarm.intake.intake_request import IntakeRequest
 from tunefarm.intake.module_source import JsonSource
 from tunefarm.intake.python_input import PythonInput
 from tunefarm.options.model_options import ModelOptions
-from tunefarm.remote.conversion import DEFAULT_OPTIONS, Conversion, Converter
+from tunefarm.remote.conversion import Conversion, Converter
 
 if TYPE_CHECKING:
     from tunefarm.frontend.model_import import ImportedModel
@@ -18,7 +18,7 @@ def convert_with_model(
     converter: Converter,
     request: IntakeRequest,
     file: ModelFile | None,
-    of_model: ModelOptions = DEFAULT_OPTIONS,
+    of_model: ModelOptions,
     given: PythonInput | None = None,
     *,
     keeps_model: bool = False,

@@ -7,10 +7,9 @@ from typing import Any, Final, ParamSpec, TypedDict, TypeVar, Unpack
 
 from pydantic import ValidationError
 
-from tunefarm.frontend.model_file import model_file
+from tunefarm.frontend.model_file import model_file, unread
 from tunefarm.frontend.model_source import ModelFile
 from tunefarm.intake.intake_request import IntakeRequest
-from tunefarm.intake.module_source import JsonSource
 from tunefarm.intake.python_input import PythonInput
 from tunefarm.intake.tvm_objects import TargetLike
 from tunefarm.options.input_option import inputs_of_python
@@ -102,10 +101,10 @@ class TuneRequest:
             BadInput: an argument is invalid.
         """
         of_input = {"target", "function", "all_functions", "space", "seed_traces", "intrinsics", "inputs"}
-        of_model = {"shapes", "keep_model"}
+        of_input |= {"shapes", "keep_model"}
         file = model_file(module) if isinstance(module, str) else None
         given = PythonInput.of(
-            module if file is None else JsonSource(name=file.path, text=""),
+            module if file is None else unread(file),
             target=arguments.get("target"),
             function=arguments.get("function"),
             space=arguments.get("space"),
@@ -113,7 +112,7 @@ class TuneRequest:
             abi=arguments.get("abi", "stable"),
             intrinsics=arguments.get("intrinsics"),
         )
-        options = _options({name: value for name, value in arguments.items() if name not in of_input | of_model})
+        options = _options({name: value for name, value in arguments.items() if name not in of_input})
         options.require_usable()
         intake = given.request(usable_physical_cores())
         all_functions = arguments.get("all_functions", False)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from tunefarm.cli.remote_options import Api, AsJson
-from tunefarm.frontend.model_file import model_file
+from tunefarm.frontend.model_file import model_file, unread
 from tunefarm.frontend.model_source import ModelFile
 from tunefarm.intake.intake_request import IntakeRequest
-from tunefarm.intake.module_source import JsonSource, parse_module_source
+from tunefarm.intake.module_source import parse_module_source
 from tunefarm.intake.untuned_functions import untuned_text
 from tunefarm.options.intake_options import IntrinsicsOption, request_of_texts
 from tunefarm.options.job_options import output_folder
@@ -112,7 +112,7 @@ def submit(
     folder = None if output is None else output_folder(output)
     file = model_file(module)
     request = request_of_texts(
-        parse_module_source(module) if file is None else JsonSource(name=file.path, text=""),
+        parse_module_source(module) if file is None else unread(file),
         function=function,
         all_functions=all_functions,
         target=target,

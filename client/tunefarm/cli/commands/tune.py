@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tunefarm.frontend.model_file import model_file
+from tunefarm.frontend.model_file import model_file, unread
 from tunefarm.frontend.model_source import ModelFile
 from tunefarm.intake.intake_request import IntakeRequest
-from tunefarm.intake.module_source import JsonSource, ModuleSource, parse_module_source
+from tunefarm.intake.module_source import ModuleSource, parse_module_source
 from tunefarm.intake.untuned_functions import untuned_text
 from tunefarm.model.sizes.wanted_buckets import MAX_BUCKETS, wanted_buckets
 from tunefarm.options.bucket_options import BucketOption, ExactBucketsOption, MaxBucketsOption, PadOption
@@ -134,7 +134,7 @@ def tune(
     if resume is None and module is not None:
         require_measured_here(target, module)
     if file is not None:
-        source = JsonSource(name=file.path, text="")  # what the file's frontend makes of it comes later
+        source = unread(file)
     request = None
     if source is not None:
         request = request_of_texts(
