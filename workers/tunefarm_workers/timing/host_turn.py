@@ -76,7 +76,7 @@ class HostTurn:
         self._folders = tuple(folders) or _default_folders()
         self._descriptor = self._open()
         self._is_held = self._is_waiting = self._is_acquired = self._is_stuck = self._is_closed = False
-        self._last_in_time_s = 0.0
+        self._overdue_since_s: float | None = None
         self._next_look_s = 0.0
         self._has_neighbours = False
         self._logged_s = -_LOG_EVERY_S
@@ -93,8 +93,9 @@ class HostTurn:
         """Whether another process waits for its turn."""
         return any(self._lock_of_others(_GATES + run.first, run.cores) is not None for run in self._runs)
 
-    # A turn takes two locks, so that the kernel's queue keeps the order and no process polls:
-    # 1. The gates of its cores. The next process in turn holds them while it waits for 2.
+    # A turn takes two locks, so that the kernel keeps the queue and no process polls:
+    # 1. The gates of its cores. The next process in turn holds them while it waits for 2, so it goes before those that
+    #    ask later. Linux wakes those that wait for the gates together and lets them compete.
     # 2. The cores themselves, while it measures. Once it has them it opens the gates for the next process. A process
     #    that asks before the next one has run and locked them goes first.
     # Try both without blocking. If one is taken, wait on a separate thread, because a wait for a lock cannot be
@@ -185,11 +186,17 @@ class HostTurn:
         return self._is_stuck or self._is_overdue(now_s)
 
     def _is_overdue(self, now_s: float) -> bool:
-        """Whether the processes that it waits for have exceeded their turns by ``GRACE_S``."""
+        """Whether the processes that it waits for have been seen to exceed their turns for ``GRACE_S``.
+
+        A single look shows nothing: between two turns, nobody has one for a moment.
+        """
         end_s = self._end_of_others_s()
         if end_s is not None and now_s < end_s < now_s + _MAX_TURN_S:
-            self._last_in_time_s = now_s
-        if now_s - self._last_in_time_s <= GRACE_S:
+            self._overdue_since_s = None
+            return False
+        if self._overdue_since_s is None:
+            self._overdue_since_s = now_s
+        if now_s - self._overdue_since_s <= GRACE_S:
             return False
         self._is_stuck = True
         log.warning("another process exceeds its turn at measuring; no longer waiting for it")
@@ -207,7 +214,8 @@ class HostTurn:
 
     def _start_waiting(self) -> None:
         self._is_waiting = True
-        self._last_in_time_s = self._waited_s = now_s = time.monotonic()
+        self._overdue_since_s = None
+        self._waited_s = now_s = time.monotonic()
         if now_s - self._logged_s >= _LOG_EVERY_S:
             self._logged_s = now_s
             log.info("waits for another process that measures on this host")
