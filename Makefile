@@ -33,6 +33,10 @@ SODIUM_SHA256 := 018494d6d696ae03c7e656e5e74cdfd8ea1326962cc401bcf018f1ed8436811
 BROWSER_STAMP := .venv/.browser-installed
 SOFTHSM_STAMP := .venv/.softhsm-installed
 
+# NVIDIA's compiler, which builds bundles for GPUs. It runs without a GPU.
+NVCC := nvidia-cuda-crt nvidia-cuda-nvcc nvidia-cuda-runtime nvidia-nvvm
+NVCC_STAMP := .venv/.nvcc-installed
+
 # The demo of a model reads an ONNX file, which needs a twentieth of what all frameworks weigh.
 ONNX_STAMP := .venv/.onnx-installed
 
@@ -98,6 +102,10 @@ $(SODIUM_STAMP): $(STAMP)
 		tar --extract --gzip --file pynacl-*.tar.gz --strip-components 3 --wildcards 'pynacl-*/src/libsodium/*' && rm pynacl-*.tar.gz
 	touch $@
 
+$(NVCC_STAMP): $(STAMP)
+	$(PIP) install --quiet --constraint constraints.txt $(NVCC)
+	touch $@
+
 # A PKCS#11 token in software; it comes from Debian's packages where it is not installed.
 $(SOFTHSM_STAMP): $(STAMP)
 	command -v softhsm2-util >/dev/null || { mkdir -p .venv/softhsm && cd .venv/softhsm && apt-get download -qq softhsm2 libsofthsm2 && \
@@ -132,7 +140,7 @@ test: $(STAMP) $(SODIUM_STAMP) $(BROWSER_STAMP)  ## run the tests: no network, w
 test-models: $(FRAMEWORKS_STAMP)  ## run the tests that need torch, ONNX, TFLite or JAX; installs them
 	$(BIN)/python -m pytest -m "models and not faults" --numprocesses 2 --dist loadfile
 
-test-targets: $(EMULATORS_STAMP) $(SODIUM_STAMP) $(BROWSER_STAMP)  ## run kernels for ARM, RISC-V and WebAssembly in emulators; installs those
+test-targets: $(EMULATORS_STAMP) $(NVCC_STAMP) $(SODIUM_STAMP) $(BROWSER_STAMP)  ## run kernels for ARM, RISC-V and WebAssembly in emulators, compile them for NVIDIA GPUs; installs what that takes
 	$(BIN)/python -m pytest -m targets --numprocesses 2 --dist load
 
 test-browser: $(BROWSER_STAMP)  ## run all tests of the pages in Chromium, which is installed on Debian as root where it is missing

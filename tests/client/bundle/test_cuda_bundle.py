@@ -3,7 +3,6 @@
 import hashlib
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import pytest
 import tvm
 
 from tests.client.bundle.cuda_functions import bound, cuda_bundle, functions, gpu_target, matmul, mirrored_sum, tiled
+from tests.client.bundle.fat_binary import contents
 from tunefarm.bundle.bundle_build import BundleBuilder
 from tunefarm.bundle.bundle_source import FunctionsSource, ModelSource
 from tunefarm.bundle.cuda.nvcc import GpuArchitecture
@@ -20,14 +20,15 @@ from tunefarm.frontend.model_import import ImportedModel
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.bundle import CudaRequirements
+from tunefarm_schemas.tuning.target_preset import NAMED_TARGETS, NamedTarget
+from tunefarm_search.tvm.target import canonical_target
 
 HERE = Path(__file__).parent
 STRICT = ("-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-I.", "-Iruntime")
 
 
 def needs_nvcc(test: Callable[..., None]) -> Callable[..., None]:
-    missing = pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs NVIDIA's compiler")
-    return pytest.mark.targets(missing(test))
+    return pytest.mark.targets(pytest.mark.usefixtures("nvcc")(test))
 
 
 @dataclass(frozen=True)
@@ -177,30 +178,29 @@ def test_cmake_builds_the_self_test(built: Path, tmp_path: Path) -> None:
 
 
 @needs_nvcc
+@pytest.mark.parametrize(
+    "preset", [each for each in NAMED_TARGETS if each.name.startswith("nvidia-")], ids=lambda preset: preset.name
+)
+def test_bundle_is_built_for_each_preset(preset: NamedTarget, fork_server: ForkServer, tmp_path: Path) -> None:
+    target = canonical_target(preset.attributes).target
+    manifest = cuda_bundle(fork_server, tmp_path / "bundle", (tiled(matmul(), "9" * 32),), target)
+    assert manifest.requires_cuda is not None
+    assert manifest.requires_cuda.architecture == preset.attributes["arch"]
+    number = int(manifest.requires_cuda.compute_capability.replace(".", ""))
+    image = (tmp_path / "bundle/kernels/kernel0.fatbin").read_bytes()
+    assert contents(image) == {("machine", number), ("intermediate", number)}
+
+
+@needs_nvcc
 def test_architecture_with_own_instructions_is_exact(fork_server: ForkServer, tmp_path: Path) -> None:
     manifest = cuda_bundle(fork_server, tmp_path / "bundle", (bound(mirrored_sum(), "5" * 32),), gpu_target("sm_90a"))
     assert manifest.requires_cuda is not None
     assert (manifest.requires_cuda.compute_capability, manifest.requires_cuda.is_exact) == ("9.0", True)
+    assert contents((tmp_path / "bundle/kernels/kernel0.fatbin").read_bytes()) == {("machine", 90)}
     host = host_part(tmp_path / "bundle", tmp_path / "host")
     ended = host({"MAJOR": "10"})
     assert "the GPU has the compute capability 10.0, and the kernels need 9.0 exactly" in ended.stderr
     assert "1 vectors" in host({"MAJOR": "9"}).stdout
-
-
-def test_missing_compiler_is_named(fork_server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = (bound(mirrored_sum(), "6" * 32),)
-    with pytest.raises(BadInput, match="'/nonexistent/nvcc' was not found"):
-        cuda_bundle(fork_server, tmp_path / "bundle", given, cc="/nonexistent/nvcc")
-    monkeypatch.setenv("PATH", "")
-    monkeypatch.setenv("CUDA_HOME", "/nonexistent")
-    with pytest.raises(BadInput, match="'nvcc' was not found, and it compiles the kernels"):
-        cuda_bundle(fork_server, tmp_path / "bundle", given)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_other_compiler_is_refused(fork_server: ForkServer, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="is not NVIDIA's compiler"):
-        cuda_bundle(fork_server, tmp_path / "bundle", (bound(mirrored_sum(), "7" * 32),), cc="cc")
 
 
 def test_form_and_target_must_match(fork_server: ForkServer, tmp_path: Path) -> None:

@@ -4,19 +4,22 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Final
 
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_workers.builder.nvcc_release import NotNvcc, NvccRelease
 
 COMMAND_S: Final = 900.0
 _ARCHITECTURE: Final = re.compile(r"sm_(\d{1,2})(\d)([af]?)")
-_RELEASE: Final = re.compile(r"release (\d+)\.(\d+), V([\d.]+)")
 _SHARED: Final = re.compile(r"(\d+) bytes smem")
 _ENTRY: Final = re.compile(r"Compiling entry function '(\w+)'")
 _TAIL_BYTES: Final = 2000
-_FIX: Final = "Install the CUDA toolkit, or name its compiler: --cc /usr/local/cuda/bin/nvcc"
+_PACKAGE: Final = "nvidia-cuda-nvcc"
+_FIX: Final = "Run: pip install 'tunefarm[cuda]', or name the compiler of a CUDA toolkit: --cc /usr/local/cuda/bin/nvcc"
 
 
 @dataclass(frozen=True)
@@ -69,19 +72,19 @@ class Nvcc:
 
     @classmethod
     def found(cls, given: str = "") -> "Nvcc":
-        """The compiler ``given``, else that on PATH, else that below CUDA_HOME.
+        """The compiler ``given``; else the first of: that on PATH, that below CUDA_HOME, that of NVIDIA's package.
 
         Raises:
             BadInput: there is none.
         """
-        home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
-        path = shutil.which(given or "nvcc") or (None if given else shutil.which(f"{home}/bin/nvcc"))
+        path = shutil.which(given) if given else next(_installed(), None)
         if path is None:
             raise BadInput("cc", f"{given or 'nvcc'!r} was not found, and it compiles the kernels.", _FIX)
-        said = _RELEASE.search(_run((path, "--version"), Path.cwd()))
-        if said is None:
-            raise BadInput("cc", f"{path} is not NVIDIA's compiler.", _FIX)
-        return cls(path, said[3], int(said[1]), int(said[2]))
+        try:
+            release = NvccRelease.of(path)
+        except NotNvcc as error:
+            raise BadInput("cc", str(error), _FIX) from error
+        return cls(path, release.version, release.major, release.minor)
 
     def compiled(self, source: str, architecture: GpuArchitecture, folder: Path) -> DeviceCode:
         """Code for ``architecture``, and intermediate code that drivers compile for later ones.
@@ -106,6 +109,25 @@ class Nvcc:
             folder,
         )
         return DeviceCode((folder / "kernels.fatbin").read_bytes(), _shared_bytes(said))
+
+
+def _installed() -> Iterator[str]:
+    """The compilers of this host, in the order of preference."""
+    home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
+    for place in ("nvcc", f"{home}/bin/nvcc", *_in_package()):
+        if found := shutil.which(place):
+            yield found
+
+
+def _in_package() -> Iterator[str]:
+    """The compiler of the Python package that the extra ``cuda`` requires."""
+    try:
+        installed = distribution(_PACKAGE)
+    except PackageNotFoundError:
+        return
+    for file in installed.files or ():
+        if file.match("bin/nvcc"):
+            yield str(installed.locate_file(file))
 
 
 def _shared_bytes(said: str) -> dict[str, int]:

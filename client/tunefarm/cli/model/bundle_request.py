@@ -48,7 +48,7 @@ CompilerOption: TypeAlias = Annotated[
     typer.Option(
         metavar="COMMAND",
         help="C compiler for --form static and library, such as aarch64-linux-gnu-gcc, or zig; default: this host's "
-        "for its own architecture, zig for others. For --form cuda, nvcc; default: that on PATH.",
+        "for its own architecture, zig for others. For --form cuda, nvcc; default: the installed one.",
     ),
 ]
 FallbackOption: TypeAlias = Annotated[
