@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_workers.builder.nvcc_release import NotNvcc, NvccRelease
 from tunefarm_workers.session.device.session_messages import Toolchain
 
 CudaCompiler = Literal["nvrtc", "nvcc"]
@@ -32,13 +33,25 @@ def cuda_toolchain(compiler: CudaCompiler, toolkit: str, base: Toolchain | None 
 def _compiler_version(compiler: CudaCompiler, toolkit: str) -> str:
     """The CUDA compiler with its version, as in a record's key."""
     if compiler == "nvcc":
-        release = Path(toolkit, "version.json")
-        try:
-            return f"nvcc-{json.loads(release.read_text())['cuda_nvcc']['version']}"
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise BadInput("toolkit", f"{release} has no version: {error}.", "Name the toolkit.") from error
+        return f"nvcc-{_nvcc_version(Path(toolkit))}"
     try:
         return f"nvrtc-{version('cuda-bindings')}"
     except PackageNotFoundError as error:
         fix = "Install cuda-bindings, or set TUNEFARM_CUDA_COMPILER=nvcc."
         raise BadInput("compiler", "nvrtc needs the Python package cuda-bindings.", fix) from error
+
+
+def _nvcc_version(toolkit: Path) -> str:
+    """The version that the toolkit states. NVIDIA's Python packages state none, so their compiler is asked."""
+    stated = toolkit / "version.json"
+    try:
+        return str(json.loads(stated.read_text())["cuda_nvcc"]["version"])
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise BadInput("toolkit", f"{stated} has no version: {error}.", "Name the toolkit.") from error
+    try:
+        return NvccRelease.of(str(toolkit / "bin/nvcc")).version
+    except NotNvcc as error:
+        fix = "Name the folder of a CUDA toolkit, or that of NVIDIA's Python packages: site-packages/nvidia/cu13"
+        raise BadInput("toolkit", f"it has no version.json, and {error}", fix) from error

@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import tvm
 
@@ -27,6 +27,15 @@ from tunefarm_workers.session.device.session_messages import (
     ReferencesBuilt,
     Toolchain,
 )
+
+_NOT_COMPILED: Final = (
+    "TVM generated source for the device, and did not compile it. It compiles CUDA only where its CUDA runtime can be "
+    "loaded, which needs libcudart.so.13 of the CUDA toolkit and libcuda.so.1 of NVIDIA's driver."
+)
+
+
+class NotCompiled(Exception):
+    """Raised for a library without code for the device."""
 
 
 def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # noqa: ARG001 - the shape of an entry
@@ -77,7 +86,12 @@ def run_facts(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
 
 
 def library_of(module: tvm.IRModule, target: Any, folder: Path, toolchain: Toolchain) -> bytes:
-    """The bytes of a shared library with the compiled functions of ``module``, linked in ``folder``."""
+    """The bytes of a shared library with the compiled functions of ``module``, linked in ``folder``.
+
+    Raises:
+        NotCompiled: TVM left it to the host of the device to compile the kernels, with whatever compiler that has.
+        TVM's errors, LinkFailed.
+    """
     library = folder / "kernel.so"
 
     def link_objects(name: str, objects: Sequence[str], **_: Any) -> None:
@@ -85,6 +99,8 @@ def library_of(module: tvm.IRModule, target: Any, folder: Path, toolchain: Toolc
 
     with target:
         built = tvm.tirx.build(module, target=target)
+    if not all(each.is_runnable() for each in built.imports):
+        raise NotCompiled(_NOT_COMPILED)
     built.export_library(str(library), fcompile=link_objects, workspace_dir=str(folder))
     return library.read_bytes()
 
