@@ -40,7 +40,7 @@ def nest_cost(nest: LoopNest, sketch: SketchSpace, rows: Rows, machine: Processo
     extents, steps = nest.extents(sketch, rows), unroll_steps(sketch, rows)
     places = nest.places(sketch, rows, extents)
     lanes = machine.lanes(nest.pattern.writes[0].element_bytes)
-    body = innermost_body(nest, extents, steps, lanes)
+    body = innermost_body(nest, extents, steps, lanes, places.max(axis=1, initial=-1))
     bodies = unrolled(nest, extents, steps)
     arithmetic = _arithmetic(nest, extents, body, bodies["skipped"], lanes, machine)
     tiles = _inner_tiles(nest, extents, {0, *nest.boundaries, *(places[places >= 0] + 1).tolist()})
@@ -106,9 +106,10 @@ def _arithmetic(
     costs = machine.costs
     per_row, at_once = np.ceil(body.vector / lanes), _operations_of_load(body.vector, lanes)
     one_step = np.where(np.array(nest.pattern.spatial), body.tile, 1.0)
-    loads = np.zeros(len(one_step))
+    loads, gathers = np.zeros(len(one_step)), np.zeros(len(one_step), bool)
     for read in nest.pattern.reads:
         loads += _loads(read, one_step, nest.parts[-1].iterator, body.vector, at_once)
+        gathers |= (body.vector > 1) & _crosses(read, nest.parts[-1].iterator)
     accumulators = body.accumulators
     spilled = np.maximum(accumulators - (machine.vector_registers - 2), 0)
     multiplied = accumulators * machine.vector_bytes / costs.bytes_multiplied_per_cycle
@@ -120,6 +121,7 @@ def _arithmetic(
     taken_over = _vector_taken_over(nest, extents)
     is_apart = (taken_over > fused) & ~(_is_power_of_two(taken_over) & _is_power_of_two(fused))
     step *= np.where((fused > lanes) & ~_is_power_of_two(fused) | is_apart, costs.uneven_vector, 1.0)
+    step *= np.where(gathers & (body.reduced > 1), costs.gathering_steps, 1.0)
     rounds = nest.pattern.iterations / body.results / skipped
     return {
         "vector": body.vector,
@@ -147,8 +149,8 @@ def _fused_vector(nest: LoopNest, extents: FloatArray) -> FloatArray:
         iterator = nest.parts[place].iterator
         stride = sum(steps[iterator] * size for steps, size in zip(written.strides, sizes, strict=True))
         extent = extents[:, place]
-        fits = (stride == found) & (found * extent <= LONGEST_VECTOR) & nest.pattern.spatial[iterator]
-        open_to_more &= fits | (extent == 1)
+        fits = (stride == found) & (found * extent <= LONGEST_VECTOR)
+        open_to_more &= (fits | (extent == 1)) & nest.pattern.spatial[iterator]
         found = np.where(open_to_more, found * extent, found)
     return found
 
@@ -185,11 +187,16 @@ def _loads(read: BufferAccess, tile: FloatArray, iterator: int, vector: FloatArr
     without = tile.copy()
     without[:, iterator] = 1
     rows = elements(read, without)
-    touched = [dimension for dimension, steps in enumerate(read.strides) if steps[iterator] > 0]
-    if not touched:
+    if not any(steps[iterator] for steps in read.strides):
         return rows
-    side_by_side = touched == [len(read.strides) - 1] and read.strides[-1][iterator] == 1
-    return rows * np.where(vector > 1, at_once if side_by_side else vector, 1.0)
+    in_row = tile[:, iterator] / vector
+    return rows * in_row * np.where(vector > 1, vector if _crosses(read, iterator) else at_once, 1.0)
+
+
+def _crosses(read: BufferAccess, iterator: int) -> bool:
+    """Whether an iterator advances a read, but not to the next element of the same row."""
+    touched = [dimension for dimension, steps in enumerate(read.strides) if steps[iterator] > 0]
+    return bool(touched) and (touched != [len(read.strides) - 1] or read.strides[-1][iterator] != 1)
 
 
 def _operations_of_load(vector: FloatArray, lanes: int) -> FloatArray:

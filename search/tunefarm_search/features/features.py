@@ -10,6 +10,7 @@ from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.features.analytical_cost import NestCost, nest_cost
 from tunefarm_search.features.loop_nest import FloatArray, LoopNest, loop_nests
 from tunefarm_search.features.machine import ProcessorModel
+from tunefarm_search.features.separate_passes import SeparatePasses
 from tunefarm_search.space.decisions import Rows, SketchSpace
 from tunefarm_search.space.space import SearchSpace
 from tunefarm_search.tvm.target import tvm_target
@@ -39,6 +40,7 @@ class FeatureExtractor:
         self._has_prior = space.target.kind == "llvm"
         self._sketches = space.sketches
         self._nests = [_nests_or_none(space.module, sketch) for sketch in space.sketches]
+        self._separate = [SeparatePasses(space.module, sketch, self._machine) for sketch in space.sketches]
         self._structure = [_structure(sketch) for sketch in space.sketches]
         self.names = self._all_names()
         self._place = {name: number for number, name in enumerate(self.names)}
@@ -61,7 +63,8 @@ class FeatureExtractor:
                 values[:, self._place[f"loops{number}.{name}"]] = np.log2(np.maximum(column, 1e-6))
         if not costs or not self._has_prior:
             return values, np.full(len(rows), np.nan)
-        prior = -np.log2(sum((cost.cycles for cost in costs), np.zeros(len(rows))) + 1.0)
+        separate = self._separate[sketch].cycles(rows, self._sketches[sketch])
+        prior = -np.log2(sum((cost.cycles for cost in costs), separate) + 1.0)
         values[:, self._place["estimate"]] = prior
         return values, prior
 

@@ -8,6 +8,7 @@ reductions.
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from tunefarm_search.features.loop_nest import FloatArray, LoopNest
 
@@ -38,7 +39,9 @@ class InnermostBody:
     reuse: FloatArray
 
 
-def innermost_body(nest: LoopNest, extents: FloatArray, steps: FloatArray, lanes: int) -> InnermostBody:
+def innermost_body(
+    nest: LoopNest, extents: FloatArray, steps: FloatArray, lanes: int, filled_at: FloatArray
+) -> InnermostBody:
     """Build the body from the innermost loop outwards.
 
     Args:
@@ -46,11 +49,13 @@ def innermost_body(nest: LoopNest, extents: FloatArray, steps: FloatArray, lanes
         extents: of the loops, from the outermost inwards; shape [points, loops].
         steps: how many may be unrolled, from ``unroll_steps``; shape [points].
         lanes: results in one vector register.
+        filled_at: the innermost loop in which another block fills a copy that this one reads; negative without one;
+            shape [points]. LLVM stores and loads the results around it.
     """
     growing = _GrowingBody(nest, extents, lanes)
     innermost = len(nest.parts) - 1
     for place in range(innermost - nest.ends_in_results, -1, -1):
-        growing.reach(nest.parts[place].iterator, extents[:, place], steps)
+        growing.reach(nest.parts[place].iterator, extents[:, place], steps, filled_at >= place)
     return growing.body()
 
 
@@ -70,14 +75,18 @@ class _GrowingBody:
         self._elements, self._scalar_steps, self._reuse = self._innermost, ones, ones
         self._is_growing = self._is_in_registers = ones > 0
 
-    def reach(self, iterator: int, extent: FloatArray, steps: FloatArray) -> None:
-        """Process the next loop outwards: unroll it, vectorise it, or end the body."""
+    def reach(self, iterator: int, extent: FloatArray, steps: FloatArray, fills: npt.NDArray[np.bool_]) -> None:
+        """Process the next loop outwards: unroll it, vectorise it, or end the body.
+
+        ``fills`` says where it contains a block that fills a copy, which ends the stay in registers of a loop.
+        """
         row = self._row * extent if iterator == self._last else self._row
         is_short = self._operations(self._elements * extent, row) <= MAX_OPERATIONS
         was_growing = self._is_growing
         self._is_growing = was_growing & (is_short | (self._scalar_steps * extent <= steps) | (extent == 1))
         self._scalar_steps = self._scalar_steps * np.where(self._is_growing, extent, 1.0)
         self._extend(iterator, np.where(self._is_growing, extent, 1.0))
+        self._is_in_registers = self._is_in_registers & ~(fills & ~self._is_growing)
         fits = self._is_growing | (extent == 1)
         if self._is_side_by_side and iterator == self._last:
             is_vector = was_growing & ~self._is_growing & (self._row == 1)

@@ -101,7 +101,7 @@ class LoopNest:
 
 
 @dataclass
-class _Tracker:
+class Tracker:
     """Tracks loops through the instructions of a sketch."""
 
     blocks: dict[str, str] = field(default_factory=dict)
@@ -114,12 +114,18 @@ class _Tracker:
     """Numbers of the reads of a block that go through a copy."""
 
 
-def loop_nests(module: Any, sketch: SketchSpace) -> tuple[LoopNest, ...]:
-    """Nests of the blocks that the sketch tiles, in descending order of iterations."""
-    tracker = _Tracker()
+def tracked(module: Any, sketch: SketchSpace) -> Tracker:
+    """The loops of the blocks of a module after the instructions of a sketch."""
+    tracker = Tracker()
     column_of = {column.instruction: number for number, column in enumerate(sketch.columns)}
     for number, step in enumerate(sketch.steps.instructions):
         _follow(tracker, module, step, column_of.get(number), sketch)
+    return tracker
+
+
+def loop_nests(module: Any, sketch: SketchSpace) -> tuple[LoopNest, ...]:
+    """Nests of the blocks that the sketch tiles, in descending order of iterations."""
+    tracker = tracked(module, sketch)
     tiled = {
         block: loops
         for block, loops in tracker.nests.items()
@@ -141,13 +147,13 @@ def loop_nests(module: Any, sketch: SketchSpace) -> tuple[LoopNest, ...]:
 
 def _producers(module: Any, sketch: SketchSpace) -> tuple[Producer, ...]:
     return tuple(
-        Producer(number, buffer_written(module, _located_block(sketch, column.instruction)))
+        Producer(number, buffer_written(module, located_block(sketch, column.instruction)))
         for number, column in enumerate(sketch.columns)
         if column.kind == "location"
     )
 
 
-def _located_block(sketch: SketchSpace, instruction: int) -> str:
+def located_block(sketch: SketchSpace, instruction: int) -> str:
     """The name of the block whose location an instruction samples; empty if the trace does not contain it."""
     steps = sketch.steps.instructions
     wanted = steps[instruction].inputs[0]
@@ -155,7 +161,7 @@ def _located_block(sketch: SketchSpace, instruction: int) -> str:
     return str(next(named, ""))
 
 
-def _follow(tracker: _Tracker, module: Any, step: Instruction, column: int | None, sketch: SketchSpace) -> None:
+def _follow(tracker: Tracker, module: Any, step: Instruction, column: int | None, sketch: SketchSpace) -> None:
     if step.kind == "GetSBlock":
         tracker.blocks[step.outputs[0]] = str(step.attributes[0])
     elif step.kind == "GetLoops":
@@ -177,17 +183,17 @@ def _follow(tracker: _Tracker, module: Any, step: Instruction, column: int | Non
         _drop(tracker, str(step.inputs[0]))
 
 
-def _guests(tracker: _Tracker, loops: Sequence[tuple[str, tuple[LoopPart, ...]]]) -> tuple[int, ...]:
+def _guests(tracker: Tracker, loops: Sequence[tuple[str, tuple[LoopPart, ...]]]) -> tuple[int, ...]:
     ends = np.cumsum([len(parts) for _, parts in loops])
     return tuple(int(end) - 1 for end, (name, _) in zip(ends, loops, strict=True) if name in tracker.hosts)
 
 
-def _copied(tracker: _Tracker, block: str) -> frozenset[str]:
+def _copied(tracker: Tracker, block: str) -> frozenset[str]:
     reads = tracker.patterns[block].reads
     return frozenset(reads[number].name for number in tracker.copied.get(block, ()) if number < len(reads))
 
 
-def _open_nest(tracker: _Tracker, module: Any, step: Instruction) -> None:
+def _open_nest(tracker: Tracker, module: Any, step: Instruction) -> None:
     block = tracker.blocks.get(str(step.inputs[0]))
     if block is None or block in tracker.nests:
         return
@@ -200,7 +206,7 @@ def _open_nest(tracker: _Tracker, module: Any, step: Instruction) -> None:
     ]
 
 
-def _split(tracker: _Tracker, step: Instruction) -> None:
+def _split(tracker: Tracker, step: Instruction) -> None:
     for loops in tracker.nests.values():
         for place, (name, parts) in enumerate(loops):
             if name == step.inputs[0]:
@@ -216,7 +222,7 @@ def _split(tracker: _Tracker, step: Instruction) -> None:
                 return
 
 
-def _reorder(tracker: _Tracker, names: Sequence[str]) -> None:
+def _reorder(tracker: Tracker, names: Sequence[str]) -> None:
     for loops in tracker.nests.values():
         places = [place for place, (name, _) in enumerate(loops) if name in names]
         if len(places) == len(names):
@@ -225,7 +231,7 @@ def _reorder(tracker: _Tracker, names: Sequence[str]) -> None:
                 loops[place] = (name, by_name[name])
 
 
-def _fuse(tracker: _Tracker, names: Sequence[str], output: str) -> None:
+def _fuse(tracker: Tracker, names: Sequence[str], output: str) -> None:
     for loops in tracker.nests.values():
         members = [loop for loop in loops if loop[0] in names]
         if members:
@@ -235,7 +241,7 @@ def _fuse(tracker: _Tracker, names: Sequence[str], output: str) -> None:
             loops.insert(place, (output, parts))
 
 
-def _drop(tracker: _Tracker, loop: str) -> None:
+def _drop(tracker: Tracker, loop: str) -> None:
     """Drop a nest whose loops can no longer be tracked."""
     for block in [block for block, loops in tracker.nests.items() if any(name == loop for name, _ in loops)]:
         del tracker.nests[block]

@@ -19,6 +19,9 @@ class CycleCosts:
         uneven_vector: how many times longer LLVM's code takes for vectors of more than a register that do not fill
             registers, such as 28 floats, or that are no power of two, such as 48: it takes them apart into elements.
             It pads shorter ones.
+        element_taken_apart: cost per element of such a vector in a block that only adds to or copies results.
+        gathering_steps: how many times longer a body takes on average that gathers for several steps of a reduction:
+            with that many loads, LLVM leaves the results of some in memory, which takes four times as long.
         copied: cost per vector of padding, or of another input, that is computed before it is read.
         copied_at_once: up to this many vectors are computed without loops, and are still in L1 when they are read.
         copied_in_loops: cost per vector of a larger copy: loops over rows, edges, and a round trip to L2.
@@ -41,6 +44,8 @@ class CycleCosts:
     long_body: int = 128
     operation_of_long_body: float = 0.5
     uneven_vector: float = 6.0
+    element_taken_apart: float = 3.6
+    gathering_steps: float = 1.25
     copied: float = 1.0
     copied_at_once: int = 64
     copied_in_loops: float = 5.0

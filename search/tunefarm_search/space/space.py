@@ -15,6 +15,7 @@ from tunefarm_schemas.tuning.trace import Sketch, Space, Trace
 from tunefarm_schemas.tuning.workload import Abi
 from tunefarm_search.space.decisions import SketchSpace, sketch_space
 from tunefarm_search.space.dot_product_tiling import SampledTile, dot_product_schedule
+from tunefarm_search.space.elementwise_inlining import ELEMENTARY_CALLS, ElementwiseInlining
 from tunefarm_search.space.streamed_reduction import StreamedReduction
 from tunefarm_search.space.tiled_movement import TiledMovement
 from tunefarm_search.tvm.errors import TVM_ERRORS
@@ -152,7 +153,7 @@ def _rules(name: str | None, module: Any) -> Any:
     rules = list(meta_schedule.schedule_rule.ScheduleRule.create(name))
     if name != "llvm":
         return rules
-    rules = [_without_repeating_bits(rule) for rule in rules]
+    rules = [ElementwiseInlining(), *map(_without_repeating_bits, rules)]
     rules[_before_tiling(rules) : _before_tiling(rules)] = [StreamedReduction(), TiledMovement()]
     return [_without_vectors(rule) for rule in rules] if stores_bfloat16(module) else rules
 
@@ -171,7 +172,7 @@ def _without_repeating_bits(rule: Any) -> Any:
         disallow_if_then_else=True,
         require_injective=True,
         require_ordered=True,
-        disallow_op=["tirx.exp", "tirx.reinterpret"],
+        disallow_op=list(ELEMENTARY_CALLS),
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from tunefarm_search.features.features import FeatureExtractor, machine_of
 from tunefarm_search.model.boosting import FloatArray
@@ -14,10 +15,13 @@ from tunefarm_search.space.space import SearchSpace
 RANDOM_POINTS: Final = 1024
 GENERATIONS: Final = 6
 KEPT: Final = 64
+KEPT_OF_SKETCH: Final = 16
 MUTANTS: Final = 4
 SEED: Final = 1
 VECTOR: Final = "loops0.fused_vector"
 """The feature with the logarithm of the elements that TVM vectorises: LLVM seldom finds vectors in other loops."""
+RESULTS: Final = "loops0.accumulators"
+"""The feature with the logarithm of the vectors of results that are kept at once."""
 ELEMENT_BYTES: Final = 4
 """Of the elements that vectors are chosen for: floats."""
 ROLLED_RISK: Final = 0.25
@@ -36,34 +40,49 @@ def cheapest_points(space: SearchSpace, count: int) -> Sequence[tuple[Point, flo
         population = operators.sample(RANDOM_POINTS)
         prior = _prior(population, space, extractor)
         for _ in range(GENERATIONS):
-            kept = population.take(np.argsort(-prior)[:KEPT])
+            kept = population.take(_kept(prior, population.sketch))
             parts = [kept, *(operators.mutate(kept, 0.1) for _ in range(MUTANTS))]
-            best = kept.point(0, space.sketches)
-            population = operators.join([*parts, operators.neighbours(best)]).unique()
+            firsts = np.unique(kept.sketch, return_index=True)[1]
+            parts += [operators.neighbours(kept.point(int(n), space.sketches)) for n in firsts]
+            population = operators.join(parts).unique()
             prior = _prior(population, space, extractor)
     order = np.argsort(-prior)[:count]
     points = [(population.point(int(n), space.sketches), float(2.0 ** -prior[n])) for n in order]
     return [(point, cycles) for point, cycles in points if np.isfinite(cycles)]
 
 
+def _kept(prior: FloatArray, sketch: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    """The numbers of the best points, and of the best of each sketch, which may overtake the others; in order."""
+    order = np.argsort(-prior)
+    each = [order[sketch[order] == number][:KEPT_OF_SKETCH] for number in np.unique(sketch)]
+    wanted = np.zeros(len(order), bool)
+    wanted[np.concatenate([order[:KEPT], *each])] = True
+    return np.asarray(order[wanted[order]])
+
+
 def _prior(population: Population, space: SearchSpace, extractor: FeatureExtractor) -> FloatArray:
     """The logarithm of the estimated speed, less what a point risks without being measured; -inf if unknown."""
     features, prior = features_of(population, space.sketches, extractor)
     prior = np.where(np.isnan(prior), -np.inf, prior)
-    if VECTOR in extractor.names:
-        vector = np.nan_to_num(features[:, extractor.names.index(VECTOR)], nan=0.0)
-        lanes = machine_of(space.target).lanes(ELEMENT_BYTES)
-        prior = prior - np.maximum(np.log2(lanes / 2) - vector, 0.0)
-    return prior - _unrolling_risk(population, space)
+    if VECTOR not in extractor.names:
+        return prior
+    vector, results = (np.nan_to_num(features[:, extractor.names.index(name)]) for name in (VECTOR, RESULTS))
+    lanes = machine_of(space.target).lanes(ELEMENT_BYTES)
+    narrow = np.maximum(np.log2(lanes / 2) - vector, 0.0)
+    return np.asarray(prior - narrow - _unrolling_risk(population, space, np.rint(2.0**results)))
 
 
-def _unrolling_risk(population: Population, space: SearchSpace) -> FloatArray:
-    """Between equal estimates, prefer a body that TVM unrolls, but not one that LLVM takes long for."""
+def _unrolling_risk(population: Population, space: SearchSpace, results: FloatArray) -> FloatArray:
+    """Between equal estimates, prefer a body that TVM unrolls, but not one that LLVM takes long for.
+
+    ``results`` is the number of vectors of results in the body; shape [points].
+    """
     risk = np.zeros(len(population))
     for sketch in space.sketches:
         members = np.flatnonzero(population.sketch == sketch.number)
         for number, column in enumerate(sketch.columns):
             if column.kind == "choice":
                 steps = np.array(column.values)[column.table[population.rows[members, number], 0]]
-                risk[members] += np.where(steps == 0, ROLLED_RISK, np.where(steps >= LONG, LONG_RISK, 0.0))
+                is_rolled = steps < results[members]
+                risk[members] += np.where(is_rolled, ROLLED_RISK, np.where(steps >= LONG, LONG_RISK, 0.0))
     return risk

@@ -1,0 +1,100 @@
+"""The cost of blocks in loops of their own, such as an addition after a convolution, outside of its tiles."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from tunefarm_search.features.footprint import LINE_BYTES
+from tunefarm_search.features.loop_nest import FloatArray, located_block, tracked
+from tunefarm_search.features.machine import ProcessorModel
+from tunefarm_search.space.access_pattern import AccessPattern, access_pattern
+from tunefarm_search.space.decisions import Rows, SketchSpace
+
+LONGEST_VECTOR: Final = 64
+"""The extent up to which TVM's rule for CPUs vectorises fused loops."""
+OUTSIDE: Final = -1
+"""The location of a block in loops of its own."""
+
+
+class SeparatePasses:
+    """Such blocks without a reduction of one sketch: some at every point, some where a decision leaves them out."""
+
+    def __init__(self, module: Any, sketch: SketchSpace, machine: ProcessorModel) -> None:
+        self.always_cycles = sum((_cycles(pattern, machine) for pattern in _separate(module, sketch)), 0.0)
+        self._located = tuple(_located(module, sketch, machine))
+
+    def cycles(self, rows: Rows, sketch: SketchSpace) -> FloatArray:
+        """Estimate the cycles at each point; shape [points]."""
+        found = np.full(len(rows), self.always_cycles)
+        for column, cycles in self._located:
+            found += np.where(sketch.columns[column].table[rows[:, column], 0] == OUTSIDE, cycles, 0.0)
+        return found
+
+
+def _located(module: Any, sketch: SketchSpace, machine: ProcessorModel) -> Iterator[tuple[int, float]]:
+    """The columns that may leave a block outside of the loops of its reader, and its cycles there.
+
+    Those that a tiled block reads are estimated with its loops. The others are parts of what follows it, such as the
+    exponential function of an activation, and TVM does not vectorise them there.
+    """
+    tracker = tracked(module, sketch)
+    read = {each.name for block in tracker.nests for each in tracker.patterns[block].reads}
+    for number, column in enumerate(sketch.columns):
+        if column.kind != "location":
+            continue
+        pattern = access_pattern(module, located_block(sketch, column.instruction))
+        if pattern is None or not pattern.writes or not all(pattern.spatial) or pattern.writes[0].name in read:
+            continue
+        apart = pattern.iterations * machine.costs.element_taken_apart / machine.cores
+        yield number, _cycles(pattern, machine) + apart
+
+
+def _separate(module: Any, sketch: SketchSpace) -> Iterator[AccessPattern]:
+    """The patterns of the blocks that are neither tiled nor inlined nor moved into the loops of others."""
+    tracker = tracked(module, sketch)
+    steps = sketch.steps.instructions
+    inlined = {
+        tracker.blocks.get(str(step.inputs[0]))
+        for step in steps
+        if step.kind in {"ComputeInline", "ReverseComputeInline", "SampleComputeLocation", "ComputeAt"}
+    }
+    consumer_of = {each: str(step.inputs[0]) for step in steps if step.kind == "GetConsumers" for each in step.outputs}
+    copied = {str(step.inputs[0]) for step in steps if step.kind == "CacheWrite"}
+    moved = {consumer_of.get(str(step.inputs[0]), "") for step in steps if step.kind == "ReverseComputeAt"} - copied
+    skips = False
+    for variable, block in tracker.blocks.items():
+        if variable in moved:
+            skips = True  # its first consumer that is left
+            continue
+        if block in inlined or block in tracker.nests:
+            continue
+        pattern = access_pattern(module, block)
+        if pattern is None or not pattern.writes or not all(pattern.spatial):
+            continue
+        if skips:
+            skips = False
+            continue
+        yield pattern
+
+
+def _cycles(pattern: AccessPattern, machine: ProcessorModel) -> float:
+    """Cycles of loops in the order of the results, whose innermost ones TVM fuses and vectorises."""
+    costs, element_bytes = machine.costs, pattern.writes[0].element_bytes
+    vector, lanes = _fused_vector(pattern), machine.lanes(element_bytes)
+    is_apart = vector > lanes and vector & (vector - 1) != 0
+    reads = [read for read in pattern.reads if any(any(steps) for steps in read.strides)]
+    instructions = (1 + len(reads) / costs.loads_per_cycle) / lanes
+    moved = (1 + len(reads)) * pattern.iterations * element_bytes
+    line = costs.line_from_second_level if moved <= machine.second_cache_bytes else costs.line_from_beyond
+    each = costs.element_taken_apart if is_apart else instructions
+    return (pattern.iterations * each + moved / LINE_BYTES * line) / machine.cores
+
+
+def _fused_vector(pattern: AccessPattern) -> int:
+    vector = 1
+    for extent in reversed(pattern.extents):
+        if vector * extent > LONGEST_VECTOR:
+            break
+        vector *= extent
+    return vector
