@@ -5,14 +5,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from tunefarm_search.features.analytical_cost import LONGEST_VECTOR
 from tunefarm_search.features.footprint import LINE_BYTES
-from tunefarm_search.features.loop_nest import FloatArray, located_block, tracked
+from tunefarm_search.features.loop_nest import FloatArray, Tracker, located_block, tracked
 from tunefarm_search.features.machine import ProcessorModel
 from tunefarm_search.space.access_pattern import AccessPattern, access_pattern
 from tunefarm_search.space.decisions import Rows, SketchSpace
 
-LONGEST_VECTOR: Final = 64
-"""The extent up to which TVM's rule for CPUs vectorises fused loops."""
 OUTSIDE: Final = -1
 """The location of a block in loops of its own."""
 
@@ -21,8 +20,9 @@ class SeparatePasses:
     """Such blocks without a reduction of one sketch: some at every point, some where a decision leaves them out."""
 
     def __init__(self, module: Any, sketch: SketchSpace, machine: ProcessorModel) -> None:
-        self.always_cycles = sum((_cycles(pattern, machine) for pattern in _separate(module, sketch)), 0.0)
-        self._located = tuple(_located(module, sketch, machine))
+        tracker = tracked(module, sketch)
+        self.always_cycles = sum((_cycles(pattern, machine) for pattern in _separate(module, sketch, tracker)), 0.0)
+        self._located = tuple(_located(module, sketch, tracker, machine))
 
     def cycles(self, rows: Rows, sketch: SketchSpace) -> FloatArray:
         """Estimate the cycles at each point; shape [points]."""
@@ -32,13 +32,14 @@ class SeparatePasses:
         return found
 
 
-def _located(module: Any, sketch: SketchSpace, machine: ProcessorModel) -> Iterator[tuple[int, float]]:
+def _located(
+    module: Any, sketch: SketchSpace, tracker: Tracker, machine: ProcessorModel
+) -> Iterator[tuple[int, float]]:
     """The columns that may leave a block outside of the loops of its reader, and its cycles there.
 
     Those that a tiled block reads are estimated with its loops. The others are parts of what follows it, such as the
     exponential function of an activation, and TVM does not vectorise them there.
     """
-    tracker = tracked(module, sketch)
     read = {each.name for block in tracker.nests for each in tracker.patterns[block].reads}
     for number, column in enumerate(sketch.columns):
         if column.kind != "location":
@@ -50,9 +51,8 @@ def _located(module: Any, sketch: SketchSpace, machine: ProcessorModel) -> Itera
         yield number, _cycles(pattern, machine) + apart
 
 
-def _separate(module: Any, sketch: SketchSpace) -> Iterator[AccessPattern]:
+def _separate(module: Any, sketch: SketchSpace, tracker: Tracker) -> Iterator[AccessPattern]:
     """The patterns of the blocks that are neither tiled nor inlined nor moved into the loops of others."""
-    tracker = tracked(module, sketch)
     steps = sketch.steps.instructions
     inlined = {
         tracker.blocks.get(str(step.inputs[0]))
@@ -62,20 +62,19 @@ def _separate(module: Any, sketch: SketchSpace) -> Iterator[AccessPattern]:
     consumer_of = {each: str(step.inputs[0]) for step in steps if step.kind == "GetConsumers" for each in step.outputs}
     copied = {str(step.inputs[0]) for step in steps if step.kind == "CacheWrite"}
     moved = {consumer_of.get(str(step.inputs[0]), "") for step in steps if step.kind == "ReverseComputeAt"} - copied
-    skips = False
+    is_next_moved = False
     for variable, block in tracker.blocks.items():
         if variable in moved:
-            skips = True  # its first consumer that is left
+            is_next_moved = True  # its consumer: the next block that is neither tiled nor inlined
             continue
         if block in inlined or block in tracker.nests:
             continue
         pattern = access_pattern(module, block)
         if pattern is None or not pattern.writes or not all(pattern.spatial):
             continue
-        if skips:
-            skips = False
-            continue
-        yield pattern
+        if not is_next_moved:
+            yield pattern
+        is_next_moved = False
 
 
 def _cycles(pattern: AccessPattern, machine: ProcessorModel) -> float:

@@ -13,8 +13,8 @@ from tunefarm_search.space.scheduling import Point
 from tunefarm_search.space.space import SearchSpace
 
 RANDOM_POINTS: Final = 1024
-GENERATIONS: Final = 6
-KEPT: Final = 64
+GENERATIONS: Final = 5
+KEPT: Final = 48
 KEPT_OF_SKETCH: Final = 16
 MUTANTS: Final = 4
 SEED: Final = 1

@@ -105,7 +105,6 @@ def test_host_part_allocates_copies_launches_and_frees_in_order(host: HostPart) 
         ({"MAJOR": "7", "MINOR": "5"}, "the GPU has the compute capability 7.5, and the kernels need 8.0"),
         ({"DRIVER": "12080"}, "the driver has the CUDA version 12.8, and the kernels need 13."),
         ({"FAILS": "719"}, "twice_kernel: of the stand-in (719)"),
-        ({"LD_LIBRARY_PATH": "/nonexistent"}, "the NVIDIA driver cannot be loaded: libcuda.so.1"),
     ],
 )
 def test_unsuitable_device_is_an_error_and_nothing_is_left(
@@ -116,6 +115,17 @@ def test_unsuitable_device_is_an_error_and_nothing_is_left(
     assert problem in ended.stderr
     if (host.place / "calls").exists() and "FAILS" not in settings:
         assert host.calls()[-1] == "release: 0 blocks, 0 modules"
+
+
+@needs_nvcc
+def test_driver_that_cannot_be_loaded_is_an_error(host: HostPart) -> None:
+    broken = host.place / "broken"  # found before a driver of this host
+    broken.mkdir()
+    (broken / "libcuda.so.1").write_text("not a library")
+    ended = host({"LD_LIBRARY_PATH": str(broken)})
+    assert ended.returncode == 1
+    assert "the NVIDIA driver cannot be loaded: " in ended.stderr
+    assert "libcuda.so.1" in ended.stderr
 
 
 @needs_nvcc
