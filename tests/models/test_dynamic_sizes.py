@@ -12,8 +12,6 @@ pytestmark = [
     pytest.mark.models,
     pytest.mark.filterwarnings("ignore::FutureWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    # An earlier test of this process may have started TVM's threads, whose number is then fixed.
-    pytest.mark.filterwarnings("ignore:The kernel was timed on"),
 ]
 
 torch = pytest.importorskip("torch")
