@@ -187,7 +187,7 @@ def _loads(read: BufferAccess, tile: FloatArray, iterator: int, vector: FloatArr
     without = tile.copy()
     without[:, iterator] = 1
     rows = elements(read, without)
-    if not any(steps[iterator] for steps in read.strides):
+    if not read.moves(iterator):
         return rows
     in_row = tile[:, iterator] / vector
     return rows * in_row * np.where(vector > 1, vector if _crosses(read, iterator) else at_once, 1.0)

@@ -1,14 +1,12 @@
 """Features of a point that predict its speed, computed without applying a schedule."""
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import tvm
 
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.features.analytical_cost import NestCost, nest_cost
-from tunefarm_search.features.loop_nest import FloatArray, LoopNest, loop_nests
+from tunefarm_search.features.loop_nest import FloatArray, LoopNest, loop_nests, tracked
 from tunefarm_search.features.machine import ProcessorModel
 from tunefarm_search.features.separate_passes import SeparatePasses
 from tunefarm_search.space.decisions import Rows, SketchSpace
@@ -39,8 +37,13 @@ class FeatureExtractor:
         self._machine = machine_of(space.target)
         self._has_prior = space.target.kind == "llvm"
         self._sketches = space.sketches
-        self._nests = [_nests_or_none(space.module, sketch) for sketch in space.sketches]
-        self._separate = [SeparatePasses(space.module, sketch, self._machine) for sketch in space.sketches]
+        self._nests: list[tuple[LoopNest, ...]] = []
+        self._separate: list[SeparatePasses] = []
+        for sketch in space.sketches:
+            tracker = tracked(space.module, sketch)
+            nests = loop_nests(space.module, sketch, tracker)
+            self._nests.append(tuple(nest for nest in nests if nest.pattern.writes))
+            self._separate.append(SeparatePasses(space.module, sketch, tracker, self._machine))
         self._structure = [_structure(sketch) for sketch in space.sketches]
         self.names = self._all_names()
         self._place = {name: number for number, name in enumerate(self.names)}
@@ -97,10 +100,6 @@ class FeatureExtractor:
             for place, cost in enumerate(self._costs(number, one)[:NESTS]):
                 names.update(dict.fromkeys(f"loops{place}.{name}" for name in cost.named))
         return tuple(names)
-
-
-def _nests_or_none(module: Any, sketch: SketchSpace) -> tuple[LoopNest, ...]:
-    return tuple(nest for nest in loop_nests(module, sketch) if nest.pattern.writes)
 
 
 def _structure(sketch: SketchSpace) -> dict[str, float]:

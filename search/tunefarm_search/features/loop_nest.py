@@ -123,9 +123,8 @@ def tracked(module: Any, sketch: SketchSpace) -> Tracker:
     return tracker
 
 
-def loop_nests(module: Any, sketch: SketchSpace) -> tuple[LoopNest, ...]:
-    """Nests of the blocks that the sketch tiles, in descending order of iterations."""
-    tracker = tracked(module, sketch)
+def loop_nests(module: Any, sketch: SketchSpace, tracker: Tracker) -> tuple[LoopNest, ...]:
+    """Nests of the blocks that the sketch tiles, in descending order of iterations; ``tracker`` is from ``tracked``."""
     tiled = {
         block: loops
         for block, loops in tracker.nests.items()

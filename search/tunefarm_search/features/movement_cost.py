@@ -31,7 +31,7 @@ def movement(nest: LoopNest, extents: FloatArray, lanes: int, costs: CycleCosts)
     for read in nest.pattern.reads:
         crossed = _crossed_dimensions(read, innermost)
         if not crossed:
-            loads += rows * (per_row if _moves(read, innermost) else 1.0)
+            loads += rows * (per_row if read.moves(innermost) else 1.0)
             continue
         side_by_side = _innermost_along(nest, extents, read)
         used = np.ceil(side_by_side * read.element_bytes / LINE_BYTES)
@@ -53,10 +53,6 @@ def movement(nest: LoopNest, extents: FloatArray, lanes: int, costs: CycleCosts)
         "refetched": refetched,
         "cycles": cycles,
     }
-
-
-def _moves(read: BufferAccess, iterator: int) -> bool:
-    return any(steps[iterator] for steps in read.strides)
 
 
 def _crossed_dimensions(read: BufferAccess, iterator: int) -> list[int]:

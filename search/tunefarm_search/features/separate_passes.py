@@ -7,7 +7,7 @@ import numpy as np
 
 from tunefarm_search.features.analytical_cost import LONGEST_VECTOR
 from tunefarm_search.features.footprint import LINE_BYTES
-from tunefarm_search.features.loop_nest import FloatArray, Tracker, located_block, tracked
+from tunefarm_search.features.loop_nest import FloatArray, Tracker, located_block
 from tunefarm_search.features.machine import ProcessorModel
 from tunefarm_search.space.access_pattern import AccessPattern, access_pattern
 from tunefarm_search.space.decisions import Rows, SketchSpace
@@ -19,8 +19,7 @@ OUTSIDE: Final = -1
 class SeparatePasses:
     """Such blocks without a reduction of one sketch: some at every point, some where a decision leaves them out."""
 
-    def __init__(self, module: Any, sketch: SketchSpace, machine: ProcessorModel) -> None:
-        tracker = tracked(module, sketch)
+    def __init__(self, module: Any, sketch: SketchSpace, tracker: Tracker, machine: ProcessorModel) -> None:
         self.always_cycles = sum((_cycles(pattern, machine) for pattern in _separate(module, sketch, tracker)), 0.0)
         self._located = tuple(_located(module, sketch, tracker, machine))
 

@@ -26,6 +26,10 @@ class BufferAccess:
     extents: tuple[int, ...]
     strides: tuple[tuple[float, ...], ...]
 
+    def moves(self, iterator: int) -> bool:
+        """Whether an iterator of the block advances the access."""
+        return any(steps[iterator] for steps in self.strides)
+
 
 @dataclass(frozen=True)
 class StrideCondition:

@@ -10,7 +10,7 @@ from tvm import s_tir, te, tirx
 from tests.search.conftest import te_workload
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Space
-from tunefarm_search.features.loop_nest import loop_nests
+from tunefarm_search.features.loop_nest import loop_nests, tracked
 from tunefarm_search.features.unrolling import unroll_steps, unrolled
 from tunefarm_search.space.access_pattern import StrideCondition, access_pattern
 from tunefarm_search.space.scheduling import Point, Scheduled, Scheduler
@@ -50,7 +50,7 @@ def test_unrolling_omits_positions_skipped_by_strides(target: Target) -> None:
     space = search_space(module, target, "stable", Space())
     scheduler, random, seen = Scheduler(space), np.random.default_rng(3), set()
     for sketch in space.sketches:
-        (nest,) = (nest for nest in loop_nests(module, sketch) if nest.pattern.writes)
+        (nest,) = (nest for nest in loop_nests(module, sketch, tracked(module, sketch)) if nest.pattern.writes)
         rows = sketch.sample(random, 24)
         foreseen = unrolled(nest, nest.extents(sketch, rows), unroll_steps(sketch, rows))
         for number in np.flatnonzero((foreseen["unrolled"] <= 64) & (foreseen["unrolled"] > 1)):
@@ -69,7 +69,9 @@ def test_unrolled_body_matches_prediction(space_name: str, request: pytest.Fixtu
     scheduler, random = Scheduler(space), np.random.default_rng(1)
     seen: set[int] = set()
     for sketch in space.sketches:
-        (nest,) = (nest for nest in loop_nests(space.module, sketch) if nest.pattern.writes)
+        (nest,) = (
+            nest for nest in loop_nests(space.module, sketch, tracked(space.module, sketch)) if nest.pattern.writes
+        )
         rows = sketch.sample(random, 6)
         steps = unroll_steps(sketch, rows)
         foreseen = unrolled(nest, nest.extents(sketch, rows), steps)
