@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tvm
 
+from tests.client.bundle.cuda_functions import mirrored_sum
 from tests.workers import workloads
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.device import ReferenceKernelTimes
@@ -95,6 +96,12 @@ def test_sampled_schedules_lower_to_cuda_source() -> None:
 def test_untuned_function_is_bound_to_threads(trace: str | None) -> None:
     target = device_target(target_of_gpu(FACTS), Toolchain())
     assert "threadIdx.x" in source_of(scheduled_for(workloads.convolution(), trace, target), target)
+
+
+def test_each_stage_of_an_untuned_function_is_bound_to_threads() -> None:
+    target = device_target(target_of_gpu(FACTS), Toolchain())
+    module = tvm.ir.load_json(mirrored_sum().module_json)
+    assert source_of(scheduled_for(module, None, target), target).count("__global__") == 2
 
 
 def test_reference_kernels_lower_to_cuda_source() -> None:

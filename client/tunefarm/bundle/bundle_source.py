@@ -108,9 +108,9 @@ class ModelSource:
         self, fork_server: ForkServer, name: str, form: BundleForm, memory: PlanMemory, scratch: Path
     ) -> PlannedParts:
         """Plan the entry."""
-        if form == "cuda":
-            fix = "Tune its functions for the GPU, and give the ids of their records."
-            raise BadInput("form", "bundles of the form cuda have functions of records, and a model is given.", fix)
+        if form == "cuda" and not self.target:
+            fix = 'Name a GPU, such as nvidia-a100, or {"kind": "cuda", "arch": "sm_80"}.'
+            raise BadInput("target", "a model is compiled for a GPU, and none is named.", fix)
         order = _order(self.target, scratch)
         with passed_weights(self.model) as (given, names):
             whole = order.model_copy(update={"module_json": self.model.module_json, "weights": names})
@@ -121,6 +121,7 @@ class ModelSource:
                 has_vectors=bool(self.model.references),
                 max_operations=MAX_REFERENCE_OPERATIONS,
                 is_linked=form in COMPILED,
+                is_cuda=form == "cuda",
                 is_foreign=self.is_foreign,
             )
             descriptors = (given, memory.placed, memory.vectors)

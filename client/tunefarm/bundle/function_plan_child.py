@@ -6,6 +6,7 @@ from typing import Final
 import tvm
 
 from tunefarm.bundle.messages import FunctionsPlanOrder, NamedFunction, PlannedEntry, PlannedParts, VectorCounts
+from tunefarm.bundle.plan_child import code_generator
 from tunefarm.frontend.weights_file import Array, write_weights
 from tunefarm.intake.target_text import parse_target_text
 from tunefarm.model.messages import PreparedTask, input_name, output_name
@@ -52,7 +53,7 @@ def planned_functions(order: FunctionsPlanOrder) -> PlannedParts:
     return PlannedParts(
         target=target,
         notes=notes,
-        code_generator=_code_generator(is_cuda=order.is_cuda),
+        code_generator=code_generator(is_cuda=order.is_cuda),
         tvm_version=str(tvm.__version__),
         entries=tuple(PlannedEntry(constant=constant, entry=plan.entry) for constant, plan in plans.items()),
         tasks=tuple(
@@ -66,11 +67,6 @@ def planned_functions(order: FunctionsPlanOrder) -> PlannedParts:
         header="".join(model_header(plan, constant) for constant, plan in plans.items()),
         weights_bytes=0,
     )
-
-
-def _code_generator(*, is_cuda: bool) -> str:
-    compiler = "cuda" if is_cuda else f"llvm-{tvm.target.codegen.llvm_version_major()}"
-    return f"tvm-{tvm.__version__}+{compiler}"
 
 
 def _require_kind(target: Target, *, is_cuda: bool) -> None:

@@ -19,7 +19,7 @@ class StaticPlanOrder(Frozen):
     """A model to plan. ``entry`` is one of its functions, None for the only one or ``main``; ``name`` an identifier.
 
     ``has_vectors`` says that the framework computed results; otherwise the child computes them if ``max_operations``
-    is not exceeded. ``is_linked`` asks for what a device must have. ``is_foreign`` refuses TIR functions that do more
+    is not exceeded. ``is_linked`` asks for what a device must have; ``is_cuda`` is set for a bundle for GPUs. ``is_foreign`` refuses TIR functions that do more
     than compute, before anything of the model runs.
     """
 
@@ -29,6 +29,7 @@ class StaticPlanOrder(Frozen):
     has_vectors: bool
     max_operations: float
     is_linked: bool
+    is_cuda: bool
     is_foreign: bool = False
 
 
@@ -49,7 +50,7 @@ class FunctionsPlanOrder(Frozen):
     name: str
     max_operations: float
     is_linked: bool
-    is_cuda: bool = False
+    is_cuda: bool
 
 
 class VectorCounts(Frozen):

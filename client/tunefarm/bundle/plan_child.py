@@ -42,7 +42,7 @@ def planned(order: StaticPlanOrder, given: int, placed: int, vectors: int) -> Pl
     """
     if order.is_foreign:
         _require_permitted(order.model.module_json)
-    model, notes = prepared_model(order.model, given)
+    model, notes = prepared_model(order.model, given, kind="cuda" if order.is_cuda else "llvm")
     entry = _entry(model, order.entry)
     plan = static_plan(model, entry.name)
     tasks = _called(model_tasks(model), plan)
@@ -51,7 +51,7 @@ def planned(order: StaticPlanOrder, given: int, placed: int, vectors: int) -> Pl
     return PlannedParts(
         target=model.target,
         notes=notes,
-        code_generator=f"tvm-{tvm.__version__}+llvm-{tvm.target.codegen.llvm_version_major()}",
+        code_generator=code_generator(is_cuda=order.is_cuda),
         tvm_version=str(tvm.__version__),
         entries=(PlannedEntry(constant=order.name, entry=entry, arena_bytes=plan.arena_bytes, vectors=own),),
         tasks=tasks,
@@ -62,6 +62,12 @@ def planned(order: StaticPlanOrder, given: int, placed: int, vectors: int) -> Pl
         header=model_header(plan, order.name),
         weights_bytes=plan.weights_bytes,
     )
+
+
+def code_generator(*, is_cuda: bool) -> str:
+    """What generates the code of kernels, with its version."""
+    compiler = "cuda" if is_cuda else f"llvm-{tvm.target.codegen.llvm_version_major()}"
+    return f"tvm-{tvm.__version__}+{compiler}"
 
 
 def _require_permitted(module_json: str) -> None:

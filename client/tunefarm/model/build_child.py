@@ -13,6 +13,7 @@ from tunefarm_schemas.tuning.model import FunctionKind
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
 from tunefarm_search.tvm.target import tvm_target
 from tunefarm_search.tvm.workload import ENTRY
+from tunefarm_search.untried.gpu_schedule import gpu_schedule
 from tunefarm_search.untried.untried_schedule import untried_schedule
 from tunefarm_workers.builder.c_source import c_source
 from tunefarm_workers.builder.cuda_source import cuda_source
@@ -80,6 +81,8 @@ def _built(order: FunctionOrder) -> tuple[FunctionBuilt, bytes]:
             if chosen is not None:
                 contents = _compiled(order, chosen.module)
                 return FunctionBuilt(kind=chosen.kind, way=chosen.way, problem=problem), contents
+        except BadInput as error:
+            problem = problem or error.problem
         except TVM_ERRORS as error:
             problem = problem or last_line(error)
     return FunctionBuilt(kind="unscheduled", problem=problem), _compiled(order, module)
@@ -92,8 +95,11 @@ def _of_record(order: FunctionOrder, module: Any) -> _Chosen | None:
 
 
 def _untried(order: FunctionOrder, module: Any) -> _Chosen | None:
-    if not order.is_scheduled or not order.names or order.target.kind == _GPU:
+    if not order.is_scheduled or not order.names:
         return None
+    if order.target.kind == _GPU:
+        bound = gpu_schedule(module, order.target)
+        return None if bound is None else _Chosen(bound.module, "untried", bound.way)
     found = untried_schedule(module, order.target)
     return None if found.way == "none" else _Chosen(found.module, "untried", found.way)
 

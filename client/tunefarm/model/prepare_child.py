@@ -38,8 +38,10 @@ def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
         server.serve(channel)
 
 
-def prepared_model(order: PrepareOrder, given: int) -> tuple[PreparedModel, tuple[str, ...]]:
+def prepared_model(order: PrepareOrder, given: int, *, kind: str = "llvm") -> tuple[PreparedModel, tuple[str, ...]]:
     """The model of an order, prepared, and notes on its target. ``given`` is the file of the weights.
+
+    ``kind`` is that of the targets that the caller compiles for.
 
     Raises:
         BadInput: the model or the target cannot be compiled.
@@ -48,14 +50,22 @@ def prepared_model(order: PrepareOrder, given: int) -> tuple[PreparedModel, tupl
         order.target, host_cores=order.host_cores, host_cpu=str(tvm.target.codegen.llvm_get_system_cpu())
     )
     canonical = canonical_target(attributes, order.host_cores)
-    if canonical.target.kind != "llvm":
-        raise BadInput("target", f"models are compiled for CPUs, not for {canonical.target.kind}.", "Name a CPU.")
+    if canonical.target.kind != kind:
+        raise BadInput("target", *_of_another_kind(canonical.target.kind, kind))
     try:
         module, arrays = tvm.ir.load_json(order.module_json), read_weights(given)
         weights = {entry: tuple(arrays[name] for name in names) for entry, names in order.weights.items()}
     except (*TVM_ERRORS, DamagedWeights) as error:
         raise BadInput("model", f"it cannot be read: {last_line(error)}.", "Export it again.") from error
     return prepare(module, weights, canonical.target), (*notes, *canonical.notes)
+
+
+def _of_another_kind(given: str, kind: str) -> tuple[str, str]:
+    """What is wrong with a target, and the fix."""
+    if kind == "cuda":
+        return f"bundles of the form cuda contain code of GPUs, not of {given}.", "Name a GPU, such as nvidia-a100."
+    fix = "Name a CPU. For an NVIDIA GPU, build a bundle: tunefarm bundle build MODEL --form cuda --target nvidia-a100"
+    return f"models are compiled for CPUs, not for {given}.", fix
 
 
 def _prepared(order: PrepareOrder, given: int, result: int) -> tuple[PreparedModel, PreparedParts, bytes]:

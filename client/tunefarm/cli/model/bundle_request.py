@@ -211,8 +211,7 @@ def _named_source(machine: "LocalMachine", request: BundleRequest, entry: str | 
     from tunefarm.local.bundle_records import functions_of_ids, only_job_of_model
     from tunefarm.local.job_bundle import model_of_job
 
-    wants_model = not request.functions_only and request.form != "cuda"
-    job = only_job_of_model(machine, request.sources) if wants_model else None
+    job = None if request.functions_only else only_job_of_model(machine, request.sources)
     if job is not None:
         complain(f"reading the model of job {job.job_id}")
         made = model_of_job(machine, job, request.job_model, request.target, request.form, entry)

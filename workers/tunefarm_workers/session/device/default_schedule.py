@@ -5,6 +5,7 @@ from collections.abc import Collection
 from typing import Any
 
 import tvm
+from tvm.s_tir import dlight
 
 from tunefarm_workers.builder.scheduled_module import replay
 
@@ -32,6 +33,9 @@ def bound_to_threads(module: tvm.IRModule, target: Any) -> tvm.IRModule:
 
 
 def spread_over_threads(module: tvm.IRModule, target: Any) -> tvm.IRModule:
-    """Bind every loop nest to blocks and threads with TVM's default schedule."""
+    """Bind every loop nest to blocks and threads by DLight's rule for any function.
+
+    TVM's pass ``DefaultGPUSchedule`` does the same, but fails for functions of two stages without a reduction.
+    """
     with target:
-        return tvm.s_tir.transform.DefaultGPUSchedule()(module)
+        return dlight.ApplyDefaultSchedule(dlight.gpu.Fallback())(module)

@@ -7,7 +7,6 @@ from tvm import te
 
 from tunefarm_schemas.tuning.workload import TensorArgument
 from tunefarm_workers.device.reference_kernels import reference_functions
-from tunefarm_workers.session.device.default_schedule import spread_over_threads
 
 NAMES: Final = ("compute", "bandwidth", "launch")
 _PROCESSORS = {"llvm", "c"}
@@ -27,7 +26,8 @@ def reference_module(target: Any, threads: int) -> tvm.IRModule:
         "bandwidth": _plus_one(_BANDWIDTH_ELEMENTS),
         "launch": _plus_one(_LAUNCH_ELEMENTS),
     }
-    return spread_over_threads(tvm.IRModule(_named(functions)), target)
+    with target:  # another schedule would give devices another class
+        return tvm.s_tir.transform.DefaultGPUSchedule()(tvm.IRModule(_named(functions)))
 
 
 def reference_arguments(on_processor: bool, threads: int) -> dict[str, tuple[TensorArgument, ...]]:
