@@ -1,6 +1,9 @@
 """Requests for bundles: what is accepted, and what is answered. Nothing is built here."""
 
+import threading
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,11 +11,18 @@ from fastapi import FastAPI
 
 from tests.api.people import Person, person_of
 from tests.api.stored import BUNDLE, Belongings, furnished
+from tests.cuda.toolkits import hide_nvcc
 from tests.store.sample import record
+from tunefarm.server.bundle_builds import BundleBuilds
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.token import Scope
 from tunefarm_schemas.tuning.record import RecordKey, RecordStatus
+from tunefarm_schemas.tuning.target import Target
 from tunefarm_services.store import Store
+from tunefarm_services.tuner.service.fork_servers import ForkServers
+
+GPU = Target(canonical='{"arch":"sm_80","kind":"cuda"}', kind="cuda", num_cores=1)
+SOON_S = 60.0
 
 
 @pytest.fixture
@@ -102,6 +112,77 @@ def test_bundle_for_webassembly_has_its_target(alice: Person, store: Store, of_a
     assert "wasm32" in of_model["target"]["canonical"]
 
 
+def put_gpu_record(store: Store, of_alice: Belongings) -> str:
+    store.targets.put("alice", GPU)
+    key = store.records.get("alice", of_alice.record_id).key.model_copy(update={"target_id": GPU.target_id})
+    store.records.put("alice", None, record("of a GPU", 1e-3, key=key, tenant="alice"))
+    return "of a GPU"
+
+
+def test_bundle_for_a_gpu_has_its_target(alice: Person, store: Store, of_alice: Belongings) -> None:
+    record_id = put_gpu_record(store, of_alice)
+    order = ask(alice, record_ids=[record_id], form="cuda").json()["order"]
+    assert (order["form"], order["target"]) == ("cuda", None)
+    named = ask(alice, record_ids=[record_id], form="cuda", target="nvidia-a100").json()["order"]
+    assert "sm_80" in named["target"]["canonical"]
+    spec = store.jobs.get("alice", of_alice.job_id).spec
+    task = spec.tasks[0].model_copy(update={"target_id": GPU.target_id})
+    job = store.jobs.create("alice", spec.model_copy(update={"of_model": True, "tasks": (task,)}), model=b"{}")
+    of_model = ask(alice, job_id=job.job_id, form="cuda").json()["order"]
+    assert (of_model["is_model"], of_model["target"]["canonical"]) == (True, GPU.canonical)
+
+
+@pytest.mark.parametrize(
+    ("form", "target", "problem"),
+    [
+        ("cuda", None, "code of GPUs, not of llvm. Name a GPU"),
+        ("cuda", "raspberry-pi-4", "code of GPUs, not of llvm. Name a GPU"),
+        ("library", "nvidia-a100", "code of processors, not of cuda. Name a CPU, or the form cuda."),
+    ],
+)
+def test_form_and_target_must_match(
+    form: str, target: str | None, problem: str, alice: Person, of_alice: Belongings
+) -> None:
+    answer = ask(alice, record_ids=[of_alice.record_id], form=form, target=target)
+    assert (answer.status_code, problem in answer.text) == (422, True), answer.text
+
+
+def test_form_and_target_of_records_must_match(alice: Person, store: Store, of_alice: Belongings) -> None:
+    answer = ask(alice, record_ids=[put_gpu_record(store, of_alice)], form="objects")
+    assert (answer.status_code, "Name a CPU, or the form cuda." in answer.text) == (422, True), answer.text
+
+
+def test_missing_compiler_for_gpus_is_the_reason(
+    alice: Person, store: Store, of_alice: Belongings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    hide_nvcc(monkeypatch, tmp_path / "site")
+    path = ask(alice, record_ids=[put_gpu_record(store, of_alice)], form="cuda").headers["Location"]
+    builds = BundleBuilds(store, ForkServers(no_fork_server), "builder", tmp_path, tmp_path)
+    stop = threading.Event()
+    thread = threading.Thread(target=builds.run, args=(stop,))
+    thread.start()
+    try:
+        deadline_s = time.monotonic() + SOON_S
+        while alice.get(path).json()["state"] != "finished" and time.monotonic() < deadline_s:
+            time.sleep(0.05)
+    finally:
+        stop.set()
+        thread.join()
+    ended = alice.get(path).json()
+    assert (ended["state"], ended["outcome"]) == ("finished", "failed")
+    for text in (
+        "the service's host has no CUDA compiler",
+        "pip install 'tunefarm[cuda]'",
+        "PATH or CUDA_HOME",
+        "tunefarm bundle build SOURCE --form cuda",
+    ):
+        assert text in ended["message"]
+
+
+def no_fork_server() -> Any:
+    raise AssertionError("nothing is planned without a compiler")
+
+
 def test_repeated_request_makes_one_bundle(alice: Person, store: Store, of_alice: Belongings) -> None:
     headers = {"Idempotency-Key": "once"}
     body = {"form": "c", "record_ids": [of_alice.record_id]}
@@ -121,7 +202,6 @@ def test_repeated_request_makes_one_bundle(alice: Person, store: Store, of_alice
         ({"record_ids": ["a", "a"]}, "record_ids"),
         ({"record_ids": ["a"] * 257}, "record_ids"),
         ({"record_ids": ["a"], "form": "elf"}, "form"),
-        ({"record_ids": ["a"], "form": "cuda"}, "form"),
         ({"record_ids": ["a"], "cc": "sh -c id"}, "cc"),
     ],
 )

@@ -1,7 +1,7 @@
 """Bundles that a running service builds, from a request to files on this machine."""
 
 import asyncio
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,18 @@ import tvm
 from tvm import relax
 
 from tests.client.bundle.bundle_library import computed
+from tests.client.bundle.cuda_functions import functions, gpu_target
 from tests.client.bundle.test_bundle_records import MODEL
 from tests.client_remote.conftest import Service
 from tests.servers.tuned_home import tuned_home
+from tests.store.sample import record, record_key
 from tunefarm import ApiError, AsyncClient, Client
 from tunefarm.bundle.bundle_folder import read_bundle
+from tunefarm.startup.installation import open_store
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_services.settings import Settings
+from tunefarm_services.store import LOCAL_TENANT
 
 BUILD_S = 600.0
 
@@ -160,3 +166,43 @@ def test_client_learns_why_a_bundle_cannot_be_built(service: Service, task: Any)
             client.bundles.content(made.bundle_id, timeout_s=BUILD_S)
         with pytest.raises(BadInput, match="no record or job has the id 'zz'"):
             client.bundles.of_sources(["zz"], form="c")
+
+
+@pytest.fixture(scope="module")
+def gpu_records(service: Service) -> list[str]:
+    """Records for a GPU, which no lane of the service has measured."""
+    target = gpu_target()
+    with closing(open_store(Settings(home=service.home))) as store:
+        store.targets.put(LOCAL_TENANT, target)
+        for each in functions():
+            workload = store.workloads.put(LOCAL_TENANT, each.workload)
+            key = record_key(workload_id=workload.workload_id, target_id=target.target_id)
+            kept = record(each.record.record_id, 1e-3, key=key)
+            store.records.put(LOCAL_TENANT, None, kept.model_copy(update={"trace": Trace(text=each.record.trace)}))
+    return [each.record.record_id for each in functions()]
+
+
+@pytest.mark.targets
+def test_command_gets_the_bundle_for_a_gpu_that_this_machine_would_build(
+    service: Service, gpu_records: list[str], tmp_path: Path
+) -> None:
+    build = ("artifact", "build", *gpu_records, "--form", "cuda", "--json", "--output")
+    there = service.command(*build, str(tmp_path / "there"), "--remote", timeout_s=BUILD_S)
+    assert there.code == 0, there.err
+    here = service.command(*build, str(tmp_path / "here"), timeout_s=BUILD_S)
+    assert here.code == 0, here.err
+    built_there, built_here = (read_bundle(str(tmp_path / name))[0] for name in ("there", "here"))
+    assert (built_there.form, built_there.requires_cuda) == ("cuda", built_here.requires_cuda)
+    assert [each.record_id for each in built_there.functions] == gpu_records
+    paths = {each.path for each in built_there.files}
+    assert {f"kernels/kernel{number}.{kind}" for number in range(3) for kind in ("c", "cu", "fatbin")} <= paths
+    assert built_there.files == built_here.files, "each file has the same digest"
+
+
+@pytest.mark.targets
+def test_client_gets_a_bundle_for_another_gpu(service: Service, gpu_records: list[str], tmp_path: Path) -> None:
+    with Client(service.url, service.token) as client:
+        made = client.bundles.create(gpu_records[:1], form="cuda", target="nvidia-h100", name="twice")
+        manifest = client.bundles.content(made.bundle_id, timeout_s=BUILD_S).write(tmp_path / "bundle")
+    assert manifest.requires_cuda is not None
+    assert (manifest.name, manifest.requires_cuda.architecture) == ("model_twice", "sm_90")

@@ -3,6 +3,8 @@
 from importlib.metadata import distribution
 from pathlib import Path
 
+import pytest
+
 PACKAGE = "nvidia-cuda-nvcc"
 
 
@@ -13,6 +15,14 @@ def silent_nvcc(path: Path, version: str) -> Path:
     path.write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release {release}, V{version}'\n")
     path.chmod(0o755)
     return path
+
+
+def hide_nvcc(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Let neither PATH, nor CUDA_HOME, nor NVIDIA's package have a compiler; an empty one is put into ``folder``."""
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.setenv("CUDA_HOME", "/nonexistent")
+    package_with(folder)
+    monkeypatch.syspath_prepend(folder)
 
 
 def package_with(folder: Path, *files: Path) -> None:

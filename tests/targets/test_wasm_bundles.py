@@ -20,10 +20,10 @@ from tests.search.relax.models import convolutional_network
 from tunefarm.bundle.bundle_build import BundleBuilder
 from tunefarm.bundle.bundle_folder import read_bundle
 from tunefarm.bundle.bundle_source import FunctionsSource, RecordFunction
-from tunefarm.bundle.link.confined_link import ConfinedLink
+from tunefarm.bundle.confined.confined_link import ConfinedLink
+from tunefarm.bundle.confined.zig_caches import ZigCaches
 from tunefarm.bundle.link.linking import CompiledForm
 from tunefarm.bundle.link.toolchain import BundleToolchain
-from tunefarm.bundle.link.zig_caches import ZigCaches
 from tunefarm.frontend.model_import import ImportedModel
 from tunefarm.model.function_orders import ChosenRecord
 from tunefarm_sandbox.fork_server.fork_server import ForkServer

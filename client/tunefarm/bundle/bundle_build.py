@@ -15,6 +15,7 @@ from tunefarm.bundle.bill_of_materials import SBOM, BundleMaterials, bill_of_mat
 from tunefarm.bundle.bundle_contents import entry_vectors, plan_files, runtime_files, used_records
 from tunefarm.bundle.bundle_folder import WEIGHTS, files_in, manifest_text, new_bundle, put_files
 from tunefarm.bundle.bundle_source import BundleSource, ModelSource, PlanMemory, identifier
+from tunefarm.bundle.cuda.nvcc import CompileCuda, Nvcc
 from tunefarm.bundle.form_files import FormCompiler, compiler_of, form_files
 from tunefarm.bundle.link.linking import Link, linked
 from tunefarm.bundle.messages import PlannedParts
@@ -54,6 +55,7 @@ class BundleBuilder:
         say: gets each stage.
         is_timed: whether shared libraries that run on this host are timed. Their manifests then differ by the times.
         link: links libraries and archives.
+        compile_cuda: compiles kernels for GPUs.
     """
 
     fork_server: ForkServer
@@ -61,6 +63,7 @@ class BundleBuilder:
     say: Callable[[str], None] = lambda _: None
     is_timed: bool = False
     link: Link = linked
+    compile_cuda: CompileCuda = Nvcc.compiled
 
     def build(
         self,
@@ -115,7 +118,7 @@ class BundleBuilder:
             sources = runtime_files() | plan_files(parts, entries, is_cuda=form == "cuda")
             if compiler is not None:
                 self.say("compiling" if form == "cuda" else "linking")
-            made = form_files(form, compiler, kernels, sources, parts, scratch, self.link)
+            made = form_files(form, compiler, kernels, sources, parts, scratch, self.link, self.compile_cuda)
             put_files(staging, made.files)
             requires = made.requires
             if requires is not None:

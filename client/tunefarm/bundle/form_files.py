@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from tunefarm.bundle.cuda.kernel_files import cuda_files, cuda_runtime, gpu_architecture
-from tunefarm.bundle.cuda.nvcc import Nvcc
+from tunefarm.bundle.cuda.nvcc import CompileCuda, Nvcc
 from tunefarm.bundle.link.compiled_files import COMPILED, compiled_files
 from tunefarm.bundle.link.linking import Link
 from tunefarm.bundle.link.toolchain import BundleToolchain, toolchain_for, wasm_toolchain
@@ -53,6 +53,7 @@ def form_files(
     parts: PlannedParts,
     scratch: Path,
     link: Link,
+    compile_cuda: CompileCuda,
 ) -> FormFiles:
     """Compile what the form has compiled.
 
@@ -64,6 +65,7 @@ def form_files(
         parts: what was planned.
         scratch: a folder for temporary files.
         link: links libraries and archives.
+        compile_cuda: compiles kernels for a GPU.
 
     Raises:
         BadInput: the compiler or the linker failed.
@@ -74,7 +76,8 @@ def form_files(
         _require_addressable(parts)
     if isinstance(compiler, Nvcc):
         generated = [CudaSource.model_validate_json(each) for each in kernels.values()]
-        made, requires_cuda = cuda_files(generated, compiler, gpu_architecture(parts.target), scratch)
+        architecture = gpu_architecture(parts.target)
+        made, requires_cuda = cuda_files(generated, compiler, architecture, scratch, compile_cuda)
         return FormFiles(made | cuda_runtime(sources), requires_cuda=requires_cuda)
     files, requires = compiled_files(compiler, form, {**kernels, **sources}, parts.cpu_features, scratch, link)
     return FormFiles(files, requires)

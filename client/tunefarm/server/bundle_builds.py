@@ -32,6 +32,10 @@ POLL_S: Final = 1.0
 MAX_BYTES: Final = 256 << 20
 """Of one archive."""
 _INTERNAL: Final = "It could not be built, for a reason that the log of the tuner states."
+_NVCC_FIX: Final = (
+    "Its operator can install one with pip install 'tunefarm[cuda]', or name one in PATH or CUDA_HOME. Or run tunefarm "
+    "bundle build SOURCE --form cuda on a machine of yours."
+)
 
 log = structlog.get_logger()
 
@@ -97,17 +101,17 @@ class BundleBuilds:
     def _built(self, lease: BundleLease, folder: Path) -> "tuple[BuiltBundle, bytes]":
         from tunefarm.bundle.bundle_archive import archive_of
         from tunefarm.bundle.bundle_build import BundleBuilder
-        from tunefarm.bundle.link.confined_link import ConfinedLink
-        from tunefarm.bundle.link.zig_caches import ZigCaches
+        from tunefarm.bundle.confined.confined_link import ConfinedLink
+        from tunefarm.bundle.confined.confined_nvcc import ConfinedNvcc
+        from tunefarm.bundle.confined.zig_caches import ZigCaches
 
-        fork_server = self.fork_servers.present()
-        source = self._source(lease, fork_server)
-        builder = BundleBuilder(fork_server, link=ConfinedLink(fork_server, ZigCaches(self.caches)))
         order = lease.order
         if order.form == "cuda":
-            raise BadInput(
-                "form", "services build no bundles for GPUs.", "Run tunefarm bundle build on a machine of yours."
-            )
+            _require_nvcc()
+        fork_server = self.fork_servers.present()
+        source = self._source(lease, fork_server)
+        link, compile_cuda = ConfinedLink(fork_server, ZigCaches(self.caches)), ConfinedNvcc(fork_server)
+        builder = BundleBuilder(fork_server, link=link, compile_cuda=compile_cuda)
         built = builder.build_source(source, order.name, order.form, folder / "bundle")
         size_bytes = sum(each.size_bytes for each in built.manifest.files)
         if size_bytes > MAX_BYTES:
@@ -161,3 +165,14 @@ class BundleBuilds:
         finally:
             is_over.set()
             thread.join()
+
+
+def _require_nvcc() -> None:
+    """Raise BadInput for someone who cannot choose the compiler, before anything is planned. The log has details."""
+    from tunefarm.bundle.cuda.nvcc import Nvcc
+
+    try:
+        Nvcc.found()
+    except BadInput as error:
+        log.warning("no bundles for GPUs are built here", reason=str(error))
+        raise BadInput("form", "the service's host has no CUDA compiler.", _NVCC_FIX) from error

@@ -12,8 +12,6 @@ from tunefarm_schemas.tuning.target import Target
 BUNDLE_FORMAT = 3
 """2 added what devices need, latencies, records and the bill of materials; 3 several entries and the layout."""
 ALIGNMENT_BYTES = 64
-ServedForm = Literal["c", "objects", "static", "library", "wasm"]
-"""The forms that services build: they have no compiler for GPUs that untrusted code may reach."""
 BundleForm = Literal["c", "objects", "static", "library", "cuda", "wasm"]
 """Kernels as C sources or as object files for one processor, with sources of plan and runtime; or all of it compiled
 for one processor, as an archive or as a shared library; or kernels as CUDA source and device code, with sources of the

@@ -13,10 +13,11 @@ import tvm
 
 from tests.client.bundle.cuda_functions import bound, cuda_bundle, functions, gpu_target, matmul, mirrored_sum, tiled
 from tests.client.bundle.fat_binary import contents
+from tests.client.bundle.test_bundle import imported
+from tests.search.relax.models import multilayer_perceptron
 from tunefarm.bundle.bundle_build import BundleBuilder
-from tunefarm.bundle.bundle_source import FunctionsSource, ModelSource
+from tunefarm.bundle.bundle_source import FunctionsSource
 from tunefarm.bundle.cuda.nvcc import GpuArchitecture
-from tunefarm.frontend.model_import import ImportedModel
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.bundle import CudaRequirements
@@ -222,11 +223,39 @@ def test_form_and_target_must_match(fork_server: ForkServer, tmp_path: Path) -> 
         BundleBuilder(fork_server).build_source(FunctionsSource(given, "host:1"), "gpu", "cuda", tmp_path / "bundle")
 
 
-def test_model_is_refused(fork_server: ForkServer, tmp_path: Path) -> None:
-    model = ImportedModel(str(tvm.ir.save_json(tvm.IRModule({}))), {}, "tvm", ())
-    source = ModelSource(model, gpu_target().canonical, lambda _tasks, _target, _generator: {})
-    with pytest.raises(BadInput, match="have functions of records, and a model is given"):
-        BundleBuilder(fork_server).build_source(source, "net", "cuda", tmp_path / "bundle")
+@needs_nvcc
+def test_model_keeps_its_weights_on_the_device(fork_server: ForkServer, tmp_path: Path) -> None:
+    built = BundleBuilder(fork_server).build(
+        imported(multilayer_perceptron()), "nvidia-a100", "net", "cuda", tmp_path / "bundle"
+    )
+    assert {(each.kind, each.way) for each in built.manifest.functions} == {("untried", "matrix product")}
+    host = host_part(tmp_path / "bundle", tmp_path / "host")
+    assert "1 vectors" in host().stdout
+    weights, arena = built.manifest.weights_bytes, built.manifest.arena_bytes
+    blocks = [f"allocate 0: {weights}", f"allocate 1: {arena}", "allocate 2: 256", "allocate 3: 96", f"in 0: {weights}"]
+    assert host.calls()[:6] == [*blocks, "in 2: 256"]
+    launches = [each for each in host.calls() if each.startswith("launch")]
+    assert [each.partition(":")[2] for each in launches] == [" 2 0 0 1", " 1 0 0 1", " 1 0 3"]
+
+
+@pytest.mark.parametrize(
+    ("target", "problem"),
+    [
+        ("", "a model is compiled for a GPU, and none is named. Name a GPU"),
+        ("host:1", "bundles of the form cuda contain code of GPUs, not of llvm. Name a GPU"),
+    ],
+)
+def test_model_needs_a_gpu(target: str, problem: str, fork_server: ForkServer, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=problem):
+        BundleBuilder(fork_server).build(imported(multilayer_perceptron()), target, "net", "cuda", tmp_path / "bundle")
+    assert not (tmp_path / "bundle").exists()
+
+
+def test_gpu_is_no_target_of_other_forms(fork_server: ForkServer, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="models are compiled for CPUs, not for cuda. Name a CPU. For an NVIDIA GPU"):
+        BundleBuilder(fork_server).build(
+            imported(multilayer_perceptron()), "nvidia-a100", "net", "objects", tmp_path / "bundle"
+        )
 
 
 @pytest.mark.parametrize("name", ["", "sm_", "native", "compute_80", "sm_80; rm", "-gencode"])

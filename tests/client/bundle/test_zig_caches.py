@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tunefarm.bundle.confined.zig_caches import MAX_ARCHIVES, ZigCaches
 from tunefarm.bundle.link.toolchain import BundleToolchain
-from tunefarm.bundle.link.zig_caches import MAX_ARCHIVES, ZigCaches
 
 COMPILER = ("/usr/bin/python", "-m", "ziglang", "cc", "-target", "wasm32-wasi")
 ZIG = BundleToolchain("wasm32", COMPILER, (), "zig", "0.17.1", is_zig=True)

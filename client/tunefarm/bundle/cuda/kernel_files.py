@@ -1,11 +1,12 @@
 """The files of kernels for a GPU: CUDA source, device code, and C that launches it."""
 
 import json
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from tunefarm.bundle.cuda.nvcc import DeviceCode, GpuArchitecture, Nvcc
+from tunefarm.bundle.cuda.nvcc import CompileCuda, DeviceCode, GpuArchitecture, Nvcc
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.bundle import CudaRequirements
 from tunefarm_schemas.tuning.target import Target
@@ -16,7 +17,15 @@ RUNTIME: Final = Path(__file__).parent / "runtime"
 """The host part in C, for the runtime of bundles."""
 REPLACED: Final = ("tunefarm_model.c", "tunefarm_bundle.c", "tunefarm_bundle.h")
 """Files of that runtime that run kernels of a processor."""
+MAX_IMAGE_BYTES: Final = 16 << 20
+"""Of the device code of one function."""
 _IN_A_LINE: Final = 16
+_FAT_BINARY: Final = struct.Struct("<IHHQ")
+"""The header of a fat binary: its magic, its version, its own size, and that of what follows."""
+_MAGIC: Final = 0xBA55ED50
+_MAX_SHARED_BYTES: Final = 1 << 20
+"""Of one block; the largest GPUs have a quarter of it."""
+_OTHER_NVCC: Final = "Name the nvcc of another CUDA toolkit."
 
 
 def gpu_architecture(target: Target) -> GpuArchitecture:
@@ -25,20 +34,32 @@ def gpu_architecture(target: Target) -> GpuArchitecture:
 
 
 def cuda_files(
-    sources: Sequence[CudaSource], nvcc: Nvcc, architecture: GpuArchitecture, scratch: Path
+    sources: Sequence[CudaSource],
+    nvcc: Nvcc,
+    architecture: GpuArchitecture,
+    scratch: Path,
+    compile_cuda: CompileCuda = Nvcc.compiled,
 ) -> tuple[dict[str, bytes], CudaRequirements]:
     """The files of kernels by their paths, and what they need of a device.
 
+    Args:
+        sources: each of a function.
+        nvcc: the compiler.
+        architecture: of the GPU.
+        scratch: a folder for temporary files.
+        compile_cuda: runs the compiler. What it returns is checked.
+
     Raises:
-        BadInput: the compiler failed.
+        BadInput: the compiler failed, or made something else than was asked for.
     """
     files: dict[str, bytes] = {}
     shared_bytes = 0
     for number, source in enumerate(sources):
         folder = scratch / f"cuda{number}"
         folder.mkdir()
-        code = nvcc.compiled(source.source, architecture, folder)
-        shared_bytes = max(shared_bytes, *_shared_bytes(source, code))
+        code = compile_cuda(nvcc, source.source, architecture, folder)
+        _require_fat_binary(code.image)
+        shared_bytes = max([shared_bytes, *_shared_bytes(source, code)])
         files[f"kernels/kernel{number}.cu"] = source.source.encode()
         files[f"kernels/kernel{number}.fatbin"] = code.image
         files[f"kernels/kernel{number}.c"] = launching_source(source, code.image, nvcc, architecture).encode()
@@ -106,10 +127,22 @@ def _bytes(content: bytes) -> Iterator[str]:
 
 
 def _shared_bytes(source: CudaSource, code: DeviceCode) -> Iterator[int]:
-    """The shared memory of a block, for each launch."""
+    """The shared memory of a block, for each launch. Kernels that are not launched are of no interest."""
     for function in source.functions:
         for launch in function.launches:
-            if launch.kernel not in code.shared_bytes:
-                problem = f"the CUDA compiler said nothing about {launch.kernel}."
-                raise BadInput("cc", problem, "Name the nvcc of another CUDA toolkit.")
-            yield code.shared_bytes[launch.kernel] + launch.dynamic_shared_bytes
+            declared = code.shared_bytes.get(launch.kernel)
+            if declared is None:
+                raise BadInput("cc", f"the CUDA compiler said nothing about {launch.kernel}.", _OTHER_NVCC)
+            if not 0 <= declared <= _MAX_SHARED_BYTES:
+                problem = f"the CUDA compiler said that {launch.kernel} has {declared} bytes of shared memory."
+                raise BadInput("cc", problem, _OTHER_NVCC)
+            yield declared + launch.dynamic_shared_bytes
+
+
+def _require_fat_binary(image: bytes) -> None:
+    if len(image) > MAX_IMAGE_BYTES:
+        problem = f"the device code of a function has {len(image)} bytes, and at most {MAX_IMAGE_BYTES} are kept."
+        raise BadInput("source", problem, "Use another schedule, with less unrolling.")
+    magic, _, header_bytes, body_bytes = _FAT_BINARY.unpack_from(image.ljust(_FAT_BINARY.size, b"\0"))
+    if magic != _MAGIC or header_bytes + body_bytes != len(image):
+        raise BadInput("cc", "the CUDA compiler wrote something else than a fat binary.", _OTHER_NVCC)

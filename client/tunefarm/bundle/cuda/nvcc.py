@@ -4,11 +4,11 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_workers.builder.nvcc_release import NotNvcc, NvccRelease
@@ -17,6 +17,7 @@ COMMAND_S: Final = 900.0
 _ARCHITECTURE: Final = re.compile(r"sm_(\d{1,2})(\d)([af]?)")
 _SHARED: Final = re.compile(r"(\d+) bytes smem")
 _ENTRY: Final = re.compile(r"Compiling entry function '(\w+)'")
+_TOOLKIT: Final = re.compile(r"^#\$ TOP=(.+)$", re.MULTILINE)
 _TAIL_BYTES: Final = 2000
 _PACKAGE: Final = "nvidia-cuda-nvcc"
 _FIX: Final = "Run: pip install 'tunefarm[cuda]', or name the compiler of a CUDA toolkit: --cc /usr/local/cuda/bin/nvcc"
@@ -86,6 +87,15 @@ class Nvcc:
             raise BadInput("cc", str(error), _FIX) from error
         return cls(path, release.version, release.major, release.minor)
 
+    def toolkit(self) -> Path:
+        """The folder of the toolkit. The compiler itself says it: ``path`` may be a script that runs that of a toolkit.
+
+        Raises:
+            BadInput: the compiler failed.
+        """
+        named = _TOOLKIT.search(_run((self.path, "--dryrun", "-fatbin", "-x", "cu", os.devnull), Path.cwd()))
+        return (Path(named[1]) if named else Path(self.path).parent.parent).resolve()
+
     def compiled(self, source: str, architecture: GpuArchitecture, folder: Path) -> DeviceCode:
         """Code for ``architecture``, and intermediate code that drivers compile for later ones.
 
@@ -109,6 +119,10 @@ class Nvcc:
             folder,
         )
         return DeviceCode((folder / "kernels.fatbin").read_bytes(), _shared_bytes(said))
+
+
+CompileCuda: TypeAlias = Callable[[Nvcc, str, GpuArchitecture, Path], DeviceCode]
+"""As ``Nvcc.compiled``."""
 
 
 def _installed() -> Iterator[str]:
@@ -152,6 +166,6 @@ def _run(command: tuple[str, ...], folder: Path) -> str:
         raise BadInput("cc", f"{command[0]} does not run: {error}", _FIX) from error
     wrote = (ended.stdout + ended.stderr).decode(errors="replace")
     if ended.returncode != 0:
-        fix = "Name a CUDA toolkit that knows the target's arch, with a C++ compiler beside it."
+        fix = "Use a CUDA toolkit that knows the target's arch, with a C++ compiler beside it."
         raise BadInput("cc", f"{command[0]} failed: {wrote[-_TAIL_BYTES:].strip() or ended.returncode}", fix)
     return wrote

@@ -177,8 +177,8 @@ def built_there(request: BundleRequest, output: str, api: str | None, shape: Seq
     from tunefarm.client import Client
     from tunefarm.options.job_options import output_folder
 
-    if request.model is not None or request.cc or request.form == "cuda" or request.device_class_id is not None:
-        problem = "models, and bundles for GPUs or of other compilers, are built on this machine."
+    if request.model is not None or request.cc or request.device_class_id is not None:
+        problem = "files of models, and bundles of other compilers, are built on this machine."
         raise BadInput("api", problem, "Omit --api and --remote, and unset TUNEFARM_API_URL.")
     folder = output_folder(output)
     with Client(api) as client:

@@ -4,7 +4,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from tunefarm_schemas.tuning.bundle import ServedForm
+from tunefarm_schemas.tuning.bundle import BundleForm
 from tunefarm_services.api.bodies.body import Body, Identifier, Name, TargetText, with_examples
 from tunefarm_services.api.problems.field_errors import FieldError
 
@@ -32,7 +32,7 @@ class BundleBody(Body):
     functions_only: bool = Field(
         default=False, description="Of a job of a model: the functions of its records, without plan and weights."
     )
-    form: ServedForm
+    form: BundleForm
     target: TargetText = Field(default=None, description="What to compile for. Default: the records' target.")
     name: Name | None = Field(
         default=None,

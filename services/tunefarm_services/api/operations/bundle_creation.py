@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.tuning.bundle import WASM_TARGET, BundleOrder
+from tunefarm_schemas.tuning.bundle import WASM_TARGET, BundleForm, BundleOrder
 from tunefarm_schemas.tuning.job import Job
 from tunefarm_schemas.tuning.record import RecordStatus, TuningRecord
 from tunefarm_schemas.tuning.target import Target
@@ -35,7 +35,10 @@ def create_bundle(parts: Parts, tenant: str, body: BundleBody, key: str | None) 
         module_text(parts, tenant, ModuleBody(upload_id=body.upload_id))
     elif not is_model:
         field = "record_ids" if body.record_ids else "job_id"
-        _require_usable(_records(parts, tenant, body), field, has_target=body.target is not None or body.form == "wasm")
+        records, has_target = _records(parts, tenant, body), body.target is not None or body.form == "wasm"
+        _require_usable(records, field, has_target=has_target)
+        if not has_target:
+            _of_form(body.form, parts.store.targets.get(records[0].key.target_id, tenant=tenant))
     order = BundleOrder(
         name=body.name or ("network" if is_model else "functions"),
         form=body.form,
@@ -88,15 +91,21 @@ def _target(parts: Parts, tenant: str, body: BundleBody, job: Job | None, *, is_
     if body.target is None and not is_model:
         return None
     if body.target is None and job is not None and body.form != "wasm":
-        return _cpu(parts.store.targets.get(job.spec.tasks[0].target_id, tenant=tenant))
+        return _of_form(body.form, parts.store.targets.get(job.spec.tasks[0].target_id, tenant=tenant))
     given = WASM_TARGET if body.target is None and body.form == "wasm" else body.target
     question = target_question(parts, tenant, given)
-    return _cpu(question if isinstance(question, Target) else parts.intake.target(question).target)
+    return _of_form(body.form, question if isinstance(question, Target) else parts.intake.target(question).target)
 
 
-def _cpu(target: Target) -> Target:
-    if target.kind != "llvm":
-        raise BadInput("target", f"bundles contain code of processors, not of {target.kind}.", "Name a CPU.")
+def _of_form(form: BundleForm, target: Target) -> Target:
+    """``target``, if it is of the kind that bundles of ``form`` have code for. Raises BadInput."""
+    kind, code, fix = (
+        ("cuda", "GPUs", "Name a GPU, such as nvidia-a100.")
+        if form == "cuda"
+        else ("llvm", "processors", "Name a CPU, or the form cuda.")
+    )
+    if target.kind != kind:
+        raise BadInput("target", f"bundles of the form {form} contain code of {code}, not of {target.kind}.", fix)
     return target
 
 

@@ -12,21 +12,18 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Final, TypeVar
 
+from tunefarm.bundle.confined.confined_program import ProgramOrder, answer_made, answer_of_program
+from tunefarm.bundle.confined.zig_caches import ZigCaches
 from tunefarm.bundle.link.linking import MADE, CompiledForm, empty_sources, linked
 from tunefarm.bundle.link.toolchain import BundleToolchain
-from tunefarm.bundle.link.zig_caches import ZigCaches
 from tunefarm.model.builders import own_folder
-from tunefarm.model.child_call import compiling, exchange
 from tunefarm_sandbox.channel.channel import Channel
-from tunefarm_sandbox.confinement.confinement import Confinement
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen
-from tunefarm_schemas.refusal import Refusal
 
-_ENTRY: Final = "tunefarm.bundle.link.confined_link:main"
-_CACHE_ENTRY: Final = "tunefarm.bundle.link.confined_link:build_cache"
-_INPUT: Final = "input"
+_ENTRY: Final = "tunefarm.bundle.confined.confined_link:main"
+_CACHE_ENTRY: Final = "tunefarm.bundle.confined.confined_link:build_cache"
 _ARCHIVE: Final = "cache.zip"
 _CACHE: Final = "cache"
 _CACHE_PARTS: Final = ("b", "h", "o")
@@ -34,13 +31,11 @@ _CACHE_PARTS: Final = ("b", "h", "o")
 Answer = TypeVar("Answer", bound=Frozen)
 
 
-class BundleLinkOrder(Frozen):
-    """Files in a folder to link. The toolchain's fields are those of ``BundleToolchain``."""
+class BundleLinkOrder(ProgramOrder):
+    """Files to link. The toolchain's fields are those of ``BundleToolchain``."""
 
     toolchain: BundleToolchain
     form: CompiledForm
-    names: tuple[str, ...]
-    folder: str
 
 
 class BundleLinked(Frozen):
@@ -87,14 +82,9 @@ class ConfinedLink:
         files: Mapping[str, bytes],
         own: Path,
     ) -> tuple[Answer, bytes]:
-        for name, content in files.items():
-            path = own / _INPUT / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
         order = BundleLinkOrder(toolchain=toolchain, form=form, names=tuple(files), folder=str(own))
-        confinement = Confinement.compiler(str(own)).model_copy(update={"programs": _programs(toolchain)})
-        with compiling(self.fork_server, entry, order, folder=own, confinement=confinement) as child:
-            return exchange(child, answer_type, "linking")
+        programs = _programs(toolchain)
+        return answer_of_program(self.fork_server, entry, order, files, answer_type, programs=programs, doing="linking")
 
 
 def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # noqa: ARG001 - the shape of an entry
@@ -104,40 +94,38 @@ def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # n
     if (own / _ARCHIVE).is_file():
         with zipfile.ZipFile(own / _ARCHIVE) as archive:
             archive.extractall(own / _CACHE)
-    made = _linked(channel, order)
-    if made is not None:
+
+    def link(files: Mapping[str, bytes], work: Path) -> tuple[BundleLinked, bytes]:
+        made = _linked(order, files, work)
         contents = [made[name] for name in MADE[order.form]]
-        channel.send(BundleLinked(sizes_bytes=tuple(map(len, contents))).model_dump_json().encode())
-        channel.send(b"".join(contents))
+        return BundleLinked(sizes_bytes=tuple(map(len, contents))), b"".join(contents)
+
+    answer_made(channel, order, link)
 
 
 def build_cache(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # noqa: ARG001 - the shape of an entry
     """Entry: answer one ``BundleLinkOrder`` with ``CacheBuilt`` and an archive of what Zig built for it."""
     order = BundleLinkOrder.model_validate_json(payload)
-    cache = Path(order.folder) / _CACHE
-    if _linked(channel, order) is None:
-        return
+
+    def build(files: Mapping[str, bytes], work: Path) -> tuple[CacheBuilt, bytes]:
+        _linked(order, files, work)
+        return CacheBuilt(), _archived(Path(order.folder) / _CACHE)
+
+    answer_made(channel, order, build)
+
+
+def _linked(order: BundleLinkOrder, files: Mapping[str, bytes], work: Path) -> dict[str, bytes]:
+    cache = str(Path(order.folder) / _CACHE)
+    os.environ |= {"ZIG_LOCAL_CACHE_DIR": order.folder, "ZIG_GLOBAL_CACHE_DIR": cache}
+    return linked(order.toolchain, order.form, files, work)
+
+
+def _archived(cache: Path) -> bytes:
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for path in sorted(each for name in _CACHE_PARTS for each in (cache / name).rglob("*") if each.is_file()):
             archive.write(path, path.relative_to(cache))
-    channel.send(CacheBuilt().model_dump_json().encode())
-    channel.send(content.getvalue())
-
-
-def _linked(channel: Channel, order: BundleLinkOrder) -> dict[str, bytes] | None:
-    """The linked files; None if the channel got the reason why there are none."""
-    own = Path(order.folder)
-    folders = dict.fromkeys(("HOME", "TMPDIR", "ZIG_LOCAL_CACHE_DIR"), str(own))
-    os.environ |= folders | {"ZIG_GLOBAL_CACHE_DIR": str(own / _CACHE)}
-    work = own / "work"
-    work.mkdir()
-    try:
-        files = {name: (own / _INPUT / name).read_bytes() for name in order.names}
-        return linked(order.toolchain, order.form, files, work)
-    except BadInput as error:
-        channel.send(Refusal.of(error).model_dump_json().encode())
-        return None
+    return content.getvalue()
 
 
 def _programs(toolchain: BundleToolchain) -> tuple[str, ...]:

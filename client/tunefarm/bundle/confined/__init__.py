@@ -1,0 +1,1 @@
+"""Compilers and linkers of bundles in confined children."""
