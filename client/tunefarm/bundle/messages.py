@@ -19,8 +19,8 @@ class StaticPlanOrder(Frozen):
     """A model to plan. ``entry`` is one of its functions, None for the only one or ``main``; ``name`` an identifier.
 
     ``has_vectors`` says that the framework computed results; otherwise the child computes them if ``max_operations``
-    is not exceeded. ``is_linked`` asks for what a device must have; ``is_cuda`` is set for a bundle for GPUs. ``is_foreign`` refuses TIR functions that do more
-    than compute, before anything of the model runs.
+    is not exceeded. ``is_linked`` asks for what a device must have; ``is_cuda`` is set for a bundle for GPUs.
+    ``is_foreign`` refuses TIR functions that do more than compute, before anything of the model runs.
     """
 
     model: PrepareOrder = Field(repr=False)
