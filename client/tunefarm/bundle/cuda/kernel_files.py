@@ -3,11 +3,13 @@
 import json
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
 from tunefarm.bundle.cuda.nvcc import CompileCuda, DeviceCode, GpuArchitecture, Nvcc
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.host_cores import usable_physical_cores
 from tunefarm_schemas.tuning.bundle import CudaRequirements
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_workers.builder.cuda_source import CudaFunction, CudaSource, KernelLaunch
@@ -52,12 +54,17 @@ def cuda_files(
     Raises:
         BadInput: the compiler failed, or made something else than was asked for.
     """
+    folders = [scratch / f"cuda{number}" for number in range(len(sources))]
+    for folder in folders:
+        folder.mkdir()
+    with ThreadPoolExecutor(usable_physical_cores()) as threads:
+        made = threads.map(
+            lambda source, folder: compile_cuda(nvcc, source.source, architecture, folder), sources, folders
+        )
+        codes = list(made)
     files: dict[str, bytes] = {}
     shared_bytes = 0
-    for number, source in enumerate(sources):
-        folder = scratch / f"cuda{number}"
-        folder.mkdir()
-        code = compile_cuda(nvcc, source.source, architecture, folder)
+    for number, (source, code) in enumerate(zip(sources, codes, strict=True)):
         _require_fat_binary(code.image)
         shared_bytes = max([shared_bytes, *_shared_bytes(source, code)])
         files[f"kernels/kernel{number}.cu"] = source.source.encode()
