@@ -111,10 +111,12 @@ def test_convolution(emulator: Emulator) -> None:
     np.testing.assert_allclose(found, np.einsum("nchwyx,ocyx->nohw", windows, weights), rtol=1e-3, atol=1e-3)
 
 
-def test_softmax(emulator: Emulator) -> None:
-    given = random(*ROWS)
-    expected = np.exp(given) / np.exp(given).sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(computed(emulator, topi.nn.softmax, given), expected, rtol=1e-5, atol=1e-6)
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("float16", 5e-3)])
+def test_softmax(emulator: Emulator, dtype: str, tolerance: float) -> None:
+    given = random(*ROWS, dtype=dtype)
+    exponents = np.exp(given.astype("float64"))
+    expected = exponents / exponents.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(computed(emulator, topi.nn.softmax, given), expected, rtol=tolerance, atol=1e-4)
 
 
 def test_layer_norm(emulator: Emulator) -> None:

@@ -11,7 +11,12 @@ struct NarrowFloat {
   NarrowFloat() = default;
   template <typename T, typename = typename std::enable_if<std::is_arithmetic<T>::value>::type>
   NarrowFloat(T value) : bits(Format::narrowed((float)value)) {}
-  operator float() const { return Format::widened(bits); }
+  NarrowFloat(const NarrowFloat &) = default;
+  /* Reductions over the threads of a block read and write shared memory as volatile. */
+  NarrowFloat(const volatile NarrowFloat &other) : bits(other.bits) {}
+  NarrowFloat &operator=(const NarrowFloat &) = default;
+  void operator=(const NarrowFloat &other) volatile { bits = other.bits; }
+  operator float() const volatile { return Format::widened(bits); }
 
   friend NarrowFloat operator+(NarrowFloat a, NarrowFloat b) { return NarrowFloat((float)a + (float)b); }
   friend NarrowFloat operator-(NarrowFloat a, NarrowFloat b) { return NarrowFloat((float)a - (float)b); }
