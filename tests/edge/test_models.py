@@ -1,6 +1,7 @@
 """Programs run the current release, notice a switch, and their latencies are reported."""
 
 import array
+import ctypes
 import os
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from tests.edge.conftest import Device
 from tests.edge.repositories import Repository
 from tunefarm_edge import Model
 from tunefarm_edge.command_line import main
-from tunefarm_edge.runtime.elements import difference
+from tunefarm_edge.runtime.elements import allowed_difference, difference
 from tunefarm_edge.runtime.latencies import SIZE_BYTES, Histogram, LatencyRecorder
 from tunefarm_edge.runtime.memory import AlignedMemory
 from tunefarm_edge.runtime.model import NoRelease
@@ -148,6 +149,19 @@ def test_difference_is_relative_to_the_largest_element(dtype: str, code: str) ->
     infinite = struct.pack(f"3{code}", float("inf"), -4.0, 1.0)
     assert difference(memoryview(infinite), expected, dtype) == float("inf")
     assert difference(memoryview(infinite), infinite, dtype) == 0.0
+
+
+def test_bfloat16_is_the_upper_half_of_float32() -> None:
+    expected, found = (np.array(each, "float32").view("uint32") >> 16 for each in ([0.0, -4.0], [0.5, -4.0]))
+    given = [each.astype("uint16").tobytes() for each in (expected, found)]
+    assert difference(memoryview(given[1]), given[0], "bfloat16") == 0.125
+    # The device keeps outputs in memory of bytes, of no type of Python.
+    assert difference(memoryview((ctypes.c_char * 4).from_buffer_copy(given[1])), given[0], "bfloat16") == 0.125
+
+
+def test_floats_of_16_bits_may_differ_by_four_times_as_much() -> None:
+    allowed = {dtype: allowed_difference(dtype, 0.005) for dtype in ("float16", "bfloat16", "float32", "float64")}
+    assert allowed == {"float16": 0.02, "bfloat16": 0.02, "float32": 0.005, "float64": 0.005}
 
 
 def test_integers_are_equal_or_not() -> None:

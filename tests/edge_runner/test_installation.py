@@ -74,6 +74,14 @@ def test_release_that_fails_its_self_test_is_not_run(
     assert [each.name for each in (root / "releases").iterdir()] == ["1-tiny-1"]
 
 
+@pytest.mark.parametrize(("bias", "code"), [(0, ""), (16, ""), (150, "self_test_failed")])
+def test_floats_of_16_bits_are_compared_by_their_values(
+    device: Device, compiler: Compiler, publisher: Publisher, root: Path, tmp_path: Path, bias: int, code: str
+) -> None:
+    bundle = compiler.tiny_model(tmp_path / "half", bias=bias, is_half=True)
+    assert device.refusal("install", root, publisher.publish(bundle, 2)) == code
+
+
 def test_failed_health_check_rolls_back(device: Device, releases: dict[int, Path], root: Path) -> None:
     check = 'grep -q "sequence 2" "$1/stable.runner" && exit 1'
     assert device.refusal("install", root, releases[2], "--health", check) == "health_check_failed"

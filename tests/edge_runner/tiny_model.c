@@ -4,10 +4,15 @@
 #include <unistd.h>
 #include "bundle_of_tests.h"
 
+#ifdef HALF
+#define BITS 16
+#else
+#define BITS 32
+#endif
 static const int64_t shape[] = {4};
 static const TunefarmTensor tensors[] = {
-    {TUNEFARM_INPUT, {kDLFloat, 32, 1}, 1, shape, 0, 16},
-    {TUNEFARM_OUTPUT, {kDLFloat, 32, 1}, 1, shape, 0, 16},
+    {TUNEFARM_INPUT, {kDLFloat, BITS, 1}, 1, shape, 0, BITS / 2},
+    {TUNEFARM_OUTPUT, {kDLFloat, BITS, 1}, 1, shape, 0, BITS / 2},
     {TUNEFARM_WEIGHTS, {kDLFloat, 32, 1}, 1, shape, 0, 16},
 };
 static int32_t kernel(void *handle, void *arguments, int32_t count, void *result) {
@@ -18,7 +23,13 @@ static int32_t kernel(void *handle, void *arguments, int32_t count, void *result
 #ifdef CRASHES
   abort();
 #endif
+#ifdef HALF
+  // Of the bits of a number between 1 and 2, the last is worth 1/1024.
+  for (int i = 0; i < 4; ++i) ((uint16_t *)output)[i] = (uint16_t)(((const uint16_t *)input)[i] + BIAS);
+  (void)weight;
+#else
   for (int i = 0; i < 4; ++i) output[i] = 2 * input[i] + weight[i] + BIAS;
+#endif
   return 0;
 }
 #ifdef LOADED

@@ -71,15 +71,17 @@ class Compiler:
         abi: int = 1,
         loaded: Path | None = None,
         several: bool = False,
+        is_half: bool = False,
     ) -> Path:
         """A bundle's folder with the tiny model. Any bias but 0 makes its results wrong.
 
         Its library makes the file ``loaded`` when it is loaded. With ``several``, it has the entry ``negate`` as well.
+        With ``is_half``, the model takes and returns float16, and adds the bias to the bits of each element.
         """
         (folder / "vectors/0").mkdir(parents=True)
         (folder / "bundle_of_tests.h").write_text(f'#include "{RUNNER}/src/abi.h"\n')
         flags = [f"-DBIAS={bias}", f"-DABI={abi}", *(["-DCRASHES"] if crashes else [])]
-        flags += ["-DSEVERAL"] if several else []
+        flags += [*(["-DSEVERAL"] if several else []), *(["-DHALF"] if is_half else [])]
         flags += [] if loaded is None else [f'-DLOADED="{loaded}"', "-s", "-Wl,-z,noseparate-code"]
         runtime = [str(each) for each in (RUNTIME / "tunefarm_model.c", RUNTIME / "tunefarm_runtime.c")]
         sources = [str(HERE / "tiny_model.c"), *runtime]
@@ -92,6 +94,10 @@ class Compiler:
         (folder / "vectors/0/input0.bin").write_bytes(given.tobytes())
         (folder / "vectors/0/output0.bin").write_bytes((2 * given + weights).tobytes())
         (folder / "manifest.json").write_text('{"name": "tiny", "x": [{"tolerance": 9}], "tolerance": 1e-05}\n')
+        if is_half:
+            for name in ("input0", "output0"):
+                (folder / f"vectors/0/{name}.bin").write_bytes(np.linspace(1, 1.5, 4, dtype=np.float16).tobytes())
+            (folder / "manifest.json").write_text('{"name": "tiny", "tolerance": 0.005}\n')
         if several:
             (folder / "vectors/negate/0").mkdir(parents=True)
             (folder / "vectors/negate/0/input0.bin").write_bytes(given.tobytes())

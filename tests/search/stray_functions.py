@@ -44,6 +44,26 @@ class Module:
                 vi, vj = T.axis.remap("SS", [i, j])
                 B[vi, vj] = A[vi, vj]
 """
+_OF_A_WARP = """
+@I.ir_module
+class Module:
+    @T.prim_func(s_tir=True)
+    def main(A: T.Buffer((32, 16), "float16"), B: T.Buffer((16,), "float32")):
+        block = T.launch_thread("blockIdx.x", 1)
+        lane = T.launch_thread("threadIdx.x", 32)
+        rows = T.alloc_buffer((32, 24), "float16", scope="shared")
+        part = T.alloc_buffer((2, 256), "float16", scope="wmma.matrix_a")
+        rows[lane, 0] = A[lane, 0]
+        T.tvm_load_matrix_sync(
+            part.data, 16, 16, 16, FRAGMENT, T.tvm_access_ptr(T.type_annotation("float16"), rows.data, OFFSET, 384, 1), 24,
+            "row_major"
+        )
+"""
+
+
+def of_a_warp(fragment: str, offset: str) -> tvm.IRModule:
+    """Loads a matrix from the position ``offset`` of 32 rows of 24 elements to one of two fragments."""
+    return tvm.script.from_source(_OF_A_WARP.replace("FRAGMENT", fragment).replace("OFFSET", offset))
 
 
 def with_body(*lines: str) -> tvm.IRModule:

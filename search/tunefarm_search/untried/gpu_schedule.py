@@ -9,16 +9,18 @@ from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.tvm.errors import TVM_ERRORS
 from tunefarm_search.tvm.target import tvm_target
 from tunefarm_search.tvm.workload import ENTRY
+from tunefarm_search.validation.memory_bounds import bounds_of
 
+_FALLBACK: Final = "spread"
 _RULES: Final = (
     ("matrix product", dlight.gpu.Matmul),
     ("matrix-vector product", dlight.gpu.GEMV),
     ("reduction", dlight.gpu.Reduction),
     ("reductions", dlight.gpu.GeneralReduction),
     ("transpose", dlight.gpu.Transpose),
-    ("spread", dlight.gpu.Fallback),
+    (_FALLBACK, dlight.gpu.Fallback),
 )
-"""In DLight's order: the first rule that knows the function's pattern schedules it."""
+"""In DLight's order: the first rule that knows the function's pattern, and whose accesses stay inside, schedules it."""
 _IS_SCHEDULED: Final = "tirx.is_scheduled"
 
 
@@ -34,7 +36,13 @@ class GpuSchedule:
 
 
 def gpu_schedule(module: Any, target: Target) -> GpuSchedule | None:
-    """Schedule ``main`` of a module for a GPU; None if no rule knows it."""
+    """Schedule ``main`` of a module for a GPU; None if no rule knows it.
+
+    TVM's pass ``LowerCrossThreadReduction`` drops the condition of a last, partial block, so that the rule for
+    matrix-vector products writes beyond an output whose rows are no multiple of 16. A schedule is therefore used only if
+    all of its accesses are proven to stay inside. The last rule needs no proof: it reduces in one thread, and what cannot
+    be proven of its schedule, such as an index read from a tensor, can be proven of no other.
+    """
     device = tvm_target(target)
     for way, rule in _RULES:
         try:
@@ -42,10 +50,19 @@ def gpu_schedule(module: Any, target: Target) -> GpuSchedule | None:
                 found = rule().apply(module[ENTRY], device, False)
         except TVM_ERRORS:
             continue
-        if found is not None and _is_bound(found):
-            scheduled = found.mod[ENTRY].with_attr(_IS_SCHEDULED, True)
-            return GpuSchedule(type(module)({ENTRY: scheduled}), way)
+        if found is None or not _is_bound(found):
+            continue
+        scheduled = type(module)({ENTRY: found.mod[ENTRY].with_attr(_IS_SCHEDULED, True)})
+        if way == _FALLBACK or _stays_inside(scheduled, device):
+            return GpuSchedule(scheduled, way)
     return None
+
+
+def _stays_inside(module: Any, device: Any) -> bool:
+    try:
+        return bounds_of(module, device).is_proven
+    except TVM_ERRORS:
+        return False
 
 
 def _is_bound(schedule: Any) -> bool:

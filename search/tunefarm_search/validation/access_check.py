@@ -12,6 +12,7 @@ from tvm.ir import Call, Op, StringImm, TensorLoad
 
 from tunefarm_search.validation.index_range import Condition, Fact, Known, Span, fit, holds_load, witness
 from tunefarm_search.validation.permitted_nodes import ARITHMETIC, LLVM_CALLS
+from tunefarm_search.validation.warp_intrinsics import ALL_REDUCE, Elements, fragment_accesses
 
 _LAZY: Final = "prim.if_then_else"
 _DATA: Final = "tirx.buffer_data"
@@ -107,7 +108,11 @@ class AccessCheck:
         return _after(assertions, tirx.AttrStmt(attribute.node, attribute.attr_key, attribute.value, body))
 
     def _of_allocation(self, allocation: Any, _mutator: Any) -> Any:
-        self._hold(allocation.buffer)
+        buffer = allocation.buffer
+        self._hold(buffer)
+        if buffer in self._bits and len(buffer.strides) > 0 and isinstance(buffer.strides[0], tirx.IntImm):
+            # TVM allocates whole strides of the first axis: the rows of shared memory may have padding.
+            self._bits[buffer] = int(buffer.strides[0]) * int(buffer.shape[0]) * _element_bits(buffer)
         return allocation
 
     def _of_view(self, view: Any, _mutator: Any) -> Any:
@@ -160,6 +165,13 @@ class AccessCheck:
             self._check(call.args[0], call.args[first:-1])  # of all lanes, whatever the mask
             return call
         by_name = name is not None and any(word in name for word in _BY_NAME)
+        if name == ALL_REDUCE:
+            return mutator.default_mutate(call)
+        accesses = fragment_accesses(call)
+        if accesses is not None and all(map(self._is_inside, accesses)):
+            for accessed in accesses:
+                mutator.mutate(accessed.index)
+            return call
         is_plain = name in _PLAIN and not self._takes_memory(call)
         if not is_plain and not by_name:
             self._call_opaque(f"{_text(call)} may access any memory")
@@ -192,6 +204,13 @@ class AccessCheck:
             self._call_opaque(f"{buffer.name} is no buffer with constant extents and memory of its own")
             return
         self._bits[buffer] = prod(int(extent) for extent in buffer.shape) * _element_bits(buffer)
+
+    def _is_inside(self, accessed: Elements) -> bool:
+        if accessed.buffer not in self._bits:
+            return False
+        elements = self._bits[accessed.buffer] // _element_bits(accessed.buffer)
+        positions = (elements - accessed.count) // accessed.count_of_index + 1
+        return fit([(accessed.index, positions)], self._facts)
 
     def _takes_memory(self, call: Any) -> bool:
         return any(isinstance(argument, tirx.Var) and argument in self._bits for argument in call.args)

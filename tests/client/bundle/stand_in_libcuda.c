@@ -26,7 +26,7 @@ enum { PAGE_BYTES = 4096, NO_ACCESS_BYTES = 1 << 20, ALIGNMENT_BYTES = 16 };
 static struct { char *memory, *pages; size_t bytes, pages_bytes; } block[1000];
 static int blocks, live, depth, retained, initialized, modules;
 static int context_object, module_object;
-static struct { char name[100]; int parameters, dynamic_shared_bytes; const EmulatedKernel *code; } kernel[100];
+static struct { char name[256]; int parameters, dynamic_shared_bytes; const EmulatedKernel *code; } kernel[100];
 static int kernels;
 static void *library[100];
 static int libraries;
@@ -100,7 +100,7 @@ static Result load_libraries(void) {
 }
 
 static const EmulatedKernel *code_of(const char *name) {
-  char symbol[120];
+  char symbol[300];
   snprintf(symbol, sizeof symbol, "emulated_%s", name);
   for (int i = 0; i < libraries; ++i)
     if (dlsym(library[i], symbol) != NULL) return dlsym(library[i], symbol);
@@ -108,7 +108,7 @@ static const EmulatedKernel *code_of(const char *name) {
 }
 
 static int parameters_of(const char *name) {
-  char known[120];
+  char known[300];
   snprintf(known, sizeof known, "%s=", name);
   const char *found = getenv("PARAMETERS") == NULL ? NULL : strstr(getenv("PARAMETERS"), known);
   return found == NULL ? -1 : atoi(found + strlen(known));

@@ -53,6 +53,27 @@ def scheduled(workload: Workload, record_id: str) -> RecordFunction:
     return RecordFunction(workload, ChosenRecord(record_id, trace_of(schedule).text))
 
 
+def product_of_half(name: str, *axes: str) -> RecordFunction:
+    """A matmul of floats of 16 bits that adds every sixteenth product first; ``axes`` of a GPU run rows and columns."""
+    a, b = te.placeholder((16, 256), "float16", "A"), te.placeholder((256, 8), "float16", "B")
+    k = te.reduce_axis((0, 256), "k")
+    product = te.compute((16, 8), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), "C")
+    workload = workload_of(te.create_prim_func([a, b, product]), name=name)
+    schedule = tvm.s_tir.Schedule(tvm.ir.load_json(workload.module_json))
+    [block] = schedule.get_child_blocks(schedule.get_sblock("root", func_name=ENTRY))
+    *outer, sums = schedule.get_loops(block)
+    schedule.reorder(*reversed(schedule.split(sums, [None, 16])))
+    for loop, axis in zip(outer, axes, strict=False):
+        schedule.bind(loop, axis)
+    return RecordFunction(workload, ChosenRecord("4" * 32, trace_of(schedule).text))
+
+
+def scale_expected(folder: Path, factor: float, dtype: str = "float16") -> None:
+    """Multiplies the first output that the first test vector of a bundle expects."""
+    path = folder / "vectors/0/output0.bin"
+    path.write_bytes((np.frombuffer(path.read_bytes(), dtype) * factor).astype(dtype).tobytes())
+
+
 TWICE = elementwise("twice", lambda value: value * 2.0, 16)
 NEGATED = elementwise("negated", lambda value: -value, 32)
 FUNCTIONS = (scheduled(TWICE, "1" * 32), scheduled(NEGATED, "2" * 32))
@@ -135,6 +156,28 @@ def test_self_test_runs_the_vectors_of_all_functions(fork_server: ForkServer, fo
     wrong = folder / "vectors/negated/0/output0.bin"
     wrong.write_bytes(wrong.read_bytes()[::-1])
     assert subprocess.run(run, capture_output=True, check=False).returncode == 1
+
+
+def test_floats_of_16_bits_are_compared_by_their_values(fork_server: ForkServer, tmp_path: Path) -> None:
+    folder = tmp_path / "bundle"
+    built(fork_server, folder, "objects", (product_of_half("half"),))
+    run = [str(tmp_path / "self_test"), str(folder), "1", "1"]
+    sources = [str(each) for pattern in ("kernels/*.o", "runtime/*.c") for each in sorted(folder.glob(pattern))]
+    command = ["cc", *STRICT, "model.c", *sources, "-lm", "-pthread", "-o", run[0]]
+    subprocess.run(command, cwd=folder, check=True, timeout=600)
+    passed = subprocess.run(run, capture_output=True, text=True, check=True)
+    assert "1 vectors, worst error 0 " not in passed.stdout, "the sums have the same order"
+    scale_expected(folder, 1.1)
+    assert subprocess.run(run, capture_output=True, check=False).returncode == 1
+
+
+def test_agent_compares_floats_of_16_bits_by_their_values(fork_server: ForkServer, tmp_path: Path) -> None:
+    built(fork_server, tmp_path / "bundle", "library", (product_of_half("half"),))
+    passed = self_test(tmp_path / "bundle")
+    assert passed.failure is None
+    assert 0 < passed.worst_error <= 1
+    scale_expected(tmp_path / "bundle", 1.1)
+    assert self_test(tmp_path / "bundle").failure == "self_test_failed"
 
 
 def test_functions_of_other_code_are_refused(fork_server: ForkServer, tmp_path: Path) -> None:

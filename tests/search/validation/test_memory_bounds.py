@@ -71,6 +71,20 @@ def test_bounds_ignore_condition_on_changing_tensor() -> None:
     assert bounds_of(module).checked is not None
 
 
+@pytest.mark.parametrize(
+    ("fragment", "offset", "is_proven"),
+    [
+        ("lane // 16", "lane // 16 * 384 + 8", True),
+        ("0", "392", True),
+        ("0", "393", False),
+        ("0", "0 - lane", False),
+        ("lane // 15", "0", False),
+    ],
+)
+def test_bounds_prove_accesses_of_tensor_cores(fragment: str, offset: str, is_proven: bool) -> None:
+    assert bounds_of(stray_functions.of_a_warp(fragment, offset)).is_proven is is_proven
+
+
 @pytest.mark.parametrize("name", ["GMM", "C2D", "DEP", "T2D", "SFM", "CBR"])
 def test_bounds_prove_schedules_of_search(name: str, target: Target) -> None:
     module = tvm.ir.load_json(te_workload(name).module_json)

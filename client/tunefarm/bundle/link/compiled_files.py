@@ -13,6 +13,7 @@ from tunefarm_schemas.tuning.bundle import BundleForm, BundleRequirements
 COMPILED: Final[tuple[BundleForm, ...]] = ("static", "library", "wasm")
 """Forms without sources of the plan and the runtime."""
 _HEADERS: Final = ("tunefarm_runtime.h", "tunefarm_model.h", "tunefarm_bundle.h")
+_OF_SELF_TEST: Final = "tunefarm_comparison.h"
 _WASM_RUNTIME: Final = Path(__file__).parents[1] / "wasm/runtime"
 _WASM_SOURCE: Final = "tunefarm_wasm.c"
 _WASM_LOADER: Final = "tunefarm.mjs"
@@ -59,7 +60,8 @@ def compiled_files(
         return {LIBRARY: library, **headers}, _requirements(toolchain, cpu_features, facts)
     archive = link(toolchain, "static", files, folder)[ARCHIVE]
     own = {f"include/{name}": files[name] for name in ("model.h", "bundle.h")}
-    built = {ARCHIVE: archive, "self_test.c": files["runtime/self_test.c"], **headers, **own}
+    own |= {"self_test.c": files["runtime/self_test.c"], f"include/{_OF_SELF_TEST}": files[f"runtime/{_OF_SELF_TEST}"]}
+    built = {ARCHIVE: archive, **headers, **own}
     return built, _requirements(toolchain, cpu_features, LibraryFacts("", ()))
 
 

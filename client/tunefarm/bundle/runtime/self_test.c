@@ -6,10 +6,10 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "bundle.h"
+#include "tunefarm_comparison.h"
 
 #define MAX_ARGUMENTS 64
 
@@ -63,21 +63,6 @@ static void *contents(const char *folder, const char *name, uint64_t bytes) {
   return memory;
 }
 
-static double error_of(const TunefarmTensor *tensor, const void *found, const void *expected) {
-  if (tensor->type.code != kDLFloat || (tensor->type.bits != 32 && tensor->type.bits != 64))
-    return memcmp(found, expected, (size_t)tensor->bytes) == 0 ? 0.0 : INFINITY;
-  double largest = 0.0, scale = 1e-6;
-  for (uint64_t i = 0; i < tensor->bytes / (tensor->type.bits / 8); ++i) {
-    double one = tensor->type.bits == 32 ? ((const float *)found)[i] : ((const double *)found)[i];
-    double other = tensor->type.bits == 32 ? ((const float *)expected)[i] : ((const double *)expected)[i];
-    if (isfinite(one) != isfinite(other)) return INFINITY;
-    if (!isfinite(other)) continue;
-    if (fabs(other) > scale) scale = fabs(other);
-    if (fabs(one - other) > largest) largest = fabs(one - other);
-  }
-  return largest / scale / BUNDLE_TOLERANCE;
-}
-
 static double now_s(void) {
   struct timespec now;
   timespec_get(&now, TIME_UTC);
@@ -125,7 +110,8 @@ int main(int count, char **words) {
       if (took_s < best_s) best_s = took_s;
     }
     for (int32_t i = 0; i < model->outputs; ++i) {
-      double error = error_of(&model->tensor[model->output[i].tensor], outputs[i], expected[i]);
+      const TunefarmTensor *tensor = &model->tensor[model->output[i].tensor];
+      double error = tunefarm_error_of(tensor, outputs[i], expected[i], BUNDLE_TOLERANCE);
       if (error > worst) worst = error;
       free(outputs[i]), free(expected[i]);
     }

@@ -10,6 +10,7 @@
 
 #include "manifest.h"
 #include "release_folder.h"
+#include "tunefarm_comparison.h"
 
 namespace tunefarm {
 namespace {
@@ -30,23 +31,6 @@ Code read_tensor(int folder, const ReleaseText &release, const char *path, uint6
     at += static_cast<uint64_t>(got);
   }
   return TUNEFARM_RUNNER_OK;
-}
-
-// As runtime/self_test.c of bundles does: relative to the largest element; integers exactly.
-double error_of(const TunefarmTensor &tensor, const void *found, const void *expected, double tolerance) {
-  bool is_float = tensor.type.code == kDLFloat && (tensor.type.bits == 32 || tensor.type.bits == 64);
-  if (!is_float) return memcmp(found, expected, tensor.bytes) == 0 ? 0.0 : INFINITY;
-  double largest = 0.0, scale = 1e-6;
-  for (uint64_t i = 0; i < tensor.bytes / (tensor.type.bits / 8); ++i) {
-    bool is_single = tensor.type.bits == 32;
-    double one = is_single ? static_cast<const float *>(found)[i] : static_cast<const double *>(found)[i];
-    double other = is_single ? static_cast<const float *>(expected)[i] : static_cast<const double *>(expected)[i];
-    if (isfinite(one) != isfinite(other)) return INFINITY;
-    if (!isfinite(other)) continue;
-    scale = fmax(scale, fabs(other));
-    largest = fmax(largest, fabs(one - other));
-  }
-  return largest / scale / tolerance;
 }
 
 const TunefarmTensor *tensor_of(const TunefarmModel &plan, const TunefarmArgument &argument) {
@@ -186,7 +170,7 @@ Code Model::run_vector(int folder, const ReleaseText &release, const TunefarmMod
     snprintf(path, sizeof path, "%s/output%d.bin", vector, i);
     code = read_tensor(folder, release, path, tensor->bytes, &expected);
     if (code != TUNEFARM_RUNNER_OK) return code;
-    *worst = fmax(*worst, error_of(*tensor, output[i].get(), expected.get(), tolerance_));
+    *worst = fmax(*worst, tunefarm_error_of(tensor, output[i].get(), expected.get(), tolerance_));
   }
   return TUNEFARM_RUNNER_OK;
 }

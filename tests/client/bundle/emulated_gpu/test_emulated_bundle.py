@@ -10,6 +10,7 @@ import pytest
 from tests.client.bundle.cuda_functions import cuda_bundle, functions, matmul, tiled
 from tests.client.bundle.emulated_gpu.emulator import Emulator
 from tests.client.bundle.test_cuda_bundle import host_part, needs_nvcc
+from tests.client.bundle.test_function_bundles import product_of_half, scale_expected
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 
 
@@ -64,3 +65,14 @@ def test_what_a_gpu_would_not_do_is_an_error_of_the_run(built: Path, tmp_path: P
     ended = self_test(built, tmp_path / "host", without_one)
     assert ended.returncode == 1
     assert "matmul_kernel: block 0,0,0: thread 0 waits at a barrier in line" in ended.stderr
+
+
+@needs_nvcc
+def test_floats_of_16_bits_are_compared_by_their_values(fork_server: ForkServer, tmp_path: Path) -> None:
+    folder = tmp_path / "bundle"
+    cuda_bundle(fork_server, folder, (product_of_half("half", "blockIdx.x", "threadIdx.x"),))
+    passed = self_test(folder, tmp_path / "host")
+    assert (passed.returncode, passed.stderr) == (0, "")
+    assert "1 vectors, worst error 0 " not in passed.stdout, "the sums have the same order"
+    scale_expected(folder, 1.1)
+    assert self_test(folder, tmp_path / "other").returncode == 1

@@ -12,6 +12,7 @@ from tvm.s_tir import dlight
 
 from tests.client.bundle.cuda_functions import gpu_target
 from tests.client.bundle.emulated_gpu.emulator import Array, EmulationError, Emulator
+from tunefarm_search.untried.gpu_schedule import gpu_schedule
 from tunefarm_workers.builder.cuda_source import CudaSource, cuda_source
 from tunefarm_workers.builder.scheduled_module import target_of
 
@@ -101,6 +102,18 @@ def test_write_beyond_an_output_is_an_error(emulator: Emulator) -> None:
     # eight rows too many.
     with pytest.raises(EmulationError, match="block 2,0,0: thread 256 accessed the address"):
         matrix_times_vector(emulator, 40)
+
+
+def test_rows_that_fill_no_block_get_a_rule_that_is_right(emulator: Emulator) -> None:
+    matrix, vector = random(40, 96), random(96)
+    given = [te.placeholder(each.shape, "float32", name) for each, name in ((matrix, "A"), (vector, "x"))]
+    k = te.reduce_axis((0, 96), "k")
+    rows = te.compute((40,), lambda i: te.sum(given[0][i, k] * given[1][k], axis=k), "y")
+    scheduled = gpu_schedule(tvm.IRModule({"main": te.create_prim_func([*given, rows])}), gpu_target())
+    assert scheduled is not None
+    source = cuda_source(scheduled.module, gpu_target().canonical)
+    [found] = emulator.run(source, [matrix, vector], [np.empty(40, "float32")])
+    np.testing.assert_allclose(found, matrix @ vector, rtol=1e-4, atol=1e-4)
 
 
 def test_convolution(emulator: Emulator) -> None:

@@ -23,6 +23,8 @@ const ELEMENTS = {
   bool: Uint8Array,
 };
 const ABI_VERSION = 1;
+/* Floats of 16 bits round each sum and each intermediate tensor more coarsely. */
+const HALF_TOLERANCES = 4;
 
 /** The model of the folder at a URL, by default that of this file. */
 export async function fetchModel(folder = new URL("./", import.meta.url)) {
@@ -49,7 +51,7 @@ export async function selfTest(folder = new URL("./", import.meta.url)) {
       const expected = await tensors(folder, entry.outputs, vector.outputs);
       const found = model.run(inputs, entry.name);
       for (const { name, dtype } of entry.outputs) {
-        worstError = Math.max(worstError, errorOf(found[name], expected[name], dtype) / model.manifest.tolerance);
+        worstError = Math.max(worstError, errorOf(found[name], expected[name], dtype, model.manifest.tolerance));
       }
       vectors += 1;
     }
@@ -158,11 +160,15 @@ async function contents(folder, name) {
   return answer.arrayBuffer();
 }
 
-/** The largest difference relative to the largest element; infinite where elements that must be equal are not. */
-function errorOf(found, expected, dtype) {
-  if (!["float32", "float64"].includes(dtype)) {
-    return found.every((each, at) => each === expected[at]) ? 0 : Infinity;
+/**
+ * The largest difference relative to the largest element, in units of what is allowed; infinite where elements that must
+ * be equal are not.
+ */
+function errorOf(foundElements, expectedElements, dtype, tolerance) {
+  if (!["float16", "bfloat16", "float32", "float64"].includes(dtype)) {
+    return foundElements.every((each, at) => each === expectedElements[at]) ? 0 : Infinity;
   }
+  const [found, expected] = [numbersOf(foundElements, dtype), numbersOf(expectedElements, dtype)];
   let largest = 0;
   let scale = 1e-6;
   for (let at = 0; at < expected.length; at += 1) {
@@ -171,5 +177,19 @@ function errorOf(found, expected, dtype) {
     scale = Math.max(scale, Math.abs(expected[at]));
     largest = Math.max(largest, Math.abs(found[at] - expected[at]));
   }
-  return largest / scale;
+  return largest / scale / (ELEMENTS[dtype] === Uint16Array ? HALF_TOLERANCES * tolerance : tolerance);
+}
+
+/** The values of floats, of which those of 16 bits are arrays of their bits. */
+function numbersOf(elements, dtype) {
+  if (dtype === "bfloat16") return new Float32Array(Uint32Array.from(elements, (bits) => bits << 16).buffer);
+  return dtype === "float16" ? Float64Array.from(elements, half) : elements;
+}
+
+function half(bits) {
+  const exponent = (bits >> 10) & 31;
+  const fraction = bits & 1023;
+  let value = (fraction + (exponent > 0 ? 1024 : 0)) * 2 ** ((exponent > 0 ? exponent : 1) - 25);
+  if (exponent === 31) value = fraction === 0 ? Infinity : NaN;
+  return bits >> 15 ? -value : value;
 }

@@ -10,7 +10,9 @@ SIZES: Final[Mapping[str, int]] = {
     "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "bool": 1,
     "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
 }  # fmt: skip
-_FLOATS: Final[Mapping[str, str]] = {"float16": "e", "float32": "f", "float64": "d"}
+_FLOATS: Final[Mapping[str, str]] = {"float16": "e", "bfloat16": "H", "float32": "f", "float64": "d"}
+_HALF_TOLERANCES: Final = 4.0
+"""Floats of 16 bits round each sum and each intermediate tensor more coarsely."""
 _LEAST_SCALE: Final = 1e-6
 """Outputs that are smaller throughout count as this large, as in the bundle's own self-test."""
 
@@ -29,8 +31,7 @@ def size_bytes(dtype: str, shape: Iterable[int]) -> int:
 def difference(found: memoryview, expected: bytes, dtype: str) -> float:
     """The largest difference of two tensors relative to the largest element that is expected.
 
-    Numbers that are not finite must be so in both. Types without a fraction, and those that Python cannot read, are
-    equal (0) or not (infinity).
+    Numbers that are not finite must be so in both. Types without a fraction are equal (0) or not (infinity).
     """
     if dtype not in _FLOATS:
         return 0.0 if found == expected else math.inf
@@ -44,10 +45,19 @@ def difference(found: memoryview, expected: bytes, dtype: str) -> float:
     return largest / scale
 
 
+def allowed_difference(dtype: str, tolerance: float) -> float:
+    """The largest ``difference`` of a right output, with the tolerance of a bundle's manifest."""
+    return tolerance * _HALF_TOLERANCES if dtype in {"float16", "bfloat16"} else tolerance
+
+
 def _numbers(content: bytes | memoryview, dtype: str) -> Iterable[float]:
     code = _FLOATS[dtype]
     if code == "e":  # array has no half precision
         return struct.unpack(f"{len(content) // 2}e", content)
-    numbers = array(code)
+    if code == "H":  # the upper half of a float32
+        halves = array(code)
+        halves.frombytes(content)
+        content = array("I", (each << 16 for each in halves)).tobytes()
+    numbers = array("f" if code == "H" else code)
     numbers.frombytes(content)
     return numbers

@@ -18,7 +18,7 @@ from typing import Final
 
 from tunefarm_edge.refusal import Refused
 from tunefarm_edge.runtime.bundle_library import LoadFailed, RunFailed
-from tunefarm_edge.runtime.elements import difference
+from tunefarm_edge.runtime.elements import allowed_difference, difference
 from tunefarm_edge.runtime.entries import read_entries
 from tunefarm_edge.runtime.model import LoadedRelease, Model
 from tunefarm_schemas.edge.report import EdgeFailure
@@ -151,7 +151,7 @@ def _tested(folder: Path) -> TrialResult:
 
 
 def _entry_tested(release: LoadedRelease, tolerance: float) -> tuple[float, float | None]:
-    """The largest error relative to ``tolerance``, and the shortest run in seconds; None without vectors."""
+    """The largest error relative to what is allowed, and the shortest run in seconds; None without vectors."""
     worst, best_s = 0.0, None
     for vector in release.entry.vectors:
         inputs, expected = (_contents(release.folder, vector[each]) for each in ("inputs", "outputs"))
@@ -164,7 +164,8 @@ def _entry_tested(release: LoadedRelease, tolerance: float) -> tuple[float, floa
         for tensor, found, wanted in zip(release.outputs, outputs, expected, strict=True):
             if len(wanted) != tensor.size_bytes:
                 raise ValueError(f"the vector's output {tensor.name} has {len(wanted)} bytes")
-            worst = max(worst, difference(found, wanted, tensor.dtype) / tolerance)
+            allowed = allowed_difference(tensor.dtype, tolerance)
+            worst = max(worst, difference(found, wanted, tensor.dtype) / allowed)
     return worst, best_s
 
 
