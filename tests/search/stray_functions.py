@@ -55,8 +55,8 @@ class Module:
         part = T.alloc_buffer((2, 256), "float16", scope="wmma.matrix_a")
         rows[lane, 0] = A[lane, 0]
         T.tvm_load_matrix_sync(
-            part.data, 16, 16, 16, FRAGMENT, T.tvm_access_ptr(T.type_annotation("float16"), rows.data, OFFSET, 384, 1), 24,
-            "row_major"
+            part.data, 16, 16, 16, FRAGMENT,
+            T.tvm_access_ptr(T.type_annotation("float16"), rows.data, OFFSET, 384, 1), 24, "row_major"
         )
 """
 

@@ -130,8 +130,8 @@ class BundleManifest(Frozen):
         weights_bytes: of the file of the weights, and of the memory that it is read to.
         arena_bytes: memory for intermediate tensors.
         vectors: for a self-test.
-        tolerance: by how much outputs may differ, relative to the largest element of each; floats of 16 bits by four times
-            as much. Types without a fraction are equal.
+        tolerance: by how much outputs may differ, relative to the largest element of each; floats of 16 bits by four
+            times as much. Types without a fraction are equal.
         others: the entries after the first, in the order of the library's table.
         layout: of all inputs and outputs: contiguous, the last axis varies fastest.
         alignment_bytes: of all inputs and outputs, the weights and the arena.

@@ -39,9 +39,9 @@ def gpu_schedule(module: Any, target: Target) -> GpuSchedule | None:
     """Schedule ``main`` of a module for a GPU; None if no rule knows it.
 
     TVM's pass ``LowerCrossThreadReduction`` drops the condition of a last, partial block, so that the rule for
-    matrix-vector products writes beyond an output whose rows are no multiple of 16. A schedule is therefore used only if
-    all of its accesses are proven to stay inside. The last rule needs no proof: it reduces in one thread, and what cannot
-    be proven of its schedule, such as an index read from a tensor, can be proven of no other.
+    matrix-vector products writes beyond an output whose rows are no multiple of 16. A schedule is therefore used only
+    if all of its accesses are proven to stay inside. The last rule needs no proof: it reduces in one thread, and what
+    cannot be proven of its schedule, such as an index read from a tensor, can be proven of no other.
     """
     device = tvm_target(target)
     for way, rule in _RULES:

@@ -8,7 +8,7 @@ from tvm import tirx
 from tvm.ir import Call
 
 ALL_REDUCE: Final = "tirx.tvm_thread_allreduce"
-"""Its arguments load what it reads and what it writes. TVM allocates the memory through which threads exchange values."""
+"""Its arguments load what it reads and what it writes. TVM allocates the memory in which threads exchange values."""
 _FILL: Final = "tirx.tvm_fill_fragment"
 _MULTIPLY: Final = "tirx.tvm_mma_sync"
 _COPIES: Final = ("tirx.tvm_load_matrix_sync", "tirx.tvm_store_matrix_sync")

@@ -6,8 +6,8 @@ from tvm import te
 
 from tests.client.bundle.cuda_functions import gpu_target, matmul
 from tests.search.untried.small_functions import KINDS, module_of
-from tunefarm_search.tvm.workload import ENTRY
 from tunefarm_search.tvm.target import tvm_target
+from tunefarm_search.tvm.workload import ENTRY
 from tunefarm_search.untried.gpu_schedule import gpu_schedule
 from tunefarm_search.validation.memory_bounds import bounds_of
 from tunefarm_workers.builder.cuda_source import cuda_source
