@@ -11,7 +11,7 @@ import numpy as np
 from tvm import relax
 
 from tunefarm_search.relax.constants import array_of, constant_of, is_constant
-from tunefarm_search.relax.integer.quantized_values import Lookup, operator_of, scalar_of
+from tunefarm_search.relax.expressions import Lookup, operator_of, scalar_of
 
 _ELEMENTWISE: Final = frozenset(
     f"relax.{name}"
