@@ -67,6 +67,20 @@ def one_channel(values: Any) -> Any:
     return relax.op.reshape(values, (1, 5, 1, 1))
 
 
+def enlarged(builder: Any, given: Sequence[Any], weights: Sequence[Any]) -> Any:
+    one = builder.emit(conv2d(given[0], weights[0], padding=1))
+    two = builder.emit(relax.op.image.resize2d(one, (12, 18), method="linear"))
+    return conv2d(two, weights[1])
+
+
+def tokens(builder: Any, given: Sequence[Any], weights: Sequence[Any]) -> Any:
+    """Patches as a vision transformer cuts them; their residual sums are of the model's own layout."""
+    patches = builder.emit(conv2d(given[0], weights[0], strides=3))
+    flat = builder.emit(relax.op.permute_dims(relax.op.reshape(patches, (1, 8, 6)), [0, 2, 1]))
+    product = builder.emit(relax.op.matmul(flat, weights[1]))
+    return relax.op.add(flat, product)
+
+
 def overlapping(builder: Any, given: Sequence[Any], weights: Sequence[Any]) -> Any:
     one = builder.emit(conv2d(given[0], weights[0], padding=1))
     return relax.op.nn.conv2d_transpose(one, weights[1], strides=(2, 2), padding=(1, 1, 1, 1))
@@ -82,6 +96,8 @@ CASES: dict[str, tuple[Emit, tuple[int, ...], list[tuple[int, ...]]]] = {
     "residual with pooling": (residual_with_pooling, IMAGE, [FIRST, (8, 8, 3, 3), (16, 10)]),
     "of one axis": (of_one_axis, (1, 3, 9), [(8, 3, 3)]),
     "widening": (widening, IMAGE, [FIRST, (8, 5, 2, 3), (5,)]),
+    "enlarged": (enlarged, IMAGE, [FIRST, (5, 8, 1, 1)]),
+    "tokens": (tokens, IMAGE, [FIRST, (8, 8)]),
     "overlapping": (overlapping, IMAGE, [FIRST, (8, 5, 4, 4)]),
 }
 
@@ -115,7 +131,8 @@ def calls_of(prepared: PreparedModel) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("name", "transpositions"), [("residual with pooling", 1), ("depthwise", 2), ("of one axis", 1)]
+    ("name", "transpositions"),
+    [("residual with pooling", 1), ("depthwise", 2), ("of one axis", 1), ("enlarged", 2), ("tokens", 3)],
 )
 def test_only_inputs_and_outputs_of_a_model_are_transposed(name: str, transpositions: int) -> None:
     calls = calls_of(prepared_case(name)[0])

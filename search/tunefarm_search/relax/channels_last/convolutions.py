@@ -28,6 +28,7 @@ _OPERATORS: Final = {
     "relax.nn.conv3d": relax.op.nn.conv3d,
 }
 _TRANSPOSED: Final = "relax.nn.conv2d_transpose"
+_TRANSPOSITION: Final = "relax.permute_dims"
 _FLOATS: Final = frozenset({"float16", "float32"})
 
 
@@ -51,6 +52,10 @@ def _convolves(function: Any) -> bool:
 
 @mutator
 class _ChannelsLast(PyExprMutator):  # type: ignore[misc]
+    def __init__(self, module: Any) -> None:
+        super().__init__(module)
+        self._moved: set[Any] = set()  # results with the channels last, whose transpositions are ours
+
     def visit_call_(self, call: Any) -> Any:
         """Replace a convolution, or an operator whose operands have the channels last."""
         visited = self.visit_expr_post_order(call)
@@ -59,15 +64,17 @@ class _ChannelsLast(PyExprMutator):  # type: ignore[misc]
             if found is not None:
                 return self._channels_first(found)
         moved = channels_last_call(visited, self._value, self.builder_)
+        if operator_of(moved) == _TRANSPOSITION:
+            self._moved.add(moved.args[0])
         return visited if moved is None else moved
 
     def _value(self, expression: Any) -> Any:
-        if not isinstance(expression, relax.Var):
-            return expression
-        value = self.lookup_binding(expression)
+        """The value of a variable, unless the model transposes it: a residual sum of tokens would be transposed, too."""
+        value = expression
         while isinstance(value, relax.Var):
             value = self.lookup_binding(value)
-        return value
+        is_given = operator_of(value) == _TRANSPOSITION and value.args[0] not in self._moved
+        return None if is_given else value
 
     def _convolution(self, call: Any) -> Any:
         """The convolution with channels last; None for other expressions."""
@@ -120,6 +127,7 @@ class _ChannelsLast(PyExprMutator):  # type: ignore[misc]
 
     def _channels_first(self, result: Any) -> Any:
         emitted = self.builder_.emit(result)
+        self._moved.add(emitted)
         return relax.op.permute_dims(emitted, channels_first_axes(len(emitted.ty.shape)))
 
 
