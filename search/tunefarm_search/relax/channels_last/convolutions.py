@@ -69,7 +69,7 @@ class _ChannelsLast(PyExprMutator):  # type: ignore[misc]
         return visited if moved is None else moved
 
     def _value(self, expression: Any) -> Any:
-        """The value of a variable, unless the model transposes it: a residual sum of tokens would be transposed, too."""
+        """The value of a variable, unless the model transposes it: then a sum of tokens would move, too."""
         value = expression
         while isinstance(value, relax.Var):
             value = self.lookup_binding(value)
