@@ -36,8 +36,11 @@ class ChosenFunction:
         return self.operator in name and shapes[: len(self.shapes)] == self.shapes
 
 
-def _conv(name: str, model: str, data: Shape, weight: Shape, operator: str = "conv2d") -> ChosenFunction:
-    return ChosenFunction(name, model, operator, ((1, *data), weight))
+def _conv(name: str, model: str, data: Shape, weight: Shape) -> ChosenFunction:
+    """A convolution by the shapes that torch gives; functions have the channels last."""
+    channels, *image = data
+    outputs, inputs, *window = weight
+    return ChosenFunction(name, model, "conv2d", ((1, *image, channels), (*window, inputs, outputs)))
 
 
 CHOSEN: Final = (
@@ -46,7 +49,7 @@ CHOSEN: Final = (
     _conv("conv-3x3-256", "resnet50", (256, 14, 14), (256, 256, 3, 3)),
     _conv("conv-1x1-2048-stride-2", "resnet50", (1024, 14, 14), (2048, 1024, 1, 1)),
     _conv("conv-3x3-u-net", "u-net", (128, 64, 64), (64, 128, 3, 3)),
-    _conv("conv-transposed", "u-net", (256, 16, 16), (256, 128, 2, 2), "conv2d_transpose"),
+    _conv("conv-transposed", "u-net", (256, 16, 16), (512, 256, 1, 1)),  # 128 channels of 2x2 pixels
     _conv("conv-patches", "vit-tiny", (3, 224, 224), (192, 3, 16, 16)),
     _conv("conv-3x3-silu", "detector", (16, 160, 160), (32, 16, 3, 3)),
     _conv("conv-1x1-255", "detector", (64, 40, 40), (255, 64, 1, 1)),
@@ -59,8 +62,8 @@ CHOSEN: Final = (
     ChosenFunction("matmul-classifier", "resnet50", "matmul", ((1, 2048), (2048, 1000))),
     ChosenFunction("softmax", "bert", "softmax", ((1, 12, 128, 128),)),
     ChosenFunction("layer-norm", "whisper", "layer_norm", ((1, 1500, 384),)),
-    ChosenFunction("max-pool", "resnet18", "max_pool2d", ((1, 64, 112, 112),)),
-    ChosenFunction("mean", "mobilenet-v2", "mean", ((1, 1280, 7, 7),)),
+    ChosenFunction("max-pool", "resnet18", "max_pool2d", ((1, 112, 112, 64),)),
+    ChosenFunction("mean", "mobilenet-v2", "mean", ((1, 7, 7, 1280),)),
 )
 
 

@@ -9,6 +9,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tunefarm_search.relax.constants import array_of, constant_of, is_constant
+from tunefarm_search.relax.expressions import operator_of
 
 _OUTPUT_AXIS_FIRST = {"relax.nn.conv1d": "OIW", "relax.nn.conv2d": "OIHW", "relax.nn.conv3d": "OIDHW"}
 _CHANNEL_AXIS = 1
@@ -37,7 +38,7 @@ class _NormFolding(PyExprMutator):  # type: ignore[misc]
     def visit_tuple_getitem_(self, item: Any) -> Any:
         """Replace the normalised output of a batch norm; its other outputs, the statistics, stay what they are."""
         norm = self._value(item.tuple_value)
-        if int(item.index) != 0 or _operator(norm) != "relax.nn.batch_norm" or not _is_foldable(norm):
+        if int(item.index) != 0 or operator_of(norm) != "relax.nn.batch_norm" or not _is_foldable(norm):
             return self.visit_expr_post_order(item)
         scale, shift = _scale_and_shift(norm)
         folded = self._into_convolution(norm.args[0], scale, shift, str(norm.args[0].ty.dtype))
@@ -51,7 +52,7 @@ class _NormFolding(PyExprMutator):  # type: ignore[misc]
     def _into_convolution(self, given: Any, scale: Any, shift: Any, dtype: str) -> Any:
         """The convolution with other weights, plus a bias; None if ``given`` is not such a convolution."""
         result, channels = self._read_once(given), scale.size
-        if _operator(result) == "relax.add":
+        if operator_of(result) == "relax.add":
             bias = next((each for each in result.args if is_constant(each)), None)
             inner = next((each for each in result.args if not is_constant(each)), None)
             if bias is None or inner is None:
@@ -107,10 +108,6 @@ def _operands(expression: Any) -> list[Any]:
     return []
 
 
-def _operator(expression: Any) -> str:
-    return str(getattr(getattr(expression, "op", None), "name", ""))
-
-
 def _is_foldable(norm: Any) -> bool:
     """Whether the statistics of a batch norm are constants.
 
@@ -120,7 +117,7 @@ def _is_foldable(norm: Any) -> bool:
 
 
 def _is_convolution(expression: Any) -> bool:
-    layout = _OUTPUT_AXIS_FIRST.get(_operator(expression))
+    layout = _OUTPUT_AXIS_FIRST.get(operator_of(expression))
     if layout is None or not is_constant(expression.args[1]):
         return False
     attributes = expression.attrs

@@ -14,7 +14,7 @@ from tvm import relax
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.relax.constants import constant_of
-from tunefarm_search.relax.integer.quantized_values import operator_of
+from tunefarm_search.relax.expressions import operator_of
 from tunefarm_search.relax.preparation import prepare
 from tunefarm_search.relax.tasks import ModelTask, model_tasks
 

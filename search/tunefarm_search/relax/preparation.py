@@ -16,10 +16,11 @@ from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.workload import TensorArgument
 from tunefarm_search.relax.attention.safe_softmax import with_plain_softmax
 from tunefarm_search.relax.batch_norm import fold_batch_norms
+from tunefarm_search.relax.channels_last.convolutions import with_channels_last
 from tunefarm_search.relax.constants import constant_of, fold_constants
 from tunefarm_search.relax.elementary.replacement import without_library_calls
 from tunefarm_search.relax.function_names import with_short_names
-from tunefarm_search.relax.identities import without_identities
+from tunefarm_search.relax.identities import with_views, without_identities
 from tunefarm_search.relax.integer.rewriting import with_integer_products
 from tunefarm_search.relax.slices import split_slices
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
@@ -101,7 +102,9 @@ def _lowered(module: Any, names: Sequence[str], target: Target) -> tuple[Any, Pr
     module = _run(without_identities(fold_constants(module)), passes.CanonicalizeBindings())
     module = _run(fold_batch_norms(module), passes.DecomposeOpsForInference(), passes.CanonicalizeBindings(), keep)
     module = with_integer_products(split_slices(with_plain_softmax(fold_constants(module))), target)
-    module = _run(module, passes.CanonicalizeBindings(), keep)
+    if target.kind == "llvm":
+        module = with_channels_last(module)
+    module = _run(with_views(module), passes.CanonicalizeBindings(), keep)
     operators = with_unique_names(module, names, "operator")
     dispatch = (relax.backend.DispatchSampling(), relax.backend.DispatchSortScan())
     given = {str(variable.name_hint) for variable in operators.functions}

@@ -77,6 +77,20 @@ def arrays_of(result: Any) -> Any:
     return result.numpy() if isinstance(result, tvm.runtime.Tensor) else tuple(arrays_of(each) for each in result)
 
 
+def flattened() -> SmallModel:
+    """Two products, the second of a view of the first one's result."""
+    weights = random_array(4, 4), random_array(12, 5)
+
+    def build(builder: Any, given: Sequence[Any], names: Sequence[Any]) -> Any:
+        product = builder.emit(relax.op.matmul(given[0], names[0]))
+        return relax.op.matmul(builder.emit(relax.op.reshape(product, (2, 12))), names[1])
+
+    def expected(x: Array) -> Array:
+        return (x @ weights[0]).reshape(2, 12) @ weights[1]
+
+    return SmallModel(one_entry(build, [(2, 3, 4)], weights), {"main": weights}, (random_array(2, 3, 4),), expected)
+
+
 def convolutional_network() -> SmallModel:
     """Two convolutions with batch norms, one of them with a bias, a residual sum, pooling, and a dense layer."""
     first, second, bias = random_array(8, 3, 3, 3), random_array(8, 8, 3, 3), random_array(8)

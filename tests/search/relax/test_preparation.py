@@ -9,6 +9,7 @@ from tests.search.relax.models import (
     Controlled,
     SmallModel,
     convolutional_network,
+    flattened,
     multilayer_perceptron,
     random_array,
     run,
@@ -35,7 +36,7 @@ def result_of(prepared: PreparedModel, inputs: tuple[object, ...], entry: str = 
     return run(machine, inputs, entry)
 
 
-@pytest.mark.parametrize("create", [multilayer_perceptron, convolutional_network, tuples])
+@pytest.mark.parametrize("create", [multilayer_perceptron, convolutional_network, flattened, tuples])
 def test_prepare_keeps_what_a_model_computes(create: Callable[[], SmallModel], here: Target) -> None:
     model = create()
     prepared = prepare(model.module, model.weights, here)
@@ -83,8 +84,8 @@ def test_model_tasks_counts_calls_and_leaves_views_out(here: Target) -> None:
     prepared = prepare(model.module, model.weights, here)
     tasks = model_tasks(prepared)
     assert sum(task.calls["main"] for task in tasks) == 3
-    convolutional = convolutional_network()
-    with_view = prepare(convolutional.module, convolutional.weights, here)
+    viewing = flattened()
+    with_view = prepare(viewing.module, viewing.weights, here)
     named = {name for task in model_tasks(with_view) for name in task.functions}
     views = {name for name, function in tir_functions(with_view.module).items() if is_reshape(function)}
     assert views

@@ -6,14 +6,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tunefarm_search.relax.integer.channels_last import channels_last_of
+from tunefarm_search.relax.channels_last.operators import channels_last_of
+from tunefarm_search.relax.expressions import Lookup, operator_of
 from tunefarm_search.relax.integer.operators import SHIFT, IntegerProducts, Window
 from tunefarm_search.relax.integer.packing import packed_weights
 from tunefarm_search.relax.integer.quantized_values import (
-    Lookup,
     QuantizedConstant,
     is_static,
-    operator_of,
     quantized_constant,
     quantized_tensor,
 )

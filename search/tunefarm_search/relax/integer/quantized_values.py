@@ -9,9 +9,8 @@ import numpy.typing as npt
 from tvm import relax
 
 from tunefarm_search.relax.constants import array_of, is_constant
+from tunefarm_search.relax.expressions import Lookup, operator_of, scalar_of
 
-Lookup = Callable[[Any], Any]
-"""The value of a variable; None if it is unknown. Returns other expressions as they are."""
 Array = npt.NDArray[Any]
 _INTEGERS: Final = frozenset({"int8", "uint8"})
 _WIDER: Final = frozenset({"int8", "uint8", "int32"})
@@ -43,19 +42,6 @@ class QuantizedConstant:
 
     integers: Array
     scales: Array
-
-
-def operator_of(expression: Any) -> str:
-    """The name of the operator that an expression calls; empty for other expressions."""
-    return str(getattr(getattr(expression, "op", None), "name", ""))
-
-
-def scalar_of(expression: Any) -> float | None:
-    """The only element of a constant; None for other expressions."""
-    if not is_constant(expression):
-        return None
-    array = array_of(expression)
-    return float(array.reshape(())) if array.size == 1 else None
 
 
 def quantized_tensor(expression: Any, lookup: Lookup) -> QuantizedTensor | None:

@@ -18,11 +18,12 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.relax.batch_norm import uses_of
+from tunefarm_search.relax.channels_last.operators import channels_first_axes, channels_last_call, channels_last_of
 from tunefarm_search.relax.constants import constant_of
-from tunefarm_search.relax.integer.channels_last import channels_first_axes, channels_last_call, channels_last_of
+from tunefarm_search.relax.expressions import operator_of, scalar_of
 from tunefarm_search.relax.integer.operators import Requantization
 from tunefarm_search.relax.integer.products import FoundProducts, found_products
-from tunefarm_search.relax.integer.quantized_values import constant_values, operator_of, quantized_tensor, scalar_of
+from tunefarm_search.relax.integer.quantized_values import constant_values, quantized_tensor
 from tunefarm_search.tvm.dot_products import DotProduct, dot_product_of
 
 _Bounds = tuple[float | None, float | None]

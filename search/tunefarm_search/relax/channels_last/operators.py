@@ -11,7 +11,7 @@ import numpy as np
 from tvm import relax
 
 from tunefarm_search.relax.constants import array_of, constant_of, is_constant
-from tunefarm_search.relax.integer.quantized_values import Lookup, operator_of, scalar_of
+from tunefarm_search.relax.expressions import Lookup, operator_of, scalar_of
 
 _ELEMENTWISE: Final = frozenset(
     f"relax.{name}"
@@ -129,6 +129,22 @@ def _adaptive_pool(call: Any, lookup: Lookup, builder: Any) -> Any:
     return _transposed(builder, relax.op.nn.adaptive_avg_pool2d(data, size, layout="NHWC"))
 
 
+def _resize(call: Any, lookup: Lookup, builder: Any) -> Any:
+    data, attributes = channels_last_of(call.args[0], lookup), call.attrs
+    if data is None or str(attributes.layout) != "NCHW":
+        return None
+    named: dict[str, Any] = {
+        "roi": [float(each) for each in attributes.roi],
+        "method": str(attributes.method),
+        "coordinate_transformation_mode": str(attributes.coordinate_transformation_mode),
+        "rounding_method": str(attributes.rounding_method),
+        "cubic_alpha": float(attributes.cubic_alpha),
+        "cubic_exclude": int(attributes.cubic_exclude),
+        "extrapolation_value": float(attributes.extrapolation_value),
+    }
+    return _transposed(builder, relax.op.image.resize2d(data, call.args[1], layout="NHWC", **named))
+
+
 def _mean(call: Any, lookup: Lookup, builder: Any) -> Any:
     data, attributes = channels_last_of(call.args[0], lookup), call.attrs
     if data is None or attributes.axis is None:
@@ -164,6 +180,7 @@ _REWRITES: Final[dict[str, Callable[[Any, Lookup, Any], Any]]] = {
     **dict.fromkeys(_POOLS, _pool),
     "relax.concat": _concatenation,
     "relax.dequantize": _scaled,
+    "relax.image.resize2d": _resize,
     "relax.mean": _mean,
     "relax.nn.adaptive_avg_pool2d": _adaptive_pool,
     "relax.permute_dims": _permutation,

@@ -1,0 +1,1 @@
+"""The layout with the channels last, in which a vector holds channels of one pixel."""

@@ -1,0 +1,135 @@
+"""Convolutions of floats with constant weights, with the channels last.
+
+A vector then holds results of one pixel: it reads weights in a row, and wastes no lanes at the edges of small images.
+Weights are transposed when the model is prepared, inputs and outputs of the model where they enter and leave it.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tunefarm_search.relax.channels_last.operators import (
+    channels_first_axes,
+    channels_last_axes,
+    channels_last_call,
+    channels_last_of,
+)
+from tunefarm_search.relax.constants import Array, array_of, constant_of, is_constant
+from tunefarm_search.relax.expressions import operator_of
+
+_SPATIAL: Final = {"relax.nn.conv1d": "W", "relax.nn.conv2d": "HW", "relax.nn.conv3d": "DHW"}
+_OPERATORS: Final = {
+    "relax.nn.conv1d": relax.op.nn.conv1d,
+    "relax.nn.conv2d": relax.op.nn.conv2d,
+    "relax.nn.conv3d": relax.op.nn.conv3d,
+}
+_TRANSPOSED: Final = "relax.nn.conv2d_transpose"
+_TRANSPOSITION: Final = "relax.permute_dims"
+_FLOATS: Final = frozenset({"float16", "float32"})
+
+
+def with_channels_last(module: Any) -> Any:
+    """Compute convolutions with constant weights, and what stands between them, with the channels last."""
+    rewritten = tvm.IRModule(module.functions, attrs=module.attrs)
+    for variable, function in module.functions.items():
+        if isinstance(function, relax.Function) and _convolves(function):
+            rewritten.update_func(variable, _ChannelsLast(rewritten).visit_expr(function))
+    # Operators that read the same tensor transpose it in the same way.
+    return relax.transform.EliminateCommonSubexpr()(rewritten)
+
+
+def _convolves(function: Any) -> bool:
+    found: list[bool] = []
+    relax.analysis.post_order_visit(
+        function, lambda each: found.append(operator_of(each) in _SPATIAL or operator_of(each) == _TRANSPOSED)
+    )
+    return any(found)
+
+
+@mutator
+class _ChannelsLast(PyExprMutator):  # type: ignore[misc]
+    def __init__(self, module: Any) -> None:
+        super().__init__(module)
+        self._moved: set[Any] = set()  # results with the channels last, whose transpositions are ours
+
+    def visit_call_(self, call: Any) -> Any:
+        """Replace a convolution, or an operator whose operands have the channels last."""
+        visited = self.visit_expr_post_order(call)
+        for rewrite in (self._convolution, self._transposed_convolution):
+            found = rewrite(visited)
+            if found is not None:
+                return self._channels_first(found)
+        moved = channels_last_call(visited, self._value, self.builder_)
+        if operator_of(moved) == _TRANSPOSITION:
+            self._moved.add(moved.args[0])
+        return visited if moved is None else moved
+
+    def _value(self, expression: Any) -> Any:
+        """The value of a variable, unless the model transposes it: then a sum of tokens would move, too."""
+        value = expression
+        while isinstance(value, relax.Var):
+            value = self.lookup_binding(value)
+        is_given = operator_of(value) == _TRANSPOSITION and value.args[0] not in self._moved
+        return None if is_given else value
+
+    def _convolution(self, call: Any) -> Any:
+        """The convolution with channels last; None for other expressions."""
+        name = operator_of(call)
+        spatial = _SPATIAL.get(name)
+        weights = None if spatial is None else self._weights(call, f"NC{spatial}", f"OI{spatial}")
+        if weights is None:
+            return None
+        # From OIHW to HWIO.
+        packed = constant_of(np.transpose(weights, [*range(2, weights.ndim), 1, 0]))
+        sizes = [_integers(getattr(call.attrs, each)) for each in ("strides", "padding", "dilation")]
+        layouts = (f"N{spatial}C", f"{spatial}IO")
+        data = self._channels_last(call.args[0])
+        return _OPERATORS[name](data, packed, *sizes, int(call.attrs.groups), *layouts)
+
+    def _transposed_convolution(self, call: Any) -> Any:
+        """One whose windows do not overlap: a product for each pixel, whose results are a block of pixels."""
+        if operator_of(call) != _TRANSPOSED:
+            return None
+        weights, attributes = self._weights(call, "NCHW", "IOHW"), call.attrs
+        if weights is None or int(attributes.groups) != 1:
+            return None
+        inputs, outputs, high, wide = weights.shape
+        plain = [_integers(getattr(attributes, each)) for each in ("padding", "output_padding", "dilation")]
+        if _integers(attributes.strides) != [high, wide] or plain != [[0, 0, 0, 0], [0, 0], [1, 1]]:
+            return None
+        batch, _, rows, columns = _integers(call.args[0].ty.shape)
+        packed = np.transpose(weights, [0, 2, 3, 1]).reshape(1, 1, inputs, high * wide * outputs)
+        data = self._channels_last(call.args[0])
+        products = relax.op.nn.conv2d(data, constant_of(packed), data_layout="NHWC", kernel_layout="HWIO")
+        blocks = relax.op.reshape(self.builder_.emit(products), (batch, rows, columns, high, wide, outputs))
+        moved = relax.op.permute_dims(self.builder_.emit(blocks), [0, 1, 3, 2, 4, 5])
+        return relax.op.reshape(self.builder_.emit(moved), (batch, rows * high, columns * wide, outputs))
+
+    def _weights(self, call: Any, layout: str, kernel_layout: str) -> Array | None:
+        """The constant weights of a convolution of floats in these layouts; None for others."""
+        weights, attributes = self._value(call.args[1]), call.attrs
+        layouts = (str(attributes.data_layout), str(attributes.out_layout), str(attributes.kernel_layout))
+        if layouts != (layout, layout, kernel_layout) or not is_constant(weights):
+            return None
+        data, array = call.args[0].ty, array_of(weights)
+        is_fixed = all(hasattr(extent, "value") for extent in data.shape)
+        return array if is_fixed and str(data.dtype) == str(array.dtype) in _FLOATS else None
+
+    def _channels_last(self, data: Any) -> Any:
+        moved = channels_last_of(data, self._value)
+        if moved is not None:
+            return moved
+        return self.builder_.emit(relax.op.permute_dims(data, channels_last_axes(len(data.ty.shape))))
+
+    def _channels_first(self, result: Any) -> Any:
+        emitted = self.builder_.emit(result)
+        self._moved.add(emitted)
+        return relax.op.permute_dims(emitted, channels_first_axes(len(emitted.ty.shape)))
+
+
+def _integers(values: Sequence[Any]) -> list[int]:
+    return [int(each) for each in values]
