@@ -26,7 +26,7 @@ enum { PAGE_BYTES = 4096, NO_ACCESS_BYTES = 1 << 20, ALIGNMENT_BYTES = 16 };
 static struct { char *memory, *pages; size_t bytes, pages_bytes; } block[1000];
 static int blocks, live, depth, retained, initialized, modules;
 static int context_object, module_object;
-static struct { char name[256]; int parameters, dynamic_shared_bytes; const EmulatedKernel *code; } kernel[100];
+static struct { char name[256]; int parameters, dynamic_shared_bytes; const EmulatedKernel *code; } kernel[1000];
 static int kernels;
 static void *library[100];
 static int libraries;
@@ -143,6 +143,7 @@ Result cuModuleGetFunction(void **function, void *module, const char *name) {
   const EmulatedKernel *code = code_of(name);
   int parameters = code != NULL ? code->parameters : parameters_of(name);
   if (module != &module_object || parameters < 0 || (libraries > 0 && code == NULL)) return NOT_FOUND;
+  if (kernels == sizeof kernel / sizeof kernel[0]) return snprintf(problem, sizeof problem, "too many kernels"), NOT_FOUND;
   snprintf(kernel[kernels].name, sizeof kernel[kernels].name, "%s", name);
   kernel[kernels].parameters = parameters, kernel[kernels].code = code;
   kernel[kernels].dynamic_shared_bytes = MAX_DYNAMIC_SHARED_BYTES;
