@@ -1,5 +1,6 @@
 """Operators that return what they are given are left out."""
 
+from math import erf
 from typing import Any
 
 import numpy as np
@@ -41,3 +42,42 @@ def test_an_expansion_to_the_same_shape_costs_no_copy() -> None:
 
     assert [task.functions for task in model_tasks(prepared)] == [("matmul",)]
     np.testing.assert_allclose(result_of(prepared, inputs), (inputs[0] @ inputs[1])[0], rtol=1e-5)
+
+
+def perceptron(builder: Any, given: Any, names: Any) -> Any:
+    """A transformer's layer as torch writes it: products of rows, the rest of tokens, and a residual sum."""
+    rows = builder.emit(relax.op.reshape(given[0], (6, 8)))
+    wide = builder.emit(relax.op.add(names[1], builder.emit(relax.op.matmul(rows, names[0]))))
+    tokens = builder.emit(relax.op.nn.gelu(builder.emit(relax.op.reshape(wide, (2, 3, 16)))))
+    back = builder.emit(relax.op.matmul(builder.emit(relax.op.reshape(tokens, (6, 16))), names[2]))
+    return relax.op.add(given[0], builder.emit(relax.op.reshape(back, (2, 3, 8))))
+
+
+def test_elementwise_operators_are_fused_with_the_product_before_a_reshape() -> None:
+    here = host_target(1)
+    weights = random_array(8, 16), random_array(16, seed=1), random_array(16, 8, seed=2)
+    x = random_array(2, 3, 8)
+    prepared = prepare(one_entry(perceptron, [x.shape], weights), {"main": weights}, here)
+
+    functions = [name for task in model_tasks(prepared) for name in task.functions]
+    assert functions == ["fused_matmul_add_gelu", "fused_matmul1_add1"]
+    wide = x.reshape(6, 8) @ weights[0] + weights[1]
+    gelu = 0.5 * wide * (1 + np.vectorize(erf)(wide / np.sqrt(2)))
+    expected = x + (gelu @ weights[2]).reshape(2, 3, 8)
+    np.testing.assert_allclose(result_of(prepared, (x,)), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_products_keep_what_is_fused_with_them() -> None:
+    here = host_target(1)
+    weights = random_array(8, 8), random_array(8, 8, seed=1)
+
+    def emit(builder: Any, given: Any, names: Any) -> Any:
+        one = builder.emit(relax.op.matmul(given[0], names[0]))
+        two = builder.emit(relax.op.matmul(given[1], names[1]))
+        return relax.op.add(builder.emit(relax.op.reshape(one, (2, 3, 8))), two)
+
+    inputs = random_array(6, 8), random_array(2, 3, 8, seed=3)
+    prepared = prepare(one_entry(emit, [each.shape for each in inputs], weights), {"main": weights}, here)
+    assert [task.functions for task in model_tasks(prepared)] == [("matmul",), ("fused_matmul1_add",)]
+    expected = (inputs[0] @ weights[0]).reshape(2, 3, 8) + inputs[1] @ weights[1]
+    np.testing.assert_allclose(result_of(prepared, inputs), expected, rtol=1e-4, atol=1e-5)

@@ -11,16 +11,8 @@ import numpy as np
 from tvm import relax
 
 from tunefarm_search.relax.constants import array_of, constant_of, is_constant
-from tunefarm_search.relax.expressions import Lookup, operator_of, scalar_of
+from tunefarm_search.relax.expressions import BINARY, ELEMENTWISE, Lookup, operator_of, scalar_of
 
-_ELEMENTWISE: Final = frozenset(
-    f"relax.{name}"
-    for name in (
-        *("abs", "astype", "clip", "exp", "negative", "round", "sigmoid", "sqrt", "tanh", "nn.gelu", "nn.leakyrelu"),
-        *("nn.relu", "nn.relu6", "nn.silu"),
-    )
-)
-_BINARY: Final = frozenset(f"relax.{name}" for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum"))
 _POOLS: Final = {
     "relax.nn.max_pool2d": relax.op.nn.max_pool2d,
     "relax.nn.avg_pool2d": relax.op.nn.avg_pool2d,
@@ -175,8 +167,8 @@ def _permutation(call: Any, lookup: Lookup, _builder: Any) -> Any:
 
 
 _REWRITES: Final[dict[str, Callable[[Any, Lookup, Any], Any]]] = {
-    **dict.fromkeys(_ELEMENTWISE, _elementwise),
-    **dict.fromkeys(_BINARY, _binary),
+    **dict.fromkeys(ELEMENTWISE, _elementwise),
+    **dict.fromkeys(BINARY, _binary),
     **dict.fromkeys(_POOLS, _pool),
     "relax.concat": _concatenation,
     "relax.dequantize": _scaled,
