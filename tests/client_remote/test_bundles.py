@@ -12,6 +12,7 @@ from tvm import relax
 
 from tests.client.bundle.bundle_library import computed
 from tests.client.bundle.cuda_functions import functions, gpu_target
+from tests.client.bundle.emulated_gpu.test_emulated_bundle import self_test
 from tests.client.bundle.test_bundle_records import MODEL
 from tests.client_remote.conftest import Service
 from tests.servers.tuned_home import tuned_home
@@ -206,3 +207,15 @@ def test_client_gets_a_bundle_for_another_gpu(service: Service, gpu_records: lis
         manifest = client.bundles.content(made.bundle_id, timeout_s=BUILD_S).write(tmp_path / "bundle")
     assert manifest.requires_cuda is not None
     assert (manifest.name, manifest.requires_cuda.architecture) == ("model_twice", "sm_90")
+
+
+@pytest.mark.targets
+def test_client_gets_a_bundle_of_a_model_for_a_gpu(service: Service, tmp_path: Path) -> None:
+    with Client(service.url, service.token) as client:
+        upload_id = client.uploads.send(tvm.ir.save_json(network()).encode())
+        made = client.bundles.create(upload_id=upload_id, form="cuda", target="nvidia-l4", name="net")
+        manifest = client.bundles.content(made.bundle_id, timeout_s=BUILD_S).write(tmp_path / "bundle")
+    assert manifest.requires_cuda is not None
+    assert (manifest.requires_cuda.architecture, manifest.weights_bytes) == ("sm_89", 64 * 48 * 4)
+    ended = self_test(tmp_path / "bundle", tmp_path / "emulated")
+    assert ended.returncode == 0, ended.stderr + ended.stdout

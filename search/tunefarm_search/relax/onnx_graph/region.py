@@ -27,6 +27,7 @@ from tunefarm_search.relax.onnx_graph.operators import (
     resize,
 )
 from tunefarm_search.relax.onnx_graph.recurrence import with_lstm
+from tunefarm_search.relax.onnx_graph.transpositions import without_inner_transpositions
 
 _CONVERTERS: Final[Mapping[str, Callable[[OperatorCall], Names]]] = MappingProxyType(
     {
@@ -93,7 +94,8 @@ def onnx_model(function: Any, location: str | None) -> OnnxRegion:
         outputs = [_tensor(f"output{at}", kind, is_output=True) for at, kind in enumerate(_leaves(function.ret_ty))]
     except Unexportable as reason:
         raise BadInput("model", f"a part of it cannot be exported to ONNX: {reason}.", "Compile it by TVM.") from reason
-    for result, output in zip(with_lstm(graph, results), outputs, strict=True):
+    moved = without_inner_transpositions(graph, with_lstm(graph, results))
+    for result, output in zip(moved, outputs, strict=True):
         graph.name_output(result, output.name)
     return region_of(with_biases(graph, frozenset(each.name for each in outputs)), inputs, outputs, location)
 

@@ -7,6 +7,10 @@ from typing import Final
 from tunefarm_search.relax.onnx_graph.graph import FLOATS, NUMBERS, Unexportable
 from tunefarm_search.relax.onnx_graph.model import onnx_type
 from tunefarm_search.relax.onnx_graph.operator_call import OperatorCall, integers, optional_integer
+from tunefarm_search.relax.onnx_graph.operators.convolution import back, channels_first
+
+_IMAGES: Final[Mapping[tuple[int, ...], str]] = MappingProxyType({(2, 3): "NCHW", (1, 2): "NHWC"})
+"""Layouts of images by the axes of height and width."""
 
 
 def _axes(call: OperatorCall) -> Sequence[int]:
@@ -33,10 +37,15 @@ def _mean(call: OperatorCall) -> str:
     """The mean of images is a pooling, which onnxruntime computes in the layout of its convolutions."""
     call.of_types(FLOATS, 0)
     keeps = bool(call.attributes.keepdims)
-    if call.kind(0).dimensions != 4 or sorted(_axes(call)) != [2, 3] or call.kind(0).dtype != "float32":
+    image = _IMAGES.get(tuple(sorted(_axes(call)))) if call.kind(0).dimensions == 4 else None
+    if image is None or call.kind(0).dtype != "float32":
         return _reduced(call, "ReduceMean", call.name(0), keeps=keeps)
-    pooled = call.graph.emit("GlobalAveragePool", call.name(0))
-    return pooled if keeps else call.graph.emit("Reshape", pooled, call.graph.integers(call.result.shape))
+    pooled = call.graph.emit("GlobalAveragePool", channels_first(call.graph, call.name(0), image))
+    return (
+        back(call.graph, pooled, image)
+        if keeps
+        else call.graph.emit("Reshape", pooled, call.graph.integers(call.result.shape))
+    )
 
 
 def _variance(call: OperatorCall) -> str:
