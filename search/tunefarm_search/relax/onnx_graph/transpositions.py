@@ -1,7 +1,7 @@
 """Moves transpositions of a graph behind operators that do not depend on the order of axes, so that most cancel.
 
-Models are compiled with the channels last, and ONNX's convolutions have them second: each is between two transpositions. The
-libraries remove some of these, but then neither fuse a bias nor an activation with all convolutions.
+Models are compiled with the channels last, and ONNX's convolutions have them second: each is between two
+transpositions. The libraries remove most of these, but then do not fuse each bias and activation with its convolution.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -41,11 +41,9 @@ def _mean(call: OperatorCall) -> str:
     if image is None or call.kind(0).dtype != "float32":
         return _reduced(call, "ReduceMean", call.name(0), keeps=keeps)
     pooled = call.graph.emit("GlobalAveragePool", channels_first(call.graph, call.name(0), image))
-    return (
-        back(call.graph, pooled, image)
-        if keeps
-        else call.graph.emit("Reshape", pooled, call.graph.integers(call.result.shape))
-    )
+    if keeps:
+        return back(call.graph, pooled, image)
+    return call.graph.emit("Reshape", pooled, call.graph.integers(call.result.shape))
 
 
 def _variance(call: OperatorCall) -> str:
