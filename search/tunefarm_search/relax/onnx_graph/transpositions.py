@@ -25,7 +25,7 @@ _REDUCTIONS: Final = frozenset({"ReduceMax", "ReduceMean", "ReduceMin", "ReduceS
 
 
 @dataclass(frozen=True)
-class _Moved:
+class _PermutedValue:
     """A value that is another one with permuted axes; axis ``n`` of it is axis ``axes[n]`` of ``base``."""
 
     base: str
@@ -40,9 +40,9 @@ def without_inner_transpositions(graph: Graph, results: Sequence[str]) -> tuple[
 class _Moving:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._moved: dict[str, _Moved] = {}
+        self._moved: dict[str, _PermutedValue] = {}
         self._same: dict[str, str] = {}  # values whose transpositions cancelled, and what they are
-        self._made: dict[_Moved, str] = {}
+        self._made: dict[_PermutedValue, str] = {}
 
     def changed(self, results: Sequence[str]) -> tuple[str, ...]:
         nodes, self._graph.nodes = self._graph.nodes, []
@@ -64,12 +64,12 @@ class _Moving:
         if given in self._graph.constants:
             self._same[result] = self._constant(given, axes)
             return
-        known = self._moved.get(given, _Moved(given, tuple(range(len(axes)))))
+        known = self._moved.get(given, _PermutedValue(given, tuple(range(len(axes)))))
         combined = tuple(known.axes[axis] for axis in axes)
         if combined == tuple(range(len(axes))):
             self._same[result] = known.base
         else:
-            self._moved[result] = _Moved(known.base, combined)
+            self._moved[result] = _PermutedValue(known.base, combined)
 
     def _constant(self, name: str, axes: Sequence[int]) -> str:
         return self._graph.constant(np.ascontiguousarray(np.transpose(contents(self._graph.constants[name]), axes)))
@@ -89,7 +89,7 @@ class _Moving:
         if node.outputs[0] in self._graph.shapes:
             shape = self._graph.shapes[node.outputs[0]]
             self._graph.shapes[base] = tuple(shape[axes.index(axis)] for axis in range(len(axes)))
-        self._moved[node.outputs[0]] = _Moved(base, axes)
+        self._moved[node.outputs[0]] = _PermutedValue(base, axes)
 
     def unary(self, node: Node) -> bool:
         """An operator of the first input; others are numbers."""
@@ -125,7 +125,7 @@ class _Moving:
         return self._graph.constant(np.ascontiguousarray(np.transpose(filled, inverse)))
 
     def _present_inverse(self, name: str, inverse: Sequence[int]) -> str:
-        wanted = _Moved(name, tuple(inverse))
+        wanted = _PermutedValue(name, tuple(inverse))
         if wanted not in self._made:
             self._made[wanted] = self._graph.emit("Transpose", name, perm=wanted.axes)
         return self._made[wanted]
