@@ -213,9 +213,9 @@ def test_client_gets_a_bundle_for_another_gpu(service: Service, gpu_records: lis
 def test_client_gets_a_bundle_of_a_model_for_a_gpu(service: Service, tmp_path: Path) -> None:
     with Client(service.url, service.token) as client:
         upload_id = client.uploads.send(tvm.ir.save_json(network()).encode())
-        made = client.bundles.create(upload_id=upload_id, form="cuda", target="nvidia-l4", name="net")
+        made = client.bundles.create(upload_id=upload_id, form="cuda", target="nvidia-a100", name="net")
         manifest = client.bundles.content(made.bundle_id, timeout_s=BUILD_S).write(tmp_path / "bundle")
     assert manifest.requires_cuda is not None
-    assert (manifest.requires_cuda.architecture, manifest.weights_bytes) == ("sm_89", 64 * 48 * 4)
+    assert (manifest.requires_cuda.architecture, manifest.weights_bytes) == ("sm_80", 64 * 48 * 4)
     ended = self_test(tmp_path / "bundle", tmp_path / "emulated")
     assert ended.returncode == 0, ended.stderr + ended.stdout

@@ -39,7 +39,7 @@ def model() -> ImportedModel:
     ("target", "libc", "architecture"),
     [
         ("raspberry-pi-4", "glibc 2.17", "aarch64"),
-        (ARMV7.replace("musl", "gnu"), "glibc 2.16", "armv7"),
+        (ARMV7.replace("musl", "gnu"), "glibc 2.4", "armv7"),
         ("riscv64-v", "glibc 2.27", "riscv64"),
         (AARCH64, "musl", "aarch64"),
     ],
