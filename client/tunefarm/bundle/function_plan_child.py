@@ -6,10 +6,10 @@ from typing import Final
 import tvm
 
 from tunefarm.bundle.messages import FunctionsPlanOrder, NamedFunction, PlannedEntry, PlannedParts, VectorCounts
-from tunefarm.bundle.plan_child import code_generator
 from tunefarm.frontend.weights_file import Array, write_weights
 from tunefarm.intake.target_text import parse_target_text
 from tunefarm.model.messages import PreparedTask, input_name, output_name
+from tunefarm.model.prepare_child import code_generator
 from tunefarm.model.random_inputs import random_inputs
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_sandbox.fork_server.question import answer

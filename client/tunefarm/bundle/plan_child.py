@@ -10,7 +10,7 @@ import tvm
 from tunefarm.bundle.messages import PlannedEntry, PlannedParts, StaticPlanOrder
 from tunefarm.frontend.weights_file import Array, write_weights
 from tunefarm.model.messages import PreparedTask, input_name, output_name
-from tunefarm.model.prepare_child import prepared_model
+from tunefarm.model.prepare_child import code_generator, prepared_model
 from tunefarm.model.random_inputs import random_inputs
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_sandbox.fork_server.question import answer
@@ -62,12 +62,6 @@ def planned(order: StaticPlanOrder, given: int, placed: int, vectors: int) -> Pl
         header=model_header(plan, order.name),
         weights_bytes=plan.weights_bytes,
     )
-
-
-def code_generator(*, is_cuda: bool) -> str:
-    """What generates the code of kernels, with its version."""
-    compiler = "cuda" if is_cuda else f"llvm-{tvm.target.codegen.llvm_version_major()}"
-    return f"tvm-{tvm.__version__}+{compiler}"
 
 
 def _require_permitted(module_json: str) -> None:

@@ -60,6 +60,12 @@ def prepared_model(order: PrepareOrder, given: int, *, kind: str = "llvm") -> tu
     return prepare(module, weights, canonical.target), (*notes, *canonical.notes)
 
 
+def code_generator(*, is_cuda: bool) -> str:
+    """What generates the code of kernels, with its version."""
+    compiler = "cuda" if is_cuda else f"llvm-{tvm.target.codegen.llvm_version_major()}"
+    return f"tvm-{tvm.__version__}+{compiler}"
+
+
 def _of_another_kind(given: str, kind: str) -> tuple[str, str]:
     """What is wrong with a target, and the fix."""
     if kind == "cuda":
@@ -93,7 +99,7 @@ def _parts(
     return PreparedParts(
         target=model.target,
         notes=notes,
-        code_generator=f"tvm-{tvm.__version__}+llvm-{tvm.target.codegen.llvm_version_major()}",
+        code_generator=code_generator(is_cuda=False),
         tvm_version=str(tvm.__version__),
         entries=model.entries,
         entry_weights=lifted.of_entries,

@@ -1,7 +1,9 @@
-"""What Relax expressions are: the operator of a call, the element of a constant."""
+"""What Relax expressions are: the operator of a call, the value of a variable, the shape of a tensor."""
 
 from collections.abc import Callable
 from typing import Any, Final
+
+from tvm import relax
 
 from tunefarm_search.relax.constants import array_of, is_constant
 
@@ -22,6 +24,21 @@ BINARY: Final = frozenset(f"relax.{name}" for name in ("add", "subtract", "multi
 def operator_of(expression: Any) -> str:
     """The name of the operator that an expression calls; empty for other expressions."""
     return str(getattr(getattr(expression, "op", None), "name", ""))
+
+
+def value_of(expression: Any, binding: Lookup) -> Any:
+    """What variables stand for, by the ``binding`` of each, as far as it is known; other expressions as they are."""
+    while isinstance(expression, relax.Var):
+        expression = binding(expression)
+    return expression
+
+
+def extents_of(value: Any) -> tuple[int, ...] | None:
+    """The shape of a tensor; None if it is not constant."""
+    try:
+        return tuple(int(extent) for extent in value.ty.shape)
+    except (TypeError, AttributeError):
+        return None
 
 
 def scalar_of(expression: Any) -> float | None:

@@ -5,13 +5,14 @@ view, one would be a function that copies a tensor. Transpositions of axes with 
 views. Elementwise operators behind a reshaped product are computed before the reshape, so that they are fused with it.
 """
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tunefarm_search.relax.expressions import BINARY, ELEMENTWISE, operator_of
+from tunefarm_search.relax.expressions import BINARY, ELEMENTWISE, extents_of, operator_of, value_of
 
 _PRODUCTS: Final = frozenset({"relax.matmul", "relax.nn.conv1d", "relax.nn.conv2d"})
 _MAX_FUSED: Final = 4
@@ -21,19 +22,19 @@ _SHAPED: Final = frozenset({"relax.broadcast_to", "relax.reshape"})
 
 def without_identities(module: Any) -> Any:
     """Return the module with the argument in place of each operator that gives it the shape that it has."""
-    replaced = tvm.IRModule(module.functions, attrs=module.attrs)
-    for variable, function in module.functions.items():
-        if isinstance(function, relax.Function):
-            replaced.update_func(variable, _Removing(replaced).visit_expr(function))
-    return replaced
+    return _rewritten(module, _Removing)
 
 
 def with_views(module: Any) -> Any:
     """Return the module with reshapes for transpositions that keep the order, and behind elementwise operators."""
+    return _rewritten(module, _Reshaping)
+
+
+def _rewritten(module: Any, mutator_of: Callable[[Any], Any]) -> Any:
     replaced = tvm.IRModule(module.functions, attrs=module.attrs)
     for variable, function in module.functions.items():
         if isinstance(function, relax.Function):
-            replaced.update_func(variable, _Reshaping(replaced).visit_expr(function))
+            replaced.update_func(variable, mutator_of(replaced).visit_expr(function))
     return replaced
 
 
@@ -46,10 +47,10 @@ class _Reshaping(PyExprMutator):  # type: ignore[misc]
             return _as_reshape(visited, call)
         if name == "relax.reshape":
             return self._merged(visited)
-        shape = _extents(call)
+        shape = extents_of(call)
         if shape is None or name not in ELEMENTWISE | BINARY:
             return visited
-        if any(_extents(each) != shape for each in visited.args[: 2 if name in BINARY else 1]):
+        if any(extents_of(each) != shape for each in visited.args[: 2 if name in BINARY else 1]):
             return visited
         return self._before_reshape(visited, shape, is_binary=name in BINARY)
 
@@ -58,7 +59,7 @@ class _Reshaping(PyExprMutator):  # type: ignore[misc]
         data = reshape.args[0]
         while operator_of(value := self._value(data)) == "relax.reshape":
             data = value.args[0]
-        return data if _extents(data) == _extents(reshape) is not None else relax.op.reshape(data, reshape.args[1])
+        return data if extents_of(data) == extents_of(reshape) is not None else relax.op.reshape(data, reshape.args[1])
 
     def _before_reshape(self, call: Any, shape: tuple[int, ...], *, is_binary: bool) -> Any:
         """The reshape of the elementwise ``call`` on a product; the call if no operand is a reshaped product."""
@@ -79,7 +80,7 @@ class _Reshaping(PyExprMutator):  # type: ignore[misc]
     def _reshaped_product(self, expression: Any) -> Any:
         """What is reshaped, if it is a product with what may be fused with it; None for other expressions."""
         value = self._value(expression)
-        is_view = operator_of(value) == "relax.reshape" and _extents(value.args[0]) is not None
+        is_view = operator_of(value) == "relax.reshape" and extents_of(value.args[0]) is not None
         return value.args[0] if is_view and self._is_product(value.args[0]) else None
 
     def _is_product(self, expression: Any, depth: int = _MAX_FUSED) -> bool:
@@ -90,23 +91,21 @@ class _Reshaping(PyExprMutator):  # type: ignore[misc]
         return operator_of(value) in _PRODUCTS
 
     def _value(self, expression: Any) -> Any:
-        while isinstance(expression, relax.Var):
-            expression = self.lookup_binding(expression)
-        return expression
+        return value_of(expression, self.lookup_binding)
 
 
 def _same_shape(one: Any, other: Any) -> bool:
-    return one is not None and _extents(one) == _extents(other)
+    return one is not None and extents_of(one) == extents_of(other)
 
 
 def _as_reshape(visited: Any, call: Any) -> Any:
     """A transposition as a reshape, if it keeps the order of the elements; else the transposition."""
-    extents = _extents(visited.args[0])
+    extents = extents_of(visited.args[0])
     if extents is None:
         return visited
     axes = range(len(extents))[::-1] if visited.attrs.axes is None else visited.attrs.axes
     moved = [int(axis) % len(extents) for axis in axes if extents[int(axis)] > 1]
-    return relax.op.reshape(visited.args[0], _extents(call)) if moved == sorted(moved) else visited
+    return relax.op.reshape(visited.args[0], extents_of(call)) if moved == sorted(moved) else visited
 
 
 @mutator
@@ -116,12 +115,4 @@ class _Removing(PyExprMutator):  # type: ignore[misc]
         if operator_of(visited) not in _SHAPED:
             return visited
         data = visited.args[0]
-        return data if _extents(data) == _extents(call) is not None else visited
-
-
-def _extents(value: Any) -> tuple[int, ...] | None:
-    """The shape of a tensor; None if it is not constant."""
-    try:
-        return tuple(int(extent) for extent in value.ty.shape)
-    except (TypeError, AttributeError):
-        return None
+        return data if extents_of(data) == extents_of(call) is not None else visited

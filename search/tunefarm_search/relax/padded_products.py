@@ -11,6 +11,8 @@ from typing import Any, Final
 import tvm
 from tvm import te
 
+from tunefarm_search.relax.expressions import extents_of
+
 _MATMUL: Final = "relax.matmul"
 _TILES: Final = range(4, 17)
 """Rows that a tile in registers may have."""
@@ -29,11 +31,11 @@ def padded_rows(rows: int) -> int:
 
 def _legalized(builder: Any, call: Any) -> Any:
     """A product of matrices as a call of a TIR function."""
-    shapes = [_extents(each.ty.shape) for each in call.args]
+    shapes = [extents_of(each) for each in call.args]
     default: Callable[[Any, Any], Any] = tvm.ir.Op.get(_MATMUL).get_attr("FLegalize")
     if any(shape is None or len(shape) < 2 for shape in shapes):
         return default(builder, call)
-    result = _extents(call.ty.shape)
+    result = extents_of(call)
     if result is None or padded_rows(result[-2]) == result[-2]:
         return default(builder, call)
     return builder.call_te(_padded, *call.args, result, str(call.ty.dtype), primfunc_name_hint="matmul")
@@ -65,11 +67,3 @@ def _aligned(tensor: te.Tensor, indices: Sequence[Any]) -> list[Any]:
     extents = [int(each) for each in tensor.shape[:-2]]
     own = indices[len(indices) - len(extents) :]
     return [0 if extent == 1 else index for extent, index in zip(extents, own, strict=True)]
-
-
-def _extents(shape: Any) -> tuple[int, ...] | None:
-    """A constant shape; None for others."""
-    try:
-        return tuple(int(each) for each in shape)
-    except (TypeError, AttributeError):
-        return None

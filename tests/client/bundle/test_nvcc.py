@@ -81,12 +81,12 @@ def test_other_compiler_is_refused(fork_server: ForkServer, tmp_path: Path) -> N
 
 def test_toolkit_is_the_one_that_the_compiler_names(tmp_path: Path) -> None:
     plain = silent_nvcc(tmp_path / "toolkit/bin/nvcc", "12.6.7")
-    assert Nvcc.found(str(plain)).toolkit() == tmp_path / "toolkit"
+    assert Nvcc.found(str(plain)).toolkit == tmp_path / "toolkit"
     elsewhere = tmp_path / "programs/nvcc"
     elsewhere.parent.mkdir()
     elsewhere.write_text(f"{plain.read_text()}echo '#$ TOP={tmp_path}/programs/../toolkit' >&2\n")
     elsewhere.chmod(0o755)
-    assert Nvcc.found(str(elsewhere)).toolkit() == tmp_path / "toolkit"
+    assert Nvcc.found(str(elsewhere)).toolkit == tmp_path / "toolkit"
 
 
 def compiled_in(folder: Path, compile_cuda: ConfinedNvcc, source: str, nvcc: Nvcc) -> DeviceCode:

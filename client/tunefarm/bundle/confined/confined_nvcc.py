@@ -41,7 +41,7 @@ class ConfinedNvcc:
 
     def __call__(self, nvcc: Nvcc, source: str, architecture: GpuArchitecture, folder: Path) -> DeviceCode:
         """What ``Nvcc.compiled`` returns. ``folder`` is empty. Raises BadInput."""
-        own, toolkit = own_folder(folder, "confined"), nvcc.toolkit()
+        own, toolkit = own_folder(folder, "confined"), nvcc.toolkit
         # Not the program that was found, which may be a script in a folder of which the child needs nothing else.
         nvcc = replace(nvcc, path=str(toolkit / "bin/nvcc"))
         order = NvccOrder(nvcc=nvcc, architecture=architecture, names=(_SOURCE,), folder=str(own))

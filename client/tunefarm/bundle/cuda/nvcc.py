@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -87,6 +88,7 @@ class Nvcc:
             raise BadInput("cc", str(error), _FIX) from error
         return cls(path, release.version, release.major, release.minor)
 
+    @cached_property
     def toolkit(self) -> Path:
         """The folder of the toolkit. The compiler itself says it: ``path`` may be a script that runs that of a toolkit.
 

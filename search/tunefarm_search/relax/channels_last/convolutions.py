@@ -19,7 +19,7 @@ from tunefarm_search.relax.channels_last.operators import (
     channels_last_of,
 )
 from tunefarm_search.relax.constants import Array, array_of, constant_of, is_constant
-from tunefarm_search.relax.expressions import operator_of
+from tunefarm_search.relax.expressions import operator_of, value_of
 
 _SPATIAL: Final = {"relax.nn.conv1d": "W", "relax.nn.conv2d": "HW", "relax.nn.conv3d": "DHW"}
 _OPERATORS: Final = {
@@ -70,9 +70,7 @@ class _ChannelsLast(PyExprMutator):  # type: ignore[misc]
 
     def _value(self, expression: Any) -> Any:
         """The value of a variable, unless the model transposes it: then a sum of tokens would move, too."""
-        value = expression
-        while isinstance(value, relax.Var):
-            value = self.lookup_binding(value)
+        value = value_of(expression, self.lookup_binding)
         is_given = operator_of(value) == _TRANSPOSITION and value.args[0] not in self._moved
         return None if is_given else value
 

@@ -20,7 +20,7 @@ from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.relax.batch_norm import uses_of
 from tunefarm_search.relax.channels_last.operators import channels_first_axes, channels_last_call, channels_last_of
 from tunefarm_search.relax.constants import constant_of
-from tunefarm_search.relax.expressions import operator_of, scalar_of
+from tunefarm_search.relax.expressions import operator_of, scalar_of, value_of
 from tunefarm_search.relax.integer.operators import Requantization
 from tunefarm_search.relax.integer.products import FoundProducts, found_products
 from tunefarm_search.relax.integer.quantized_values import constant_values, quantized_tensor
@@ -110,12 +110,7 @@ class _Rewriting(PyExprMutator):  # type: ignore[misc]
         return relax.op.dequantize(integers, *dequantize.args[1:3], -1, "float32")
 
     def _value(self, expression: Any) -> Any:
-        if not isinstance(expression, relax.Var):
-            return expression
-        value = self.lookup_binding(expression)
-        while isinstance(value, relax.Var):
-            value = self.lookup_binding(value)
-        return value
+        return value_of(expression, self.lookup_binding)
 
     def _sums(self, found: FoundProducts) -> Any:
         data, products = found.data, found.products

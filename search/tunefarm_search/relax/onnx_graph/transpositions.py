@@ -77,8 +77,9 @@ class _Moving:
     def _present(self, name: str) -> str:
         """The value by a node of the graph."""
         moved = self._moved.get(name)
-        if moved is None:
-            return name
+        return name if moved is None else self._emitted(moved)
+
+    def _emitted(self, moved: _PermutedValue) -> str:
         if moved not in self._made:
             self._made[moved] = self._graph.emit("Transpose", moved.base, perm=moved.axes)
         return self._made[moved]
@@ -117,18 +118,12 @@ class _Moving:
             return None
         inverse = [axes.index(axis) for axis in range(len(axes))]
         if name not in self._graph.constants:
-            return self._present_inverse(name, inverse) if len(shape) == len(axes) else None
+            return self._emitted(_PermutedValue(name, tuple(inverse))) if len(shape) == len(axes) else None
         array = contents(self._graph.constants[name])
         if array.size == 1:
             return self._graph.constant(array.reshape(()))
         filled = array.reshape([1] * (len(axes) - array.ndim) + list(array.shape))
         return self._graph.constant(np.ascontiguousarray(np.transpose(filled, inverse)))
-
-    def _present_inverse(self, name: str, inverse: Sequence[int]) -> str:
-        wanted = _PermutedValue(name, tuple(inverse))
-        if wanted not in self._made:
-            self._made[wanted] = self._graph.emit("Transpose", name, perm=wanted.axes)
-        return self._made[wanted]
 
     def concatenation(self, node: Node) -> bool:
         """All inputs are transposed alike."""
