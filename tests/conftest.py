@@ -3,6 +3,7 @@
 import atexit
 import gc
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -71,6 +72,8 @@ FIRST: Final = (
 OF_FRAMEWORKS: Final = ("models", "client/onnx", "client/pytorch", "client/stablehlo", "client/tflite")
 """Folders whose tests import frameworks, which may not be installed and take seconds to load."""
 
+MARKS_OF_FILE: Final = re.compile(r"^pytestmark = (\[[^\]]*\]|.*)", re.MULTILINE)
+
 
 class WholeFiles(LoadScopeScheduling):
     """Hands out whole files, or whole folders, to the xdist processes. xdist's own groups need an older pytest."""
@@ -85,16 +88,28 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> WholeFiles:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave those folders out where their tests are not selected, or only by ``faults`` and no framework is installed.
+    """Leave out what holds no selected test, since importing it takes time in each process.
 
-    JAX, once imported, warns of every fork.
+    These are files whose tests all have a mark that is not selected, and folders of frameworks. Those folders are left
+    out as well if only ``faults`` selects them and no framework is installed. JAX, once imported, warns of every fork.
     """
+    selected = config.option.markexpr
+    if collection_path.suffix == ".py":
+        return True if _is_deselected(collection_path, selected) else None
     if not any(collection_path == HERE / folder for folder in OF_FRAMEWORKS):
         return None
-    selected = config.option.markexpr
     is_by_faults_alone = "models" not in selected and "faults" in selected and find_spec("torch") is not None
     is_left_out = "not models" in selected or (selected and "models" not in selected and not is_by_faults_alone)
     return True if is_left_out else None
+
+
+def _is_deselected(path: Path, selected: str) -> bool:
+    """Whether all tests of a file have a mark that ``selected``, a conjunction, excludes."""
+    if " or " in selected or not path.name.startswith("test_"):
+        return False
+    marked = MARKS_OF_FILE.search(path.read_text(encoding="utf-8"))
+    marks = () if marked is None else re.findall(r"pytest\.mark\.(\w+)", marked.group())
+    return any(re.search(rf"\bnot {mark}\b", selected) for mark in marks)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.farm.farm_scaling_point import ScalingPoint
+from benchmarks.report.drawing import load_pyplot
 
 GOAL: Final = 0.95
 _HEAD: Final = (
@@ -46,11 +47,7 @@ def _row(point: ScalingPoint) -> tuple[str, ...]:
 
 def plot(points: Sequence[ScalingPoint], path: Path) -> None:
     """Plot the throughput against the ideal, and the share of time in which devices were busy."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot  # the backend is chosen before pyplot is loaded
-
+    pyplot = load_pyplot()
     shown = [point for point in points if point.stretch == 1.0]
     devices = [point.devices for point in shown]
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 3.6), layout="constrained")

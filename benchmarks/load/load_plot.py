@@ -3,18 +3,15 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib as mpl
-
 from benchmarks.load.load_figures import READ_GOAL_S, Sample
-
-mpl.use("Agg")
-from matplotlib import pyplot  # the backend is chosen before pyplot is loaded
+from benchmarks.report.drawing import load_pyplot
 
 READ_COLOUR, WRITE_COLOUR, GOAL_COLOUR = "#1f6f8b", "#b0522d", "#666666"
 
 
 def plot_load(samples: Sequence[Sample], path: Path) -> None:
     """Plot each request over time and the distribution of latencies, as SVG and PNG."""
+    pyplot = load_pyplot()
     figure, (over_time, distribution) = pyplot.subplots(1, 2, figsize=(11, 3.8), layout="constrained")
     began_s = min(sample.at_s for sample in samples)
     for label, colour, is_read in (("reads", READ_COLOUR, True), ("submissions", WRITE_COLOUR, False)):

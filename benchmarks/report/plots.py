@@ -5,13 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-
 from benchmarks.comparison.figures import Figures
 from benchmarks.comparison.pairing import Pairing, incumbents_retimed
-
-mpl.use("Agg")
-from matplotlib import pyplot  # the backend is chosen before pyplot is loaded
+from benchmarks.report.drawing import load_pyplot
 
 STOCK_COLOUR, OUR_COLOUR = "#b0522d", "#1f6f8b"
 
@@ -21,6 +17,7 @@ def plot_latency_over_time(pairings: Sequence[Pairing], path: Path) -> None:
     names = list(dict.fromkeys(pairing.workload for pairing in pairings))
     columns = min(4, len(names))
     rows = math.ceil(len(names) / columns)
+    pyplot = load_pyplot()
     figure, grid = pyplot.subplots(rows, columns, figsize=(4 * columns, 3 * rows), squeeze=False, layout="constrained")
     for axis in grid.flat[len(names) :]:
         axis.set_visible(False)
@@ -57,6 +54,7 @@ def _draw_pairing(axis: Any, pairing: Pairing) -> None:
 
 def plot_ratios(result: Figures, path: Path) -> None:
     """Two bar charts with intervals: time to stock's result, and kernels at equal trials."""
+    pyplot = load_pyplot()
     figure, axes = pyplot.subplots(1, 2, figsize=(11, 3.6), layout="constrained")
     names = [*(row.workload for row in result.workloads), "mean"]
     times = [*(row.time_ratio for row in result.workloads), result.time_ratio]
@@ -78,4 +76,4 @@ def _save(figure: Any, path: Path) -> None:
     """Write an SVG and a PNG of the same name."""
     figure.savefig(path.with_suffix(".svg"))
     figure.savefig(path.with_suffix(".png"), dpi=120)
-    pyplot.close(figure)
+    load_pyplot().close(figure)

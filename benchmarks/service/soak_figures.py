@@ -4,14 +4,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-import matplotlib as mpl
-
+from benchmarks.report.drawing import load_pyplot
 from benchmarks.report.slope import Slope, slope_of
 from benchmarks.service.process_family import ProcessSample
 from tunefarm_schemas.frozen import Frozen
-
-mpl.use("Agg")
-from matplotlib import pyplot  # the backend is chosen before pyplot is loaded
 
 SETTLED_AFTER: Final = 0.25
 """The share of a soak excluded from the lines, in which caches and pools reach their size."""
@@ -84,6 +80,7 @@ def table(figures: SoakFigures) -> str:
 
 def plot_soak(samples: Sequence[ProcessSample], path: Path) -> None:
     """Plot memory and descriptors over time for each long-lived process, as SVG and PNG."""
+    pyplot = load_pyplot()
     figure, (memory, descriptors) = pyplot.subplots(1, 2, figsize=(11, 3.8), layout="constrained")
     began_s = samples[0].at_s
     for role in sorted({sample.role for sample in samples} - {"child", "other"}):

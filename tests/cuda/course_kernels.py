@@ -1,5 +1,7 @@
 """The GPU programs of a course on machine learning compilation: a convolution and a blocked matmul in shared memory."""
 
+from functools import cache
+
 import tvm
 from tvm.s_tir import Schedule
 from tvm.script import tirx as T
@@ -7,32 +9,40 @@ from tvm.script import tirx as T
 TILE, FACTOR, DEPTH, LANES = 8, 8, 8, 4
 
 
-@T.prim_func(s_tir=True)
-def conv1d(
-    A: T.Buffer((1024 + 2,), "float32"),
-    W: T.Buffer((3,), "float32"),
-    B: T.Buffer((1024,), "float32"),
-) -> None:
-    for i, r in T.grid(1024, 3):
-        with T.sblock("B"):
-            vi, vr = T.axis.remap("SR", [i, r])
-            with T.init():
-                B[vi] = T.float32(0)
-            B[vi] = B[vi] + A[vi + vr] * W[vr]
+@cache
+def conv1d() -> tvm.tirx.PrimFunc:
+    @T.prim_func(s_tir=True)
+    def conv1d(
+        A: T.Buffer((1024 + 2,), "float32"),
+        W: T.Buffer((3,), "float32"),
+        B: T.Buffer((1024,), "float32"),
+    ) -> None:
+        for i, r in T.grid(1024, 3):
+            with T.sblock("B"):
+                vi, vr = T.axis.remap("SR", [i, r])
+                with T.init():
+                    B[vi] = T.float32(0)
+                B[vi] = B[vi] + A[vi + vr] * W[vr]
+
+    return conv1d
 
 
-@T.prim_func(s_tir=True)
-def matmul(
-    A: T.Buffer((1024, 1024), "float32"),
-    B: T.Buffer((1024, 1024), "float32"),
-    C: T.Buffer((1024, 1024), "float32"),
-) -> None:
-    for i, j, k in T.grid(1024, 1024, 1024):
-        with T.sblock("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = T.float32(0)
-            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vj, vk]
+@cache
+def matmul() -> tvm.tirx.PrimFunc:
+    @T.prim_func(s_tir=True)
+    def matmul(
+        A: T.Buffer((1024, 1024), "float32"),
+        B: T.Buffer((1024, 1024), "float32"),
+        C: T.Buffer((1024, 1024), "float32"),
+    ) -> None:
+        for i, j, k in T.grid(1024, 1024, 1024):
+            with T.sblock("C"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    C[vi, vj] = T.float32(0)
+                C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vj, vk]
+
+    return matmul
 
 
 def module_of(function: object) -> tvm.IRModule:
@@ -41,7 +51,7 @@ def module_of(function: object) -> tvm.IRModule:
 
 def scheduled_conv1d() -> tvm.IRModule:
     """Each block of threads reads its part of the input into shared memory."""
-    schedule = Schedule(module_of(conv1d))
+    schedule = Schedule(module_of(conv1d()))
     block = schedule.get_sblock("B")
     i, _ = schedule.get_loops(block)
     outer, inner = schedule.split(i, [None, 128])
@@ -57,7 +67,7 @@ def scheduled_conv1d() -> tvm.IRModule:
 
 def scheduled_matmul() -> tvm.IRModule:
     """Tiles in registers; each block of threads fetches its parts of both inputs together, in vectors."""
-    schedule = Schedule(module_of(matmul))
+    schedule = Schedule(module_of(matmul()))
     block = schedule.get_sblock("C")
     local = schedule.cache_write(block, 0, "local")
     i, j, k = schedule.get_loops(block)

@@ -58,7 +58,7 @@ def test_schedule_by_hand_becomes_a_kernel_in_shared_memory(made: Made, vectors:
 
 @pytest.mark.parametrize("name", ["conv1d", "matmul"])
 def test_every_sampled_candidate_is_within_the_limits_of_the_gpu(name: str, target: Target) -> None:
-    module = course_kernels.module_of(getattr(course_kernels, name))
+    module = course_kernels.module_of(getattr(course_kernels, name)())
     space = search_space(module, target, "stable", Space())
     scheduler, random = Scheduler(space), np.random.default_rng(2)
     built_for = device_target(target.canonical, Toolchain())

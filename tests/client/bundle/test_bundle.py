@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import tvm
 
-from tests.search.relax.models import Controlled, SmallModel, convolutional_network, tuples, two_entries
+from tests.search.relax.models import SmallModel, controlled, convolutional_network, tuples, two_entries
 from tunefarm.bundle.bundle_build import BuiltBundle, BundleBuilder
 from tunefarm.bundle.bundle_folder import read_bundle
 from tunefarm.frontend.model_import import ImportedModel
@@ -138,7 +138,7 @@ def test_manifest_cannot_name_files_outside(network: Path, tmp_path: Path) -> No
 
 
 def test_model_with_control_flow_leaves_no_folder(fork_server: ForkServer, tmp_path: Path) -> None:
-    model = ImportedModel(str(tvm.ir.save_json(Controlled)), {}, "test", ())
+    model = ImportedModel(str(tvm.ir.save_json(controlled())), {}, "test", ())
     with pytest.raises(BadInput, match="which needs TVM's virtual machine"):
         built(fork_server, model, tmp_path / "bundle")
     assert list(tmp_path.iterdir()) == []

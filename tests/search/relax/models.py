@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -173,30 +174,34 @@ def two_entries() -> SmallModel:
     return SmallModel(module, {"encode": encoder, "decode": decoder}, (random_array(6, 6),), expected)
 
 
-@I.ir_module
-class Controlled:
+@cache
+def controlled() -> Any:
     """Doubles its input a number of times, and then keeps the positive or the negative part of it."""
 
-    @R.function(private=True)
-    def loop(x: R.Tensor((8,), "float32"), left: R.Tensor((), "int32")) -> R.Tensor((8,), "float32"):  # noqa: N805
-        cls = Controlled
-        goes_on: R.Tensor((), "bool") = R.greater(left, R.const(0, "int32"))
-        if goes_on:
-            doubled: R.Tensor((8,), "float32") = R.multiply(x, R.const(2.0, "float32"))
-            fewer: R.Tensor((), "int32") = R.subtract(left, R.const(1, "int32"))
-            result: R.Tensor((8,), "float32") = cls.loop(doubled, fewer)
-        else:
-            result: R.Tensor((8,), "float32") = x
-        return result
+    @I.ir_module
+    class Controlled:
+        @R.function(private=True)
+        def loop(x: R.Tensor((8,), "float32"), left: R.Tensor((), "int32")) -> R.Tensor((8,), "float32"):  # noqa: N805
+            cls = Controlled
+            goes_on: R.Tensor((), "bool") = R.greater(left, R.const(0, "int32"))
+            if goes_on:
+                doubled: R.Tensor((8,), "float32") = R.multiply(x, R.const(2.0, "float32"))
+                fewer: R.Tensor((), "int32") = R.subtract(left, R.const(1, "int32"))
+                result: R.Tensor((8,), "float32") = cls.loop(doubled, fewer)
+            else:
+                result: R.Tensor((8,), "float32") = x
+            return result
 
-    @R.function
-    def main(x: R.Tensor((8,), "float32"), times: R.Tensor((), "int32")) -> R.Tensor((8,), "float32"):  # noqa: N805
-        cls = Controlled
-        scaled: R.Tensor((8,), "float32") = cls.loop(x, times)
-        total: R.Tensor((), "float32") = R.sum(scaled)
-        is_positive: R.Tensor((), "bool") = R.greater(total, R.const(0.0, "float32"))
-        if is_positive:
-            part: R.Tensor((8,), "float32") = R.maximum(scaled, R.const(0.0, "float32"))
-        else:
-            part: R.Tensor((8,), "float32") = R.minimum(scaled, R.const(0.0, "float32"))
-        return part
+        @R.function
+        def main(x: R.Tensor((8,), "float32"), times: R.Tensor((), "int32")) -> R.Tensor((8,), "float32"):  # noqa: N805
+            cls = Controlled
+            scaled: R.Tensor((8,), "float32") = cls.loop(x, times)
+            total: R.Tensor((), "float32") = R.sum(scaled)
+            is_positive: R.Tensor((), "bool") = R.greater(total, R.const(0.0, "float32"))
+            if is_positive:
+                part: R.Tensor((8,), "float32") = R.maximum(scaled, R.const(0.0, "float32"))
+            else:
+                part: R.Tensor((8,), "float32") = R.minimum(scaled, R.const(0.0, "float32"))
+            return part
+
+    return Controlled

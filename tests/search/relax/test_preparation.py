@@ -6,8 +6,8 @@ import tvm
 from tvm import relax
 
 from tests.search.relax.models import (
-    Controlled,
     SmallModel,
+    controlled,
     convolutional_network,
     flattened,
     multilayer_perceptron,
@@ -93,7 +93,7 @@ def test_model_tasks_counts_calls_and_leaves_views_out(here: Target) -> None:
 
 
 def test_conditions_and_loops_run_and_are_counted(here: Target) -> None:
-    prepared = prepare(Controlled, {}, here)
+    prepared = prepare(controlled(), {}, here)
     few = np.array(3, dtype="int32")
     x = random_array(8)
     found = result_of(prepared, (x, few))

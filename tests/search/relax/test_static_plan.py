@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.search.relax.models import (
-    Controlled,
     SmallModel,
+    controlled,
     convolutional_network,
     flattened,
     multilayer_perceptron,
@@ -93,4 +93,4 @@ def test_entries_have_plans_of_their_own() -> None:
 
 def test_control_flow_is_refused() -> None:
     with pytest.raises(BadInput, match="which needs TVM's virtual machine"):
-        static_plan(prepare(Controlled, {}, TARGET), "main")
+        static_plan(prepare(controlled(), {}, TARGET), "main")
