@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.farm.workers import PATIENT_S, START_S, Worker, eventually, lane_of, registrar
 from tests.gateway.board import KEY, Board
 from tests.servers.redis_server import RedisServer
+from tests.store.empty_database import new_database
 from tests.workers.workloads import TARGET
 from tunefarm_schemas.farm.lane import Lane
 from tunefarm_schemas.farm.redelivery import RedeliveryPolicy
@@ -77,7 +78,7 @@ class Place:
 def place_at(home: Path) -> Iterator[Place]:
     with ExitStack() as parts:
         broker = parts.enter_context(RedisServer())
-        store = Store.open(f"sqlite:///{home}/tunefarm.db", home / "blobs")
+        store = Store.open(new_database(home), home / "blobs")
         parts.callback(store.close)
         parts.enter_context(registrar(store, broker.url, lost_s=PATIENT_S))
         yield Place(broker, home, store, parts)

@@ -8,6 +8,7 @@ import pytest
 from benchmarks.farm.simulated_lane import CODE_GENERATOR, simulated_device
 from tests.farm.workers import Worker
 from tests.servers.redis_server import RedisServer
+from tests.store.empty_database import new_database
 from tunefarm_schemas.farm.redelivery import RedeliveryPolicy
 from tunefarm_services.store import Store
 from tunefarm_services.store.blob_store import BlobStore
@@ -35,7 +36,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(home: Path) -> Iterator[Store]:
-    opened = Store.open(f"sqlite:///{home}/tunefarm.db", home / "blobs")
+    opened = Store.open(new_database(home), home / "blobs")
     yield opened
     opened.close()
 

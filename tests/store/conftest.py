@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.store.empty_database import new_database
 from tunefarm_services.store import Store
 
 
@@ -15,6 +16,7 @@ def url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def store(url: str, tmp_path: Path) -> Iterator[Store]:
+    assert new_database(tmp_path) == url
     opened = Store.open(url, tmp_path / "blobs")
     yield opened
     opened.close()

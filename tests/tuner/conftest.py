@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.store.empty_database import new_database
 from tests.store.sample import TENANT, put_task
 from tests.tuner.instant_farm import InstantFarm
 from tunefarm.startup.fork_servers import start_search_fork_server
@@ -25,7 +26,7 @@ WAIT_S = 180.0
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    with_all = Store.open(f"sqlite:///{tmp_path}/tunefarm.db", tmp_path / "blobs")
+    with_all = Store.open(new_database(tmp_path), tmp_path / "blobs")
     yield with_all
     with_all.close()
 

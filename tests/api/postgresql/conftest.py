@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
-from sqlalchemy import create_engine, make_url
+from sqlalchemy import Engine, create_engine, make_url
 
 from tests.servers.postgres_server import empty_database
+from tests.store.empty_database import empty_postgresql
 from tunefarm_services.api.application.app import create_app
 from tunefarm_services.api.intake.intake import Intake
 from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.store import Store
-from tunefarm_services.store.tables import Table
 
 
 @pytest.fixture(scope="package")
@@ -28,14 +28,17 @@ def shared_store(database_url: str, home: Path) -> Iterator[Store]:
     opened.close()
 
 
+@pytest.fixture(scope="package")
+def engine(database_url: str) -> Iterator[Engine]:
+    made = create_engine(make_url(database_url).set(drivername="postgresql+psycopg"))
+    yield made
+    made.dispose()
+
+
 @pytest.fixture
-def store(database_url: str, shared_store: Store) -> Iterator[Store]:
+def store(engine: Engine, shared_store: Store) -> Iterator[Store]:
     yield shared_store
-    engine = create_engine(make_url(database_url).set(drivername="postgresql+psycopg"))
-    with engine.begin() as connection:
-        for table in reversed(Table.metadata.sorted_tables):
-            connection.execute(table.delete())
-    engine.dispose()
+    empty_postgresql(engine)
 
 
 @pytest.fixture(scope="package")

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine
+from sqlalchemy import Engine, NullPool, create_engine
 
 from tests.servers.postgres_server import database_on, postgresql_server
+from tests.store.empty_database import empty_postgresql, new_database
 from tunefarm_services.store import Store
-from tunefarm_services.store.tables import Table
 
 
 @pytest.fixture(scope="session")
@@ -24,22 +24,26 @@ def postgresql_url(server: str) -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="session")
+def engine(postgresql_url: str) -> Iterator[Engine]:
+    """Without a pool: tests cut connections, and count them."""
+    made = create_engine(postgresql_url, poolclass=NullPool)
+    yield made
+    made.dispose()
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database_url(request, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/tunefarm.db"
+        yield new_database(tmp_path)
         return
     if request.param == "new postgresql":
         with database_on(request.getfixturevalue("server"), "new") as url:
             yield url
         return
-    url = request.getfixturevalue("postgresql_url")
-    yield url
-    engine = create_engine(url)
-    with engine.begin() as connection:
-        for table in reversed(Table.metadata.sorted_tables):
-            connection.execute(table.delete())
-    engine.dispose()
+    engine = request.getfixturevalue("engine")
+    yield request.getfixturevalue("postgresql_url")
+    empty_postgresql(engine)
 
 
 @pytest.fixture
