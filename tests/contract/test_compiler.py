@@ -15,6 +15,7 @@ from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.farm.broker import Broker
 from tunefarm_schemas.tuning.trace import Trace
+from tunefarm_search.tvm.loading import LOAD_TVM
 from tunefarm_search.tvm.trace import trace_of
 from tunefarm_services.store.blob_store import BlobStore
 from tunefarm_workers.compile.remote_compiler import RemoteCompiler
@@ -39,7 +40,7 @@ def compiler(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     with ExitStack() as parts:
         made: Compiler
         if request.param == "here":
-            fork_server = parts.enter_context(ForkServer.start([PRELOAD]))
+            fork_server = parts.enter_context(ForkServer.start([LOAD_TVM, PRELOAD]))
             made = LocalCompiler(fork_server, home / "scratch", FarmSettings(build_lanes=2), Toolchain())
         else:
             place = parts.enter_context(place_at(home))

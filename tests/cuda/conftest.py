@@ -7,6 +7,7 @@ import pytest
 
 from tests.workers.measuring import RunningFarm, running_farms
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
+from tunefarm_search.tvm.loading import LOAD_TVM
 from tunefarm_workers.cuda.cuda_farm import CudaFarm
 from tunefarm_workers.cuda.cuda_settings import CudaSettings
 
@@ -16,7 +17,7 @@ FarmOf = Callable[..., RunningFarm]
 
 @pytest.fixture(scope="session")
 def fork_server() -> Iterator[ForkServer]:
-    with ForkServer.start(["hostile_kernels:arm"], environment={"PYTHONPATH": HERE}) as server:
+    with ForkServer.start([LOAD_TVM, "hostile_kernels:arm"], environment={"PYTHONPATH": HERE}) as server:
         assert server.ready(60), server.failure
         yield server
 

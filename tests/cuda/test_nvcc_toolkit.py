@@ -20,6 +20,7 @@ from tests.workers import workloads
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason
+from tunefarm_search.tvm.loading import LOAD_TVM
 from tunefarm_workers.builder.checked_library import checked_library
 from tunefarm_workers.compile.compile_settings import CompileSettings
 from tunefarm_workers.conversation.child_answer import ChildFailed
@@ -65,7 +66,7 @@ def beside_driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServ
     command = ["cc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", "libcuda.so.1", "driver.c"]
     subprocess.run(command, cwd=folder, check=True, timeout=60)
     paths = f"{folder}:{installed_toolkit() / 'lib'}"
-    with ForkServer.start([PRELOAD], environment={"LD_LIBRARY_PATH": paths}) as server:
+    with ForkServer.start([LOAD_TVM, PRELOAD], environment={"LD_LIBRARY_PATH": paths}) as server:
         assert server.ready(60), server.failure
         yield server
 

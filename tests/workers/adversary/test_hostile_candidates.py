@@ -16,6 +16,7 @@ from tests.workers.measuring import RunningFarm, message_of, misdeed, reason_of,
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.measurement import Failed, Timing
+from tunefarm_search.tvm.loading import LOAD_TVM
 from tunefarm_workers.lane.local_farm import LocalFarm
 
 ENDED_S = 60.0
@@ -23,7 +24,7 @@ ENDED_S = 60.0
 
 @pytest.fixture(scope="module", params=EACH_USER)
 def fork_server(request: pytest.FixtureRequest) -> Iterator[ForkServer]:
-    with start_server(["hostile:arm"], request.param, ENVIRONMENT) as server:
+    with start_server([LOAD_TVM, "hostile:arm"], request.param, ENVIRONMENT) as server:
         yield server
 
 

@@ -28,10 +28,11 @@ from tests.workers.conftest import ENVIRONMENT, SETTINGS
 from tests.workers.measuring import RunningFarm, slow_device
 from tests.workers.adversary.test_reaching_processes import measure_during_overwrites
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
+from tunefarm_search.tvm.loading import LOAD_TVM
 from tunefarm_workers.lane.local_farm import LocalFarm
 
 assert os.geteuid() != 0
-with ForkServer.start(["hostile:arm"], environment=ENVIRONMENT) as fork_server:
+with ForkServer.start([LOAD_TVM, "hostile:arm"], environment=ENVIRONMENT) as fork_server:
     assert fork_server.ready(120), fork_server.failure
     farm = LocalFarm(fork_server, scratch=Path(sys.argv[1]), known=slow_device(), settings=SETTINGS)
     try:

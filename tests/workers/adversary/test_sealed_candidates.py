@@ -13,6 +13,7 @@ from tests.workers.conftest import ENVIRONMENT, SETTINGS
 from tests.workers.measuring import RunningFarm, message_of, misdeed, reason_of, slow_device
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.measurement import ComparisonOrder, Exported, Failed, Purpose, Timing
+from tunefarm_search.tvm.loading import LOAD_TVM
 from tunefarm_workers.artifact.fresh_runner import FreshRunner
 from tunefarm_workers.artifact.library_order import LibraryOrder
 from tunefarm_workers.correctness.tolerance import Array
@@ -28,7 +29,7 @@ ON_PATHS = ["open: /usr/lib", "stat: /", "list: /proc", "readlink: /proc/self/ex
 
 @pytest.fixture(scope="module", params=EACH_USER)
 def farm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFarm]:
-    with start_server(["hostile:arm"], request.param, ENVIRONMENT) as fork_server:
+    with start_server([LOAD_TVM, "hostile:arm"], request.param, ENVIRONMENT) as fork_server:
         local = LocalFarm(
             fork_server, scratch=tmp_path_factory.mktemp("scratch"), known=slow_device(), settings=SETTINGS
         )

@@ -19,6 +19,7 @@ from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.measurement import ComparisonOrder, Exported, ExportOrder, Failed, Timing
+from tunefarm_search.tvm.loading import LOAD_TVM
 from tunefarm_workers.lane.local_farm import LocalFarm
 
 
@@ -57,6 +58,7 @@ def test_host_killed_during_comparison_fails_no_schedule(running: RunningFarm, d
     assert running.farm._lane.tasks[opened].processes_lost == 1
 
 
+@pytest.mark.faults
 def test_host_killed_before_comparison_is_replaced(running: RunningFarm) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
@@ -66,6 +68,7 @@ def test_host_killed_before_comparison_is_replaced(running: RunningFarm) -> None
     assert isinstance(result, Timing), result
 
 
+@pytest.mark.faults
 def test_child_killed_during_comparison_fails_no_schedule(running: RunningFarm) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
@@ -79,6 +82,7 @@ def test_child_killed_during_comparison_fails_no_schedule(running: RunningFarm) 
     assert process_of(running, opened) == process
 
 
+@pytest.mark.faults
 def test_host_killed_repeatedly_is_given_up(running: RunningFarm) -> None:
     opened = running.open(workloads.matmul(64))
     ended = threading.Event()
@@ -134,7 +138,7 @@ def test_process_killed_during_export_is_replaced(running: RunningFarm, fork_ser
 @pytest.mark.faults
 def test_killed_fork_server_closes_farm_with_message(tmp_path: Path) -> None:
     module = workloads.matmul(64)
-    with ForkServer.start(["hostile:arm"], environment=ENVIRONMENT) as fork_server:
+    with ForkServer.start([LOAD_TVM, "hostile:arm"], environment=ENVIRONMENT) as fork_server:
         running = RunningFarm(LocalFarm(fork_server, scratch=tmp_path, known=slow_device(), settings=SETTINGS))
         opened = running.open(module)
         for _ in range(4):
