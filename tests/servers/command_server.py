@@ -15,12 +15,13 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 ROOT: Final = Path(__file__).parents[2]
 LOADED: Final = (
@@ -138,6 +139,19 @@ def _become(request: dict[str, Any], descriptors: Sequence[int]) -> list[str]:
     return list(request["words"])
 
 
+def end_process(main: Callable[[], int]) -> NoReturn:
+    """Run ``main``, and end as ``sys.exit(main())`` does, but leave the modules: deleting TVM's takes 0.1 s."""
+    code = main()
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        sys.exit(code)  # which reports it
+    os._exit(code)
+
+
 if __name__ == "__main__":
     from tunefarm.cli.command_line import application, main
 
@@ -146,4 +160,4 @@ if __name__ == "__main__":
         importlib.import_module(module)
     gc.freeze()
     sys.argv = ["tunefarm", *serve(socket.socket(fileno=int(sys.argv[1])))]
-    sys.exit(main())
+    end_process(main)
