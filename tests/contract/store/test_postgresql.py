@@ -80,7 +80,7 @@ def test_deadlocked_transactions_both_succeed(store: Store):
         thread.start()
     for thread in threads:
         thread.join(90)
-    assert len(attempts) == 3
+    assert len(attempts) >= 3, "the one that is tried again may meet the other once more"
     with store._database.reading() as connection:
         assert connection.execute(text("SELECT min(priority), max(priority) FROM jobs")).one() == (2, 2)
 
