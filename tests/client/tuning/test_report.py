@@ -87,17 +87,21 @@ def test_page_contains_every_plot_and_no_external_resource(page: str) -> None:
     assert not re.search(r"<script|<link|<img|@import|src=", page)
 
 
-def test_page_replaces_empty_plots_by_text() -> None:
-    report = report_of("matmul")
+def without_plots(report: JobReport) -> JobReport:
+    """As few plots as a page can have: drawing all of them takes a second."""
     empty = report.tasks[0].model_copy(update={"steps": (), "trials": (), "failures": {}, "accuracy": ()})
-    page = render_page(report.model_copy(update={"tasks": (empty,), "seconds": {"total": 3.0}}))
+    return report.model_copy(update={"tasks": (empty,), "seconds": {"total": 3.0}})
+
+
+def test_page_replaces_empty_plots_by_text() -> None:
+    page = render_page(without_plots(report_of("matmul")))
     for words in ("No trial failed.", "Too few trials", "Nothing was measured."):
         assert words in page
     assert page.count('<div class="drawn ') == 4
 
 
 def test_page_has_section_per_task() -> None:
-    report = report_of("first")
+    report = without_plots(report_of("first"))
     second = report.tasks[0].model_copy(update={"name": "second"})
     page = render_page(report.model_copy(update={"tasks": (report.tasks[0], second)}))
     assert "first and 1 more" in page
@@ -130,8 +134,8 @@ def test_plot_is_valid_svg_and_png(tmp_path: Path) -> None:
 
 
 def with_accuracy(share: float) -> JobReport:
-    report = report_of("matmul")
-    accuracy = tuple(each.model_copy(update={"share": share}) for each in report.tasks[0].accuracy)
+    accuracy = tuple(each.model_copy(update={"share": share}) for each in report_of("matmul").tasks[0].accuracy)
+    report = without_plots(report_of("matmul"))
     return report.model_copy(update={"tasks": (report.tasks[0].model_copy(update={"accuracy": accuracy}),)})
 
 
