@@ -27,6 +27,13 @@ ROOT: Final = Path(__file__).parents[2]
 LOADED: Final = (
     "tunefarm.local.machine",
     "tunefarm.report.job_report",
+    "tunefarm.report.page",
+    "tunefarm.local.model_job",
+    "tunefarm_services.tuner.service.owner",
+    "jinja2.environment",
+    "matplotlib.backends.backend_agg",
+    "matplotlib.backends.backend_svg",
+    "matplotlib.figure",
     "tunefarm.confined.artifact_run",
     "tunefarm_services.tuner.job.supervisor",
     "tunefarm_workers.lane.local_farm",
