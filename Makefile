@@ -42,9 +42,9 @@ ONNX_STAMP := .venv/.onnx-installed
 
 DEMO_TRIALS ?= 128
 DEMO_MODEL_SECONDS ?= 45
-# Tests often wait for something, so more of them than a small machine has cores run side by side. What a process takes
-# at a time, and in which order, is said in tests/conftest.py.
-TEST_PROCESSES ?= 6
+# Tests often wait for something, so more of them than a small machine has cores run side by side. Each process collects
+# all tests and has fixtures of its own. What it takes at a time, and in which order, is said in tests/conftest.py.
+TEST_PROCESSES ?= 4
 BENCH_ARGUMENTS ?=
 FUZZ_MINUTES ?= 60
 FUZZ_SEED ?= 0

@@ -13,7 +13,7 @@ from tunefarm_search.tvm.loading import LOAD_TVM
 PROGRAMS = Path(__file__).parent / "programs"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def fork_server() -> Iterator[ForkServer]:
     """A fork server with TVM."""
     with ForkServer.start((LOAD_TVM,)) as server:

@@ -8,7 +8,7 @@ from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def fork_server() -> Iterator[ForkServer]:
     with start_fork_server() as started:
         yield started
