@@ -156,6 +156,7 @@ def test_terminated_service_leaves_nothing(farm: Service):
     assert not list((farm.home / "scratch").iterdir())
 
 
+@pytest.mark.faults
 def test_killed_service_leaves_no_process(farm: Service):
     if farm.process is not None and farm.process.poll() is None:
         farm.end(signal.SIGTERM)

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.browser
 TENANT = "team"
 
 
+@pytest.mark.faults
 def test_a_job_is_extended_and_cloned(visits: Visits, store: Store) -> None:
     job = put_job(store, TENANT, "copied")
     page = visits.page(TENANT)
@@ -57,6 +58,7 @@ def test_two_jobs_are_compared_on_one_chart(visits: Visits, shown: Shown) -> Non
     assert "first is faster" in page.inner_text("main")
 
 
+@pytest.mark.faults
 def test_one_lane_and_all_lanes_of_a_device_are_asked(visits: Visits, shown: Shown) -> None:
     page = visits.page(TENANT)
     page.goto(visits.address("/devices"))
@@ -87,6 +89,7 @@ def test_a_rollout_is_controlled_with_reasons(visits: Visits, store: Store) -> N
     assert "to try roll-back" in page.inner_text("section[aria-labelledby=audit]")
 
 
+@pytest.mark.faults
 def test_a_token_is_created_rotated_and_revoked(visits: Visits, store: Store) -> None:
     page = visits.page(TENANT, NARROW, checks_policy=False)
     page.goto(visits.address("/tokens"))
@@ -106,6 +109,7 @@ def test_a_token_is_created_rotated_and_revoked(visits: Visits, store: Store) ->
     assert "tfk_" not in page.content()
 
 
+@pytest.mark.faults
 def test_usage_is_shown_since_a_day_and_of_all_tenants(visits: Visits, shown: Shown, shown_hostile: Shown) -> None:
     page = visits.page(has_scripts=False)
     page.goto(visits.address("/usage"))

@@ -45,6 +45,7 @@ def test_every_download_is_a_file(visits: Visits, shown: Shown) -> None:
     assert len(DOWNLOADS) == len(downloads_of(shown))
 
 
+@pytest.mark.faults
 def test_the_space_of_a_task_marks_the_trial_of_its_address(visits: Visits, shown: Shown) -> None:
     page = visits.page()
     page.goto(visits.address(f"/jobs/{shown.space_job_id}"))

@@ -60,6 +60,7 @@ def test_log_out_ends_the_session_in_every_window(visits: Visits) -> None:
     assert "/login?next=" in thief.url
 
 
+@pytest.mark.faults
 def test_a_session_ends_with_its_time(visits: Visits) -> None:
     page = visits.page(None)
     token_id = visits.log_in(page.context, "local")
@@ -81,6 +82,7 @@ def test_an_open_page_says_that_its_session_has_ended(visits: Visits, shown: Sho
     page.wait_for_url("**/login")
 
 
+@pytest.mark.faults
 def test_two_tenants_see_their_own_things_alone(visits: Visits) -> None:
     belongings = {tenant: _pages_of(visits, tenant) for tenant in ("alice", "bob")}
     for tenant, other in (("alice", "bob"), ("bob", "alice")):

@@ -59,7 +59,8 @@ LARGE_EXTENT = 512
 """Unscheduled, one candidate of this size takes seconds, and as many as a farm accepts take long."""
 UNTUNED = Trace(text="[[],[]]")
 INVALID_SCHEDULE, WRONG_RESULT = FailureReason.INVALID_SCHEDULE, FailureReason.WRONG_RESULT
-HOSTED = ("local", "card", "board")
+HOSTED = ("local", pytest.param("card", marks=pytest.mark.faults), "board")
+"""The card's code also runs in tests/cuda, and its sessions are those of the board."""
 _numbers = count(1)
 
 

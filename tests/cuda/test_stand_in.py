@@ -24,7 +24,9 @@ def test_device_context_is_kept_between_candidates(farm_of: FarmOf) -> None:
     assert child_of(running) == first_child
 
 
-@pytest.mark.parametrize(("name", "signal"), [("abort", "SIGABRT"), ("segfault", "SIGSEGV")])
+@pytest.mark.parametrize(
+    ("name", "signal"), [("abort", "SIGABRT"), pytest.param("segfault", "SIGSEGV", marks=pytest.mark.faults)]
+)
 def test_crashing_kernel_loses_only_its_context(farm_of: FarmOf, name: str, signal: str) -> None:
     running = farm_of()
     module = workloads.matmul(64)

@@ -92,6 +92,7 @@ def test_power_cuts_while_going_back_leave_the_old_release(running: Device, repo
         assert_clean(device)
 
 
+@pytest.mark.faults
 def test_power_cuts_during_the_first_installation(device: Device, repository: Repository) -> None:
     repository.publish(6, repository.release("scale-3", bundle(3)))
     for at in range(0, changes_of(device), EVERY * 2):

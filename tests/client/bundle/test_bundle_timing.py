@@ -59,7 +59,11 @@ def test_only_the_latency_depends_on_timing(fork_server: ForkServer, timed: Path
         pytest.param("objects", "host:1", marks=pytest.mark.faults),
         pytest.param("static", "host:1", marks=pytest.mark.faults),
         ("library", f"host:{(os.cpu_count() or 1) + 1}"),
-        ("library", '{"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mattr": ["+amx-fp8"], "num-cores": 1}'),
+        pytest.param(
+            "library",
+            '{"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mattr": ["+amx-fp8"], "num-cores": 1}',
+            marks=pytest.mark.faults,
+        ),
     ],
 )
 def test_other_bundles_are_not_timed(fork_server: ForkServer, form: BundleForm, target: str, tmp_path: Path) -> None:

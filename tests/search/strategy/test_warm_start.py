@@ -63,7 +63,7 @@ extents = st.sampled_from([8, 12, 24, 32, 56, 64, 96, 128])
 shapes = st.tuples(extents, extents, extents)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(theirs=shapes, own=shapes, seed=st.integers(0, 1000))
 def test_adapted_schedules_follow_the_untried_one_in_the_first_batches_of_a_model(
     theirs: tuple[int, int, int], own: tuple[int, int, int], seed: int, target: Target

@@ -81,6 +81,7 @@ def test_wrong_schedule_is_found_with_confirmed_reference(running: RunningFarm) 
     assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
 
 
+@pytest.mark.faults
 def test_host_killed_during_confirmation_blames_no_schedule(running: RunningFarm) -> None:
     module = workloads.matmul()
     opened = running.open(module)
