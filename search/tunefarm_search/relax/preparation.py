@@ -22,7 +22,7 @@ from tunefarm_search.relax.elementary.replacement import without_library_calls
 from tunefarm_search.relax.function_names import with_short_names
 from tunefarm_search.relax.identities import with_views, without_identities
 from tunefarm_search.relax.integer.rewriting import with_integer_products
-from tunefarm_search.relax.padded_products import LEGALIZATION
+from tunefarm_search.relax.products.legalization import LEGALIZATION
 from tunefarm_search.relax.slices import split_slices
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
 from tunefarm_search.tvm.target import tvm_target

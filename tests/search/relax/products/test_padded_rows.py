@@ -10,8 +10,8 @@ from tvm import relax
 
 from tests.search.relax.models import one_entry, random_array
 from tests.search.relax.test_preparation import result_of
-from tunefarm_search.relax.padded_products import padded_rows
 from tunefarm_search.relax.preparation import prepare
+from tunefarm_search.relax.products.padded_rows import padded_rows
 from tunefarm_search.relax.tasks import model_tasks
 from tunefarm_search.tvm.target import host_target
 

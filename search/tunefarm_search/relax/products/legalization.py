@@ -1,0 +1,72 @@
+"""How TVM's pass ``LegalizeOps`` turns products of matrices into TIR functions for processors."""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+import tvm
+from tvm import te
+
+from tunefarm_search.relax.constants import array_of, constant_of
+from tunefarm_search.relax.expressions import extents_of
+from tunefarm_search.relax.products.packed_columns import packed_columns, with_packed_columns
+from tunefarm_search.relax.products.padded_rows import padded_rows
+
+_MATMUL: Final = "relax.matmul"
+
+
+def _legalized(builder: Any, call: Any) -> Any:
+    """A product of matrices as a call of a TIR function."""
+    left, right = call.args
+    shapes, result = (extents_of(left), extents_of(right)), extents_of(call)
+    default: Callable[[Any, Any], Any] = tvm.ir.Op.get(_MATMUL).get_attr("FLegalize")
+    if result is None or any(shape is None or len(shape) == 0 for shape in shapes):
+        return default(builder, call)
+    columns = packed_columns(right)
+    has_rows_to_pad = min(map(len, filter(None, shapes))) >= 2 and padded_rows(result[-2]) != result[-2]
+    if columns is None and not has_rows_to_pad:
+        return default(builder, call)
+    if columns is not None:
+        right = constant_of(with_packed_columns(array_of(right), columns))
+    dtype = str(call.ty.dtype)
+    return builder.call_te(_product, left, right, result, dtype, columns, primfunc_name_hint="matmul")
+
+
+LEGALIZATION: Final[Mapping[str, Callable[[Any, Any], Any]]] = MappingProxyType({_MATMUL: _legalized})
+"""Functions for ``LegalizeOps``, by the operator's name."""
+
+
+def _product(left: te.Tensor, right: te.Tensor, result: Sequence[int], dtype: str, columns: int | None) -> te.Tensor:
+    """The product of shape ``result``; ``right`` has tiles of so many ``columns``, or its own shape for None."""
+    *outer, width = result
+    rows = int(left.shape[-2]) if len(left.shape) > 1 else 1
+    padded = padded_rows(rows)
+    computed = outer if padded == rows else [*outer[:-1], padded]
+    inner = te.reduce_axis((0, left.shape[-1]), name="k")
+
+    def sums(*indices: Any) -> Any:
+        first = list(indices[: len(outer)])
+        last = indices[len(outer) :]
+        at = first if padded == rows else [*first[:-1], te.min(first[-1], rows - 1)]
+        one = left(*_aligned(left.shape[:-1], at), inner)
+        if columns is None:
+            other = right(*_aligned(right.shape[:-2], first[:-1]), inner, *last)
+        else:
+            other = right(last[0], inner, last[1])
+        return te.sum(one.astype(dtype) * other.astype(dtype), axis=inner)
+
+    def kept(*indices: Any) -> Any:
+        *first, column = indices
+        if columns is None:
+            return computed_sums(*indices)
+        return computed_sums(*first, tvm.tirx.floordiv(column, columns), tvm.tirx.floormod(column, columns))
+
+    tiles = (width,) if columns is None else (right.shape[0], columns)
+    computed_sums = te.compute((*computed, *tiles), sums, name="matmul")
+    return te.compute(result, kept, name="product")
+
+
+def _aligned(extents: Sequence[Any], indices: Sequence[Any]) -> list[Any]:
+    """The indices of axes in those of the result, of which a tensor may lack some or have one element."""
+    own = indices[len(indices) - len(extents) :]
+    return [0 if int(extent) == 1 else index for extent, index in zip(extents, own, strict=True)]
