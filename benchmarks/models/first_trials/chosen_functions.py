@@ -43,6 +43,12 @@ def _conv(name: str, model: str, data: Shape, weight: Shape) -> ChosenFunction:
     return ChosenFunction(name, model, "conv2d", ((1, *image, channels), (*window, inputs, outputs)))
 
 
+def _product(name: str, model: str, data: Shape, weights: tuple[int, int]) -> ChosenFunction:
+    """A product with weights of ``float32`` by the shapes that torch gives; functions have them in tiles of columns."""
+    inner, width = weights
+    return ChosenFunction(name, model, "matmul", (data, (-(-width // 16), inner, 16)))
+
+
 CHOSEN: Final = (
     _conv("conv-7x7-stem", "resnet18", (3, 224, 224), (64, 3, 7, 7)),
     _conv("conv-1x1-64", "resnet50", (64, 56, 56), (64, 64, 1, 1)),
@@ -55,11 +61,11 @@ CHOSEN: Final = (
     _conv("conv-1x1-255", "detector", (64, 40, 40), (255, 64, 1, 1)),
     _conv("depthwise-3x3", "mobilenet-v2", (96, 112, 112), (96, 1, 3, 3)),
     _conv("depthwise-5x5", "efficientnet-b0", (144, 56, 56), (144, 1, 5, 5)),
-    ChosenFunction("matmul-feed-forward", "bert", "matmul", ((128, 768), (768, 3072))),
+    _product("matmul-feed-forward", "bert", (128, 768), (768, 3072)),
     ChosenFunction("matmul-attention", "bert", "matmul", ((12, 128, 64), (12, 64, 128))),
-    ChosenFunction("matmul-narrow", "vit-tiny", "matmul", ((197, 768), (768, 192))),
-    ChosenFunction("matmul-one-row", "decoder", "matmul", ((1, 512), (512, 1408))),
-    ChosenFunction("matmul-classifier", "resnet50", "matmul", ((1, 2048), (2048, 1000))),
+    _product("matmul-narrow", "vit-tiny", (197, 768), (768, 192)),
+    _product("matmul-one-row", "decoder", (1, 512), (512, 1408)),
+    _product("matmul-classifier", "resnet50", (1, 2048), (2048, 1000)),
     ChosenFunction("softmax", "bert", "softmax", ((1, 12, 128, 128),)),
     ChosenFunction("layer-norm", "whisper", "layer_norm", ((1, 1500, 384),)),
     ChosenFunction("max-pool", "resnet18", "max_pool2d", ((1, 112, 112, 64),)),
