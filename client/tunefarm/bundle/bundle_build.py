@@ -3,7 +3,7 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -24,7 +24,7 @@ from tunefarm.frontend.model_import import ImportedModel
 from tunefarm.model.builders import FunctionBuilders, own_folder
 from tunefarm.model.compilation import Records
 from tunefarm.model.function_orders import ChosenRecord, function_orders, functions_of
-from tunefarm.model.messages import FLOAT32_TOLERANCE
+from tunefarm.model.messages import FLOAT32_TOLERANCE, FunctionOrder
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.host_cores import usable_physical_cores
@@ -164,6 +164,7 @@ class BundleBuilder:
         """How each function was scheduled, what went wrong with that, and the files of the kernels."""
         orders = function_orders(parts.tasks, parts.rest_json, parts.target, records, scratch)
         if form == "c":
+            _require_types_of_c(orders)
             orders = [
                 (task, order.model_copy(update={"unit": "rest" if task is None else f"kernel{number}"}))
                 for number, (task, order) in enumerate(orders)
@@ -180,6 +181,15 @@ class BundleBuilder:
             if built.problem:
                 problems |= dict.fromkeys((each.name for each in made), built.problem)
         return tuple(functions), problems, files
+
+
+def _require_types_of_c(orders: Iterable[tuple[object, FunctionOrder]]) -> None:
+    """Refuse floats of 16 bits: TVM would write the type of OpenCL for them."""
+    for _, order in orders:
+        if '"float16"' in order.module_json:
+            names = ", ".join(order.names) or "a function of the model"
+            problem = f"{names} computes with float16, for which C11 has no type."
+            raise BadInput("form", problem, "Use the form library, static or wasm, or a model of float32.")
 
 
 def _without_schedule(problems: Mapping[str, str]) -> BadInput:

@@ -93,6 +93,13 @@ def library(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -
     return folder
 
 
+def test_c_refuses_floats_that_it_has_no_type_for(fork_server: ForkServer, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="halved computes with float16") as refused:
+        built(fork_server, tmp_path / "c", "c", (product_of_half("halved"),))
+    assert refused.value.field == "form"
+    assert not (tmp_path / "c").exists()
+
+
 def models_of(bundle: Bundle) -> list[int]:
     """The table of entries, which stands after the fields of the first format."""
     after = ctypes.addressof(bundle) + ctypes.sizeof(Bundle)
