@@ -60,7 +60,6 @@ def test_log_out_ends_the_session_in_every_window(visits: Visits) -> None:
     assert "/login?next=" in thief.url
 
 
-@pytest.mark.faults
 def test_a_session_ends_with_its_time(visits: Visits) -> None:
     page = visits.page(None)
     token_id = visits.log_in(page.context, "local")

@@ -30,5 +30,6 @@ def with_packed_columns(matrix: Array, columns: int) -> Array:
     """A matrix of shape (k, n) as (ceil(n / columns), k, columns), with zeros behind the last column."""
     inner, width = matrix.shape
     tiles = -(-width // columns)
-    padded = np.pad(matrix, ((0, 0), (0, tiles * columns - width)))
+    missing = tiles * columns - width
+    padded = np.pad(matrix, ((0, 0), (0, missing))) if missing else matrix
     return np.ascontiguousarray(padded.reshape(inner, tiles, columns).transpose(1, 0, 2))
