@@ -22,7 +22,7 @@ from tunefarm_search.relax.elementary.replacement import without_library_calls
 from tunefarm_search.relax.function_names import with_short_names
 from tunefarm_search.relax.identities import with_views, without_identities
 from tunefarm_search.relax.integer.rewriting import with_integer_products
-from tunefarm_search.relax.products.legalization import LEGALIZATION
+from tunefarm_search.relax.products.legalization import legalization_of_products
 from tunefarm_search.relax.slices import split_slices
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
 from tunefarm_search.tvm.target import tvm_target
@@ -109,7 +109,7 @@ def _lowered(module: Any, names: Sequence[str], target: Target) -> tuple[Any, Pr
     operators = with_unique_names(module, names, "operator")
     dispatch = (relax.backend.DispatchSampling(), relax.backend.DispatchSortScan())
     given = {str(variable.name_hint) for variable in operators.functions}
-    customized = dict(LEGALIZATION) if target.kind == "llvm" else {}
+    customized = dict(legalization_of_products(operators)) if target.kind == "llvm" else {}
     legalized = _run(operators, *dispatch, passes.LegalizeOps(customized))
     if target.kind == "llvm":
         legalized = without_library_calls(legalized, kept=given)

@@ -1,28 +1,38 @@
 """How TVM's pass ``LegalizeOps`` turns products of matrices into TIR functions for processors."""
 
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, Final
+from collections.abc import Callable, Container, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 import tvm
 from tvm import te
 
 from tunefarm_search.relax.constants import array_of, constant_of
 from tunefarm_search.relax.expressions import extents_of
-from tunefarm_search.relax.products.packed_columns import packed_columns, with_packed_columns
+from tunefarm_search.relax.products.packed_columns import (
+    MATMUL,
+    packed_columns,
+    recurrent_matrices,
+    with_packed_columns,
+)
 from tunefarm_search.relax.products.padded_rows import padded_rows
 
-_MATMUL: Final = "relax.matmul"
+_Legalization = Callable[[Any, Any], Any]
 
 
-def _legalized(builder: Any, call: Any) -> Any:
-    """A product of matrices as a call of a TIR function."""
+def legalization_of_products(module: Any) -> Mapping[str, _Legalization]:
+    """Functions that legalize the products of a Relax module, by the operator's name."""
+    return {MATMUL: partial(_legalized, recurrent_matrices(module))}
+
+
+def _legalized(kept: Container[Any], builder: Any, call: Any) -> Any:
+    """A product as a call of a TIR function; matrices with contents in ``kept`` are not packed."""
     left, right = call.args
     shapes, result = (extents_of(left), extents_of(right)), extents_of(call)
-    default: Callable[[Any, Any], Any] = tvm.ir.Op.get(_MATMUL).get_attr("FLegalize")
+    default: _Legalization = tvm.ir.Op.get(MATMUL).get_attr("FLegalize")
     if result is None or any(shape is None or len(shape) == 0 for shape in shapes):
         return default(builder, call)
-    columns = packed_columns(right)
+    columns = packed_columns(right, kept)
     has_rows_to_pad = min(map(len, filter(None, shapes))) >= 2 and padded_rows(result[-2]) != result[-2]
     if columns is None and not has_rows_to_pad:
         return default(builder, call)
@@ -30,10 +40,6 @@ def _legalized(builder: Any, call: Any) -> Any:
         right = constant_of(with_packed_columns(array_of(right), columns))
     dtype = str(call.ty.dtype)
     return builder.call_te(_product, left, right, result, dtype, columns, primfunc_name_hint="matmul")
-
-
-LEGALIZATION: Final[Mapping[str, Callable[[Any, Any], Any]]] = MappingProxyType({_MATMUL: _legalized})
-"""Functions for ``LegalizeOps``, by the operator's name."""
 
 
 def _product(left: te.Tensor, right: te.Tensor, result: Sequence[int], dtype: str, columns: int | None) -> te.Tensor:

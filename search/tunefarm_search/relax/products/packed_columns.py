@@ -3,13 +3,17 @@
 A tile of columns of the matrix itself would read a few bytes of each row, from a page of its own.
 """
 
+import math
+from collections.abc import Container
 from typing import Any, Final
 
 import numpy as np
+from tvm import relax
 
 from tunefarm_search.relax.constants import Array, array_of, is_constant
-from tunefarm_search.relax.expressions import extents_of
+from tunefarm_search.relax.expressions import extents_of, operator_of
 
+MATMUL: Final = "relax.matmul"
 _PACKED_BYTES: Final = 64
 """Of one row of a tile: a cache line, and the widest vector. With more, products of one row were slower."""
 _FLOATS: Final = frozenset({"float16", "float32", "float64"})
@@ -17,10 +21,34 @@ _MAX_MORE: Final = 1.15
 """Times as many columns, where zeros fill the last tile."""
 
 
-def packed_columns(matrix: Any) -> int | None:
-    """How many columns a tile of a Relax expression has; None if it is no constant matrix of floats, or has too few."""
+def recurrent_matrices(module: Any) -> frozenset[Any]:
+    """The contents of constants that several products of one row read, as the steps of a recurrent network do.
+
+    From the second step on they are in the caches, where packing gains nothing.
+    """
+    seen: set[Any] = set()
+    recurrent: set[Any] = set()
+
+    def visit(expression: Any) -> None:
+        if operator_of(expression) == MATMUL and is_constant(expression.args[1]) and _rows(expression) == 1:
+            contents = expression.args[1].value
+            (recurrent if contents in seen else seen).add(contents)
+
+    for function in module.functions.values():
+        if isinstance(function, relax.Function):
+            relax.analysis.post_order_visit(function, visit)
+    return frozenset(recurrent)
+
+
+def packed_columns(matrix: Any, kept: Container[Any] = ()) -> int | None:
+    """How many columns a tile of a Relax expression has.
+
+    None if it is no constant matrix of floats, if tiles would hold too many zeros, or if ``kept`` has its contents.
+    """
     shape = extents_of(matrix)
     if not is_constant(matrix) or shape is None or len(shape) != 2 or str(matrix.ty.dtype) not in _FLOATS:
+        return None
+    if matrix.value in kept:
         return None
     columns = _PACKED_BYTES // array_of(matrix).itemsize
     return columns if -(-shape[1] // columns) * columns <= _MAX_MORE * shape[1] else None
@@ -33,3 +61,9 @@ def with_packed_columns(matrix: Array, columns: int) -> Array:
     missing = tiles * columns - width
     padded = np.pad(matrix, ((0, 0), (0, missing))) if missing else matrix
     return np.ascontiguousarray(padded.reshape(inner, tiles, columns).transpose(1, 0, 2))
+
+
+def _rows(product: Any) -> int | None:
+    """How many rows the left operand has, in all matrices together; None if it is not known."""
+    shape = extents_of(product.args[0])
+    return None if shape is None else math.prod(shape[:-1])

@@ -99,6 +99,22 @@ def test_matrix_of_few_columns_stays_as_it_is() -> None:
     assert shapes_of_weights(product((8, 24), random_array(24, 5))) == [(24, 5)]
 
 
+def test_matrix_that_each_step_reads_stays_as_it_is() -> None:
+    weights = random_array(24, 24)
+
+    def emit(builder: Any, given: Sequence[Any], names: Sequence[Any]) -> Any:
+        state = given[0]
+        for _ in range(3):
+            state = builder.emit(relax.op.tanh(builder.emit(relax.op.matmul(state, names[0]))))
+        return state
+
+    prepared = prepare(one_entry(emit, [(1, 24)], [weights]), {"main": (weights,)}, HERE)
+    assert shapes_of_weights(prepared) == [(24, 24)]
+    row = random_array(1, 24, seed=1)
+    expected = np.tanh(np.tanh(np.tanh(row @ weights) @ weights) @ weights)
+    np.testing.assert_allclose(result_of(prepared, (row,)), expected, rtol=1e-4, atol=1e-5)  # type: ignore[call-overload]
+
+
 @pytest.mark.parametrize("rows", [1, 62, 128])
 def test_bias_and_activation_are_fused_with_a_packed_product(rows: int) -> None:
     weights, bias, row = random_array(24, 32), random_array(32, seed=1), random_array(rows, 24, seed=2)
