@@ -189,7 +189,7 @@ def _require_types_of_c(orders: Iterable[tuple[object, FunctionOrder]]) -> None:
         if '"float16"' in order.module_json:
             names = ", ".join(order.names) or "a function of the model"
             problem = f"{names} computes with float16, for which C11 has no type."
-            raise BadInput("form", problem, "Use the form library, static or wasm, or a model of float32.")
+            raise BadInput("form", problem, "Use the form library, or a model of float32.")
 
 
 def _without_schedule(problems: Mapping[str, str]) -> BadInput:
