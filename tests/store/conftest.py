@@ -16,7 +16,8 @@ def url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def store(url: str, tmp_path: Path) -> Iterator[Store]:
-    assert new_database(tmp_path) == url
-    opened = Store.open(url, tmp_path / "blobs")
+    database = new_database(tmp_path)
+    assert database == url
+    opened = Store.open(database, tmp_path / "blobs")
     yield opened
     opened.close()

@@ -61,15 +61,16 @@ def _product(left: te.Tensor, right: te.Tensor, result: Sequence[int], dtype: st
             other = right(last[0], inner, last[1])
         return te.sum(one.astype(dtype) * other.astype(dtype), axis=inner)
 
-    def kept(*indices: Any) -> Any:
-        *first, column = indices
-        if columns is None:
-            return computed_sums(*indices)
-        return computed_sums(*first, tvm.tirx.floordiv(column, columns), tvm.tirx.floormod(column, columns))
-
     tiles = (width,) if columns is None else (right.shape[0], columns)
-    computed_sums = te.compute((*computed, *tiles), sums, name="matmul")
-    return te.compute(result, kept, name="product")
+    padded_sums = te.compute((*computed, *tiles), sums, name="matmul")
+
+    def element(*indices: Any) -> Any:
+        if columns is None:
+            return padded_sums(*indices)
+        *first, column = indices
+        return padded_sums(*first, tvm.tirx.floordiv(column, columns), tvm.tirx.floormod(column, columns))
+
+    return te.compute(result, element, name="product")
 
 
 def _aligned(extents: Sequence[Any], indices: Sequence[Any]) -> list[Any]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from tvm import relax
 
-from tunefarm_search.relax.constants import Array, array_of, is_constant
+from tunefarm_search.relax.constants import Array, is_constant, numpy_dtype
 from tunefarm_search.relax.expressions import extents_of, operator_of
 
 MATMUL: Final = "relax.matmul"
@@ -45,12 +45,10 @@ def packed_columns(matrix: Any, kept: Container[Any] = ()) -> int | None:
 
     None if it is no constant matrix of floats, if tiles would hold too many zeros, or if ``kept`` has its contents.
     """
-    shape = extents_of(matrix)
-    if not is_constant(matrix) or shape is None or len(shape) != 2 or str(matrix.ty.dtype) not in _FLOATS:
+    shape, dtype = extents_of(matrix), str(matrix.ty.dtype)
+    if not is_constant(matrix) or matrix.value in kept or shape is None or len(shape) != 2 or dtype not in _FLOATS:
         return None
-    if matrix.value in kept:
-        return None
-    columns = _PACKED_BYTES // array_of(matrix).itemsize
+    columns = _PACKED_BYTES // numpy_dtype(dtype).itemsize
     return columns if -(-shape[1] // columns) * columns <= _MAX_MORE * shape[1] else None
 
 

@@ -20,6 +20,10 @@ from tunefarm_search.tvm.target import host_target
 HERE = host_target(1)
 
 
+def multiplied(_builder: Any, given: Sequence[Any], names: Sequence[Any]) -> Any:
+    return relax.op.matmul(given[0], names[0])
+
+
 def product(left: tuple[int, ...], *weights: npt.NDArray[Any]) -> PreparedModel:
     def emit(builder: Any, given: Sequence[Any], names: Sequence[Any]) -> Any:
         result = builder.emit(relax.op.matmul(given[0], names[0]))
@@ -74,10 +78,7 @@ def test_weights_of_half_precision_are_packed_by_twice_as_many_columns() -> None
 def test_prompt_and_token_share_packed_weights() -> None:
     weights = random_array(24, 32)
 
-    def emit(_builder: Any, given: Sequence[Any], names: Sequence[Any]) -> Any:
-        return relax.op.matmul(given[0], names[0])
-
-    prompt, token = (one_entry(emit, [(rows, 24)], [weights]) for rows in (4, 1))
+    prompt, token = (one_entry(multiplied, [(rows, 24)], [weights]) for rows in (4, 1))
     module = merged({"prompt": prompt, "token": token}, "main")
     prepared = prepare(module, {"prompt": (weights,), "token": (weights,)}, HERE)
     assert len(lift_weights(prepared.module, ["prompt", "token"]).weights) == 1
@@ -86,10 +87,7 @@ def test_prompt_and_token_share_packed_weights() -> None:
 def test_tasks_are_the_same_without_weights() -> None:
     weights = random_array(24, 48)
 
-    def emit(_builder: Any, given: Sequence[Any], names: Sequence[Any]) -> Any:
-        return relax.op.matmul(given[0], names[0])
-
-    module = one_entry(emit, [(1, 24)], [weights])
+    module = one_entry(multiplied, [(1, 24)], [weights])
     [alone] = tasks_without_weights(module, HERE)
     [task] = model_tasks(prepare(module, {"main": (weights,)}, HERE))
     assert alone.workload == task.workload
