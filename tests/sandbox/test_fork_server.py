@@ -1,6 +1,8 @@
+import gc
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -167,3 +169,14 @@ def test_closing_server_kills_children() -> None:
     assert [ended(child).described() for child in children] == ["killed by SIGKILL"] * 3
     with pytest.raises(ForkFailed):
         server.fork("children:greet", limits=ROOMY, confinement=Confinement.strict())
+
+
+def test_collected_server_is_ended_without_a_warning() -> None:
+    server = ForkServer.start([], environment=ENVIRONMENT)
+    child = fork(server, "wait")
+    holder = SimpleNamespace(server=server, child=child)
+    server.holder = holder  # type: ignore[attr-defined]
+    pids = [child.pid, server._process.pid]
+    del server, child, holder
+    gc.collect()
+    assert within(LONG_S, lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))

@@ -55,6 +55,10 @@ class ForkServer:
         self._registering = threading.Lock()
         self._children: weakref.WeakSet[Child] = weakref.WeakSet()
         self._ready: Ready | None = None
+        # Not __del__: in a reference cycle, that of the process may come first.
+        self._end = weakref.finalize(self, _end_server, channel, output, process) if process is not None else None
+        if self._end is not None:
+            self._end.atexit = False
 
     @classmethod
     def start(cls, preload: Sequence[str], *, environment: Mapping[str, str] | None = None) -> "ForkServer":
@@ -142,24 +146,18 @@ class ForkServer:
 
     def close(self) -> None:
         """End the server and all its children, and wait until they are gone; idempotent."""
-        self._channel.close()
+        if self._end is not None:
+            self._end()
         if self._parent is not None:
+            self._channel.close()
             self._parent.kill()
             self._parent.exit(_END_TIMEOUT_S)
-        if self._process is not None:
-            self._end_process(self._process)
-        if self._output is not None:
-            self._output.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def __del__(self) -> None:
-        if getattr(self, "_process", None) is not None:
-            self.close()
 
     def _forked(self, request: ForkRequest, descriptors: Sequence[int], deadline_s: float) -> Child:
         channel, child_end = Channel.pair()
@@ -204,10 +202,13 @@ class ForkServer:
         self.ready(0)
         return ForkFailed("server_lost", f"the fork server is gone. {self.failure}".strip())
 
-    @staticmethod
-    def _end_process(process: "subprocess.Popen[bytes]") -> None:
-        try:
-            process.wait(_END_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
+
+def _end_server(channel: Channel, output: CapturedOutput | None, process: "subprocess.Popen[bytes]") -> None:
+    channel.close()
+    try:
+        process.wait(_END_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    if output is not None:
+        output.close()

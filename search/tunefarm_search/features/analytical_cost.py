@@ -106,12 +106,15 @@ def _arithmetic(
     costs = machine.costs
     per_row, at_once = np.ceil(body.vector / lanes), _operations_of_load(body.vector, lanes)
     one_step = np.where(np.array(nest.pattern.spatial), body.tile, 1.0)
-    loads, gathers = np.zeros(len(one_step)), np.zeros(len(one_step), bool)
+    loads, most_loads, gathers = np.zeros(len(one_step)), np.zeros(len(one_step)), np.zeros(len(one_step), bool)
     for read in nest.pattern.reads:
-        loads += _loads(read, one_step, nest.parts[-1].iterator, body.vector, at_once)
+        own = _loads(read, one_step, nest.parts[-1].iterator, body.vector, at_once)
+        loads, most_loads = loads + own, np.maximum(most_loads, own)
         gathers |= (body.vector > 1) & _crosses(read, nest.parts[-1].iterator)
     accumulators = body.accumulators
-    spilled = np.maximum(accumulators - (machine.vector_registers - 2), 0)
+    # What takes most loads passes through one register. The rest stays in registers during a step.
+    held = loads - most_loads + 1
+    spilled = np.maximum(accumulators + np.maximum(held, 2) - machine.vector_registers, 0)
     multiplied = accumulators * machine.vector_bytes / costs.bytes_multiplied_per_cycle
     step = np.maximum(_together(multiplied, loads / costs.loads_per_cycle, costs), costs.latency)
     step += 2 * accumulators * at_once / per_row / body.reuse

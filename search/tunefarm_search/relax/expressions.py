@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+import tvm
 from tvm import relax
 
 from tunefarm_search.relax.constants import array_of, is_constant
@@ -19,6 +20,8 @@ ELEMENTWISE: Final = frozenset(
 """Operators of one tensor, perhaps with numbers."""
 BINARY: Final = frozenset(f"relax.{name}" for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum"))
 """Operators of two tensors, or of one and a number."""
+VIEW: Final = "tunefarm.view"
+"""Attribute of TIR functions that return their argument in another shape, for functions that need it in that one."""
 
 
 def operator_of(expression: Any) -> str:
@@ -47,3 +50,11 @@ def scalar_of(expression: Any) -> float | None:
         return None
     array = array_of(expression)
     return float(array.reshape(())) if array.size == 1 else None
+
+
+def viewed_by(call: Any, module: Any) -> Any:
+    """What an expression of ``module`` gives another shape, if it calls a TIR function with ``VIEW``; else None."""
+    if operator_of(call) != "relax.call_tir" or not isinstance(call.args[0], tvm.ir.GlobalVar):
+        return None
+    is_view = VIEW in (module[call.args[0]].attrs or {})
+    return call.args[1].fields[0] if is_view else None

@@ -23,6 +23,7 @@ from tunefarm_search.relax.function_names import with_short_names
 from tunefarm_search.relax.identities import with_views, without_identities
 from tunefarm_search.relax.integer.rewriting import with_integer_products
 from tunefarm_search.relax.products.legalization import legalization_of_products
+from tunefarm_search.relax.products.tiled_results import with_tiled_results
 from tunefarm_search.relax.slices import split_slices
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
 from tunefarm_search.tvm.target import tvm_target
@@ -110,7 +111,8 @@ def _lowered(module: Any, names: Sequence[str], target: Target) -> tuple[Any, Pr
     dispatch = (relax.backend.DispatchSampling(), relax.backend.DispatchSortScan())
     given = {str(variable.name_hint) for variable in operators.functions}
     customized = dict(legalization_of_products(operators)) if target.kind == "llvm" else {}
-    legalized = _run(operators, *dispatch, passes.LegalizeOps(customized))
+    tiled = _run(with_tiled_results(operators), keep) if target.kind == "llvm" else operators
+    legalized = _run(tiled, *dispatch, passes.LegalizeOps(customized))
     if target.kind == "llvm":
         legalized = without_library_calls(legalized, kept=given)
     legalized = _run(legalized, passes.AnnotateTIROpPattern(), passes.FoldConstant())

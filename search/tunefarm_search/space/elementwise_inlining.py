@@ -1,9 +1,9 @@
 """Inlining of an elementary function into the elementwise block that is the only one to read it.
 
-TVM's rule leaves blocks with ``exp`` alone, because each reader would compute it again. The convolution before an
-activation such as SiLU, which multiplies a value by its sigmoid, then has two readers. No sketch computes them in the
-tiles of the convolution, and all results are written and read three times. Where one block reads each element once,
-inlining repeats nothing.
+TVM's rule leaves blocks with ``exp`` alone, because each reader would compute it again, and those with a selection,
+such as the ``erf`` of GELU. The convolution before an activation such as SiLU, which multiplies a value by its
+sigmoid, then has two readers. No sketch computes them in the tiles of the convolution, and all results are written and
+read three times. Where one block reads each element once, inlining repeats nothing.
 """
 
 from typing import Any, Final
@@ -22,7 +22,7 @@ ELEMENTARY_CALLS: Final = ("tirx.exp", "tirx.reinterpret")
 
 @derived_object
 class ElementwiseInlining(meta_schedule.schedule_rule.PyScheduleRule):  # type: ignore[misc]
-    """Inlines a block with an elementary function into its only reader, if that reads each element once."""
+    """Inlines a block that TVM's rule leaves alone into its only reader, if that reads each element once."""
 
     def _initialize_with_tune_context(self, context: Any) -> None:
         """Does nothing; required by the interface."""
@@ -30,7 +30,7 @@ class ElementwiseInlining(meta_schedule.schedule_rule.PyScheduleRule):  # type: 
     def apply(self, sch: Any, block: Any) -> list[Any]:
         """Return the schedule, in which the block is inlined where that repeats nothing."""
         try:
-            while _has_elementary_call(sch.get(block).body) and (reader := _only_reader(sch.copy(), block)):
+            while _is_left_alone(sch.get(block).body) and (reader := _only_reader(sch.copy(), block)):
                 sch.compute_inline(block)
                 block = sch.get_sblock(reader)
         except TVM_ERRORS:
@@ -43,7 +43,7 @@ class ElementwiseInlining(meta_schedule.schedule_rule.PyScheduleRule):  # type: 
 
 
 def _only_reader(schedule: Any, block: Any) -> str | None:
-    """The name of the only reader of a block, if it has no elementary function and loads each element once.
+    """The name of the only reader of a block, if TVM's rule does not leave it alone and it loads each element once.
 
     TVM's code generator takes minutes for elementary functions of each other in one expression.
     """
@@ -54,7 +54,7 @@ def _only_reader(schedule: Any, block: Any) -> str | None:
     if len(readers) != 1:
         return None
     body, reading = schedule.get(readers[0]).body, access_pattern_in(schedule, readers[0])
-    if reading is None or not all(reading.spatial) or _has_elementary_call(body):
+    if reading is None or not all(reading.spatial) or _is_left_alone(body):
         return None
     written = schedule.get(block).writes[0].source
     loads: list[Any] = []
@@ -63,7 +63,10 @@ def _only_reader(schedule: Any, block: Any) -> str | None:
     return str(schedule.get(readers[0]).name_hint) if is_read_once else None
 
 
-def _has_elementary_call(statement: Any) -> bool:
+def _is_left_alone(statement: Any) -> bool:
+    """Whether TVM's rule leaves a block alone: it has an elementary function or, as ``erf`` has, a selection."""
     calls: list[Any] = []
+    selections: list[Any] = []
     tvm_ffi.structural_walk(statement, (tvm.ir.Call, calls.append), order="post")
-    return any(getattr(call.op, "name", "") in ELEMENTARY_CALLS for call in calls)
+    tvm_ffi.structural_walk(statement, (tvm.tirx.Select, selections.append), order="post")
+    return bool(selections) or any(getattr(call.op, "name", "") in ELEMENTARY_CALLS for call in calls)

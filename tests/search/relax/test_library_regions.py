@@ -38,7 +38,7 @@ def here() -> Target:
 
 def test_any_assignment_computes_the_same(here: Target) -> None:
     generator = random.Random(1)
-    for create in (multilayer_perceptron, convolutional_network, tuples, branches, equal_values):
+    for create in (multilayer_perceptron, convolutional_network, tuples, branches, equal_values, tiles):
         model = create()
         prepared = prepare(model.module, model.weights, here)
         units = units_of(prepared, lambda _module, _binding: None)
@@ -93,6 +93,16 @@ def test_tasks_of_what_is_not_in_a_region_keep_their_identity(here: Target) -> N
     assert left.keys() < known.keys()
     kept = {name for at, unit in enumerate(units) if not at % 2 for name in unit.functions}
     assert set(calls_per_run(half.prepared)["main"]) <= kept
+
+
+def test_views_are_in_the_unit_of_what_they_view_or_of_their_reader(here: Target) -> None:
+    model = tiles()
+    prepared = prepare(model.module, model.weights, here)
+    units = units_of(prepared, lambda _module, _binding: None)
+    assert not any(unit.problem or any("view" in name for name in unit.functions) for unit in units)
+    whole = cut(prepared, units, ["A"] * len(units))
+    assert len(whole.regions) == 1
+    assert "view" not in str(whole.prepared.module["main"])
 
 
 def test_units_tell_why_no_library_can_run_them(here: Target) -> None:
@@ -152,6 +162,27 @@ def equal_values() -> SmallModel:
         return weight @ turned + exponentials / exponentials.sum(axis=1, keepdims=True)
 
     return SmallModel(builder.get(), {}, (random_array(4, 6),), expected)
+
+
+def tiles() -> SmallModel:
+    """Results with tiles of columns, of which some operators read views, and a view of an input."""
+    builder = relax.BlockBuilder()
+    x, y = (relax.Var(name, relax.TensorType((6, 32), "float32")) for name in ("x", "y"))
+    one, other = random_array(32, 32), random_array(32, 48)
+    with builder.function("main", [x, y]):
+        active = builder.emit(relax.op.nn.relu(builder.emit(relax.op.matmul(x, relax.const(one)))))
+        added = builder.emit(relax.op.add(active, y))
+        product = builder.emit(relax.op.matmul(builder.emit(relax.op.nn.softmax(active)), relax.const(other)))
+        both = relax.op.concat([added, builder.emit(relax.op.nn.relu(product))], axis=1)
+        builder.emit_func_output(builder.emit(both))
+
+    def expected(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        active = np.maximum(left @ one, 0)
+        exponentials = np.exp(active - active.max(axis=1, keepdims=True))
+        softmax = exponentials / exponentials.sum(axis=1, keepdims=True)
+        return np.concatenate([active + right, np.maximum(softmax @ other, 0)], axis=1)
+
+    return SmallModel(builder.get(), {}, (random_array(6, 32), random_array(6, 32, seed=1)), expected)
 
 
 def result_of(model: CutModel, inputs: tuple[object, ...], entry: str = "main") -> object:

@@ -43,6 +43,11 @@ def silu_and_addition(product: Any, other: Any) -> Sequence[Any]:
     return activated, each("sum", lambda i, j: activated[i, j] + other[i, j])
 
 
+def clipped_gate(product: Any, _other: Any) -> Sequence[Any]:
+    gate = each("gate", lambda i, j: tvm.tirx.Select(product[i, j] < 0.0, product[i, j] * 0.25, te.tanh(0.5)))
+    return gate, each("result", lambda i, j: product[i, j] * gate[i, j])
+
+
 def read_twice(product: Any, _other: Any) -> Sequence[Any]:
     power = each("power", lambda i, j: te.exp(product[i, j]))
     return power, each("result", lambda i, j: power[i, j] * power[i, j])
@@ -75,7 +80,7 @@ def blocks_left(space: SearchSpace) -> list[set[str]]:
     return found
 
 
-@pytest.mark.parametrize(("finish", "last"), [(silu, "result"), (silu_and_addition, "sum")])
+@pytest.mark.parametrize(("finish", "last"), [(silu, "result"), (silu_and_addition, "sum"), (clipped_gate, "result")])
 def test_activation_is_one_block_that_runs_in_the_tiles(finish: Any, last: str) -> None:
     space = space_of(function_after_product(finish))
     assert all(blocks == {"product", last} for blocks in blocks_left(space))
@@ -89,7 +94,7 @@ def test_function_that_would_run_more_often_keeps_its_block(finish: Any, kept: s
     assert all(kept in blocks for blocks in blocks_left(space_of(function_after_product(finish))))
 
 
-@pytest.mark.parametrize("finish", [silu, silu_and_addition])
+@pytest.mark.parametrize("finish", [silu, silu_and_addition, clipped_gate])
 def test_inlining_preserves_results(finish: Any) -> None:
     module = function_after_product(finish)
     space, random = space_of(module), np.random.default_rng(0)

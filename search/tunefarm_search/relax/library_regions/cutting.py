@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, Final, NamedTuple
 
 import tvm
+import tvm_ffi
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
@@ -108,8 +109,9 @@ class _EntryCutting:
         for run in (run for many in runs for run in many):
             if run.closure is not None:
                 self._needed.update(run.closure.inputs.values())
+                self._needed.update(each for one in self._views_of_others(run) for each in _free(one))
             else:
-                self._needed.update(each for one in run.bindings for each in relax.analysis.free_vars(value_of(one)))
+                self._needed.update(each for one in run.bindings for each in _free(one))
         blocks = []
         for block, many in zip(function.body.blocks, runs, strict=True):
             bindings = [binding for run in many for binding in self._changed_bindings(run)]
@@ -135,27 +137,73 @@ class _EntryCutting:
         return found
 
     def _changed_bindings(self, run: _UnitsInRow) -> Sequence[Any]:
-        """The bindings that call a region, whose results have the names of those that it replaces."""
+        """The bindings that call a region, whose results have the names of those that it replaces.
+
+        Its tensors have the shapes of the operators, and the variables of the model perhaps those of views.
+        """
         if run.closure is None or run.library is None:
             return run.bindings
-        outputs = [binding.var for binding in run.bindings if binding.var in self._needed]
+        sources, kept = self._sources, [each for each in self._views_of_others(run) if each.var in self._needed]
+        outputs = {
+            each.var: str(sources.operator_of_variable(each.var))
+            for each in run.bindings
+            if each.var in self._needed and each not in kept
+        }
         if not outputs:
-            return ()
-        sources, given = self._sources, run.closure.in_order()
-        function = _function_of(sources, run.closure, [str(sources.operator_of_variable(each)) for each in outputs])
+            return kept
+        types = {name: sources.bindings[name].var.ty for name in outputs.values()}
+        views, call = self._call(run.library, run.units, run.closure, list(types))
+        if len(outputs) == 1 and _has_type(*outputs, *types.values()):
+            return [*kept, *views, relax.VarBinding(*outputs, call)]
+        kind = next(iter(types.values())) if len(types) == 1 else relax.TupleType(list(types.values()))
+        together = relax.DataflowVar(f"region{len(self._regions)}", kind)
+        found = [together] if len(types) == 1 else [relax.TupleGetItem(together, at) for at in range(len(types))]
+        by_name = dict(zip(types, found, strict=True))
+        results = (_in_shape_of(variable, by_name[name], types[name]) for variable, name in outputs.items())
+        return [*kept, *views, relax.VarBinding(together, call), *chain.from_iterable(results)]
+
+    def _views_of_others(self, run: _UnitsInRow) -> list[Any]:
+        """The bindings of a run that view what is computed outside of it."""
+        own = {binding.var for binding in run.bindings}
+        return [each for each in run.bindings if self._sources.is_view(each.var) and own.isdisjoint(_free(each))]
+
+    def _call(
+        self, library: str, units: tuple[int, ...], closure: OperatorClosure, outputs: Sequence[str]
+    ) -> tuple[list[Any], Any]:
+        """The call of a new region that computes the operators ``outputs``, and bindings of views that it takes."""
+        sources = self._sources
+        operators = [_operator(value_of(sources.bindings[each])) for each in closure.names]
         name = f"{REGION_PREFIX}{len(self._regions)}"
-        operators = [_operator(value_of(sources.bindings[each])) for each in run.closure.names]
         known = tuple(each for each in operators if each)
-        self._regions.append(Region(name, run.library, function, known, run.units))
-        arguments = relax.Tuple([run.closure.inputs[each] for each in given])
-        call = relax.op.call_dps_packed(name, arguments, [each.ty for each in outputs])
-        if len(outputs) == 1:
-            return [relax.VarBinding(outputs[0], call)]
-        together = relax.DataflowVar(f"region{len(self._regions)}", relax.TupleType([each.ty for each in outputs]))
-        return [
-            relax.VarBinding(together, call),
-            *(relax.VarBinding(each, relax.TupleGetItem(together, at)) for at, each in enumerate(outputs)),
-        ]
+        self._regions.append(Region(name, library, _function_of(sources, closure, outputs), known, units))
+        views: list[Any] = []
+        arguments: list[Any] = []
+        for each in closure.in_order():
+            held = closure.inputs[each]
+            if not _has_type(held, each.ty):
+                view = relax.DataflowVar(f"input{len(views)}_of_region{len(self._regions)}", each.ty)
+                views += _in_shape_of(view, held, held.ty)
+                held = view
+            arguments.append(held)
+        types = [sources.bindings[each].var.ty for each in outputs]
+        return views, relax.op.call_dps_packed(name, relax.Tuple(arguments), types)
+
+
+def _free(binding: Any) -> list[Any]:
+    return list(relax.analysis.free_vars(value_of(binding)))
+
+
+def _has_type(variable: Any, kind: Any) -> bool:
+    return bool(tvm_ffi.structural_equal(variable.ty, kind))
+
+
+def _in_shape_of(variable: Any, value: Any, kind: Any) -> list[Any]:
+    """The bindings of a variable to a tensor of type ``kind``, which may have another shape."""
+    if _has_type(variable, kind):
+        return [relax.VarBinding(variable, value)]
+    whole = relax.DataflowVar(f"{variable.name}_whole", kind)
+    view = relax.BlockBuilder().normalize(relax.op.reshape(whole, variable.ty.shape))
+    return [relax.VarBinding(whole, value), relax.VarBinding(variable, view)]
 
 
 def _with_all(assigned: Sequence[_Assigned], variables: Sequence[Any]) -> list[_Assigned]:

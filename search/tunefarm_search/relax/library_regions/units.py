@@ -6,6 +6,7 @@ from typing import Any
 
 from tvm import relax
 
+from tunefarm_search.relax.expressions import extents_of, viewed_by
 from tunefarm_search.relax.library_regions.values import ValueNumbers, value_of
 from tunefarm_search.relax.preparation import PreparedModel
 
@@ -60,15 +61,20 @@ class EntrySources:
             computed: set[int] = set()
             known[binding.var] = numbers.of_value(value_of(binding), known, grouped, computed)
             self.computed[binding.var.name] = known[binding.var], frozenset(computed)
-        self._variables: dict[int, Any] = {}
+        self._variables: dict[int, list[Any]] = {}
+        self._views: set[str] = set()
         for binding in _bindings(prepared.module[entry]):
             number, _ = self.computed.get(binding.var.name, (-1, frozenset()))
-            self._variables.setdefault(number, binding.var)
+            self._variables.setdefault(number, []).append(binding.var)
+            if viewed_by(value_of(binding), prepared.module) is not None:
+                self._views.add(binding.var.name)
 
     def operators_of(self, variables: Iterable[Any]) -> set[str]:
-        """The names of the operators that the bindings of ``variables`` compute."""
+        """The names of the operators that the bindings of ``variables`` compute. Views compute none."""
         found: set[str] = set()
         for variable in variables:
+            if self.is_view(variable):
+                continue
             number, computed = self.computed.get(variable.name, (-1, frozenset()))
             found |= {self.operator_of[each] for each in (number, *computed) if each in self.operator_of}
         return found
@@ -78,9 +84,18 @@ class EntrySources:
         number, _ = self.computed.get(variable.name, (-1, frozenset()))
         return self.operator_of.get(number)
 
+    def is_view(self, variable: Any) -> bool:
+        """Whether a variable of the prepared module holds another in another shape."""
+        return variable.name in self._views
+
     def variable_of_operator(self, name: str) -> Any:
-        """The variable of the prepared module that holds the result of an operator; None if none does."""
-        return self._variables.get(self._number_of.get(name, -2))
+        """The variable of the prepared module that holds the result of an operator; None if none does.
+
+        It may have another shape, if no view has that of the operator.
+        """
+        holding = self._variables.get(self._number_of.get(name, -2), [])
+        shape = extents_of(self.bindings[name].var)
+        return next((each for each in holding if extents_of(each) == shape), holding[0] if holding else None)
 
     def closure(self, names: set[str]) -> "OperatorClosure":
         """What is needed to compute the operators ``names``, and nothing else that the prepared module computes."""
@@ -137,7 +152,7 @@ def _units_of_entry(prepared: PreparedModel, sources: EntrySources, entry: str, 
     for at, block in enumerate(function.body.blocks):
         if isinstance(block, relax.DataflowBlock):
             _, bindings = by_dependence(block)
-            parts = _with_whole_tuples(bindings)
+            parts = _undivided(bindings, prepared.module)
             found.extend(_unit(prepared, sources, (entry, at), part, unsupported) for part in parts)
     return [unit for unit in found if unit.functions or not unit.problem]
 
@@ -156,15 +171,26 @@ def by_dependence(block: Any) -> tuple[list[Any], list[Any]]:
     return constant, others
 
 
-def _with_whole_tuples(bindings: Sequence[Any]) -> list[list[Any]]:
-    """The bindings in parts such that a tuple is used in the part that defines it only."""
+def _undivided(bindings: Sequence[Any], module: Any) -> list[list[Any]]:
+    """The bindings in parts such that a tuple is used in the part that defines it only, and views are in no part alone.
+
+    Views directly behind what they view belong to it, others to the next binding.
+    """
     position = {binding.var: at for at, binding in enumerate(bindings)}
     first = list(range(len(bindings)))
+    viewed = [viewed_by(value_of(binding), module) for binding in bindings]
     for at, binding in enumerate(bindings):
         for variable in relax.analysis.free_vars(value_of(binding)):
             if variable in position and isinstance(variable.ty, relax.TupleType):
                 for between in range(position[variable], at + 1):
                     first[between] = min(first[between], first[position[variable]])
+        if viewed[at] is None:
+            continue
+        source = position.get(viewed[at])
+        if source is not None and None not in viewed[source + 1 : at]:
+            first[at] = first[source]
+        elif at + 1 < len(bindings):
+            first[at + 1] = first[at]
     parts: dict[int, list[Any]] = {}
     for at, binding in enumerate(bindings):
         parts.setdefault(first[at], []).append(binding)
@@ -175,14 +201,15 @@ def _unit(
     prepared: PreparedModel, sources: EntrySources, place: tuple[str, int], part: list[Any], unsupported: Unsupported
 ) -> Unit:
     variables = tuple(binding.var for binding in part)
-    called = [value_of(binding).args[0].name_hint for binding in part if _is_call_tir(value_of(binding))]
+    computing = [binding for binding in part if not sources.is_view(binding.var)]
+    called = [value_of(binding).args[0].name_hint for binding in computing if _is_call_tir(value_of(binding))]
     names = sources.operators_of(variables)
     return Unit(
         *place,
         variables,
         tuple(dict.fromkeys(map(str, called))),
         tuple(sorted(names, key=sources.order.__getitem__)),
-        _problem(prepared, sources, part, names, unsupported) or "",
+        _problem(prepared, sources, computing, names, unsupported) or "",
     )
 
 

@@ -6,6 +6,8 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
+from tunefarm_search.relax.expressions import viewed_by
+
 Structure = tuple[Any, ...]
 _TUPLE = "tuple"
 
@@ -13,7 +15,8 @@ _TUPLE = "tuple"
 class ValueNumbers:
     """Gives equal numbers to values that the same calls compute from the same inputs and constants.
 
-    A call of a Relax function of the module, as ``FuseOps`` makes them, has the number of what the function returns.
+    A call of a Relax function of the module, as ``FuseOps`` makes them, has the number of what the function returns. A
+    view has the number of what it views.
     """
 
     def __init__(self) -> None:
@@ -43,6 +46,8 @@ class ValueNumbers:
         return self._number(("other", value))
 
     def _of_call(self, call: Any, known: dict[Any, int], module: Any, computed: set[int]) -> int:
+        if (viewed := viewed_by(call, module)) is not None:
+            return self.of_value(viewed, known, module, computed)
         called = call.op
         function = module.functions.get(called) if isinstance(called, tvm.ir.GlobalVar) else None
         arguments = [self.of_value(each, known, module, computed) for each in _tensors(call)]

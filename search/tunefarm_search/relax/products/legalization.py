@@ -44,6 +44,28 @@ def _legalized(kept: Container[Any], builder: Any, call: Any) -> Any:
 
 def _product(left: te.Tensor, right: te.Tensor, result: Sequence[int], dtype: str, columns: int | None) -> te.Tensor:
     """The product of shape ``result``; ``right`` has tiles of so many ``columns``, or its own shape for None."""
+    sums = _padded_sums(left, right, result, dtype, columns)
+
+    def element(*indices: Any) -> Any:
+        if columns is None:
+            return sums(*indices)
+        *first, column = indices
+        return sums(*first, tvm.tirx.floordiv(column, columns), tvm.tirx.floormod(column, columns))
+
+    return te.compute(result, element, name="product")
+
+
+def product_of_tiles(left: te.Tensor, right: te.Tensor, result: Sequence[int], dtype: str) -> te.Tensor:
+    """The product with packed columns, whose last axis is split into those of ``right``: tiles, and columns of each."""
+    sums = _padded_sums(left, right, result, dtype, int(right.shape[-1]))
+    tiles = (*result[:-1], *map(int, right.shape[::2]))
+    return sums if tuple(map(int, sums.shape)) == tiles else te.compute(tiles, sums, name="product")
+
+
+def _padded_sums(
+    left: te.Tensor, right: te.Tensor, result: Sequence[int], dtype: str, columns: int | None
+) -> te.Tensor:
+    """The sums of a product, for as many rows as ``padded_rows`` says, and with tiles as an axis if it has such."""
     *outer, width = result
     rows = int(left.shape[-2]) if len(left.shape) > 1 else 1
     padded = padded_rows(rows)
@@ -62,15 +84,7 @@ def _product(left: te.Tensor, right: te.Tensor, result: Sequence[int], dtype: st
         return te.sum(one.astype(dtype) * other.astype(dtype), axis=inner)
 
     tiles = (width,) if columns is None else (right.shape[0], columns)
-    padded_sums = te.compute((*computed, *tiles), sums, name="matmul")
-
-    def element(*indices: Any) -> Any:
-        if columns is None:
-            return padded_sums(*indices)
-        *first, column = indices
-        return padded_sums(*first, tvm.tirx.floordiv(column, columns), tvm.tirx.floormod(column, columns))
-
-    return te.compute(result, element, name="product")
+    return te.compute((*computed, *tiles), sums, name="matmul")
 
 
 def _aligned(extents: Sequence[Any], indices: Sequence[Any]) -> list[Any]:

@@ -1,0 +1,120 @@
+"""Products of packed matrices whose results, and the elementwise operators behind them, keep the tiles as an axis.
+
+In an array without that axis, a column is ``(column // columns, column % columns)`` of the sums, which TVM does not
+simplify. Bias and activation would be a second pass over the result, which LLVM does not always compute in vectors.
+"""
+
+import math
+from collections.abc import Callable, Container, Sequence
+from typing import Any, Final
+
+from tvm import relax, te, topi
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tunefarm_search.relax.constants import array_of, constant_of, is_constant
+from tunefarm_search.relax.expressions import BINARY, ELEMENTWISE, VIEW, extents_of, operator_of
+from tunefarm_search.relax.products.legalization import product_of_tiles
+from tunefarm_search.relax.products.packed_columns import (
+    MATMUL,
+    packed_columns,
+    recurrent_matrices,
+    with_packed_columns,
+)
+
+_OPAQUE: Final = 8
+"""TVM's ``OpPatternKind`` of functions that are fused with no other."""
+_MIN_ROWS: Final = 2
+"""A second pass over one row costs nothing."""
+
+
+def with_tiled_results(module: Any) -> Any:
+    """Split the columns of products whose matrix can be packed, and of the elementwise operators behind them, in tiles.
+
+    Variables keep their names. Each is followed by a view in the shape that it had, for the operators that are not
+    elementwise.
+    """
+    tiling = _ResultTiling(module, recurrent_matrices(module))
+    for variable, function in module.functions.items():
+        if isinstance(function, relax.Function):
+            tiling.builder_.update_func(variable, tiling.visit_expr(function))
+    return tiling.builder_.get()
+
+
+@mutator
+class _ResultTiling(PyExprMutator):  # type: ignore[misc]
+    def __init__(self, module: Any, kept: Container[Any]) -> None:
+        super().__init__(module)
+        self._kept = kept
+        self._tiled: dict[Any, Any] = {}  # variables with tiles, by those that they replace
+
+    def visit_var_binding_(self, binding: Any) -> None:
+        tiled = self._on_tiles(binding.value)
+        if tiled is None:
+            super().visit_var_binding_(binding)
+            return
+        kind = type(binding.var)
+        self._tiled[binding.var] = self._bound(kind, str(binding.var.name), tiled)
+        view = self._view(self._tiled[binding.var], extents_of(binding.var))
+        self.set_var_remap(binding.var, self._bound(kind, f"{binding.var.name}_view", view))
+
+    def _bound(self, kind: Callable[[str, Any], Any], name: str, value: Any) -> Any:
+        value = self.builder_.normalize(value)
+        variable = kind(name, value.ty)
+        self.builder_.emit_normalized(relax.VarBinding(variable, value))
+        return variable
+
+    def _on_tiles(self, value: Any) -> Any:
+        """The operator on tiles; None for those that are computed as they are."""
+        name, shape = operator_of(value), extents_of(value)
+        if shape is None or not shape:
+            return None
+        if name == MATMUL:
+            return self._product(value, shape)
+        return self._elementwise(value, shape) if name in ELEMENTWISE | BINARY else None
+
+    def _product(self, call: Any, shape: tuple[int, ...]) -> Any:
+        columns, rows = packed_columns(call.args[1], self._kept), math.prod(shape[:-1])
+        if columns is None or shape[-1] % columns or rows < _MIN_ROWS:
+            return None
+        packed = constant_of(with_packed_columns(array_of(call.args[1]), columns))
+        left, dtype = self.visit_expr(call.args[0]), str(call.ty.dtype)
+        return self.builder_.call_te(product_of_tiles, left, packed, shape, dtype, primfunc_name_hint="matmul")
+
+    def _elementwise(self, call: Any, shape: tuple[int, ...]) -> Any:
+        operands, rest = call.args[: (count := _operands(call))], call.args[count:]
+        tiled = next(
+            (self._tiled[each] for each in operands if each in self._tiled and extents_of(each) == shape), None
+        )
+        tiles = extents_of(tiled)
+        if tiles is None:
+            return None
+        found = [self._operand(each, shape, tiles) for each in operands]
+        return None if any(each is None for each in found) else relax.Call(call.op, [*found, *rest], call.attrs)
+
+    def _operand(self, operand: Any, shape: tuple[int, ...], tiles: tuple[int, ...]) -> Any:
+        """An operand of an operator on ``tiles``; None if its elements are not those of columns."""
+        own = extents_of(operand)
+        if extents_of(self._tiled.get(operand)) == tiles:
+            return self._tiled[operand]
+        if own is None or len(own) > len(shape):
+            return None
+        if is_constant(operand):
+            return constant_of(array_of(operand).reshape(_split(own, shape, tiles))) if own else operand
+        return self.builder_.emit(self._view(self.visit_expr(operand), tiles)) if own == shape else None
+
+    def _view(self, tensor: Any, shape: Sequence[int] | None) -> Any:
+        attributes = {"op_pattern": _OPAQUE, VIEW: True}
+        return self.builder_.call_te(_reshaped, tensor, shape, primfunc_name_hint="view", primfunc_attrs=attributes)
+
+
+def _split(own: tuple[int, ...], shape: tuple[int, ...], tiles: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of an operand with as many axes as ``tiles`` for the columns, or one more if it has one column."""
+    return (*own[:-1], *tiles[-2:]) if own[-1] == shape[-1] else (*own, 1)
+
+
+def _operands(call: Any) -> int:
+    return 2 if operator_of(call) in BINARY else 1
+
+
+def _reshaped(tensor: te.Tensor, shape: Sequence[int]) -> te.Tensor:
+    return topi.reshape(tensor, shape)
