@@ -9,6 +9,7 @@ import tvm_ffi
 from tvm import relax
 
 from tunefarm_schemas.tuning.target import Target
+from tunefarm_search.relax.expressions import viewed_by
 from tunefarm_search.tvm.target import tvm_target
 
 Build = Callable[[Any, Any], Any]
@@ -39,7 +40,7 @@ def lower(module: Any, target: Target) -> LoweredModel:
     """
     built_for = tvm_target(target)
     with built_for:
-        lowered = relax.get_pipeline("default_build")(module)
+        lowered = relax.get_pipeline("default_build")(_with_views_inside(module))
     constants = dict((lowered.attrs or {}).get("const_name_to_constant", {}))
     builder = relax.ExecBuilder()
     rest = tvm_ffi.get_global_func("relax.VMCodeGen")(builder, lowered)
@@ -51,6 +52,32 @@ def lower(module: Any, target: Target) -> LoweredModel:
     }
     program = tvm_ffi.get_global_func("relax.VMLink")(builder, built_for, None, [], constants)
     return LoweredModel(program, tvm.IRModule(functions, attrs=rest.attrs) if functions else None)
+
+
+def _with_views_inside(module: Any) -> Any:
+    """``module`` with another variable for each view that leaves its block: TVM makes views of the others only."""
+    changed = tvm.IRModule(module.functions, attrs=module.attrs)
+    for name, function in module.functions.items():
+        if isinstance(function, relax.Function) and isinstance(function.body, relax.SeqExpr):
+            blocks = [_with_views_inside_block(block, module) for block in function.body.blocks]
+            body = relax.SeqExpr(blocks, function.body.body)
+            whole = relax.Function(function.params, body, function.ret_ty, function.is_pure, function.attrs)
+            changed.update_func(name, whole)
+    return changed
+
+
+def _with_views_inside_block(block: Any, module: Any) -> Any:
+    if not isinstance(block, relax.DataflowBlock):
+        return block
+    bindings: list[Any] = []
+    for binding in block.bindings:
+        variable, value = binding.var, binding.value
+        if not isinstance(variable, relax.DataflowVar) and viewed_by(value, module) is not None:
+            inside = relax.DataflowVar(f"{variable.name}_inside", variable.ty)
+            bindings += [relax.VarBinding(inside, value), relax.VarBinding(variable, inside)]
+        else:
+            bindings.append(binding)
+    return relax.DataflowBlock(bindings)
 
 
 def _called(module: Any) -> set[str]:

@@ -46,7 +46,7 @@ def manifest_of(exported: Exported, **changes: object) -> ArtifactManifest:
         "workload_name": "function",
         "arguments": (),
         "target": workloads.TARGET,
-        "num_cores": 2,
+        "num_cores": 1,  # two would wait until they share a cache, which a hypervisor decides
         "device_class_id": "class",
         "code_generator": "tvm",
         "protocol_id": workloads.HOT,
@@ -73,7 +73,7 @@ def check_exported(
 
 
 def test_artifact_check_accepts_correct_library(matmul: Exported, fork_server: ForkServer, tmp_path: Path) -> None:
-    check = check_exported(fork_server, tmp_path, matmul, workloads.matmul(64))
+    check = check_exported(fork_server, tmp_path, matmul, workloads.matmul(64), num_cores=2)
     assert 0.0 <= check.worst_error <= 1.0
     assert 0.0 < check.timing.latency_s < 1.0
 

@@ -11,10 +11,12 @@ from tvm import relax
 
 from tests.search.relax.models import one_entry, random_array
 from tests.search.relax.test_preparation import result_of
+from tunefarm_search.relax.building import lower, virtual_machine
 from tunefarm_search.relax.preparation import PreparedModel, prepare
 from tunefarm_search.relax.tasks import model_tasks
 from tunefarm_search.tvm.target import host_target
 from tunefarm_search.untried.untried_schedule import untried_schedule
+from tunefarm_workers.builder.scheduled_module import build_scheduled
 
 HERE = host_target(1)
 WEIGHTS, BIAS = random_array(24, 48), random_array(48, seed=1)
@@ -52,6 +54,21 @@ def test_residual_block_is_one_function_of_tiles(rows: int) -> None:
 def test_result_of_the_model_keeps_its_shape() -> None:
     [entry] = residual_block(12).entries
     assert [each.shape for each in entry.outputs] == [(12, 48)]
+
+
+def test_no_kernel_copies_the_result_of_the_model() -> None:
+    lowered = lower(residual_block(12).module, HERE)
+    assert [str(name.name_hint) for name in lowered.kernels.functions] == ["fused_matmul_add_relu_add1"]
+
+
+def test_results_of_two_runs_are_apart() -> None:
+    prepared = residual_block(12)
+    machine = virtual_machine(lower(prepared.module, HERE), HERE, build_scheduled)
+    given = [tuple(map(tvm.runtime.tensor, (random_array(12, 24, seed=at), random_array(12, 48)))) for at in (0, 1)]
+    found = [machine["main"](*each) for each in given]
+    for result, inputs in zip(found, given, strict=True):
+        expected = expected_of(*(each.numpy() for each in inputs))
+        np.testing.assert_allclose(result.numpy(), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_bias_and_activation_run_in_the_tiles_of_the_sums() -> None:
