@@ -35,6 +35,13 @@ PAGES: Final = {
     "login": "/login",
     "no such page": "/nothing",
 }
+ALIKE: Final = frozenset(
+    {
+        *("running jobs", "waiting job", "failed trials", "job of a model", "choice of jobs"),
+        *("changes", "trace", "scheduled", "lowered", "trace as JSON", "artifact", "no such page"),
+    }
+)
+"""Pages made of the same parts as another one, which ``make test`` leaves to ``make test-browser``."""
 UNSTEADY: Final = frozenset(
     {"failed trials", "device", "tokens", "job of a model", "trace", "scheduled", "lowered", "assembly"}
 )

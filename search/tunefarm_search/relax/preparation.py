@@ -14,6 +14,7 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.model import ModelEntry
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.workload import TensorArgument
+from tunefarm_search.relax.attention.padded_softmax import SOFTMAX, legalize_softmax
 from tunefarm_search.relax.attention.safe_softmax import with_plain_softmax
 from tunefarm_search.relax.batch_norm import fold_batch_norms
 from tunefarm_search.relax.channels_last.convolutions import with_channels_last
@@ -110,7 +111,7 @@ def _lowered(module: Any, names: Sequence[str], target: Target) -> tuple[Any, Pr
     operators = with_unique_names(module, names, "operator")
     dispatch = (relax.backend.DispatchSampling(), relax.backend.DispatchSortScan())
     given = {str(variable.name_hint) for variable in operators.functions}
-    customized = dict(legalization_of_products(operators)) if target.kind == "llvm" else {}
+    customized = {**legalization_of_products(operators), SOFTMAX: legalize_softmax} if target.kind == "llvm" else {}
     tiled = _run(with_tiled_results(operators), keep) if target.kind == "llvm" else operators
     legalized = _run(tiled, *dispatch, passes.LegalizeOps(customized))
     if target.kind == "llvm":
