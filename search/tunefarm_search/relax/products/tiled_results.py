@@ -1,7 +1,7 @@
 """Products of packed matrices whose results, and the elementwise operators behind them, keep the tiles as an axis.
 
 In an array without that axis, a column is ``(column // columns, column % columns)`` of the sums, which TVM does not
-simplify. Bias and activation would be a second pass over the result, which LLVM does not always compute in vectors.
+simplify. Bias and activation would be a second pass over the result, which TVM does not compute in vectors.
 """
 
 import math
