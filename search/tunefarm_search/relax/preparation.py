@@ -24,6 +24,7 @@ from tunefarm_search.relax.function_names import with_short_names
 from tunefarm_search.relax.identities import with_views, without_identities
 from tunefarm_search.relax.integer.rewriting import with_integer_products
 from tunefarm_search.relax.products.legalization import legalization_of_products
+from tunefarm_search.relax.products.packed_columns import recurrent_matrices
 from tunefarm_search.relax.products.tiled_results import with_tiled_results
 from tunefarm_search.relax.slices import split_slices
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
@@ -111,8 +112,11 @@ def _lowered(module: Any, names: Sequence[str], target: Target) -> tuple[Any, Pr
     operators = with_unique_names(module, names, "operator")
     dispatch = (relax.backend.DispatchSampling(), relax.backend.DispatchSortScan())
     given = {str(variable.name_hint) for variable in operators.functions}
-    customized = {**legalization_of_products(operators), SOFTMAX: legalize_softmax} if target.kind == "llvm" else {}
-    tiled = _run(with_tiled_results(operators), keep) if target.kind == "llvm" else operators
+    tiled, customized = operators, {}
+    if target.kind == "llvm":
+        kept = recurrent_matrices(operators)
+        tiled = _run(with_tiled_results(operators, kept), keep)
+        customized = {**legalization_of_products(kept), SOFTMAX: legalize_softmax}
     legalized = _run(tiled, *dispatch, passes.LegalizeOps(customized))
     if target.kind == "llvm":
         legalized = without_library_calls(legalized, kept=given)

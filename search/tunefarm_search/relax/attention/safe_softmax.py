@@ -13,6 +13,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tunefarm_search.relax.attention.bounds import BoundsAnalysis
 from tunefarm_search.relax.constants import array_of, is_constant
+from tunefarm_search.relax.expressions import operator_of
 
 
 def with_plain_softmax(module: Any) -> Any:
@@ -40,7 +41,7 @@ class _Unguarding(PyExprMutator):  # type: ignore[misc]
 
     def _guarded(self, call: Any) -> Any:
         """The softmax that ``call`` replaces by zeros in rows that cannot be; None if it is something else."""
-        if _operator(call) != "relax.where":
+        if operator_of(call) != "relax.where":
             return None
         condition, zeros, selected = call.args
         softmax, scores = self._softmax(selected)
@@ -50,7 +51,7 @@ class _Unguarding(PyExprMutator):  # type: ignore[misc]
 
     def _softmax(self, selected: Any) -> tuple[Any, Any]:
         found = self._bounds.value(selected)
-        if _operator(found) != "relax.nn.softmax" or int(found.attrs.axis) not in (-1, len(found.ty.shape) - 1):
+        if operator_of(found) != "relax.nn.softmax" or int(found.attrs.axis) not in (-1, len(found.ty.shape) - 1):
             return None, None
         return found, found.args[0]
 
@@ -61,20 +62,20 @@ class _Unguarding(PyExprMutator):  # type: ignore[misc]
     def _is_row_test(self, condition: Any, scores: Any) -> bool:
         """Whether it holds in rows whose scores are all minus infinity: no maximum over a row of what is not that."""
         negated = self._bounds.value(condition)
-        if _operator(negated) != "relax.logical_not":
+        if operator_of(negated) != "relax.logical_not":
             return False
         greatest = self._without_casts(negated.args[0])
-        if _operator(greatest) not in ("relax.max", "relax.any") or not bool(greatest.attrs.keepdims):
+        if operator_of(greatest) not in ("relax.max", "relax.any") or not bool(greatest.attrs.keepdims):
             return False
         axes = [int(axis) for axis in greatest.attrs.axis or ()]
         unequal = self._without_casts(greatest.args[0])
         if axes not in ([-1], [len(greatest.ty.shape) - 1]):
             return False
-        if _operator(unequal) == "relax.logical_not":
+        if operator_of(unequal) == "relax.logical_not":
             compared, operator = self._without_casts(unequal.args[0]), "relax.equal"
         else:
             compared, operator = unequal, "relax.not_equal"
-        return _operator(compared) == operator and self._compares_with_infinity(compared, scores)
+        return operator_of(compared) == operator and self._compares_with_infinity(compared, scores)
 
     def _compares_with_infinity(self, compared: Any, scores: Any) -> bool:
         one, other = (self._bounds.value(each) for each in compared.args)
@@ -86,7 +87,7 @@ class _Unguarding(PyExprMutator):  # type: ignore[misc]
     def _without_casts(self, expression: Any) -> Any:
         """What is cast, where casts keep what is zero and what is not: from bool, and to it."""
         found = self._bounds.value(expression)
-        while _operator(found) == "relax.astype" and "bool" in (str(found.ty.dtype), str(found.args[0].ty.dtype)):
+        while operator_of(found) == "relax.astype" and "bool" in (str(found.ty.dtype), str(found.args[0].ty.dtype)):
             found = self._bounds.value(found.args[0])
         return found
 
@@ -96,7 +97,3 @@ class _Unguarding(PyExprMutator):  # type: ignore[misc]
             return False
         possible = ~np.isneginf(bounds.low)
         return bool(np.all(np.any(possible, axis=-1))) if possible.ndim else bool(possible)
-
-
-def _operator(expression: Any) -> str:
-    return str(getattr(getattr(expression, "op", None), "name", "")) if isinstance(expression, relax.Call) else ""

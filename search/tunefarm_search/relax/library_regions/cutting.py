@@ -10,6 +10,7 @@ import tvm_ffi
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tunefarm_search.relax.expressions import operator_of
 from tunefarm_search.relax.library_regions.units import EntrySources, OperatorClosure, Unit, by_dependence
 from tunefarm_search.relax.library_regions.values import value_of
 from tunefarm_search.relax.preparation import PreparedModel
@@ -152,7 +153,7 @@ class _EntryCutting:
         if not outputs:
             return kept
         types = {name: sources.bindings[name].var.ty for name in outputs.values()}
-        views, call = self._call(run.library, run.units, run.closure, list(types))
+        views, call = self._call(run.library, run.units, run.closure, types)
         if len(outputs) == 1 and _has_type(*outputs, *types.values()):
             return [*kept, *views, relax.VarBinding(*outputs, call)]
         kind = next(iter(types.values())) if len(types) == 1 else relax.TupleType(list(types.values()))
@@ -168,14 +169,14 @@ class _EntryCutting:
         return [each for each in run.bindings if self._sources.is_view(each.var) and own.isdisjoint(_free(each))]
 
     def _call(
-        self, library: str, units: tuple[int, ...], closure: OperatorClosure, outputs: Sequence[str]
+        self, library: str, units: tuple[int, ...], closure: OperatorClosure, types: Mapping[str, Any]
     ) -> tuple[list[Any], Any]:
-        """The call of a new region that computes the operators ``outputs``, and bindings of views that it takes."""
+        """Bindings of views for a new region, and its call, which returns the operators that ``types`` names."""
         sources = self._sources
-        operators = [_operator(value_of(sources.bindings[each])) for each in closure.names]
+        operators = [operator_of(value_of(sources.bindings[each])) for each in closure.names]
         name = f"{REGION_PREFIX}{len(self._regions)}"
-        known = tuple(each for each in operators if each)
-        self._regions.append(Region(name, library, _function_of(sources, closure, outputs), known, units))
+        known = tuple(each.removeprefix("relax.") for each in operators if each)
+        self._regions.append(Region(name, library, _function_of(sources, closure, list(types)), known, units))
         views: list[Any] = []
         arguments: list[Any] = []
         for each in closure.in_order():
@@ -185,8 +186,7 @@ class _EntryCutting:
                 views += _in_shape_of(view, held, held.ty)
                 held = view
             arguments.append(held)
-        types = [sources.bindings[each].var.ty for each in outputs]
-        return views, relax.op.call_dps_packed(name, relax.Tuple(arguments), types)
+        return views, relax.op.call_dps_packed(name, relax.Tuple(arguments), list(types.values()))
 
 
 def _free(binding: Any) -> list[Any]:
@@ -235,10 +235,6 @@ def _function_of(sources: EntrySources, closure: OperatorClosure, outputs: Seque
         results = [known[sources.bindings[name].var] for name in outputs]
         builder.emit_func_output(results[0] if len(results) == 1 else relax.Tuple(results))
     return builder.get()["main"]
-
-
-def _operator(value: Any) -> str:
-    return str(getattr(getattr(value, "op", None), "name", "")).removeprefix("relax.")
 
 
 @mutator

@@ -6,7 +6,7 @@ from typing import Any
 
 from tvm import relax
 
-from tunefarm_search.relax.expressions import extents_of, viewed_by
+from tunefarm_search.relax.expressions import extents_of, operator_of, viewed_by
 from tunefarm_search.relax.library_regions.values import ValueNumbers, value_of
 from tunefarm_search.relax.preparation import PreparedModel
 
@@ -202,7 +202,11 @@ def _unit(
 ) -> Unit:
     variables = tuple(binding.var for binding in part)
     computing = [binding for binding in part if not sources.is_view(binding.var)]
-    called = [value_of(binding).args[0].name_hint for binding in computing if _is_call_tir(value_of(binding))]
+    called = [
+        value_of(binding).args[0].name_hint
+        for binding in computing
+        if operator_of(value_of(binding)) == "relax.call_tir"
+    ]
     names = sources.operators_of(variables)
     return Unit(
         *place,
@@ -225,10 +229,6 @@ def _problem(
         return "it takes a tuple"
     problems = (unsupported(prepared.stages.operators, sources.bindings[name]) for name in closure.names)
     return next((problem for problem in problems if problem is not None), None)
-
-
-def _is_call_tir(value: Any) -> bool:
-    return isinstance(value, relax.Call) and getattr(value.op, "name", "") == "relax.call_tir"
 
 
 def _bindings(function: Any) -> list[Any]:

@@ -7,12 +7,10 @@ from typing import Any
 import tvm
 from tvm import te
 
-from tunefarm_search.relax.constants import array_of, constant_of
 from tunefarm_search.relax.expressions import extents_of
 from tunefarm_search.relax.products.packed_columns import (
     MATMUL,
     packed_columns,
-    recurrent_matrices,
     with_packed_columns,
 )
 from tunefarm_search.relax.products.padded_rows import padded_rows
@@ -20,13 +18,13 @@ from tunefarm_search.relax.products.padded_rows import padded_rows
 _Legalization = Callable[[Any, Any], Any]
 
 
-def legalization_of_products(module: Any) -> Mapping[str, _Legalization]:
-    """Functions that legalize the products of a Relax module, by the operator's name."""
-    return {MATMUL: partial(_legalized, recurrent_matrices(module))}
+def legalization_of_products(kept: Container[Any]) -> Mapping[str, _Legalization]:
+    """Functions that legalize products, by the operator's name. Matrices with contents in ``kept`` are not packed."""
+    return {MATMUL: partial(_legalized, kept)}
 
 
 def _legalized(kept: Container[Any], builder: Any, call: Any) -> Any:
-    """A product as a call of a TIR function; matrices with contents in ``kept`` are not packed."""
+    """A product as a call of a TIR function."""
     left, right = call.args
     shapes, result = (extents_of(left), extents_of(right)), extents_of(call)
     default: _Legalization = tvm.ir.Op.get(MATMUL).get_attr("FLegalize")
@@ -37,7 +35,7 @@ def _legalized(kept: Container[Any], builder: Any, call: Any) -> Any:
     if columns is None and not has_rows_to_pad:
         return default(builder, call)
     if columns is not None:
-        right = constant_of(with_packed_columns(array_of(right), columns))
+        right = with_packed_columns(right, columns)
     dtype = str(call.ty.dtype)
     return builder.call_te(_product, left, right, result, dtype, columns, primfunc_name_hint="matmul")
 

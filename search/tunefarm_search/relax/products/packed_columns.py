@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from tvm import relax
 
-from tunefarm_search.relax.constants import Array, is_constant, numpy_dtype
+from tunefarm_search.relax.constants import array_of, constant_of, is_constant, numpy_dtype
 from tunefarm_search.relax.expressions import extents_of, operator_of
 
 MATMUL: Final = "relax.matmul"
@@ -52,13 +52,14 @@ def packed_columns(matrix: Any, kept: Container[Any] = ()) -> int | None:
     return columns if -(-shape[1] // columns) * columns <= _MAX_MORE * shape[1] else None
 
 
-def with_packed_columns(matrix: Array, columns: int) -> Array:
-    """A matrix of shape (k, n) as (ceil(n / columns), k, columns), with zeros behind the last column."""
-    inner, width = matrix.shape
+def with_packed_columns(matrix: Any, columns: int) -> Any:
+    """A constant of shape (k, n) as one of (ceil(n / columns), k, columns), with zeros behind the last column."""
+    array = array_of(matrix)
+    inner, width = array.shape
     tiles = -(-width // columns)
     missing = tiles * columns - width
-    padded = np.pad(matrix, ((0, 0), (0, missing))) if missing else matrix
-    return np.ascontiguousarray(padded.reshape(inner, tiles, columns).transpose(1, 0, 2))
+    padded = np.pad(array, ((0, 0), (0, missing))) if missing else array
+    return constant_of(padded.reshape(inner, tiles, columns).transpose(1, 0, 2))
 
 
 def _rows(product: Any) -> int | None:

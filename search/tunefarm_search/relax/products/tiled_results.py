@@ -17,7 +17,6 @@ from tunefarm_search.relax.products.legalization import product_of_tiles
 from tunefarm_search.relax.products.packed_columns import (
     MATMUL,
     packed_columns,
-    recurrent_matrices,
     with_packed_columns,
 )
 
@@ -27,13 +26,13 @@ _MIN_ROWS: Final = 2
 """A second pass over one row costs nothing."""
 
 
-def with_tiled_results(module: Any) -> Any:
+def with_tiled_results(module: Any, kept: Container[Any]) -> Any:
     """Split the columns of products whose matrix can be packed, and of the elementwise operators behind them, in tiles.
 
     Variables keep their names. Each is followed by a view in the shape that it had, for the operators that are not
-    elementwise.
+    elementwise. Matrices with contents in ``kept`` are not packed.
     """
-    tiling = _ResultTiling(module, recurrent_matrices(module))
+    tiling = _ResultTiling(module, kept)
     for variable, function in module.functions.items():
         if isinstance(function, relax.Function):
             tiling.builder_.update_func(variable, tiling.visit_expr(function))
@@ -76,12 +75,13 @@ class _ResultTiling(PyExprMutator):  # type: ignore[misc]
         columns, rows = packed_columns(call.args[1], self._kept), math.prod(shape[:-1])
         if columns is None or shape[-1] % columns or rows < _MIN_ROWS:
             return None
-        packed = constant_of(with_packed_columns(array_of(call.args[1]), columns))
-        left, dtype = self.visit_expr(call.args[0]), str(call.ty.dtype)
+        left, packed = self.visit_expr(call.args[0]), with_packed_columns(call.args[1], columns)
+        dtype = str(call.ty.dtype)
         return self.builder_.call_te(product_of_tiles, left, packed, shape, dtype, primfunc_name_hint="matmul")
 
     def _elementwise(self, call: Any, shape: tuple[int, ...]) -> Any:
-        operands, rest = call.args[: (count := _operands(call))], call.args[count:]
+        count = 2 if operator_of(call) in BINARY else 1
+        operands, rest = call.args[:count], call.args[count:]
         tiled = next(
             (self._tiled[each] for each in operands if each in self._tiled and extents_of(each) == shape), None
         )
@@ -110,10 +110,6 @@ class _ResultTiling(PyExprMutator):  # type: ignore[misc]
 def _split(own: tuple[int, ...], shape: tuple[int, ...], tiles: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of an operand with as many axes as ``tiles`` for the columns, or one more if it has one column."""
     return (*own[:-1], *tiles[-2:]) if own[-1] == shape[-1] else (*own, 1)
-
-
-def _operands(call: Any) -> int:
-    return 2 if operator_of(call) in BINARY else 1
 
 
 def _reshaped(tensor: te.Tensor, shape: Sequence[int]) -> te.Tensor:
