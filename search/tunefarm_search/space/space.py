@@ -18,6 +18,7 @@ from tunefarm_search.space.dot_product_tiling import SampledTile, dot_product_sc
 from tunefarm_search.space.elementwise_inlining import ELEMENTARY_CALLS, ElementwiseInlining
 from tunefarm_search.space.streamed_reduction import StreamedReduction
 from tunefarm_search.space.tiled_movement import TiledMovement
+from tunefarm_search.space.winograd_transforms import sampled_factors, transform_schedule
 from tunefarm_search.tvm.errors import TVM_ERRORS
 from tunefarm_search.tvm.intrinsics import leave_intrinsics_out, load_intrinsics_for
 from tunefarm_search.tvm.target import tvm_target
@@ -72,8 +73,8 @@ def search_space(module: Any, target: Target, abi: Abi, space: Space) -> SearchS
     """
     context = _context(module, target, abi)
     if space.automatic:
-        tensorized = _tensorized(module, target)
-        traces = tensorized or [trace_of(schedule) for schedule in context.generate_design_space()]
+        own = _own_sketch(module, target)
+        traces = own or [trace_of(schedule) for schedule in context.generate_design_space()]
     else:
         traces = [trace for sketch in space.sketches for trace in _filled(module, sketch)]
     by_text = {steps_of(trace).sketch.text: trace for trace in traces}
@@ -83,13 +84,16 @@ def search_space(module: Any, target: Target, abi: Abi, space: Space) -> SearchS
     return SearchSpace(module, target, tuple(context.space_generator.postprocs), sketches)
 
 
-def _tensorized(module: Any, target: Target) -> list[Trace]:
-    """The sketch with dot products of 8-bit integers, if the function and the processor have them.
+def _own_sketch(module: Any, target: Target) -> list[Trace]:
+    """The sketch for dot products of 8-bit integers or for a transform, if the function has them.
 
-    Sketches without them are left out then: they are many times slower.
+    TVM's sketches are left out then: they are many times slower.
     """
     try:
         schedule = dot_product_schedule(module, target, SampledTile, seed=1)
+        if schedule is None and target.kind == "llvm":
+            is_parallel = target.num_cores > 1
+            schedule = transform_schedule(module, sampled_factors, is_parallel=is_parallel, seed=1)
     except TVM_ERRORS:
         return []
     return [] if schedule is None else [trace_of(schedule)]

@@ -17,6 +17,7 @@ from tunefarm_search.space.dot_product_tiling import TileRule, dot_product_sched
 from tunefarm_search.space.scheduling import Scheduled, Scheduler
 from tunefarm_search.space.space import search_space
 from tunefarm_search.space.tiled_movement import crossing_read
+from tunefarm_search.space.winograd_transforms import transform_schedule, vectors_of
 from tunefarm_search.tvm.errors import TVM_ERRORS
 from tunefarm_search.tvm.trace import trace_of
 from tunefarm_search.untried.block_facts import BlockFacts, blocks_of, facts_of
@@ -39,7 +40,7 @@ class UntriedSchedule:
     Attributes:
         trace: applies to the given module and gives ``module``.
         module: TVM's ``IRModule`` with the scheduled function ``main``.
-        way: how the schedule was made: ``dot products``, ``tiles``, ``rows``, ``blocks`` or ``none``.
+        way: how the schedule was made: ``dot products``, ``transform``, ``tiles``, ``rows``, ``blocks`` or ``none``.
     """
 
     trace: Trace
@@ -54,6 +55,7 @@ def untried_schedule(module: Any, target: Target) -> UntriedSchedule:
     inlined = _Inlined(module)
     ways = (
         partial(_dot_products, module, target),
+        partial(_transform, module, target, parallel=has_threads),
         partial(_tiled, inlined, target, known, parallel=has_threads),
         partial(_rows, inlined, target, parallel=has_threads),
         partial(_blocks, inlined, target, parallel=has_threads),
@@ -88,6 +90,11 @@ class _Inlined:
 def _dot_products(module: Any, target: Target) -> UntriedSchedule | None:
     schedule = dot_product_schedule(module, target, TileRule)
     return None if schedule is None else UntriedSchedule(trace_of(schedule), schedule.mod, "dot products")
+
+
+def _transform(module: Any, target: Target, *, parallel: bool) -> UntriedSchedule | None:
+    schedule = transform_schedule(module, vectors_of(_shape(target).lanes), is_parallel=parallel)
+    return None if schedule is None else UntriedSchedule(trace_of(schedule), schedule.mod, "transform")
 
 
 def _tiled(

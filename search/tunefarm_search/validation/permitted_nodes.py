@@ -96,13 +96,16 @@ FUNCTION_ATTRIBUTES: Final = frozenset(
     {"global_symbol", "layout_free_buffers", "op_pattern", "s_tir", "tirx.is_scheduled", "tirx.noalias"}
 )
 
+TRANSFORM: Final = "tunefarm.transform"
+"""Annotation of a block with the elements of tiles of Winograd's algorithm; its value is the rows of a tile."""
+
 ANNOTATIONS: Final = frozenset(
     {
         *("async_commit_queue_scope", "async_scope", "async_wait_inflight_count", "async_wait_queue_scope"),
         *("auto_copy", "axis", "buffer_bound", "buffer_dim_align", "double_buffer_scope"),
         *("double_buffer_write", "dst_layout", "input_shape", "src_layout"),
         *("explicit_read_region", "explicit_write_region", "fragment_layout", "fragment_shape", "hand_threaded"),
-        *("irregular_loop_mark", "layout_free_buffers", "layout_free_placeholders", "local_stage"),
+        *("irregular_loop_mark", "layout_free_buffers", "layout_free_placeholders", "local_stage", TRANSFORM),
         *("pragma_auto_unroll_max_step", "pragma_loop_partition_hint", "pragma_parallel_barrier_when_finish"),
         *("pragma_parallel_launch_point", "pragma_parallel_stride_pattern", "pragma_unroll"),
         *("pragma_unroll_explicit", "reduce_scope", "require_bound_predicate", "schedule_rule"),
@@ -119,7 +122,7 @@ ANNOTATIONS: Final = frozenset(
         )
     }
 )
-"""Keys of blocks, loops and attribute statements that TVM's own schedules and postprocessors write."""
+"""Keys of blocks, loops and attribute statements: ``TRANSFORM``, and what TVM's schedules and postprocessors write."""
 
 ANNOTATION_VALUES: Final = frozenset(
     {"None", "bool", "int", "float", "str", "ffi.Array", "ffi.Map", "ffi.String", "ir.FloatImm", "ir.IntImm"}

@@ -4,7 +4,8 @@ TVM itself stands for the library: it compiles the operators of each region.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,11 +17,13 @@ from tests.search.relax.models import (
     SmallModel,
     convolutional_network,
     multilayer_perceptron,
+    one_entry,
     random_array,
     run,
     tuples,
     two_entries,
 )
+from tests.search.relax.products.winograd.convolutions import convolution
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.relax.building import lower, virtual_machine
 from tunefarm_search.relax.library_regions.cutting import CutModel, Region, cut
@@ -38,7 +41,7 @@ def here() -> Target:
 
 def test_any_assignment_computes_the_same(here: Target) -> None:
     generator = random.Random(1)
-    for create in (multilayer_perceptron, convolutional_network, tuples, branches, equal_values, tiles):
+    for create in (multilayer_perceptron, convolutional_network, tuples, branches, equal_values, tiles, residual):
         model = create()
         prepared = prepare(model.module, model.weights, here)
         units = units_of(prepared, lambda _module, _binding: None)
@@ -105,6 +108,17 @@ def test_views_are_in_the_unit_of_what_they_view_or_of_their_reader(here: Target
     assert "view" not in str(whole.prepared.module["main"])
 
 
+def test_functions_of_one_convolution_are_in_one_unit(here: Target) -> None:
+    model = residual()
+    prepared = prepare(model.module, model.weights, here)
+    units = units_of(prepared, lambda _module, _binding: None)
+    assert not any(unit.problem for unit in units)
+    names = [[each for each in unit.functions if "transform" in each or "product" in each] for unit in units]
+    assert [len(each) for each in names if each] == [3, 3]
+    whole = cut(prepared, units, ["A"] * len(units))
+    assert [region.operators.count("nn.conv2d") for region in whole.regions] == [2]
+
+
 def test_units_tell_why_no_library_can_run_them(here: Target) -> None:
     model = convolutional_network()
     prepared = prepare(model.module, model.weights, here)
@@ -118,6 +132,21 @@ def test_units_tell_why_no_library_can_run_them(here: Target) -> None:
     assert len(refused) < len(units)
     with pytest.raises(ValueError, match="no library can run"):
         cut(prepared, units, ["A"] * len(units))
+
+
+def residual() -> SmallModel:
+    """Two convolutions of 3 x 3, in several functions each, and their input added to the result."""
+    weights = tuple(0.02 * random_array(64, 64, 3, 3, seed=seed) for seed in (0, 1))
+
+    def build(builder: Any, given: Sequence[Any], names: Sequence[Any]) -> Any:
+        active = builder.emit(relax.op.nn.relu(relax.op.nn.conv2d(given[0], names[0], padding=1)))
+        return relax.op.add(builder.emit(relax.op.nn.conv2d(active, names[1], padding=1)), given[0])
+
+    def expected(given: np.ndarray) -> np.ndarray:
+        return convolution(np.maximum(convolution(given, weights[0]), 0), weights[1]) + given
+
+    shape = (1, 64, 12, 12)
+    return SmallModel(one_entry(build, [shape], weights), {"main": weights}, (random_array(*shape),), expected)
 
 
 def branches() -> SmallModel:

@@ -88,6 +88,10 @@ class EntrySources:
         """Whether a variable of the prepared module holds another in another shape."""
         return variable.name in self._views
 
+    def is_between(self, variable: Any) -> bool:
+        """Whether a variable holds neither the result of an operator nor a view of another variable."""
+        return not self.is_view(variable) and self.operator_of_variable(variable) is None
+
     def variable_of_operator(self, name: str) -> Any:
         """The variable of the prepared module that holds the result of an operator; None if none does.
 
@@ -152,7 +156,7 @@ def _units_of_entry(prepared: PreparedModel, sources: EntrySources, entry: str, 
     for at, block in enumerate(function.body.blocks):
         if isinstance(block, relax.DataflowBlock):
             _, bindings = by_dependence(block)
-            parts = _undivided(bindings, prepared.module)
+            parts = _undivided(bindings, sources, prepared.module)
             found.extend(_unit(prepared, sources, (entry, at), part, unsupported) for part in parts)
     return [unit for unit in found if unit.functions or not unit.problem]
 
@@ -171,17 +175,18 @@ def by_dependence(block: Any) -> tuple[list[Any], list[Any]]:
     return constant, others
 
 
-def _undivided(bindings: Sequence[Any], module: Any) -> list[list[Any]]:
+def _undivided(bindings: Sequence[Any], sources: EntrySources, module: Any) -> list[list[Any]]:
     """The bindings in parts such that a tuple is used in the part that defines it only, and views are in no part alone.
 
-    Views directly behind what they view belong to it, others to the next binding.
+    The same holds for tensors between the functions that compute one operator. Views directly behind what they view
+    belong to it, others to the next binding.
     """
     position = {binding.var: at for at, binding in enumerate(bindings)}
     first = list(range(len(bindings)))
     viewed = [viewed_by(value_of(binding), module) for binding in bindings]
     for at, binding in enumerate(bindings):
         for variable in relax.analysis.free_vars(value_of(binding)):
-            if variable in position and isinstance(variable.ty, relax.TupleType):
+            if variable in position and (isinstance(variable.ty, relax.TupleType) or sources.is_between(variable)):
                 for between in range(position[variable], at + 1):
                     first[between] = min(first[between], first[position[variable]])
         if viewed[at] is None:
@@ -220,7 +225,7 @@ def _unit(
 def _problem(
     prepared: PreparedModel, sources: EntrySources, part: list[Any], names: set[str], unsupported: Unsupported
 ) -> str | None:
-    if not names or any(sources.operator_of_variable(part_binding.var) is None for part_binding in part):
+    if not names or sources.is_between(part[-1].var):
         return "it is not computed by operators alone"
     if isinstance(part[-1].var.ty, relax.TupleType):
         return "it returns a tuple"

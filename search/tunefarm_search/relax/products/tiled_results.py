@@ -6,6 +6,7 @@ simplify. Bias and activation would be a second pass over the result, which TVM 
 
 import math
 from collections.abc import Callable, Container, Sequence
+from functools import partial
 from typing import Any, Final
 
 from tvm import relax, te, topi
@@ -19,9 +20,13 @@ from tunefarm_search.relax.products.packed_columns import (
     packed_columns,
     with_packed_columns,
 )
+from tunefarm_search.relax.products.winograd.convolution import CONVOLUTION, winograd_convolution
+from tunefarm_search.relax.products.winograd.stages import products_of_places, transformed_inputs, transformed_results
 
 _OPAQUE: Final = 8
 """TVM's ``OpPatternKind`` of functions that are fused with no other."""
+_FUSED: Final = 4
+"""That of functions that elementwise ones are fused with, such as convolutions."""
 _MIN_ROWS: Final = 2
 """A second pass over one row costs nothing."""
 
@@ -69,6 +74,8 @@ class _ResultTiling(PyExprMutator):  # type: ignore[misc]
             return None
         if name == MATMUL:
             return self._product(value, shape)
+        if name == CONVOLUTION:
+            return self._convolution(value)
         return self._elementwise(value, shape) if name in ELEMENTWISE | BINARY else None
 
     def _product(self, call: Any, shape: tuple[int, ...]) -> Any:
@@ -78,6 +85,21 @@ class _ResultTiling(PyExprMutator):  # type: ignore[misc]
         left, packed = self.visit_expr(call.args[0]), with_packed_columns(call.args[1], columns)
         dtype = str(call.ty.dtype)
         return self.builder_.call_te(product_of_tiles, left, packed, shape, dtype, primfunc_name_hint="matmul")
+
+    def _convolution(self, call: Any) -> Any:
+        """Three functions, of which the last one is fused with what follows."""
+        convolution = winograd_convolution(call)
+        if convolution is None:
+            return None
+        kernels = constant_of(convolution.packed_kernels(array_of(call.args[1])))
+        inputs = self._stage(partial(transformed_inputs, convolution), _OPAQUE, self.visit_expr(call.args[0]))
+        products = self._stage(products_of_places, _OPAQUE, inputs, kernels)
+        return self._stage(partial(transformed_results, convolution), _FUSED, products)
+
+    def _stage(self, function: Callable[..., te.Tensor], pattern: int, *tensors: Any) -> Any:
+        name, attributes = getattr(function, "func", function).__name__, {"op_pattern": pattern}
+        given = [self.builder_.emit(each) if isinstance(each, relax.Call) else each for each in tensors]
+        return self.builder_.call_te(function, *given, primfunc_name_hint=name, primfunc_attrs=attributes)
 
     def _elementwise(self, call: Any, shape: tuple[int, ...]) -> Any:
         count = 2 if operator_of(call) in BINARY else 1

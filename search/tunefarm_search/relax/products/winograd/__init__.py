@@ -1,0 +1,1 @@
+"""Convolutions of 3 x 3 by Winograd's algorithm, with fewer multiplications."""

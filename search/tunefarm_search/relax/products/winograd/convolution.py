@@ -1,0 +1,80 @@
+"""Which convolutions Winograd's algorithm computes sooner, and with which tiles."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tunefarm_search.relax.constants import Array, is_constant
+from tunefarm_search.relax.expressions import extents_of, operator_of
+from tunefarm_search.relax.products.winograd.matrices import KERNEL, WINOGRADS, Winograd
+
+CHANNELS: Final = 16
+"""Channels of a tile of the transformed kernels and of the results: those of a cache line, and of the widest vector."""
+CONVOLUTION: Final = "relax.nn.conv2d"
+_MOVED: Final = 9.0
+"""Multiplications in the time in which an element of the transformed inputs or products is written and read."""
+_FETCHED: Final = 10.0
+"""Multiplications in the time in which an element of the kernels comes from memory."""
+_WORTH: Final = 0.9
+"""Part of the time of the convolution as it is, from which on a change is not worth its loss of digits."""
+
+
+@dataclass(frozen=True)
+class WinogradConvolution:
+    """A convolution of shape (images, rows, columns, inputs) to (images, *results, outputs), in tiles.
+
+    Attributes:
+        winograd: the matrices.
+        padding: rows of zeros above the inputs, and columns of zeros before them.
+        images: the size of the batch.
+        results: rows and columns of the results.
+    """
+
+    winograd: Winograd
+    padding: tuple[int, int]
+    images: int
+    results: tuple[int, int]
+
+    def packed_kernels(self, kernels: Array) -> Array:
+        """Kernels (3, 3, inputs, outputs), transformed, as (places, outputs // ``CHANNELS``, inputs, ``CHANNELS``)."""
+        transformed = self.winograd.kernels(kernels)
+        places, inputs, outputs = transformed.shape
+        return transformed.reshape(places, inputs, outputs // CHANNELS, CHANNELS).transpose(0, 2, 1, 3)
+
+    @property
+    def tiles(self) -> tuple[int, int]:
+        """Tiles of the results in each direction; the last ones may be larger than what is left."""
+        high, wide = self.results
+        return -(-high // self.winograd.results), -(-wide // self.winograd.results)
+
+
+def winograd_convolution(call: Any) -> WinogradConvolution | None:
+    """How to compute a Relax expression by Winograd's algorithm; None if it is not a convolution that is worth it.
+
+    It must have constant kernels of 3 x 3, the layouts NHWC and HWIO, strides and dilations of 1, and elements of
+    float32.
+    """
+    if operator_of(call) != CONVOLUTION or not is_constant(call.args[1]):
+        return None
+    attributes, result = call.attrs, extents_of(call)
+    layouts = (str(attributes.data_layout), str(attributes.out_layout), str(attributes.kernel_layout))
+    steps = [int(each) for each in (*attributes.strides, *attributes.dilation, attributes.groups)]
+    if result is None or layouts != ("NHWC", "NHWC", "HWIO") or set(steps) != {1}:
+        return None
+    high, wide, inputs, outputs = extents_of(call.args[1]) or (0, 0, 0, 0)
+    is_float = {str(each.ty.dtype) for each in (call, *call.args[:2])} == {"float32"}
+    if not is_float or (high, wide) != (KERNEL, KERNEL) or inputs % CHANNELS or outputs % CHANNELS:
+        return None
+    top, left, *_ = (int(each) for each in attributes.padding)
+    images, *extents, _ = result
+    found = [WinogradConvolution(each, (top, left), images, (extents[0], extents[1])) for each in WINOGRADS]
+    best = min(found, key=lambda each: _cost(each, inputs, outputs))
+    as_it_is = KERNEL**2 * inputs * outputs * (math.prod(result[:3]) + _FETCHED)
+    return best if _cost(best, inputs, outputs) <= _WORTH * as_it_is else None
+
+
+def _cost(convolution: WinogradConvolution, inputs: int, outputs: int) -> float:
+    """Estimated time, in multiplications."""
+    tiles = convolution.images * math.prod(convolution.tiles)
+    each = inputs * outputs * (tiles + _FETCHED) + _MOVED * tiles * (inputs + outputs)
+    return convolution.winograd.inputs**2 * each
