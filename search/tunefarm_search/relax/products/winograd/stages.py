@@ -36,6 +36,9 @@ def transformed_inputs(convolution: WinogradConvolution, data: te.Tensor) -> te.
     def rows(tile: Any, place: Any, column: Any, channel: Any) -> Any:
         tile = tile if padded == tiles else te.min(tile, tiles - 1)
         image, row, first = tile // (down * across), tile // across % down * step, tile % across * step
+        if images == 1:
+            # TVM keeps a remainder that changes nothing, and the transform takes up to 5 times as long.
+            image, row = 0, tile // across * step
         return _chosen(place, matrix, [inputs[image, row + at, first + column, channel] for at in range(size)])
 
     by_rows = te.compute((padded, size, size, channels), rows, name="transformed_rows")
