@@ -24,6 +24,7 @@ from tunefarm_search.untried.block_facts import BlockFacts, blocks_of, facts_of
 from tunefarm_search.untried.inlining import inline_cheap_blocks
 from tunefarm_search.untried.rules import Shape, block_by_block, row_by_row
 from tunefarm_search.untried.tiled_choice import ELEMENT_BYTES, cheapest_points
+from tunefarm_search.untried.window_rules import windows_in_registers
 
 WORTH_THREADS_NS: Final = 10_000
 TRIED_POINTS: Final = 24
@@ -40,7 +41,7 @@ class UntriedSchedule:
     Attributes:
         trace: applies to the given module and gives ``module``.
         module: TVM's ``IRModule`` with the scheduled function ``main``.
-        way: how the schedule was made: ``dot products``, ``transform``, ``tiles``, ``rows``, ``blocks`` or ``none``.
+        way: how the schedule was made: ``dot products``, ``transform``, ``tiles``, ``windows``, ``rows``, ``blocks`` or ``none``.
     """
 
     trace: Trace
@@ -57,6 +58,7 @@ def untried_schedule(module: Any, target: Target) -> UntriedSchedule:
         partial(_dot_products, module, target),
         partial(_transform, module, target, parallel=has_threads),
         partial(_tiled, inlined, target, known, parallel=has_threads),
+        partial(_windows, inlined, target, parallel=has_threads),
         partial(_rows, inlined, target, parallel=has_threads),
         partial(_blocks, inlined, target, parallel=has_threads),
     )
@@ -131,6 +133,13 @@ def _moved(module: Any) -> float:
     names = [str(block.name_hint) for block in blocks if block.iter_vars]
     loops = [schedule.get_loops(schedule.get_sblock(name)) for name in names]
     return float(sum(math.prod(int(schedule.get(loop).extent) for loop in each) for each in loops))
+
+
+def _windows(inlined: _Inlined, target: Target, *, parallel: bool) -> UntriedSchedule | None:
+    schedule = inlined.schedule()
+    if not windows_in_registers(schedule, _shape(target).lanes, parallel=parallel):
+        return None
+    return UntriedSchedule(trace_of(schedule), schedule.mod, "windows")
 
 
 def _rows(inlined: _Inlined, target: Target, *, parallel: bool) -> UntriedSchedule | None:

@@ -1,0 +1,101 @@
+"""Schedules of reductions of windows, such as depthwise convolution and pooling, with the channels last.
+
+Neighbouring windows overlap. A line of them has its sums in registers, one vector of channels each: what is loaded for
+one window is there for the next, and padding is a condition where an element is loaded. No loop is left inside a line.
+"""
+
+import math
+from typing import Any, Final
+
+from tunefarm_search.space.access_pattern import REDUCTION
+from tunefarm_search.untried.block_facts import BlockFacts, blocks_of, facts_of
+from tunefarm_search.untried.loop_rules import extent_of, fused
+
+_LENGTHS: Final = (8, 7, 6, 5, 4, 14, 13, 12, 11, 10, 9, 3, 2)
+"""Windows of a line, the best first: enough to hide the latency of an addition, and no more than registers."""
+_AROUND: Final = 2
+"""Loops around a line: over lines, and over vectors of channels."""
+_MAX_STATEMENTS: Final = 225
+"""Of the code without loops: LLVM's time grows with it."""
+
+
+def windows_in_registers(schedule: Any, lanes: int, *, parallel: bool) -> bool:
+    """Schedule a function whose only reduction is one of windows; return whether it is one. Inline cheap blocks before.
+
+    What is computed before the reduction is inlined, and what is computed of its results is computed for each line.
+    """
+    if not _has_windows(_known(schedule), lanes):
+        return False
+    if _known(schedule)[-1].reduces:
+        schedule.cache_write(blocks_of(schedule)[-1], 0, "global")
+    known = _known(schedule)
+    at = next(at for at, facts in enumerate(known) if facts.reduces)
+    extents = known[at].pattern.extents
+    window = math.prod(extent for extent, spatial in zip(extents, known[at].pattern.spatial, strict=True) if not spatial)
+    blocks = blocks_of(schedule)
+    axis, length = _line(schedule, blocks[-1], _MAX_STATEMENTS // window)
+    if length < 2:
+        return False
+    for block in blocks[:at]:
+        schedule.compute_inline(block)
+    *outer, channel = schedule.get_loops(blocks[-1])
+    outer[axis], line = schedule.split(outer[axis], [None, length])
+    channel, lane = schedule.split(channel, [None, lanes])
+    schedule.reorder(*outer, channel, line, lane)
+    _straight(schedule, [line, lane])
+    around = fused(schedule, outer)
+    if parallel and extent_of(schedule, around) > 1:
+        schedule.parallel(around)
+    for block in reversed(blocks[at + 1 : -1]):
+        schedule.compute_at(block, channel, preserve_unit_loops=True)
+        _straight(schedule, schedule.get_loops(block)[_AROUND:])
+    _sums(schedule, blocks[at], channel)
+    return True
+
+
+def _known(schedule: Any) -> list[BlockFacts]:
+    found = [facts_of(schedule, block) for block in blocks_of(schedule)]
+    return [] if None in found else [facts for facts in found if facts is not None]
+
+
+def _has_windows(known: list[BlockFacts], lanes: int) -> bool:
+    """Whether the only reduction slides a window along the axes before the last one, which has whole vectors."""
+    sums = [facts for facts in known if facts.reduces]
+    if len(sums) != 1 or not sums[0].slides or sum(facts.is_output for facts in known) != 1:
+        return False
+    channel = sum(sums[0].pattern.spatial) - 1
+    extents = [extent for extent, spatial in zip(sums[0].pattern.extents, sums[0].pattern.spatial, strict=True) if spatial]
+    after = known[known.index(sums[0]) + 1 :]
+    is_alike = all(list(facts.pattern.extents) == extents for facts in after)
+    in_vectors = sums[0].in_vectors(channel) and all(facts.in_vectors(channel) for facts in after)
+    return len(extents) > 1 and extents[-1] % lanes == 0 and sums[0].contiguous_axis == channel and is_alike and in_vectors
+
+
+def _line(schedule: Any, block: Any, limit: int) -> tuple[int, int]:
+    """The number of the axis and the number of windows of a line, at most ``limit``."""
+    *outer, _ = schedule.get_loops(block)
+    for length in _LENGTHS:
+        for axis in reversed(range(len(outer))):
+            if length <= limit and extent_of(schedule, outer[axis]) % length == 0:
+                return axis, length
+    return 0, 1
+
+
+def _sums(schedule: Any, block: Any, place: Any) -> None:
+    """Compute the sums of a line in the loop around it."""
+    schedule.compute_at(block, place, preserve_unit_loops=True)
+    loops = schedule.get_loops(block)[_AROUND:]
+    kinds = [int(each.iter_type) for each in schedule.get(block).iter_vars]
+    results = [loop for loop, kind in zip(loops, kinds, strict=True) if kind != REDUCTION]
+    window = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == REDUCTION]
+    schedule.reorder(*window, *results)
+    _straight(schedule, [*window, *results])
+    schedule.decompose_reduction(block, window[0])
+
+
+def _straight(schedule: Any, loops: Any) -> None:
+    """Unroll all loops but the innermost, which is vectorised."""
+    *others, lane = loops
+    for loop in others:
+        schedule.unroll(loop)
+    schedule.vectorize(lane)
