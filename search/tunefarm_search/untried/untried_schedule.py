@@ -41,7 +41,8 @@ class UntriedSchedule:
     Attributes:
         trace: applies to the given module and gives ``module``.
         module: TVM's ``IRModule`` with the scheduled function ``main``.
-        way: how the schedule was made: ``dot products``, ``transform``, ``tiles``, ``windows``, ``rows``, ``blocks`` or ``none``.
+        way: how the schedule was made: ``dot products``, ``transform``, ``tiles``, ``windows``, ``rows``, ``blocks`` or
+            ``none``.
     """
 
     trace: Trace

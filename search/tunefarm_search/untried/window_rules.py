@@ -30,9 +30,7 @@ def windows_in_registers(schedule: Any, lanes: int, *, parallel: bool) -> bool:
         schedule.cache_write(blocks_of(schedule)[-1], 0, "global")
     known = _known(schedule)
     at = next(at for at, facts in enumerate(known) if facts.reduces)
-    extents = known[at].pattern.extents
-    window = math.prod(extent for extent, spatial in zip(extents, known[at].pattern.spatial, strict=True) if not spatial)
-    blocks = blocks_of(schedule)
+    blocks, window = blocks_of(schedule), math.prod(known[at].pattern.extents) // known[at].results
     axis, length = _line(schedule, blocks[-1], _MAX_STATEMENTS // window)
     if length < 2:
         return False
@@ -59,16 +57,26 @@ def _known(schedule: Any) -> list[BlockFacts]:
 
 
 def _has_windows(known: list[BlockFacts], lanes: int) -> bool:
-    """Whether the only reduction slides a window along the axes before the last one, which has whole vectors."""
+    """Whether the only reduction slides a window along the axes before the last, along which all are whole vectors."""
     sums = [facts for facts in known if facts.reduces]
     if len(sums) != 1 or not sums[0].slides or sum(facts.is_output for facts in known) != 1:
         return False
-    channel = sum(sums[0].pattern.spatial) - 1
-    extents = [extent for extent, spatial in zip(sums[0].pattern.extents, sums[0].pattern.spatial, strict=True) if spatial]
+    extents = _results(sums[0])
+    channel = len(extents) - 1
     after = known[known.index(sums[0]) + 1 :]
-    is_alike = all(list(facts.pattern.extents) == extents for facts in after)
-    in_vectors = sums[0].in_vectors(channel) and all(facts.in_vectors(channel) for facts in after)
-    return len(extents) > 1 and extents[-1] % lanes == 0 and sums[0].contiguous_axis == channel and is_alike and in_vectors
+    return (
+        channel > 0
+        and extents[channel] % lanes == 0
+        and sums[0].contiguous_axis == channel
+        and sums[0].in_vectors(channel)
+        and all(_results(facts) == extents for facts in after)
+        and all(facts.in_vectors(len(facts.pattern.extents) - 1) for facts in known if not facts.reduces)
+    )
+
+
+def _results(facts: BlockFacts) -> list[int]:
+    spatial = zip(facts.pattern.extents, facts.pattern.spatial, strict=True)
+    return [extent for extent, is_spatial in spatial if is_spatial]
 
 
 def _line(schedule: Any, block: Any, limit: int) -> tuple[int, int]:

@@ -89,6 +89,22 @@ def convolution(n: int, m: int, k: int) -> list[Any]:
     return [x, weight, topi.nn.relu(topi.nn.conv2d_nchw(x, weight, 1, 1, 1))]
 
 
+def windows_with_silu(n: int, m: int, k: int) -> list[Any]:
+    x, weight, bias = _input("x", 1, m, k, 16 * n), _input("weight", 3, 3, 16 * n, 1), _input("bias", 16 * n)
+    found = topi.add(topi.nn.depthwise_conv2d_nhwc(x, weight, 1, 1, 1), bias)
+    return [x, weight, bias, topi.multiply(found, topi.sigmoid(found))]
+
+
+def maximum_of_pixels(n: int, m: int, k: int) -> list[Any]:
+    x = _input("x", 1, m, k, 16 * n)
+    return [x, topi.nn.pool2d(x, [3, 3], [2, 2], [1, 1], [1, 1, 1, 1], "max", layout="NHWC")]
+
+
+def mean_of_pixels(n: int, m: int, k: int) -> list[Any]:
+    x = _input("x", 1, m, k, 16 * n)
+    return [x, topi.nn.relu(topi.nn.pool2d(x, [2, 2], [1, 1], [1, 1], [1, 1, 1, 1], "avg", layout="NHWC"))]
+
+
 def padded(n: int, m: int, k: int) -> list[Any]:
     x = _input("x", n, m, k)
     return [x, topi.nn.pad(x, [0, 1, 1], [0, 1, 2])]
@@ -99,6 +115,7 @@ KINDS: dict[str, Callable[[int, int, int], list[Any]]] = {
     for each in (
         softmax, layer_norm, matmul_with_bias, dense, mean_of_rows, sum_of_columns, maximum_of_all, gelu_of_transposed,
         transposed, scaled_by_channel, concatenated, maximum_pool, depthwise, convolution, padded,
+        windows_with_silu, maximum_of_pixels, mean_of_pixels,
     )
 }  # fmt: skip
 

@@ -44,7 +44,14 @@ def test_trace_of_untried_schedule_gives_its_module(kind: str, target: Target) -
 
 @pytest.mark.parametrize(
     ("kind", "way"),
-    [("softmax", "rows"), ("depthwise", "rows"), ("convolution", "tiles"), ("matmul_with_bias", "tiles")],
+    [
+        ("softmax", "rows"),
+        ("depthwise", "rows"),
+        ("windows_with_silu", "windows"),
+        ("maximum_of_pixels", "windows"),
+        ("convolution", "tiles"),
+        ("matmul_with_bias", "tiles"),
+    ],
 )
 def test_untried_schedule_vectorises_in_the_way_of_the_kind(kind: str, way: str, target: Target) -> None:
     found = untried_schedule(module_of(kind, (64, 64, 64)), target)

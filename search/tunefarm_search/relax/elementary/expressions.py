@@ -23,7 +23,7 @@ _LN2_LOW: Final = -2.12194440e-4
 _TO_INTEGER: Final = 12582912.0
 """1.5 times 2 to the power of 23: a sum with it has the nearest integer in its last bits."""
 _TO_INTEGER_BITS: Final = 0x4B400000
-_LOWEST_EXP: Final = -104.0
+_LOWEST_EXP: Final = -87.5
 _HIGHEST_EXP: Final = 89.0
 _MANTISSA_BITS: Final = 23
 _BIAS: Final = 127
@@ -57,19 +57,17 @@ _ERF_BELOW: Final = (
 
 
 def exp(x: Expression) -> Expression:
-    """The exponential, within 2 units; 0 and infinity beyond the range of float32, and subnormal results."""
-    return _bound(x, lambda given: _scaled_exp(tirx.max(_float(_LOWEST_EXP), tirx.min(_float(_HIGHEST_EXP), given))))
+    """The exponential, within 2 units; infinity above 88.7, and 0 below -87.
+
+    Processors take up to a hundred times as long for subnormal numbers, and attention masks many elements.
+    """
+    limited = tirx.max(_float(_LOWEST_EXP), tirx.min(_float(_HIGHEST_EXP), x))
+    return _bound(limited, lambda given: _bound(given * _float(_LOG2_E) + _TO_INTEGER, lambda n: _exp(given, n)))
 
 
 def sigmoid(x: Expression) -> Expression:
-    """``1 / (1 + exp(-x))``, within 3 units, and without overflow for large negative ``x``."""
-
-    def of(given: Expression) -> Expression:
-        magnitude = tirx.max(given, -given)
-        falling = _scaled_exp(tirx.max(_float(_LOWEST_EXP), -magnitude))
-        return _bound(falling, lambda e: tirx.Select(given < 0.0, e, _float(1.0)) / (e + 1.0))
-
-    return _bound(x, of)
+    """``1 / (1 + exp(-x))``, within 4 units; 0 below -88.7."""
+    return 1.0 / (exp(-x) + 1.0)
 
 
 def tanh(x: Expression) -> Expression:
@@ -98,25 +96,13 @@ def power(x: Expression, exponent: int) -> Expression:
     return _bound(x, of)
 
 
-def _scaled_exp(x: Expression) -> Expression:
-    """The exponential of a number in the range in which the result is neither 0 nor infinite by far."""
-
-    def of(given: Expression) -> Expression:
-        return _bound(given * _float(_LOG2_E) + _TO_INTEGER, lambda shifted: reduced(given, shifted))
-
-    def reduced(given: Expression, shifted: Expression) -> Expression:
-        exponent = shifted - _TO_INTEGER
-        rest = _bound(exponent, lambda n: given - n * _float(_LN2_HIGH) - n * _float(_LN2_LOW))
-        return _bound(rest, lambda r: scaled(_polynomial(r, _EXP) * (r * r) + r + 1.0, shifted))
-
-    def scaled(value: Expression, shifted: Expression) -> Expression:
-        # In two steps, since 2 to the power of the exponent may be subnormal or infinite where the result is not.
-        whole = tirx.reinterpret("int32", shifted) - _TO_INTEGER_BITS
-        return _bound(
-            whole, lambda n: _bound(n >> 1, lambda half: value * _power_of_two(half) * _power_of_two(n - half))
-        )
-
-    return _bound(x, of)
+def _exp(x: Expression, shifted: Expression) -> Expression:
+    """The exponential, with the nearest integer to ``x / ln 2`` in the last bits of ``shifted``."""
+    # Twice the exponential of the rest, times 2 to the power of one less: that is a normal number, or 0 for the lowest.
+    whole = tirx.reinterpret("int32", shifted) - (_TO_INTEGER_BITS + 1)
+    rest = _bound(shifted - _TO_INTEGER, lambda n: x - n * _float(_LN2_HIGH) - n * _float(_LN2_LOW))
+    doubled = tuple(2.0 * each for each in _EXP)
+    return _bound(rest, lambda r: (_polynomial(r, doubled) * (r * r) + (r * 2.0 + 2.0)) * _power_of_two(whole))
 
 
 def _log(x: Expression) -> Expression:
