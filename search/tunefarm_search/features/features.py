@@ -2,7 +2,6 @@
 
 import numpy as np
 import numpy.typing as npt
-import tvm
 
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.features.analytical_cost import NestCost, nest_cost
@@ -11,7 +10,7 @@ from tunefarm_search.features.machine import ProcessorModel
 from tunefarm_search.features.separate_passes import SeparatePasses
 from tunefarm_search.space.decisions import Rows, SketchSpace
 from tunefarm_search.space.space import SearchSpace
-from tunefarm_search.tvm.target import tvm_target
+from tunefarm_search.tvm.target import vector_bytes
 
 FeatureArray = npt.NDArray[np.float32]
 
@@ -23,8 +22,7 @@ def machine_of(target: Target) -> ProcessorModel:
     """The parameters of a target that the analytical model needs."""
     if target.kind != "llvm":
         return ProcessorModel(cores=max(1, target.num_cores), vector_bytes=16)
-    bits = int(tvm.target.codegen.llvm_get_vector_width(tvm_target(target)))
-    return ProcessorModel(cores=max(1, target.num_cores), vector_bytes=max(8, bits // 8))
+    return ProcessorModel(cores=max(1, target.num_cores), vector_bytes=vector_bytes(target))
 
 
 class FeatureExtractor:

@@ -14,6 +14,7 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.model import ModelEntry
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.workload import TensorArgument
+from tunefarm_search.relax.attention.fused_attention import with_fused_attention
 from tunefarm_search.relax.attention.padded_softmax import SOFTMAX, legalize_softmax
 from tunefarm_search.relax.attention.safe_softmax import with_plain_softmax
 from tunefarm_search.relax.batch_norm import fold_batch_norms
@@ -115,7 +116,7 @@ def _lowered(module: Any, names: Sequence[str], target: Target) -> tuple[Any, Pr
     tiled, customized = operators, {}
     if target.kind == "llvm":
         kept = recurrent_matrices(operators)
-        tiled = _run(with_tiled_results(operators, kept), keep)
+        tiled = _run(with_tiled_results(with_fused_attention(operators), kept), keep)
         customized = {**legalization_of_products(kept), SOFTMAX: legalize_softmax}
     legalized = _run(tiled, *dispatch, passes.LegalizeOps(customized))
     if target.kind == "llvm":

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import tvm
@@ -13,6 +14,7 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Sketch, Space, Trace
 from tunefarm_schemas.tuning.workload import Abi
+from tunefarm_search.space.attention_tiling import attention_schedule, sampled_rows
 from tunefarm_search.space.decisions import SketchSpace, sketch_space
 from tunefarm_search.space.dot_product_tiling import SampledTile, dot_product_schedule
 from tunefarm_search.space.elementwise_inlining import ELEMENTARY_CALLS, ElementwiseInlining
@@ -21,7 +23,7 @@ from tunefarm_search.space.tiled_movement import TiledMovement
 from tunefarm_search.space.winograd_transforms import sampled_factors, transform_schedule
 from tunefarm_search.tvm.errors import TVM_ERRORS
 from tunefarm_search.tvm.intrinsics import leave_intrinsics_out, load_intrinsics_for
-from tunefarm_search.tvm.target import tvm_target
+from tunefarm_search.tvm.target import FLOAT_BYTES, tvm_target, vector_bytes
 from tunefarm_search.tvm.trace import steps_of, trace_of
 from tunefarm_search.validation.judged_schedule import judged_schedule
 from tunefarm_search.validation.judgement import named_callees
@@ -85,18 +87,23 @@ def search_space(module: Any, target: Target, abi: Abi, space: Space) -> SearchS
 
 
 def _own_sketch(module: Any, target: Target) -> list[Trace]:
-    """The sketch for dot products of 8-bit integers or for a transform, if the function has them.
+    """The sketch for 8-bit dot products, a transform of Winograd's algorithm or attention, if the function is one.
 
     TVM's sketches are left out then: they are many times slower.
     """
-    try:
-        schedule = dot_product_schedule(module, target, SampledTile, seed=1)
-        if schedule is None and target.kind == "llvm":
-            is_parallel = target.num_cores > 1
-            schedule = transform_schedule(module, sampled_factors, is_parallel=is_parallel, seed=1)
-    except TVM_ERRORS:
-        return []
-    return [] if schedule is None else [trace_of(schedule)]
+    ways = [partial(dot_product_schedule, module, target, SampledTile)]
+    if target.kind == "llvm":
+        lanes, threads = vector_bytes(target) // FLOAT_BYTES, {"is_parallel": target.num_cores > 1}
+        ways.append(partial(transform_schedule, module, sampled_factors, **threads))
+        ways.append(partial(attention_schedule, module, sampled_rows, lanes, **threads))
+    for schedule_of in ways:
+        try:
+            schedule = schedule_of(seed=1)
+        except TVM_ERRORS:
+            continue
+        if schedule is not None:
+            return [trace_of(schedule)]
+    return []
 
 
 def sketches_of(schedule_function: Callable[[Any], Any], module: Any, target: Target) -> tuple[Sketch, ...]:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import tvm
 
+from tunefarm_search.space.straight_code import straight
 from tunefarm_search.validation.permitted_nodes import TRANSFORM
 
 _MAX_CHANNELS: Final = 64
@@ -65,7 +66,7 @@ def _of_inputs(schedule: Any, last: Any, size: int, factors: Factors) -> list[An
     channel, lane = schedule.split(channel, factors(schedule, channel))
     schedule.reorder(tile, channel, row, column, lane)
     _rows_at(schedule, rows, channel, depth=2)
-    _straight(schedule, (row, column), lane)
+    straight(schedule, (row, column, lane))
     return [tile]
 
 
@@ -80,7 +81,7 @@ def _of_results(schedule: Any, rows: Any, size: int, factors: Factors) -> list[A
     channel, lane = schedule.split(lane, factors(schedule, lane))
     schedule.reorder(batch, row, column, block, channel, inner_row, inner_column, lane)
     _rows_at(schedule, rows, channel, depth=5)
-    _straight(schedule, (inner_row, inner_column), lane)
+    straight(schedule, (inner_row, inner_column, lane))
     return [batch, row, column]
 
 
@@ -94,12 +95,4 @@ def _after(schedule: Any, block: Any) -> list[Any]:
 def _rows_at(schedule: Any, rows: Any, place: Any, depth: int) -> None:
     """Compute the first half of a transform in a loop, which is ``depth`` loops inside."""
     schedule.compute_at(rows, place, preserve_unit_loops=True)
-    *inner, lane = schedule.get_loops(rows)[depth:]
-    _straight(schedule, inner, lane)
-
-
-def _straight(schedule: Any, loops: Sequence[Any], lane: Any) -> None:
-    """Unroll the loops, and vectorise the innermost one."""
-    for loop in loops:
-        schedule.unroll(loop)
-    schedule.vectorize(lane)
+    straight(schedule, schedule.get_loops(rows)[depth:])

@@ -17,6 +17,7 @@ from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.tvm.target_attributes import require_permitted_target
 from tunefarm_search.tvm.trace import plain
 
+FLOAT_BYTES = 4
 CPU_KINDS = frozenset({"llvm", "c"})
 WITHOUT_EFFECT_ON_CODE = frozenset({"tag", "model", "device", "from_device", "target_device_type"})
 INSTRUCTION_SETS = (
@@ -65,6 +66,11 @@ def canonical_target(
 def tvm_target(target: Target) -> Any:
     """TVM's object for a canonical target."""
     return tvm.target.Target(json.loads(target.canonical))
+
+
+def vector_bytes(target: Target) -> int:
+    """Bytes of a vector register of a CPU that LLVM builds for."""
+    return max(8, int(tvm.target.codegen.llvm_get_vector_width(tvm_target(target))) // 8)
 
 
 def host_target(num_cores: int | None = None) -> Target:

@@ -11,6 +11,7 @@ from tunefarm_search.model.boosting import FloatArray
 from tunefarm_search.model.population import GeneticOperators, Population, features_of
 from tunefarm_search.space.scheduling import Point
 from tunefarm_search.space.space import SearchSpace
+from tunefarm_search.tvm.target import FLOAT_BYTES
 
 RANDOM_POINTS: Final = 1024
 GENERATIONS: Final = 5
@@ -22,8 +23,6 @@ VECTOR: Final = "loops0.fused_vector"
 """The feature with the logarithm of the elements that TVM vectorises: LLVM seldom finds vectors in other loops."""
 RESULTS: Final = "loops0.accumulators"
 """The feature with the logarithm of the vectors of results that are kept at once."""
-ELEMENT_BYTES: Final = 4
-"""Of the elements that vectors are chosen for: floats."""
 ROLLED_RISK: Final = 0.25
 LONG: Final = 512
 LONG_RISK: Final = 0.2
@@ -67,7 +66,7 @@ def _prior(population: Population, space: SearchSpace, extractor: FeatureExtract
     if VECTOR not in extractor.names:
         return prior
     vector, results = (np.nan_to_num(features[:, extractor.names.index(name)]) for name in (VECTOR, RESULTS))
-    lanes = machine_of(space.target).lanes(ELEMENT_BYTES)
+    lanes = machine_of(space.target).lanes(FLOAT_BYTES)
     narrow = np.maximum(np.log2(lanes / 2) - vector, 0.0)
     return np.asarray(prior - narrow - _unrolling_risk(population, space, np.rint(2.0**results)))
 

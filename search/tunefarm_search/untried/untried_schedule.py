@@ -13,17 +13,19 @@ import tvm_ffi
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Space, Trace
 from tunefarm_search.features.features import machine_of
+from tunefarm_search.space.attention_tiling import attention_schedule, rows_of_registers
 from tunefarm_search.space.dot_product_tiling import TileRule, dot_product_schedule
 from tunefarm_search.space.scheduling import Scheduled, Scheduler
 from tunefarm_search.space.space import search_space
 from tunefarm_search.space.tiled_movement import crossing_read
 from tunefarm_search.space.winograd_transforms import transform_schedule, vectors_of
 from tunefarm_search.tvm.errors import TVM_ERRORS
+from tunefarm_search.tvm.target import FLOAT_BYTES
 from tunefarm_search.tvm.trace import trace_of
 from tunefarm_search.untried.block_facts import BlockFacts, blocks_of, facts_of
 from tunefarm_search.untried.inlining import inline_cheap_blocks
 from tunefarm_search.untried.rules import Shape, block_by_block, row_by_row
-from tunefarm_search.untried.tiled_choice import ELEMENT_BYTES, cheapest_points
+from tunefarm_search.untried.tiled_choice import cheapest_points
 from tunefarm_search.untried.window_rules import windows_in_registers
 
 WORTH_THREADS_NS: Final = 10_000
@@ -41,8 +43,8 @@ class UntriedSchedule:
     Attributes:
         trace: applies to the given module and gives ``module``.
         module: TVM's ``IRModule`` with the scheduled function ``main``.
-        way: how the schedule was made: ``dot products``, ``transform``, ``tiles``, ``windows``, ``rows``, ``blocks`` or
-            ``none``.
+        way: how the schedule was made: ``dot products``, ``transform``, ``attention``, ``tiles``, ``windows``,
+            ``rows``, ``blocks`` or ``none``.
     """
 
     trace: Trace
@@ -58,6 +60,7 @@ def untried_schedule(module: Any, target: Target) -> UntriedSchedule:
     ways = (
         partial(_dot_products, module, target),
         partial(_transform, module, target, parallel=has_threads),
+        partial(_attention, module, target, parallel=has_threads),
         partial(_tiled, inlined, target, known, parallel=has_threads),
         partial(_windows, inlined, target, parallel=has_threads),
         partial(_rows, inlined, target, parallel=has_threads),
@@ -98,6 +101,11 @@ def _dot_products(module: Any, target: Target) -> UntriedSchedule | None:
 def _transform(module: Any, target: Target, *, parallel: bool) -> UntriedSchedule | None:
     schedule = transform_schedule(module, vectors_of(_shape(target).lanes), is_parallel=parallel)
     return None if schedule is None else UntriedSchedule(trace_of(schedule), schedule.mod, "transform")
+
+
+def _attention(module: Any, target: Target, *, parallel: bool) -> UntriedSchedule | None:
+    schedule = attention_schedule(module, rows_of_registers, _shape(target).lanes, is_parallel=parallel)
+    return None if schedule is None else UntriedSchedule(trace_of(schedule), schedule.mod, "attention")
 
 
 def _tiled(
@@ -158,7 +166,7 @@ def _blocks(inlined: _Inlined, target: Target, *, parallel: bool) -> UntriedSche
 
 def _shape(target: Target) -> Shape:
     machine = machine_of(target)
-    return Shape(machine.cores, machine.lanes(ELEMENT_BYTES))
+    return Shape(machine.cores, machine.lanes(FLOAT_BYTES))
 
 
 def _facts(module: Any) -> list[BlockFacts | None]:

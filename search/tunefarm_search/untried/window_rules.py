@@ -8,6 +8,7 @@ import math
 from typing import Any, Final
 
 from tunefarm_search.space.access_pattern import REDUCTION
+from tunefarm_search.space.straight_code import straight
 from tunefarm_search.untried.block_facts import BlockFacts, blocks_of, facts_of
 from tunefarm_search.untried.loop_rules import extent_of, fused
 
@@ -40,13 +41,13 @@ def windows_in_registers(schedule: Any, lanes: int, *, parallel: bool) -> bool:
     outer[axis], line = schedule.split(outer[axis], [None, length])
     channel, lane = schedule.split(channel, [None, lanes])
     schedule.reorder(*outer, channel, line, lane)
-    _straight(schedule, [line, lane])
+    straight(schedule, [line, lane])
     around = fused(schedule, outer)
     if parallel and extent_of(schedule, around) > 1:
         schedule.parallel(around)
     for block in reversed(blocks[at + 1 : -1]):
         schedule.compute_at(block, channel, preserve_unit_loops=True)
-        _straight(schedule, schedule.get_loops(block)[_AROUND:])
+        straight(schedule, schedule.get_loops(block)[_AROUND:])
     _sums(schedule, blocks[at], channel)
     return True
 
@@ -97,13 +98,5 @@ def _sums(schedule: Any, block: Any, place: Any) -> None:
     results = [loop for loop, kind in zip(loops, kinds, strict=True) if kind != REDUCTION]
     window = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == REDUCTION]
     schedule.reorder(*window, *results)
-    _straight(schedule, [*window, *results])
+    straight(schedule, [*window, *results])
     schedule.decompose_reduction(block, window[0])
-
-
-def _straight(schedule: Any, loops: Any) -> None:
-    """Unroll all loops but the innermost, which is vectorised."""
-    *others, lane = loops
-    for loop in others:
-        schedule.unroll(loop)
-    schedule.vectorize(lane)

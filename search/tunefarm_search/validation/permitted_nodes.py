@@ -99,17 +99,21 @@ FUNCTION_ATTRIBUTES: Final = frozenset(
 TRANSFORM: Final = "tunefarm.transform"
 """Annotation of a block with the elements of tiles of Winograd's algorithm; its value is the rows of a tile."""
 
+ATTENTION: Final = "tunefarm.attention"
+"""Annotation of the two products of attention that is one function: ``scores`` and ``sums``."""
+
 ANNOTATIONS: Final = frozenset(
     {
         *("async_commit_queue_scope", "async_scope", "async_wait_inflight_count", "async_wait_queue_scope"),
         *("auto_copy", "axis", "buffer_bound", "buffer_dim_align", "double_buffer_scope"),
         *("double_buffer_write", "dst_layout", "input_shape", "src_layout"),
         *("explicit_read_region", "explicit_write_region", "fragment_layout", "fragment_shape", "hand_threaded"),
-        *("irregular_loop_mark", "layout_free_buffers", "layout_free_placeholders", "local_stage", TRANSFORM),
+        *("irregular_loop_mark", "layout_free_buffers", "layout_free_placeholders", "local_stage"),
         *("pragma_auto_unroll_max_step", "pragma_loop_partition_hint", "pragma_parallel_barrier_when_finish"),
         *("pragma_parallel_launch_point", "pragma_parallel_stride_pattern", "pragma_unroll"),
         *("pragma_unroll_explicit", "reduce_scope", "require_bound_predicate", "schedule_rule"),
         *("software_pipeline_async_stages", "software_pipeline_order", "software_pipeline_stage"),
+        *(ATTENTION, TRANSFORM),
         *("storage_alignment", "thread_extent", "tirx.manifest_shared_memory_local_stage"),
         *("tirx.script_parsing_detect_access", "vector_bytes", "virtual_thread", "warp_execution"),
     }
@@ -122,7 +126,7 @@ ANNOTATIONS: Final = frozenset(
         )
     }
 )
-"""Keys of blocks, loops and attribute statements: ``TRANSFORM``, and what TVM's schedules and postprocessors write."""
+"""Keys of blocks, loops and attribute statements: the two above, and what TVM's schedules and postprocessors write."""
 
 ANNOTATION_VALUES: Final = frozenset(
     {"None", "bool", "int", "float", "str", "ffi.Array", "ffi.Map", "ffi.String", "ir.FloatImm", "ir.IntImm"}

@@ -13,7 +13,7 @@ from tvm import relax, te, topi
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tunefarm_search.relax.constants import array_of, constant_of, is_constant
-from tunefarm_search.relax.expressions import BINARY, ELEMENTWISE, VIEW, extents_of, operator_of
+from tunefarm_search.relax.expressions import BINARY, ELEMENTWISE, OPAQUE, VIEW, extents_of, operator_of
 from tunefarm_search.relax.products.legalization import product_of_tiles
 from tunefarm_search.relax.products.packed_columns import (
     MATMUL,
@@ -23,10 +23,8 @@ from tunefarm_search.relax.products.packed_columns import (
 from tunefarm_search.relax.products.winograd.convolution import CONVOLUTION, winograd_convolution
 from tunefarm_search.relax.products.winograd.stages import products_of_places, transformed_inputs, transformed_results
 
-_OPAQUE: Final = 8
-"""TVM's ``OpPatternKind`` of functions that are fused with no other."""
 _FUSED: Final = 4
-"""That of functions that elementwise ones are fused with, such as convolutions."""
+"""TVM's ``OpPatternKind`` of functions that elementwise ones are fused with, such as convolutions."""
 _MIN_ROWS: Final = 2
 """A second pass over one row costs nothing."""
 
@@ -92,8 +90,8 @@ class _ResultTiling(PyExprMutator):  # type: ignore[misc]
         if convolution is None:
             return None
         kernels = constant_of(convolution.packed_kernels(array_of(call.args[1])))
-        inputs = self._stage(partial(transformed_inputs, convolution), _OPAQUE, self.visit_expr(call.args[0]))
-        products = self._stage(products_of_places, _OPAQUE, inputs, kernels)
+        inputs = self._stage(partial(transformed_inputs, convolution), OPAQUE, self.visit_expr(call.args[0]))
+        products = self._stage(products_of_places, OPAQUE, inputs, kernels)
         return self._stage(partial(transformed_results, convolution), _FUSED, products)
 
     def _stage(self, function: Callable[..., te.Tensor], pattern: int, *tensors: Any) -> Any:
@@ -125,7 +123,7 @@ class _ResultTiling(PyExprMutator):  # type: ignore[misc]
         return self.builder_.emit(self._view(self.visit_expr(operand), tiles)) if own == shape else None
 
     def _view(self, tensor: Any, shape: Sequence[int] | None) -> Any:
-        attributes = {"op_pattern": _OPAQUE, VIEW: True}
+        attributes = {"op_pattern": OPAQUE, VIEW: True}
         return self.builder_.call_te(_reshaped, tensor, shape, primfunc_name_hint="view", primfunc_attrs=attributes)
 
 
