@@ -43,24 +43,24 @@ def transform_schedule(module: Any, factors: Factors, *, is_parallel: bool, seed
     """
     schedule = tvm.s_tir.Schedule(module, seed=seed)
     blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
-    found = [each for each in blocks if TRANSFORM in schedule.get(each).annotations]
-    if len(found) != 1:
+    at = next((at for at, each in enumerate(blocks) if TRANSFORM in schedule.get(each).annotations), None)
+    if at is None:
         return None
-    size = int(schedule.get(found[0]).annotations[TRANSFORM])
-    if schedule.get_consumers(found[0]):
-        around = _of_results(schedule, found[0], size, factors)
-    else:
-        around = _of_inputs(schedule, found[0], size, factors)
+    size = int(schedule.get(blocks[at]).annotations[TRANSFORM])
+    is_last = at == len(blocks) - 1
+    around = (
+        _of_inputs(schedule, blocks, size, factors) if is_last else _of_results(schedule, blocks[at:], size, factors)
+    )
     if is_parallel and math.prod(int(schedule.get(loop).extent) for loop in around) > 1:
         schedule.parallel(schedule.fuse(*around))
     return schedule
 
 
-def _of_inputs(schedule: Any, last: Any, size: int, factors: Factors) -> list[Any]:
-    """Tiles of inputs; returns the loops around a tile, and around its channels."""
-    [rows] = schedule.get_producers(last)
-    for padded in schedule.get_producers(rows):
-        schedule.compute_inline(padded)
+def _of_inputs(schedule: Any, blocks: Sequence[Any], size: int, factors: Factors) -> list[Any]:
+    """Tiles of inputs, of the blocks of the function; returns the loops around a tile."""
+    *padding, rows, last = blocks
+    for each in padding:
+        schedule.compute_inline(each)
     place, tile, channel = schedule.get_loops(last)
     row, column = schedule.split(place, [size, size])
     channel, lane = schedule.split(channel, factors(schedule, channel))
@@ -70,9 +70,9 @@ def _of_inputs(schedule: Any, last: Any, size: int, factors: Factors) -> list[An
     return [tile]
 
 
-def _of_results(schedule: Any, rows: Any, size: int, factors: Factors) -> list[Any]:
-    """Tiles of results, with bias and activation; returns the loops around a tile."""
-    *after, last = _after(schedule, rows)
+def _of_results(schedule: Any, blocks: Sequence[Any], size: int, factors: Factors) -> list[Any]:
+    """Tiles of results, of the first half of the transform and what follows; returns the loops around a tile."""
+    rows, *after, last = blocks
     for each in after:
         schedule.compute_inline(each)
     batch, row, column, block, lane = schedule.get_loops(last)
@@ -83,13 +83,6 @@ def _of_results(schedule: Any, rows: Any, size: int, factors: Factors) -> list[A
     _rows_at(schedule, rows, channel, depth=5)
     straight(schedule, (inner_row, inner_column, lane))
     return [batch, row, column]
-
-
-def _after(schedule: Any, block: Any) -> list[Any]:
-    """The blocks after one in the order in which they run, all of which depend on it."""
-    blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
-    names = [schedule.get(each).name_hint for each in blocks]
-    return list(blocks[names.index(schedule.get(block).name_hint) + 1 :])
 
 
 def _rows_at(schedule: Any, rows: Any, place: Any, depth: int) -> None:

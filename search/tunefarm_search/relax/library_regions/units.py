@@ -1,4 +1,4 @@
-"""The smallest parts of a model that a library can run: a function that TVM fused, with its operators."""
+"""The smallest parts of a model that a library can run: a function that TVM fused, or those of one operator."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """The three functions of a convolution by Winograd's algorithm, as tensor expressions.
 
 The products of all tiles are one product of matrices for each place of a tile, with the tiles as rows. Tensors between
-the functions have the place first: ``row * inputs + column``.
+the functions have the place first: its row times the columns of a tile, and its column.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,6 @@ def transformed_inputs(convolution: WinogradConvolution, data: te.Tensor) -> te.
     images, high, wide, channels = (int(extent) for extent in data.shape)
     tiles = images * down * across
     padded = padded_rows(tiles)
-
     zero = tvm.tirx.const(0, data.dtype)
 
     def element(batch: Any, row: Any, column: Any, channel: Any) -> Any:
