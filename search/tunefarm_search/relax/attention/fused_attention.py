@@ -13,9 +13,9 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tunefarm_search.relax.attention.padded_softmax import SOFTMAX
 from tunefarm_search.relax.expressions import OPAQUE, extents_of, operator_of
+from tunefarm_search.relax.products.packed_columns import MATMUL
 from tunefarm_search.validation.permitted_nodes import ATTENTION
 
-_MATMUL: Final = "relax.matmul"
 _RESHAPE: Final = "relax.reshape"
 _LANES: Final = 16
 """Keys of a tile: those of a cache line, and of the widest vector."""
@@ -46,6 +46,7 @@ class _Fusing(PyExprMutator):  # type: ignore[misc]
         self._reads: Counter[Any] = Counter()
 
     def fused(self, function: Any) -> Any:
+        """The function with its attention fused."""
         self._values = dict(relax.analysis.get_var2val(function).items())
         self._reads = Counter(relax.analysis.free_vars(function.body.body))
         for value in self._values.values():
@@ -66,11 +67,11 @@ class _Fusing(PyExprMutator):  # type: ignore[misc]
 
     def _scores(self, call: Any) -> Any:
         """The product of queries and keys, if ``call`` is the product of its softmax with values and worth it."""
-        softmax = self._read_once(call.args[0]) if operator_of(call) == _MATMUL else None
+        softmax = self._read_once(call.args[0]) if operator_of(call) == MATMUL else None
         if softmax is None or operator_of(softmax) != SOFTMAX:
             return None
         scores = self._read_once(softmax.args[0])
-        if scores is None or operator_of(scores) != _MATMUL or str(scores.ty.dtype) != "float32":
+        if scores is None or operator_of(scores) != MATMUL or str(scores.ty.dtype) != "float32":
             return None
         of_rows = int(softmax.attrs.axis) in (-1, len(softmax.ty.shape) - 1)
         found = [extents_of(each) for each in (scores, call.args[0], call.args[1], *scores.args)]
@@ -84,7 +85,7 @@ class _Fusing(PyExprMutator):  # type: ignore[misc]
         return scores if is_large and has_tiles and probabilities == (heads, rows, keys) else None
 
     def _read_once(self, expression: Any) -> Any:
-        """What a variable stands for that is read once, also of what is reshaped without its last axis; else None."""
+        """What a variable that is read once stands for, through reshapes that keep the last axis; None for others."""
         while isinstance(expression, relax.Var) and self._reads[expression] == 1 and expression in self._values:
             value = self._values[expression]
             if operator_of(value) != _RESHAPE:
