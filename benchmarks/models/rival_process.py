@@ -64,8 +64,9 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # frameworks print
     call, ready = _open(order)
-    print(ready.model_dump_json(), file=answers, flush=True)
     calls = 0 if ready.once else _calls(call)
+    # Only now: the parent stops this process then, and the time that it is stopped would count as that of a call.
+    print(ready.model_dump_json(), file=answers, flush=True)
     for _line in sys.stdin:
         print(_sample(call, calls).model_dump_json(), file=answers, flush=True)
 

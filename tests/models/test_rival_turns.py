@@ -43,6 +43,7 @@ def test_rivals_give_the_results_of_torch_and_a_sample_of_each_round(name: str, 
         assert result.ready is not None, result.failure
         assert result.ready.error <= model.tolerance
         assert len(result.seconds) == (1 if result.ready.once else ROUNDS)
+        assert result.ready.once or all(sample.calls > 1 for sample in result.samples), "a call of milliseconds"
     assert failed.ready is None
     assert failed.failure is not None
     assert "nothing" in failed.failure
