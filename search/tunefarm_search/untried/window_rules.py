@@ -25,11 +25,12 @@ def windows_in_registers(schedule: Any, lanes: int, *, parallel: bool) -> bool:
 
     What is computed before the reduction is inlined, and what is computed of its results is computed for each line.
     """
-    if not _has_windows(_known(schedule), lanes):
-        return False
-    if _known(schedule)[-1].reduces:
-        schedule.cache_write(blocks_of(schedule)[-1], 0, "global")
     known = _known(schedule)
+    if not _has_windows(known, lanes):
+        return False
+    if known[-1].reduces:
+        schedule.cache_write(blocks_of(schedule)[-1], 0, "global")
+        known = _known(schedule)
     at = next(at for at, facts in enumerate(known) if facts.reduces)
     blocks, window = blocks_of(schedule), math.prod(known[at].pattern.extents) // known[at].results
     axis, length = _line(schedule, blocks[-1], _MAX_STATEMENTS // window)

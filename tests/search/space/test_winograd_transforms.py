@@ -8,6 +8,7 @@ import tvm
 from tvm import relax
 
 from tests.search.relax.products.winograd.convolutions import convolved
+from tests.search.scheduled import result_of_floats
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Space
 from tunefarm_search.relax.preparation import prepare
@@ -17,7 +18,6 @@ from tunefarm_search.space.space import search_space
 from tunefarm_search.tvm.target import canonical_target, host_target, tvm_target
 from tunefarm_search.untried.untried_schedule import untried_schedule
 from tunefarm_search.validation.memory_bounds import bounds_of
-from tunefarm_workers.builder.scheduled_module import build_scheduled
 
 HERE = host_target(1)
 THREADS = canonical_target({"kind": "llvm", "mcpu": "haswell"}, 4).target
@@ -35,7 +35,7 @@ def test_every_tile_of_channels_computes_the_same(number: int) -> None:
     module = transforms(HERE)[number]
     space = search_space(module, HERE, "stable", Space())
     scheduler, (sketch,) = Scheduler(space), space.sketches
-    expected = _result(module)
+    expected = result_of_floats(module, HERE)
     rows = sketch.all_points()
     assert len(rows) >= 5
     for row in rows:
@@ -43,7 +43,7 @@ def test_every_tile_of_channels_computes_the_same(number: int) -> None:
         assert isinstance(found, Scheduled)
         scheduled = scheduler.module_of(found.trace)
         assert bounds_of(scheduled, tvm_target(HERE)).is_proven
-        np.testing.assert_allclose(_result(scheduled), expected, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(result_of_floats(scheduled, HERE), expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["inputs", "results"])
@@ -63,11 +63,3 @@ def test_untried_schedule_is_a_point_of_the_space(number: int) -> None:
     scheduler = Scheduler(search_space(module, HERE, "stable", Space()))
     assert untried.way == "transform"
     assert isinstance(scheduler.replay(untried.trace), Scheduled)
-
-
-def _result(module: Any) -> Any:
-    generator = np.random.default_rng(1)
-    shapes = [tuple(int(extent) for extent in each.shape) for each in module["main"].params]
-    arguments = [tvm.runtime.tensor(generator.standard_normal(shape).astype("float32")) for shape in shapes]
-    build_scheduled(module, tvm_target(HERE))["main"](*arguments)
-    return arguments[-1].numpy()

@@ -8,13 +8,12 @@ import pytest
 import tvm
 from tvm import relax
 
-from tests.search.relax.models import Array, one_entry, random_array, run
+from tests.search.relax.models import Array, one_entry, random_array
 from tests.search.relax.test_library_regions import result_of as result_with_regions
+from tests.search.scheduled import functions_of, result_of_floats, untried_result
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Space
-from tunefarm_search.relax.assembly import with_schedules
 from tunefarm_search.relax.attention import fused_attention
-from tunefarm_search.relax.building import lower, virtual_machine
 from tunefarm_search.relax.library_regions.cutting import cut
 from tunefarm_search.relax.library_regions.units import units_of
 from tunefarm_search.relax.preparation import PreparedModel, prepare
@@ -24,7 +23,6 @@ from tunefarm_search.space.space import search_space
 from tunefarm_search.tvm.target import canonical_target, host_target, tvm_target
 from tunefarm_search.untried.untried_schedule import untried_schedule
 from tunefarm_search.validation.memory_bounds import bounds_of
-from tunefarm_workers.builder.scheduled_module import build_scheduled
 
 HERE = host_target(1)
 Between = Callable[[Any, Any], Any]
@@ -69,19 +67,6 @@ def expected_of(queries: Array, keys: Array, values: Array) -> Array:
     return powers / powers.sum(axis=-1, keepdims=True) @ values
 
 
-def result_of(prepared: PreparedModel, inputs: tuple[Array, ...]) -> Array:
-    schedules = {
-        name: untried_schedule(tvm.ir.load_json(task.workload.module_json), HERE).module
-        for task in model_tasks(prepared)
-        for name in task.functions
-    }
-    return run(virtual_machine(lower(with_schedules(prepared, schedules), HERE), HERE, build_scheduled), inputs)
-
-
-def functions_of(prepared: PreparedModel) -> list[str]:
-    return sorted(name for task in model_tasks(prepared) for name in task.functions)
-
-
 @pytest.mark.parametrize(
     "sizes",
     [(2, 12, 8, 64, 16), (1, 30, 16, 50, 64), (3, 7, 5, 130, 32), (2, 8, 64, 1, 128), (1, 5, 3, 192, 16)],
@@ -90,14 +75,14 @@ def functions_of(prepared: PreparedModel) -> list[str]:
 def test_result_is_that_of_the_operators(sizes: tuple[int, int, int, int, int]) -> None:
     prepared, inputs = attention_of(*sizes), given_for(*sizes)
     assert "attention" in functions_of(prepared)
-    np.testing.assert_allclose(result_of(prepared, inputs), expected_of(*inputs), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(untried_result(prepared, inputs), expected_of(*inputs), rtol=1e-4, atol=1e-5)
 
 
 def test_keys_that_fill_the_last_tile_count_for_nothing() -> None:
     sizes = (1, 6, 8, 50, 16)
     queries, keys, values = given_for(*sizes)
     inputs = -100 * np.abs(queries), 1 + np.abs(keys), values  # all scores are far below 0
-    np.testing.assert_allclose(result_of(attention_of(*sizes), inputs), expected_of(*inputs), rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(untried_result(attention_of(*sizes), inputs), expected_of(*inputs), rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +129,7 @@ def test_candidates_compute_the_same_and_stay_inside(target: Target) -> None:
     ]
     space = search_space(module, target, "stable", Space())
     scheduler, (sketch,) = Scheduler(space), space.sketches
-    expected = _result(module)
+    expected = result_of_floats(module, HERE)
     rows = sketch.all_points()
     assert len(rows) > 8
     for row in rows[::3]:
@@ -154,7 +139,7 @@ def test_candidates_compute_the_same_and_stay_inside(target: Target) -> None:
         assert ("T.parallel" in scheduled.script()) == (target is not HERE)
         assert bounds_of(scheduled, tvm_target(target)).is_proven
         if target is HERE:
-            np.testing.assert_allclose(_result(scheduled), expected, rtol=1e-4, atol=1e-4)
+            np.testing.assert_allclose(result_of_floats(scheduled, HERE), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_untried_schedule_is_a_point_of_the_space() -> None:
@@ -168,11 +153,3 @@ def test_untried_schedule_is_a_point_of_the_space() -> None:
 def _read_twice(builder: Any, scores: Any) -> Any:
     largest = builder.emit(relax.op.max(scores, axis=[-1], keepdims=True))
     return relax.op.subtract(scores, largest)
-
-
-def _result(module: Any) -> Any:
-    generator = np.random.default_rng(1)
-    shapes = [tuple(int(extent) for extent in each.shape) for each in module["main"].params]
-    arguments = [tvm.runtime.tensor(generator.standard_normal(shape).astype("float32")) for shape in shapes]
-    build_scheduled(module, tvm_target(HERE))["main"](*arguments)
-    return arguments[-1].numpy()

@@ -8,10 +8,9 @@ import pytest
 import tvm
 from tvm import relax
 
-from tests.search.relax.models import Array, one_entry, random_array, run
+from tests.search.relax.models import one_entry, random_array
 from tests.search.relax.products.winograd.convolutions import Convolved, convolution, convolved
-from tunefarm_search.relax.assembly import with_schedules
-from tunefarm_search.relax.building import lower, virtual_machine
+from tests.search.scheduled import functions_of, untried_result
 from tunefarm_search.relax.preparation import PreparedModel, prepare
 from tunefarm_search.relax.products import tiled_results
 from tunefarm_search.relax.products.winograd.convolution import WinogradConvolution, winograd_convolution
@@ -19,7 +18,6 @@ from tunefarm_search.relax.products.winograd.matrices import WINOGRADS
 from tunefarm_search.relax.tasks import model_tasks
 from tunefarm_search.tvm.target import host_target
 from tunefarm_search.untried.untried_schedule import untried_schedule
-from tunefarm_workers.builder.scheduled_module import build_scheduled
 
 HERE = host_target(1)
 STAGES = ["fused_transformed_results_add_relu", "products_of_places", "transformed_inputs"]
@@ -54,7 +52,7 @@ def any_tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     ids=["whole tiles", "parts of tiles", "batch", "no padding", "uneven padding", "one result", "17 tiles"],
 )
 def test_results_are_those_of_the_convolution(any_tile: int, model: Convolved) -> None:
-    found = result_of(prepared_of(model), model.data)
+    found = untried_result(prepared_of(model), (model.data,))
     np.testing.assert_allclose(found, np.maximum(model.expected, 0), rtol=1e-4, atol=1e-4)
 
 
@@ -69,7 +67,7 @@ def test_results_are_those_of_the_convolution(any_tile: int, model: Convolved) -
 )
 def test_what_follows_is_computed_of_the_results(any_tile: int, emit: Any, of_numpy: Callable[[Any], Any]) -> None:
     model = convolved(1, (16, 16), (8, 8), emit=emit)
-    found = result_of(prepared_of(model), model.data)
+    found = untried_result(prepared_of(model), (model.data,))
     np.testing.assert_allclose(found, of_numpy(model.expected), rtol=1e-3, atol=1e-3)
 
 
@@ -85,7 +83,7 @@ def test_residual_is_added_to_the_tiles(any_tile: int) -> None:
     prepared = prepare(one_entry(build, [data.shape], weights), {"main": weights}, HERE)
     assert "fused_transformed_results_add_relu" in functions_of(prepared)
     expected = np.maximum(convolution(np.maximum(convolution(data, first), 0), second) + data, 0)
-    found = result_of(prepared, data)
+    found = untried_result(prepared, (data,))
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
 
 
@@ -152,20 +150,6 @@ def call_of(channels: tuple[int, int], extents: tuple[int, int], dtype: str = "f
 
 def prepared_of(model: Convolved) -> PreparedModel:
     return prepare(model.module, {"main": model.constants}, HERE)
-
-
-def result_of(prepared: PreparedModel, data: Array) -> Array:
-    """Of the model with all functions scheduled."""
-    schedules = {
-        name: untried_schedule(tvm.ir.load_json(task.workload.module_json), HERE).module
-        for task in model_tasks(prepared)
-        for name in task.functions
-    }
-    return run(virtual_machine(lower(with_schedules(prepared, schedules), HERE), HERE, build_scheduled), (data,))
-
-
-def functions_of(prepared: PreparedModel) -> list[str]:
-    return sorted(name for task in model_tasks(prepared) for name in task.functions)
 
 
 def stages_of(inputs: int, shape: tuple[int, ...], extents: tuple[int, int], options: dict[str, int]) -> list[str]:
