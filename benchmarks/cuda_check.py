@@ -109,6 +109,7 @@ def _checked(
 ) -> CheckedWorkload:
     from tunefarm_search.tvm.workload import workload_of
 
+    print(f"{name}: {trials} trials", file=sys.stderr, flush=True)
     began_s = time.monotonic()
     workload = workload_of(module, name=name)
     task = tune_on(farm, fork_server, workload, target, HOT_CACHE.protocol_id, trials=trials).tasks[0]

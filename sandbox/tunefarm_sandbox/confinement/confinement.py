@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import Final
+from typing import Final, Self
 
-from pydantic import field_validator
+from pydantic import field_validator, model_validator
 
 from tunefarm_sandbox.confinement.abilities import Abilities, abilities
+from tunefarm_sandbox.confinement.denied_system_calls import Granted
 from tunefarm_schemas.frozen import Frozen
 
 __all__ = ["NOBODY", "Abilities", "Confinement", "abilities"]
@@ -30,7 +31,9 @@ class Confinement(Frozen):
         may_fork: may start processes of its own, for a nested fork server. They are killed with it.
         may_exec: may run the system's programs and the interpreter, for compilers; used together with ``may_fork``.
         programs: further folders whose programs may be run if ``may_exec`` is set.
-        devices: device files that may be opened, written and controlled, such as those of a GPU.
+        devices: device files that may be opened, written and controlled, such as those of a GPU; excludes
+            ``connect_ports``. With any, the child may also do what libraries of drivers do: name its threads, create
+            anonymous files, and listen on local sockets, to which no confined process can connect.
         connect_ports: TCP ports that may be connected to, on any reachable host. No other sockets can be created.
         may_pin_threads: may set the affinity of threads by their ids, for children that pin the threads of kernels.
             Until it is sealed, the kernel also lets it do so for other processes of its user.
@@ -56,6 +59,12 @@ class Confinement(Frozen):
             if not path.startswith("/") or "\0" in path:
                 raise ValueError(f"{path!r} is not an absolute path")
         return paths
+
+    @model_validator(mode="after")
+    def _has_one_kind_of_socket(self) -> Self:
+        if self.devices and self.connect_ports:
+            raise ValueError("a child has either devices or ports")
+        return self
 
     @classmethod
     def strict(
@@ -105,6 +114,17 @@ class Confinement(Frozen):
             if not _is_within(path, (*outer.readable, *outer.writable)):
                 return f"its fork server was not given {path} to read"
         return None
+
+    @property
+    def granted(self) -> Granted:
+        """What decides which system calls the child may make."""
+        return Granted(
+            may_fork=self.may_fork,
+            may_exec=self.may_exec,
+            may_connect=bool(self.connect_ports),
+            may_control_devices=bool(self.devices),
+            may_pin_threads=self.may_pin_threads,
+        )
 
     @property
     def has_paths_of_its_own(self) -> bool:

@@ -2,7 +2,7 @@
 
 import signal
 import socket
-from typing import Final
+from typing import Final, NamedTuple
 
 from tunefarm_sandbox.confinement import linux
 from tunefarm_sandbox.confinement.filter_program import OWN_PID
@@ -41,6 +41,10 @@ ALWAYS: Final = frozenset(
 
 CONNECTING: Final = frozenset({"socket", "connect", "setsockopt"})
 """Those of the denied calls that a client of a permitted port needs."""
+
+OF_DRIVERS: Final = frozenset({"memfd_create", "socket", "setsockopt", "bind", "listen"})
+"""Those of the denied calls without which NVIDIA's driver does not start: its error is 304. It listens on a socket in
+the abstract namespace, for other processes that share memory with this one. Confined processes cannot connect to it."""
 
 UNLESS_FORK: Final = frozenset({"fork", "vfork", "setsid", "setpgid", "pidfd_open"})
 
@@ -105,23 +109,35 @@ Permitted = dict[tuple[str, int], frozenset[int]]
 """The permitted values of an argument, as the kernel's ``int``, by the name of the call and the argument's position."""
 
 
-def permitted_arguments(*, may_fork: bool, may_connect: bool, may_pin_threads: bool) -> Permitted:
+class Granted(NamedTuple):
+    """What a child may do beyond computing, as in ``Confinement``."""
+
+    may_fork: bool = False
+    may_exec: bool = False
+    may_connect: bool = False
+    may_control_devices: bool = False
+    may_pin_threads: bool = False
+
+
+def permitted_arguments(granted: Granted) -> Permitted:
     """The permitted arguments of calls that name other processes or change properties of the own one.
 
     Only the pid distinguishes a call on others from one on the own process or thread. Zero is the calling thread.
     """
     itself = frozenset({0})
     permitted: Permitted = {
-        ("prctl", 0): _PRCTL_OPTIONS | ({linux.PR_SET_CHILD_SUBREAPER} if may_fork else set()),
+        ("prctl", 0): _PRCTL_OPTIONS | ({linux.PR_SET_CHILD_SUBREAPER} if granted.may_fork else set()),
         ("prlimit64", 0): itself,
         ("setpriority", 0): itself,  # PRIO_PROCESS: other values mean whole groups and users, zero the own ones
         ("setpriority", 1): itself,
     }
-    if not may_fork:
+    if not granted.may_fork:
         permitted["kill", 0] = permitted["tgkill", 0] = frozenset({OWN_PID})
-    if not may_pin_threads:
+    if not granted.may_pin_threads:
         permitted["sched_setaffinity", 0] = itself
-    if may_connect:  # streams over IPv4 and IPv6 only; Landlock restricts the ports, but only of plain TCP
+    if granted.may_connect:  # streams over IPv4 and IPv6 only; Landlock restricts the ports, but only of plain TCP
         permitted["socket", 0] = frozenset({int(socket.AF_INET), int(socket.AF_INET6)})
         permitted["socket", 2] = frozenset({0, int(socket.IPPROTO_TCP)})
+    if granted.may_control_devices:
+        permitted["socket", 0] = frozenset({int(socket.AF_UNIX)})
     return permitted

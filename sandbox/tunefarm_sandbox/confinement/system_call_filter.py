@@ -17,10 +17,12 @@ from tunefarm_sandbox.confinement.denied_system_calls import (
     LAST_KNOWN_NUMBER,
     NAMESPACE_FLAGS,
     NUMBERED,
+    OF_DRIVERS,
     PRCTL_ONLY_WITH,
     SIGNALLING_FCNTLS,
     UNLESS_EXEC,
     UNLESS_FORK,
+    Granted,
     permitted_arguments,
 )
 from tunefarm_sandbox.confinement.filter_prefix import RETURN_ERRNO, only_with, unknown_above
@@ -50,9 +52,7 @@ def can_filter_system_calls() -> bool:
 
 
 @functools.lru_cache(maxsize=16)
-def program(
-    *, may_fork: bool, may_exec: bool, may_connect: bool = False, may_pin_threads: bool = False
-) -> FilterProgram:
+def program(granted: Granted) -> FilterProgram:
     """The filter of a child for its whole lifetime.
 
     Allows what is not denied, except calls that are newer than this list: those fail with ENOSYS.
@@ -60,18 +60,24 @@ def program(
     seccomp: Any = _library()
     filtered = seccomp.SyscallFilter(seccomp.ALLOW)
     refuse = seccomp.ERRNO(errno.EPERM)
-    denied = ALWAYS | (frozenset() if may_fork else UNLESS_FORK) | (frozenset() if may_exec else UNLESS_EXEC)
-    denied -= CONNECTING if may_connect else frozenset()
+    denied = (
+        ALWAYS | (frozenset() if granted.may_fork else UNLESS_FORK) | (frozenset() if granted.may_exec else UNLESS_EXEC)
+    )
+    denied -= CONNECTING if granted.may_connect else frozenset()
+    denied -= OF_DRIVERS if granted.may_control_devices else frozenset()
     numbers = {seccomp.resolve_syscall(seccomp.Arch.NATIVE, name) for name in denied} - NUMBERED
     for number in sorted(number for number in numbers if number >= 0):
         filtered.add_rule_exactly(refuse, number)
     for number in sorted(NUMBERED):
         filtered.add_rule_exactly(seccomp.ERRNO(errno.ENOSYS), number)
-    _deny_by_argument(seccomp, filtered, refuse, may_fork=may_fork)
-    if may_connect:
-        _deny_all_sockets_but_streams(seccomp, filtered, refuse)
+    _deny_by_argument(seccomp, filtered, refuse, may_fork=granted.may_fork)
+    if granted.may_connect:
+        _deny_sockets_except(socket.SOCK_STREAM, seccomp, filtered, refuse)
+    if granted.may_control_devices:
+        # Names of sockets are apart by kind, so that a child cannot take those of locks on devices, which are datagram.
+        _deny_sockets_except(socket.SOCK_SEQPACKET, seccomp, filtered, refuse)
     prefix = unknown_above(LAST_KNOWN_NUMBER)
-    permitted = permitted_arguments(may_fork=may_fork, may_connect=may_connect, may_pin_threads=may_pin_threads)
+    permitted = permitted_arguments(granted)
     for (name, argument), values in permitted.items():
         prefix += only_with(seccomp.resolve_syscall(seccomp.Arch.NATIVE, name), argument, values)
     return _program(seccomp, prefix, filtered)
@@ -128,7 +134,7 @@ def _deny_by_argument(seccomp: Any, filtered: Any, refuse: Any, *, may_fork: boo
         filtered.add_rule(refuse, "ioctl", argument(1, masked, _INT, command))
 
 
-def _deny_all_sockets_but_streams(seccomp: Any, filtered: Any, refuse: Any) -> None:
+def _deny_sockets_except(permitted: socket.SocketKind, seccomp: Any, filtered: Any, refuse: Any) -> None:
     for kind in range(_SOCKET_KIND_MASK + 1):
-        if kind != int(socket.SOCK_STREAM):
+        if kind != int(permitted):
             filtered.add_rule(refuse, "socket", seccomp.Arg(1, seccomp.MASKED_EQ, _SOCKET_KIND_MASK, kind))

@@ -13,6 +13,7 @@ from tunefarm_sandbox.channel.channel import Channel, ChannelClosed
 from tunefarm_sandbox.confinement import landlock_domain, linux, system_call_filter
 from tunefarm_sandbox.confinement.abilities import Abilities, abilities
 from tunefarm_sandbox.confinement.confinement import Confinement
+from tunefarm_sandbox.confinement.denied_system_calls import Granted
 from tunefarm_sandbox.confinement.limits import MemoryInUse, tasks_of_server, tasks_on_this_machine
 from tunefarm_sandbox.confinement.own_cgroup import within_own_cgroup
 from tunefarm_sandbox.confinement.own_confinement import OwnConfinement
@@ -70,7 +71,7 @@ class _Server:
             for may_fork in (False, True):
                 for may_pin_threads in (False, True) if self._abilities.seccomp else ():
                     system_call_filter.program(
-                        may_fork=may_fork, may_exec=may_exec, may_connect=False, may_pin_threads=may_pin_threads
+                        Granted(may_fork=may_fork, may_exec=may_exec, may_pin_threads=may_pin_threads)
                     )
         if self._abilities.seccomp:
             system_call_filter.seal_program()
@@ -154,16 +155,7 @@ class _Server:
             outer=OwnConfinement.confinement,
             abilities=self._abilities,
             memory=MemoryInUse.of_this_process() if request.limits.memory_bytes is not None else None,
-            filter=(
-                system_call_filter.program(
-                    may_fork=confinement.may_fork,
-                    may_exec=confinement.may_exec,
-                    may_connect=bool(confinement.connect_ports),
-                    may_pin_threads=confinement.may_pin_threads,
-                )
-                if self._abilities.seccomp
-                else None
-            ),
+            filter=system_call_filter.program(confinement.granted) if self._abilities.seccomp else None,
             ruleset=None if confinement.may_exec or confinement.has_paths_of_its_own else self._plain_ruleset,
             # A server lives long and its children inherit the limit, so it is set for each of them when it starts.
             tasks=None if confinement.may_fork and not confinement.may_exec else tasks_on_this_machine(),

@@ -1,7 +1,9 @@
 """A child may get one port or one device file, and nothing else."""
 
+import os
 import socket
 from collections.abc import Iterator
+from typing import Final
 
 import pytest
 
@@ -44,6 +46,29 @@ def test_child_opens_only_given_device(server: ForkServer) -> None:
     assert outcome_of(server, "write_device", "/dev/full", Confinement.strict()) == "PermissionError"
 
 
+DRIVES: Final = Confinement(devices=("/dev/full",))
+
+
+def test_child_with_device_does_what_a_driver_does_at_its_start(server: ForkServer) -> None:
+    assert outcome_of(server, "start_driver", "", DRIVES) == "done done done"
+    without = outcome_of(server, "start_driver", "", Confinement.strict())
+    assert without == "PermissionError PermissionError PermissionError"
+
+
+def test_child_with_device_opens_no_other_socket(server: ForkServer, ports: tuple[int, int]) -> None:
+    tries = f"tcp:{ports[0]} udp:{ports[0]} raw:1 unix:1 datagram:1 mptcp:{ports[0]} bind:0"
+    assert set(outcome_of(server, "connect", tries, DRIVES).split()) == {"PermissionError"}
+
+
+def test_child_with_device_reaches_no_other_process(server: ForkServer) -> None:
+    name = f"tunefarm-test-listener-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(f"\0{name}")
+        listener.listen()
+        assert outcome_of(server, "reach_socket", name, DRIVES) == "PermissionError"
+    assert outcome_of(server, "write_of_server", str(os.getpid()), DRIVES) == "PermissionError"
+
+
 @pytest.mark.parametrize(
     "wanted", [Confinement(connect_ports=(80,)), Confinement(devices=("/dev/full",)), Confinement(programs=("/opt",))]
 )
@@ -55,5 +80,7 @@ def test_nested_child_needs_ports_and_devices_of_its_parent(wanted: Confinement)
 def test_device_paths_and_entries_are_validated(server: ForkServer) -> None:
     with pytest.raises(ValueError, match="absolute"):
         Confinement(devices=("dev/full",))
+    with pytest.raises(ValueError, match="either devices or ports"):
+        Confinement(devices=("/dev/full",), connect_ports=(80,))
     with pytest.raises(ForkFailed):
         server.fork("doors:no_such_entry", limits=ROOMY, confinement=Confinement())

@@ -29,7 +29,8 @@ from tunefarm_workers.session.session_farm import SessionFarm
 _FACTS_FRESH_S = 2.0
 _DEVICE_FOLDER = Path("/dev")
 _READABLE = (
-    *("/proc/driver/nvidia", "/proc/devices", "/proc/modules", "/proc/filesystems", "/proc/meminfo"),
+    *("/proc/driver/nvidia", "/proc/driver/nvidia-uvm", "/proc/devices", "/proc/modules", "/proc/filesystems"),
+    "/proc/meminfo",
     *("/sys/bus/pci", "/sys/module", "/sys/class/drm", "/sys/devices", "/etc/nvidia", "/usr/share/nvidia"),
     "/usr/local/nvidia",
 )

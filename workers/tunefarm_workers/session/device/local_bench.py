@@ -1,5 +1,6 @@
 """A device that this process can address: a graphics processor, or the host's processor as a stand-in."""
 
+import ctypes
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ class LocalBench:
         """Open the device. Raises ``RuntimeError`` if it does not exist."""
         self._device: Any = tvm.runtime.device(kind, index)
         if not self._device.exist:
-            raise RuntimeError(f"this host has no {kind} device {index}, or its driver does not work")
+            raise RuntimeError(f"this host has no {kind} device {index}, or its driver does not work{_why_not(kind)}")
         self.device_type = int(self._device.dlpack_device_type())
         self.index = index
         self.on_processor = kind == "cpu"
@@ -62,6 +63,18 @@ class LocalBench:
     def is_lost(self, error: BaseException) -> bool:  # noqa: ARG002 - whatever it is
         """False: a local device survives a kernel's fault. The session ends after every fault anyway."""
         return False
+
+
+def _why_not(kind: str) -> str:
+    """What NVIDIA's driver says about itself, if that is the driver of ``kind``."""
+    if kind != "cuda":
+        return ""
+    try:
+        status = ctypes.CDLL("libcuda.so.1").cuInit(0)
+    except OSError as error:
+        return f": {error}"
+    # 304 is an operation that the system denied, which confinement does as well.
+    return f": cuInit returned {status}"
 
 
 class MarginOutput:
