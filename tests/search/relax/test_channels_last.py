@@ -81,9 +81,13 @@ def tokens(builder: Any, given: Sequence[Any], weights: Sequence[Any]) -> Any:
     return relax.op.add(flat, product)
 
 
-def overlapping(builder: Any, given: Sequence[Any], weights: Sequence[Any]) -> Any:
-    one = builder.emit(conv2d(given[0], weights[0], padding=1))
-    return relax.op.nn.conv2d_transpose(one, weights[1], strides=(2, 2), padding=(1, 1, 1, 1))
+def transposed(**attributes: Any) -> Emit:
+    def emit(builder: Any, given: Sequence[Any], weights: Sequence[Any]) -> Any:
+        one = builder.emit(conv2d(given[0], weights[0], padding=1))
+        two = builder.emit(relax.op.nn.conv2d_transpose(one, weights[1], **attributes))
+        return relax.op.nn.relu(two)
+
+    return emit
 
 
 IMAGE = (1, 3, 6, 9)
@@ -98,8 +102,24 @@ CASES: dict[str, tuple[Emit, tuple[int, ...], list[tuple[int, ...]]]] = {
     "widening": (widening, IMAGE, [FIRST, (8, 5, 2, 3), (5,)]),
     "enlarged": (enlarged, IMAGE, [FIRST, (5, 8, 1, 1)]),
     "tokens": (tokens, IMAGE, [FIRST, (8, 8)]),
-    "overlapping": (overlapping, IMAGE, [FIRST, (8, 5, 4, 4)]),
+    "overlapping": (transposed(strides=(2, 2), padding=(1, 1, 1, 1)), IMAGE, [FIRST, (8, 5, 4, 4)]),
+    "overlapping in one direction": (transposed(strides=(3, 1)), IMAGE, [FIRST, (8, 5, 3, 4)]),
+    "one tap or two": (
+        transposed(strides=(2, 2), padding=(1, 1, 1, 1), output_padding=(1, 1)),
+        IMAGE,
+        [FIRST, (8, 5, 3, 3)],
+    ),
+    "an odd number of results": (transposed(strides=(2, 2), padding=(1, 0, 1, 0)), IMAGE, [FIRST, (8, 5, 3, 5)]),
+    "strides beyond the kernel": (transposed(strides=(3, 3)), IMAGE, [FIRST, (8, 5, 2, 2)]),
+    "much cut off": (transposed(strides=(2, 2), padding=(4, 4, 4, 4)), IMAGE, [FIRST, (8, 5, 3, 3)]),
+    "transposed and grouped": (transposed(strides=(2, 2), groups=2), IMAGE, [FIRST, (8, 5, 3, 3)]),
 }
+TRANSPOSED = {
+    name: name not in {"strides beyond the kernel", "much cut off", "transposed and grouped"}
+    for name, (emit, _, _) in CASES.items()
+    if emit.__qualname__.startswith("transposed")
+}
+"""Cases of transposed convolutions, and whether other convolutions compute them."""
 
 
 def prepared_case(name: str) -> tuple[PreparedModel, tuple[np.ndarray[Any, Any], ...]]:
@@ -141,9 +161,18 @@ def test_only_inputs_and_outputs_of_a_model_are_transposed(name: str, transposit
     assert layouts <= {"NHWC", "NWC"}
 
 
-def test_transposed_convolution_without_overlap_is_a_product_for_each_pixel() -> None:
-    assert "relax.nn.conv2d_transpose" not in map(operator_of, calls_of(prepared_case("widening")[0]))
-    assert "relax.nn.conv2d_transpose" in map(operator_of, calls_of(prepared_case("overlapping")[0]))
+@pytest.mark.parametrize(("name", "is_replaced"), {"widening": True, **TRANSPOSED}.items())
+def test_transposed_convolution_is_convolutions_of_its_input(name: str, is_replaced: bool) -> None:
+    operators = [operator_of(each) for each in calls_of(prepared_case(name)[0])]
+    assert operators.count("relax.nn.conv2d_transpose") == (not is_replaced)
+
+
+@pytest.mark.parametrize(
+    ("name", "convolutions"), [("widening", 1), ("overlapping", 4), ("overlapping in one direction", 1)]
+)
+def test_phases_that_read_the_same_pixels_are_computed_together(name: str, convolutions: int) -> None:
+    operators = [operator_of(each) for each in calls_of(prepared_case(name)[0])]
+    assert operators.count("relax.nn.conv2d") == 1 + convolutions
 
 
 def test_transposition_of_axes_with_one_element_is_a_view() -> None:

@@ -18,6 +18,7 @@ from tunefarm_search.relax.channels_last.operators import (
     channels_last_call,
     channels_last_of,
 )
+from tunefarm_search.relax.channels_last.transposed import transposed_convolution
 from tunefarm_search.relax.constants import Array, array_of, constant_of, is_constant
 from tunefarm_search.relax.expressions import operator_of, value_of
 
@@ -89,23 +90,13 @@ class _ChannelsLast(PyExprMutator):  # type: ignore[misc]
         return _OPERATORS[name](data, packed, *sizes, int(call.attrs.groups), *layouts)
 
     def _transposed_convolution(self, call: Any) -> Any:
-        """One whose windows do not overlap: a product for each pixel, whose results are a block of pixels."""
+        """The transposed convolution with channels last; None for other expressions."""
         if operator_of(call) != _TRANSPOSED:
             return None
-        weights, attributes = self._weights(call, "NCHW", "IOHW"), call.attrs
-        if weights is None or int(attributes.groups) != 1:
+        weights = self._weights(call, "NCHW", "IOHW")
+        if weights is None:
             return None
-        inputs, outputs, high, wide = weights.shape
-        plain = [_integers(getattr(attributes, each)) for each in ("padding", "output_padding", "dilation")]
-        if _integers(attributes.strides) != [high, wide] or plain != [[0, 0, 0, 0], [0, 0], [1, 1]]:
-            return None
-        batch, _, rows, columns = _integers(call.args[0].ty.shape)
-        packed = np.transpose(weights, [0, 2, 3, 1]).reshape(1, 1, inputs, high * wide * outputs)
-        data = self._channels_last(call.args[0])
-        products = relax.op.nn.conv2d(data, constant_of(packed), data_layout="NHWC", kernel_layout="HWIO")
-        blocks = relax.op.reshape(self.builder_.emit(products), (batch, rows, columns, high, wide, outputs))
-        moved = relax.op.permute_dims(self.builder_.emit(blocks), [0, 1, 3, 2, 4, 5])
-        return relax.op.reshape(self.builder_.emit(moved), (batch, rows * high, columns * wide, outputs))
+        return transposed_convolution(call, self._channels_last(call.args[0]), weights, self.builder_)
 
     def _weights(self, call: Any, layout: str, kernel_layout: str) -> Array | None:
         """The constant weights of a convolution of floats in these layouts; None for others."""
