@@ -43,13 +43,14 @@ def nest_cost(nest: LoopNest, sketch: SketchSpace, rows: Rows, machine: Processo
     body = innermost_body(nest, extents, steps, lanes, places.max(axis=1, initial=-1))
     bodies = unrolled(nest, extents, steps)
     arithmetic = _arithmetic(nest, extents, body, bodies["skipped"], lanes, machine)
-    tiles = _inner_tiles(nest, extents, {0, *nest.boundaries, *(places[places >= 0] + 1).tolist()})
+    inside = {0, *nest.boundaries, *(places[places >= 0] + 1).tolist(), *(guest + 1 for guest in nest.guests)}
+    tiles = _inner_tiles(nest, extents, inside)
     traffic = _traffic(nest, extents, tiles, machine)
     producing = _producing(nest, extents, tiles, places, arithmetic["loads"], lanes, machine.costs)
     parallel = _parallel(nest, extents, nest.shared_at(places), machine)
     imbalance = np.ceil(parallel / machine.cores) * machine.cores / parallel
     memory = _memory_cycles(traffic, machine.costs)
-    busy = arithmetic["cycles"] + producing["producing_cycles"]
+    busy = arithmetic["cycles"] + producing["producing_cycles"] + _handing_over(nest, tiles, lanes, machine.costs)
     cycles = _together(busy, memory, machine.costs) * imbalance / machine.cores
     named = {
         **arithmetic,
@@ -176,6 +177,22 @@ def _vector_taken_over(nest: LoopNest, extents: FloatArray) -> FloatArray:
         found = np.where(open_to_more, found * length, found)
         size *= written.extents[dimension]
     return found
+
+
+def _handing_over(nest: LoopNest, tiles: dict[int, FloatArray], lanes: int, costs: CycleCosts) -> FloatArray | float:
+    """Cycles of all results on the way to the block inside these loops, which reads so many of them at a time.
+
+    TVM keeps buffers of less than 1 KB on the stack, where LLVM turns them into registers. Larger ones are allocated
+    each time. The sums write, read and write them and the other block reads them, the slower the larger they are.
+    """
+    if not nest.guests:
+        return 0.0
+    written = nest.pattern.writes[0]
+    held_bytes = elements(written, tiles[nest.guests[-1] + 1]) * written.element_bytes
+    vector_bytes = lanes * written.element_bytes
+    doublings = np.log2(np.maximum(held_bytes / costs.allocated_bytes, 1.0))
+    each = costs.result_in_memory * (1 + doublings) + costs.allocation * vector_bytes / held_bytes
+    return np.where(held_bytes < costs.allocated_bytes, 0.0, each) * math.prod(written.extents) / lanes
 
 
 def _is_power_of_two(number: FloatArray) -> npt.NDArray[np.bool_]:

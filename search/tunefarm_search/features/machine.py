@@ -33,6 +33,11 @@ class CycleCosts:
         second_aliasing_bytes: the same for an L2 of 2048 sets.
         ways: associativity of such a set.
         refetched_line: cost per line that was evicted from its set.
+        parallel_loop: cost of another parallel loop, whose threads read what others wrote.
+        allocated_bytes: size from which on TVM allocates a buffer on each use; it keeps smaller ones on the stack.
+        allocation: cost of that.
+        result_in_memory: cost per vector of results that another block reads in such a buffer, and again for each
+            doubling of its size.
     """
 
     bytes_multiplied_per_cycle: int = 64
@@ -57,6 +62,10 @@ class CycleCosts:
     second_aliasing_bytes: int = 128 * 1024
     ways: int = 8
     refetched_line: float = 4.0
+    parallel_loop: float = 15_000.0
+    allocated_bytes: int = 1024
+    allocation: float = 45.0
+    result_in_memory: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,8 @@ def _cycles(pattern: AccessPattern, machine: ProcessorModel) -> float:
     moved = (1 + len(reads)) * pattern.iterations * element_bytes
     line = costs.line_from_second_level if moved <= machine.second_cache_bytes else costs.line_from_beyond
     each = costs.element_taken_apart if is_apart else instructions
-    return (pattern.iterations * each + moved / LINE_BYTES * line) / machine.cores
+    started = costs.parallel_loop if machine.cores > 1 else 0.0
+    return (pattern.iterations * each + moved / LINE_BYTES * line) / machine.cores + started
 
 
 def _fused_vector(pattern: AccessPattern) -> int:

@@ -169,6 +169,36 @@ def test_cost_includes_the_pass_of_a_block_outside_of_the_tiles(target: Target) 
     assert outside > 1.2 * inside
 
 
+def pixelwise(channels: int, summed_channels: int, size: int) -> object:
+    """As ``pointwise``, with the channels last."""
+    values = te.placeholder((size, size, summed_channels), name="values")
+    weights = te.placeholder((summed_channels, channels), name="weights")
+    summed = te.reduce_axis((0, summed_channels), name="summed")
+    products = te.compute(
+        (size, size, channels),
+        lambda y, x, c: te.sum(values[y, x, summed] * weights[summed, c], summed),
+        name="products",
+    )
+    shifted = te.compute((size, size, channels), lambda y, x, c: products[y, x, c] + 1.0, name="shifted")
+    return te.create_prim_func([values, weights, shifted])
+
+
+def test_cost_includes_results_that_the_next_block_reads_from_memory(target: Target) -> None:
+    """The next block reads 392 vectors at a time, or 14, which stay in registers: 270 and 176 us on a Zen 4."""
+    many = ([8, 1, 7, 2], [8, 2, 1, 7], [1, 3, 1, 32], [1, 16], 2)
+    few = ([112, 1, 1, 1], [1, 8, 2, 7], [1, 6, 1, 16], [1, 16], 2)
+    slow, fast = estimates(pixelwise(96, 16, 112), target, 1, [many, few])
+    assert slow > 1.05 * fast
+
+
+def test_cost_includes_the_start_of_another_parallel_loop(target: Target) -> None:
+    """Blocks of 14 vectors in the next block's own loop, and in the loops of the sums: 75 and 64 us on a Zen 4."""
+    tiles = ([14, 1, 1, 1], [1, 1, 1, 14], [3, 2, 1, 16], [8, 48], 2)
+    (outside,) = estimates(pixelwise(96, 384, 14), target, 0, [tiles])
+    (inside,) = estimates(pixelwise(96, 384, 14), target, 1, [tiles])
+    assert outside > 1.02 * inside
+
+
 def test_cost_counts_loads_of_all_vectors_in_a_row(target: Target) -> None:
     """Seven vectors of a row with stride 2 are gathered, or one for eight channels: 16.9 and 4.2 ms on a Xeon."""
     slow, fast = estimates(
