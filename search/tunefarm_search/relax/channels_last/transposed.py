@@ -38,7 +38,7 @@ class Taps:
 
 
 def taps_of_phases(kernel: int, stride: int, padding: tuple[int, int], pixels: int, results: int) -> list[Taps] | None:
-    """The taps of each phase of one axis; None if a phase has none, or the results begin within the first pixel's.
+    """The taps of each phase of one axis; None if a phase has none, or skips pixels because many results are cut off.
 
     The number of results is rounded up to the same for each phase.
 
