@@ -3,6 +3,8 @@
 import os
 import socket
 import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from tunefarm_sandbox.channel.channel import Channel
@@ -10,24 +12,25 @@ from tunefarm_sandbox.channel.channel import Channel
 
 def connect(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
     """Connect to the ports named, with the kind of socket named, and report the outcome of each attempt."""
+    attempts = (attempt.split(":") for attempt in payload.decode().split())
+    _report(channel, *(partial(_try, kind, int(port)) for kind, port in attempts))
+
+
+def _report(channel: Channel, *steps: Callable[[], str | None]) -> None:
+    """Send what each step returns, ``done`` for None, or the name of its error."""
     outcomes = []
-    for attempt in payload.decode().split():
-        kind, port = attempt.split(":")
+    for step in steps:
         try:
-            outcomes.append(_try(kind, int(port)))
+            outcomes.append(step() or "done")
         except OSError as error:
             outcomes.append(type(error).__name__)
     channel.send(" ".join(outcomes).encode())
 
 
 def _try(kind: str, port: int) -> str:
-    family = socket.AF_UNIX if kind in {"unix", "seqpacket", "datagram"} else socket.AF_INET
-    form = {
-        "udp": socket.SOCK_DGRAM,
-        "raw": socket.SOCK_RAW,
-        "seqpacket": socket.SOCK_SEQPACKET,
-        "datagram": socket.SOCK_DGRAM,
-    }.get(kind, socket.SOCK_STREAM)
+    family = socket.AF_UNIX if kind in {"unix", "datagram"} else socket.AF_INET
+    forms = {"udp": socket.SOCK_DGRAM, "raw": socket.SOCK_RAW, "datagram": socket.SOCK_DGRAM}
+    form = forms.get(kind, socket.SOCK_STREAM)
     protocol = 262 if kind == "mptcp" else 0
     with socket.socket(family, form, protocol) as opened:
         if kind == "bind":
@@ -38,36 +41,31 @@ def _try(kind: str, port: int) -> str:
 
 
 def write_device(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    try:
+    def opened() -> str:
         os.close(os.open(payload.decode(), os.O_RDWR))
-        channel.send(b"opened")
-    except OSError as error:
-        channel.send(type(error).__name__.encode())
+        return "opened"
+
+    _report(channel, opened)
 
 
 def start_driver(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
     """Do what NVIDIA's driver does when it starts, and report the outcome of each step."""
-    outcomes = []
-    for step in (_name_a_thread, _make_an_anonymous_file, _listen):
-        try:
-            step()
-        except OSError as error:
-            outcomes.append(type(error).__name__)
-        else:
-            outcomes.append("done")
-    channel.send(" ".join(outcomes).encode())
+    _report(channel, _name_own_thread, _make_an_anonymous_file, _listen)
 
 
-def _name_a_thread() -> None:
+def _name_own_thread() -> None:
     waiting = threading.Event()
     thread = threading.Thread(target=waiting.wait)
     thread.start()
     try:
-        with open(f"/proc/self/task/{thread.native_id}/comm", "w", encoding="ascii") as name:  # noqa: PTH123
-            name.write("driver")
+        _name(os.getpid(), thread.native_id)
     finally:
         waiting.set()
         thread.join()
+
+
+def _name(process: int, thread: int | None) -> None:
+    Path(f"/proc/{process}/task/{thread}/comm").write_text("driver", encoding="ascii")
 
 
 def _make_an_anonymous_file() -> None:
@@ -83,18 +81,15 @@ def _listen() -> None:
 
 def reach_socket(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
     """Connect to the abstract socket that the payload names."""
-    try:
+
+    def connected() -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as opened:
             opened.connect(b"\0" + payload)
-        channel.send(b"connected")
-    except OSError as error:
-        channel.send(type(error).__name__.encode())
+
+    _report(channel, connected)
 
 
-def write_of_server(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
-    """Name a thread of the process that the payload names."""
-    try:
-        Path(f"/proc/{payload.decode()}/task/{payload.decode()}/comm").write_text("other", encoding="ascii")
-        channel.send(b"named")
-    except OSError as error:
-        channel.send(type(error).__name__.encode())
+def name_other_process(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
+    """Name the first thread of the process whose pid the payload is."""
+    process = int(payload)
+    _report(channel, partial(_name, process, process))

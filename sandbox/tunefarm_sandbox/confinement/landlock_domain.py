@@ -65,10 +65,9 @@ def ruleset_of(confinement: Confinement, abi: int, *, with_own_process: bool) ->
     _allow(ruleset, granted_by_default(confinement.may_exec), read & handled)
     own = (_OF_THIS_PROCESS,) if with_own_process else ()
     _allow(ruleset, (*_FACTS, *own, *confinement.readable), _READ & handled)
-    if with_own_process and confinement.devices:
-        # NVIDIA's driver names its threads there, and fails to start with error 304 where it may not.
-        _allow(ruleset, (_THREADS_OF_THIS_PROCESS,), (_READ | AccessFs.WRITE_FILE | AccessFs.TRUNCATE) & handled)
-    _allow(ruleset, ("/dev/null",), (_READ | AccessFs.WRITE_FILE | AccessFs.TRUNCATE) & handled)
+    # NVIDIA's driver names its threads, and fails to start with error 304 where it may not.
+    threads = (_THREADS_OF_THIS_PROCESS,) if with_own_process and confinement.devices else ()
+    _allow(ruleset, ("/dev/null", *threads), (_READ | AccessFs.WRITE_FILE | AccessFs.TRUNCATE) & handled)
     _allow(ruleset, confinement.programs, read & handled)
     _allow(ruleset, confinement.devices, _CONTROL_DEVICE & handled)
     for port in confinement.connect_ports if network else ():

@@ -42,9 +42,9 @@ def nest_cost(nest: LoopNest, sketch: SketchSpace, rows: Rows, machine: Processo
     lanes = machine.lanes(nest.pattern.writes[0].element_bytes)
     body = innermost_body(nest, extents, steps, lanes, places.max(axis=1, initial=-1))
     bodies = unrolled(nest, extents, steps)
-    arithmetic = _arithmetic(nest, extents, body, bodies["skipped"], lanes, machine)
-    inside = {0, *nest.boundaries, *(places[places >= 0] + 1).tolist(), *(guest + 1 for guest in nest.guests)}
+    inside = {0, *nest.boundaries, *(places[places >= 0] + 1).tolist(), *(guest + 1 for guest in nest.guests[-1:])}
     tiles = _inner_tiles(nest, extents, inside)
+    arithmetic = _arithmetic(nest, extents, tiles, body, bodies["skipped"], lanes, machine)
     traffic = _traffic(nest, extents, tiles, machine)
     producing = _producing(nest, extents, tiles, places, arithmetic["loads"], lanes, machine.costs)
     parallel = _parallel(nest, extents, nest.shared_at(places), machine)
@@ -101,7 +101,13 @@ def _inner_tiles(nest: LoopNest, extents: FloatArray, wanted: set[int]) -> dict[
 
 
 def _arithmetic(
-    nest: LoopNest, extents: FloatArray, body: InnermostBody, skipped: FloatArray, lanes: int, machine: ProcessorModel
+    nest: LoopNest,
+    extents: FloatArray,
+    tiles: dict[int, FloatArray],
+    body: InnermostBody,
+    skipped: FloatArray,
+    lanes: int,
+    machine: ProcessorModel,
 ) -> dict[str, FloatArray]:
     """Cycles of arithmetic and loads, from what is kept in registers, less the steps that are skipped."""
     costs = machine.costs
@@ -122,7 +128,7 @@ def _arithmetic(
     step += costs.spilled_result * spilled + costs.result_while_spilling * accumulators * (spilled > 0)
     step += costs.operation_of_long_body * accumulators * np.maximum(body.operations / skipped / costs.long_body - 1, 0)
     fused = _fused_vector(nest, extents)
-    taken_over = _vector_taken_over(nest, extents)
+    taken_over = _vector_taken_over(nest, extents, tiles)
     is_apart = (taken_over > fused) & ~(_is_power_of_two(taken_over) & _is_power_of_two(fused))
     step *= np.where((fused > lanes) & ~_is_power_of_two(fused) | is_apart, costs.uneven_vector, 1.0)
     step *= np.where(gathers & (body.reduced > 1), costs.gathering_steps, 1.0)
@@ -159,7 +165,7 @@ def _fused_vector(nest: LoopNest, extents: FloatArray) -> FloatArray:
     return found
 
 
-def _vector_taken_over(nest: LoopNest, extents: FloatArray) -> FloatArray:
+def _vector_taken_over(nest: LoopNest, extents: FloatArray, tiles: dict[int, FloatArray]) -> FloatArray:
     """Elements of the vector in which the block inside these loops reads the results; 1 without such a block; [points].
 
     Results that are written in vectors of 14 and read in vectors of 28 stay in memory: LLVM keeps none in registers.
@@ -167,8 +173,7 @@ def _vector_taken_over(nest: LoopNest, extents: FloatArray) -> FloatArray:
     found, open_to_more = np.ones(len(extents)), np.ones(len(extents), bool)
     if not nest.guests:
         return found
-    inside = nest.guests[-1] + 1
-    tile = _inner_tiles(nest, extents, {inside})[inside]
+    tile = tiles[nest.guests[-1] + 1]
     written = nest.pattern.writes[0]
     size = 1
     for dimension in range(len(written.extents) - 1, -1, -1):

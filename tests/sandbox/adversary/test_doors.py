@@ -66,7 +66,7 @@ def test_child_with_device_reaches_no_other_process(server: ForkServer) -> None:
         listener.bind(f"\0{name}")
         listener.listen()
         assert outcome_of(server, "reach_socket", name, DRIVES) == "PermissionError"
-    assert outcome_of(server, "write_of_server", str(os.getpid()), DRIVES) == "PermissionError"
+    assert outcome_of(server, "name_other_process", str(os.getpid()), DRIVES) == "PermissionError"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ A vector then holds results of one pixel: it reads weights in a row, and wastes 
 Weights are transposed when the model is prepared, inputs and outputs of the model where they enter and leave it.
 """
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -18,7 +17,7 @@ from tunefarm_search.relax.channels_last.operators import (
     channels_last_call,
     channels_last_of,
 )
-from tunefarm_search.relax.channels_last.transposed import transposed_convolution
+from tunefarm_search.relax.channels_last.transposed import integers, phases_of, transposed_convolution
 from tunefarm_search.relax.constants import Array, array_of, constant_of, is_constant
 from tunefarm_search.relax.expressions import operator_of, value_of
 
@@ -84,7 +83,7 @@ class _ChannelsLast(PyExprMutator):  # type: ignore[misc]
             return None
         # From OIHW to HWIO.
         packed = constant_of(np.transpose(weights, [*range(2, weights.ndim), 1, 0]))
-        sizes = [_integers(getattr(call.attrs, each)) for each in ("strides", "padding", "dilation")]
+        sizes = [integers(getattr(call.attrs, each)) for each in ("strides", "padding", "dilation")]
         layouts = (f"N{spatial}C", f"{spatial}IO")
         data = self._channels_last(call.args[0])
         return _OPERATORS[name](data, packed, *sizes, int(call.attrs.groups), *layouts)
@@ -96,7 +95,10 @@ class _ChannelsLast(PyExprMutator):  # type: ignore[misc]
         weights = self._weights(call, "NCHW", "IOHW")
         if weights is None:
             return None
-        return transposed_convolution(call, self._channels_last(call.args[0]), weights, self.builder_)
+        phases = phases_of(call)
+        if phases is None:
+            return None
+        return transposed_convolution(call, phases, self._channels_last(call.args[0]), weights, self.builder_)
 
     def _weights(self, call: Any, layout: str, kernel_layout: str) -> Array | None:
         """The constant weights of a convolution of floats in these layouts; None for others."""
@@ -118,7 +120,3 @@ class _ChannelsLast(PyExprMutator):  # type: ignore[misc]
         emitted = self.builder_.emit(result)
         self._moved.add(emitted)
         return relax.op.permute_dims(emitted, channels_first_axes(len(emitted.ty.shape)))
-
-
-def _integers(values: Sequence[Any]) -> list[int]:
-    return [int(each) for each in values]

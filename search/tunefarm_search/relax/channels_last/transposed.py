@@ -7,7 +7,7 @@ four times the work.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -23,18 +23,12 @@ class Taps:
     """The elements of a kernel, along one axis, that a phase multiplies with consecutive pixels.
 
     Attributes:
-        first: the last element; it meets the first of the pixels.
-        count: how many there are, each a stride from the next.
+        elements: their indices, in the order of the pixels.
         padding: pixels of zeros before and behind the input.
     """
 
-    first: int
-    count: int
+    elements: tuple[int, ...]
     padding: tuple[int, int]
-
-    def elements(self, stride: int) -> list[int]:
-        """Their indices, in the order of the pixels."""
-        return [self.first - stride * step for step in range(self.count)]
 
 
 def taps_of_phases(kernel: int, stride: int, padding: tuple[int, int], pixels: int, results: int) -> list[Taps] | None:
@@ -53,61 +47,75 @@ def taps_of_phases(kernel: int, stride: int, padding: tuple[int, int], pixels: i
     found = []
     for phase in range(stride):
         shift, lowest = divmod(phase + padding[0], stride)
-        count = math.ceil((kernel - lowest) / stride)
-        zeros = (count - 1 - shift, last + shift - (pixels - 1))
-        if count < 1 or min(zeros) < 0:
+        elements = tuple(range(lowest, kernel, stride))[::-1]
+        zeros = (len(elements) - 1 - shift, last + shift - (pixels - 1))
+        if not elements or min(zeros) < 0:
             return None
-        found.append(Taps(lowest + stride * (count - 1), count, zeros))
+        found.append(Taps(elements, zeros))
     return found
 
 
-def transposed_convolution(call: Any, data: Any, weights: Array, builder: Any) -> Any:
-    """The result of ``call``, a Relax ``conv2d_transpose`` of NCHW, in NHWC; None where its phases cannot be computed.
+@dataclass(frozen=True)
+class Phases:
+    """The taps of the phases of a transposed convolution."""
+
+    rows: list[Taps]
+    columns: list[Taps]
+
+
+def phases_of(call: Any) -> Phases | None:
+    """The phases of ``call``, a Relax ``conv2d_transpose`` of NCHW with fixed shapes; None if it cannot have them."""
+    attributes = call.attrs
+    if int(attributes.groups) != 1 or integers(attributes.dilation) != [1, 1]:
+        return None
+    top, left, bottom, right = integers(attributes.padding)
+    extents = (integers(each.ty.shape)[2:] for each in (call.args[1], call.args[0], call))
+    axes = zip(integers(attributes.strides), ((top, bottom), (left, right)), *extents, strict=True)
+    rows, columns = (
+        taps_of_phases(kernel, stride, padding, pixels, results) for stride, padding, kernel, pixels, results in axes
+    )
+    return None if rows is None or columns is None else Phases(rows, columns)
+
+
+def transposed_convolution(call: Any, phases: Phases, data: Any, weights: Array, builder: Any) -> Any:
+    """The result of a transposed convolution in NHWC.
 
     Args:
-        call: the operator.
+        call: the operator, of NCHW.
+        phases: of ``call``.
         data: its input with the channels last.
         weights: (inputs, outputs, rows, columns).
         builder: a Relax block builder.
     """
-    attributes = call.attrs
-    if int(attributes.groups) != 1 or [int(each) for each in attributes.dilation] != [1, 1]:
-        return None
-    strides = [int(each) for each in attributes.strides]
-    top, left, bottom, right = (int(each) for each in attributes.padding)
-    images, *pixels, _ = (int(each) for each in data.ty.shape)
-    *_, outputs, result_rows, result_columns = (int(each) for each in call.ty.shape)
-    results = (result_rows, result_columns)
-    high, wide = (
-        taps_of_phases(int(weights.shape[2 + axis]), strides[axis], padding, pixels[axis], results[axis])
-        for axis, padding in enumerate(((top, bottom), (left, right)))
-    )
-    if high is None or wide is None:
-        return None
     bands = [
-        _joined([_block(data, weights, rows, columns, strides, builder) for columns in _together(wide)], 4, builder)
-        for rows in _together(high)
+        _joined([_block(data, weights, rows, each, builder) for each in _together(phases.columns)], 4, builder)
+        for rows in _together(phases.rows)
     ]
-    blocks = _joined(bands, 3, builder)  # (images, rows, columns, phases of rows, phases of columns, outputs)
+    blocks = _joined(bands, 3, builder)
+    images, high, wide, phases_high, phases_wide, outputs = integers(blocks.ty.shape)
     moved = builder.emit(relax.op.permute_dims(blocks, [0, 1, 3, 2, 4, 5]))
-    rows, columns = (math.ceil(extent / stride) * stride for extent, stride in zip(results, strides, strict=True))
-    whole = relax.op.reshape(moved, (images, rows, columns, outputs))
-    if (rows, columns) == results:
+    computed = [high * phases_high, wide * phases_wide]
+    whole = relax.op.reshape(moved, (images, *computed, outputs))
+    results = integers(call.ty.shape)[2:]
+    if computed == results:
         return whole
-    return relax.op.strided_slice(builder.emit(whole), [1, 2], [0, 0], list(results))
+    return relax.op.strided_slice(builder.emit(whole), [1, 2], [0, 0], results)
+
+
+def integers(values: Iterable[Any]) -> list[int]:
+    """Attributes or extents of TVM as Python's numbers."""
+    return [int(each) for each in values]
 
 
 def _together(taps: Sequence[Taps]) -> list[list[Taps]]:
     """Neighbouring phases that read the same pixels."""
-    return [list(each) for _, each in groupby(taps, key=lambda each: (each.count, each.padding))]
+    return [list(each) for _, each in groupby(taps, key=lambda each: (len(each.elements), each.padding))]
 
 
-def _block(
-    data: Any, weights: Array, rows: list[Taps], columns: list[Taps], strides: Sequence[int], builder: Any
-) -> Any:
+def _block(data: Any, weights: Array, rows: list[Taps], columns: list[Taps], builder: Any) -> Any:
     """The phases ``rows`` x ``columns``, as (images, rows, columns, phases of rows, phases of columns, outputs)."""
-    at_rows = np.array([each.elements(strides[0]) for each in rows])
-    at_columns = np.array([each.elements(strides[1]) for each in columns])
+    at_rows = np.array([each.elements for each in rows])
+    at_columns = np.array([each.elements for each in columns])
     taken = weights[:, :, at_rows][:, :, :, :, at_columns]  # (inputs, outputs, phases, taps, phases, taps)
     kernel = np.transpose(taken, [3, 5, 0, 2, 4, 1])
     shape = kernel.shape
@@ -121,7 +129,7 @@ def _block(
             kernel_layout="HWIO",
         )
     )
-    return builder.emit(relax.op.reshape(convolved, (*list(map(int, convolved.ty.shape))[:3], *shape[3:])))
+    return builder.emit(relax.op.reshape(convolved, (*integers(convolved.ty.shape)[:3], *shape[3:])))
 
 
 def _joined(parts: Sequence[Any], axis: int, builder: Any) -> Any:
