@@ -33,8 +33,10 @@ SODIUM_SHA256 := 018494d6d696ae03c7e656e5e74cdfd8ea1326962cc401bcf018f1ed8436811
 BROWSER_STAMP := .venv/.browser-installed
 SOFTHSM_STAMP := .venv/.softhsm-installed
 
-# NVIDIA's compiler, which builds bundles for GPUs. It runs without a GPU.
+# NVIDIA's compilers, which build bundles and candidates for GPUs. They run without a GPU.
 NVCC := nvidia-cuda-crt nvidia-cuda-nvcc nvidia-cuda-runtime nvidia-nvvm
+# NVRTC, and the headers that it reads where TVM calls it.
+NVRTC := cuda-bindings nvidia-cuda-cccl nvidia-cuda-nvrtc
 NVCC_STAMP := .venv/.nvcc-installed
 
 # The demo of a model reads an ONNX file, which needs a twentieth of what all frameworks weigh.
@@ -103,7 +105,7 @@ $(SODIUM_STAMP): $(STAMP)
 	touch $@
 
 $(NVCC_STAMP): $(STAMP)
-	$(PIP) install --quiet --constraint constraints.txt $(NVCC)
+	$(PIP) install --quiet --constraint constraints.txt $(NVCC) $(NVRTC)
 	touch $@
 
 # A PKCS#11 token in software; it comes from Debian's packages where it is not installed.

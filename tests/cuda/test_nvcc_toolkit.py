@@ -1,17 +1,12 @@
 """Compile children with the nvcc of a toolkit, on a host without a GPU."""
 
 import json
-import re
 import struct
-import subprocess
-from collections.abc import Iterator
 from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-import tvm
-from elftools.elf.elffile import ELFFile
 
 from tests.client.bundle.fat_binary import MAGIC
 from tests.cuda.test_gpu_target import FACTS
@@ -20,14 +15,12 @@ from tests.workers import workloads
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_search.tvm.loading import LOAD_TVM
 from tunefarm_workers.builder.checked_library import checked_library
 from tunefarm_workers.compile.compile_settings import CompileSettings
 from tunefarm_workers.conversation.child_answer import ChildFailed
 from tunefarm_workers.conversation.farm_settings import FarmSettings
 from tunefarm_workers.cuda.gpu_target import target_of_gpu
 from tunefarm_workers.session.compiler.local_compiler import LocalCompiler
-from tunefarm_workers.session.device.preload import PRELOAD
 from tunefarm_workers.session.device.session_messages import Toolchain
 
 TARGET = target_of_gpu(FACTS)
@@ -55,26 +48,6 @@ def test_source_that_tvm_did_not_compile_is_a_build_error(fork_server: ForkServe
         build.wait(lambda: True)
     assert failed.value.failure.reason is FailureReason.BUILD_ERROR
     assert "needs libcudart.so.13 of the CUDA toolkit and libcuda.so.1" in failed.value.failure.message
-
-
-@pytest.fixture(scope="module")
-def beside_driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
-    """TVM with its CUDA runtime, which needs the driver. In its place is a library with the same functions."""
-    folder = tmp_path_factory.mktemp("driver")
-    source = "".join(f"int {name}(void) {{ __builtin_abort(); }}\n" for name in driver_functions())
-    (folder / "driver.c").write_text(source)
-    command = ["cc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", "libcuda.so.1", "driver.c"]
-    subprocess.run(command, cwd=folder, check=True, timeout=60)
-    paths = f"{folder}:{installed_toolkit() / 'lib'}"
-    with ForkServer.start([LOAD_TVM, PRELOAD], environment={"LD_LIBRARY_PATH": paths}) as server:
-        assert server.ready(60), server.failure
-        yield server
-
-
-def driver_functions() -> list[str]:
-    with Path(tvm.__file__).with_name("lib").joinpath("libtvm_runtime_cuda.so").open("rb") as library:
-        symbols = ELFFile(library).get_section_by_name(".dynsym").iter_symbols()
-        return [each.name for each in symbols if re.match("cu[A-Z]", each.name) and each["st_shndx"] == "SHN_UNDEF"]
 
 
 @pytest.mark.targets

@@ -9,6 +9,7 @@ from tunefarm_schemas.tuning.device import Device, ReferenceKernelTimes
 from tunefarm_search.tvm.loading import LOAD_TVM
 from tunefarm_workers.broker.broker_client import connect
 from tunefarm_workers.broker.order_server import OpenLane
+from tunefarm_workers.builder.nvrtc import PRELOAD as NVRTC_PRELOAD
 from tunefarm_workers.compile.compile_messages import compile_queue
 from tunefarm_workers.compile.compile_server import CompileServer
 from tunefarm_workers.compile.compile_settings import CompileSettings
@@ -23,7 +24,7 @@ from tunefarm_workers.session.device.session_messages import Toolchain
 from tunefarm_workers.worker.lane_opening import LaneContext
 from tunefarm_workers.worker.settings_of_environment import settings_of_environment
 
-PRELOAD: Final = (LOAD_TVM, SESSION_PRELOAD)
+PRELOAD: Final = (LOAD_TVM, SESSION_PRELOAD, NVRTC_PRELOAD)
 KIND: Final = "compile"
 
 

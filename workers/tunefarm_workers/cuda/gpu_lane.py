@@ -6,6 +6,7 @@ from typing import Final
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_search.tvm.loading import LOAD_TVM
 from tunefarm_workers.broker.blobs import Blobs
+from tunefarm_workers.builder.nvrtc import PRELOAD as NVRTC_PRELOAD
 from tunefarm_workers.compile.elsewhere import elsewhere
 from tunefarm_workers.cuda.cuda_farm import CudaFarm, facts_for
 from tunefarm_workers.cuda.cuda_settings import CudaSettings
@@ -15,7 +16,7 @@ from tunefarm_workers.session.device.preload import PRELOAD as SESSION_PRELOAD
 from tunefarm_workers.worker.settings import WorkerSettings
 from tunefarm_workers.worker.settings_of_environment import settings_of_environment
 
-PRELOAD: Final = (LOAD_TVM, SESSION_PRELOAD)
+PRELOAD: Final = (LOAD_TVM, SESSION_PRELOAD, NVRTC_PRELOAD)
 
 
 def build(settings: WorkerSettings, fork_server: ForkServer, scratch: Path, blobs: Blobs) -> CudaFarm:
