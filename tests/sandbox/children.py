@@ -1,6 +1,6 @@
 """Children of these tests: each function is an entry that a fork server calls after confining its process."""
 
-import ctypes
+import ctypes.util
 import mmap
 import os
 import resource
@@ -243,6 +243,7 @@ ATTEMPTS = {
     "netlink": lambda _: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW).close(),
     "socketpair": lambda _: socket.socketpair()[0].close(),
     "os_fork": lambda _: str(os.fork()),
+    "find_library": lambda name: str(ctypes.util.find_library(name)),
     "exec": lambda _: os.execv("/bin/true", ["true"]),
     "spawn": lambda _: str(subprocess.run(["/bin/true"]).returncode),
     "system": lambda _: str(os.system("/bin/true")),

@@ -49,6 +49,10 @@ def test_child_cannot_read_system_files(server: ForkServer, path: str) -> None:
     assert attempt(server, "read", path).startswith("PermissionError")
 
 
+def test_child_searches_libraries_without_an_error(server: ForkServer) -> None:
+    assert attempt(server, "find_library", "c") == "done None"
+
+
 @pytest.mark.parametrize("what", ["read", "write", "unlink", "rename", "link", "truncate", "cut", "chmod"])
 def test_child_cannot_touch_other_files(server: ForkServer, home: Path, what: str) -> None:
     assert attempt(server, what, str(home / "token")).startswith("PermissionError")

@@ -1,6 +1,7 @@
 """A child from the fork to the entry function and its exit."""
 
 import contextlib
+import ctypes.util
 import gc
 import os
 import signal
@@ -99,6 +100,8 @@ def _confine(setting: Setting) -> None:
     confinement = setting.confinement
     os.setpgid(0, 0)
     _change_folders(confinement)
+    if not confinement.may_exec:
+        _find_no_libraries()
     _change_user(setting)
     linux.prctl(linux.PR_SET_DUMPABLE, 0)  # the system may set it when a process changes its user
     impose(setting.limits, setting.memory)
@@ -144,6 +147,15 @@ def _change_folders(confinement: Confinement) -> None:
         os.environ["TMPDIR"] = confinement.writable[0]
         tempfile.tempdir = None
     os.chdir(confinement.writable[0] if confinement.writable else "/")
+
+
+def _find_no_libraries() -> None:
+    """Answer searches for the C libraries of this system with None, as if none was found.
+
+    Python searches with the linker and a temporary file, and raises where it can write none. NVIDIA's
+    ``cuda-bindings``, which torch imports where they are installed, search so and go on without.
+    """
+    ctypes.util.find_library = lambda _: None
 
 
 def _change_user(setting: Setting) -> None:
