@@ -3,20 +3,20 @@
 Apart, the scores of a sequence of 1500 are written, read and written by the softmax, and read again: 54 MB for 6 heads.
 """
 
-from collections import Counter
+import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
+import numpy as np
 import tvm
 from tvm import relax, te
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tunefarm_search.relax.attention.padded_softmax import SOFTMAX
-from tunefarm_search.relax.expressions import OPAQUE, extents_of, operator_of
-from tunefarm_search.relax.products.packed_columns import MATMUL
+from tunefarm_search.relax.attention.matching import Attention, AttentionMatcher, Mask
+from tunefarm_search.relax.expressions import OPAQUE, extents_of
 from tunefarm_search.validation.permitted_nodes import ATTENTION
 
-_RESHAPE: Final = "relax.reshape"
 _LANES: Final = 16
 """Keys of a tile: those of a cache line, and of the widest vector."""
 _TILES: Final = 4
@@ -30,7 +30,7 @@ _MIN_BYTES: Final = 4 << 20
 
 
 def with_fused_attention(module: Any) -> Any:
-    """Compute ``softmax(queries @ keys) @ values`` at once where its scores are large and nothing else reads them."""
+    """Compute attention at once where its scores are large and nothing else reads them."""
     fusing = _Fusing(module)
     for variable, function in module.functions.items():
         if isinstance(function, relax.Function):
@@ -42,82 +42,97 @@ def with_fused_attention(module: Any) -> Any:
 class _Fusing(PyExprMutator):  # type: ignore[misc]
     def __init__(self, module: Any) -> None:
         super().__init__(module)
-        self._values: dict[Any, Any] = {}
-        self._reads: Counter[Any] = Counter()
+        self._matcher: AttentionMatcher | None = None
 
     def fused(self, function: Any) -> Any:
         """The function with its attention fused."""
-        self._values = dict(relax.analysis.get_var2val(function).items())
-        self._reads = Counter(relax.analysis.free_vars(function.body.body))
-        for value in self._values.values():
-            self._reads.update(relax.analysis.free_vars(value))
+        self._matcher = AttentionMatcher(function)
         return self.visit_expr(function)
 
     def visit_call_(self, call: Any) -> Any:
         """Replace the product with the values."""
-        scores = self._scores(call)
-        if scores is None:
+        found = self._matcher.match(call) if self._matcher is not None else None
+        if found is None or not _is_worth_it(found):
             return self.visit_expr_post_order(call)
-        queries, keys, values = (self.visit_expr(each) for each in (*scores.args, call.args[1]))
+        scores = found.scores
+        queries, keys, values = (self.visit_expr(each) for each in (*scores.product.args, found.values))
+        if scores.scale != 1:
+            queries = self.builder_.emit(relax.op.multiply(queries, relax.const(np.float32(scores.scale))))
         tiles = self.builder_.emit_te(keys_in_tiles, keys, primfunc_name_hint="keys_in_tiles")
-        apart = {"op_pattern": OPAQUE}
+        masks = [] if scores.mask is None else [self._mask_in_tiles(scores.mask)]
+        heads_of_group = 1 if scores.mask is None else scores.mask.heads_of_group
         return self.builder_.call_te(
-            attention, queries, tiles, values, primfunc_name_hint="attention", primfunc_attrs=apart
+            partial(attention, heads_of_group=heads_of_group, is_guarded=found.is_guarded),
+            *(queries, tiles, values, *masks),
+            primfunc_name_hint="attention",
+            primfunc_attrs={"op_pattern": OPAQUE},
         )
 
-    def _scores(self, call: Any) -> Any:
-        """The product of queries and keys, if ``call`` is the product of its softmax with values and worth it."""
-        softmax = self._read_once(call.args[0]) if operator_of(call) == MATMUL else None
-        if softmax is None or operator_of(softmax) != SOFTMAX:
-            return None
-        scores = self._read_once(softmax.args[0])
-        if scores is None or operator_of(scores) != MATMUL or str(scores.ty.dtype) != "float32":
-            return None
-        of_rows = int(softmax.attrs.axis) in (-1, len(softmax.ty.shape) - 1)
-        found = [extents_of(each) for each in (scores, call.args[0], call.args[1], *scores.args)]
-        shapes = [shape for shape in found if shape is not None and len(shape) == _AXES]
-        # Operands with fewer heads are broadcast.
-        if not of_rows or len(shapes) < len(found) or len({heads for heads, *_ in shapes}) > 1:
-            return None
-        (heads, rows, keys), probabilities, (*_, width), *_ = shapes
-        is_large = 4 * heads * rows * keys >= _MIN_BYTES
-        has_tiles = width % _LANES == 0 and any(rows % each == 0 for each in _ROWS)
-        return scores if is_large and has_tiles and probabilities == (heads, rows, keys) else None
+    def _mask_in_tiles(self, mask: Mask) -> Any:
+        tensor = self.builder_.emit(self.visit_expr(mask.tensor))
+        shape = (mask.groups, mask.rows, int(tensor.ty.shape[-1]))
+        flat = self.builder_.emit(relax.op.reshape(tensor, shape))
+        return self.builder_.emit_te(mask_in_tiles, flat, primfunc_name_hint="mask_in_tiles")
 
-    def _read_once(self, expression: Any) -> Any:
-        """What a variable that is read once stands for, through reshapes that keep the last axis; None for others."""
-        while isinstance(expression, relax.Var) and self._reads[expression] == 1 and expression in self._values:
-            value = self._values[expression]
-            if operator_of(value) != _RESHAPE:
-                return value
-            whole, viewed = extents_of(value), extents_of(value.args[0])
-            if whole is None or viewed is None or whole[-1:] != viewed[-1:]:
-                return None
-            expression = value.args[0]
-        return None
+
+def _is_worth_it(found: Attention) -> bool:
+    product = found.scores.product
+    shapes = [extents_of(each) for each in (product, found.values, *product.args)]
+    known = [shape for shape in shapes if shape is not None and len(shape) == _AXES]
+    # Operands with fewer heads are broadcast.
+    if len(known) < len(shapes) or len({heads for heads, *_ in known}) > 1 or str(product.ty.dtype) != "float32":
+        return False
+    (heads, rows, keys), (_, count, width), *_ = known
+    has_tiles = width % _LANES == 0 and any(rows % each == 0 for each in _ROWS)
+    return has_tiles and count == keys and 4 * heads * rows * keys >= _MIN_BYTES
 
 
 def keys_in_tiles(keys: te.Tensor) -> te.Tensor:
     """Keys of shape (heads, elements, keys) as (heads, tiles, elements, keys of a tile), with zeros behind the last."""
     heads, elements, count = (int(extent) for extent in keys.shape)
-    multiple = _LANES * _TILES
-    tiles = -(-count // multiple) * _TILES
     zero = tvm.tirx.const(0, keys.dtype)
 
     def element(head: Any, tile: Any, at: Any, lane: Any) -> Any:
         key = tile * _LANES + lane
         return tvm.tirx.if_then_else(key < count, keys[head, at, key], zero)
 
-    return te.compute((heads, tiles, elements, _LANES), element, name="keys_in_tiles")
+    return te.compute((heads, _tiles_of(count), elements, _LANES), element, name="keys_in_tiles")
 
 
-def attention(queries: te.Tensor, keys: te.Tensor, values: te.Tensor) -> te.Tensor:
+def mask_in_tiles(mask: te.Tensor) -> te.Tensor:
+    """A mask of shape (groups, rows, keys) as (groups, rows, tiles, keys of a tile), filled with minus infinity."""
+    groups, rows, count = (int(extent) for extent in mask.shape)
+    hidden = tvm.tirx.const(-math.inf, mask.dtype)
+
+    def element(group: Any, row: Any, tile: Any, lane: Any) -> Any:
+        key = tile * _LANES + lane
+        return tvm.tirx.if_then_else(key < count, mask[group, row, key], hidden)
+
+    return te.compute((groups, rows, _tiles_of(count), _LANES), element, name="mask_in_tiles")
+
+
+def _tiles_of(keys: int) -> int:
+    return -(-keys // (_LANES * _TILES)) * _TILES
+
+
+def attention(
+    queries: te.Tensor,
+    keys: te.Tensor,
+    values: te.Tensor,
+    mask: te.Tensor | None = None,
+    *,
+    heads_of_group: int = 1,
+    is_guarded: bool = False,
+) -> te.Tensor:
     """The softmax of the products of queries and keys, times values.
 
     Args:
         queries: of shape (heads, rows, elements).
         keys: as ``keys_in_tiles`` gives them.
         values: of shape (heads, keys, elements of a value).
+        mask: added to the products; as ``mask_in_tiles`` gives it, with one row if it is the same for all.
+        heads_of_group: consecutive heads that share a group of the mask.
+        is_guarded: give zeros, and not NaN, in rows where all products are minus infinity.
 
     Returns:
         A tensor of shape (heads, rows, elements of a value).
@@ -132,6 +147,9 @@ def attention(queries: te.Tensor, keys: te.Tensor, values: te.Tensor) -> te.Tens
     scores = te.compute((heads, rows, tiles, _LANES), products, name="scores", attrs={ATTENTION: "scores"})
 
     def score(head: Any, row: Any, tile: Any, lane: Any) -> Any:
+        if mask is not None:
+            masked_row = row if int(mask.shape[1]) > 1 else 0
+            return scores(head, row, tile, lane) + mask(head // heads_of_group, masked_row, tile, lane)
         if int(tiles) * _LANES == int(count):
             return scores(head, row, tile, lane)
         return tvm.tirx.Select(tile * _LANES + lane < count, scores(head, row, tile, lane), lowest)
@@ -149,7 +167,12 @@ def attention(queries: te.Tensor, keys: te.Tensor, values: te.Tensor) -> te.Tens
         return te.sum(powers[head, row, key // _LANES, key % _LANES] * values[head, key, at], axis=key)
 
     sums = te.compute((heads, rows, width), weighted, name="weighted", attrs={ATTENTION: "sums"})
-    return te.compute(sums.shape, lambda head, row, at: sums[head, row, at] / total[head, row], name="attention")
+
+    def quotient(head: Any, row: Any, at: Any) -> Any:
+        found = sums[head, row, at] / total[head, row]
+        return tvm.tirx.Select(total[head, row] > 0, found, tvm.tirx.const(0, queries.dtype)) if is_guarded else found
+
+    return te.compute(sums.shape, quotient, name="attention")
 
 
 def _reduced(reduce: Callable[..., Any], tensor: Callable[..., Any], shape: Sequence[Any], name: str) -> te.Tensor:
