@@ -155,7 +155,11 @@ def _find_no_libraries() -> None:
     Python searches with the linker and a temporary file, and raises where it can write none. NVIDIA's
     ``cuda-bindings``, which torch imports where they are installed, search so and go on without.
     """
-    ctypes.util.find_library = lambda _: None
+    ctypes.util.find_library = _found_nothing
+
+
+def _found_nothing(name: str) -> str | None:  # noqa: ARG001 - the shape of Python's function
+    return None
 
 
 def _change_user(setting: Setting) -> None:
