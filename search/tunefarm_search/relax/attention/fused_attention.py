@@ -1,4 +1,4 @@
-"""Attention whose scores do not fit into a cache, as one function that has those of a few rows at a time.
+"""Attention with many scores as one function that has those of a few rows at a time.
 
 Apart, the scores of a sequence of 1500 are written, read and written by the softmax, and read again: 54 MB for 6 heads.
 """
@@ -25,8 +25,8 @@ _AXES: Final = 3
 """Heads, rows, and keys or elements."""
 _ROWS: Final = range(4, 9)
 """Rows of scores that are computed at once, one of which must divide their number."""
-_MIN_BYTES: Final = 4 << 20
-"""Of all scores. What is smaller stays in a cache."""
+_MIN_BYTES: Final = 512 << 10
+"""Of all scores. Less stays in a cache of one core."""
 
 
 def with_fused_attention(module: Any) -> Any:
