@@ -24,7 +24,9 @@ _TILES: Final = 4
 _AXES: Final = 3
 """Heads, rows, and keys or elements."""
 _ROWS: Final = range(4, 9)
-"""Rows of scores that are computed at once, one of which must divide their number."""
+"""Rows of scores that are computed at once."""
+_MAX_MORE_ROWS: Final = 1.1
+"""Times as many, where none of these divides their number."""
 _MIN_BYTES: Final = 512 << 10
 """Of all scores. Less stays in a cache of one core."""
 
@@ -58,21 +60,27 @@ class _Fusing(PyExprMutator):  # type: ignore[misc]
         queries, keys, values = (self.visit_expr(each) for each in (*scores.product.args, found.values))
         if scores.scale != 1:
             queries = self.builder_.emit(relax.op.multiply(queries, relax.const(np.float32(scores.scale))))
+        rows = int(queries.ty.shape[1])
+        more = _divisible(rows)
+        if more > rows:
+            queries = self.builder_.emit_te(partial(filled_rows, rows=more), queries, primfunc_name_hint="filled_rows")
         tiles = self.builder_.emit_te(keys_in_tiles, keys, primfunc_name_hint="keys_in_tiles")
-        masks = [] if scores.mask is None else [self._mask_in_tiles(scores.mask)]
+        masks = [] if scores.mask is None else [self._mask_in_tiles(scores.mask, more)]
         heads_of_group = 1 if scores.mask is None else scores.mask.heads_of_group
-        return self.builder_.call_te(
+        fused = self.builder_.call_te(
             partial(attention, heads_of_group=heads_of_group, is_guarded=found.is_guarded),
             *(queries, tiles, values, *masks),
             primfunc_name_hint="attention",
             primfunc_attrs={"op_pattern": OPAQUE},
         )
+        return fused if more == rows else relax.op.strided_slice(self.builder_.emit(fused), [1], [0], [rows])
 
-    def _mask_in_tiles(self, mask: Mask) -> Any:
+    def _mask_in_tiles(self, mask: Mask, rows: int) -> Any:
         tensor = self.builder_.emit(self.visit_expr(mask.tensor))
         shape = (mask.groups, mask.rows, int(tensor.ty.shape[-1]))
         flat = self.builder_.emit(relax.op.reshape(tensor, shape))
-        return self.builder_.emit_te(mask_in_tiles, flat, primfunc_name_hint="mask_in_tiles")
+        tiles = partial(mask_in_tiles, rows=rows if mask.rows > 1 else 1)
+        return self.builder_.emit_te(tiles, flat, primfunc_name_hint="mask_in_tiles")
 
 
 def _is_worth_it(found: Attention) -> bool:
@@ -83,8 +91,24 @@ def _is_worth_it(found: Attention) -> bool:
     if len(known) < len(shapes) or len({heads for heads, *_ in known}) > 1 or str(product.ty.dtype) != "float32":
         return False
     (heads, rows, keys), (_, count, width), *_ = known
-    has_tiles = width % _LANES == 0 and any(rows % each == 0 for each in _ROWS)
+    has_tiles = width % _LANES == 0 and _divisible(rows) <= _MAX_MORE_ROWS * rows
     return has_tiles and count == keys and 4 * heads * rows * keys >= _MIN_BYTES
+
+
+def _divisible(rows: int) -> int:
+    """So many rows, or a few more, that can be computed some at a time."""
+    return min(-(-rows // each) * each for each in _ROWS)
+
+
+def filled_rows(queries: te.Tensor, rows: int) -> te.Tensor:
+    """Queries of shape (heads, count, elements) as (heads, rows, elements), with zeros behind the last."""
+    heads, count, elements = (int(extent) for extent in queries.shape)
+    zero = tvm.tirx.const(0, queries.dtype)
+
+    def element(head: Any, row: Any, at: Any) -> Any:
+        return tvm.tirx.if_then_else(row < count, queries[head, row, at], zero)
+
+    return te.compute((heads, rows, elements), element, name="filled_rows")
 
 
 def keys_in_tiles(keys: te.Tensor) -> te.Tensor:
@@ -99,14 +123,18 @@ def keys_in_tiles(keys: te.Tensor) -> te.Tensor:
     return te.compute((heads, _tiles_of(count), elements, _LANES), element, name="keys_in_tiles")
 
 
-def mask_in_tiles(mask: te.Tensor) -> te.Tensor:
-    """A mask of shape (groups, rows, keys) as (groups, rows, tiles, keys of a tile), filled with minus infinity."""
-    groups, rows, count = (int(extent) for extent in mask.shape)
+def mask_in_tiles(mask: te.Tensor, rows: int) -> te.Tensor:
+    """A mask of shape (groups, rows, keys) as (groups, rows, tiles, keys of a tile), filled with minus infinity.
+
+    ``rows`` may be more; those behind the last are as that one.
+    """
+    groups, own_rows, count = (int(extent) for extent in mask.shape)
     hidden = tvm.tirx.const(-math.inf, mask.dtype)
 
     def element(group: Any, row: Any, tile: Any, lane: Any) -> Any:
         key = tile * _LANES + lane
-        return tvm.tirx.if_then_else(key < count, mask[group, row, key], hidden)
+        own = row if rows == own_rows else tvm.tirx.min(row, own_rows - 1)
+        return tvm.tirx.if_then_else(key < count, mask[group, own, key], hidden)
 
     return te.compute((groups, rows, _tiles_of(count), _LANES), element, name="mask_in_tiles")
 

@@ -53,9 +53,11 @@ def kept_where(builder: Any, scores: Any, mask: Any) -> Any:
     return relax.op.where(is_kept, scores, relax.const(np.float32(-math.inf)))
 
 
-def masked_attention(change: Changed, mask: Sequence[int], keys: int, *, is_guarded: bool = False) -> PreparedModel:
+def masked_attention(
+    change: Changed, mask: Sequence[int], keys: int, *, rows: int = ROWS, is_guarded: bool = False
+) -> PreparedModel:
     """Attention of batches of heads, as torch exports it."""
-    shape = (BATCH, HEADS, ROWS, keys)
+    shape = (BATCH, HEADS, rows, keys)
 
     def build(builder: Any, given: Sequence[Any], _weights: Sequence[Any]) -> Any:
         turned = builder.emit(relax.op.permute_dims(given[1], [0, 2, 1]))
@@ -64,11 +66,11 @@ def masked_attention(change: Changed, mask: Sequence[int], keys: int, *, is_guar
         scores = builder.emit(change(builder, scores, given[3]))
         powers = builder.emit(relax.op.nn.softmax(scores, axis=-1))
         powers = builder.emit(guarded(builder, scores, powers)) if is_guarded else powers
-        flat = builder.emit(relax.op.reshape(powers, (BATCH * HEADS, ROWS, keys)))
+        flat = builder.emit(relax.op.reshape(powers, (BATCH * HEADS, rows, keys)))
         return relax.op.matmul(flat, given[2])
 
     heads = BATCH * HEADS
-    shapes = [(heads, ROWS, ELEMENTS), (heads, keys, ELEMENTS), (heads, keys, WIDTH), tuple(mask)]
+    shapes = [(heads, rows, ELEMENTS), (heads, keys, ELEMENTS), (heads, keys, WIDTH), tuple(mask)]
     return prepare(one_entry(build, shapes, ()), {"main": ()}, HERE)
 
 
@@ -81,16 +83,16 @@ def guarded(builder: Any, scores: Any, powers: Any) -> Any:
     return relax.op.where(builder.emit(relax.op.logical_not(has_kept)), zeros, powers)
 
 
-def inputs_for(mask: Sequence[int], keys: int, hidden: float = -math.inf) -> tuple[Array, ...]:
+def inputs_for(mask: Sequence[int], keys: int, rows: int = ROWS) -> tuple[Array, ...]:
     """Queries, keys, values, and a mask that hides some keys; no row without a kept one."""
     array = random_array(*mask, seed=3)
-    array[array < -0.2] = hidden
+    array[array < -0.2] = -math.inf
     array[..., keys // 2] = 0.5
-    return (*given_for(BATCH * HEADS, ROWS, ELEMENTS, keys, WIDTH), array)
+    return (*given_for(BATCH * HEADS, rows, ELEMENTS, keys, WIDTH), array)
 
 
 def expected_of(scores: Array, values: Array) -> Array:
-    scores = scores.reshape(BATCH * HEADS, ROWS, -1)
+    scores = scores.reshape(BATCH * HEADS, *scores.shape[2:])
     largest = scores.max(axis=-1, keepdims=True)
     powers = np.exp(scores - np.where(np.isfinite(largest), largest, 0))
     return powers / np.maximum(powers.sum(axis=-1, keepdims=True), 1e-30) @ values
@@ -98,7 +100,7 @@ def expected_of(scores: Array, values: Array) -> Array:
 
 def products_of(inputs: Sequence[Array]) -> Array:
     products = inputs[0].astype("float64") @ inputs[1].transpose(0, 2, 1)
-    return products.reshape(BATCH, HEADS, ROWS, -1)
+    return products.reshape(BATCH, HEADS, *products.shape[1:])
 
 
 @pytest.mark.parametrize("is_guarded", [False, True], ids=["plain", "guarded"])
