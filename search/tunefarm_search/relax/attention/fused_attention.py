@@ -197,8 +197,8 @@ def attention(
     sums = te.compute((heads, rows, width), weighted, name="weighted", attrs={ATTENTION: "sums"})
 
     def quotient(head: Any, row: Any, at: Any) -> Any:
-        found = sums[head, row, at] / total[head, row]
-        return tvm.tirx.Select(total[head, row] > 0, found, tvm.tirx.const(0, queries.dtype)) if is_guarded else found
+        found, zero = sums[head, row, at] / total[head, row], tvm.tirx.const(0, queries.dtype)
+        return tvm.tirx.Select(tvm.tirx.EQ(total[head, row], zero), zero, found) if is_guarded else found
 
     return te.compute(sums.shape, quotient, name="attention")
 

@@ -29,7 +29,8 @@ class Mask:
     """What is added to scores.
 
     Attributes:
-        tensor: an expression whose last two axes are rows, or one for all of them, and keys.
+        tensor: an expression whose last two axes are rows and keys.
+        rows: those of the scores, or one that all of them share.
         groups: the product of its other axes.
         heads_of_group: consecutive heads that share a matrix of the mask.
     """
@@ -88,7 +89,9 @@ class AttentionMatcher:
         if operator_of(powers) != SOFTMAX or int(powers.attrs.axis) not in (-1, len(powers.ty.shape) - 1):
             return None
         scores = self._scores(powers.args[0], readers=readers, may_have_mask=True)
-        return None if scores is None else Attention(scores, call.args[1], guarded is not None)
+        if scores is None or extents_of(scores.product) != extents_of(call.args[0]):
+            return None
+        return Attention(scores, call.args[1], guarded is not None)
 
     def _read(self, expression: Any, readers: int = 1) -> Any:
         """What a variable with at most so many readers stands for, through reshapes that keep the last axis."""

@@ -107,6 +107,15 @@ def test_other_attention_stays_as_it_is(options: dict[str, Any], sizes: tuple[in
     assert "attention" not in functions_of(attention_of(*sizes, **options))
 
 
+def test_rows_of_all_heads_times_values_of_each_stay_as_they_are() -> None:
+    def build(builder: Any, given: Sequence[Any], _weights: Sequence[Any]) -> Any:
+        powers = builder.emit(relax.op.nn.softmax(builder.emit(relax.op.matmul(given[0], given[1])), axis=-1))
+        return relax.op.matmul(builder.emit(relax.op.reshape(powers, (1, 24, 64))), given[2])
+
+    shapes = [(2, 12, 8), (2, 8, 64), (2, 64, 16)]
+    assert "attention" not in functions_of(prepare(one_entry(build, shapes, ()), {"main": ()}, HERE))
+
+
 def test_small_scores_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fused_attention, "_MIN_BYTES", 4 * 2 * 12 * 64 + 1)
     assert "attention" not in functions_of(attention_of(2, 12, 8, 64, 16))

@@ -168,6 +168,15 @@ def test_guard_gives_zeros_where_all_keys_are_hidden(keys: int) -> None:
     np.testing.assert_allclose(found.reshape(expected.shape), expected, rtol=1e-4, atol=1e-5)
 
 
+def test_guard_keeps_what_is_not_a_number() -> None:
+    shape = (BATCH, 1, ROWS, 64)
+    prepared, inputs = masked_attention(added, shape, 64, is_guarded=True), inputs_for(shape, 64)
+    inputs[0][1, 3] = np.nan
+    found = untried_result(prepared, inputs)
+    assert np.isnan(found[1, 3]).all()
+    assert np.isfinite(np.delete(found, 3, axis=1)).all()
+
+
 @pytest.mark.parametrize("keys", [64, 50])
 def test_without_a_guard_hidden_rows_are_not_numbers(keys: int) -> None:
     shape = (ROWS, keys)
