@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tunefarm_search.relax.attention.bounds import BoundsAnalysis
+from tunefarm_search.relax.attention.padded_softmax import is_softmax_of_rows
 from tunefarm_search.relax.constants import array_of, is_constant
 from tunefarm_search.relax.expressions import operator_of
 
@@ -41,9 +42,7 @@ class GuardMatcher:
 
     def _softmax(self, selected: Any) -> tuple[Any, Any]:
         found = self._bounds.value(selected)
-        if operator_of(found) != "relax.nn.softmax" or int(found.attrs.axis) not in (-1, len(found.ty.shape) - 1):
-            return None, None
-        return found, found.args[0]
+        return (found, found.args[0]) if is_softmax_of_rows(found) else (None, None)
 
     def _is_zero(self, value: Any) -> bool:
         found = self._bounds.of(value)

@@ -9,7 +9,7 @@ import numpy as np
 from tvm import relax
 
 from tunefarm_search.relax.attention.guard import GuardMatcher
-from tunefarm_search.relax.attention.padded_softmax import SOFTMAX
+from tunefarm_search.relax.attention.padded_softmax import is_softmax_of_rows
 from tunefarm_search.relax.expressions import extents_of, operator_of, scalar_of, value_of
 from tunefarm_search.relax.products.packed_columns import MATMUL
 
@@ -86,7 +86,7 @@ class AttentionMatcher:
         # A guard reads the scores, too, and the softmax again where it fills zeros into its shape.
         readers = 1 if guarded is None else 2
         powers = powers if guarded is None else self._read(guarded, readers)
-        if operator_of(powers) != SOFTMAX or int(powers.attrs.axis) not in (-1, len(powers.ty.shape) - 1):
+        if not is_softmax_of_rows(powers):
             return None
         scores = self._scores(powers.args[0], readers=readers, may_have_mask=True)
         if scores is None or extents_of(scores.product) != extents_of(call.args[0]):

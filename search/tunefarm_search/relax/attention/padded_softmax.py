@@ -9,7 +9,7 @@ from typing import Any, Final
 import tvm
 from tvm import te
 
-from tunefarm_search.relax.expressions import extents_of
+from tunefarm_search.relax.expressions import extents_of, operator_of
 
 SOFTMAX: Final = "relax.nn.softmax"
 _ELEMENTS: Final = 32
@@ -20,11 +20,16 @@ _MAX_MORE: Final = 1.3
 """Times as many elements. Measured for 64 instead of 50 (1.28), where a softmax ran twice as fast."""
 
 
+def is_softmax_of_rows(call: Any) -> bool:
+    """Whether an expression calls ``nn.softmax`` along the last axis."""
+    return operator_of(call) == SOFTMAX and int(call.attrs.axis) in (-1, len(call.ty.shape) - 1)
+
+
 def legalize_softmax(builder: Any, call: Any) -> Any:
     """A call of ``nn.softmax`` as one of a TIR function, for TVM's pass ``LegalizeOps``."""
     shape = extents_of(call) or (1,)
-    is_of_rows = int(call.attrs.axis) in (-1, len(shape) - 1) and str(call.ty.dtype) == "float32"
-    if not is_of_rows or padded_elements(shape[-1]) == shape[-1]:
+    is_padded = is_softmax_of_rows(call) and str(call.ty.dtype) == "float32"
+    if not is_padded or padded_elements(shape[-1]) == shape[-1]:
         return tvm.ir.Op.get(SOFTMAX).get_attr("FLegalize")(builder, call)
     return builder.call_te(_softmax, call.args[0], primfunc_name_hint="softmax")
 
