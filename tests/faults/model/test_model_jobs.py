@@ -80,13 +80,21 @@ def test_models_of_a_tenant_share_tasks_and_other_tenants_get_what_is_exported(t
 
 
 def assert_adapted_first(tenant: Tenant, earlier: str, later: str) -> None:
-    """Assert that the new tasks of ``later`` begin with schedules of tasks of ``earlier`` that have other shapes."""
+    """Assert that new tasks of ``later`` begin with schedules of tasks of ``earlier`` that have other shapes.
+
+    One that becomes the untried schedule in the new shape is not measured again.
+    """
     found = tenant.explorations(later)
     new = found.keys() - tenant.explorations(earlier).keys()
     assert len(new) == len(found) - IN_COMMON
+    adapted = 0
     for workload in new:
-        origins = [trial.candidate.origin for trial in tenant.trials(found[workload])]
-        assert origins[:2] == [CandidateOrigin.UNTRIED, CandidateOrigin.STORE]
+        first, *others = [trial.candidate.origin for trial in tenant.trials(found[workload])]
+        of_store = others.count(CandidateOrigin.STORE)
+        assert first is CandidateOrigin.UNTRIED
+        assert others[:of_store] == [CandidateOrigin.STORE] * of_store
+        adapted += of_store
+    assert adapted
 
 
 def test_jobs_of_models_survive_pause_cancel_and_kills(tmp_path: Path) -> None:
