@@ -17,6 +17,9 @@ from tests.faults.trials import Trials, assert_kept
 RUN_S = HANG_S
 MAX_SEARCH_DEATHS = 2
 """One more, and the job is given up as poisoned, by design."""
+MAX_CHILD_KILLS = 2
+"""Of a schedule that is verified: one more, and its job ends without it, by design."""
+OF_CANDIDATE = "candidate or reference"
 
 
 @dataclass
@@ -39,7 +42,7 @@ class Killer:
             self._one_run(times)
 
     def _one_run(self, times: int) -> None:
-        before = self._state()
+        before, killed_before = self._state(), len(self.victims)
         process = self._start_command(before)
         while process.poll() is None and len(self.victims) < times:
             with suppress(subprocess.TimeoutExpired):
@@ -47,7 +50,7 @@ class Killer:
             if process.poll() is None:
                 self._kill_one(process)
         ended = self.tunefarm.ended(process, RUN_S)
-        self._look_at(ended, before)
+        self._look_at(ended, before, self.victims[killed_before:])
 
     def _start_command(self, before: Trials) -> "subprocess.Popen[str]":
         if before.unfinished_job is None:
@@ -74,12 +77,13 @@ class Killer:
                     role = "task process" if within else "search or watch"
                     found.setdefault(role, []).append(child.pid)
                     for candidate in within:
-                        found.setdefault("candidate or reference", []).append(candidate.pid)
+                        found.setdefault(OF_CANDIDATE, []).append(candidate.pid)
         if self._state().search_deaths >= MAX_SEARCH_DEATHS:
             found.pop("search or watch", None)
         return found
 
-    def _look_at(self, ended: Ended, before: Trials) -> None:
+    def _look_at(self, ended: Ended, before: Trials, victims: list[str]) -> None:
+        """Check a command that ended; ``victims`` are its processes that were killed."""
         deadline_s = time.monotonic() + GONE_S
         while (orphans := running_children()) and time.monotonic() < deadline_s:
             time.sleep(0.05)
@@ -87,8 +91,10 @@ class Killer:
         assert "Traceback" not in ended.err, (self.victims[-1:], ended.err)
         after = self._state()
         assert_kept(before, after)
-        if after.job is not None and after.job[1] == "finished":
-            assert after.job[2] == "succeeded", (self.victims[-3:], ended.err)
+        if victims.count(OF_CANDIDATE) > MAX_CHILD_KILLS and "was killed by SIGKILL" in ended.err:
+            assert ended.code != 0, (victims, ended.out)
+        elif after.job is not None and after.job[1] == "finished":
+            assert after.job[2] == "succeeded", (victims, ended.err)
         else:
             assert ended.code != 0, (self.victims[-1:], ended.out)
 
