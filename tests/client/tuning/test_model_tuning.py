@@ -48,7 +48,7 @@ if sys.argv[2] == "again":
     assert [task.trials for task in again.summary.tasks] == [0, 0, 0]
     assert [task.record_id for task in again.summary.tasks] != [None, None, None]
 else:
-    cnn = tuned(convolutional_network(), 5)
+    cnn = tuned(convolutional_network(), 6)
     names = {task.name: task for task in cnn.summary.tasks}
     weight = convolutional_network().weights["main"][3]
     dense = one_entry(
