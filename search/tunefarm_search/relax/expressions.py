@@ -1,6 +1,6 @@
 """What Relax expressions are: the operator of a call, the value of a variable, the shape of a tensor."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import tvm
@@ -36,6 +36,11 @@ def value_of(expression: Any, binding: Lookup) -> Any:
     while isinstance(expression, relax.Var):
         expression = binding(expression)
     return expression
+
+
+def integers(values: Iterable[Any]) -> list[int]:
+    """Attributes or extents of TVM as Python's numbers."""
+    return [int(each) for each in values]
 
 
 def extents_of(value: Any) -> tuple[int, ...] | None:

@@ -42,9 +42,8 @@ def with_fused_attention(module: Any) -> Any:
 
 @mutator
 class _Fusing(PyExprMutator):  # type: ignore[misc]
-    def __init__(self, module: Any) -> None:
-        super().__init__(module)
-        self._matcher: AttentionMatcher | None = None
+    _matcher: AttentionMatcher
+    """Of the function that is visited."""
 
     def fused(self, function: Any) -> Any:
         """The function with its attention fused."""
@@ -53,7 +52,7 @@ class _Fusing(PyExprMutator):  # type: ignore[misc]
 
     def visit_call_(self, call: Any) -> Any:
         """Replace the product with the values."""
-        found = self._matcher.match(call) if self._matcher is not None else None
+        found = self._matcher.match(call)
         if found is None or not _is_worth_it(found):
             return self.visit_expr_post_order(call)
         scores = found.scores

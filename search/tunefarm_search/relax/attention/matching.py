@@ -138,16 +138,13 @@ class AttentionMatcher:
         """Scores some of which are replaced by a number so low that they count for nothing."""
         condition, *branches = selected.args
         for scores, hidden in (branches, branches[::-1]):
-            number = scalar_of(value_of(hidden, self._binding))
+            number = scalar_of(value_of(hidden, self._values.get))
             found = self._scores(scores) if number is not None and number <= _HIDDEN else None
             fitting = None if found is None else _mask_for(selected, condition, found.product)
             if found is not None and fitting is not None:
                 added = [relax.const(np.float32(number if each is hidden else 0)) for each in branches]
                 return replace(found, mask=replace(fitting, tensor=relax.op.where(condition, *added)))
         return None
-
-    def _binding(self, variable: Any) -> Any:
-        return self._values.get(variable)
 
 
 def _mask_for(scores: Any, mask: Any, product: Any) -> Mask | None:

@@ -17,9 +17,9 @@ from tunefarm_search.relax.channels_last.operators import (
     channels_last_call,
     channels_last_of,
 )
-from tunefarm_search.relax.channels_last.transposed import integers, phases_of, transposed_convolution
+from tunefarm_search.relax.channels_last.transposed import phases_of, transposed_convolution
 from tunefarm_search.relax.constants import Array, array_of, constant_of, is_constant
-from tunefarm_search.relax.expressions import operator_of, value_of
+from tunefarm_search.relax.expressions import integers, operator_of, value_of
 
 _SPATIAL: Final = {"relax.nn.conv1d": "W", "relax.nn.conv2d": "HW", "relax.nn.conv3d": "DHW"}
 _OPERATORS: Final = {

@@ -11,7 +11,7 @@ import numpy as np
 from tvm import relax
 
 from tunefarm_search.relax.constants import array_of, constant_of, is_constant
-from tunefarm_search.relax.expressions import BINARY, ELEMENTWISE, Lookup, operator_of, scalar_of
+from tunefarm_search.relax.expressions import BINARY, ELEMENTWISE, Lookup, integers, operator_of, scalar_of
 
 _POOLS: Final = {
     "relax.nn.max_pool2d": relax.op.nn.max_pool2d,
@@ -105,9 +105,7 @@ def _pool(call: Any, lookup: Lookup, builder: Any) -> Any:
     data, attributes = channels_last_of(call.args[0], lookup), call.attrs
     if data is None or str(attributes.layout) != "NCHW" or str(attributes.out_layout) != "NCHW":
         return None
-    sizes = [
-        [int(each) for each in getattr(attributes, name)] for name in ("pool_size", "strides", "padding", "dilation")
-    ]
+    sizes = [integers(getattr(attributes, name)) for name in ("pool_size", "strides", "padding", "dilation")]
     operator = _POOLS[operator_of(call)]
     flags = (bool(attributes.ceil_mode), bool(attributes.count_include_pad))
     return _transposed(builder, operator(data, *sizes, *flags, layout="NHWC"))

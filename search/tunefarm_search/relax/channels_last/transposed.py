@@ -7,7 +7,7 @@ four times the work.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -16,6 +16,7 @@ import numpy as np
 from tvm import relax
 
 from tunefarm_search.relax.constants import Array, constant_of
+from tunefarm_search.relax.expressions import integers
 
 
 @dataclass(frozen=True)
@@ -100,11 +101,6 @@ def transposed_convolution(call: Any, phases: Phases, data: Any, weights: Array,
     if computed == results:
         return whole
     return relax.op.strided_slice(builder.emit(whole), [1, 2], [0, 0], results)
-
-
-def integers(values: Iterable[Any]) -> list[int]:
-    """Attributes or extents of TVM as Python's numbers."""
-    return [int(each) for each in values]
 
 
 def _together(taps: Sequence[Taps]) -> list[list[Taps]]:
