@@ -43,6 +43,12 @@ def square_root() -> tvm.IRModule:
     return tvm.IRModule({"main": te.create_prim_func([source, te.compute((256,), lambda i: te.sqrt(source[i]))])})
 
 
+def rotation() -> tvm.IRModule:
+    source = te.placeholder((256,), name="A")
+    out = te.compute((256,), lambda i: te.sin(source[i]) * te.cos(source[i]))
+    return tvm.IRModule({"main": te.create_prim_func([source, out])})
+
+
 def aborting() -> tvm.IRModule:
     source = te.placeholder((16,), name="A")
     out = te.compute((16,), lambda i: source[i] + tvm.tirx.call_extern("int32", "abort").astype("float32"))

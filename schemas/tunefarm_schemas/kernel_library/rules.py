@@ -29,6 +29,9 @@ _MATH: Final = (
 )
 """Functions of the C math library that return a value and have no side effect."""
 
+_SINE_AND_COSINE: Final = ("sincos", "sincosf")
+"""What LLVM calls for the sine and the cosine of one number. Writes them where the caller says, as ``memcpy`` does."""
+
 _MEMORY: Final = ("memcpy", "memmove", "memset", "memcmp", "bzero")
 
 _COMPILER_RUNTIME: Final = (
@@ -53,7 +56,7 @@ _COMPILER_RUNTIME: Final = (
 """Arithmetic for which a processor has no instruction."""
 
 PURE_FUNCTIONS: Final = frozenset(
-    {*_MATH, *(f"{name}f" for name in _MATH), *_MEMORY, *_COMPILER_RUNTIME},
+    {*_MATH, *(f"{name}f" for name in _MATH), *_SINE_AND_COSINE, *_MEMORY, *_COMPILER_RUNTIME},
 )
 
 NEEDED: Final = frozenset({"libm.so.6", "libc.so.6", "libm.so", "libc.so"})

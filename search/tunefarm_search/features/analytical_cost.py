@@ -122,7 +122,9 @@ def _arithmetic(
     # What takes most loads passes through one register. The rest stays in registers during a step.
     held = loads - most_loads + 1
     spilled = np.maximum(accumulators + np.maximum(held, 2) - machine.vector_registers, 0)
-    multiplied = accumulators * machine.vector_bytes / costs.bytes_multiplied_per_cycle
+    # LLVM pads a vector that does not fill a register to the next power of two.
+    in_register = np.minimum(np.exp2(np.ceil(np.log2(body.vector))), lanes) * (machine.vector_bytes / lanes)
+    multiplied = accumulators * np.maximum(in_register, machine.unit_bytes) / costs.bytes_multiplied_per_cycle
     step = np.maximum(_together(multiplied, loads / costs.loads_per_cycle, costs), costs.latency)
     step += 2 * accumulators * at_once / per_row / body.reuse
     step += costs.spilled_result * spilled + costs.result_while_spilling * accumulators * (spilled > 0)

@@ -70,10 +70,18 @@ class CycleCosts:
 
 @dataclass(frozen=True)
 class ProcessorModel:
-    """The processor parameters of the model. Cache sizes are per core."""
+    """The processor parameters of the model. Cache sizes are per core.
+
+    Attributes:
+        vector_bytes: of a vector register.
+        vector_registers: their number.
+        unit_bytes: a vector of up to so many bytes takes as long as one of so many, and a longer one in proportion.
+    """
 
     cores: int
     vector_bytes: int
+    vector_registers: int
+    unit_bytes: int
     first_cache_bytes: int = 32 * 1024
     second_cache_bytes: int = 1024 * 1024
     costs: CycleCosts = field(default_factory=CycleCosts)
@@ -81,8 +89,3 @@ class ProcessorModel:
     def lanes(self, element_bytes: int) -> int:
         """Elements in one vector register, at least 1."""
         return max(1, self.vector_bytes // element_bytes)
-
-    @property
-    def vector_registers(self) -> int:
-        """Architectural vector registers."""
-        return 32 if self.vector_bytes >= 64 else 16

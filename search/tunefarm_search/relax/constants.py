@@ -62,8 +62,7 @@ class _ConstantFolding(PyExprMutator):  # type: ignore[misc]
         evaluate = _EVALUATIONS.get(getattr(visited.op, "name", ""))
         if evaluate is None:
             return visited
-        arguments = [argument for argument in visited.args if not isinstance(argument, relax.ShapeExpr)]
-        values = [self._constant(argument) for argument in arguments]
+        values = [self._constant(argument) for argument in visited.args if isinstance(argument.ty, relax.TensorType)]
         if any(value is None for value in values):
             return visited
         try:
@@ -72,6 +71,16 @@ class _ConstantFolding(PyExprMutator):  # type: ignore[misc]
             return visited
         expected = tuple(getattr(extent, "value", None) for extent in call.ty.shape or ())
         return constant_of(result, str(call.ty.dtype)) if tuple(result.shape) == expected else visited
+
+    def visit_tuple_getitem_(self, item: Any) -> Any:
+        """Evaluate a part of a split, such as one of the three matrices that an attention keeps in one."""
+        visited = self.visit_expr_post_order(item)
+        source = visited.tuple_value
+        call = self.lookup_binding(source) if isinstance(source, relax.Var) else source
+        if getattr(getattr(call, "op", None), "name", "") != "relax.split":
+            return visited
+        value = self._constant(call.args[0])
+        return visited if value is None else constant_of(_part(array_of(value), call.attrs, visited.index))
 
     def _constant(self, expression: Any) -> Any:
         found = self.lookup_binding(expression) if isinstance(expression, relax.Var) else expression
@@ -94,6 +103,32 @@ def _broadcast(arrays: list[Array], _call: Any, result: Any) -> Array:
     return np.broadcast_to(arrays[0], [int(extent) for extent in result.shape])
 
 
+def _sliced(arrays: list[Array], call: Any, _type: Any) -> Array:
+    axes, begins, ends, *strides = ([int(each) for each in numbers] for numbers in call.args[1:])
+    taken = [slice(None)] * arrays[0].ndim
+    for axis, begin, end, stride in zip(axes, begins, ends, strides[0] if strides else [1] * len(axes), strict=True):
+        if stride < 1 or min(begin, end) < 0:
+            raise ValueError("NumPy counts from the end where TVM does not")
+        taken[axis] = slice(begin, end, stride)
+    return arrays[0][tuple(taken)]
+
+
+def _triangle(arrays: list[Array], call: Any, _type: Any) -> Array:
+    keep = np.triu if call.op.name == "relax.triu" else np.tril
+    return keep(arrays[0], int(call.args[1]))
+
+
+def _part(array: Array, attributes: Any, index: int) -> Array:
+    """The part ``index`` of a split, whose parts have the size of the first but for the last."""
+    sections, axis = attributes.indices_or_sections, int(attributes.axis) % array.ndim
+    if isinstance(sections, tvm.tirx.IntImm):
+        size = -(-array.shape[axis] // int(sections))
+        begin, end = size * index, size * (index + 1)
+    else:
+        begin, end = [0, *map(int, sections), array.shape[axis]][index : index + 2]
+    return array[(slice(None),) * axis + (slice(begin, end),)]
+
+
 def _same(arrays: list[Array], _call: Any, _type: Any) -> Array:
     return arrays[0]
 
@@ -113,6 +148,10 @@ _EVALUATIONS: Final[Mapping[str, _Evaluation]] = {
     "relax.permute_dims": _permuted,
     **{f"relax.{name}": _reshaped for name in ("reshape", "flatten", "expand_dims", "squeeze")},
     "relax.broadcast_to": _broadcast,
+    "relax.full": _broadcast,
+    "relax.strided_slice": _sliced,
+    "relax.tril": _triangle,
+    "relax.triu": _triangle,
     "relax.astype": _same,
     "relax.add": _by(np.add),
     "relax.subtract": _by(np.subtract),

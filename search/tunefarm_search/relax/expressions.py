@@ -20,6 +20,7 @@ ELEMENTWISE: Final = frozenset(
 """Operators of one tensor, perhaps with numbers."""
 BINARY: Final = frozenset(f"relax.{name}" for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum"))
 """Operators of two tensors, or of one and a number."""
+MATMUL: Final = "relax.matmul"
 OPAQUE: Final = 8
 """TVM's ``OpPatternKind`` of functions that are fused with no other."""
 VIEW: Final = "tunefarm.view"

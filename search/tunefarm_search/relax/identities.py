@@ -1,10 +1,13 @@
 """Operators that return the elements that they are given in the same order.
 
 Those that return the same shape, such as the expansions that torch puts around its matmuls, are removed: fused with a
-view, one would be a function that copies a tensor. Transpositions of axes with one element become reshapes, which are
-views. Elementwise operators behind a reshaped product are computed before the reshape, so that they are fused with it.
+view, one would be a function that copies a tensor. A matrix that is repeated for each matrix of the other operand of a
+product is used once, and multiplies the rows of all of them. Transpositions of axes with one element become reshapes,
+which are views. Elementwise operators behind a reshaped product are computed before the reshape, so that they are fused
+with it.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -12,9 +15,9 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tunefarm_search.relax.expressions import BINARY, ELEMENTWISE, extents_of, operator_of, value_of
+from tunefarm_search.relax.expressions import BINARY, ELEMENTWISE, MATMUL, extents_of, operator_of, value_of
 
-_PRODUCTS: Final = frozenset({"relax.matmul", "relax.nn.conv1d", "relax.nn.conv2d"})
+_PRODUCTS: Final = frozenset({MATMUL, "relax.nn.conv1d", "relax.nn.conv2d"})
 _MAX_FUSED: Final = 4
 """Operators behind a product that are looked through."""
 _SHAPED: Final = frozenset({"relax.broadcast_to", "relax.reshape"})
@@ -47,10 +50,12 @@ class _Reshaping(PyExprMutator):  # type: ignore[misc]
             return _as_reshape(visited, call)
         if name == "relax.reshape":
             return self._merged(visited)
+        if name == MATMUL:
+            return self._of_all_rows(visited, call)
         shape = extents_of(call)
         if shape is None or name not in ELEMENTWISE | BINARY:
             return visited
-        if any(extents_of(each) != shape for each in visited.args[: 2 if name in BINARY else 1]):
+        if any(extents_of(each) not in (shape, shape[-1:]) for each in visited.args[: 2 if name in BINARY else 1]):
             return visited
         return self._before_reshape(visited, shape, is_binary=name in BINARY)
 
@@ -61,21 +66,38 @@ class _Reshaping(PyExprMutator):  # type: ignore[misc]
             data = value.args[0]
         return data if extents_of(data) == extents_of(reshape) is not None else relax.op.reshape(data, reshape.args[1])
 
+    def _of_all_rows(self, product: Any, call: Any) -> Any:
+        """The product of several matrices and one, as the product of one with the rows of all; others as they are."""
+        left, right = product.args
+        rows, matrix, result = extents_of(left), extents_of(right), extents_of(call)
+        if rows is None or matrix is None or result is None or len(matrix) != 2 or math.prod(rows[:-2]) <= 1:
+            return product
+        flat = self.builder_.emit(relax.op.reshape(left, (math.prod(rows[:-1]), rows[-1])))
+        computed = self.builder_.emit(relax.op.matmul(flat, right, out_dtype=str(call.ty.dtype)))
+        return relax.op.reshape(computed, result)
+
     def _before_reshape(self, call: Any, shape: tuple[int, ...], *, is_binary: bool) -> Any:
         """The reshape of the elementwise ``call`` on a product; the call if no operand is a reshaped product."""
         operands = list(call.args)
         products = [self._reshaped_product(each) for each in operands[: 2 if is_binary else 1]]
-        found = [each for each in products if each is not None]
+        inner = next((each for each in products if each is not None), None)
         # Another product would lose the operator that is fused with it.
-        if not found or (is_binary and any(map(self._is_product, operands))):
+        if inner is None or (is_binary and any(map(self._is_product, operands))):
             return call
-        inner = found[0]
-        others = [
-            product if _same_shape(product, inner) else self.builder_.emit(relax.op.reshape(each, inner.ty.shape))
-            for each, product in zip(operands, products, strict=False)
-        ]
+        pairs = zip(operands, products, strict=False)
+        others = [self._beside(inner, each, product, shape) for each, product in pairs]
+        if any(each is None for each in others):
+            return call
         computed = self.builder_.emit(relax.Call(call.op, [*others, *operands[len(products) :]], call.attrs))
         return relax.op.reshape(computed, shape)
+
+    def _beside(self, inner: Any, operand: Any, product: Any, shape: tuple[int, ...]) -> Any:
+        """An operand of shape ``shape``, or of its last axis alone, for ``inner``; None if the last axes differ."""
+        if _same_shape(product, inner):
+            return product
+        if extents_of(operand) == shape:
+            return self.builder_.emit(relax.op.reshape(operand, inner.ty.shape))
+        return operand if (extents_of(inner) or ())[-1:] == shape[-1:] else None
 
     def _reshaped_product(self, expression: Any) -> Any:
         """What is reshaped, if it is a product with what may be fused with it; None for other expressions."""
@@ -112,7 +134,29 @@ def _as_reshape(visited: Any, call: Any) -> Any:
 class _Removing(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: Any) -> Any:
         visited = self.visit_expr_post_order(call)
+        if operator_of(visited) == MATMUL:
+            return self._without_repetition(visited, call)
         if operator_of(visited) not in _SHAPED:
             return visited
         data = visited.args[0]
         return data if extents_of(data) == extents_of(call) is not None else visited
+
+    def _without_repetition(self, product: Any, call: Any) -> Any:
+        """The product of operands that are not repeated where the other one has as many matrices."""
+        given = product.args[0], product.args[1]
+        left = self._once(given[0], given[1], call)
+        right = self._once(given[1], left, call)
+        if left.same_as(given[0]) and right.same_as(given[1]):
+            return product
+        return relax.op.matmul(left, right, out_dtype=str(call.ty.dtype))
+
+    def _once(self, operand: Any, other: Any, call: Any) -> Any:
+        """What ``operand`` repeats, if the result has the shape that it has by the other one alone."""
+        value = value_of(operand, self.lookup_binding)
+        if operator_of(value) != "relax.broadcast_to":
+            return operand
+        repeated, whole, matrices, result = map(extents_of, (value.args[0], operand, other, call))
+        if repeated is None or whole is None or matrices is None or result is None or len(repeated) < 2:
+            return operand
+        is_given_by_other = len(matrices) > 1 and matrices[:-2] == result[:-2]
+        return value.args[0] if is_given_by_other and repeated[-2:] == whole[-2:] else operand

@@ -24,12 +24,13 @@ from tunefarm_search.relax.elementary.replacement import without_library_calls
 from tunefarm_search.relax.function_names import with_short_names
 from tunefarm_search.relax.identities import with_views, without_identities
 from tunefarm_search.relax.integer.rewriting import with_integer_products
+from tunefarm_search.relax.ordering import with_own_sorts
 from tunefarm_search.relax.products.legalization import legalization_of_products
 from tunefarm_search.relax.products.packed_columns import recurrent_matrices
 from tunefarm_search.relax.products.tiled_results import with_tiled_results
 from tunefarm_search.relax.slices import split_slices
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
-from tunefarm_search.tvm.target import tvm_target
+from tunefarm_search.tvm.target import CPU_KINDS, tvm_target
 
 Weights = Mapping[str, Sequence[npt.NDArray[np.generic]]]
 _NUM_INPUT = "num_input"
@@ -104,7 +105,8 @@ def with_constants(module: Any, weights: Weights) -> Any:
 def _lowered(module: Any, names: Sequence[str], target: Target) -> tuple[Any, PreparationStages]:
     passes, keep = relax.transform, relax.transform.DeadCodeElimination(list(names))
     module = _run(module, passes.LambdaLift(), passes.ConvertToDataflow(1), passes.CanonicalizeBindings())
-    module = _run(without_identities(fold_constants(module)), passes.CanonicalizeBindings())
+    # Before it is evaluated, the repetition of a matrix can still be told from several matrices.
+    module = _run(fold_constants(without_identities(module)), passes.CanonicalizeBindings())
     module = _run(fold_batch_norms(module), passes.DecomposeOpsForInference(), passes.CanonicalizeBindings(), keep)
     module = with_integer_products(split_slices(with_plain_softmax(fold_constants(module))), target)
     if target.kind == "llvm":
@@ -118,6 +120,8 @@ def _lowered(module: Any, names: Sequence[str], target: Target) -> tuple[Any, Pr
         kept = recurrent_matrices(operators)
         tiled = _run(with_tiled_results(with_fused_attention(operators), kept), keep)
         customized = {**legalization_of_products(kept), SOFTMAX: legalize_softmax}
+    if target.kind in CPU_KINDS:
+        tiled = with_own_sorts(tiled)
     legalized = _run(tiled, *dispatch, passes.LegalizeOps(customized))
     if target.kind == "llvm":
         legalized = without_library_calls(legalized, kept=given)

@@ -20,6 +20,11 @@ from tunefarm_search.tvm.trace import plain
 FLOAT_BYTES = 4
 CPU_KINDS = frozenset({"llvm", "c"})
 WITHOUT_EFFECT_ON_CODE = frozenset({"tag", "model", "device", "from_device", "target_device_type"})
+_COMPUTE_HALVES = frozenset({"znver1", "znver4"})
+"""LLVM's names of processors whose vector units are half as wide as their registers."""
+_X86 = frozenset({"x86_64", "i386", "i486", "i586", "i686"})
+_LEAST_UNIT_BYTES = 32
+"""Processors with shorter registers compute two of them at the same time."""
 INSTRUCTION_SETS = (
     *("sse", "ssse", "avx", "amx", "fma", "f16c", "bmi", "lzcnt", "popcnt", "movbe", "gfni", "sha", "vaes", "xop"),
     *("vpclmulqdq", "neon", "sve", "sme", "dotprod", "i8mm", "bf16", "fullfp16"),
@@ -70,7 +75,30 @@ def tvm_target(target: Target) -> Any:
 
 def vector_bytes(target: Target) -> int:
     """Bytes of a vector register of a CPU that LLVM builds for."""
-    return max(8, int(tvm.target.codegen.llvm_get_vector_width(tvm_target(target))) // 8)
+    given = json.loads(target.canonical)
+    if given.get("vector-width") or not _is_x86(given):
+        return max(8, int(tvm.target.codegen.llvm_get_vector_width(tvm_target(target))) // 8)
+    # TVM answers 512 bits for every processor of this architecture.
+    features = _instruction_sets(tvm_target(target))
+    return 64 if "avx512f" in features else 32 if "avx" in features else 16
+
+
+def vector_registers(target: Target) -> int:
+    """How many vector registers a CPU has that LLVM builds for."""
+    given = json.loads(target.canonical)
+    has_sixteen = _is_x86(given) or str(given["mtriple"]).startswith("arm")
+    return 16 if has_sixteen and vector_bytes(target) < 64 else 32
+
+
+def vector_unit_bytes(target: Target) -> int:
+    """Bytes of vectors that a CPU computes in half a cycle: shorter ones take as long, longer ones in proportion."""
+    register = vector_bytes(target)
+    computes_halves = json.loads(target.canonical).get("mcpu") in _COMPUTE_HALVES
+    return register // 2 if computes_halves else max(register, _LEAST_UNIT_BYTES)
+
+
+def _is_x86(given: Mapping[str, Any]) -> bool:
+    return architecture_named(str(given["mtriple"]).split("-")[0]) in _X86
 
 
 def host_target(num_cores: int | None = None) -> Target:

@@ -128,6 +128,39 @@ def test_operators_that_tvm_converts_wrongly_are_converted_as_torch_computes_the
     require_as_torch(Of(function), (torch.randn(2, 4, 5),))
 
 
+def test_integers_are_converted_where_torch_computes_in_floats() -> None:
+    def function(n: torch.Tensor, is_even: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            n * 0.5,
+            1.5 - n,
+            n > 0.5,
+            n / 2,
+            n.cos(),
+            n**0.5,
+            n.clamp(min=0.5),
+            torch.where(is_even, n, 1.5),
+            torch.where(n > 0.5, x, 0.0),
+            x.masked_fill(is_even, 0.5),
+            torch.maximum(x, n),
+            is_even * 2.5,
+            is_even + 1,
+        )
+
+    require_as_torch(Of(function), (torch.arange(8), torch.arange(8) % 2 == 0, torch.randn(8)))
+
+
+def test_quotients_are_rounded_as_in_torch() -> None:
+    def function(n: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            n // 3,
+            torch.div(n, 3, rounding_mode="trunc"),
+            torch.div(x, 0.3, rounding_mode="floor"),
+            torch.div(x, n * n + 1, rounding_mode="trunc"),
+        )
+
+    require_as_torch(Of(function), (torch.arange(-7, 7), 4 * torch.randn(14)))
+
+
 @pytest.mark.parametrize(
     ("dtype", "tolerance"), [(torch.float16, 5e-3), (torch.float64, 1e-12)], ids=["float16", "float64"]
 )

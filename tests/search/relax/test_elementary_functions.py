@@ -176,3 +176,13 @@ def test_choices_between_values_are_vectorised(target: Target) -> None:
     x = te.placeholder((64, 64), "float32", name="x")
     function = te.create_prim_func([x, topi.nn.leaky_relu(x, 0.1)]).with_attr("global_symbol", "main")
     assert "T.vectorized" in untried_schedule(tvm.IRModule({"main": function}), target).module.script()
+
+
+def test_functions_that_pass_addresses_stay() -> None:
+    given = te.placeholder((4,), name="A")
+    result = te.extern(
+        (4,), [given], lambda ins, outs: tvm.tirx.call_packed("tests.copy", ins[0], outs[0]), dtype="float32"
+    )
+    module = tvm.IRModule({"main": te.create_prim_func([given, result])})
+
+    tvm.ir.assert_structural_equal(without_library_calls(module, kept=()), module)

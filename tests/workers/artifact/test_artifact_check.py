@@ -102,6 +102,15 @@ def test_artifact_check_uses_positive_inputs(running: RunningFarm, fork_server: 
     assert check_exported(fork_server, tmp_path, exported, module).worst_error <= 1.0
 
 
+def test_artifact_check_accepts_sine_and_cosine_at_once(
+    running: RunningFarm, fork_server: ForkServer, tmp_path: Path
+) -> None:
+    module = workloads.rotation()
+    exported = exported_library(running, module, None)
+    assert b"sincosf" in exported.library
+    assert check_exported(fork_server, tmp_path, exported, module).worst_error <= 1.0
+
+
 def test_artifact_check_finds_wrong_function(matmul: Exported, fork_server: ForkServer, tmp_path: Path) -> None:
     check = check_exported(fork_server, tmp_path, matmul, workloads.matmul_of_swapped(64))
     assert check.worst_error > 1.0

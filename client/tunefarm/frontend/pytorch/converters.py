@@ -199,6 +199,17 @@ def _nearest(node: fx.Node, importer: Any) -> Any:
     return result
 
 
+def _rounded_quotient(node: fx.Node, importer: Any) -> Any:
+    """TVM's converter takes a divisor that is a number as int32, and truncates only quotients of floats."""
+    data, divisor, rounding = importer.env[node.args[0]], node.args[1], argument(node, 2, "rounding_mode")
+    emit, kind = importer.block_builder.emit, str(data.ty.dtype)
+    divisor = importer.env[divisor] if isinstance(divisor, fx.Node) else relax.const(divisor, kind)
+    if rounding == "floor":
+        return emit(relax.op.floor_divide(data, divisor))
+    quotient = emit(relax.op.divide(data, divisor))
+    return emit(relax.op.trunc(quotient)) if value_of(node).dtype.is_floating_point else quotient
+
+
 def _scatter_add(node: fx.Node, importer: Any) -> Any:
     data, index_of, values = (importer.env[each] for each in (node.args[0], node.args[2], node.args[3]))
     return importer.block_builder.emit(relax.op.scatter_elements(data, index_of, values, node.args[1], "add"))
@@ -232,6 +243,7 @@ CONVERTERS: Final[Mapping[str, Convert]] = MappingProxyType(
         "avg_pool2d.default": _average_pool,
         "upsample_nearest2d.vec": _nearest,
         "scatter_add.default": _scatter_add,
+        **dict.fromkeys(("div.Tensor_mode", "div.Scalar_mode"), _rounded_quotient),
         "elu.default": _elu,
         "native_group_norm.default": _group_norm,
         "amax.default": _reduction(relax.op.max),

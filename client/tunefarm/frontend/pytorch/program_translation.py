@@ -1,6 +1,7 @@
 """Translates an exported program of torch to Relax, by TVM's converters and ours. Called only in a confined child."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
 import ml_dtypes
@@ -116,10 +117,24 @@ class _ProgramImporter(ExportedProgramImporter):  # type: ignore[misc]
             elif node.op == "call_function":
                 name = self._user_name(node)
                 convert = self.convert_map[node.target.__name__] if name is None else self._of_user[name]
-                self.env[node] = self._as_in_torch(node, _convert(convert, node))
+                with self._promoted(node):
+                    result = _convert(convert, node)
+                self.env[node] = self._as_in_torch(node, result)
             elif node.op == "output":
                 return self._flatten_output_args(self.retrieve_args(node)[0])
         raise ValueError("a graph has no output")
+
+    @contextmanager
+    def _promoted(self, node: fx.Node) -> Iterator[None]:
+        """Give the converter integers in the type in which torch computes: TVM adds 0 to them instead of 0.5."""
+        dtype = _computed_in(node)
+        given = {} if dtype is None else {each: self.env[each] for each in _narrower(node, dtype)}
+        for each, value in given.items():
+            self.env[each] = self.block_builder.emit(relax.op.astype(value, self._convert_data_type(dtype)))
+        try:
+            yield
+        finally:
+            self.env.update(given)
 
     def _as_in_torch(self, node: fx.Node, result: Any) -> Any:
         """The result in the element type that it has in torch: TVM multiplies halves to float32.
@@ -164,6 +179,29 @@ def _convert(convert: Callable[[fx.Node], Any], node: fx.Node) -> Any:
     except Exception as error:  # TVM's converters raise whatever they like
         problem = f"{_operator(node)} at {node.name} ({_shapes(node)}) cannot be converted: {describe(error)}."
         raise BadInput(FIELD, problem, _advice(node) or _REPLACE) from error
+
+
+def _computed_in(node: fx.Node) -> torch.dtype | None:
+    """The element type in which torch computes an elementwise operator, as far as its operands must be converted."""
+    if torch.Tag.pointwise not in getattr(node.target, "tags", ()):
+        return None
+    result = node.meta.get("val")
+    if isinstance(result, torch.Tensor) and result.dtype != torch.bool:
+        return result.dtype
+    return torch.float32 if any(isinstance(each, float) for each in node.args) else None
+
+
+def _narrower(node: fx.Node, dtype: torch.dtype) -> list[fx.Node]:
+    """The operands of integers that are computed as ``dtype``, but for the condition of a choice."""
+    operands = node.all_input_nodes
+    if node.target.__name__.startswith(("where.", "masked_fill.")):
+        operands = [each for each in operands if value_of(each).dtype != torch.bool]
+    values = ((each, value_of(each)) for each in operands)
+    return [
+        each
+        for each, value in values
+        if isinstance(value, torch.Tensor) and not value.is_floating_point() and value.dtype != dtype
+    ]
 
 
 def _bound(function: Callable[[fx.Node, Any], Any], importer: Any) -> Callable[[fx.Node], Any]:

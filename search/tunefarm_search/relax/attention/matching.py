@@ -10,8 +10,7 @@ from tvm import relax
 
 from tunefarm_search.relax.attention.guard import GuardMatcher
 from tunefarm_search.relax.attention.padded_softmax import is_softmax_of_rows
-from tunefarm_search.relax.expressions import extents_of, operator_of, scalar_of, value_of
-from tunefarm_search.relax.products.packed_columns import MATMUL
+from tunefarm_search.relax.expressions import MATMUL, extents_of, operator_of, scalar_of, value_of
 
 _RESHAPE: Final = "relax.reshape"
 _WHERE: Final = "relax.where"

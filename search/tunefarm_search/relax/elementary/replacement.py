@@ -40,14 +40,15 @@ def without_library_calls(module: Any, kept: Collection[str]) -> Any:
 
 
 def _replaced(call: Any) -> Any:
+    name = str(getattr(call.op, "name", ""))
+    if name != _POWER and name not in REPLACED:
+        return call
     if str(call.ty.dtype) != "float32" or _has_variables(call.args[0]):
         return call
-    name = str(getattr(call.op, "name", ""))
     if name == _POWER:
         exponent = getattr(call.args[1], "value", None)
         return expressions.power(call.args[0], int(exponent)) if exponent in _EXPONENTS else call
-    replace = REPLACED.get(name)
-    return call if replace is None else replace(call.args[0])
+    return REPLACED[name](call.args[0])
 
 
 def _has_variables(expression: Any) -> bool:

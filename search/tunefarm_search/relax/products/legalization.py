@@ -7,12 +7,8 @@ from typing import Any
 import tvm
 from tvm import te
 
-from tunefarm_search.relax.expressions import extents_of
-from tunefarm_search.relax.products.packed_columns import (
-    MATMUL,
-    packed_columns,
-    with_packed_columns,
-)
+from tunefarm_search.relax.expressions import MATMUL, extents_of
+from tunefarm_search.relax.products.packed_columns import packed_columns, with_packed_columns
 from tunefarm_search.relax.products.padded_rows import padded_rows
 
 _Legalization = Callable[[Any, Any], Any]

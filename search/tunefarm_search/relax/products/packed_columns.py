@@ -11,9 +11,8 @@ import numpy as np
 from tvm import relax
 
 from tunefarm_search.relax.constants import array_of, constant_of, is_constant, numpy_dtype
-from tunefarm_search.relax.expressions import extents_of, operator_of
+from tunefarm_search.relax.expressions import MATMUL, extents_of, operator_of
 
-MATMUL: Final = "relax.matmul"
 _PACKED_BYTES: Final = 64
 """Of one row of a tile: a cache line, and the widest vector. With more, products of one row were slower."""
 _FLOATS: Final = frozenset({"float16", "float32", "float64"})

@@ -13,13 +13,9 @@ from tvm import relax, te, topi
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tunefarm_search.relax.constants import array_of, constant_of, is_constant
-from tunefarm_search.relax.expressions import BINARY, ELEMENTWISE, OPAQUE, VIEW, extents_of, operator_of
+from tunefarm_search.relax.expressions import BINARY, ELEMENTWISE, MATMUL, OPAQUE, VIEW, extents_of, operator_of
 from tunefarm_search.relax.products.legalization import product_of_tiles
-from tunefarm_search.relax.products.packed_columns import (
-    MATMUL,
-    packed_columns,
-    with_packed_columns,
-)
+from tunefarm_search.relax.products.packed_columns import packed_columns, with_packed_columns
 from tunefarm_search.relax.products.winograd.convolution import CONVOLUTION, winograd_convolution
 from tunefarm_search.relax.products.winograd.stages import products_of_places, transformed_inputs, transformed_results
 

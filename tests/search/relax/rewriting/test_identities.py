@@ -78,6 +78,38 @@ def test_products_keep_what_is_fused_with_them() -> None:
 
     inputs = random_array(6, 8), random_array(2, 3, 8, seed=3)
     prepared = prepare(one_entry(emit, [each.shape for each in inputs], weights), {"main": weights}, here)
-    assert [task.functions for task in model_tasks(prepared)] == [("matmul",), ("fused_matmul1_add",)]
+    assert [task.functions for task in model_tasks(prepared)] == [("matmul",), ("fused_matmul_add",)]
     expected = (inputs[0] @ weights[0]).reshape(2, 3, 8) + inputs[1] @ weights[1]
     np.testing.assert_allclose(result_of(prepared, inputs), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_repeated_matrix_is_used_once_for_the_rows_of_all() -> None:
+    """Torch repeats the weights of a layer for each token where its input is transposed, as in an attention."""
+    here = host_target(1)
+    weights = random_array(8, 4), random_array(4, seed=1)
+
+    def emit(builder: Any, given: Any, names: Any) -> Any:
+        repeated = builder.emit(relax.op.broadcast_to(names[0], (5, 8, 4)))
+        return relax.op.add(builder.emit(relax.op.matmul(given[0], repeated)), names[1])
+
+    x = random_array(5, 2, 8)
+    prepared = prepare(one_entry(emit, [x.shape], weights), {"main": weights}, here)
+    (task,) = model_tasks(prepared)
+
+    assert task.functions == ("fused_matmul_add",)
+    assert task.workload.arguments[0].shape == (10, 8)
+    np.testing.assert_allclose(result_of(prepared, (x,)), x @ weights[0] + weights[1], rtol=1e-4, atol=1e-5)
+
+
+def test_matrices_that_differ_are_not_taken_for_repeated_ones() -> None:
+    here = host_target(1)
+
+    def emit(builder: Any, given: Any, _names: Any) -> Any:
+        # The second operand alone has as many matrices as the result.
+        repeated = builder.emit(relax.op.broadcast_to(given[0], (5, 2, 8)))
+        return relax.op.matmul(repeated, builder.emit(relax.op.add(given[1], given[1])))
+
+    inputs = random_array(1, 2, 8), random_array(5, 8, 4)
+    prepared = prepare(one_entry(emit, [each.shape for each in inputs], ()), {"main": ()}, here)
+
+    np.testing.assert_allclose(result_of(prepared, inputs), inputs[0] @ (2 * inputs[1]), rtol=1e-4, atol=1e-5)

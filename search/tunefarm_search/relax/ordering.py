@@ -1,0 +1,188 @@
+"""Sorting and the largest elements as TIR functions that call no others.
+
+For CPUs, TVM has a kernel look up its runtime's sort by name, which a compiled model must not: such a lookup reaches
+any function of the process.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+import tvm
+from tvm import relax, te
+from tvm.relax.expr_functor import PyExprMutator, mutator
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as T
+
+from tunefarm_search.relax.expressions import extents_of, operator_of
+
+_SORTS: Final = frozenset({"relax.sort", "relax.argsort", "relax.topk", "relax.median"})
+_MAX_INSERTED: Final = 32
+"""So many first elements are kept in order while the others pass; for more, all elements are sorted."""
+
+_IsBefore = Callable[[Any, Any], Any]
+
+
+def with_own_sorts(module: Any) -> Any:
+    """Replace ``sort``, ``argsort``, ``topk`` and ``median`` of tensors with constant shapes in a module's functions.
+
+    Equal elements keep their order. A NaN is neither before nor behind any other element.
+    """
+    replaced = tvm.IRModule(module.functions, attrs=module.attrs)
+    sorting = _Sorting(replaced)
+    for variable, function in module.functions.items():
+        if isinstance(function, relax.Function):
+            sorting.builder_.update_func(variable, sorting.visit_expr(function))
+    return sorting.builder_.get()
+
+
+@mutator
+class _Sorting(PyExprMutator):  # type: ignore[misc]
+    def visit_call_(self, call: Any) -> Any:
+        visited = self.visit_expr_post_order(call)
+        rewrite = {"relax.topk": self._top, "relax.median": self._median}.get(operator_of(visited), self._sorted)
+        shape = extents_of(visited.args[0]) if operator_of(visited) in _SORTS else None
+        return visited if not shape else rewrite(visited, shape)
+
+    def _sorted(self, call: Any, shape: tuple[int, ...]) -> Any:
+        """Result of ``sort`` or ``argsort``."""
+        returns_values = operator_of(call) == "relax.sort"
+        axis = int(call.attrs.axis) % len(shape)
+        dtype = "int32" if returns_values else str(call.attrs.dtype)
+        values, positions = self._first(call.args[0], axis, shape[axis], bool(call.attrs.descending), dtype)
+        return values if returns_values else positions
+
+    def _top(self, call: Any, shape: tuple[int, ...]) -> Any:
+        axis, wanted = int(call.attrs.axis) % len(shape), str(call.attrs.ret_type)
+        given = int(call.attrs.k)
+        count = min(given, shape[axis]) if given > 0 else shape[axis]
+        values, positions = self._first(call.args[0], axis, count, bool(call.attrs.largest), str(call.attrs.dtype))
+        both = {"values": values, "indices": positions}
+        return both[wanted] if wanted in both else relax.Tuple([values, positions])
+
+    def _median(self, call: Any, shape: tuple[int, ...]) -> Any:
+        """The lower one of two medians, with its position where the operator has an axis."""
+        data, axes = call.args[0], call.attrs.axis
+        if not axes:
+            data, shape = self._emit(relax.op.reshape(data, (-1,))), (math.prod(shape),)
+        axis = int(axes[0]) % len(shape) if axes else 0
+        middle = (shape[axis] - 1) // 2
+        found = self._first(data, axis, middle + 1, False, "int64")
+        medians = [self._emit(relax.op.strided_slice(each, [axis], [middle], [middle + 1])) for each in found]
+        if not call.attrs.keepdims:
+            medians = [self._emit(relax.op.squeeze(each, [axis])) for each in medians]
+        return relax.Tuple(medians) if axes else medians[0]
+
+    def _first(self, data: Any, axis: int, count: int, descending: bool, dtype: str) -> tuple[Any, Any]:
+        """The first ``count`` elements of an axis in their order, and their positions."""
+        extents = list(extents_of(data) or ())
+        order = [*(each for each in range(len(extents)) if each != axis), axis]
+        moved = self._emit(relax.op.permute_dims(data, order))
+        rows = self._emit(relax.op.reshape(moved, (-1, extents[axis])))
+        positions = self._te(first_positions, rows, count, descending, dtype)
+        both = self._te(_taken, rows, positions), positions
+        kept = [*(extents[each] for each in order[:-1]), count]
+        back = [order.index(each) for each in range(len(extents))]
+        values, positions = (
+            self._emit(relax.op.permute_dims(self._emit(relax.op.reshape(each, kept)), back)) for each in both
+        )
+        return values, positions
+
+    def _emit(self, value: Any) -> Any:
+        return self.builder_.emit(value)
+
+    def _te(self, function: Callable[..., te.Tensor], *arguments: Any) -> Any:
+        name = function.__name__.strip("_")
+        return self._emit(self.builder_.call_te(function, *arguments, primfunc_name_hint=name))
+
+
+def _taken(rows: te.Tensor, positions: te.Tensor) -> te.Tensor:
+    """The elements of each row at its ``positions``."""
+    return te.compute(positions.shape, lambda row, place: rows[row, positions[row, place]], name="taken")
+
+
+def first_positions(rows: te.Tensor, count: int, descending: bool, dtype: str) -> te.Tensor:
+    """Where in each row of shape [rows, length] its first ``count`` elements are, in their order; [rows, count]."""
+    found = (_inserted if count <= _MAX_INSERTED else _merged)(rows, count, _before(descending))
+    return te.compute((rows.shape[0], count), lambda row, place: found[row, place].astype(dtype), name="positions")
+
+
+def _before(descending: bool) -> _IsBefore:
+    return (lambda one, other: one > other) if descending else (lambda one, other: one < other)
+
+
+def _variable(dtype: str) -> Any:
+    """A variable of a program, as the only element of a buffer."""
+    return T.buffer_proxy(T.decl_buffer([1], dtype, scope="local"))
+
+
+def _inserted(rows: te.Tensor, count: int, is_before: _IsBefore) -> te.Tensor:
+    """Insert each element that is before the last one of those that were found so far."""
+    number, length = map(int, rows.shape)
+
+    def program(given: Any, kept: Any) -> Any:
+        with IRBuilder() as builder:
+            data, found = T.buffer_proxy(given), T.buffer_proxy(kept)
+            with T.parallel(0, number) as row:
+                free = _variable("int32")
+                with T.serial(0, count) as place:
+                    found[row, place] = place
+                with T.serial(0, length) as current:
+                    this, last = data[row, current], data[row, found[row, count - 1]]
+                    with T.If(T.Or(current < count, is_before(this, last))), T.Then():
+                        free[0] = T.min(current, count - 1)
+                        with T.serial(0, count - 1) as passed:
+                            place = count - 1 - passed
+                            earlier = found[row, place - 1]
+                            is_next = T.And(free[0] == place, is_before(this, data[row, earlier]))
+                            with T.If(is_next), T.Then():
+                                found[row, place] = earlier
+                                free[0] = place - 1
+                        found[row, free[0]] = current
+            return builder.get()
+
+    return te.extern(
+        (number, count), [rows], lambda given, kept: program(given[0], kept[0]), name="inserted", dtype="int32"
+    )
+
+
+def _merged(rows: te.Tensor, _count: int, is_before: _IsBefore) -> te.Tensor:
+    """Sort all elements: merge neighbouring runs of one, then two, then four elements and so on."""
+    number, length = map(int, rows.shape)
+    passes = math.ceil(math.log2(max(length, 2)))
+
+    def program(given: Any, one: Any, other: Any) -> Any:
+        with IRBuilder() as builder:
+            data, (source, target) = T.buffer_proxy(given), (T.buffer_proxy(one), T.buffer_proxy(other))
+            with T.parallel(0, number) as row:
+                left, right, is_left = _variable("int32"), _variable("int32"), _variable("bool")
+                with T.serial(0, length) as place:
+                    source[row, place] = place
+                for width in (1 << each for each in range(passes)):
+                    with T.serial(0, math.ceil(length / (2 * width))) as pair:
+                        begin = pair * (2 * width)
+                        middle, end = T.min(begin + width, length), T.min(begin + 2 * width, length)
+                        left[0], right[0] = begin, middle
+                        with T.serial(0, end - begin) as step:
+                            is_left[0] = left[0] < middle
+                            with T.If(T.And(is_left[0], right[0] < end)), T.Then():
+                                one, other = data[row, source[row, left[0]]], data[row, source[row, right[0]]]
+                                is_left[0] = T.Not(is_before(other, one))
+                            with T.If(is_left[0]):
+                                with T.Then():
+                                    target[row, begin + step] = source[row, left[0]]
+                                    left[0] = left[0] + 1
+                                with T.Else():
+                                    target[row, begin + step] = source[row, right[0]]
+                                    right[0] = right[0] + 1
+                    source, target = target, source
+            return builder.get()
+
+    orders = te.extern(
+        [(number, length)] * 2,
+        [rows],
+        lambda given, kept: program(given[0], *kept),
+        name="merged",
+        dtype=["int32"] * 2,
+    )
+    return orders[passes % 2]
