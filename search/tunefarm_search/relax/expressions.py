@@ -39,6 +39,14 @@ def value_of(expression: Any, binding: Lookup) -> Any:
     return expression
 
 
+def bound(builder: Any, variable: Any, value: Any, suffix: str = "") -> Any:
+    """Bind ``value`` to a new variable with the name and the kind of another one."""
+    value = builder.normalize(value)
+    found = type(variable)(f"{variable.name}{suffix}", value.ty)
+    builder.emit_normalized(relax.VarBinding(found, value))
+    return found
+
+
 def integers(values: Iterable[Any]) -> list[int]:
     """Attributes or extents of TVM as Python's numbers."""
     return [int(each) for each in values]

@@ -19,6 +19,7 @@ from tunefarm_search.relax.attention.padded_softmax import SOFTMAX, legalize_sof
 from tunefarm_search.relax.attention.safe_softmax import with_plain_softmax
 from tunefarm_search.relax.batch_norm import fold_batch_norms
 from tunefarm_search.relax.channels_last.convolutions import with_channels_last
+from tunefarm_search.relax.channels_last.padded import with_padded_channels
 from tunefarm_search.relax.constants import constant_of, fold_constants
 from tunefarm_search.relax.elementary.replacement import without_library_calls
 from tunefarm_search.relax.function_names import with_short_names
@@ -110,7 +111,7 @@ def _lowered(module: Any, names: Sequence[str], target: Target) -> tuple[Any, Pr
     module = _run(fold_batch_norms(module), passes.DecomposeOpsForInference(), passes.CanonicalizeBindings(), keep)
     module = with_integer_products(split_slices(with_plain_softmax(fold_constants(module))), target)
     if target.kind == "llvm":
-        module = with_channels_last(module)
+        module = with_padded_channels(with_channels_last(module), target)
     module = _run(with_views(module), passes.CanonicalizeBindings(), keep)
     operators = with_unique_names(module, names, "operator")
     dispatch = (relax.backend.DispatchSampling(), relax.backend.DispatchSortScan())

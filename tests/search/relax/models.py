@@ -116,8 +116,8 @@ def convolutional_network() -> SmallModel:
         return (data - mean) / np.sqrt(variance + 1e-5) * weight + shift
 
     def expected(x: Array) -> Array:
-        one = np.maximum(norm(_convolved(x, first), norms[:4]), 0)
-        two = np.maximum(norm(_convolved(one, second) + bias.reshape(1, 8, 1, 1), norms[4:]) + one, 0)
+        one = np.maximum(norm(convolved(x, first), norms[:4]), 0)
+        two = np.maximum(norm(convolved(one, second) + bias.reshape(1, 8, 1, 1), norms[4:]) + one, 0)
         return two.reshape(1, 8, 4, 2, 4, 2).max(axis=(3, 5)).reshape(1, 128) @ dense
 
     return SmallModel(
@@ -125,11 +125,11 @@ def convolutional_network() -> SmallModel:
     )
 
 
-def _convolved(data: Array, weight: Array) -> Array:
-    """A convolution of 3 by 3 with a padding of 1."""
-    padded = np.pad(data, ((0, 0), (0, 0), (1, 1), (1, 1)))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
-    return np.einsum("nchwij,ocij->nohw", windows, weight)
+def convolved(data: Array, weight: Array, padding: int = 1) -> Array:
+    """A convolution in the layouts NCHW and OIHW."""
+    padded = np.pad(data, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, weight.shape[2:], axis=(2, 3))
+    return np.einsum("nchwyx,ocyx->nohw", windows, weight)
 
 
 def plus(number: float) -> SmallModel:

@@ -21,15 +21,15 @@ from tunefarm_search.relax.channels_last.transposed import phases_of, transposed
 from tunefarm_search.relax.constants import Array, array_of, constant_of, is_constant
 from tunefarm_search.relax.expressions import integers, operator_of, value_of
 
-_SPATIAL: Final = {"relax.nn.conv1d": "W", "relax.nn.conv2d": "HW", "relax.nn.conv3d": "DHW"}
-_OPERATORS: Final = {
+SPATIAL: Final = {"relax.nn.conv1d": "W", "relax.nn.conv2d": "HW", "relax.nn.conv3d": "DHW"}
+OPERATORS: Final = {
     "relax.nn.conv1d": relax.op.nn.conv1d,
     "relax.nn.conv2d": relax.op.nn.conv2d,
     "relax.nn.conv3d": relax.op.nn.conv3d,
 }
 _TRANSPOSED: Final = "relax.nn.conv2d_transpose"
 _TRANSPOSITION: Final = "relax.permute_dims"
-_FLOATS: Final = frozenset({"float16", "float32"})
+FLOATS: Final = frozenset({"float16", "float32"})
 
 
 def with_channels_last(module: Any) -> Any:
@@ -45,7 +45,7 @@ def with_channels_last(module: Any) -> Any:
 def _convolves(function: Any) -> bool:
     found: list[bool] = []
     relax.analysis.post_order_visit(
-        function, lambda each: found.append(operator_of(each) in _SPATIAL or operator_of(each) == _TRANSPOSED)
+        function, lambda each: found.append(operator_of(each) in SPATIAL or operator_of(each) == _TRANSPOSED)
     )
     return any(found)
 
@@ -77,7 +77,7 @@ class _ChannelsLast(PyExprMutator):  # type: ignore[misc]
     def _convolution(self, call: Any) -> Any:
         """The convolution with channels last; None for other expressions."""
         name = operator_of(call)
-        spatial = _SPATIAL.get(name)
+        spatial = SPATIAL.get(name)
         weights = None if spatial is None else self._weights(call, f"NC{spatial}", f"OI{spatial}")
         if weights is None:
             return None
@@ -86,7 +86,7 @@ class _ChannelsLast(PyExprMutator):  # type: ignore[misc]
         sizes = [integers(getattr(call.attrs, each)) for each in ("strides", "padding", "dilation")]
         layouts = (f"N{spatial}C", f"{spatial}IO")
         data = self._channels_last(call.args[0])
-        return _OPERATORS[name](data, packed, *sizes, int(call.attrs.groups), *layouts)
+        return OPERATORS[name](data, packed, *sizes, int(call.attrs.groups), *layouts)
 
     def _transposed_convolution(self, call: Any) -> Any:
         """The transposed convolution with channels last; None for other expressions."""
@@ -108,7 +108,7 @@ class _ChannelsLast(PyExprMutator):  # type: ignore[misc]
             return None
         data, array = call.args[0].ty, array_of(weights)
         is_fixed = all(hasattr(extent, "value") for extent in data.shape)
-        return array if is_fixed and str(data.dtype) == str(array.dtype) in _FLOATS else None
+        return array if is_fixed and str(data.dtype) == str(array.dtype) in FLOATS else None
 
     def _channels_last(self, data: Any) -> Any:
         moved = channels_last_of(data, self._value)

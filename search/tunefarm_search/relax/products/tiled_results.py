@@ -13,7 +13,7 @@ from tvm import relax, te, topi
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tunefarm_search.relax.constants import array_of, constant_of, is_constant
-from tunefarm_search.relax.expressions import BINARY, ELEMENTWISE, MATMUL, OPAQUE, VIEW, extents_of, operator_of
+from tunefarm_search.relax.expressions import BINARY, ELEMENTWISE, MATMUL, OPAQUE, VIEW, bound, extents_of, operator_of
 from tunefarm_search.relax.products.legalization import product_of_tiles
 from tunefarm_search.relax.products.packed_columns import packed_columns, with_packed_columns
 from tunefarm_search.relax.products.winograd.convolution import CONVOLUTION, winograd_convolution
@@ -50,16 +50,9 @@ class _ResultTiling(PyExprMutator):  # type: ignore[misc]
         if tiled is None:
             super().visit_var_binding_(binding)
             return
-        kind = type(binding.var)
-        self._tiled[binding.var] = self._bound(kind, str(binding.var.name), tiled)
+        self._tiled[binding.var] = bound(self.builder_, binding.var, tiled)
         view = self._view(self._tiled[binding.var], extents_of(binding.var))
-        self.set_var_remap(binding.var, self._bound(kind, f"{binding.var.name}_view", view))
-
-    def _bound(self, kind: Callable[[str, Any], Any], name: str, value: Any) -> Any:
-        value = self.builder_.normalize(value)
-        variable = kind(name, value.ty)
-        self.builder_.emit_normalized(relax.VarBinding(variable, value))
-        return variable
+        self.set_var_remap(binding.var, bound(self.builder_, binding.var, view, "_view"))
 
     def _on_tiles(self, value: Any) -> Any:
         """The operator on tiles; None for those that are computed as they are."""
