@@ -15,7 +15,9 @@ from tvm.s_tir import meta_schedule
 from tunefarm_search.space.access_pattern import AccessPattern, BufferAccess, access_pattern_in
 from tunefarm_search.tvm.errors import TVM_ERRORS
 
-_MAX_INNERMOST: Final = 64
+_MAX_VECTOR: Final = 16
+"""Elements: LLVM takes seconds to minutes for longer ones whose elements come from different rows, for slower code."""
+_MAX_UNROLLED: Final = 32
 _LEVELS: Final = 3
 
 
@@ -79,7 +81,10 @@ def _tiled(schedule: Any, block: Any, pattern: AccessPattern, crossing: int, *, 
     copy = schedule.cache_read(block, crossing, "global") if copies else None
     loops = schedule.get_loops(block)
     axes = (contiguous_iterator(pattern, pattern.reads[crossing]), written_axis(pattern))
-    reads, writes = (_split(schedule, loops[axis]) for axis in axes)
+    reads, writes = (
+        _split(schedule, loops[axis], innermost)
+        for axis, innermost in zip(axes, (_MAX_UNROLLED, _MAX_VECTOR), strict=True)
+    )
     others = [loop for number, loop in enumerate(loops) if number not in axes]
     schedule.reorder(*others, *(tile[level] for level in range(_LEVELS) for tile in (reads, writes)))
     if copy is not None:
@@ -92,6 +97,6 @@ def _tiled(schedule: Any, block: Any, pattern: AccessPattern, crossing: int, *, 
     return schedule
 
 
-def _split(schedule: Any, loop: Any) -> list[Any]:
-    factors = schedule.sample_perfect_tile(loop, n=_LEVELS, max_innermost_factor=_MAX_INNERMOST)
+def _split(schedule: Any, loop: Any, innermost: int) -> list[Any]:
+    factors = schedule.sample_perfect_tile(loop, n=_LEVELS, max_innermost_factor=innermost)
     return list(schedule.split(loop, factors=factors))
