@@ -119,6 +119,8 @@ def test_operators_that_tvm_converts_wrongly_are_converted_as_torch_computes_the
             x.max(1)[1],
             x.prod(-1),
             x.logsumexp(-1),
+            x.unfold(1, 3, 1),
+            x.unfold(-1, 2, 3),
             (x * 3).long() @ (x * 3).long().mT,
             x.scatter_add(-1, torch.zeros(2, 4, 2, dtype=torch.int64), x[..., :2]),
             functional.interpolate(x[None], size=(7, 3)),

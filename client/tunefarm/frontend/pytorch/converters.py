@@ -199,6 +199,17 @@ def _nearest(node: fx.Node, importer: Any) -> Any:
     return result
 
 
+def _windows(node: fx.Node, importer: Any) -> Any:
+    """``x.unfold(axis, size, step)``: the windows of an axis, whose elements become the last one."""
+    data, (axis, size, step) = importer.env[node.args[0]], node.args[1:4]
+    rank, emit = data.ty.ndim, importer.block_builder.emit
+    axis = axis % rank
+    begins = torch.arange(int(value_of(node).shape[axis])) * step
+    places = relax.const((begins[:, None] + torch.arange(size)).numpy())
+    order = [*(each for each in range(rank + 1) if each != axis + 1), axis + 1]
+    return emit(relax.op.permute_dims(emit(relax.op.take(data, places, axis=axis)), order))
+
+
 def _rounded_quotient(node: fx.Node, importer: Any) -> Any:
     """TVM's converter takes a divisor that is a number as int32, and truncates only quotients of floats."""
     data, divisor, rounding = importer.env[node.args[0]], node.args[1], argument(node, 2, "rounding_mode")
@@ -243,6 +254,7 @@ CONVERTERS: Final[Mapping[str, Convert]] = MappingProxyType(
         "avg_pool2d.default": _average_pool,
         "upsample_nearest2d.vec": _nearest,
         "scatter_add.default": _scatter_add,
+        "unfold.default": _windows,
         **dict.fromkeys(("div.Tensor_mode", "div.Scalar_mode"), _rounded_quotient),
         "elu.default": _elu,
         "native_group_norm.default": _group_norm,
