@@ -130,6 +130,17 @@ def test_operators_that_tvm_converts_wrongly_are_converted_as_torch_computes_the
     require_as_torch(Of(function), (torch.randn(2, 4, 5),))
 
 
+@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("align_corners", [False, True])
+def test_points_of_a_grid_are_sampled_as_in_torch(mode: str, padding: str, align_corners: bool) -> None:
+    def function(x: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
+        return functional.grid_sample(x, grid, mode, padding, align_corners)
+
+    # Some points are outside of the image.
+    require_as_torch(Of(function), (torch.randn(2, 3, 5, 6), 3 * torch.rand(2, 4, 7, 2) - 1.5))
+
+
 def test_integers_are_converted_where_torch_computes_in_floats() -> None:
     def function(n: torch.Tensor, is_even: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return (

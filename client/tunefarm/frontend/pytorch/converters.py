@@ -199,6 +199,16 @@ def _nearest(node: fx.Node, importer: Any) -> Any:
     return result
 
 
+def _sampled_on_grid(node: fx.Node, importer: Any) -> Any:
+    """TVM has the coordinates of a point as the second axis of the grid, torch as the last one."""
+    grid = importer.env[node.args[1]]
+    importer.env[node.args[1]] = importer.block_builder.emit(relax.op.permute_dims(grid, [0, 3, 1, 2]))
+    try:
+        return importer._grid_sampler_2d(node)  # noqa: SLF001 - the converter in TVM's table
+    finally:
+        importer.env[node.args[1]] = grid
+
+
 def _windows(node: fx.Node, importer: Any) -> Any:
     """``x.unfold(axis, size, step)``: the windows of an axis, whose elements become the last one."""
     data, (axis, size, step) = importer.env[node.args[0]], node.args[1:4]
@@ -255,6 +265,7 @@ CONVERTERS: Final[Mapping[str, Convert]] = MappingProxyType(
         "upsample_nearest2d.vec": _nearest,
         "scatter_add.default": _scatter_add,
         "unfold.default": _windows,
+        "grid_sampler_2d.default": _sampled_on_grid,
         **dict.fromkeys(("div.Tensor_mode", "div.Scalar_mode"), _rounded_quotient),
         "elu.default": _elu,
         "native_group_norm.default": _group_norm,
