@@ -39,6 +39,14 @@ def value_of(expression: Any, binding: Lookup) -> Any:
     return expression
 
 
+def rewritten(module: Any, mutator: Any, rewrite: Callable[[Any], Any] | None = None) -> Any:
+    """The module with its functions as ``mutator``, or ``rewrite``, gives them, and the TIR functions that it adds."""
+    for variable, function in module.functions.items():
+        if isinstance(function, relax.Function):
+            mutator.builder_.update_func(variable, (rewrite or mutator.visit_expr)(function))
+    return mutator.builder_.get()
+
+
 def bound(builder: Any, variable: Any, value: Any, suffix: str = "") -> Any:
     """Bind ``value`` to a new variable with the name and the kind of another one."""
     value = builder.normalize(value)

@@ -8,13 +8,12 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
-import tvm
 from tvm import relax, te
 from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
-from tunefarm_search.relax.expressions import extents_of, operator_of
+from tunefarm_search.relax.expressions import extents_of, operator_of, rewritten
 
 _SORTS: Final = frozenset({"relax.sort", "relax.argsort", "relax.topk", "relax.median"})
 _MAX_INSERTED: Final = 32
@@ -28,12 +27,7 @@ def with_own_sorts(module: Any) -> Any:
 
     Equal elements keep their order. A NaN is neither before nor behind any other element.
     """
-    replaced = tvm.IRModule(module.functions, attrs=module.attrs)
-    sorting = _Sorting(replaced)
-    for variable, function in module.functions.items():
-        if isinstance(function, relax.Function):
-            sorting.builder_.update_func(variable, sorting.visit_expr(function))
-    return sorting.builder_.get()
+    return rewritten(module, _Sorting(module))
 
 
 @mutator

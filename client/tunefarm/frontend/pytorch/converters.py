@@ -8,7 +8,7 @@ import torch
 from torch import fx
 from tvm import relax
 
-from tunefarm.frontend.pytorch.indexing import argument, index, index_put, select, value_of
+from tunefarm.frontend.pytorch.indexing import argument, index, index_put, select, standing_for, value_of
 from tunefarm.frontend.pytorch.recurrent import gru, lstm, rnn_relu, rnn_tanh
 
 Convert = Callable[[fx.Node, Any], Any]
@@ -91,12 +91,8 @@ def _without_bias(node: fx.Node, importer: Any) -> Any:
     bias = node.args[2]
     if bias is None:
         return importer._convolution(node)  # noqa: SLF001
-    given = importer.env[bias]
-    importer.env[bias] = relax.op.null_value()
-    try:
+    with standing_for(importer, {bias: relax.op.null_value()}):
         return importer._convolution(node)  # noqa: SLF001
-    finally:
-        importer.env[bias] = given
 
 
 def _quantize(node: fx.Node, importer: Any, axis: int, first: int) -> Any:
@@ -201,12 +197,9 @@ def _nearest(node: fx.Node, importer: Any) -> Any:
 
 def _sampled_on_grid(node: fx.Node, importer: Any) -> Any:
     """TVM has the coordinates of a point as the second axis of the grid, torch as the last one."""
-    grid = importer.env[node.args[1]]
-    importer.env[node.args[1]] = importer.block_builder.emit(relax.op.permute_dims(grid, [0, 3, 1, 2]))
-    try:
+    grid = relax.op.permute_dims(importer.env[node.args[1]], [0, 3, 1, 2])
+    with standing_for(importer, {node.args[1]: importer.block_builder.emit(grid)}):
         return importer._grid_sampler_2d(node)  # noqa: SLF001 - the converter in TVM's table
-    finally:
-        importer.env[node.args[1]] = grid
 
 
 def _windows(node: fx.Node, importer: Any) -> Any:

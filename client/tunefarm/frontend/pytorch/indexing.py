@@ -3,7 +3,8 @@
 TVM's own read outside of the data for positions that count from the end.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -14,6 +15,17 @@ from tvm import relax
 def value_of(node: Any) -> Any:
     """The fake tensor that torch computed for a node."""
     return node.meta.get("val")
+
+
+@contextmanager
+def standing_for(importer: Any, values: Mapping[fx.Node, Any]) -> Iterator[None]:
+    """Have a converter read other Relax expressions for nodes."""
+    given = {each: importer.env[each] for each in values}
+    importer.env.update(values)
+    try:
+        yield
+    finally:
+        importer.env.update(given)
 
 
 def argument(node: fx.Node, number: int, name: str, default: Any = None) -> Any:

@@ -1,7 +1,6 @@
 """Translates an exported program of torch to Relax, by TVM's converters and ours. Called only in a confined child."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
 import ml_dtypes
@@ -15,7 +14,7 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 
 from tunefarm.frontend.model_source import FIELD
 from tunefarm.frontend.pytorch.converters import CONVERTERS
-from tunefarm.frontend.pytorch.indexing import value_of
+from tunefarm.frontend.pytorch.indexing import standing_for, value_of
 from tunefarm.frontend.relax_model import RelaxModel
 from tunefarm.frontend.unsupported_operators import UnsupportedOperator, refuse_unsupported
 from tunefarm.frontend.weights_file import Array
@@ -117,24 +116,20 @@ class _ProgramImporter(ExportedProgramImporter):  # type: ignore[misc]
             elif node.op == "call_function":
                 name = self._user_name(node)
                 convert = self.convert_map[node.target.__name__] if name is None else self._of_user[name]
-                with self._promoted(node):
+                with standing_for(self, self._promoted(node)):
                     result = _convert(convert, node)
                 self.env[node] = self._as_in_torch(node, result)
             elif node.op == "output":
                 return self._flatten_output_args(self.retrieve_args(node)[0])
         raise ValueError("a graph has no output")
 
-    @contextmanager
-    def _promoted(self, node: fx.Node) -> Iterator[None]:
-        """Give the converter integers in the type in which torch computes: TVM adds 0 to them instead of 0.5."""
+    def _promoted(self, node: fx.Node) -> dict[fx.Node, Any]:
+        """Operands of integers in the type in which torch computes: TVM adds 0 to them instead of 0.5."""
         dtype = _computed_in(node)
-        given = {} if dtype is None else {each: self.env[each] for each in _narrower(node, dtype)}
-        for each, value in given.items():
-            self.env[each] = self.block_builder.emit(relax.op.astype(value, self._convert_data_type(dtype)))
-        try:
-            yield
-        finally:
-            self.env.update(given)
+        if dtype is None:
+            return {}
+        kind, emit = self._convert_data_type(dtype), self.block_builder.emit
+        return {each: emit(relax.op.astype(self.env[each], kind)) for each in _narrower(node, dtype)}
 
     def _as_in_torch(self, node: fx.Node, result: Any) -> Any:
         """The result in the element type that it has in torch: TVM multiplies halves to float32.

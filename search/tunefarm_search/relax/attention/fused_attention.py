@@ -14,7 +14,7 @@ from tvm import relax, te
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tunefarm_search.relax.attention.matching import Attention, AttentionMatcher, Mask
-from tunefarm_search.relax.expressions import OPAQUE, extents_of
+from tunefarm_search.relax.expressions import OPAQUE, extents_of, rewritten
 from tunefarm_search.validation.permitted_nodes import ATTENTION
 
 _LANES: Final = 16
@@ -34,10 +34,7 @@ _MIN_BYTES: Final = 512 << 10
 def with_fused_attention(module: Any) -> Any:
     """Compute attention at once where its scores are large and nothing else reads them."""
     fusing = _Fusing(module)
-    for variable, function in module.functions.items():
-        if isinstance(function, relax.Function):
-            fusing.builder_.update_func(variable, fusing.fused(function))
-    return fusing.builder_.get()
+    return rewritten(module, fusing, fusing.fused)
 
 
 @mutator

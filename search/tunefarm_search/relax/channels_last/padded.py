@@ -14,7 +14,16 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.relax.channels_last.convolutions import FLOATS, OPERATORS, SPATIAL
 from tunefarm_search.relax.constants import Array, array_of, constant_of, is_constant
-from tunefarm_search.relax.expressions import BINARY, ELEMENTWISE, bound, extents_of, integers, operator_of, value_of
+from tunefarm_search.relax.expressions import (
+    BINARY,
+    ELEMENTWISE,
+    bound,
+    extents_of,
+    integers,
+    operator_of,
+    rewritten,
+    value_of,
+)
 from tunefarm_search.tvm.target import vector_bytes, vector_unit_bytes
 
 _POOLS: Final = frozenset({"relax.nn.max_pool2d", "relax.nn.avg_pool2d", "relax.nn.adaptive_avg_pool2d"})
@@ -24,11 +33,7 @@ _WORTH: Final = 1.5
 
 def with_padded_channels(module: Any, target: Target) -> Any:
     """Pad the results of convolutions with constant weights and the channels last, where that fills vectors better."""
-    padding = _Padding(module, target)
-    for variable, function in module.functions.items():
-        if isinstance(function, relax.Function):
-            padding.builder_.update_func(variable, padding.visit_expr(function))
-    return padding.builder_.get()
+    return rewritten(module, _Padding(module, target))
 
 
 def padded_channels(channels: int, target: Target, element_bytes: int) -> int:

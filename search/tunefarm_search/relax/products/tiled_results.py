@@ -13,7 +13,17 @@ from tvm import relax, te, topi
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tunefarm_search.relax.constants import array_of, constant_of, is_constant
-from tunefarm_search.relax.expressions import BINARY, ELEMENTWISE, MATMUL, OPAQUE, VIEW, bound, extents_of, operator_of
+from tunefarm_search.relax.expressions import (
+    BINARY,
+    ELEMENTWISE,
+    MATMUL,
+    OPAQUE,
+    VIEW,
+    bound,
+    extents_of,
+    operator_of,
+    rewritten,
+)
 from tunefarm_search.relax.products.legalization import product_of_tiles
 from tunefarm_search.relax.products.packed_columns import packed_columns, with_packed_columns
 from tunefarm_search.relax.products.winograd.convolution import CONVOLUTION, winograd_convolution
@@ -31,11 +41,7 @@ def with_tiled_results(module: Any, kept: Container[Any]) -> Any:
     Variables keep their names. Each is followed by a view in the shape that it had, for the operators that are not
     elementwise. Matrices with contents in ``kept`` are not packed.
     """
-    tiling = _ResultTiling(module, kept)
-    for variable, function in module.functions.items():
-        if isinstance(function, relax.Function):
-            tiling.builder_.update_func(variable, tiling.visit_expr(function))
-    return tiling.builder_.get()
+    return rewritten(module, _ResultTiling(module, kept))
 
 
 @mutator
