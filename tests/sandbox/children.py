@@ -1,6 +1,7 @@
 """Children of these tests: each function is an entry that a fork server calls after confining its process."""
 
 import ctypes.util
+import getpass
 import mmap
 import os
 import resource
@@ -71,6 +72,10 @@ def report_open_descriptors(channel: Channel, payload: bytes, descriptors: list[
 
 def report_environment(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
     channel.send(repr(dict(os.environ)).encode())
+
+
+def report_name_of_user(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
+    channel.send(getpass.getuser().encode())
 
 
 def report_user(channel: Channel, payload: bytes, descriptors: list[int]) -> None:

@@ -105,6 +105,10 @@ def test_secrets_in_environment_do_not_reach_children(monkeypatch: pytest.Monkey
     assert "'ADDED': 'here'" in seen
 
 
+def test_user_of_confined_child_has_a_name(server: ForkServer) -> None:
+    assert answer(server, "report_name_of_user") == b"nobody"
+
+
 def test_limits_are_applied(server: ForkServer) -> None:
     limits = Limits(cpu_s=1.5, file_size_bytes=4096, open_files=33)
     assert fork(server, "report_limits", limits=limits).channel.receive(LONG_S) == b"[2, 4096, 33, 0]"

@@ -15,8 +15,11 @@ _NAMES: Final = frozenset(
     {"PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "CC", "CXX"}
 )
 _PREFIXES: Final = ("LC_", "PYTHON", "OMP_", "OPENBLAS_", "MKL_", "TVM_")
-_DEFAULTS: Final = {"OPENBLAS_NUM_THREADS": "1"}
-"""A server must have one thread, and numpy's library would start more on import."""
+_DEFAULTS: Final = {"OPENBLAS_NUM_THREADS": "1", "LOGNAME": "nobody"}
+"""A server must have one thread, and numpy's library would start more on import.
+
+Torch's builds for CUDA ask for the user's name, which no child can read from ``/etc/passwd``.
+"""
 
 
 def server_environment(added: Mapping[str, str]) -> dict[str, str]:
