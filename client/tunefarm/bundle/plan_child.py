@@ -47,7 +47,7 @@ def planned(order: StaticPlanOrder, given: int, placed: int, vectors: int) -> Pl
     plan = static_plan(model, entry.name)
     tasks = _called(model_tasks(model), plan)
     _write_placed(plan, placed)
-    own = 0 if order.has_vectors else _write_vector(model, entry, tasks, order.max_operations, vectors)
+    own = 0 if order.has_vectors else _write_vector(order, given, model, entry, tasks, vectors)
     return PlannedParts(
         target=model.target,
         notes=notes,
@@ -112,13 +112,20 @@ def _write_placed(plan: StaticPlan, descriptor: int) -> None:
 
 
 def _write_vector(
-    model: PreparedModel, entry: ModelEntry, tasks: Sequence[PreparedTask], max_operations: float, descriptor: int
+    order: StaticPlanOrder,
+    given: int,
+    model: PreparedModel,
+    entry: ModelEntry,
+    tasks: Sequence[PreparedTask],
+    descriptor: int,
 ) -> int:
     """Compute a test vector without schedules, on this machine; return how many were written."""
     operations = sum(task.workload.floating_point_operations * sum(task.calls.values()) for task in tasks)
-    if operations > max_operations:
+    if operations > order.max_operations:
         return 0
     here = canonical_target({"kind": "llvm"}, 1).target
+    if order.is_cuda:  # TVM's functions for GPUs, such as scatter, may be bound to threads
+        model, _ = prepared_model(order.model.model_copy(update={"target": here.canonical}), given)
     try:
         machine = virtual_machine(lower(model.module, here), here, build_in_place)
         inputs = random_inputs(entry, 0)

@@ -175,6 +175,22 @@ def two_entries() -> SmallModel:
 
 
 @cache
+def scattered_rows() -> SmallModel:
+    rows = np.repeat(np.array([[5], [2]], "int64"), 16, axis=1)
+
+    def build(builder: Any, given: Sequence[Any], names: Sequence[Any]) -> Any:
+        written = relax.op.scatter_elements(given[0], relax.const(rows), given[1], axis=0)
+        return relax.op.nn.relu(builder.emit(written))
+
+    def expected(x: Array, update: Array) -> Array:
+        x = x.copy()
+        np.put_along_axis(x, rows, update, axis=0)
+        return np.maximum(x, 0)
+
+    inputs = (random_array(8, 16), random_array(2, 16))
+    return SmallModel(one_entry(build, [(8, 16), (2, 16)], ()), {"main": ()}, inputs, expected)
+
+
 def controlled() -> Any:
     """Doubles its input a number of times, and then keeps the positive or the negative part of it."""
 

@@ -18,6 +18,8 @@ _COMPILE: Final = "tvm_callback_cuda_compile"
 _PREFIX: Final = "__tvm_ffi_"
 _AXES: Final = ("x", "y", "z")
 _SHARED: Final = "tirx.use_dyn_shared_memory"
+_SCOPE_PRAGMA: Final = "pragma_scope"
+"""TVM's functions that are written for GPUs, such as scatter, have it around their kernels."""
 _POINTER_FIELD: Final = 15
 """The number of an argument's pointer in TVM's structure access."""
 _FIX: Final = "Tune it again, or use its library: tunefarm artifact build RECORD --output DIR"
@@ -68,7 +70,8 @@ def cuda_source(module: Any, canonical: str) -> CudaSource:
         TVM's errors: it cannot generate CUDA for something in the module.
     """
     target = tvm.target.Target(target_of(canonical), host=tvm.target.Target({"kind": "llvm"}))
-    bound = tirx.transform.BindTarget(target)(module)
+    begun = tvm.IRModule({name: _without_offsets(function) for name, function in module.functions.items()})
+    bound = tirx.transform.BindTarget(target)(begun)
     lower, _, finalize_device = tirx.get_default_tir_pipeline(target)
     host, devices = split_host_device_mods(lower(bound))
     functions = tuple(
@@ -81,10 +84,20 @@ def cuda_source(module: Any, canonical: str) -> CudaSource:
     return CudaSource(source=_source(finalize_device()(kernels), device), functions=functions)
 
 
+def _without_offsets(function: Any) -> Any:
+    """``function`` for tensors that begin where their memory does. TVM passes other offsets to kernels as numbers."""
+    offset = [each for each in function.params if isinstance(each.elem_offset, tirx.Var)]
+    begun = {each: tirx.decl_buffer(each.shape, each.dtype, each.name, elem_offset=0) for each in offset}
+    return function.specialize(begun) if begun else function
+
+
 def _source(kernels: Any, device: Any) -> str:
-    """TVM's source. Its own compiler is not called: what it compiles depends on the host and its environment."""
+    """TVM's source. Its own compiler is not called: what it compiles depends on the host and its environment.
+
+    Where TVM can load its CUDA runtime, it wants bytes of its compiler, and reads them when a kernel is first launched.
+    """
     compiler = tvm.get_global_func(_COMPILE)
-    tvm_ffi.register_global_func(_COMPILE, lambda code: code, override=True)
+    tvm_ffi.register_global_func(_COMPILE, str.encode, override=True)
     try:
         return str(codegen.build_module(kernels, device).inspect_source())
     finally:
@@ -144,6 +157,8 @@ class _Host:
                 self._workspaces.append(_size_bytes(each.buffer))
             elif isinstance(each, tirx.DeclBuffer):
                 self._declare(each)
+            elif isinstance(each, tirx.AttrStmt) and str(each.attr_key) == _SCOPE_PRAGMA:
+                yield from self._calls(each.body, tensors)
             elif isinstance(each, tirx.Evaluate) and _is_launch(each.value):
                 yield each.value
             else:

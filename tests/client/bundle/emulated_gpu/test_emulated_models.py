@@ -8,7 +8,14 @@ import pytest
 from tests.client.bundle.emulated_gpu.test_emulated_bundle import self_test
 from tests.client.bundle.test_bundle import imported
 from tests.client.bundle.test_cuda_bundle import needs_nvcc
-from tests.search.relax.models import SmallModel, convolutional_network, multilayer_perceptron, tuples, two_entries
+from tests.search.relax.models import (
+    SmallModel,
+    convolutional_network,
+    multilayer_perceptron,
+    scattered_rows,
+    tuples,
+    two_entries,
+)
 from tunefarm.bundle.bundle_build import BundleBuilder
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 
@@ -16,8 +23,14 @@ from tunefarm_sandbox.fork_server.fork_server import ForkServer
 @needs_nvcc
 @pytest.mark.parametrize(
     ("model", "entry"),
-    [(convolutional_network, None), (multilayer_perceptron, None), (tuples, None), (two_entries, "decode")],
-    ids=["convolutions", "perceptron", "tuples", "one of two entries"],
+    [
+        (convolutional_network, None),
+        (multilayer_perceptron, None),
+        (tuples, None),
+        (two_entries, "decode"),
+        (scattered_rows, None),
+    ],
+    ids=["convolutions", "perceptron", "tuples", "one of two entries", "scattered rows"],
 )
 def test_model_passes_its_self_test(
     model: Callable[[], SmallModel], entry: str | None, fork_server: ForkServer, tmp_path: Path
