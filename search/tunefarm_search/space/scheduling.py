@@ -58,7 +58,7 @@ class Rejected:
         """One sentence for the user, the same for points that are rejected for the same reason."""
         match self.reason:
             case "postprocessor":
-                return f"TVM's postprocessor refuses the schedule: {self.message}."
+                return f"A postprocessor refuses the schedule: {self.message}."
             case "instruction":
                 return f"TVM cannot apply the schedule: {self.message}"
             case "repeated_arithmetic":

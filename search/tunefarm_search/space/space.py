@@ -18,6 +18,7 @@ from tunefarm_search.space.attention_tiling import attention_schedule, sampled_r
 from tunefarm_search.space.decisions import SketchSpace, sketch_space
 from tunefarm_search.space.dot_product_tiling import SampledTile, dot_product_schedule
 from tunefarm_search.space.elementwise_inlining import ELEMENTARY_CALLS, ElementwiseInlining
+from tunefarm_search.space.lowering_check import LoweringCheck
 from tunefarm_search.space.streamed_reduction import StreamedReduction
 from tunefarm_search.space.tiled_movement import TiledMovement
 from tunefarm_search.space.winograd_transforms import sampled_factors, transform_schedule
@@ -37,7 +38,7 @@ class SearchSpace:
 
     Attributes:
         module: TVM's ``IRModule`` of the workload.
-        postprocessors: TVM's, initialised for the target; each may change or reject a schedule.
+        postprocessors: TVM's, initialised for the target, and ours; each may change or reject a schedule.
     """
 
     module: Any
@@ -83,7 +84,8 @@ def search_space(module: Any, target: Target, abi: Abi, space: Space) -> SearchS
     if not by_text:
         raise BadInput("space", "none of its sketches fits the workload.", "Check names of blocks and loops.")
     sketches = tuple(sketch_space(number, trace) for number, trace in enumerate(by_text.values()))
-    return SearchSpace(module, target, tuple(context.space_generator.postprocs), sketches)
+    checks = [LoweringCheck(target)] if target.kind == "cuda" else []
+    return SearchSpace(module, target, (*context.space_generator.postprocs, *checks), sketches)
 
 
 def _own_sketch(module: Any, target: Target) -> list[Trace]:
