@@ -162,6 +162,15 @@ def test_integers_are_converted_where_torch_computes_in_floats() -> None:
     require_as_torch(Of(function), (torch.arange(8), torch.arange(8) % 2 == 0, torch.randn(8)))
 
 
+def test_checks_of_values_are_left_out() -> None:
+    def function(n: torch.Tensor) -> torch.Tensor:
+        return functional.one_hot(n, 7).float().mean(1)
+
+    program = torch.export.export(Of(function), (torch.tensor([[1, 0, 6], [2, 2, 3]]),))
+    assert "assert" in str(program.run_decompositions().graph)
+    require_as_torch(Of(function), (torch.tensor([[1, 0, 6], [2, 2, 3]]),))
+
+
 def test_quotients_are_rounded_as_in_torch() -> None:
     def function(n: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return (

@@ -243,6 +243,10 @@ def _maximum_at(node: fx.Node, importer: Any) -> Any:
     return emit(relax.op.max(data, axis, keep)), emit(relax.op.argmax(data, axis, keep))
 
 
+def _unchecked(_node: fx.Node, _importer: Any) -> None:
+    """Leaves out a check of values, such as that of ``one_hot`` for its classes: kernels cannot fail."""
+
+
 CONVERTERS: Final[Mapping[str, Convert]] = MappingProxyType(
     {
         **dict.fromkeys(("mm.default", "bmm.default", "matmul.default"), _matmul),
@@ -254,6 +258,7 @@ CONVERTERS: Final[Mapping[str, Convert]] = MappingProxyType(
         "dequantize_per_tensor.default": lambda node, importer: _dequantize(node, importer, -1),
         "dequantize_per_tensor.tensor": lambda node, importer: _dequantize(node, importer, -1),
         "dequantize_per_channel.default": lambda node, importer: _dequantize(node, importer, node.args[3]),
+        **dict.fromkeys(("_assert_async.default", "_assert_async.msg"), _unchecked),
         "avg_pool2d.default": _average_pool,
         "upsample_nearest2d.vec": _nearest,
         "scatter_add.default": _scatter_add,
