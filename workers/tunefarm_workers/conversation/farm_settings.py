@@ -15,13 +15,14 @@ class FarmSettings(Frozen):
     """Resources and limits.
 
     ``memory_bytes`` is per child; None is half of the free memory, up to 4 GiB. ``first_build_s`` and ``first_run_s``
-    limit builds and runs before any figures are known, ``reference_s`` the untuned function; ``drift_check_s`` is the
-    interval between checks of the device.
+    limit builds and runs before any figures are known, ``reference_s`` the untuned function; a build may always take
+    ``min_build_s``; ``drift_check_s`` is the interval between checks of the device.
     """
 
     build_lanes: int = Field(default_factory=usable_processors, ge=1)
     memory_bytes: int | None = None
     first_build_s: float = Field(default=4.0, gt=0)
+    min_build_s: float = Field(default=1.0, gt=0)
     first_run_s: float = Field(default=20.0, gt=0)
     reference_s: float = Field(default=300.0, gt=0)
     drift_check_s: float = Field(default=30.0, gt=0)

@@ -25,6 +25,7 @@ class CudaSettings(BaseSettings):
         flush_bytes: bytes written before each call with cold caches; more than the L2 cache.
         build_lanes: how many candidates are compiled at once.
         first_build_s: limit for compiling before any build was timed; later limits follow from earlier builds.
+        min_build_s: what a build may always take. Kernels with large tiles take many times the median.
         first_run_s: limit for all calls of a kernel before anything is known of the task.
         reach_s: limit for creating a context and copying the inputs.
         run_allowance_s: time for sending a library and fetching outputs, on top of a kernel's own limit.
@@ -45,6 +46,7 @@ class CudaSettings(BaseSettings):
     run_allowance_s: float = Field(default=5.0, gt=0)
     build_lanes: int = Field(default_factory=usable_processors, ge=1)
     first_build_s: float = Field(default=20.0, gt=0)
+    min_build_s: float = Field(default=6.0, gt=0)
     first_run_s: float = Field(default=10.0, gt=0)
     check_every_s: float = Field(default=60.0, gt=0)
 
@@ -53,6 +55,7 @@ class CudaSettings(BaseSettings):
         return FarmSettings(
             build_lanes=self.build_lanes,
             first_build_s=self.first_build_s,
+            min_build_s=self.min_build_s,
             first_run_s=self.first_run_s,
             drift_check_s=self.check_every_s,
         )

@@ -29,8 +29,8 @@ class Deadlines:
     """Deadlines of one task, in seconds.
 
     - Before anything is known: ``first_build_s`` and ``first_run_s``, which stay the upper bounds.
-    - Builds: a multiple of the median build, or of the untuned function's build if that is longer. They are limited
-      in processor time, which others' load does not change.
+    - Builds: a multiple of the median build, or of the untuned function's build if that is longer, and at least
+      ``min_build_s``. They are limited in processor time, which others' load does not change.
     - Runs: a multiple of the incumbent's latency, or of the untuned function's while there is no incumbent. Waiting
       for a core, or for pages from a disk, does not count.
     - By the clock, five times as much: a child that only waits ends as well.
@@ -40,6 +40,7 @@ class Deadlines:
         self,
         *,
         first_build_s: float = _FIRST_BUILD_S,
+        min_build_s: float = _MIN_BUILD_S,
         first_run_s: float = _FIRST_RUN_S,
         cold_cache: bool = False,
         measures_here: bool = True,
@@ -47,6 +48,7 @@ class Deadlines:
         """``measures_here`` is false where the device is not this host: the untuned function's times are ignored."""
         self._measures_here = measures_here
         self._first_build_s = first_build_s
+        self._min_build_s = min_build_s
         self._min_run_s = _MIN_COLD_RUN_S if cold_cache else _MIN_RUN_S
         self._first_run_s = max(first_run_s, self._min_run_s)
         self._builds_s: deque[float] = deque(maxlen=_REMEMBERED)
@@ -72,7 +74,7 @@ class Deadlines:
         if not self._untuned_build_s and len(self._builds_s) < _KNOWN_ENOUGH:
             return self._first_build_s
         own_s = _BUILD_FACTOR * median(self._builds_s) if len(self._builds_s) >= _KNOWN_ENOUGH else 0.0
-        return min(self._first_build_s, max(_MIN_BUILD_S, _UNTUNED_BUILD_FACTOR * self._untuned_build_s, own_s))
+        return min(self._first_build_s, max(self._min_build_s, _UNTUNED_BUILD_FACTOR * self._untuned_build_s, own_s))
 
     def lifetime_cpu_s(self, threads: int, input_sets: int) -> float:
         """RLIMIT_CPU of a candidate, which ends it even if its supervisor died.

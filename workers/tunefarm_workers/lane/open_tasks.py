@@ -185,6 +185,7 @@ class OpenTasks:
         limits, here = self._settings.child_limits(), self._for_host(order)
         deadlines = Deadlines(
             first_build_s=self._settings.first_build_s,
+            min_build_s=self._settings.min_build_s,
             first_run_s=self._settings.first_run_s,
             cold_cache=PROTOCOLS[order.protocol_id].cold_cache,
             measures_here=here is order,
