@@ -1,10 +1,10 @@
 """Operators that return the elements that they are given in the same order.
 
 Those that return the same shape, such as the expansions that torch puts around its matmuls, are removed: fused with a
-view, one would be a function that copies a tensor. A matrix that is repeated for each matrix of the other operand of a
-product is used once, and multiplies the rows of all of them. Transpositions of axes with one element become reshapes,
-which are views. Elementwise operators behind a reshaped product are computed before the reshape, so that they are fused
-with it.
+view, one would be a function that copies a tensor. Concatenations lose operands without elements. A matrix that is
+repeated for each matrix of the other operand of a product is used once, and multiplies the rows of all of them.
+Transpositions of axes with one element become reshapes, which are views. Elementwise operators behind a reshaped
+product are computed before the reshape, so that they are fused with it.
 """
 
 import math
@@ -20,6 +20,7 @@ from tunefarm_search.relax.expressions import BINARY, ELEMENTWISE, MATMUL, exten
 _PRODUCTS: Final = frozenset({MATMUL, "relax.nn.conv1d", "relax.nn.conv2d"})
 _MAX_FUSED: Final = 4
 """Operators behind a product that are looked through."""
+_CONCATENATION: Final = "relax.concat"
 _SHAPED: Final = frozenset({"relax.broadcast_to", "relax.reshape"})
 
 
@@ -136,10 +137,22 @@ class _Removing(PyExprMutator):  # type: ignore[misc]
         visited = self.visit_expr_post_order(call)
         if operator_of(visited) == MATMUL:
             return self._without_repetition(visited, call)
+        if operator_of(visited) == _CONCATENATION:
+            return self._without_nothing(visited)
         if operator_of(visited) not in _SHAPED:
             return visited
         data = visited.args[0]
         return data if extents_of(data) == extents_of(call) is not None else visited
+
+    def _without_nothing(self, joined: Any) -> Any:
+        """A concatenation without its operands that have no elements, as a cache has before the first step."""
+        parts = value_of(joined.args[0], self.lookup_binding)
+        if not isinstance(parts, relax.Tuple):
+            return joined
+        filled = [each for each in parts.fields if 0 not in (extents_of(each) or ())]
+        if len(filled) in (0, len(parts.fields)):
+            return joined
+        return filled[0] if len(filled) == 1 else relax.op.concat(filled, joined.attrs.axis)
 
     def _without_repetition(self, product: Any, call: Any) -> Any:
         """The product of operands that are not repeated where the other one has as many matrices."""

@@ -54,6 +54,8 @@ MODELS = {
     "average pool": lambda: one("AveragePool", kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 0], ceil_mode=1),
     "max pool same": lambda: one("MaxPool", kernel_shape=[3, 2], strides=[2, 2], auto_pad="SAME_UPPER"),
     "layer normalization": lambda: one("LayerNormalization", constants(s=normal(9, 8), b=normal(9, 8)), axis=2),
+    "lp normalization": lambda: one("LpNormalization", axis=1, p=1),
+    "lp normalization of squares": lambda: one("LpNormalization"),
     "group of instances": lambda: one("InstanceNormalization", constants(s=normal(4), b=normal(4))),
     "celu by other operators": lambda: one("Celu", alpha=0.8),
     "gelu by other operators": lambda: one("Gelu", opset=20),

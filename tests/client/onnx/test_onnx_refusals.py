@@ -188,3 +188,14 @@ def test_import_onnx_refuses_a_graph_that_is_none(tmp_path: Path) -> None:
     model = dense()
     model.graph.node[0].op_type = "NoSuchOperator"
     assert "checker" in refusal(model, tmp_path).problem
+
+
+@pytest.mark.parametrize(("operator", "advice"), [("NonMaxSuppression", "boxes and scores"), ("NonZero", "masks")])
+def test_import_onnx_names_operators_whose_results_have_a_size_of_data(
+    tmp_path: Path, operator: str, advice: str
+) -> None:
+    inputs = {"x": (1, 6, 4), "s": (1, 2, 6)} if operator == "NonMaxSuppression" else {"x": (4, 3)}
+    model = model_of([node(operator, list(inputs), ["y"])], inputs, ["y"], types={"y": TensorProto.INT64})
+    error = refusal(model, tmp_path)
+    assert operator in error.problem
+    assert advice in error.problem + error.fix

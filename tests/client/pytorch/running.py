@@ -1,14 +1,16 @@
 """Runs a model in torch, and as Relax in TVM's virtual machine without tuning."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 import tvm
+from torch import nn
 from torch.utils import _pytree as pytree
 from tvm import relax
 
+from tunefarm.frontend.pytorch.program_translation import array_of
 from tunefarm.frontend.pytorch.torch_model import import_torch
 from tunefarm.frontend.relax_model import RelaxModel
 
@@ -25,7 +27,7 @@ def imported(
 def by_torch(module: Any, inputs: Any) -> Arrays:
     with torch.no_grad():
         result = module(**inputs) if isinstance(inputs, dict) else module(*inputs)
-    return [each.numpy() for each in pytree.tree_leaves(result) if isinstance(each, torch.Tensor)]
+    return [array_of("output", each) for each in pytree.tree_leaves(result) if isinstance(each, torch.Tensor)]
 
 
 def by_tvm(model: RelaxModel, inputs: Any, **functions: Any) -> Arrays:
@@ -34,7 +36,7 @@ def by_tvm(model: RelaxModel, inputs: Any, **functions: Any) -> Arrays:
         tvm.register_global_func(name.replace("_", ".", 1), function, override=True)
     module = relax.transform.DecomposeOpsForInference()(model.module)
     machine = relax.VirtualMachine(tvm.compile(module, target=TARGET), tvm.cpu())
-    arrays = [leaf.numpy() for leaf in pytree.tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
+    arrays = [array_of("input", leaf) for leaf in pytree.tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
     result = machine["main"](*(tvm.runtime.tensor(array) for array in [*arrays, *model.weights["main"]]))
     return [result.numpy()] if isinstance(result, tvm.runtime.Tensor) else [each.numpy() for each in result]
 
@@ -45,3 +47,20 @@ def require_equal(found: Sequence[Any], expected: Sequence[Any], tolerance: floa
     for mine, theirs in zip(found, expected, strict=True):
         largest = max(float(np.abs(theirs.astype("float64")).max(initial=0)), 1e-6)
         np.testing.assert_allclose(mine.astype("float64"), theirs.astype("float64"), atol=tolerance * largest, rtol=0)
+
+
+class Of(nn.Module):
+    """A module of one function."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+        self.eval()
+
+    def forward(self, *inputs: torch.Tensor) -> Any:
+        return self.function(*inputs)
+
+
+def require_as_torch(module: nn.Module, inputs: Any, tolerance: float = 1e-5, **options: Any) -> None:
+    model = imported(module, inputs, **options)
+    require_equal(by_tvm(model, inputs), by_torch(module, inputs), tolerance)

@@ -1,36 +1,17 @@
 """Models of torch give in TVM what they give in torch."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional
 from tvm import relax
 
 from benchmarks.models.zoo import TINY_ZOO
-from tests.client.pytorch.running import by_torch, by_tvm, imported, require_equal
+from tests.client.pytorch.running import Of, by_torch, by_tvm, imported, require_as_torch, require_equal
 
 pytestmark = [pytest.mark.models, pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")]
-
-
-class Of(nn.Module):
-    """A module of one function."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-        self.eval()
-
-    def forward(self, *inputs: torch.Tensor) -> Any:
-        return self.function(*inputs)
-
-
-def require_as_torch(module: nn.Module, inputs: Any, tolerance: float = 1e-5, **options: Any) -> None:
-    model = imported(module, inputs, **options)
-    require_equal(by_tvm(model, inputs), by_torch(module, inputs), tolerance)
 
 
 @pytest.mark.parametrize("name", TINY_ZOO)
@@ -105,82 +86,6 @@ def test_positions_that_count_from_the_end_are_read_and_written_there() -> None:
         )
 
     require_as_torch(Of(function), (torch.randn(2, 6, 8),))
-
-
-def test_operators_that_tvm_converts_wrongly_are_converted_as_torch_computes_them() -> None:
-    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return (
-            functional.selu(x),
-            functional.celu(x, 0.7),
-            functional.group_norm(x, 2),
-            x.amax((1, 2)),
-            x.amin(-1, keepdim=True),
-            x.min(1)[0],
-            x.max(1)[1],
-            x.prod(-1),
-            x.logsumexp(-1),
-            x.unfold(1, 3, 1),
-            x.unfold(-1, 2, 3),
-            (x * 3).long() @ (x * 3).long().mT,
-            x.scatter_add(-1, torch.zeros(2, 4, 2, dtype=torch.int64), x[..., :2]),
-            functional.interpolate(x[None], size=(7, 3)),
-            functional.interpolate(x[None], scale_factor=1.7),
-        )
-
-    require_as_torch(Of(function), (torch.randn(2, 4, 5),))
-
-
-@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
-@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
-@pytest.mark.parametrize("align_corners", [False, True])
-def test_points_of_a_grid_are_sampled_as_in_torch(mode: str, padding: str, align_corners: bool) -> None:
-    def function(x: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
-        return functional.grid_sample(x, grid, mode, padding, align_corners)
-
-    # Some points are outside of the image.
-    require_as_torch(Of(function), (torch.randn(2, 3, 5, 6), 3 * torch.rand(2, 4, 7, 2) - 1.5))
-
-
-def test_integers_are_converted_where_torch_computes_in_floats() -> None:
-    def function(n: torch.Tensor, is_even: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return (
-            n * 0.5,
-            1.5 - n,
-            n > 0.5,
-            n / 2,
-            n.cos(),
-            n**0.5,
-            n.clamp(min=0.5),
-            torch.where(is_even, n, 1.5),
-            torch.where(n > 0.5, x, 0.0),
-            x.masked_fill(is_even, 0.5),
-            torch.maximum(x, n),
-            is_even * 2.5,
-            is_even + 1,
-        )
-
-    require_as_torch(Of(function), (torch.arange(8), torch.arange(8) % 2 == 0, torch.randn(8)))
-
-
-def test_checks_of_values_are_left_out() -> None:
-    def function(n: torch.Tensor) -> torch.Tensor:
-        return functional.one_hot(n, 7).float().mean(1)
-
-    program = torch.export.export(Of(function), (torch.tensor([[1, 0, 6], [2, 2, 3]]),))
-    assert "assert" in str(program.run_decompositions().graph)
-    require_as_torch(Of(function), (torch.tensor([[1, 0, 6], [2, 2, 3]]),))
-
-
-def test_quotients_are_rounded_as_in_torch() -> None:
-    def function(n: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return (
-            n // 3,
-            torch.div(n, 3, rounding_mode="trunc"),
-            torch.div(x, 0.3, rounding_mode="floor"),
-            torch.div(x, n * n + 1, rounding_mode="trunc"),
-        )
-
-    require_as_torch(Of(function), (torch.arange(-7, 7), 4 * torch.randn(14)))
 
 
 @pytest.mark.parametrize(

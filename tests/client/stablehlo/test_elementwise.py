@@ -107,3 +107,13 @@ def test_broadcast_biases_stay_small() -> None:
 
 def test_neutral_guard_of_softmax_is_dropped() -> None:
     assert "R.maximum" not in imported(jax.nn.softmax, X).module.script()
+
+
+@pytest.mark.parametrize("kind", ["int8", "int32", "uint8"])
+def test_integers_are_divided_by_zero_as_by_xla(kind: str) -> None:
+    def quotients(x: Any, by: Any) -> Any:
+        return lax.div(x, by), lax.rem(x, by), jnp.where(by == 0, 7, x // by)
+
+    least = np.iinfo(kind).min
+    divisors = np.array([0, 3, -1 if least else 255, 2], kind)
+    assert_equals_jax(quotients, np.array([5, least, least, 7], kind), divisors)

@@ -76,6 +76,26 @@ def rms_normalization(builder: Any, inputs: Any, attributes: Mapping[str, Any], 
     return relax.op.multiply(_cast(builder, normal, dtype), scale)
 
 
+def lp_normalization(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+    """Divided by the sum of the magnitudes along an axis, or by the root of that of the squares; 0 if that is 0."""
+    del scope
+    x, axis = inputs[0], attributes.get("axis", -1)
+    if attributes.get("p", 2) == 1:
+        norm = relax.op.sum(relax.op.abs(x), axis, keepdims=True)
+    else:
+        norm = relax.op.sqrt(relax.op.sum(relax.op.multiply(x, x), axis, keepdims=True))
+    norm, zero = builder.emit(norm), relax.const(0, str(x.ty.dtype))
+    divisor = relax.op.where(relax.op.equal(norm, zero), relax.const(1, str(x.ty.dtype)), norm)
+    return relax.op.divide(x, builder.emit(divisor))
+
+
+def swish(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+    """``x * sigmoid(alpha * x)``."""
+    del scope
+    x, alpha = inputs[0], relax.const(attributes.get("alpha", 1.0), str(inputs[0].ty.dtype))
+    return relax.op.multiply(x, builder.emit(relax.op.sigmoid(relax.op.multiply(x, alpha))))
+
+
 def power(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
     """In the type of the base: TVM has no power of integers and none of two types. Small exponents are products."""
     del attributes, scope

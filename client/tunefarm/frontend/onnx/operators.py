@@ -13,9 +13,11 @@ from tunefarm.frontend.onnx.elementwise import (
     gather,
     is_infinite,
     literal,
+    lp_normalization,
     one_hot,
     power,
     rms_normalization,
+    swish,
 )
 from tunefarm.frontend.onnx.quantized import QUANTISED, QUANTISED_OF_MICROSOFT
 from tunefarm.frontend.onnx.recurrent import gru, lstm, rnn
@@ -38,11 +40,17 @@ _NOT_ONNX: Final = (_OF_MICROSOFT - {"Gelu"}) | {"AllClassNMS"}
 
 _OURS: Final[Mapping[str, Any]] = MappingProxyType({
     "Clip": clip, "Constant": literal, "Conv": conv, "ConvTranspose": conv_transpose, "Elu": elu, "GRU": gru,
-    "Gather": gather, "IsInf": is_infinite, "LSTM": lstm, "OneHot": one_hot, "Pow": power, "RNN": rnn,
-    "RMSNormalization": rms_normalization, "Resize": resize, **QUANTISED,
+    "Gather": gather, "IsInf": is_infinite, "LSTM": lstm,
+    "LpNormalization": lp_normalization, "OneHot": one_hot, "Pow": power, "RNN": rnn,
+    "RMSNormalization": rms_normalization, "Resize": resize, "Swish": swish, **QUANTISED,
 })  # fmt: skip
+_OF_UNKNOWN_SIZE: Final = frozenset({"Compress", "NonMaxSuppression", "NonZero", "Unique"})
+"""Operators whose results have a size that depends on data, unless they are constants."""
+_SELECTION: Final = "Replace results whose size depends on data by masks of a fixed size."
 _ADVICE: Final[Mapping[str, str]] = MappingProxyType(
     {
+        **dict.fromkeys(_OF_UNKNOWN_SIZE, _SELECTION),
+        "NonMaxSuppression": "Return boxes and scores, and select them behind the model.",
         "Loop": "Export loops with a constant count of at most 256 steps, or unroll them before the export.",
         "Scan": "Unroll Scan before the export, or export the recurrent layer as LSTM, GRU or RNN.",
     }
@@ -55,7 +63,8 @@ def converter_of(domain: str, operator: str, opset: int) -> Any:
         if operator in _OURS:
             return _OURS[operator]
         table = _tvm_table()
-        return table[operator].get_converter(opset) if operator in table and operator not in _NOT_ONNX else None
+        is_known = operator in table and operator not in _NOT_ONNX | _OF_UNKNOWN_SIZE
+        return table[operator].get_converter(opset) if is_known else None
     if domain != "com.microsoft":
         return None
     if operator in QUANTISED_OF_MICROSOFT:

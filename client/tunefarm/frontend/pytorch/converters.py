@@ -1,5 +1,6 @@
 """Converters of operators that TVM's importer converts wrongly, or not at all."""
 
+import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
@@ -8,8 +9,19 @@ import torch
 from torch import fx
 from tvm import relax
 
-from tunefarm.frontend.pytorch.indexing import argument, index, index_put, select, standing_for, value_of
+from tunefarm.frontend.pytorch.collecting import embedding_bag, scatter_add, scatter_reduce
+from tunefarm.frontend.pytorch.indexing import index, index_put, select
+from tunefarm.frontend.pytorch.nodes import argument, scaled, standing_for, value_of
+from tunefarm.frontend.pytorch.norms import batch_norm, group_norm, layer_norm, variance_and_mean
 from tunefarm.frontend.pytorch.recurrent import gru, lstm, rnn_relu, rnn_tanh
+from tunefarm.frontend.pytorch.spatial import (
+    adaptive_max_pool,
+    average_pool,
+    max_pool,
+    nearest,
+    sampled_on_grid,
+    smoothed,
+)
 
 Convert = Callable[[fx.Node, Any], Any]
 
@@ -42,17 +54,13 @@ def _add_product(node: fx.Node, importer: Any) -> Any:
     """``beta * added + alpha * (left @ right)``, added before the sum is rounded."""
     added, left, right = (importer.env[each] for each in node.args[:3])
     emit = importer.block_builder.emit
-    product = _scaled(_product(left, right, node, importer), node.kwargs.get("alpha", 1), emit)
+    product = scaled(_product(left, right, node, importer), node.kwargs.get("alpha", 1), emit)
     if node.kwargs.get("beta", 1) == 0:
         return product
-    added = _scaled(added, node.kwargs.get("beta", 1), emit)
+    added = scaled(added, node.kwargs.get("beta", 1), emit)
     if _accumulation(node) is not None:
         added = emit(relax.op.astype(added, "float32"))
     return emit(relax.op.add(added, product))
-
-
-def _scaled(value: Any, factor: Any, emit: Callable[[Any], Any]) -> Any:
-    return value if factor == 1 else emit(relax.op.multiply(value, relax.const(factor, str(value.ty.dtype))))
 
 
 def _convolution(node: fx.Node, importer: Any) -> Any:
@@ -155,51 +163,9 @@ def _elu(node: fx.Node, importer: Any) -> Any:
     )
     emit = importer.block_builder.emit
     dtype = str(data.ty.dtype)
-    below = emit(relax.op.exp(_scaled(emit(relax.op.minimum(data, relax.const(0, dtype))), input_scale, emit)))
-    below = _scaled(emit(relax.op.subtract(below, relax.const(1, dtype))), alpha, emit)
-    return _scaled(emit(relax.op.add(emit(relax.op.nn.relu(data)), below)), scale, emit)
-
-
-def _group_norm(node: fx.Node, importer: Any) -> Any:
-    """The norm without its statistics; TVM's converter requires a weight and a bias."""
-    data, groups, epsilon = importer.env[node.args[0]], node.args[6], node.args[7]
-    emit = importer.block_builder.emit
-    channels, kind = [int(value_of(node.args[0]).shape[1])], str(data.ty.dtype)
-    given = (None if each is None else importer.env[each] for each in node.args[1:3])
-    weight, bias = (
-        emit(relax.op.full(channels, relax.const(value, kind), kind)) if each is None else each
-        for each, value in zip(given, (1, 0), strict=True)
-    )
-    axes = list(range(2, data.ty.ndim))
-    return (emit(relax.op.nn.group_norm(data, weight, bias, groups, 1, axes, epsilon)),)
-
-
-def _average_pool(node: fx.Node, importer: Any) -> Any:
-    if argument(node, 6, "divisor_override") is not None:
-        raise ValueError("it has a divisor of its own")
-    return importer._avg_pool2d(node)  # noqa: SLF001 - the converter in TVM's table
-
-
-def _nearest(node: fx.Node, importer: Any) -> Any:
-    """TVM's converter chooses other pixels than torch unless each extent grows by a whole factor."""
-    height, width = (int(extent) for extent in value_of(node.args[0]).shape[2:])
-    rows, columns = (int(extent) for extent in value_of(node).shape[2:])
-    if rows % height == 0 and columns % width == 0:
-        return importer._upsample_nearest2d(node)  # noqa: SLF001
-    result = importer.env[node.args[0]]
-    for axis, extents in ((2, (height, 1)), (3, (1, width))):
-        numbers = torch.arange(max(extents), dtype=torch.float64).reshape(1, 1, *extents).expand(1, 1, height, width)
-        chosen = node.target(numbers, *node.args[1:], **node.kwargs)
-        pixels = (chosen[0, 0, :, 0] if axis == 2 else chosen[0, 0, 0]).to(torch.int64)
-        result = importer.block_builder.emit(relax.op.take(result, relax.const(pixels.numpy()), axis=axis))
-    return result
-
-
-def _sampled_on_grid(node: fx.Node, importer: Any) -> Any:
-    """TVM has the coordinates of a point as the second axis of the grid, torch as the last one."""
-    grid = relax.op.permute_dims(importer.env[node.args[1]], [0, 3, 1, 2])
-    with standing_for(importer, {node.args[1]: importer.block_builder.emit(grid)}):
-        return importer._grid_sampler_2d(node)  # noqa: SLF001 - the converter in TVM's table
+    below = emit(relax.op.exp(scaled(emit(relax.op.minimum(data, relax.const(0, dtype))), input_scale, emit)))
+    below = scaled(emit(relax.op.subtract(below, relax.const(1, dtype))), alpha, emit)
+    return scaled(emit(relax.op.add(emit(relax.op.nn.relu(data)), below)), scale, emit)
 
 
 def _windows(node: fx.Node, importer: Any) -> Any:
@@ -224,9 +190,72 @@ def _rounded_quotient(node: fx.Node, importer: Any) -> Any:
     return emit(relax.op.trunc(quotient)) if value_of(node).dtype.is_floating_point else quotient
 
 
-def _scatter_add(node: fx.Node, importer: Any) -> Any:
-    data, index_of, values = (importer.env[each] for each in (node.args[0], node.args[2], node.args[3]))
-    return importer.block_builder.emit(relax.op.scatter_elements(data, index_of, values, node.args[1], "add"))
+def _hypotenuse(node: fx.Node, importer: Any) -> Any:
+    left, right = (importer.env[each] for each in node.args[:2])
+    emit = importer.block_builder.emit
+    squares = (emit(relax.op.multiply(each, each)) for each in (left, right))
+    return emit(relax.op.sqrt(emit(relax.op.add(*squares))))
+
+
+def _clamp(node: fx.Node, importer: Any) -> Any:
+    """Between two numbers, or above or below one: TVM's has infinity for a missing bound, also among integers."""
+    result, emit = importer.env[node.args[0]], importer.block_builder.emit
+    low, high = argument(node, 1, "min"), argument(node, 2, "max")
+    if low is not None and high is not None:
+        return emit(relax.op.clip(result, low, high))
+    bound, limit = (high, relax.op.minimum) if low is None else (low, relax.op.maximum)
+    return result if bound is None else emit(limit(result, relax.const(bound, str(result.ty.dtype))))
+
+
+def _power_of_two(node: fx.Node, importer: Any) -> Any:
+    data, emit = importer.env[node.args[0]], importer.block_builder.emit
+    return emit(relax.op.exp(scaled(data, math.log(2), emit)))
+
+
+def _distances(node: fx.Node, importer: Any) -> Any:
+    """``cdist``: the distances of all pairs of rows, by differences."""
+    left, right = (importer.env[each] for each in node.args[:2])
+    power, emit, rank = float(node.args[2]), importer.block_builder.emit, left.ty.ndim
+    kind = str(left.ty.dtype)
+    apart = emit(
+        relax.op.subtract(emit(relax.op.expand_dims(left, rank - 1)), emit(relax.op.expand_dims(right, rank - 2)))
+    )
+    if power == 2:
+        return emit(relax.op.sqrt(emit(relax.op.sum(emit(relax.op.multiply(apart, apart)), -1))))
+    if power == float("inf"):
+        return emit(relax.op.max(emit(relax.op.abs(apart)), -1))
+    if power == 1:
+        return emit(relax.op.sum(emit(relax.op.abs(apart)), -1))
+    if power == 0:
+        raise ValueError("it counts the elements that differ")
+    raised = emit(relax.op.power(emit(relax.op.abs(apart)), relax.const(power, kind)))
+    return emit(relax.op.power(emit(relax.op.sum(raised, -1)), relax.const(1 / power, kind)))
+
+
+def _trilinear(node: fx.Node, importer: Any) -> Any:
+    """A product of three tensors with axes of one element put in, summed over axes: ``nn.Bilinear``."""
+    emit, product = importer.block_builder.emit, None
+    for given, axes in zip(node.args[:3], node.args[3:6], strict=True):
+        value = importer.env[given]
+        for axis in sorted(axes):
+            value = emit(relax.op.expand_dims(value, axis))
+        product = value if product is None else emit(relax.op.multiply(product, value))
+    return emit(relax.op.sum(product, list(node.args[6])))
+
+
+def _leaky(node: fx.Node, importer: Any) -> Any:
+    """``rrelu`` in evaluation: with the mean of its slopes."""
+    slope = (argument(node, 2, "lower", 1 / 8) + argument(node, 3, "upper", 1 / 3)) / 2
+    return (importer.block_builder.emit(relax.op.nn.leakyrelu(importer.env[node.args[0]], slope)), None)
+
+
+def _shift(shifted: Callable[..., Any]) -> Convert:
+    def convert(node: fx.Node, importer: Any) -> Any:
+        data, amount = importer.env[node.args[0]], node.args[1]
+        by = importer.env[amount] if isinstance(amount, fx.Node) else relax.const(int(amount), str(data.ty.dtype))
+        return importer.block_builder.emit(shifted(data, by))
+
+    return convert
 
 
 def _minimum_at(node: fx.Node, importer: Any) -> Any:
@@ -259,14 +288,31 @@ CONVERTERS: Final[Mapping[str, Convert]] = MappingProxyType(
         "dequantize_per_tensor.tensor": lambda node, importer: _dequantize(node, importer, -1),
         "dequantize_per_channel.default": lambda node, importer: _dequantize(node, importer, node.args[3]),
         **dict.fromkeys(("_assert_async.default", "_assert_async.msg"), _unchecked),
-        "avg_pool2d.default": _average_pool,
-        "upsample_nearest2d.vec": _nearest,
-        "scatter_add.default": _scatter_add,
+        "avg_pool2d.default": average_pool,
+        "max_pool2d_with_indices.default": max_pool,
+        "adaptive_max_pool2d.default": adaptive_max_pool,
+        "upsample_nearest2d.vec": nearest,
+        "_upsample_bilinear2d_aa.default": smoothed("bilinear"),
+        "_upsample_bicubic2d_aa.default": smoothed("bicubic"),
+        "_native_batch_norm_legit_no_training.default": batch_norm,
+        "native_layer_norm.default": layer_norm,
+        "var_mean.correction": variance_and_mean,
+        "hypot.default": _hypotenuse,
+        "exp2.default": _power_of_two,
+        "clamp.default": _clamp,
+        "_cdist_forward.default": _distances,
+        "_trilinear.default": _trilinear,
+        "rrelu_with_noise_functional.default": _leaky,
+        "__lshift__.Scalar": _shift(relax.op.left_shift),
+        "__rshift__.Scalar": _shift(relax.op.right_shift),
+        "scatter_add.default": scatter_add,
+        "scatter_reduce.two": scatter_reduce,
+        **dict.fromkeys(("_embedding_bag_forward_only.default", "_embedding_bag.default"), embedding_bag),
         "unfold.default": _windows,
-        "grid_sampler_2d.default": _sampled_on_grid,
+        "grid_sampler_2d.default": sampled_on_grid,
         **dict.fromkeys(("div.Tensor_mode", "div.Scalar_mode"), _rounded_quotient),
         "elu.default": _elu,
-        "native_group_norm.default": _group_norm,
+        "native_group_norm.default": group_norm,
         "amax.default": _reduction(relax.op.max),
         "amin.default": _reduction(relax.op.min),
         "prod.dim_int": _reduction(relax.op.prod),

@@ -3,34 +3,14 @@
 TVM's own read outside of the data for positions that count from the end.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import fx
 from tvm import relax
 
-
-def value_of(node: Any) -> Any:
-    """The fake tensor that torch computed for a node."""
-    return node.meta.get("val")
-
-
-@contextmanager
-def standing_for(importer: Any, values: Mapping[fx.Node, Any]) -> Iterator[None]:
-    """Have a converter read other Relax expressions for nodes."""
-    given = {each: importer.env[each] for each in values}
-    importer.env.update(values)
-    try:
-        yield
-    finally:
-        importer.env.update(given)
-
-
-def argument(node: fx.Node, number: int, name: str, default: Any = None) -> Any:
-    """An argument of a node by its position or its name."""
-    return node.args[number] if len(node.args) > number else node.kwargs.get(name, default)
+from tunefarm.frontend.pytorch.nodes import argument, value_of
 
 
 def select(node: fx.Node, importer: Any) -> Any:

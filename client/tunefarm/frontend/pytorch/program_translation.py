@@ -7,6 +7,7 @@ import ml_dtypes
 import numpy as np
 import torch
 from torch import fx
+from torch._decomp import decomposition_table
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from tvm import relax
@@ -14,7 +15,7 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 
 from tunefarm.frontend.model_source import FIELD
 from tunefarm.frontend.pytorch.converters import CONVERTERS
-from tunefarm.frontend.pytorch.indexing import standing_for, value_of
+from tunefarm.frontend.pytorch.nodes import standing_for, value_of
 from tunefarm.frontend.relax_model import RelaxModel
 from tunefarm.frontend.unsupported_operators import UnsupportedOperator, refuse_unsupported
 from tunefarm.frontend.weights_file import Array
@@ -26,6 +27,14 @@ Converters: TypeAlias = Mapping[str, Callable[[fx.Node, Any], Any]]
 
 ENTRY: Final = "main"
 _NAMESPACES: Final = frozenset({"aten", "prims", "quantized_decomposed", "torchvision", "higher_order"})
+_DECOMPOSITIONS: Final = 4
+"""How often operators are decomposed into others that may have to be decomposed as well."""
+_OF_TORCH: Final = {
+    operator: decomposition
+    for operator, decomposition in decomposition_table.items()
+    if decomposition.__module__ == "torch._decomp.decompositions"
+}
+"""Torch's decompositions into its operators; its others are into primitives, which have no converters."""
 _RANDOM: Final = frozenset(
     {
         "bernoulli.p",
@@ -52,6 +61,7 @@ def translated(program: ExportedProgram, converters: Converters) -> RelaxModel:
         BadInput: operators have no conversion, or weights have no contents.
     """
     importer = _ProgramImporter(converters)
+    program = importer.in_known_operators(program)
     importer.refuse_unsupported(program.graph_module)
     return importer.translate(program)
 
@@ -64,6 +74,17 @@ class _ProgramImporter(ExportedProgramImporter):  # type: ignore[misc]
         ours = {name: _bound(function, self) for name, function in CONVERTERS.items()}
         self._of_user = {name: _bound(function, self) for name, function in converters.items()}
         self.update_convert_map(ours)
+
+    def in_known_operators(self, program: ExportedProgram) -> ExportedProgram:
+        """The program with torch's own decompositions for operators that have no converter."""
+        for _ in range(_DECOMPOSITIONS):
+            unknown = {node.target for node in _calls(program.graph_module) if not self._is_known(node)}
+            further = {each: _OF_TORCH[each] for each in unknown if each in _OF_TORCH}
+            if not further:
+                break
+            with torch.no_grad():
+                program = program.run_decompositions(further)
+        return program
 
     def refuse_unsupported(self, graph_module: fx.GraphModule) -> None:
         """Refuse all operators without a converter at once, those of nested graphs included."""

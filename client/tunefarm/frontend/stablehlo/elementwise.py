@@ -91,6 +91,7 @@ BINARY: Final[dict[str, Function]] = {
     "stablehlo.remainder": R.mod,
     "stablehlo.subtract": R.subtract,
 }
+DIVISIONS: Final = frozenset({"stablehlo.divide", "stablehlo.remainder"})
 BITWISE: Final[dict[str, Function]] = {
     "stablehlo.and": R.bitwise_and,
     "stablehlo.or": R.bitwise_or,
@@ -133,9 +134,31 @@ def _binary(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Oper
         for each, other in (operands, operands[::-1]):
             if each.scalar is not None and each.scalar == -np.inf:  # JAX guards its softmax so
                 return [other]
+    if name in DIVISIONS and "int" in dtype and not operands[1].scalar:
+        return apply(_integer_division(name, dtype), op, operands, emitter)
     if name == "stablehlo.power" and "int" in dtype:
         return apply(_integer_power(dtype, operands[1]), op, operands[:1], emitter)
     return apply((BINARY | BITWISE)[name], op, operands, emitter)
+
+
+def _integer_division(name: str, dtype: str) -> Function:
+    """As XLA divides: by 0 the quotient has all bits set, and the dividend remains; processors end the process there.
+
+    So do some at the quotient of the smallest number and -1.
+    """
+    is_quotient, is_signed = name == "stablehlo.divide", not dtype.startswith("u")
+
+    def divide(x: Any, by: Any) -> Any:
+        is_zero = unsafe = R.equal(by, _number(by, 0))
+        if is_signed:
+            is_minus_one = R.equal(by, _number(by, -1))
+            unsafe = R.logical_or(is_zero, is_minus_one)
+        result = BINARY[name](x, R.where(unsafe, _number(by, 1), by))
+        if is_signed:
+            result = R.where(is_minus_one, R.negative(x) if is_quotient else _number(x, 0), result)
+        return R.where(is_zero, _number(x, np.iinfo(dtype).max if not is_signed else -1) if is_quotient else x, result)
+
+    return divide
 
 
 def _integer_power(dtype: str, exponent: Operand) -> Function:

@@ -95,24 +95,31 @@ def _arg_extreme(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list
     """The greatest or smallest element and its index: a reduction of pairs, whose region says which."""
     data, index = operands[:2]
     axes = integers(op, "dimensions")
-    greatest = _prefers(op.regions[0])
+    is_boolean = data.dtype == "bool"
+    greatest = _prefers(op.regions[0], 1 if is_boolean else 2)
     if len(axes) != 1 or greatest is None or not _counts_along(index, axes[0]):
         raise Unconvertible("Reduce several tensors at once by argmax or argmin along one dimension only.")
-    whole = emitter.full(data)
+    whole = emitter.emit(R.astype(emitter.full(data), "int8")) if is_boolean else emitter.full(data)
     extreme, place = (R.max, R.argmax) if greatest else (R.min, R.argmin)
     value = emitter.emit(extreme(whole, [axes[0]]))
+    if is_boolean:
+        value = emitter.emit(R.astype(value, "bool"))
     found = emitter.emit(R.astype(emitter.emit(place(whole, axes[0])), index.dtype))
     shape = shape_of(op.results[0])
     return [Operand(value, shape, data.dtype), Operand(found, shape, index.dtype)]
 
 
-def _prefers(region: Any) -> bool | None:
+def _prefers(region: Any, greatest: int) -> bool | None:
     """Whether a region of pairs returns the greater one, and of equal ones that with the lower index.
 
     True if it is the greatest, False if it is the smallest, None if it is something else. Compilers write these
-    regions in several ways, so this evaluates them.
+    regions in several ways, so this evaluates them, for elements up to ``greatest``.
     """
-    samples = [(1, 0, 2, 1), (2, 0, 1, 1), (1, 0, 1, 1), (1, 1, 1, 0), (2, 1, 1, 0), (1, 1, 2, 0)]
+    low, high = greatest - 1, greatest
+    samples = [
+        *((low, 0, high, 1), (high, 0, low, 1), (low, 0, low, 1)),
+        *((low, 1, low, 0), (high, 1, low, 0), (low, 1, high, 0)),
+    ]
 
     def expected(sign: int) -> list[tuple[int, int]]:
         return [max((a, i), (b, j), key=lambda pair: (sign * pair[0], -pair[1])) for a, i, b, j in samples]

@@ -86,7 +86,8 @@ class _ChannelsLast(PyExprMutator):  # type: ignore[misc]
         sizes = [integers(getattr(call.attrs, each)) for each in ("strides", "padding", "dilation")]
         layouts = (f"N{spatial}C", f"{spatial}IO")
         data = self._channels_last(call.args[0])
-        return OPERATORS[name](data, packed, *sizes, int(call.attrs.groups), *layouts)
+        dtype = str(call.ty.dtype)  # halves may be summed in float32
+        return OPERATORS[name](data, packed, *sizes, int(call.attrs.groups), *layouts, out_dtype=dtype)
 
     def _transposed_convolution(self, call: Any) -> Any:
         """The transposed convolution with channels last; None for other expressions."""

@@ -88,8 +88,9 @@ def transposed_convolution(call: Any, phases: Phases, data: Any, weights: Array,
         weights: (inputs, outputs, rows, columns).
         builder: a Relax block builder.
     """
+    dtype = str(call.ty.dtype)  # halves may be summed in float32
     bands = [
-        _joined([_block(data, weights, rows, each, builder) for each in _together(phases.columns)], 4, builder)
+        _joined([_block(data, weights, rows, each, dtype, builder) for each in _together(phases.columns)], 4, builder)
         for rows in _together(phases.rows)
     ]
     blocks = _joined(bands, 3, builder)
@@ -108,7 +109,7 @@ def _together(taps: Sequence[Taps]) -> list[list[Taps]]:
     return [list(each) for _, each in groupby(taps, key=lambda each: (len(each.elements), each.padding))]
 
 
-def _block(data: Any, weights: Array, rows: list[Taps], columns: list[Taps], builder: Any) -> Any:
+def _block(data: Any, weights: Array, rows: list[Taps], columns: list[Taps], dtype: str, builder: Any) -> Any:
     """The phases ``rows`` x ``columns``, as (images, rows, columns, phases of rows, phases of columns, outputs)."""
     at_rows = np.array([each.elements for each in rows])
     at_columns = np.array([each.elements for each in columns])
@@ -123,6 +124,7 @@ def _block(data: Any, weights: Array, rows: list[Taps], columns: list[Taps], bui
             padding=(top, left, bottom, right),
             data_layout="NHWC",
             kernel_layout="HWIO",
+            out_dtype=dtype,
         )
     )
     return builder.emit(relax.op.reshape(convolved, (*integers(convolved.ty.shape)[:3], *shape[3:])))

@@ -44,6 +44,23 @@ def test_an_expansion_to_the_same_shape_costs_no_copy() -> None:
     np.testing.assert_allclose(result_of(prepared, inputs), (inputs[0] @ inputs[1])[0], rtol=1e-5)
 
 
+def test_concatenations_lose_operands_without_elements() -> None:
+    def joined(builder: Any, given: Any, names: Any) -> Any:
+        nothing = relax.const(np.zeros((1, 0, 4), "float32"))
+        grown = builder.emit(relax.op.concat([nothing, given[0], given[0]], 1))
+        return relax.op.concat([nothing, grown], 1)
+
+    found: list[int] = []
+    relax.analysis.post_order_visit(
+        without_identities(one_entry(joined, [(1, 3, 4)], []))["main"],
+        lambda each: found.append(len(each.fields)) if isinstance(each, relax.Tuple) else None,
+    )
+    assert found.count(2) == 1
+    data = random_array(1, 3, 4)
+    prepared = prepare(one_entry(joined, [(1, 3, 4)], []), {"main": ()}, host_target(1))
+    np.testing.assert_array_equal(result_of(prepared, (data,)), np.concatenate([data, data], 1))
+
+
 def perceptron(builder: Any, given: Any, names: Any) -> Any:
     """A transformer's layer as torch writes it: products of rows, the rest of tokens, and a residual sum."""
     rows = builder.emit(relax.op.reshape(given[0], (6, 8)))

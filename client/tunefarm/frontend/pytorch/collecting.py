@@ -1,0 +1,54 @@
+"""Converters of operators that collect rows, or scatter values into them."""
+
+from types import MappingProxyType
+from typing import Any, Final
+
+import torch
+from torch import fx
+from tvm import relax
+
+from tunefarm.frontend.pytorch.nodes import argument, value_of
+
+_REDUCTIONS: Final = MappingProxyType({"sum": "add", "prod": "mul", "amax": "max", "amin": "min"})
+"""Of ``scatter_reduce``: torch's names, and those of Relax."""
+_SUM, _MEAN = range(2)
+"""Modes of embedding bags."""
+
+
+def scatter_add(node: fx.Node, importer: Any) -> Any:
+    """Values added to elements at positions of one axis."""
+    data, index_of, values = (importer.env[each] for each in (node.args[0], node.args[2], node.args[3]))
+    return importer.block_builder.emit(relax.op.scatter_elements(data, index_of, values, node.args[1], "add"))
+
+
+def scatter_reduce(node: fx.Node, importer: Any) -> Any:
+    """Values combined with elements at positions of one axis."""
+    data, index_of, values = (importer.env[each] for each in (node.args[0], node.args[2], node.args[3]))
+    reduction = _REDUCTIONS.get(node.args[4])
+    if reduction is None or not node.kwargs.get("include_self", True):
+        raise ValueError(f"it scatters by {node.args[4]}, or without the elements that are there")
+    return importer.block_builder.emit(relax.op.scatter_elements(data, index_of, values, node.args[1], reduction))
+
+
+def embedding_bag(node: fx.Node, importer: Any) -> Any:
+    """Sums or means of rows of a table, as a product with the matrix that says which bag a row is in."""
+    table, indices, offsets = (importer.env[each] for each in node.args[:3])
+    mode, weights = argument(node, 4, "mode", 0), argument(node, 6, "per_sample_weights")
+    has_end = argument(node, 7, "include_last_offset")
+    if mode not in (_SUM, _MEAN) or argument(node, 8, "padding_idx", -1) != -1:
+        raise ValueError("it takes maxima, or leaves rows out")
+    emit, kind = importer.block_builder.emit, str(table.ty.dtype)
+    rows, bags = int(value_of(node.args[1]).shape[0]), int(value_of(node)[0].shape[0])
+    begins = offsets if not has_end else emit(relax.op.strided_slice(offsets, [0], [0], [bags]))
+    places = relax.const(torch.arange(rows).numpy(), str(begins.ty.dtype))
+    begun = emit(relax.op.less_equal(emit(relax.op.expand_dims(begins, 1)), places))  # (bags, rows)
+    begun = emit(relax.op.astype(begun, kind))
+    following = emit(relax.op.strided_slice(begun, [0], [1], [bags]))
+    none = emit(relax.op.zeros(relax.ShapeExpr([1, rows]), kind))
+    is_in = emit(relax.op.subtract(begun, emit(relax.op.concat([following, none], 0)) if bags > 1 else none))
+    shares = is_in if weights is None else emit(relax.op.multiply(is_in, importer.env[weights]))
+    result = emit(relax.op.matmul(shares, emit(relax.op.take(table, indices, axis=0))))
+    if mode == _MEAN:
+        counts = emit(relax.op.maximum(emit(relax.op.sum(is_in, 1, True)), relax.const(1, kind)))
+        result = emit(relax.op.divide(result, counts))
+    return result, None, None, None

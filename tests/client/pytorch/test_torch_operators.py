@@ -1,0 +1,183 @@
+"""Operators of torch that TVM converts wrongly, or not at all, give what they give in torch."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from tests.client.pytorch.running import Of, require_as_torch
+
+pytestmark = [pytest.mark.models, pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")]
+
+
+def test_operators_that_tvm_converts_wrongly_are_converted_as_torch_computes_them() -> None:
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            functional.selu(x),
+            functional.celu(x, 0.7),
+            functional.group_norm(x, 2),
+            x.amax((1, 2)),
+            x.amin(-1, keepdim=True),
+            x.min(1)[0],
+            x.max(1)[1],
+            x.prod(-1),
+            x.logsumexp(-1),
+            x.unfold(1, 3, 1),
+            x.unfold(-1, 2, 3),
+            (x * 3).long() @ (x * 3).long().mT,
+            x.scatter_add(-1, torch.zeros(2, 4, 2, dtype=torch.int64), x[..., :2]),
+            functional.interpolate(x[None], size=(7, 3)),
+            functional.interpolate(x[None], scale_factor=1.7),
+        )
+
+    require_as_torch(Of(function), (torch.randn(2, 4, 5),))
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("align_corners", [False, True])
+def test_points_of_a_grid_are_sampled_as_in_torch(mode: str, padding: str, align_corners: bool) -> None:
+    def function(x: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
+        return functional.grid_sample(x, grid, mode, padding, align_corners)
+
+    # Some points are outside of the image.
+    require_as_torch(Of(function), (torch.randn(2, 3, 5, 6), 3 * torch.rand(2, 4, 7, 2) - 1.5))
+
+
+def test_integers_are_converted_where_torch_computes_in_floats() -> None:
+    def function(n: torch.Tensor, is_even: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            n * 0.5,
+            1.5 - n,
+            n > 0.5,
+            n / 2,
+            n.cos(),
+            n**0.5,
+            n.clamp(min=0.5),
+            torch.where(is_even, n, 1.5),
+            torch.where(n > 0.5, x, 0.0),
+            x.masked_fill(is_even, 0.5),
+            torch.maximum(x, n),
+            is_even * 2.5,
+            is_even + 1,
+        )
+
+    require_as_torch(Of(function), (torch.arange(8), torch.arange(8) % 2 == 0, torch.randn(8)))
+
+
+def test_checks_of_values_are_left_out() -> None:
+    def function(n: torch.Tensor) -> torch.Tensor:
+        return functional.one_hot(n, 7).float().mean(1)
+
+    program = torch.export.export(Of(function), (torch.tensor([[1, 0, 6], [2, 2, 3]]),))
+    assert "assert" in str(program.run_decompositions().graph)
+    require_as_torch(Of(function), (torch.tensor([[1, 0, 6], [2, 2, 3]]),))
+
+
+def test_quotients_are_rounded_as_in_torch() -> None:
+    def function(n: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            n // 3,
+            torch.div(n, 3, rounding_mode="trunc"),
+            torch.div(x, 0.3, rounding_mode="floor"),
+            torch.div(x, n * n + 1, rounding_mode="trunc"),
+        )
+
+    require_as_torch(Of(function), (torch.arange(-7, 7), 4 * torch.randn(14)))
+
+
+def test_pools_are_those_of_torch() -> None:
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            functional.max_pool2d(x, 2),
+            functional.max_pool2d(x[0], 3, 2, 1),
+            functional.max_pool2d(x, 2, ceil_mode=True),
+            *functional.max_pool2d(x, (3, 2), (2, 1), 1, (1, 2), return_indices=True),
+            functional.adaptive_max_pool2d(x, (3, 4)),
+            functional.adaptive_avg_pool2d(x, (3, 4)),
+            functional.avg_pool2d(x, 3, 2, 1, divisor_override=5),
+        )
+
+    require_as_torch(Of(function), (torch.randn(2, 3, 13, 10),))
+
+
+def test_maxima_are_put_back_where_they_were() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return functional.max_unpool2d(*functional.max_pool2d(x, 2, return_indices=True), 2)
+
+    require_as_torch(Of(function), (torch.randn(2, 3, 12, 10),))
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("size", [(6, 5), (20, 17)])
+def test_images_are_resized_with_antialiasing(mode: str, size: tuple[int, int]) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return functional.interpolate(x, size, mode=mode, antialias=True)
+
+    require_as_torch(Of(function), (torch.randn(2, 3, 13, 10),))
+
+
+def test_operators_that_tvm_lacks_are_converted() -> None:
+    def function(x: torch.Tensor, y: torch.Tensor, n: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            torch.addmv(x[0], x, x[1]),
+            *torch.std_mean(x, 1),
+            torch.hypot(x, y),
+            x.exp2(),
+            functional.rrelu(x),
+            (n << 2) + (n >> 1),
+            n.clamp(min=3),
+            n.clamp(max=6),
+            functional.interpolate(x[None], scale_factor=2, mode="linear"),
+            x.scatter_reduce(0, n[:6].reshape(1, 6) % 6, y[:1], "amax"),
+        )
+
+    require_as_torch(Of(function), (torch.randn(6, 6), torch.randn(6, 6), torch.arange(1, 9)))
+
+
+@pytest.mark.parametrize("power", [1, 2, 3, float("inf")])
+def test_distances_are_those_of_all_pairs(power: float) -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.cdist(x, y, power)
+
+    require_as_torch(Of(function), (torch.randn(2, 5, 7), torch.randn(2, 4, 7)))
+
+
+def test_bilinear_layers_are_products_of_two_inputs() -> None:
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Bilinear(6, 5, 3)
+
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return self.layer(x, y)
+
+    require_as_torch(Both().eval(), (torch.randn(4, 6), torch.randn(4, 5)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "tolerance"), [(torch.float16, 1e-2), (torch.bfloat16, 5e-2), (torch.float64, 1e-9)], ids=str
+)
+def test_norms_have_the_element_type_of_the_model(kind: torch.dtype, tolerance: float) -> None:
+    class Norms(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.convolution = nn.Conv2d(3, 8, 3, padding=1)
+            self.batch_norm = nn.BatchNorm2d(8)
+            self.layer_norm = nn.LayerNorm(8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer_norm(self.batch_norm(self.convolution(x)).relu().mean((2, 3)))
+
+    require_as_torch(Norms().eval().to(kind), (torch.randn(2, 3, 9, 9).to(kind),), tolerance)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+def test_bags_of_rows_are_summed(mode: str) -> None:
+    def function(indices: torch.Tensor, table: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            functional.embedding_bag(indices, table, mode=mode),
+            functional.embedding_bag(indices.flatten(), table, torch.tensor([0, 1, 1, 4]), mode=mode),
+        )
+
+    require_as_torch(Of(function), (torch.tensor([[0, 2, 1], [3, 4, 0]]), torch.randn(5, 8)))
