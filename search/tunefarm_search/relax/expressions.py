@@ -39,6 +39,31 @@ def value_of(expression: Any, binding: Lookup) -> Any:
     return expression
 
 
+def uses_of(function: Any) -> dict[Any, int]:
+    """How often each variable of a Relax function is read."""
+    found: dict[Any, int] = {}
+
+    def count(expression: Any) -> None:
+        for each in _operands(expression):
+            if isinstance(each, relax.Var):
+                found[each] = found.get(each, 0) + 1
+
+    relax.analysis.post_order_visit(function, count)
+    return found
+
+
+def _operands(expression: Any) -> list[Any]:
+    if isinstance(expression, relax.Call):
+        return list(expression.args)
+    if isinstance(expression, relax.Tuple):
+        return list(expression.fields)
+    if isinstance(expression, relax.TupleGetItem):
+        return [expression.tuple_value]
+    if isinstance(expression, relax.SeqExpr):
+        return [expression.body]
+    return []
+
+
 def rewritten(module: Any, mutator: Any, rewrite: Callable[[Any], Any] | None = None) -> Any:
     """The module with its functions as ``mutator``, or ``rewrite``, gives them, and the TIR functions that it adds."""
     for variable, function in module.functions.items():

@@ -17,7 +17,6 @@ from tunefarm_schemas.tuning.workload import TensorArgument
 from tunefarm_search.relax.attention.fused_attention import with_fused_attention
 from tunefarm_search.relax.attention.padded_softmax import SOFTMAX, legalize_softmax
 from tunefarm_search.relax.attention.safe_softmax import with_plain_softmax
-from tunefarm_search.relax.batch_norm import fold_batch_norms
 from tunefarm_search.relax.channels_last.convolutions import with_channels_last
 from tunefarm_search.relax.channels_last.padded import with_padded_channels
 from tunefarm_search.relax.constants import constant_of, fold_constants
@@ -25,7 +24,9 @@ from tunefarm_search.relax.elementary.replacement import without_library_calls
 from tunefarm_search.relax.function_names import with_short_names
 from tunefarm_search.relax.identities import with_views, without_identities
 from tunefarm_search.relax.integer.rewriting import with_integer_products
-from tunefarm_search.relax.ordering import with_own_sorts
+from tunefarm_search.relax.operators.batch_norm import fold_batch_norms
+from tunefarm_search.relax.operators.ordering import with_own_sorts
+from tunefarm_search.relax.operators.wide_sums import with_wide_sums
 from tunefarm_search.relax.products.legalization import legalization_of_products
 from tunefarm_search.relax.products.packed_columns import recurrent_matrices
 from tunefarm_search.relax.products.tiled_results import with_tiled_results
@@ -106,6 +107,7 @@ def with_constants(module: Any, weights: Weights) -> Any:
 def _lowered(module: Any, names: Sequence[str], target: Target) -> tuple[Any, PreparationStages]:
     passes, keep = relax.transform, relax.transform.DeadCodeElimination(list(names))
     module = _run(module, passes.LambdaLift(), passes.ConvertToDataflow(1), passes.CanonicalizeBindings())
+    module = _run(with_wide_sums(module), passes.CanonicalizeBindings())
     # Before it is evaluated, the repetition of a matrix can still be told from several matrices.
     module = _run(fold_constants(without_identities(module)), passes.CanonicalizeBindings())
     module = _run(fold_batch_norms(module), passes.DecomposeOpsForInference(), passes.CanonicalizeBindings(), keep)

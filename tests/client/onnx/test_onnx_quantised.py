@@ -73,6 +73,17 @@ def test_import_onnx_converts_integer_products_exactly(tmp_path: Path) -> None:
     assert_equal(path, {"x": integers(1, 3, 7, 7, low=0, high=256, dtype=np.uint8)})
 
 
+def test_import_onnx_converts_convolutions_of_inputs_that_are_quantised_at_run_time(tmp_path: Path) -> None:
+    weights = constants(w=integers(6, 3, 3, 3), wz=np.int8(3))
+    nodes = [
+        node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+        node("ConvInteger", ["q", "w", "z", "wz"], ["c"], pads=[1, 1, 1, 1]),
+        node("Cast", ["c"], ["y"], to=TensorProto.FLOAT),
+    ]
+    path = saved(model_of(nodes, {"x": (1, 3, 7, 7)}, ["y"], weights), tmp_path)
+    assert_equal(path, {"x": normal(1, 3, 7, 7)}, tolerance=1e-2)  # an input may be rounded to either of two integers
+
+
 def test_import_onnx_converts_quantised_operators_of_onnxruntime(tmp_path: Path) -> None:
     weights = SCALES | constants(g=integers(5, 3, dtype=np.int8), gs=np.float32(0.01), gz=np.int8(0))
     domain = {"domain": "com.microsoft"}
@@ -81,11 +92,13 @@ def test_import_onnx_converts_quantised_operators_of_onnxruntime(tmp_path: Path)
         node("QLinearMul", ["a", "ys", "yz", "x", "xs", "xz", "ys", "yz"], ["m"], **domain),
         node("QLinearConcat", ["ys", "yz", "a", "ys", "yz", "m", "ys", "yz"], ["c"], axis=1, **domain),
         node("QLinearGlobalAveragePool", ["x", "xs", "xz", "ys", "yz"], ["p"], channels_last=0, **domain),
+        node("QLinearLeakyRelu", ["x", "xs", "xz", "ys", "yz"], ["l"], alpha=0.2, **domain),
+        node("QLinearSoftmax", ["x", "xs", "xz", "ys", "yz"], ["e"], axis=-1, opset=13, **domain),
         node("Flatten", ["p"], ["f"]),
         node("QGemm", ["f", "ys", "yz", "g", "gs", "gz", "", "ys", "yz"], ["z"], transB=1, **domain),
     ]
-    types = {"x": TensorProto.UINT8, "c": TensorProto.UINT8, "z": TensorProto.UINT8}
-    model = model_of(nodes, {"x": (1, 3, 4, 4)}, ["c", "z"], weights, types=types, domains=["com.microsoft"])
+    types = dict.fromkeys(("x", "c", "l", "e", "z"), TensorProto.UINT8)
+    model = model_of(nodes, {"x": (1, 3, 4, 4)}, ["c", "l", "e", "z"], weights, types=types, domains=["com.microsoft"])
     path = saved(model, tmp_path)
     assert_equal(path, {"x": integers(1, 3, 4, 4, low=0, high=256, dtype=np.uint8)}, steps=1)
 

@@ -165,9 +165,11 @@ def test_norms_have_the_element_type_of_the_model(kind: torch.dtype, tolerance: 
             self.convolution = nn.Conv2d(3, 8, 3, padding=1)
             self.batch_norm = nn.BatchNorm2d(8)
             self.layer_norm = nn.LayerNorm(8)
+            self.group_norm = nn.GroupNorm(2, 8)
 
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.layer_norm(self.batch_norm(self.convolution(x)).relu().mean((2, 3)))
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            convolved = self.batch_norm(self.convolution(x))
+            return self.layer_norm(convolved.relu().mean((2, 3))), self.group_norm(convolved)
 
     require_as_torch(Norms().eval().to(kind), (torch.randn(2, 3, 9, 9).to(kind),), tolerance)
 

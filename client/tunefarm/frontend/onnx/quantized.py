@@ -77,9 +77,12 @@ def _linear_binary(operator: Callable[[Any, Any], Any]) -> _Converter:
     return convert
 
 
-def _linear_sigmoid(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
-    del attributes, scope
-    return _quantised(builder, relax.op.sigmoid(_float(builder, inputs[0:3])), *inputs[3:5])
+def _linear_unary(operator: Callable[[Any, Mapping[str, Any]], Any]) -> _Converter:
+    def convert(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+        del scope
+        return _quantised(builder, operator(_float(builder, inputs[0:3]), attributes), *inputs[3:5])
+
+    return convert
 
 
 def _linear_global_pool(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
@@ -101,9 +104,10 @@ def _integer_conv(builder: Any, inputs: Any, attributes: Mapping[str, Any], scop
     for value, zero_point in ((inputs[0], inputs[2]), (inputs[1], inputs[3])):
         wide = builder.emit(relax.op.astype(value, "int32"))
         if zero_point is not None:
-            offset = zero_point.value.numpy().astype(np.int32)
-            offset = offset.reshape(()) if offset.size == 1 else offset.reshape(-1, 1, 1, 1)
-            wide = builder.emit(relax.op.subtract(wide, constant(offset)))
+            offset = builder.emit(relax.op.astype(zero_point, "int32"))
+            if len(offset.ty.shape) > 0:  # one for each channel
+                offset = builder.emit(relax.op.reshape(offset, (-1, *[1] * (len(wide.ty.shape) - 1))))
+            wide = builder.emit(relax.op.subtract(wide, offset))
         operands.append(wide)
     convolution = onnx_frontend.Conv.get_converter(11)
     return convolution(builder, onnx_frontend.onnx_input([*operands, None]), dict(attributes), scope)
@@ -118,7 +122,9 @@ QUANTISED_OF_MICROSOFT: Final[Mapping[str, _Converter]] = MappingProxyType(
         "QLinearAdd": _linear_binary(relax.op.add),
         "QLinearConcat": _linear_concat,
         "QLinearGlobalAveragePool": _linear_global_pool,
+        "QLinearLeakyRelu": _linear_unary(lambda x, given: relax.op.nn.leakyrelu(x, given.get("alpha", 0.01))),
         "QLinearMul": _linear_binary(relax.op.multiply),
-        "QLinearSigmoid": _linear_sigmoid,
+        "QLinearSigmoid": _linear_unary(lambda x, _: relax.op.sigmoid(x)),
+        "QLinearSoftmax": _linear_unary(lambda x, given: relax.op.nn.softmax(x, given.get("axis", -1))),
     }
 )

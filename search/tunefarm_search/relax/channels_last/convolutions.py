@@ -79,7 +79,7 @@ class _ChannelsLast(PyExprMutator):  # type: ignore[misc]
         name = operator_of(call)
         spatial = SPATIAL.get(name)
         weights = None if spatial is None else self._weights(call, f"NC{spatial}", f"OI{spatial}")
-        if weights is None:
+        if weights is None or self._is_lone(call, weights):
             return None
         # From OIHW to HWIO.
         packed = constant_of(np.transpose(weights, [*range(2, weights.ndim), 1, 0]))
@@ -88,6 +88,15 @@ class _ChannelsLast(PyExprMutator):  # type: ignore[misc]
         data = self._channels_last(call.args[0])
         dtype = str(call.ty.dtype)  # halves may be summed in float32
         return OPERATORS[name](data, packed, *sizes, int(call.attrs.groups), *layouts, out_dtype=dtype)
+
+    def _is_lone(self, call: Any, weights: Array) -> bool:
+        """Whether it is a depthwise convolution of an input with the channels first.
+
+        Rows of pixels fill vectors as channels do, so that it takes as long in either layout, and needs no
+        transposition before it. Its result is transposed if a convolution reads it.
+        """
+        is_depthwise = int(call.attrs.groups) == weights.shape[0] and weights.shape[1] == 1
+        return is_depthwise and channels_last_of(call.args[0], self._value) is None
 
     def _transposed_convolution(self, call: Any) -> Any:
         """The transposed convolution with channels last; None for other expressions."""

@@ -17,10 +17,9 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tunefarm_schemas.tuning.target import Target
-from tunefarm_search.relax.batch_norm import uses_of
 from tunefarm_search.relax.channels_last.operators import channels_first_axes, channels_last_call, channels_last_of
 from tunefarm_search.relax.constants import constant_of
-from tunefarm_search.relax.expressions import operator_of, scalar_of, value_of
+from tunefarm_search.relax.expressions import operator_of, scalar_of, uses_of, value_of
 from tunefarm_search.relax.integer.operators import Requantization
 from tunefarm_search.relax.integer.products import FoundProducts, found_products
 from tunefarm_search.relax.integer.quantized_values import constant_values, quantized_tensor

@@ -9,7 +9,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tunefarm_search.relax.constants import array_of, constant_of, is_constant
-from tunefarm_search.relax.expressions import operator_of
+from tunefarm_search.relax.expressions import operator_of, uses_of
 
 _OUTPUT_AXIS_FIRST = {"relax.nn.conv1d": "OIW", "relax.nn.conv2d": "OIHW", "relax.nn.conv3d": "OIDHW"}
 _CHANNEL_AXIS = 1
@@ -81,31 +81,6 @@ class _NormFolding(PyExprMutator):  # type: ignore[misc]
         rank, axis = len(norm.args[0].ty.shape), int(norm.attrs.axis)
         product = self.builder_.emit(relax.op.multiply(data, _per_channel(scale, rank, dtype, axis)))
         return relax.op.add(product, _per_channel(shift, rank, dtype, axis))
-
-
-def uses_of(function: Any) -> dict[Any, int]:
-    """How often each variable of a Relax function is read."""
-    found: dict[Any, int] = {}
-
-    def count(expression: Any) -> None:
-        for each in _operands(expression):
-            if isinstance(each, relax.Var):
-                found[each] = found.get(each, 0) + 1
-
-    relax.analysis.post_order_visit(function, count)
-    return found
-
-
-def _operands(expression: Any) -> list[Any]:
-    if isinstance(expression, relax.Call):
-        return list(expression.args)
-    if isinstance(expression, relax.Tuple):
-        return list(expression.fields)
-    if isinstance(expression, relax.TupleGetItem):
-        return [expression.tuple_value]
-    if isinstance(expression, relax.SeqExpr):
-        return [expression.body]
-    return []
 
 
 def _is_foldable(norm: Any) -> bool:
