@@ -6,17 +6,16 @@ a sum of ones in bfloat16 stops growing at 256.
 
 from typing import Any, Final
 
-import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tunefarm_search.relax.expressions import MATMUL, operator_of
+from tunefarm_search.relax.expressions import MATMUL, operator_of, rewritten
 
 _HALVES: Final = frozenset({"float16", "bfloat16"})
 _SUMS: Final = frozenset(
     f"relax.{name}"
     for name in (
-        *("sum", "mean", "variance", "std", "prod"),
+        *("sum", "mean", "variance", "std", "prod", "einsum"),
         *("nn.softmax", "nn.log_softmax", "nn.instance_norm"),
         *(f"nn.{kind}_pool{rank}d" for kind in ("avg", "adaptive_avg") for rank in (1, 2, 3)),
     )
@@ -34,11 +33,7 @@ _CONVOLUTIONS: Final = {
 
 def with_wide_sums(module: Any) -> Any:
     """Return the module with operators that sum halves computing in float32, and their results rounded to halves."""
-    replaced = tvm.IRModule(module.functions, attrs=module.attrs)
-    for variable, function in module.functions.items():
-        if isinstance(function, relax.Function):
-            replaced.update_func(variable, _Widening(replaced).visit_expr(function))
-    return replaced
+    return rewritten(module, _Widening(module))
 
 
 @mutator
@@ -65,6 +60,8 @@ class _Widening(PyExprMutator):  # type: ignore[misc]
         return relax.op.astype(self.builder_.emit(wide), kind)
 
     def _wide(self, argument: Any) -> Any:
+        if isinstance(argument, relax.Tuple):
+            return relax.Tuple([self._wide(each) for each in argument.fields])
         return self.builder_.emit(relax.op.astype(argument, "float32")) if _kind_of(argument) in _HALVES else argument
 
 

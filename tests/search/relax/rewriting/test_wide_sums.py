@@ -35,6 +35,7 @@ OPERATORS: dict[str, tuple[tuple[int, ...], Operator, Operator]] = {
         lambda x: relax.op.nn.adaptive_avg_pool2d(x, (1, 1)),
         lambda x: x.mean((2, 3), keepdims=True),
     ),
+    "sum of products": ((3, 3000), lambda x: relax.op.einsum((x, x), "ij,kj->ik"), lambda x: x @ x.T),
     "product": ((3, 3000), lambda x: relax.op.matmul(x, relax.op.permute_dims(x)), lambda x: x @ x.T),
 }
 
