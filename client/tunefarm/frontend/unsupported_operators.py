@@ -2,11 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.visible_text import visible_line
 
 MAX_NAMED = 20
+MASKS: Final = "Replace results whose size depends on data by masks of a fixed size."
+BOXES: Final = "Return boxes and scores, and select them behind the model."
+"""Advice that frontends share."""
 
 
 @dataclass(frozen=True)

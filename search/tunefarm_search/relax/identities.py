@@ -8,14 +8,12 @@ product are computed before the reshape, so that they are fused with it.
 """
 
 import math
-from collections.abc import Callable
 from typing import Any, Final
 
-import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tunefarm_search.relax.expressions import BINARY, ELEMENTWISE, MATMUL, extents_of, operator_of, value_of
+from tunefarm_search.relax.expressions import BINARY, ELEMENTWISE, MATMUL, extents_of, operator_of, rewritten, value_of
 
 _PRODUCTS: Final = frozenset({MATMUL, "relax.nn.conv1d", "relax.nn.conv2d"})
 _MAX_FUSED: Final = 4
@@ -26,20 +24,12 @@ _SHAPED: Final = frozenset({"relax.broadcast_to", "relax.reshape"})
 
 def without_identities(module: Any) -> Any:
     """Return the module with the argument in place of each operator that gives it the shape that it has."""
-    return _rewritten(module, _Removing)
+    return rewritten(module, _Removing(module))
 
 
 def with_views(module: Any) -> Any:
     """Return the module with reshapes for transpositions that keep the order, and behind elementwise operators."""
-    return _rewritten(module, _Reshaping)
-
-
-def _rewritten(module: Any, mutator_of: Callable[[Any], Any]) -> Any:
-    replaced = tvm.IRModule(module.functions, attrs=module.attrs)
-    for variable, function in module.functions.items():
-        if isinstance(function, relax.Function):
-            replaced.update_func(variable, mutator_of(replaced).visit_expr(function))
-    return replaced
+    return rewritten(module, _Reshaping(module))
 
 
 @mutator

@@ -174,7 +174,6 @@ def two_entries() -> SmallModel:
     return SmallModel(module, {"encode": encoder, "decode": decoder}, (random_array(6, 6),), expected)
 
 
-@cache
 def scattered_rows() -> SmallModel:
     rows = np.repeat(np.array([[5], [2]], "int64"), 16, axis=1)
 
@@ -191,6 +190,7 @@ def scattered_rows() -> SmallModel:
     return SmallModel(one_entry(build, [(8, 16), (2, 16)], ()), {"main": ()}, inputs, expected)
 
 
+@cache
 def controlled() -> Any:
     """Doubles its input a number of times, and then keeps the positive or the negative part of it."""
 

@@ -21,7 +21,7 @@ _MAX_ROUNDS: Final = 64
 _RANDOM: Final = frozenset(
     {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Dropout"}
 )
-_OF_DATA: Final = frozenset({"NonZero", "Unique", "Compress"})
+OF_DATA: Final = frozenset({"NonZero", "Unique", "Compress"})
 """Their results are no larger than a few times their inputs, though their shapes are not inferred."""
 _Array = npt.NDArray[np.generic]
 
@@ -90,7 +90,7 @@ def _of_shape(node: Any, shape: tuple[int, ...] | None) -> dict[str, _Array] | N
 
 def _is_small(node: Any, shape: tuple[int, ...] | None) -> bool:
     if shape is None:
-        return node.op_type in _OF_DATA
+        return node.op_type in OF_DATA
     return math.prod(shape) <= MAX_FOLDED_ELEMENTS
 
 

@@ -19,9 +19,11 @@ from tunefarm.frontend.onnx.elementwise import (
     rms_normalization,
     swish,
 )
+from tunefarm.frontend.onnx.folding import OF_DATA
 from tunefarm.frontend.onnx.quantized import QUANTISED, QUANTISED_OF_MICROSOFT
 from tunefarm.frontend.onnx.recurrent import gru, lstm, rnn
 from tunefarm.frontend.onnx.spatial import conv, conv_transpose, resize
+from tunefarm.frontend.unsupported_operators import BOXES, MASKS
 
 _OF_MICROSOFT: Final = frozenset(
     {
@@ -44,13 +46,12 @@ _OURS: Final[Mapping[str, Any]] = MappingProxyType({
     "LpNormalization": lp_normalization, "OneHot": one_hot, "Pow": power, "RNN": rnn,
     "RMSNormalization": rms_normalization, "Resize": resize, "Swish": swish, **QUANTISED,
 })  # fmt: skip
-_OF_UNKNOWN_SIZE: Final = frozenset({"Compress", "NonMaxSuppression", "NonZero", "Unique"})
+_OF_UNKNOWN_SIZE: Final = OF_DATA | {"NonMaxSuppression"}
 """Operators whose results have a size that depends on data, unless they are constants."""
-_SELECTION: Final = "Replace results whose size depends on data by masks of a fixed size."
 _ADVICE: Final[Mapping[str, str]] = MappingProxyType(
     {
-        **dict.fromkeys(_OF_UNKNOWN_SIZE, _SELECTION),
-        "NonMaxSuppression": "Return boxes and scores, and select them behind the model.",
+        **dict.fromkeys(_OF_UNKNOWN_SIZE, MASKS),
+        "NonMaxSuppression": BOXES,
         "Loop": "Export loops with a constant count of at most 256 steps, or unroll them before the export.",
         "Scan": "Unroll Scan before the export, or export the recurrent layer as LSTM, GRU or RNN.",
     }

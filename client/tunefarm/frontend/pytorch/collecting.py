@@ -17,16 +17,19 @@ _SUM, _MEAN = range(2)
 
 def scatter_add(node: fx.Node, importer: Any) -> Any:
     """Values added to elements at positions of one axis."""
-    data, index_of, values = (importer.env[each] for each in (node.args[0], node.args[2], node.args[3]))
-    return importer.block_builder.emit(relax.op.scatter_elements(data, index_of, values, node.args[1], "add"))
+    return _scattered(node, importer, "add")
 
 
 def scatter_reduce(node: fx.Node, importer: Any) -> Any:
     """Values combined with elements at positions of one axis."""
-    data, index_of, values = (importer.env[each] for each in (node.args[0], node.args[2], node.args[3]))
     reduction = _REDUCTIONS.get(node.args[4])
     if reduction is None or not node.kwargs.get("include_self", True):
         raise ValueError(f"it scatters by {node.args[4]}, or without the elements that are there")
+    return _scattered(node, importer, reduction)
+
+
+def _scattered(node: fx.Node, importer: Any, reduction: str) -> Any:
+    data, index_of, values = (importer.env[each] for each in (node.args[0], node.args[2], node.args[3]))
     return importer.block_builder.emit(relax.op.scatter_elements(data, index_of, values, node.args[1], reduction))
 
 

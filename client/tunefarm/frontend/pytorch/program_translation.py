@@ -17,7 +17,7 @@ from tunefarm.frontend.model_source import FIELD
 from tunefarm.frontend.pytorch.converters import CONVERTERS
 from tunefarm.frontend.pytorch.nodes import standing_for, value_of
 from tunefarm.frontend.relax_model import RelaxModel
-from tunefarm.frontend.unsupported_operators import UnsupportedOperator, refuse_unsupported
+from tunefarm.frontend.unsupported_operators import BOXES, MASKS, UnsupportedOperator, refuse_unsupported
 from tunefarm.frontend.weights_file import Array
 from tunefarm.intake.user_file import describe
 from tunefarm_schemas.bad_input import BadInput
@@ -311,13 +311,12 @@ def _shapes(node: fx.Node) -> str:
 
 
 _REPLACE: Final = "Replace it by other operators before the export."
-_SELECTION: Final = "Replace results whose size depends on data by masks of a fixed size."
 _ADVICE: Final = (
     (("fft", "stft", "complex"), "Move Fourier transforms out of the model, before or behind it."),
-    (("nonzero", "unique", "masked_select", "aten::index.Tensor"), _SELECTION),
+    (("nonzero", "unique", "masked_select", "aten::index.Tensor"), MASKS),
     (("rand", "bernoulli", "dropout", "multinomial"), "Take random numbers as an input, and call eval() for dropout."),
     (("while_loop", "scan", "map"), "Unroll the loop, or export its body as a model of its own."),
-    (("nms",), "Return boxes and scores, and select them behind the model."),
+    (("nms",), BOXES),
 )
 
 
