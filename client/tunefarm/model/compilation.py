@@ -146,17 +146,18 @@ class ModelCompiler:
                 model, parts, name, library, program, file_digest(weights.descriptor), built, external
             )
             write_model(staging, manifest, library, program, weights.path)
+            reference = functools.cache(functools.partial(self._reference, stack, model, orders, parts, scratch))
             if race is not None and self._libraries is not None:
                 with self._stage("race"):
                     folders = PlanFolders(self._child, staging, manifest, race)
-                    result = self._raced(folders, parts, library, external)
+                    result = self._raced(folders, parts, library, external, reference() if self._is_verified else None)
                     self._race = result
                     if result.winner.plan.libraries:
                         shipped = Shipped(
                             functools.partial(self._linked, own=own_folder(scratch, "link-shipped")), objects, library
                         )
                         manifest, library = shipped.write(folders, result.winner.plan)
-            manifest, latency_s = self._verified(staging, model, manifest, library, orders, parts, scratch)
+            manifest, latency_s = self._verified(staging, manifest, library, reference)
         return self._compilation(manifest, latency_s, (*model.notes, *parts.notes))
 
     def _external(self, program: bytes, library: bytes) -> tuple[str, ...]:
@@ -227,19 +228,33 @@ class ModelCompiler:
                 self._problems |= dict.fromkeys((each.name for each in made), built.problem)
         return self._linked([each.path for each in objects], own), functions, objects
 
-    def _raced(self, folders: PlanFolders, parts: PreparedParts, library: bytes, external: Sequence[str]) -> RaceResult:
+    def _raced(
+        self,
+        folders: PlanFolders,
+        parts: PreparedParts,
+        library: bytes,
+        external: Sequence[str],
+        reference: Reference | None,
+    ) -> RaceResult:
         assert self._libraries is not None
-        race = LibraryRace(
-            self._fork_server,
-            folders,
-            parts.units,
-            self._libraries,
-            library=library,
-            callees=external,
-            functions_file=self._functions_file,
-            say=self._say,
-        )
-        return race.run()
+        with ExitStack() as stack:
+            if reference is None:
+                own = sealed(library)
+                stack.callback(os.close, own)
+                reference = Reference("library", own, "our kernels'", is_quantized=_is_quantized(parts))
+            check = functools.partial(self._wrong_results, folders.folder, library, external, reference)
+            race = LibraryRace(
+                self._fork_server,
+                folders,
+                parts.units,
+                self._libraries,
+                library=library,
+                callees=external,
+                functions_file=self._functions_file,
+                check=check,
+                say=self._say,
+            )
+            return race.run()
 
     def _linked(self, objects: Sequence[str], own: Path) -> bytes:
         readable = tuple(sorted({str(Path(each).parent) for each in objects}))
@@ -249,23 +264,29 @@ class ModelCompiler:
             return exchange(child, FunctionBuilt, "linking")[1]
 
     def _verified(
-        self,
-        staging: Path,
-        model: ImportedModel,
-        manifest: ModelManifest,
-        library: bytes,
-        orders: Orders,
-        parts: PreparedParts,
-        scratch: Path,
+        self, staging: Path, manifest: ModelManifest, library: bytes, referenced: Callable[[], Reference | None]
     ) -> tuple[ModelManifest, float | None]:
-        """Compare the model with its framework, else with an unscheduled build if that runs quickly."""
+        """Compare the model with its reference, if it has one, and time it."""
         if not self._is_verified:
             return manifest, None
-        with self._stage("verify"), ExitStack() as stack:
-            reference = self._reference(stack, model, orders, parts, scratch)
+        with self._stage("verify"):
+            reference = referenced()
             if reference is not None:
                 reference = replace(reference, folder=own_kernels(staging, manifest))
             return self._compared(staging, manifest, library, reference)
+
+    def _wrong_results(
+        self, own: Path, library: bytes, external: Sequence[str], reference: Reference, folder: Path
+    ) -> str:
+        """What is wrong with the results of the plan in ``folder``, if anything is; ``own`` has our kernels alone."""
+        reference = replace(reference, folder=own)
+        try:
+            compared = run_model(
+                self._fork_server, folder, library, reference, external, self._functions_file, timed=()
+            )
+        except BadInput as error:
+            return str(error)
+        return _difference(compared.worst_error, reference)
 
     def _compared(
         self,
@@ -281,8 +302,7 @@ class ModelCompiler:
         compared = run_model(self._fork_server, staging, library, reference, *functions, timed=timed)
         if reference is None or compared.worst_error is None:
             return manifest, compared.latency_s
-        if not compared.worst_error <= 1.0:
-            problem = f"its results differ from {reference.named}: {compared.worst_error:.3g} times what is allowed."
+        if problem := _difference(compared.worst_error, reference):
             raise BadInput("model", problem, "Do not use it; report this with the model.")
         verified = ModelVerification(
             reference="framework" if reference.against == "outputs" else "unscheduled",
@@ -301,6 +321,7 @@ class ModelCompiler:
         parts: PreparedParts,
         scratch: Path,
     ) -> Reference | None:
+        """What the framework computed, else an unscheduled build if that runs quickly. Closed when ``stack`` ends."""
         if model.references:
             outputs = os.memfd_create("outputs", os.MFD_CLOEXEC)
             stack.callback(os.close, outputs)
@@ -311,7 +332,7 @@ class ModelCompiler:
         plain = [order.model_copy(update={"trace": None, "is_scheduled": False}) for _, order in orders]
         held = sealed(self._unscheduled(plain, own_folder(scratch, "reference")))
         stack.callback(os.close, held)
-        return Reference("library", held, is_quantized=_is_quantized(parts))
+        return Reference("library", held, "the unscheduled build's", is_quantized=_is_quantized(parts))
 
     def _unscheduled(self, orders: Sequence[FunctionOrder], own: Path) -> bytes:
         built = FunctionBuilders(self._fork_server, own_folder(own, "objects"), lambda _: None).run(orders)
@@ -323,6 +344,13 @@ class ModelCompiler:
         began_s = time.monotonic()
         yield
         self._stages.append(CompilationStage(name, time.monotonic() - began_s))
+
+
+def _difference(worst_error: float | None, reference: Reference) -> str:
+    """How far results are from those of the reference, if they are further than they may be."""
+    if worst_error is None or worst_error <= 1.0:
+        return ""
+    return f"its results differ from {reference.named}: {worst_error:.3g} times what is allowed."
 
 
 def _is_quantized(parts: PreparedParts) -> bool:

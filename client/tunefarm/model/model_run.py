@@ -23,19 +23,16 @@ from tunefarm_workers.timing.host_turn import own_turn
 class Reference:
     """What a model is compared with: a library in sealed memory, or a file of ``write_outputs``.
 
-    ``folder`` has the program and the weights for the library if they are not those of the model.
+    ``named`` says whose results they are, as the end of a sentence. ``folder`` has the program and the weights for the
+    library if they are not those of the model.
     """
 
     against: Literal["library", "outputs"]
     descriptor: int
+    named: str
     entries: tuple[str, ...] = ()
     is_quantized: bool = False
     folder: Path | None = None
-
-    @property
-    def named(self) -> str:
-        """As the end of a sentence."""
-        return "its framework's" if self.against == "outputs" else "the unscheduled build's"
 
 
 def write_outputs(references: Sequence[ModelReference], descriptor: int) -> Reference:
@@ -49,7 +46,7 @@ def write_outputs(references: Sequence[ModelReference], descriptor: int) -> Refe
         arrays |= {input_name(number, at): array for at, array in enumerate(each.inputs)}
         arrays |= {output_name(number, at): array for at, array in enumerate(each.outputs)}
     write_weights(descriptor, arrays)
-    return Reference("outputs", descriptor, tuple(each.entry for each in references))
+    return Reference("outputs", descriptor, "its framework's", tuple(each.entry for each in references))
 
 
 def run_model(
@@ -80,8 +77,9 @@ def run_model(
         functions=tuple(callees) if functions_file is None else (),
         functions_file=None if functions_file is None else str(functions_file),
     )
-    readable = [str(folder), *([str(functions_file.parent)] if functions_file else [])]
-    confinement = Confinement.strict(readable=tuple(readable), may_pin_threads=True)
+    folders = (folder, None if functions_file is None else functions_file.parent, reference and reference.folder)
+    readable = tuple(str(each) for each in folders if each is not None)
+    confinement = Confinement.strict(readable=readable, may_pin_threads=True)
     own = sealed(library)
     given = [own, *([] if reference is None else [reference.descriptor])]
     try:

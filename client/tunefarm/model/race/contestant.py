@@ -20,6 +20,7 @@ class Contestant:
 
     Attributes:
         plan: what it runs.
+        folder: of the model.
         first_s: seconds of a run of each entry when it was opened, summed.
         entries_s: seconds of the fastest run of each entry until now.
     """
@@ -40,7 +41,7 @@ class Contestant:
         Raises:
             BadInput: it cannot be opened or run, or takes longer than ``timeout_s``.
         """
-        self.plan = plan
+        self.plan, self.folder = plan, folder
         settings = ModelSettings()
         order = TimeOrder(
             folder=str(folder),

@@ -27,6 +27,9 @@ DEFAULT_RACE_S: Final = 15.0
 _SHARE: Final = 1 / 3
 """Part of the seconds left that one mix may be timed for."""
 
+ResultCheck = Callable[[Path], str]
+"""Runs the model in a folder, and returns what is wrong with its results; nothing if they are right."""
+
 
 @dataclass(frozen=True)
 class LibraryChoice:
@@ -71,9 +74,13 @@ class LibraryRace:
         library: bytes,
         callees: Sequence[str] = (),
         functions_file: Path | None = None,
+        check: ResultCheck = lambda _: "",
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """``library`` are our kernels, which have been checked; ``callees`` the external functions of the model."""
+        """``library`` are our kernels, which have been checked; ``callees`` the external functions of the model.
+
+        A plan with libraries wins only if ``check`` finds nothing wrong with it.
+        """
         self._fork_server = fork_server
         self._folders = folders
         self._units = units
@@ -81,8 +88,10 @@ class LibraryRace:
         self._library = library
         self._callees = tuple(callees)
         self._functions_file = functions_file
+        self._check = check
         self._say = say
         self._timed: list[TimedPlan] = []
+        self._wrong: set[str] = set()
         self._times_s: dict[str | None, Times] = {}
 
     def run(self) -> RaceResult:
@@ -124,14 +133,15 @@ class LibraryRace:
             plan = LibraryPlan(assignment, spins=self._is_whole(assignment))
             best = self._duel(best, plan, 1 / (len(whole) - at + 1))
         times_s = self._times_s
-        by_speed = sorted(self._choice.names, key=self._latency_of_all_s)
+        by_speed = sorted(set(self._choice.names) - self._wrong, key=self._latency_of_all_s)
         for used in (None, *by_speed):
             # Opening each function by itself takes long: the library that is slower as a whole may go without.
             if self._clock.left_s() > (self._choice.race_s / 2 if times_s.keys() - {None} else 0):
                 times_s.update(self._profiled(used))
         tried: set[Assignment] = {each.plan.assignment for each in self._timed}
         while self._has_time():
-            plans = [each for each in proposals(best.plan.assignment, times_s) if each not in tried]
+            right_s = {library: own_s for library, own_s in times_s.items() if library not in self._wrong}
+            plans = [each for each in proposals(best.plan.assignment, right_s) if each not in tried]
             if not plans:
                 break
             tried.add(plans[0])
@@ -185,16 +195,24 @@ class LibraryRace:
             return best
         ratios, failure = ratios_by_turns(challenger, best, self._clock, share)
         self._keep(best)
-        if failure is not None:
-            self._timed.append(TimedPlan(plan, None, str(failure)))
+        has_fewer = len(plan.libraries) < len(best.plan.libraries)
+        is_won = failure is None and is_better(ratios, has_fewer_libraries=has_fewer)
+        problem = self._wrong_results(challenger) if is_won else "" if failure is None else str(failure)
+        if problem:
+            self._timed.append(TimedPlan(plan, None, problem))
             challenger.__exit__(None, None, None)
             return best
         self._keep(challenger)
-        has_fewer = len(plan.libraries) < len(best.plan.libraries)
-        is_won = is_better(ratios, has_fewer_libraries=has_fewer)
         loser, winner = (best, challenger) if is_won else (challenger, best)
         loser.__exit__(None, None, None)
         return winner
+
+    def _wrong_results(self, contestant: Contestant) -> str:
+        """What is wrong with the results of a plan; empty if they are right. A wrong library runs nothing else."""
+        problem = self._check(contestant.folder) if contestant.plan.libraries else ""
+        if problem and len(contestant.plan.libraries) == 1:
+            self._wrong |= set(contestant.plan.libraries)
+        return problem
 
     def _keep(self, contestant: Contestant) -> None:
         """Remember the fastest runs of a plan; load only adds time."""
