@@ -113,19 +113,27 @@ def _arithmetic(
     costs = machine.costs
     per_row, at_once = np.ceil(body.vector / lanes), _operations_of_load(body.vector, lanes)
     one_step = np.where(np.array(nest.pattern.spatial), body.tile, 1.0)
+    # LLVM pads a vector that does not fill a register to the next power of two.
+    in_register = np.minimum(np.exp2(np.ceil(np.log2(body.vector))), lanes) * (machine.vector_bytes / lanes)
     loads, most_loads, gathers = np.zeros(len(one_step)), np.zeros(len(one_step)), np.zeros(len(one_step), bool)
+    load_units, vectors_loaded = np.zeros(len(one_step)), np.zeros(len(one_step))
     for read in nest.pattern.reads:
         own = _loads(read, one_step, nest.parts[-1].iterator, body.vector, at_once)
         loads, most_loads = loads + own, np.maximum(most_loads, own)
+        if read.moves(nest.parts[-1].iterator):
+            load_units += own * np.ceil(in_register / machine.load_bytes)
+            vectors_loaded += own
+        else:
+            load_units += own
         gathers |= (body.vector > 1) & _crosses(read, nest.parts[-1].iterator)
     accumulators = body.accumulators
     # What takes most loads passes through one register. The rest stays in registers during a step.
     held = loads - most_loads + 1
-    spilled = np.maximum(accumulators + np.maximum(held, 2) - machine.vector_registers, 0)
-    # LLVM pads a vector that does not fill a register to the next power of two.
-    in_register = np.minimum(np.exp2(np.ceil(np.log2(body.vector))), lanes) * (machine.vector_bytes / lanes)
+    # A multiplication reads a vector of its own from memory; what several share, LLVM loads ahead.
+    registers = np.where(vectors_loaded < accumulators, machine.usable_registers, machine.vector_registers)
+    spilled = np.maximum(accumulators + np.maximum(held, 2) - registers, 0)
     multiplied = accumulators * np.maximum(in_register, machine.unit_bytes) / costs.bytes_multiplied_per_cycle
-    step = np.maximum(_together(multiplied, loads / costs.loads_per_cycle, costs), costs.latency)
+    step = np.maximum(_together(multiplied, load_units / costs.loads_per_cycle, costs), costs.latency)
     step += 2 * accumulators * at_once / per_row / body.reuse
     step += costs.spilled_result * spilled + costs.result_while_spilling * accumulators * (spilled > 0)
     step += costs.operation_of_long_body * accumulators * np.maximum(body.operations / skipped / costs.long_body - 1, 0)
@@ -134,6 +142,7 @@ def _arithmetic(
     is_apart = (taken_over > fused) & ~(_is_power_of_two(taken_over) & _is_power_of_two(fused))
     step *= np.where((fused > lanes) & ~_is_power_of_two(fused) | is_apart, costs.uneven_vector, 1.0)
     step *= np.where(gathers & (body.reduced > 1), costs.gathering_steps, 1.0)
+    step *= np.where(machine.has_few_registers & (body.reduced > 1), costs.loading_ahead, 1.0)
     rounds = nest.pattern.iterations / body.results / skipped
     return {
         "vector": body.vector,

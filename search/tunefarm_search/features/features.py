@@ -10,7 +10,7 @@ from tunefarm_search.features.machine import ProcessorModel
 from tunefarm_search.features.separate_passes import SeparatePasses
 from tunefarm_search.space.decisions import Rows, SketchSpace
 from tunefarm_search.space.space import SearchSpace
-from tunefarm_search.tvm.target import vector_bytes, vector_registers, vector_unit_bytes
+from tunefarm_search.tvm.target import vector_bytes, vector_load_bytes, vector_registers, vector_unit_bytes
 
 FeatureArray = npt.NDArray[np.float32]
 
@@ -22,8 +22,10 @@ def machine_of(target: Target) -> ProcessorModel:
     """The parameters of a target that the analytical model needs."""
     cores = max(1, target.num_cores)
     if target.kind != "llvm":
-        return ProcessorModel(cores, vector_bytes=16, vector_registers=16, unit_bytes=16)
-    return ProcessorModel(cores, vector_bytes(target), vector_registers(target), vector_unit_bytes(target))
+        return ProcessorModel(cores, vector_bytes=16, vector_registers=16, unit_bytes=16, load_bytes=16)
+    return ProcessorModel(
+        cores, vector_bytes(target), vector_registers(target), vector_unit_bytes(target), vector_load_bytes(target)
+    )
 
 
 class FeatureExtractor:

@@ -22,6 +22,8 @@ class CycleCosts:
         element_taken_apart: cost per element of such a vector in a block that only adds to or copies results.
         gathering_steps: how many times longer a body takes on average that gathers for several steps of a reduction:
             with that many loads, LLVM leaves the results of some in memory, which takes four times as long.
+        loading_ahead: how many times longer a body of several steps of a reduction takes on average with few registers:
+            LLVM loads ahead for the next step, and spills in one of five such bodies.
         copied: cost per vector of padding, or of another input, that is computed before it is read.
         copied_at_once: up to this many vectors are computed without loops, and are still in L1 when they are read.
         copied_in_loops: cost per vector of a larger copy: loops over rows, edges, and a round trip to L2.
@@ -51,6 +53,7 @@ class CycleCosts:
     uneven_vector: float = 6.0
     element_taken_apart: float = 3.6
     gathering_steps: float = 1.25
+    loading_ahead: float = 1.08
     copied: float = 1.0
     copied_at_once: int = 64
     copied_in_loops: float = 5.0
@@ -76,15 +79,27 @@ class ProcessorModel:
         vector_bytes: of a vector register.
         vector_registers: their number.
         unit_bytes: a vector of up to so many bytes takes as long as one of so many, and a longer one in proportion.
+        load_bytes: what one load from the L1 cache brings; a vector that is longer takes several.
     """
 
     cores: int
     vector_bytes: int
     vector_registers: int
     unit_bytes: int
+    load_bytes: int
     first_cache_bytes: int = 32 * 1024
     second_cache_bytes: int = 1024 * 1024
     costs: CycleCosts = field(default_factory=CycleCosts)
+
+    @property
+    def has_few_registers(self) -> bool:
+        """Whether what LLVM loads ahead of its use takes registers from the results."""
+        return self.vector_registers <= 16
+
+    @property
+    def usable_registers(self) -> int:
+        """How many registers a body may need without spilling; of few, LLVM often fills two ahead."""
+        return self.vector_registers - 2 if self.has_few_registers else self.vector_registers
 
     def lanes(self, element_bytes: int) -> int:
         """Elements in one vector register, at least 1."""

@@ -22,6 +22,8 @@ CPU_KINDS = frozenset({"llvm", "c"})
 WITHOUT_EFFECT_ON_CODE = frozenset({"tag", "model", "device", "from_device", "target_device_type"})
 _COMPUTE_HALVES = frozenset({"znver1", "znver4"})
 """LLVM's names of processors whose vector units are half as wide as their registers."""
+_LOADS_HALVES = frozenset({"znver1"})
+"""LLVM's names of processors that load half a register at a time."""
 _X86 = frozenset({"x86_64", "i386", "i486", "i586", "i686"})
 _LEAST_UNIT_BYTES = 32
 """Processors with shorter registers compute two of them at the same time."""
@@ -95,6 +97,12 @@ def vector_unit_bytes(target: Target) -> int:
     register = vector_bytes(target)
     computes_halves = json.loads(target.canonical).get("mcpu") in _COMPUTE_HALVES
     return register // 2 if computes_halves else max(register, _LEAST_UNIT_BYTES)
+
+
+def vector_load_bytes(target: Target) -> int:
+    """Bytes that one load of a CPU brings into a vector register."""
+    register = vector_bytes(target)
+    return register // 2 if json.loads(target.canonical).get("mcpu") in _LOADS_HALVES else register
 
 
 def _is_x86(given: Mapping[str, Any]) -> bool:
