@@ -4,6 +4,7 @@
 torch, and is a process of its own, because a process that forks to measure must not have torch's threads.
 """
 
+import math
 import sys
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -43,6 +44,21 @@ def _conv(name: str, model: str, data: Shape, weight: Shape) -> ChosenFunction:
     return ChosenFunction(name, model, "conv2d", ((1, *image, channels), (*window, inputs, outputs)))
 
 
+def _pointwise(name: str, model: str, data: Shape, weights: tuple[int, int]) -> ChosenFunction:
+    """A convolution of 1 x 1 by the shapes that torch gives; its kernels are in tiles of outputs."""
+    channels, *image = data
+    inputs, outputs = weights
+    return ChosenFunction(name, model, "conv2d", ((1, *image, channels), (outputs // 16, inputs, 16)))
+
+
+def _winograd(name: str, model: str, data: Shape, outputs: int) -> ChosenFunction:
+    """The products of a convolution of 3 x 3 by Winograd's algorithm, with 6 x 6 places for 4 x 4 results of a tile."""
+    channels, *image = data
+    tiles = math.prod(-(-extent // 4) for extent in image)
+    shapes = ((36, tiles, channels), (36, outputs // 16, channels, 16))
+    return ChosenFunction(name, model, "products_of_places", shapes)
+
+
 def _product(name: str, model: str, data: Shape, weights: tuple[int, int]) -> ChosenFunction:
     """A product with weights of ``float32`` by the shapes that torch gives; functions have them in tiles of columns."""
     inner, width = weights
@@ -51,11 +67,11 @@ def _product(name: str, model: str, data: Shape, weights: tuple[int, int]) -> Ch
 
 CHOSEN: Final = (
     _conv("conv-7x7-stem", "resnet18", (3, 224, 224), (64, 3, 7, 7)),
-    _conv("conv-1x1-64", "resnet50", (64, 56, 56), (64, 64, 1, 1)),
-    _conv("conv-3x3-256", "resnet50", (256, 14, 14), (256, 256, 3, 3)),
-    _conv("conv-1x1-2048-stride-2", "resnet50", (1024, 14, 14), (2048, 1024, 1, 1)),
-    _conv("conv-3x3-u-net", "u-net", (128, 64, 64), (64, 128, 3, 3)),
-    _conv("conv-transposed", "u-net", (256, 16, 16), (512, 256, 1, 1)),  # 128 channels of 2x2 pixels
+    _pointwise("conv-1x1-64", "resnet50", (64, 56, 56), (64, 64)),
+    _winograd("conv-3x3-256", "resnet50", (256, 14, 14), 256),
+    _pointwise("conv-1x1-2048-stride-2", "resnet50", (1024, 14, 14), (1024, 2048)),
+    _winograd("conv-3x3-u-net", "u-net", (128, 64, 64), 64),
+    _pointwise("conv-transposed", "u-net", (256, 16, 16), (256, 512)),  # 128 channels of 2x2 pixels
     _conv("conv-patches", "vit-tiny", (3, 224, 224), (192, 3, 16, 16)),
     _conv("conv-3x3-silu", "detector", (16, 160, 160), (32, 16, 3, 3)),
     _conv("conv-1x1-255", "detector", (64, 40, 40), (255, 64, 1, 1)),

@@ -24,9 +24,15 @@ from tunefarm_search.relax.expressions import (
     operator_of,
     rewritten,
 )
+from tunefarm_search.relax.products.convolution_kernels import CONVOLUTION
 from tunefarm_search.relax.products.legalization import product_of_tiles
 from tunefarm_search.relax.products.packed_columns import packed_columns, with_packed_columns
-from tunefarm_search.relax.products.winograd.convolution import CONVOLUTION, winograd_convolution
+from tunefarm_search.relax.products.pointwise import (
+    PointwiseConvolution,
+    pointwise_convolution,
+    pointwise_sums,
+)
+from tunefarm_search.relax.products.winograd.convolution import winograd_convolution
 from tunefarm_search.relax.products.winograd.stages import products_of_places, transformed_inputs, transformed_results
 
 _FUSED: Final = 4
@@ -80,7 +86,10 @@ class _ResultTiling(PyExprMutator):  # type: ignore[misc]
         return self.builder_.call_te(product_of_tiles, left, packed, shape, dtype, primfunc_name_hint="matmul")
 
     def _convolution(self, call: Any) -> Any:
-        """Three functions, of which the last one is fused with what follows."""
+        """A product for kernels of 1 x 1, else three functions, of which the last one is fused with what follows."""
+        pointwise = pointwise_convolution(call)
+        if pointwise is not None:
+            return self._pointwise(call, pointwise)
         convolution = winograd_convolution(call)
         if convolution is None:
             return None
@@ -88,6 +97,13 @@ class _ResultTiling(PyExprMutator):  # type: ignore[misc]
         inputs = self._stage(partial(transformed_inputs, convolution), OPAQUE, self.visit_expr(call.args[0]))
         products = self._stage(products_of_places, OPAQUE, inputs, kernels)
         return self._stage(partial(transformed_results, convolution), _FUSED, products)
+
+    def _pointwise(self, call: Any, convolution: PointwiseConvolution) -> Any:
+        columns, pixels = packed_columns(convolution.matrix), math.prod(convolution.results)
+        if columns is None or convolution.outputs % columns or pixels < _MIN_ROWS:
+            return None
+        left, packed = self.visit_expr(call.args[0]), with_packed_columns(convolution.matrix, columns)
+        return self.builder_.call_te(partial(pointwise_sums, convolution), left, packed, primfunc_name_hint="conv2d")
 
     def _stage(self, function: Callable[..., te.Tensor], pattern: int, *tensors: Any) -> Any:
         name, attributes = getattr(function, "func", function).__name__, {"op_pattern": pattern}

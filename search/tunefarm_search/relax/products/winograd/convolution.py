@@ -4,13 +4,13 @@ import math
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tunefarm_search.relax.constants import Array, is_constant
-from tunefarm_search.relax.expressions import extents_of, operator_of
+from tunefarm_search.relax.constants import Array
+from tunefarm_search.relax.expressions import extents_of
+from tunefarm_search.relax.products.convolution_kernels import kernels_of
 from tunefarm_search.relax.products.winograd.matrices import KERNEL, WINOGRADS, Winograd
 
 CHANNELS: Final = 16
 """Channels of a tile of the transformed kernels and of the results: those of a cache line, and of the widest vector."""
-CONVOLUTION: Final = "relax.nn.conv2d"
 _MOVED: Final = 9.0
 """Multiplications in the time in which an element of the transformed inputs or products is written and read."""
 _FETCHED: Final = 10.0
@@ -51,21 +51,15 @@ class WinogradConvolution:
 def winograd_convolution(call: Any) -> WinogradConvolution | None:
     """How to compute a Relax expression by Winograd's algorithm; None if it is not a convolution that is worth it.
 
-    It must have constant kernels of 3 x 3, the layouts NHWC and HWIO, strides and dilations of 1, and elements of
-    float32.
+    It must have kernels of 3 x 3 and strides of 1; see ``kernels_of`` for what else it must be.
     """
-    if operator_of(call) != CONVOLUTION or not is_constant(call.args[1]):
+    kernels, result = kernels_of(call), extents_of(call)
+    if kernels is None or result is None or {int(each) for each in call.attrs.strides} != {1}:
         return None
-    attributes, result = call.attrs, extents_of(call)
-    layouts = (str(attributes.data_layout), str(attributes.out_layout), str(attributes.kernel_layout))
-    steps = [int(each) for each in (*attributes.strides, *attributes.dilation, attributes.groups)]
-    if result is None or layouts != ("NHWC", "NHWC", "HWIO") or set(steps) != {1}:
+    high, wide, inputs, outputs = kernels
+    if (high, wide) != (KERNEL, KERNEL) or inputs % CHANNELS or outputs % CHANNELS:
         return None
-    high, wide, inputs, outputs = extents_of(call.args[1]) or (0, 0, 0, 0)
-    is_float = {str(each.ty.dtype) for each in (call, *call.args[:2])} == {"float32"}
-    if not is_float or (high, wide) != (KERNEL, KERNEL) or inputs % CHANNELS or outputs % CHANNELS:
-        return None
-    top, left, *_ = (int(each) for each in attributes.padding)
+    top, left, *_ = (int(each) for each in call.attrs.padding)
     images, *extents, _ = result
     found = [WinogradConvolution(each, (top, left), images, (extents[0], extents[1])) for each in WINOGRADS]
     best = min(found, key=lambda each: _cost(each, inputs, outputs))

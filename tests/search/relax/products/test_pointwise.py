@@ -1,0 +1,83 @@
+"""Convolutions of 1 x 1 are products with packed kernels, and give what they gave before."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from tvm import relax
+
+from tests.search.relax.models import Array, one_entry, random_array
+from tests.search.scheduled import untried_result
+from tunefarm_search.relax.preparation import PreparedModel, prepare
+from tunefarm_search.relax.products.pointwise import pointwise_convolution
+from tunefarm_search.relax.tasks import model_tasks
+from tunefarm_search.tvm.target import host_target
+
+HERE = host_target(1)
+
+
+def convolved(data: Array, weights: Array, *, residual: bool = False, **options: Any) -> PreparedModel:
+    """A convolution of NCHW with OIHW, a bias, and a ReLU of the sum with the input or without it."""
+    constants = (weights, random_array(1, weights.shape[0], 1, 1))
+
+    def build(builder: Any, given: Sequence[Any], names: Sequence[Any]) -> Any:
+        result = builder.emit(relax.op.nn.conv2d(given[0], names[0], **options))
+        result = builder.emit(relax.op.add(result, names[1]))
+        return relax.op.nn.relu(builder.emit(relax.op.add(result, given[0])) if residual else result)
+
+    return prepare(one_entry(build, [data.shape], constants), {"main": constants}, HERE)
+
+
+def expected_of(data: Array, weights: Array, stride: int = 1) -> Any:
+    sums = np.einsum("nihw,oi->nohw", data[:, :, ::stride, ::stride].astype("float64"), weights[:, :, 0, 0])
+    return sums + random_array(1, weights.shape[0], 1, 1)
+
+
+def kernel_shapes(prepared: PreparedModel) -> list[tuple[int, ...]]:
+    """Of the second argument of the function that convolves."""
+    return [task.workload.arguments[1].shape for task in model_tasks(prepared) if "conv2d" in task.functions[0]]
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("shape", [(1, 24, 7, 7), (1, 24, 8, 6), (2, 24, 5, 9)], ids=["7 x 7", "8 x 6", "batch"])
+def test_results_are_those_of_the_convolution(shape: tuple[int, ...], stride: int) -> None:
+    data, weights = random_array(*shape), random_array(48, 24, 1, 1, seed=1)
+    prepared = convolved(data, weights, strides=stride)
+    assert kernel_shapes(prepared) == [(3, 24, 16)]
+    expected = np.maximum(expected_of(data, weights, stride), 0)
+    np.testing.assert_allclose(untried_result(prepared, (data,)), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_bias_residual_and_activation_are_in_the_function_of_the_product() -> None:
+    data, weights = random_array(1, 32, 6, 6), random_array(32, 32, 1, 1, seed=1)
+    prepared = convolved(data, weights, residual=True)
+    assert "fused_conv2d_add_add1_relu" in {name for task in model_tasks(prepared) for name in task.functions}
+    expected = np.maximum(expected_of(data, weights) + data, 0)
+    np.testing.assert_allclose(untried_result(prepared, (data,)), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "weights", "extents"),
+    [
+        ({"padding": 1}, (48, 24, 1, 1), (6, 6)),
+        ({"groups": 2}, (48, 12, 1, 1), (6, 6)),
+        ({}, (48, 24, 1, 3), (6, 6)),
+        ({}, (40, 24, 1, 1), (6, 6)),
+        ({}, (48, 24, 1, 1), (1, 1)),
+    ],
+    ids=["padding", "groups", "1 x 3", "40 results", "one pixel"],
+)
+def test_other_convolutions_stay_as_they_are(
+    options: dict[str, int], weights: tuple[int, ...], extents: tuple[int, int]
+) -> None:
+    prepared = convolved(random_array(1, 24, *extents), random_array(*weights), **options)
+    assert all(len(shape) == 4 for shape in kernel_shapes(prepared))
+
+
+@pytest.mark.parametrize(("dtype", "is_product"), [("float32", True), ("float16", False)])
+def test_halves_stay_as_they_are(dtype: str, is_product: bool) -> None:
+    data = relax.Var("data", relax.TensorType((1, 6, 6, 32), dtype))
+    weights = relax.const(np.ones((1, 1, 32, 32), dtype), dtype)
+    call = relax.op.nn.conv2d(data, weights, data_layout="NHWC", kernel_layout="HWIO")
+    assert (pointwise_convolution(relax.BlockBuilder().normalize(call)) is not None) == is_product
