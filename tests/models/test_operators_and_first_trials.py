@@ -14,6 +14,7 @@ pytestmark = [
 for package in ("torch", "onnx", "onnxruntime", "openvino"):
     pytest.importorskip(package)
 
+from benchmarks.models.first_trials.chosen_functions import CHOSEN  # noqa: E402
 from benchmarks.models.first_trials.trial_table import TrialTable  # noqa: E402
 from benchmarks.models.model_result import ModelResult  # noqa: E402
 from benchmarks.models.operators.operator_cases import OPERATORS  # noqa: E402
@@ -69,3 +70,10 @@ def test_first_trials_are_recorded_in_the_order_of_the_search(tmp_path: Path) ->
     assert copied.read_bytes() == (tmp_path / "tables" / "mean.json.gz").read_bytes()
     report = run("first_trials", "report", "--functions", "mean", *folders)
     assert report.splitlines()[-1].startswith("geometric mean")
+
+
+@pytest.mark.faults
+def test_models_have_the_functions_whose_first_trials_are_judged(tmp_path: Path) -> None:
+    names = [chosen.name for chosen in CHOSEN]
+    run("first_trials.chosen_functions", str(tmp_path), *names)
+    assert {path.stem for path in tmp_path.glob("*.json")} == set(names)

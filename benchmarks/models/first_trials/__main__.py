@@ -37,7 +37,8 @@ def main() -> int:
     names = options.functions or [chosen.name for chosen in CHOSEN]
     if options.command == "record":
         _record(names, options.tables, options.work, options.trials, options.seeds, options.seed_trials)
-    return _report([path for name in names if (path := options.tables / f"{name}{SUFFIX}").exists()])
+    tables = sorted(options.tables.glob(f"*{SUFFIX}"))
+    return _report([path for path in tables if not options.functions or path.name.removesuffix(SUFFIX) in names])
 
 
 def _record(names: Sequence[str], tables: Path, work: Path, trials: int, seeds: int, seed_trials: int) -> None:
