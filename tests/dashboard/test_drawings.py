@@ -34,7 +34,7 @@ def test_a_scale_maps_its_ends_inside_of_its_range() -> None:
 
 
 @given(st.lists(LATENCY, min_size=1, max_size=20))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_any_latencies_are_drawn_inside_of_the_drawing(latencies: list[float]) -> None:
     scale = scale_of(latencies, 300.0, 10.0, is_log=True)
     assert all(10.0 <= scale(latency) <= 300.0 for latency in latencies)
@@ -43,7 +43,7 @@ def test_any_latencies_are_drawn_inside_of_the_drawing(latencies: list[float]) -
 
 
 @given(st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=20))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_any_scores_are_drawn_inside_of_the_drawing(scores: list[float]) -> None:
     scale = scale_of(scores, 0.0, 500.0)
     assert all(0.0 <= scale(score) <= 500.0 for score in scores)

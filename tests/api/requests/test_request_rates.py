@@ -2,7 +2,7 @@
 
 import os
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from limits import parse
 
@@ -29,7 +29,6 @@ def test_rate_admits_its_quota_and_then_reports_the_wait():
     assert rates.counted(limit, "token", "a") == 0
 
 
-@settings(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.floats(0.0, 20.0), max_size=60), st.integers(1, 5))
 def test_window_bounds_both_admission_and_waiting(pauses_s, amount):
     clock = Clock()

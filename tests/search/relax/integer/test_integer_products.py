@@ -77,7 +77,7 @@ def assert_computes(layer: QuantizedLayer, target: Target, *, scheduled: bool) -
 
 
 @needs_dot_product
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, suppress_health_check=list(HealthCheck))
 @given(layer=layers(), scheduled=st.booleans())
 def test_any_quantized_layer_computes_exact_sums(layer: QuantizedLayer, scheduled: bool) -> None:
     prepared = assert_computes(layer, HERE, scheduled=scheduled)
