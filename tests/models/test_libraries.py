@@ -29,6 +29,7 @@ pytest.importorskip("openvino")
 from benchmarks.models.agreement import worst_error  # noqa: E402
 from benchmarks.models.model_files import model_file  # noqa: E402
 from benchmarks.models.zoo import TINY_ZOO, as_tensors  # noqa: E402
+from tests.models.library.regions import libraries_for  # noqa: E402
 from tests.search.relax.models import two_entries  # noqa: E402
 from tunefarm.frontend.model_import import ImportedModel, import_model  # noqa: E402
 from tunefarm.frontend.model_source import ModelFile, parse_model_source  # noqa: E402
@@ -51,7 +52,6 @@ from tunefarm_search.relax.library_regions.cutting import CutModel, cut  # noqa:
 from tunefarm_search.relax.library_regions.units import units_of  # noqa: E402
 from tunefarm_search.relax.onnx_graph import onnx_model, unsupported  # noqa: E402
 from tunefarm_search.relax.preparation import prepare  # noqa: E402
-from tunefarm_search.tvm.dot_products import dot_product_of  # noqa: E402
 from tunefarm_search.tvm.target import host_target  # noqa: E402
 from tunefarm_workers.builder.scheduled_module import build_scheduled  # noqa: E402
 
@@ -80,9 +80,7 @@ def test_any_mix_of_libraries_computes_what_torch_computes(name: str, folder: Pa
     least = 1 if name == "int8-cnn" else len(units) // 2 + 1  # integer convolutions are not exported
     assert sum(not unit.problem for unit in units) >= least
     generator = random.Random(name)
-    # OpenVINO adds products of 8-bit integers in 16 bits where the processor has no dot products; see the race below.
-    is_wrong = name == "int8-cnn" and dot_product_of(host_target(1)) is None
-    libraries = [each for each in LIBRARIES if not (is_wrong and each == "openvino")]
+    libraries = libraries_for(name)
     mixed = [*libraries, None]
     for choices in (*([library] for library in libraries), mixed, mixed):
         plan = [None if unit.problem else generator.choice(choices) for unit in units]

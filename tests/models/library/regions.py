@@ -11,8 +11,10 @@ import tvm
 from tvm import relax
 
 from tunefarm.frontend.weights_file import read_weights, write_weights
-from tunefarm.model.library.library import LIBRARIES, LibraryKernel
+from tunefarm.model.library.library import LIBRARIES, LibraryKernel, installed_libraries
 from tunefarm_search.relax.onnx_graph import OnnxRegion, place_weights
+from tunefarm_search.tvm.dot_products import dot_product_of
+from tunefarm_search.tvm.target import host_target
 
 Array = np.ndarray[Any, np.dtype[Any]]
 WEIGHTS = "weights.safetensors"
@@ -104,3 +106,12 @@ def by_library(kernel: LibraryKernel, arrays: Sequence[Array], region: OnnxRegio
     outputs = [np.zeros(each.shape, each.dtype) for each in region.outputs]
     kernel.run(arrays, outputs)
     return outputs
+
+
+def libraries_for(name: str) -> list[str]:
+    """The installed libraries that compute a model or operator with this name right on this processor.
+
+    Without dot products of 8-bit integers, OpenVINO adds pairs of products in 16 bits, which saturates.
+    """
+    has_wrong = ("int8" in name or "integers" in name) and dot_product_of(host_target(1)) is None
+    return [each for each in installed_libraries() if not (has_wrong and each == "openvino")]

@@ -8,8 +8,7 @@ pytestmark = pytest.mark.models
 pytest.importorskip("onnx")
 
 from tests.models.library.operator_cases import CASES  # noqa: E402
-from tests.models.library.regions import Case, bindings, by_library, by_tvm, open_region  # noqa: E402
-from tunefarm.model.library.library import installed_libraries  # noqa: E402
+from tests.models.library.regions import Case, bindings, by_library, by_tvm, libraries_for, open_region  # noqa: E402
 from tunefarm_search.relax.onnx_graph import onnx_model, unsupported  # noqa: E402
 
 
@@ -20,7 +19,7 @@ def test_libraries_compute_what_tvm_computes(case: Case, tmp_path: Path) -> None
     region = onnx_model(module["main"], None)
     arrays = case.arrays()
     expected = by_tvm(module, arrays)
-    for library in installed_libraries():
+    for library in libraries_for(case.name):
         found = by_library(open_region(library, region, tmp_path), arrays, region)
         assert len(found) == len(expected)
         for one, other in zip(found, expected, strict=True):

@@ -15,8 +15,7 @@ from benchmarks.library_regions.overhead import before_legalization  # noqa: E40
 from benchmarks.models.agreement import worst_error  # noqa: E402
 from benchmarks.models.model_files import model_file  # noqa: E402
 from benchmarks.models.zoo import TINY_ZOO, as_tensors  # noqa: E402
-from tests.models.library.regions import WEIGHTS, bindings, by_library, open_region  # noqa: E402
-from tunefarm.model.library.library import installed_libraries  # noqa: E402
+from tests.models.library.regions import WEIGHTS, bindings, by_library, libraries_for, open_region  # noqa: E402
 from tunefarm_search.relax.onnx_graph import onnx_model, unsupported  # noqa: E402
 from tunefarm_search.relax.onnx_graph.model import EXTERNAL_BYTES  # noqa: E402
 
@@ -40,6 +39,6 @@ def test_whole_models_are_regions_that_compute_what_torch_computes(
     assert len(region.model) < sum(array.nbytes for array in region.weights.values()) + 400_000
     with torch.no_grad():
         expected = tuple(tensor.numpy() for tensor in as_tensors(module(*inputs)))
-    for library in installed_libraries():
+    for library in libraries_for(name):
         found = by_library(open_region(library, region, tmp_path), [tensor.numpy() for tensor in inputs], region)
         assert worst_error(tuple(found), expected) <= model.tolerance

@@ -38,6 +38,8 @@ class OnnxRuntime:
         options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
         options.log_severity_level = _ERRORS
+        # Without VNNI, it adds pairs of products of 8-bit integers in 16 bits otherwise, which saturates.
+        options.add_session_config_entry("session.x64quantprecision", "1")
         options.add_session_config_entry("session.intra_op.allow_spinning", str(int(spins)))
         try:
             session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
