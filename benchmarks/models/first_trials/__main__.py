@@ -34,11 +34,12 @@ SUFFIX = ".json.gz"
 def main() -> int:
     """Record or report."""
     options = _parse()
-    names = options.functions or [chosen.name for chosen in CHOSEN]
     if options.command == "record":
+        names = options.functions or [chosen.name for chosen in CHOSEN]
         _record(names, options.tables, options.work, options.trials, options.seeds, options.seed_trials)
     tables = sorted(options.tables.glob(f"*{SUFFIX}"))
-    return _report([path for path in tables if not options.functions or path.name.removesuffix(SUFFIX) in names])
+    wanted = options.functions or [path.name.removesuffix(SUFFIX) for path in tables]
+    return _report([path for path in tables if path.name.removesuffix(SUFFIX) in wanted])
 
 
 def _record(names: Sequence[str], tables: Path, work: Path, trials: int, seeds: int, seed_trials: int) -> None:

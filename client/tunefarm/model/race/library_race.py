@@ -197,7 +197,9 @@ class LibraryRace:
         self._keep(best)
         has_fewer = len(plan.libraries) < len(best.plan.libraries)
         is_won = failure is None and is_better(ratios, has_fewer_libraries=has_fewer)
-        problem = self._wrong_results(challenger) if is_won else "" if failure is None else str(failure)
+        problem = "" if failure is None else str(failure)
+        if is_won:
+            problem = self._wrong_results(challenger)
         if problem:
             self._timed.append(TimedPlan(plan, None, problem))
             challenger.__exit__(None, None, None)

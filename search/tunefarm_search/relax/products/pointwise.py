@@ -16,13 +16,11 @@ class PointwiseConvolution:
 
     Attributes:
         matrix: the kernels, as a Relax constant of shape (inputs, outputs).
-        outputs: the number of columns of the matrix.
         results: images, and rows and columns of the results.
         strides: rows and columns from one pixel that is read to the next.
     """
 
     matrix: Any
-    outputs: int
     results: tuple[int, int, int]
     strides: tuple[int, int]
 
@@ -38,7 +36,7 @@ def pointwise_convolution(call: Any) -> PointwiseConvolution | None:
     images, rows, columns, _ = shape
     down, across = (int(each) for each in call.attrs.strides)
     matrix = constant_of(array_of(call.args[1]).reshape(kernels[2:]))
-    return PointwiseConvolution(matrix, kernels[3], (images, rows, columns), (down, across))
+    return PointwiseConvolution(matrix, (images, rows, columns), (down, across))
 
 
 def pointwise_sums(convolution: PointwiseConvolution, data: te.Tensor, tiles: te.Tensor) -> te.Tensor:

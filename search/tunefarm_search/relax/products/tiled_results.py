@@ -74,22 +74,28 @@ class _ResultTiling(PyExprMutator):  # type: ignore[misc]
         if name == MATMUL:
             return self._product(value, shape)
         if name == CONVOLUTION:
-            return self._convolution(value)
+            return self._convolution(value, shape)
         return self._elementwise(value, shape) if name in ELEMENTWISE | BINARY else None
 
     def _product(self, call: Any, shape: tuple[int, ...]) -> Any:
-        columns, rows = packed_columns(call.args[1], self._kept), math.prod(shape[:-1])
-        if columns is None or shape[-1] % columns or rows < _MIN_ROWS:
+        packed = self._packed(call.args[1], shape)
+        if packed is None:
             return None
-        left, packed = self.visit_expr(call.args[0]), with_packed_columns(call.args[1], columns)
-        dtype = str(call.ty.dtype)
+        left, dtype = self.visit_expr(call.args[0]), str(call.ty.dtype)
         return self.builder_.call_te(product_of_tiles, left, packed, shape, dtype, primfunc_name_hint="matmul")
 
-    def _convolution(self, call: Any) -> Any:
+    def _packed(self, matrix: Any, shape: tuple[int, ...]) -> Any:
+        """A matrix in tiles that the columns of a result of this shape fill; None if it stays as it is."""
+        columns = packed_columns(matrix, self._kept)
+        if columns is None or shape[-1] % columns or math.prod(shape[:-1]) < _MIN_ROWS:
+            return None
+        return with_packed_columns(matrix, columns)
+
+    def _convolution(self, call: Any, shape: tuple[int, ...]) -> Any:
         """A product for kernels of 1 x 1, else three functions, of which the last one is fused with what follows."""
         pointwise = pointwise_convolution(call)
         if pointwise is not None:
-            return self._pointwise(call, pointwise)
+            return self._pointwise(call, pointwise, shape)
         convolution = winograd_convolution(call)
         if convolution is None:
             return None
@@ -98,12 +104,12 @@ class _ResultTiling(PyExprMutator):  # type: ignore[misc]
         products = self._stage(products_of_places, OPAQUE, inputs, kernels)
         return self._stage(partial(transformed_results, convolution), _FUSED, products)
 
-    def _pointwise(self, call: Any, convolution: PointwiseConvolution) -> Any:
-        columns, pixels = packed_columns(convolution.matrix), math.prod(convolution.results)
-        if columns is None or convolution.outputs % columns or pixels < _MIN_ROWS:
+    def _pointwise(self, call: Any, convolution: PointwiseConvolution, shape: tuple[int, ...]) -> Any:
+        packed = self._packed(convolution.matrix, shape)
+        if packed is None:
             return None
-        left, packed = self.visit_expr(call.args[0]), with_packed_columns(convolution.matrix, columns)
-        return self.builder_.call_te(partial(pointwise_sums, convolution), left, packed, primfunc_name_hint="conv2d")
+        data = self.visit_expr(call.args[0])
+        return self.builder_.call_te(partial(pointwise_sums, convolution), data, packed, primfunc_name_hint="conv2d")
 
     def _stage(self, function: Callable[..., te.Tensor], pattern: int, *tensors: Any) -> Any:
         name, attributes = getattr(function, "func", function).__name__, {"op_pattern": pattern}
