@@ -45,7 +45,7 @@ ONNX_STAMP := .venv/.onnx-installed
 DEMO_TRIALS ?= 128
 DEMO_MODEL_SECONDS ?= 45
 # Tests often wait for something, so more of them than a small machine has cores run side by side. Each process collects
-# all tests and has fixtures of its own. What it takes at a time, and in which order, is said in tests/conftest.py.
+# all tests and has fixtures of its own. tests/conftest.py decides what each takes at a time, and in which order.
 TEST_PROCESSES ?= 4
 BENCH_ARGUMENTS ?=
 FUZZ_MINUTES ?= 60
@@ -64,7 +64,7 @@ $(STAMP): constraints.txt $(wildcard */pyproject.toml)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(PIP) install --quiet --constraint constraints.txt setuptools
 	$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --no-compile $(DISTRIBUTIONS) $(TOOLS)
-# Where Python may write no bytecode, each process would compile all sources anew. pip compiles on one core only, ours not
+# Where Python may write no bytecode, each process would compile all sources again. pip compiles on one core only, ours not
 # at all. Of the packages' files some may be for other versions of Python.
 	$(BIN)/python -m compileall -q -j 0 $(PACKAGES)
 	$(BIN)/python -m compileall -qq -j 0 .venv/lib || true

@@ -1,7 +1,7 @@
 """Times single operators by turns: ours without a trial and tuned, torch, onnxruntime and OpenVINO. See ``--help``.
 
 Each operator is a model of one layer with the same weights and inputs for all. A finished operator is not measured
-again; ``--only-report`` writes the page from what is there.
+again. The page has all results of the folder; ``--only-report`` writes it without measuring.
 """
 
 import argparse
@@ -13,13 +13,13 @@ from pathlib import Path
 
 from benchmarks.child_process import CommandFailed
 from benchmarks.comparison.raw_results import OtherMachine, RawResults
-from benchmarks.machine import this_machine
+from benchmarks.machine import Machine, this_machine
 from benchmarks.models.compare import PACKAGES, write_expected
 from benchmarks.models.compiling import CompiledInfo, compile_tuned, compile_without_trials
 from benchmarks.models.model_files import FORMATS, model_file
 from benchmarks.models.model_result import ModelResult
 from benchmarks.models.operators.operator_cases import GROUPS, OPERATORS
-from benchmarks.models.operators.operator_page import operators_page, time_text
+from benchmarks.models.operators.operator_page import FinishedRace, operators_page, time_text
 from benchmarks.models.rival_process import ProcessOrder
 from benchmarks.models.rival_turns import RivalResult, time_by_turns
 from benchmarks.models.rivals import OURS, RIVALS, TUNED, ZERO_TRIALS
@@ -45,31 +45,40 @@ class Race:
 def main() -> int:
     """Measure every operator without a result, then write the page."""
     options = _parse()
-    race = Race(tuple(options.rivals), options.rounds, options.trials, options.work)
-    names = options.operators or [model.name for group in options.groups for model in GROUPS[group]]
-    cases = [(name, threads) for threads in options.threads for name in names]
-    machine = this_machine(*PACKAGES)
-    try:
-        results = RawResults(options.output, machine)
-    except OtherMachine as error:
-        print(error, file=sys.stderr)
-        return 2
-    found = _kept(race, cases, results) if options.only_report else _measured(race, cases, results)
-    if not found:
+    if not options.only_report:
+        race = Race(tuple(options.rivals), options.rounds, options.trials, options.work)
+        names = options.operators or [model.name for group in options.groups for model in GROUPS[group]]
+        cases = [(name, threads) for threads in options.threads for name in names]
+        try:
+            _measure_missing(race, cases, RawResults(options.output, this_machine(*PACKAGES)))
+        except OtherMachine as error:
+            print(error, file=sys.stderr)
+            return 2
+    races = _finished(options.output)
+    if not races:
         print("nothing to report: no operator was measured", file=sys.stderr)
         return 1
+    machine = Machine.model_validate_json((options.output / "machine.json").read_text(encoding="utf-8"))
     page = options.output / "operators.md"
-    page.write_text(operators_page(found, race.trials, machine), encoding="utf-8")
+    page.write_text(operators_page(races, machine), encoding="utf-8")
     print(page)
     return 0
 
 
-def _kept(race: Race, cases: list[tuple[str, int]], results: RawResults) -> list[ModelResult]:
-    paths = [results.folder / f"{race.name(name, threads)}.json" for name, threads in cases]
-    return [ModelResult.model_validate_json(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
+def _finished(folder: Path) -> list[FinishedRace]:
+    """All results of a folder, by trials and rivals, in the order of the operators."""
+    order = list(OPERATORS)
+    found: dict[tuple[str, str], list[ModelResult]] = {}
+    for path in sorted(folder.glob("raw/*/*/*.json")):
+        result = ModelResult.model_validate_json(path.read_text(encoding="utf-8"))
+        found.setdefault((path.parent.parent.name, path.stem), []).append(result)
+    return [
+        FinishedRace(int(conditions.split("-")[2]), tuple(sorted(results, key=lambda one: order.index(one.model))))
+        for (conditions, _), results in sorted(found.items())
+    ]
 
 
-def _measured(race: Race, cases: list[tuple[str, int]], results: RawResults) -> list[ModelResult]:
+def _measure_missing(race: Race, cases: list[tuple[str, int]], results: RawResults) -> None:
     left = [case for case in cases if not (results.folder / f"{race.name(*case)}.json").exists()]
     print(f"{len(cases)} operators, {len(cases) - len(left)} of them measured before", flush=True)
     started_s = time.monotonic()
@@ -80,7 +89,6 @@ def _measured(race: Race, cases: list[tuple[str, int]], results: RawResults) -> 
         result = results.once(race.name(name, threads), ModelResult, partial(measure, race, name, threads))
         for rival in result.rivals:
             print(f"  {rival.rival:14} {rival.failure or time_text(result, rival.rival)}", flush=True)
-    return _kept(race, cases, results)
 
 
 def measure(race: Race, name: str, threads: int) -> ModelResult:

@@ -1,29 +1,39 @@
 """The race of operators as a page of Markdown."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import geometric_mean
 
 from benchmarks.machine import Machine
 from benchmarks.models.model_result import ModelResult
 from benchmarks.models.operators.operator_cases import GROUPS
-from benchmarks.models.rivals import OURS, RIVALS
+from benchmarks.models.rivals import OURS, RIVALS, TUNED
 from benchmarks.report.markdown_table import machine_line, ratio_text, table
 
 
-def operators_page(results: Sequence[ModelResult], trials: int, machine: Machine) -> str:
-    """For each number of threads: times, ratios to the best rival, geometric means; then failures and the machine."""
+@dataclass(frozen=True)
+class FinishedRace:
+    """Results of several operators with the same threads and rivals. ``trials`` is for those that were tuned."""
+
+    trials: int
+    results: tuple[ModelResult, ...]
+
+
+def operators_page(races: Sequence[FinishedRace], machine: Machine) -> str:
+    """For each race: times, ratios to the best rival, geometric means; then failures and the machine."""
     lines = [
         "# Single operators",
         "",
         "Microseconds per call: the least of all rounds, then the median and its 95% interval. "
-        f"*tuned*: {trials} trials. See [the README](../../../README.md) for the method.",
+        "See [the README](../../../README.md) for the method.",
         "",
     ]
-    for threads in sorted({result.threads for result in results}):
-        lines += _of_threads([result for result in results if result.threads == threads], threads)
+    for race in races:
+        lines += _race_lines(race)
     failed = [
         f"- {result.model}, {result.threads} threads, {rival.rival}: {' '.join(rival.failure.split())[-300:]}"
-        for result in results
+        for race in races
+        for result in race.results
         for rival in result.rivals
         if rival.failure
     ]
@@ -31,11 +41,13 @@ def operators_page(results: Sequence[ModelResult], trials: int, machine: Machine
     return "\n".join([*lines, "## Machine", "", machine_line(machine), ""])
 
 
-def _of_threads(results: Sequence[ModelResult], threads: int) -> list[str]:
+def _race_lines(race: FinishedRace) -> list[str]:
+    results, threads = race.results, race.results[0].threads
     names = [name for name in RIVALS if any(result.rival(name) for result in results)]
     ours = [name for name in OURS if name in names]
+    tuned = f"{race.trials} trials" if TUNED in names else "without tuning"
     return [
-        f"## {threads} thread{'s' if threads > 1 else ''}",
+        f"## {threads} thread{'s' if threads > 1 else ''}, {tuned}",
         "",
         *table(("operator", *names), [(one.model, *(time_text(one, name) for name in names)) for one in results]),
         "",

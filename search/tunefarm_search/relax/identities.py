@@ -61,7 +61,14 @@ class _Reshaping(PyExprMutator):  # type: ignore[misc]
         """The product of several matrices and one, as the product of one with the rows of all; others as they are."""
         left, right = product.args
         rows, matrix, result = extents_of(left), extents_of(right), extents_of(call)
-        if rows is None or matrix is None or result is None or len(matrix) != 2 or math.prod(rows[:-2]) <= 1:
+        if (
+            rows is None
+            or matrix is None
+            or result is None
+            or len(matrix) != 2
+            or math.prod(rows[:-2]) <= 1
+            or 0 in rows
+        ):
             return product
         flat = self.builder_.emit(relax.op.reshape(left, (math.prod(rows[:-1]), rows[-1])))
         computed = self.builder_.emit(relax.op.matmul(flat, right, out_dtype=str(call.ty.dtype)))
@@ -70,7 +77,10 @@ class _Reshaping(PyExprMutator):  # type: ignore[misc]
     def _before_reshape(self, call: Any, shape: tuple[int, ...], *, is_binary: bool) -> Any:
         """The reshape of the elementwise ``call`` on a product; the call if no operand is a reshaped product."""
         operands = list(call.args)
-        products = [self._reshaped_product(each) for each in operands[: 2 if is_binary else 1]]
+        products = [
+            self._reshaped_product(each) if extents_of(each) == shape else None
+            for each in operands[: 2 if is_binary else 1]
+        ]
         inner = next((each for each in products if each is not None), None)
         # Another product would lose the operator that is fused with it.
         if inner is None or (is_binary and any(map(self._is_product, operands))):
@@ -114,7 +124,7 @@ def _same_shape(one: Any, other: Any) -> bool:
 def _as_reshape(visited: Any, call: Any) -> Any:
     """A transposition as a reshape, if it keeps the order of the elements; else the transposition."""
     extents = extents_of(visited.args[0])
-    if extents is None:
+    if extents is None or 0 in extents:  # relax.reshape copies an extent for each 0
         return visited
     axes = range(len(extents))[::-1] if visited.attrs.axes is None else visited.attrs.axes
     moved = [int(axis) % len(extents) for axis in axes if extents[int(axis)] > 1]

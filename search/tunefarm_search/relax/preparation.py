@@ -30,6 +30,7 @@ from tunefarm_search.relax.operators.wide_sums import with_wide_sums
 from tunefarm_search.relax.products.legalization import legalization_of_products
 from tunefarm_search.relax.products.packed_columns import recurrent_matrices
 from tunefarm_search.relax.products.tiled_results import with_tiled_results
+from tunefarm_search.relax.scopes import well_scoped
 from tunefarm_search.relax.slices import split_slices
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
 from tunefarm_search.tvm.target import CPU_KINDS, tvm_target
@@ -135,7 +136,7 @@ def _lowered(module: Any, names: Sequence[str], target: Target) -> tuple[Any, Pr
 
 
 def _run(module: Any, *passes: Any) -> Any:
-    return tvm.transform.Sequential(list(passes))(module)
+    return tvm.transform.Sequential(list(passes))(well_scoped(module))
 
 
 def _entry_names(module: Any) -> tuple[str, ...]:

@@ -53,13 +53,13 @@ class _Splitting(PyExprMutator):  # type: ignore[misc]
     def __init__(self, module: Any, parts: dict[Any, _Part]) -> None:
         super().__init__(module)
         self._parts = parts
-        self._splits: dict[tuple[Any, int], Any] = {}
+        self._splits: dict[tuple[Any, int, int], Any] = {}
 
     def visit_call_(self, call: Any) -> Any:
         part = self._parts.get(call)
         if part is None:
             return self.visit_expr_post_order(call)
-        key = part.source, part.axis
+        key = part.source, part.axis, part.parts
         if key not in self._splits:
             source = self.visit_expr(part.source)
             self._splits[key] = self.builder_.emit(relax.op.split(source, part.parts, part.axis))

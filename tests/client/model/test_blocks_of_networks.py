@@ -79,6 +79,35 @@ class BestBoxes(nn.Module):  # type: ignore[misc, name-defined]
         return torch.gather(boxes, 1, places[..., None].expand(-1, -1, 17)), best
 
 
+class ReadBehindACondition(nn.Module):  # type: ignore[misc, name-defined]
+    """Products, a convolution with a norm, and slices before a condition of the input, which are read behind it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = nn.Linear(16, 16)
+        self.convolution, self.norm = nn.Conv2d(2, 16, 3, padding=1), nn.BatchNorm2d(16)
+
+    def forward(self, x: Any) -> Any:
+        y = self.dense(x)
+        image = self.convolution(x[:2].reshape(1, 2, 4, 4))
+        quarters = x[0:2] + x[2:4] * 2 + x[4:6] * 3 + x[6:8] * 4
+        z = torch.cond(x.sum() > 0, lambda a: a * 2, lambda a: a - 1, (x,))
+        return functional.relu(y) + z, self.norm(image).relu(), quarters, sum(x[each] * each for each in range(8))
+
+
+class OddOperands(nn.Module):  # type: ignore[misc, name-defined]
+    """Operands that are smaller than the product or the convolution before, and parts without elements."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense, self.convolution = nn.Linear(16, 32), nn.Conv2d(8, 8, 1)
+
+    def forward(self, row: Any, x: Any, image: Any) -> Any:
+        pooled = self.convolution(functional.adaptive_avg_pool2d(image, 1))
+        with_one = torch.cat([pooled, torch.ones(1, 1, 1, 1)], 1)
+        return self.dense(row).view(-1) * x, with_one, pooled * torch.ones(1, 1, 1, 1) * 2, x[None, :, :0].mT
+
+
 BLOCKS = {
     "layer of an encoder": lambda: (nn.TransformerEncoderLayer(32, 2, 64, batch_first=True), (torch.randn(3, 10, 32),)),
     "rotary step": lambda: (
@@ -87,6 +116,8 @@ BLOCKS = {
     ),
     "mask of infinities": lambda: (MaskedByInfinities(), (torch.randn(12, 16), torch.tensor([10.0]))),
     "shuffled unit": lambda: (ShuffledUnit(), (torch.randn(1, 116, 14, 14),)),
+    "read behind a condition": lambda: (ReadBehindACondition(), (torch.randn(8, 16),)),
+    "odd operands": lambda: (OddOperands(), (torch.randn(1, 16), torch.randn(4, 32), torch.randn(1, 8, 4, 4))),
     "best boxes": lambda: (BestBoxes(), (torch.randn(1, 16, 8, 8),)),
 }
 

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from tests.client.frontend.untuned import by_tvm
 from tests.client.onnx.graphs import TensorProto, assert_equal, constants, model_of, node, normal, saved
+from tunefarm.frontend.onnx.reading import read_onnx
 
 pytestmark = pytest.mark.models
 X = {"x": (1, 4, 9, 8)}
@@ -89,6 +91,34 @@ MODELS = {
     "scatter of elements": lambda: model_of(
         [node("ScatterND", ["x", "i", "u"], ["y"])], {"x": (5, 3), "u": (2, 3)}, ["y"],
         constants(i=np.array([[4], [1]]))),
+    "scatter along the last axis": lambda: model_of(
+        [node("ScatterElements", ["x", "i", "u"], ["y"], axis=2)], {"x": (2, 4, 5), "u": (2, 3, 2)}, ["y"],
+        constants(i=np.array([[[0, 1], [3, 3], [2, -1]]] * 2)[:, :, :]), opset=13),
+    "scatter and add": lambda: model_of(
+        [node("ScatterElements", ["x", "i", "u"], ["y"], axis=0, reduction="add")],
+        {"x": (5, 3, 4), "u": (2, 3, 2)}, ["y"], constants(i=np.zeros((2, 3, 2), INT64)), opset=18),
+    "regions of half pixels": lambda: model_of(
+        [node("RoiAlign", ["x", "r", "b"], ["y"], spatial_scale=0.25, output_height=3, output_width=3,
+              sampling_ratio=2)],
+        {"x": (1, 2, 16, 16)}, ["y"], constants(r=np.array([[8, 8, 40, 44]], np.float32), b=np.array([0])), opset=16),
+    "old regions": lambda: model_of(
+        [node("RoiAlign", ["x", "r", "b"], ["y"], spatial_scale=0.25, output_height=3, output_width=3,
+              sampling_ratio=2)],
+        {"x": (1, 2, 16, 16)}, ["y"], constants(r=np.array([[8, 8, 40, 44]], np.float32), b=np.array([0])), opset=10),
+    "max pool same lower": lambda: one("MaxPool", kernel_shape=[2, 2], strides=[2, 2], auto_pad="SAME_LOWER"),
+    "average pool same lower": lambda: one("AveragePool", kernel_shape=[3, 2], strides=[2, 3], auto_pad="SAME_LOWER"),
+    "scale with an axis": lambda: model_of(
+        [node("QuantizeLinear", ["x", "s", "z"], ["q"]), node("DequantizeLinear", ["q", "s", "z"], ["y"])],
+        X, ["y"], constants(s=np.array([0.1], np.float32), z=np.array([3], np.int8))),
+    "top values in any order": lambda: model_of(
+        [node("TopK", ["x", "k"], ["t", "i"], axis=3, sorted=0), node("ReduceSum", ["t", "a"], ["y"])], X, ["y"],
+        constants(k=np.array([3]), a=np.array([3]))),
+    "selu": lambda: one("Selu", alpha=1.2, gamma=0.9),
+    "thresholded relu": lambda: one("ThresholdedRelu", alpha=0.1),
+    "mean variance normalization": lambda: one("MeanVarianceNormalization", axes=[0, 2, 3]),
+    "powers that are cut off": lambda: model_of(
+        [node("Pow", ["n", "x"], ["p"]), node("Cast", ["p"], ["y"], to=TensorProto.FLOAT)],
+        X, ["y"], constants(n=np.array(37, np.int32))),
 }  # fmt: skip
 
 
@@ -102,19 +132,24 @@ def test_import_onnx_converts(tmp_path: Path, name: str) -> None:
     assert_equal(saved(model, tmp_path), call)
 
 
-def recurrent(operator: str, gates: int, directions: int, **attributes: Any) -> Any:
+def recurrent(operator: str, gates: int, directions: int, batch: int = 2, **attributes: Any) -> Any:
+    def initial(seed: int) -> Any:
+        state = normal(directions, batch, 5, seed=seed)
+        return state.transpose(1, 0, 2) if attributes.get("layout") else state
+
     weights = constants(
         w=normal(directions, gates * 5, 3, seed=1), r=normal(directions, gates * 5, 5, seed=2),
-        b=normal(directions, gates * 10, seed=3), h=normal(directions, 2, 5, seed=4),
+        b=normal(directions, gates * 10, seed=3), h=initial(4),
     )  # fmt: skip
     names = ["x", "w", "r", "b", "", "h"]
     outputs = ["y", "last"]
     if gates == 4:
-        weights |= constants(c=normal(directions, 2, 5, seed=5), p=normal(directions, 15, seed=6))
+        weights |= constants(c=initial(5), p=normal(directions, 15, seed=6))
         names, outputs = [*names, "c", "p"], [*outputs, "cell"]
     kind = {1: "forward", 2: "bidirectional"}[directions]
     attributes = {"hidden_size": 5, "direction": kind, **attributes}
-    return model_of([node(operator, names, outputs, **attributes)], {"x": (4, 2, 3)}, outputs, weights)
+    shape = (batch, 4, 3) if attributes.get("layout") else (4, batch, 3)
+    return model_of([node(operator, names, outputs, **attributes)], {"x": shape}, outputs, weights)
 
 
 @pytest.mark.parametrize(
@@ -131,6 +166,36 @@ def recurrent(operator: str, gates: int, directions: int, **attributes: Any) -> 
 )
 def test_import_onnx_unrolls_recurrent_layers(tmp_path: Path, model: Any) -> None:
     assert_equal(saved(model, tmp_path), {"x": normal(4, 2, 3)})
+
+
+def test_import_onnx_takes_sequences_by_batches(tmp_path: Path) -> None:
+    """onnxruntime does not."""
+    x = normal(4, 3, 3)
+    by_steps, by_batches = (
+        by_tvm(read_onnx(saved(recurrent("LSTM", 4, 2, batch=3, layout=layout), tmp_path), {}), [given])
+        for layout, given in enumerate((x, x.transpose(1, 0, 2)))
+    )
+    np.testing.assert_allclose(by_batches[0], by_steps[0].transpose(2, 0, 1, 3), rtol=1e-5)
+    for mine, theirs in zip(by_batches[1:], by_steps[1:], strict=True):
+        np.testing.assert_allclose(mine, theirs.transpose(1, 0, 2), rtol=1e-5)
+
+
+def test_import_onnx_pads_by_nothing_where_windows_are_apart(tmp_path: Path) -> None:
+    """onnxruntime refuses the padding that it computes."""
+    model = one("MaxPool", kernel_shape=[1, 1], strides=[2, 3], auto_pad="SAME_UPPER")
+    x = normal(*X["x"])
+    [found] = by_tvm(read_onnx(saved(model, tmp_path), {}), [x])
+    np.testing.assert_array_equal(found, x[:, :, ::2, ::3])
+
+
+def test_import_onnx_computes_halves_in_their_type(tmp_path: Path) -> None:
+    nodes = [
+        node("Cast", ["x"], ["h"], to=TensorProto.FLOAT16),
+        node("Selu", ["h"], ["s"]),
+        node("ThresholdedRelu", ["s"], ["t"], alpha=0.25),
+        node("Cast", ["t"], ["y"], to=TensorProto.FLOAT),
+    ]
+    assert_equal(saved(model_of(nodes, X, ["y"]), tmp_path), {"x": normal(*X["x"])}, tolerance=2e-3)
 
 
 def branch(name: str, factor: float) -> Any:

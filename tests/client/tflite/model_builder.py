@@ -20,6 +20,7 @@ VALID = schema.Padding.VALID
 NONE = schema.ActivationFunctionType.NONE
 RELU = schema.ActivationFunctionType.RELU
 RELU6 = schema.ActivationFunctionType.RELU6
+TANH = schema.ActivationFunctionType.TANH
 
 
 class ModelBuilder:

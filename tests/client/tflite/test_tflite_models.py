@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.client.frontend.untuned import by_tvm
-from tests.client.tflite.model_builder import NONE, RELU, RELU6, SAME, VALID, ModelBuilder, options
+from tests.client.tflite.model_builder import NONE, RELU, RELU6, SAME, TANH, VALID, ModelBuilder, options
 from tests.client.tflite.running import by_litert
 from tunefarm.frontend.tflite.reading import import_tflite
 
@@ -172,6 +172,20 @@ def with_constant(name: str, constant: Any, shape: tuple[int, ...], kind: str = 
     return lambda model, x: [name, [x, model.weight(np.asarray(constant))], shape, chosen]
 
 
+def batch_to_space(model: ModelBuilder, x: int) -> Any:
+    blocks, parts = model.weight(np.array([2, 3], np.int32)), model.tensor((6, 3, 3, 2))
+    pads = model.weight(np.array([[1, 1], [0, 3]], np.int32))
+    model.operator("SPACE_TO_BATCH_ND", [x, blocks, pads], [parts])
+    crops = model.weight(np.array([[0, 1], [2, 3]], np.int32))
+    return ["BATCH_TO_SPACE_ND", [parts, blocks, crops], (1, 5, 4, 2), None]
+
+
+def transposed(model: ModelBuilder, x: int, shape: tuple[int, ...], padding: int, activation: int) -> Any:
+    wanted, bias = model.weight(np.array(shape, np.int32)), model.weight(normal(5, seed=2))
+    chosen = options("TransposeConvOptions", strideH=2, strideW=2, padding=padding, fusedActivationFunction=activation)
+    return ["TRANSPOSE_CONV", [wanted, model.weight(normal(5, 3, 3, 2)), x, bias], shape, chosen]
+
+
 OPERATORS = {
     "hard swish": unary("HARD_SWISH", "HardSwishOptions"),
     "logistic": unary("LOGISTIC"),
@@ -189,7 +203,25 @@ OPERATORS = {
                                      "ResizeBilinearOptions", alignCorners=False, halfPixelCenters=True),
     "multiply": with_constant("MUL", normal(1, 4, 6, 2, seed=5), (1, 4, 6, 2), "MulOptions",
                               fusedActivationFunction=NONE),
-    "space to depth": unary("SPACE_TO_DEPTH", "SpaceToDepthOptions", blockSize=2),
+    "space to depth": lambda model, x: [
+        "SPACE_TO_DEPTH", [x], (1, 2, 3, 8), options("SpaceToDepthOptions", blockSize=2)],
+    "softmax with beta": unary("SOFTMAX", "SoftmaxOptions", beta=2.0),
+    "gelu": unary("GELU", "GeluOptions", approximate=False),
+    "approximate gelu": unary("GELU", "GeluOptions", approximate=True),
+    "expand dims": with_constant("EXPAND_DIMS", np.array(1, np.int32), (1, 1, 4, 6, 2)),
+    "gather of positions": with_constant("GATHER_ND", np.array([[0, 1], [0, 3], [0, 0]], np.int32), (3, 6, 2)),
+    "space to batch": lambda model, x: [
+        "SPACE_TO_BATCH_ND", [x, model.weight(np.array([2, 3], np.int32)),
+                              model.weight(np.array([[1, 1], [0, 3]], np.int32))], (6, 3, 3, 2), None],
+    "batch to space": lambda model, x: batch_to_space(model, x),
+    "fully connected images": lambda model, x: [
+        "FULLY_CONNECTED", [x, model.weight(normal(5, 12)), model.weight(normal(5, seed=1))], (4, 5),
+        options("FullyConnectedOptions", fusedActivationFunction=NONE)],
+    "matrices times one": with_constant("BATCH_MATMUL", normal(1, 1, 2, 7), (1, 4, 6, 7), "BatchMatMulOptions"),
+    "matrices times more": with_constant("BATCH_MATMUL", normal(3, 4, 7, 2), (3, 4, 6, 7), "BatchMatMulOptions",
+                                         adjY=True),
+    "transposed convolution": lambda model, x: transposed(model, x, (1, 8, 12, 5), SAME, NONE),
+    "transposed convolution with relu": lambda model, x: transposed(model, x, (1, 9, 13, 5), VALID, RELU),
     "argmax": with_constant("ARG_MAX", np.array(2, np.int32), (1, 4, 2), "ArgMaxOptions",
                             outputType=2),
 }  # fmt: skip
@@ -200,7 +232,58 @@ def test_import_tflite_converts_the_operator(tmp_path: Path, name: str) -> None:
     model = ModelBuilder()
     x = model.input((1, 4, 6, 2))
     code, inputs, shape, chosen = OPERATORS[name](model, x)
-    shape = (1, 2, 3, 8) if name == "space to depth" else shape
     result = model.tensor(shape, "int32" if name == "argmax" else "float32")
     model.operator(code, inputs, [result], chosen)
     equal(model.save(tmp_path, result), [normal(1, 4, 6, 2)], 1e-6)
+
+
+def test_import_tflite_adds_what_is_scattered_to_one_position(tmp_path: Path) -> None:
+    model = ModelBuilder()
+    x, result = model.input((3, 4)), model.tensor((5, 4))
+    places, shape = model.weight(np.array([[4], [1], [4]], np.int32)), model.weight(np.array([5, 4], np.int32))
+    model.operator("SCATTER_ND", [places, x, shape], [result], options("ScatterNdOptions"))
+    equal(model.save(tmp_path, result), [normal(3, 4)], 1e-6)
+
+
+@pytest.mark.parametrize("time_major", [False, True])
+def test_import_tflite_unrolls_an_lstm_as_keras_has_it(tmp_path: Path, time_major: bool) -> None:
+    model = ModelBuilder()
+    shape, results = ((4, 2, 3), (4, 2, 5)) if time_major else ((2, 4, 3), (2, 4, 5))
+    x, result = model.input(shape), model.tensor(results)
+    of_input = [model.weight(normal(5, 3, seed=each)) for each in range(4)]
+    of_state = [model.weight(normal(5, 5, seed=each)) for each in range(4)]
+    biases = [model.weight(normal(5, seed=each)) for each in range(4)]
+    states = [model.tensor((2, 5)), model.tensor((2, 5))]
+    for each in states:
+        model.graph.tensors[each].isVariable = True
+    given = [x, *of_input, *of_state, -1, -1, -1, *biases, -1, -1, *states, -1, -1, -1, -1]
+    chosen = options(
+        "UnidirectionalSequenceLSTMOptions", fusedActivationFunction=TANH, timeMajor=time_major, cellClip=0.4
+    )
+    model.operator("UNIDIRECTIONAL_SEQUENCE_LSTM", given, [result], chosen)
+    equal(model.save(tmp_path, result), [normal(*shape)], 1e-5)
+
+
+PASSING = {
+    "RESIZE_NEAREST_NEIGHBOR": with_constant(
+        "RESIZE_NEAREST_NEIGHBOR", np.array([8, 12], np.int32), (1, 8, 12, 2), "ResizeNearestNeighborOptions"
+    ),
+    "SPACE_TO_DEPTH": lambda model, x: [
+        "SPACE_TO_DEPTH",
+        [x],
+        (1, 2, 3, 8),
+        options("SpaceToDepthOptions", blockSize=2),
+    ],
+    "TILE": with_constant("TILE", np.array([1, 2, 1, 3], np.int32), (1, 8, 6, 6)),
+    "GATHER_ND": with_constant("GATHER_ND", np.array([[0, 1], [0, 3]], np.int32), (2, 6, 2)),
+}
+
+
+@pytest.mark.parametrize("name", PASSING)
+def test_import_tflite_moves_quantised_elements(tmp_path: Path, name: str) -> None:
+    model = ModelBuilder()
+    x = model.input((1, 4, 6, 2), "int8", scale=SCALE, zero=3)
+    code, inputs, shape, chosen = PASSING[name](model, x)
+    result = model.tensor(shape, "int8", scale=SCALE, zero=3)
+    model.operator(code, inputs, [result], chosen)
+    equal(model.save(tmp_path, result), [integers(1, 4, 6, 2)], 0)

@@ -112,7 +112,9 @@ def refresh(repository: Repository = ".", keys: Keys = [], passphrase_file: Pass
 
 
 def rotate(
-    role: Annotated[str, typer.Argument(metavar="ROLE", help="root, targets, snapshot, timestamp or channel-NAME.")],
+    role: Annotated[
+        str, typer.Argument(metavar="ROLE", help="root, targets, online, snapshot, timestamp or channel-NAME.")
+    ],
     old: Annotated[list[str], typer.Option(metavar="KEYID", help="Key to revoke, or the beginning of its id.")] = [],  # noqa: B006 - typer copies it
     new: Annotated[list[str], typer.Option(metavar="FILE", help="Key to trust.")] = [],  # noqa: B006
     threshold: Annotated[int | None, typer.Option(metavar="N", help="Number of its keys that must sign.")] = None,

@@ -1,7 +1,8 @@
 """Elementwise operators, Gather and OneHot, whose converters in TVM are wrong for some types or give slow modules."""
 
 from collections.abc import Mapping
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 import numpy as np
 from onnx import numpy_helper
@@ -10,6 +11,9 @@ from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from tunefarm.frontend.onnx.constants import constant
+from tunefarm.frontend.scattering import scattered
+
+_REDUCTIONS: Final = MappingProxyType({b"none": "update", b"add": "add", b"mul": "mul", b"max": "max", b"min": "min"})
 
 
 def clip(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
@@ -49,6 +53,48 @@ def elu(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) ->
     negative = relax.op.subtract(relax.op.exp(relax.op.minimum(x, relax.const(0, dtype))), relax.const(1, dtype))
     scaled = relax.op.multiply(relax.const(attributes.get("alpha", 1.0), dtype), negative)
     return relax.op.add(relax.op.nn.relu(x), scaled)
+
+
+def selu(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+    """In the type of the input, as elu."""
+    gamma = attributes.get("gamma", 1.0507010221481323)
+    alpha = attributes.get("alpha", 1.6732631921768188)
+    result = builder.emit(elu(builder, inputs, {"alpha": alpha}, scope))
+    return relax.op.multiply(relax.const(gamma, str(inputs[0].ty.dtype)), result)
+
+
+def thresholded_relu(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+    """In the type of the input, as elu; NaN and infinity below the threshold give 0."""
+    del builder, scope
+    x, dtype = inputs[0], str(inputs[0].ty.dtype)
+    is_above = relax.op.greater(x, relax.const(attributes.get("alpha", 1.0), dtype))
+    return relax.op.where(is_above, x, relax.const(0, dtype))
+
+
+def mean_variance_normalization(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+    """By differences from the mean, and with ONNX's epsilon: TVM's gives NaN for equal elements."""
+    del scope
+    x, axes = inputs[0], list(attributes.get("axes", (0, 2, 3)))
+    wide = _cast(builder, x, "float32") if str(x.ty.dtype) in {"float16", "bfloat16"} else x
+    apart = builder.emit(relax.op.subtract(wide, relax.op.mean(wide, axes, keepdims=True)))
+    deviation = builder.emit(relax.op.sqrt(relax.op.mean(relax.op.multiply(apart, apart), axes, keepdims=True)))
+    quotient = relax.op.divide(apart, relax.op.add(deviation, relax.const(1e-9, str(wide.ty.dtype))))
+    return _cast(builder, builder.emit(quotient), str(x.ty.dtype))
+
+
+def top_k(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+    """Sorted also where it need not be."""
+    return onnx_frontend.TopK.get_converter(1 if "k" in attributes else 11)(
+        builder, inputs, {**attributes, "sorted": 1}, scope
+    )
+
+
+def scatter_elements(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+    """Also for fewer indices than the data has elements along the other axes."""
+    del scope
+    reduction = _REDUCTIONS[attributes.get("reduction", b"none")]
+    data, positions, values = inputs[:3]
+    return scattered(data, positions, values, attributes.get("axis", 0), reduction, builder.emit)
 
 
 def is_infinite(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
@@ -111,7 +157,11 @@ def power(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) 
             return relax.op.sqrt(x)
     wide = str(dtype) if dtype.kind == "f" else "float64"
     result = relax.op.power(_cast(builder, x, wide), _cast(builder, exponent, wide))
-    return result if wide == str(dtype) else relax.op.astype(builder.emit(relax.op.round(result)), str(dtype))
+    if wide == str(dtype):
+        return result
+    # Powers of an integer exponent are integers up to an error of float64; others are cut off.
+    rounded = relax.op.trunc if np.dtype(str(exponent.ty.dtype)).kind == "f" else relax.op.round
+    return relax.op.astype(builder.emit(rounded(result)), str(dtype))
 
 
 def _cast(builder: Any, value: Any, dtype: str) -> Any:

@@ -14,15 +14,20 @@ from tunefarm.frontend.onnx.elementwise import (
     is_infinite,
     literal,
     lp_normalization,
+    mean_variance_normalization,
     one_hot,
     power,
     rms_normalization,
+    scatter_elements,
+    selu,
     swish,
+    thresholded_relu,
+    top_k,
 )
 from tunefarm.frontend.onnx.folding import OF_DATA
-from tunefarm.frontend.onnx.quantized import QUANTISED, QUANTISED_OF_MICROSOFT
+from tunefarm.frontend.onnx.quantized import QUANTISED, QUANTISED_OF_MICROSOFT, with_scalar_scales
 from tunefarm.frontend.onnx.recurrent import gru, lstm, rnn
-from tunefarm.frontend.onnx.spatial import conv, conv_transpose, resize
+from tunefarm.frontend.onnx.spatial import conv, conv_transpose, pool, resize, roi_align
 from tunefarm.frontend.unsupported_operators import BOXES, MASKS
 
 _OF_MICROSOFT: Final = frozenset(
@@ -41,11 +46,17 @@ _NOT_ONNX: Final = (_OF_MICROSOFT - {"Gelu"}) | {"AllClassNMS"}
 
 
 _OURS: Final[Mapping[str, Any]] = MappingProxyType({
-    "Clip": clip, "Constant": literal, "Conv": conv, "ConvTranspose": conv_transpose, "Elu": elu, "GRU": gru,
-    "Gather": gather, "IsInf": is_infinite, "LSTM": lstm,
-    "LpNormalization": lp_normalization, "OneHot": one_hot, "Pow": power, "RNN": rnn,
-    "RMSNormalization": rms_normalization, "Resize": resize, "Swish": swish, **QUANTISED,
+    "AveragePool": pool("AveragePool"), "Clip": clip, "Constant": literal, "Conv": conv,
+    "ConvTranspose": conv_transpose, "Elu": elu, "GRU": gru, "Gather": gather, "IsInf": is_infinite, "LSTM": lstm,
+    "LpNormalization": lp_normalization, "MaxPool": pool("MaxPool"),
+    "MeanVarianceNormalization": mean_variance_normalization, "OneHot": one_hot, "Pow": power, "RNN": rnn,
+    "RMSNormalization": rms_normalization, "Resize": resize, "RoiAlign": roi_align,
+    "ScatterElements": scatter_elements, "Selu": selu, "Swish": swish, "ThresholdedRelu": thresholded_relu,
+    "TopK": top_k, **QUANTISED,
 })  # fmt: skip
+_SINCE: Final = MappingProxyType({"RoiAlign": 16})
+"""Versions of operators that had other defaults before."""
+_WITH_SCALES: Final = frozenset({"DequantizeLinear", "QuantizeLinear"})
 _OF_UNKNOWN_SIZE: Final = OF_DATA | {"NonMaxSuppression"}
 """Operators whose results have a size that depends on data, unless they are constants."""
 _ADVICE: Final[Mapping[str, str]] = MappingProxyType(
@@ -61,11 +72,12 @@ _ADVICE: Final[Mapping[str, str]] = MappingProxyType(
 def converter_of(domain: str, operator: str, opset: int) -> Any:
     """A function of builder, inputs, attributes and scope that gives a Relax expression; None if there is none."""
     if domain in {"", "ai.onnx"}:
-        if operator in _OURS:
+        if operator in _OURS and opset >= _SINCE.get(operator, 1):
             return _OURS[operator]
         table = _tvm_table()
         is_known = operator in table and operator not in _NOT_ONNX | _OF_UNKNOWN_SIZE
-        return table[operator].get_converter(opset) if is_known else None
+        converter = table[operator].get_converter(opset) if is_known else None
+        return with_scalar_scales(converter) if converter is not None and operator in _WITH_SCALES else converter
     if domain != "com.microsoft":
         return None
     if operator in QUANTISED_OF_MICROSOFT:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 from tvm import relax
+from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from tunefarm.frontend.onnx.constants import constant
@@ -32,6 +33,17 @@ def _flat(value: Any) -> Any:
     """A scale of one element, whatever its shape, as a scalar: TVM takes it for one of each channel otherwise."""
     array = value.value.numpy()
     return constant(array.reshape(()) if array.size == 1 else array.reshape(-1))
+
+
+def with_scalar_scales(converter: _Converter) -> _Converter:
+    """A converter that gets scales and zero points of one element as scalars, whatever their shape."""
+
+    def convert(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+        scales = [_flat(each) if isinstance(each, GenericConst) else each for each in inputs[1:3]]
+        operands = onnx_frontend.onnx_input([inputs[0], *scales])
+        return converter(builder, operands, attributes, scope)
+
+    return convert
 
 
 def _linear_conv(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:

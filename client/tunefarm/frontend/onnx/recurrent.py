@@ -148,22 +148,20 @@ def _rnn_step(layer: _Direction, x: Any, states: _States) -> _States:
 def _layer(
     builder: Any, inputs: Any, attributes: Mapping[str, Any], *, gates: int, step: _Step, defaults: Sequence[str]
 ) -> Any:
-    x = inputs[0]
+    x, initial = inputs[0], [inputs[5], inputs[6]][: 2 if gates == 4 else 1]
     if attributes.get("layout", 0):
         x = builder.emit(relax.op.permute_dims(x, [1, 0, 2]))
+        initial = [None if each is None else builder.emit(relax.op.permute_dims(each, [1, 0, 2])) for each in initial]
     steps, batch, _ = (int(size) for size in x.ty.shape)
     if steps > MAX_STEPS:
         raise ValueError(f"A sequence of {steps} steps is longer than {MAX_STEPS}")
     _refuse_lengths(inputs[4], steps)
     directions, hidden = int(inputs[2].ty.shape[0]), int(inputs[2].ty.shape[2])
-    states = 2 if gates == 4 else 1
     sequences, lasts = [], []
     for index in range(directions):
         backwards = (directions == 2 and index == 1) or attributes.get("direction", b"forward") == b"reverse"
         layer = _direction(builder, x, inputs, attributes, gates, index, defaults)
-        state = tuple(
-            _initial(builder, inputs[5 + which], index, (batch, hidden), x.ty.dtype) for which in range(states)
-        )
+        state = tuple(_initial(builder, each, index, (batch, hidden), x.ty.dtype) for each in initial)
         outputs = []
         for value in reversed(layer.inputs) if backwards else layer.inputs:
             state = step(layer, value, state)

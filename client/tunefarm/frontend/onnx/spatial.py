@@ -1,13 +1,16 @@
 """Convolutions and resizing, where TVM's converters ignore attributes or give slow modules."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
+from tvm import relax
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from tunefarm.frontend.onnx.constants import constant
+
+_SAME: Final = frozenset({b"SAME_UPPER", b"SAME_LOWER"})
 
 
 def conv(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
@@ -15,20 +18,53 @@ def conv(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -
     attributes = dict(attributes)
     mode = attributes.pop("auto_pad", b"NOTSET")
     spatial = len(inputs[0].ty.shape) - 2
-    if mode in {b"SAME_UPPER", b"SAME_LOWER"}:
-        strides = attributes.get("strides", (1,) * spatial)
-        dilations = attributes.get("dilations", (1,) * spatial)
-        before, after = [], []
-        for axis in range(spatial):
-            size, kernel = int(inputs[0].ty.shape[2 + axis]), int(inputs[1].ty.shape[2 + axis])
-            total = max((-(-size // strides[axis]) - 1) * strides[axis] + (kernel - 1) * dilations[axis] + 1 - size, 0)
-            small, large = total // 2, total - total // 2
-            before.append(small if mode == b"SAME_UPPER" else large)
-            after.append(large if mode == b"SAME_UPPER" else small)
-        attributes["pads"] = (*before, *after)
+    if mode in _SAME:
+        kernel = [int(extent) for extent in list(inputs[1].ty.shape)[2:]]
+        attributes["pads"] = _same_pads(inputs[0], kernel, attributes, mode)
     elif mode == b"VALID":
         attributes["pads"] = (0,) * (2 * spatial)
     return onnx_frontend.Conv.get_converter(11)(builder, inputs, attributes, scope)
+
+
+def pool(operator: str) -> Any:
+    """SAME as padding: TVM's converter pads by less than nothing where windows are apart, or rounds sizes down."""
+    converter = getattr(onnx_frontend, operator)
+
+    def convert(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+        attributes = dict(attributes)
+        mode = attributes.get("auto_pad", b"NOTSET")
+        if mode in _SAME:
+            attributes["pads"] = _same_pads(inputs[0], attributes["kernel_shape"], attributes, mode)
+            attributes["auto_pad"] = b"NOTSET"
+        return converter.get_converter(1)(builder, inputs, attributes, scope)
+
+    return convert
+
+
+def _same_pads(data: Any, kernel: Sequence[int], attributes: Mapping[str, Any], mode: bytes) -> tuple[int, ...]:
+    """The padding at the begin of each axis, then that at its end, for as many windows as fit the strides."""
+    spatial = len(kernel)
+    strides = attributes.get("strides", (1,) * spatial)
+    dilations = attributes.get("dilations", (1,) * spatial)
+    before, after = [], []
+    for axis in range(spatial):
+        size, reach = int(data.ty.shape[2 + axis]), (kernel[axis] - 1) * dilations[axis] + 1
+        total = max((-(-size // strides[axis]) - 1) * strides[axis] + reach - size, 0)
+        small, large = total // 2, total - total // 2
+        before.append(small if mode == b"SAME_UPPER" else large)
+        after.append(large if mode == b"SAME_UPPER" else small)
+    return (*before, *after)
+
+
+def roi_align(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+    """Half a pixel of the feature map; TVM's converter shifts by half a pixel of the image."""
+    mode = attributes.get("coordinate_transformation_mode", b"half_pixel")
+    scale = attributes.get("spatial_scale", 1.0)
+    operands = list(inputs)
+    if mode == b"half_pixel" and scale != 1:
+        shift = relax.const(np.full(4, 0.5 - 0.5 / scale, str(inputs[1].ty.dtype)))
+        operands[1] = builder.emit(relax.op.add(inputs[1], shift))
+    return onnx_frontend.RoiAlign.get_converter(16)(builder, onnx_frontend.onnx_input(operands), attributes, scope)
 
 
 def conv_transpose(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:

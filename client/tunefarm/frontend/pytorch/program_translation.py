@@ -14,8 +14,8 @@ from tvm import relax
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
 from tunefarm.frontend.model_source import FIELD
-from tunefarm.frontend.pytorch.converters import CONVERTERS
-from tunefarm.frontend.pytorch.nodes import standing_for, value_of
+from tunefarm.frontend.pytorch.operators.converters import CONVERTERS
+from tunefarm.frontend.pytorch.operators.nodes import standing_for, value_of
 from tunefarm.frontend.relax_model import RelaxModel
 from tunefarm.frontend.unsupported_operators import BOXES, MASKS, UnsupportedOperator, refuse_unsupported
 from tunefarm.frontend.weights_file import Array
@@ -35,6 +35,8 @@ _OF_TORCH: Final = {
     if decomposition.__module__ == "torch._decomp.decompositions"
 }
 """Torch's decompositions into its operators; its others are into primitives, which have no converters."""
+_OF_TRUTH_VALUES: Final = frozenset({"add", "mul", "maximum", "minimum"})
+"""Operators of numbers that torch has for truth values as well."""
 _RANDOM: Final = frozenset(
     {
         "bernoulli.p",
@@ -141,6 +143,7 @@ class _ProgramImporter(ExportedProgramImporter):  # type: ignore[misc]
                     result = _convert(convert, node)
                 self.env[node] = self._as_in_torch(node, result)
             elif node.op == "output":
+                _refuse_numbers(node.args[0])
                 return self._flatten_output_args(self.retrieve_args(node)[0])
         raise ValueError("a graph has no output")
 
@@ -197,6 +200,12 @@ def _convert(convert: Callable[[fx.Node], Any], node: fx.Node) -> Any:
         raise BadInput(FIELD, problem, _advice(node) or _REPLACE) from error
 
 
+def _refuse_numbers(results: Any) -> None:
+    for result in results:
+        if result is not None and not isinstance(result, fx.Node):
+            raise BadInput(FIELD, f"it returns {result!r}, which is not a tensor.", "Return tensors only.")
+
+
 def _computed_in(node: fx.Node) -> torch.dtype | None:
     """The element type in which torch computes an elementwise operator, as far as its operands must be converted."""
     if torch.Tag.pointwise not in getattr(node.target, "tags", ()):
@@ -204,11 +213,13 @@ def _computed_in(node: fx.Node) -> torch.dtype | None:
     result = node.meta.get("val")
     if isinstance(result, torch.Tensor) and result.dtype != torch.bool:
         return result.dtype
+    if node.target.__name__.partition(".")[0] in _OF_TRUTH_VALUES:
+        return torch.int8  # what is not zero becomes true
     return torch.float32 if any(isinstance(each, float) for each in node.args) else None
 
 
 def _narrower(node: fx.Node, dtype: torch.dtype) -> list[fx.Node]:
-    """The operands of integers that are computed as ``dtype``, but for the condition of a choice."""
+    """The operands of other types that are computed as ``dtype``, but for the condition of a choice."""
     operands = node.all_input_nodes
     if node.target.__name__.startswith(("where.", "masked_fill.")):
         operands = [each for each in operands if value_of(each).dtype != torch.bool]
@@ -216,7 +227,8 @@ def _narrower(node: fx.Node, dtype: torch.dtype) -> list[fx.Node]:
     return [
         each
         for each, value in values
-        if isinstance(value, torch.Tensor) and not value.is_floating_point() and value.dtype != dtype
+        if isinstance(value, torch.Tensor) and value.dtype != dtype
+        if dtype.is_floating_point or not value.is_floating_point()
     ]
 
 

@@ -12,9 +12,9 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from tunefarm.frontend.model_source import FIELD
+from tunefarm.frontend.pytorch.operators.recurrent import KEPT
 from tunefarm.frontend.pytorch.program_translation import Converters, translated
 from tunefarm.frontend.pytorch.pt2_archive import require_safe_archive
-from tunefarm.frontend.pytorch.recurrent import KEPT
 from tunefarm.frontend.pytorch.references import references_of
 from tunefarm.frontend.relax_model import RelaxModel
 from tunefarm.intake.user_file import describe

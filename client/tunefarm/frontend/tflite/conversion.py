@@ -12,6 +12,7 @@ from tvm import relax
 from tvm.relax.frontend.tflite import tflite_frontend
 from tvm.tirx import IntImm
 
+from tunefarm.frontend.tflite.operators import OwnConverters
 from tunefarm.frontend.unsupported_operators import UnsupportedOperator, refuse_unsupported
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.visible_text import visible_line
@@ -179,7 +180,7 @@ class _Weights(tflite_frontend.ExprTable):  # type: ignore[misc]
         return self.parameters[-1]
 
 
-class _Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
+class _Converter(OwnConverters):
     """TVM's converters, which go on after one that fails, so that all failures are named at once."""
 
     def convert_all(self) -> list[UnsupportedOperator]:
@@ -266,7 +267,10 @@ class _Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
 
 
 _PASSING_QUANTISED: Final = frozenset(
-    {"EXPAND_DIMS", "GATHER", "PACK", "PAD", "SLICE", "SPLIT", "SQUEEZE", "STRIDED_SLICE", "TRANSPOSE", "UNPACK"}
+    {
+        *("EXPAND_DIMS", "GATHER", "GATHER_ND", "PACK", "PAD", "RESIZE_NEAREST_NEIGHBOR", "SLICE", "SPACE_TO_DEPTH"),
+        *("SPLIT", "SQUEEZE", "STRIDED_SLICE", "TILE", "TRANSPOSE", "UNPACK"),
+    }
 )
 
 

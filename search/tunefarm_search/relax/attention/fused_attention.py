@@ -84,7 +84,8 @@ def _is_worth_it(found: Attention) -> bool:
     shapes = [extents_of(each) for each in (product, found.values, *product.args)]
     known = [shape for shape in shapes if shape is not None and len(shape) == _AXES]
     # Operands with fewer heads are broadcast.
-    if len(known) < len(shapes) or len({heads for heads, *_ in known}) > 1 or str(product.ty.dtype) != "float32":
+    kinds = {str(each.ty.dtype) for each in (product, found.values, *product.args)}
+    if len(known) < len(shapes) or len({heads for heads, *_ in known}) > 1 or kinds != {"float32"}:
         return False
     (heads, rows, keys), (_, count, width), *_ = known
     has_tiles = width % _LANES == 0 and _divisible(rows) <= _MAX_MORE_ROWS * rows

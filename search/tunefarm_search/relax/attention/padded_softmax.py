@@ -1,9 +1,11 @@
 """Softmax over a number of elements that no vector divides, such as the 197 tokens of a vision transformer.
 
 LLVM adds such a row element by element, because the order of additions matters. So the row is copied to one of whole
-vectors, which ends with the lowest number, whose exponential is zero.
+vectors, which ends with minus infinity, whose exponential is zero. That of the lowest number is one where a mask makes
+all elements of a row the lowest number.
 """
 
+import math
 from typing import Any, Final
 
 import tvm
@@ -42,10 +44,10 @@ def padded_elements(elements: int) -> int:
 
 def _softmax(tensor: te.Tensor) -> te.Tensor:
     *rows, elements = (int(extent) for extent in tensor.shape)
-    lowest = te.min_value(tensor.dtype)
+    filling = tvm.tirx.const(-math.inf, tensor.dtype)
 
     def copied(*at: Any) -> Any:
-        return tvm.tirx.if_then_else(at[-1] < elements, tensor(*at), lowest)
+        return tvm.tirx.if_then_else(at[-1] < elements, tensor(*at), filling)
 
     wide = te.compute((*rows, padded_elements(elements)), copied, name="padded")
     inner = te.reduce_axis((0, wide.shape[-1]), name="k")

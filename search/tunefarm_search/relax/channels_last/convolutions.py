@@ -7,7 +7,6 @@ Weights are transposed when the model is prepared, inputs and outputs of the mod
 from typing import Any, Final
 
 import numpy as np
-import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
@@ -19,7 +18,7 @@ from tunefarm_search.relax.channels_last.operators import (
 )
 from tunefarm_search.relax.channels_last.transposed import phases_of, transposed_convolution
 from tunefarm_search.relax.constants import Array, array_of, constant_of, is_constant
-from tunefarm_search.relax.expressions import integers, operator_of, value_of
+from tunefarm_search.relax.expressions import integers, operator_of, rewritten, value_of
 
 SPATIAL: Final = {"relax.nn.conv1d": "W", "relax.nn.conv2d": "HW", "relax.nn.conv3d": "DHW"}
 OPERATORS: Final = {
@@ -34,20 +33,8 @@ FLOATS: Final = frozenset({"float16", "float32"})
 
 def with_channels_last(module: Any) -> Any:
     """Compute convolutions with constant weights, and what stands between them, with the channels last."""
-    rewritten = tvm.IRModule(module.functions, attrs=module.attrs)
-    for variable, function in module.functions.items():
-        if isinstance(function, relax.Function) and _convolves(function):
-            rewritten.update_func(variable, _ChannelsLast(rewritten).visit_expr(function))
     # Operators that read the same tensor transpose it in the same way.
-    return relax.transform.EliminateCommonSubexpr()(rewritten)
-
-
-def _convolves(function: Any) -> bool:
-    found: list[bool] = []
-    relax.analysis.post_order_visit(
-        function, lambda each: found.append(operator_of(each) in SPATIAL or operator_of(each) == _TRANSPOSED)
-    )
-    return any(found)
+    return relax.transform.EliminateCommonSubexpr()(rewritten(module, _ChannelsLast(module)))
 
 
 @mutator

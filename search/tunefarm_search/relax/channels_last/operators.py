@@ -64,25 +64,33 @@ def _elementwise(call: Any, lookup: Lookup, builder: Any) -> Any:
 
 def _binary(call: Any, lookup: Lookup, builder: Any) -> Any:
     rank = len(call.ty.shape)
-    operands = [_operand(each, rank, lookup, builder) for each in call.args]
+    operands = [_broadcast_operand(each, rank, lookup, builder) for each in call.args]
     if any(each is None for each in operands):
         return None
     return _transposed(builder, relax.Call(call.op, operands, call.attrs))
 
 
+def _broadcast_operand(given: Any, rank: int, lookup: Lookup, builder: Any) -> Any:
+    """The same, but for constants of one element, which need no axes."""
+    known = lookup(given)
+    if is_constant(known) and array_of(known).size == 1:
+        return constant_of(array_of(known).reshape(()))
+    return _operand(given, rank, lookup, builder)
+
+
 def _operand(given: Any, rank: int, lookup: Lookup, builder: Any) -> Any:
-    """An operand of rank ``rank`` with channels last."""
+    """An operand of rank ``rank`` with channels last; numbers as they are."""
+    if not isinstance(given.ty, relax.TensorType):
+        return given
     known = lookup(given)
     if is_constant(known):
         array = array_of(known)
-        if array.size == 1:
-            return constant_of(array.reshape(()))
         filled = array.reshape([1] * (rank - array.ndim) + list(array.shape))
         return constant_of(np.transpose(filled, channels_last_axes(rank)))
     moved = channels_last_of(given, lookup)
     if moved is not None:
         return moved if len(moved.ty.shape) == rank else None
-    if getattr(given, "ty", None) is None or len(given.ty.shape) != rank:
+    if len(given.ty.shape) != rank:
         return None
     return builder.emit(relax.op.permute_dims(given, channels_last_axes(rank)))
 
@@ -121,7 +129,7 @@ def _adaptive_pool(call: Any, lookup: Lookup, builder: Any) -> Any:
 
 def _resize(call: Any, lookup: Lookup, builder: Any) -> Any:
     data, attributes = channels_last_of(call.args[0], lookup), call.attrs
-    if data is None or str(attributes.layout) != "NCHW":
+    if data is None or str(attributes.layout) != "NCHW" or str(call.ty.dtype) != str(data.ty.dtype):
         return None
     named: dict[str, Any] = {
         "roi": [float(each) for each in attributes.roi],

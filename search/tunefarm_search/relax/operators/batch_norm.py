@@ -41,7 +41,9 @@ class _NormFolding(PyExprMutator):  # type: ignore[misc]
         if int(item.index) != 0 or operator_of(norm) != "relax.nn.batch_norm" or not _is_foldable(norm):
             return self.visit_expr_post_order(item)
         scale, shift = _scale_and_shift(norm)
-        folded = self._into_convolution(norm.args[0], scale, shift, str(norm.args[0].ty.dtype))
+        folded = None
+        if int(norm.attrs.axis) == _CHANNEL_AXIS:
+            folded = self._into_convolution(norm.args[0], scale, shift, str(norm.args[0].ty.dtype))
         return folded if folded is not None else self._product_and_sum(norm, scale, shift)
 
     def _value(self, expression: Any) -> Any:

@@ -36,7 +36,7 @@ class _Sorting(PyExprMutator):  # type: ignore[misc]
         visited = self.visit_expr_post_order(call)
         rewrite = {"relax.topk": self._top, "relax.median": self._median}.get(operator_of(visited), self._sorted)
         shape = extents_of(visited.args[0]) if operator_of(visited) in _SORTS else None
-        return visited if not shape else rewrite(visited, shape)
+        return visited if not shape or 0 in shape else rewrite(visited, shape)
 
     def _sorted(self, call: Any, shape: tuple[int, ...]) -> Any:
         """Result of ``sort`` or ``argsort``."""
@@ -56,7 +56,7 @@ class _Sorting(PyExprMutator):  # type: ignore[misc]
 
     def _median(self, call: Any, shape: tuple[int, ...]) -> Any:
         """The lower one of two medians, with its position where the operator has an axis."""
-        data, axes = call.args[0], call.attrs.axis
+        data, axes, rank = call.args[0], call.attrs.axis, len(shape)
         if not axes:
             data, shape = self._emit(relax.op.reshape(data, (-1,))), (math.prod(shape),)
         axis = int(axes[0]) % len(shape) if axes else 0
@@ -65,6 +65,8 @@ class _Sorting(PyExprMutator):  # type: ignore[misc]
         medians = [self._emit(relax.op.strided_slice(each, [axis], [middle], [middle + 1])) for each in found]
         if not call.attrs.keepdims:
             medians = [self._emit(relax.op.squeeze(each, [axis])) for each in medians]
+        elif not axes:
+            medians = [self._emit(relax.op.reshape(each, [1] * rank)) for each in medians]
         return relax.Tuple(medians) if axes else medians[0]
 
     def _first(self, data: Any, axis: int, count: int, descending: bool, dtype: str) -> tuple[Any, Any]:

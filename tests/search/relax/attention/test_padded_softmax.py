@@ -48,6 +48,15 @@ def test_masked_and_large_elements_keep_their_weight(number: float) -> None:
     np.testing.assert_allclose(result_of(softmax_of((3, 197)), (given,)), expected_of(given), rtol=1e-5, atol=1e-7)
 
 
+def test_rows_of_the_lowest_number_have_equal_weights_and_rows_of_infinity_none() -> None:
+    """A mask by the lowest number hides all tokens of a row of padding."""
+    given = random_array(3, 197)
+    given[1], given[2] = np.finfo(np.float32).min, -np.inf
+    found: Any = result_of(softmax_of((3, 197)), (given,))
+    np.testing.assert_allclose(found[:2], expected_of(given[:2]), rtol=1e-5)
+    assert np.isnan(found[2]).all()
+
+
 def test_only_rows_that_no_vector_divides_are_copied() -> None:
     for shape, is_copied in (((3, 197), True), ((3, 128), False)):
         [task] = model_tasks(softmax_of(shape))

@@ -45,6 +45,10 @@ CASES: dict[str, tuple[Callable[[Any], Any], Any]] = {
         lambda x: relax.op.median(x, 1, False),
         (np.take_along_axis(GIVEN, MIDDLE, axis=1)[:, 0], MIDDLE[:, 0]),
     ),
+    "median of all in as many axes": (
+        lambda x: relax.op.median(x, None, True),
+        np.sort(GIVEN, axis=None)[209].reshape(1, 1, 1),
+    ),
     "median of all": (lambda x: relax.op.median(x, None, False), np.sort(GIVEN, axis=None)[209]),
 }
 

@@ -2,10 +2,16 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final, TypeAlias
 
+import torch
 from torch import fx
 from tvm import relax
+
+Convert: TypeAlias = Callable[[fx.Node, Any], Any]
+"""A function of a node and an importer (``env``, ``block_builder``) that gives a Relax expression."""
+HALVES: Final = frozenset({torch.float16, torch.bfloat16})
+"""Element types that torch sums in float32."""
 
 
 def value_of(node: Any) -> Any:

@@ -8,7 +8,7 @@ import torch
 from torch import fx
 from tvm import relax
 
-from tunefarm.frontend.pytorch.nodes import argument, as_kind, scaled, value_of
+from tunefarm.frontend.pytorch.operators.nodes import argument, as_kind, scaled, value_of
 
 _NORMED_BY_TVM: Final = frozenset({torch.float32, torch.float16})
 """Element types of TVM's norms."""

@@ -7,10 +7,12 @@ import torch
 from torch import fx
 from tvm import relax
 
-from tunefarm.frontend.pytorch.nodes import argument, value_of
+from tunefarm.frontend.pytorch.operators.nodes import argument, as_kind, value_of
+from tunefarm.frontend.scattering import scattered
 
 _REDUCTIONS: Final = MappingProxyType({"sum": "add", "prod": "mul", "amax": "max", "amin": "min"})
 """Of ``scatter_reduce``: torch's names, and those of Relax."""
+_OF_SCATTER: Final = MappingProxyType({None: "update", "add": "add", "multiply": "mul"})
 _SUM, _MEAN = range(2)
 """Modes of embedding bags."""
 
@@ -28,9 +30,32 @@ def scatter_reduce(node: fx.Node, importer: Any) -> Any:
     return _scattered(node, importer, reduction)
 
 
+def scatter(node: fx.Node, importer: Any) -> Any:
+    """Values in place of elements at positions of one axis, or combined with them."""
+    return _scattered(node, importer, _OF_SCATTER[node.kwargs.get("reduce")])
+
+
 def _scattered(node: fx.Node, importer: Any, reduction: str) -> Any:
-    data, index_of, values = (importer.env[each] for each in (node.args[0], node.args[2], node.args[3]))
-    return importer.block_builder.emit(relax.op.scatter_elements(data, index_of, values, node.args[1], reduction))
+    emit, (data, positions) = importer.block_builder.emit, (importer.env[node.args[each]] for each in (0, 2))
+    values, kind = node.args[3], str(data.ty.dtype)
+    if isinstance(values, fx.Node):
+        values = as_kind(kind, importer.env[values], emit)
+    else:
+        values = emit(relax.op.full(positions.ty.shape, relax.const(values, kind), kind))
+    return scattered(data, positions, values, node.args[1], reduction, emit)
+
+
+def searched(node: fx.Node, importer: Any) -> Any:
+    """Where values belong in one sorted row, so that it stays sorted."""
+    row, values = importer.env[node.args[0]], node.args[1]
+    if row.ty.ndim != 1 or node.kwargs.get("sorter") is not None:
+        raise ValueError("it searches in several rows, or in one that is not sorted")
+    is_right = node.kwargs.get("right", False) or node.kwargs.get("side") == "right"
+    emit = importer.block_builder.emit
+    values = importer.env[values] if isinstance(values, fx.Node) else relax.const(values, str(row.ty.dtype))
+    before = relax.op.less_equal if is_right else relax.op.less
+    is_before = emit(before(row, emit(relax.op.expand_dims(values, values.ty.ndim))))
+    return emit(relax.op.sum(emit(relax.op.astype(is_before, "int64")), -1))
 
 
 def embedding_bag(node: fx.Node, importer: Any) -> Any:

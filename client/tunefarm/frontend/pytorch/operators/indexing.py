@@ -10,7 +10,7 @@ import torch
 from torch import fx
 from tvm import relax
 
-from tunefarm.frontend.pytorch.nodes import argument, value_of
+from tunefarm.frontend.pytorch.operators.nodes import argument, value_of
 
 
 def select(node: fx.Node, importer: Any) -> Any:

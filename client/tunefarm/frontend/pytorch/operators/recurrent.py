@@ -14,7 +14,7 @@ import torch
 from torch import fx
 from tvm import relax
 
-from tunefarm.frontend.pytorch.nodes import value_of
+from tunefarm.frontend.pytorch.operators.nodes import value_of
 
 States = tuple[Any, ...]
 _Step = Callable[["_RecurrentLayer", Any, States], States]

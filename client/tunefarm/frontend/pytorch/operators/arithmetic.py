@@ -1,0 +1,174 @@
+"""Elementwise operators, reductions and scans, in the element types in which torch computes them."""
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+from tvm import relax
+
+from tunefarm.frontend.pytorch.operators.nodes import HALVES, Convert, argument, as_kind, scaled, standing_for, value_of
+
+
+def reduction(reduce: Callable[..., Any]) -> Convert:
+    """Computed in the element type of the result, which is a wider one for products of integers."""
+
+    def convert(node: fx.Node, importer: Any) -> Any:
+        axes = argument(node, 1, "dim", ())
+        axes = [axes] if isinstance(axes, int) else list(axes)
+        keep = argument(node, 2, "keepdim", False)
+        return importer.block_builder.emit(reduce(_operand(node.args[0], node, importer), axes or None, keep))
+
+    return convert
+
+
+def _operand(operand: Any, node: fx.Node, importer: Any) -> Any:
+    """An operand in the element type of the result; bytes in place of truth values, of which TVM takes no sums."""
+    dtype = value_of(node).dtype
+    kind = "int8" if dtype == torch.bool else str(dtype).removeprefix("torch.")
+    if not isinstance(operand, fx.Node):
+        return relax.const(operand, kind)
+    return as_kind(kind, importer.env[operand], importer.block_builder.emit)
+
+
+def scan(accumulate: Callable[..., Any]) -> Convert:
+    """Sums or products of all elements up to each one of an axis, in the element type of the result."""
+
+    def convert(node: fx.Node, importer: Any) -> Any:
+        return importer.block_builder.emit(accumulate(_operand(node.args[0], node, importer), argument(node, 1, "dim")))
+
+    return convert
+
+
+def any_set(node: fx.Node, importer: Any) -> Any:
+    """Whether elements differ from zero, along some axes or all."""
+    data, emit = importer.env[node.args[0]], importer.block_builder.emit
+    axes, keep = argument(node, 1, "dim"), argument(node, 2, "keepdim", False)
+    kind = str(data.ty.dtype)
+    is_set = data if kind == "bool" else emit(relax.op.not_equal(data, relax.const(0, kind)))
+    return emit(relax.op.max(emit(relax.op.astype(is_set, "int8")), axes, keep))
+
+
+def with_factor(combine: Callable[..., Any], plain: Callable[..., Any], *, swaps: bool = False) -> Convert:
+    """Sums and differences. TVM's converter ignores ``alpha``, the factor of the second operand."""
+
+    def convert(node: fx.Node, importer: Any) -> Any:
+        alpha = argument(node, 2, "alpha", 1)
+        if alpha == 1 and not swaps:
+            return importer._binary_op(combine, plain)(node)  # noqa: SLF001 - the converter in TVM's table
+        first, second = (_operand(each, node, importer) for each in node.args[:2])
+        emit = importer.block_builder.emit
+        if swaps:
+            return emit(combine(second, scaled(first, alpha, emit)))
+        return emit(combine(first, scaled(second, alpha, emit)))
+
+    return convert
+
+
+def power_of_integers(node: fx.Node, importer: Any) -> Any:
+    """Powers of integers by float64, which is exact up to 2 to the power of 53: TVM has none."""
+    if value_of(node).dtype.is_floating_point:
+        return importer._binary_op(relax.op.power, operator.pow)(node)  # noqa: SLF001
+    emit = importer.block_builder.emit
+    values = [emit(relax.op.astype(_operand(each, node, importer), "float64")) for each in node.args[:2]]
+    return emit(relax.op.round(emit(relax.op.power(*values))))
+
+
+def vector_norm(node: fx.Node, importer: Any) -> Any:
+    """Norms of vectors; of halves in float32. TVM's converter divides by the order 0, which counts elements."""
+    data, emit = node.args[0], importer.block_builder.emit
+    given = importer.env[data]
+    if argument(node, 1, "ord", 2) == 0:
+        counted = emit(relax.op.not_equal(given, relax.const(0, str(given.ty.dtype))))
+        return emit(
+            relax.op.sum(
+                emit(relax.op.astype(counted, "float32")), argument(node, 2, "dim"), argument(node, 3, "keepdim", False)
+            )
+        )
+    kind = "float32" if value_of(data).dtype in HALVES else str(given.ty.dtype)
+    with standing_for(importer, {data: as_kind(kind, given, emit)}):
+        return importer._norm(node)  # noqa: SLF001
+
+
+def logarithm_of_sums(node: fx.Node, importer: Any) -> Any:
+    """``logcumsumexp``: exponentials are relative to the largest element of the axis."""
+    data, axis, emit = importer.env[node.args[0]], node.args[1], importer.block_builder.emit
+    largest = emit(relax.op.max(data, axis, True))
+    sums = emit(relax.op.cumsum(emit(relax.op.exp(emit(relax.op.subtract(data, largest)))), axis))
+    return emit(relax.op.add(emit(relax.op.log(sums)), largest))
+
+
+def elu(node: fx.Node, importer: Any) -> Any:
+    """``scale * (x if x > 0 else alpha * (exp(input_scale * x) - 1))``: also selu and celu, in one form."""
+    data = importer.env[node.args[0]]
+    alpha, scale, input_scale = (
+        argument(node, 1 + n, name, 1) for n, name in enumerate(("alpha", "scale", "input_scale"))
+    )
+    emit = importer.block_builder.emit
+    dtype = str(data.ty.dtype)
+    below = emit(relax.op.exp(scaled(emit(relax.op.minimum(data, relax.const(0, dtype))), input_scale, emit)))
+    below = scaled(emit(relax.op.subtract(below, relax.const(1, dtype))), alpha, emit)
+    return scaled(emit(relax.op.add(emit(relax.op.nn.relu(data)), below)), scale, emit)
+
+
+def rounded_quotient(node: fx.Node, importer: Any) -> Any:
+    """TVM's converter takes a divisor that is a number as int32, and truncates only quotients of floats."""
+    data, divisor, rounding = importer.env[node.args[0]], node.args[1], argument(node, 2, "rounding_mode")
+    emit, kind = importer.block_builder.emit, str(data.ty.dtype)
+    divisor = importer.env[divisor] if isinstance(divisor, fx.Node) else relax.const(divisor, kind)
+    if rounding == "floor":
+        return emit(relax.op.floor_divide(data, divisor))
+    quotient = emit(relax.op.divide(data, divisor))
+    return emit(relax.op.trunc(quotient)) if value_of(node).dtype.is_floating_point else quotient
+
+
+def hypotenuse(node: fx.Node, importer: Any) -> Any:
+    """The root of the sum of two squares."""
+    left, right = (importer.env[each] for each in node.args[:2])
+    emit = importer.block_builder.emit
+    squares = (emit(relax.op.multiply(each, each)) for each in (left, right))
+    return emit(relax.op.sqrt(emit(relax.op.add(*squares))))
+
+
+def clamp(node: fx.Node, importer: Any) -> Any:
+    """Between two numbers, or above or below one: TVM's has infinity for a missing bound, also among integers."""
+    result, emit = importer.env[node.args[0]], importer.block_builder.emit
+    low, high = argument(node, 1, "min"), argument(node, 2, "max")
+    if low is not None and high is not None:
+        return emit(relax.op.clip(result, low, high))
+    bound, limit = (high, relax.op.minimum) if low is None else (low, relax.op.maximum)
+    return result if bound is None else emit(limit(result, relax.const(bound, str(result.ty.dtype))))
+
+
+def clamp_by_tensors(node: fx.Node, importer: Any) -> Any:
+    """Between tensors, or above or below one: TVM's converter has infinity for a missing bound, as ``clamp``."""
+    result, emit = _operand(node.args[0], node, importer), importer.block_builder.emit
+    for bound, limit in ((argument(node, 1, "min"), relax.op.maximum), (argument(node, 2, "max"), relax.op.minimum)):
+        if bound is not None:
+            result = emit(limit(result, _operand(bound, node, importer)))
+    return result
+
+
+def power_of_two(node: fx.Node, importer: Any) -> Any:
+    """``exp2``."""
+    data, emit = importer.env[node.args[0]], importer.block_builder.emit
+    return emit(relax.op.exp(scaled(data, math.log(2), emit)))
+
+
+def leaky_mean(node: fx.Node, importer: Any) -> Any:
+    """``rrelu`` in evaluation: with the mean of its slopes."""
+    slope = (argument(node, 2, "lower", 1 / 8) + argument(node, 3, "upper", 1 / 3)) / 2
+    return (importer.block_builder.emit(relax.op.nn.leakyrelu(importer.env[node.args[0]], slope)), None)
+
+
+def shift(shifted: Callable[..., Any]) -> Convert:
+    """Shifts of bits by a number or a tensor."""
+
+    def convert(node: fx.Node, importer: Any) -> Any:
+        data, amount = importer.env[node.args[0]], node.args[1]
+        by = importer.env[amount] if isinstance(amount, fx.Node) else relax.const(int(amount), str(data.ty.dtype))
+        return importer.block_builder.emit(shifted(data, by))
+
+    return convert

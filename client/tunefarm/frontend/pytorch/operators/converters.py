@@ -1,0 +1,142 @@
+"""Converters of operators that TVM's importer converts wrongly, or not at all."""
+
+import operator
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import torch
+from torch import fx
+from tvm import relax
+
+from tunefarm.frontend.pytorch.operators.arithmetic import (
+    any_set,
+    clamp,
+    clamp_by_tensors,
+    elu,
+    hypotenuse,
+    leaky_mean,
+    logarithm_of_sums,
+    power_of_integers,
+    power_of_two,
+    reduction,
+    rounded_quotient,
+    scan,
+    shift,
+    vector_norm,
+    with_factor,
+)
+from tunefarm.frontend.pytorch.operators.collecting import embedding_bag, scatter, scatter_add, scatter_reduce, searched
+from tunefarm.frontend.pytorch.operators.indexing import index, index_put, select
+from tunefarm.frontend.pytorch.operators.nodes import Convert, value_of
+from tunefarm.frontend.pytorch.operators.norms import batch_norm, group_norm, layer_norm, variance_and_mean
+from tunefarm.frontend.pytorch.operators.ordering import at_rank, largest, maximum_with_position, minimum_with_position
+from tunefarm.frontend.pytorch.operators.products import (
+    added_product,
+    convolution,
+    distances,
+    matrix_product,
+    trilinear_product,
+)
+from tunefarm.frontend.pytorch.operators.quantization import dequantize, quantize
+from tunefarm.frontend.pytorch.operators.recurrent import gru, lstm, rnn_relu, rnn_tanh
+from tunefarm.frontend.pytorch.operators.spatial import (
+    adaptive_max_pool,
+    average_pool,
+    bilinear,
+    max_pool,
+    nearest,
+    sampled_on_grid,
+    smoothed,
+)
+
+
+def _windows(node: fx.Node, importer: Any) -> Any:
+    """``x.unfold(axis, size, step)``: the windows of an axis, whose elements become the last one."""
+    data, (axis, size, step) = importer.env[node.args[0]], node.args[1:4]
+    rank, emit = data.ty.ndim, importer.block_builder.emit
+    axis = axis % rank
+    begins = torch.arange(int(value_of(node).shape[axis])) * step
+    places = relax.const((begins[:, None] + torch.arange(size)).numpy())
+    order = [*(each for each in range(rank + 1) if each != axis + 1), axis + 1]
+    return emit(relax.op.permute_dims(emit(relax.op.take(data, places, axis=axis)), order))
+
+
+def _unchecked(_node: fx.Node, _importer: Any) -> None:
+    """Leaves out a check of values, such as that of ``one_hot`` for its classes: kernels cannot fail."""
+
+
+CONVERTERS: Final[Mapping[str, Convert]] = MappingProxyType(
+    {
+        **dict.fromkeys(("mm.default", "bmm.default", "matmul.default"), matrix_product),
+        **dict.fromkeys(("addmm.default", "baddbmm.default"), added_product),
+        "convolution.default": convolution,
+        "quantize_per_tensor.default": lambda node, importer: quantize(node, importer, -1, 3),
+        "quantize_per_tensor.tensor": lambda node, importer: quantize(node, importer, -1, 3),
+        "quantize_per_channel.default": lambda node, importer: quantize(node, importer, node.args[3], 4),
+        "dequantize_per_tensor.default": lambda node, importer: dequantize(node, importer, -1),
+        "dequantize_per_tensor.tensor": lambda node, importer: dequantize(node, importer, -1),
+        "dequantize_per_channel.default": lambda node, importer: dequantize(node, importer, node.args[3]),
+        **dict.fromkeys(("_assert_async.default", "_assert_async.msg"), _unchecked),
+        "add.Tensor": with_factor(relax.op.add, operator.add),
+        "add.Scalar": with_factor(relax.op.add, operator.add),
+        "sub.Tensor": with_factor(relax.op.subtract, operator.sub),
+        "sub.Scalar": with_factor(relax.op.subtract, operator.sub),
+        **dict.fromkeys(("rsub.Tensor", "rsub.Scalar"), with_factor(relax.op.subtract, operator.sub, swaps=True)),
+        **dict.fromkeys(("pow.Scalar", "pow.Tensor_Tensor"), power_of_integers),
+        **dict.fromkeys(("any.default", "any.dim", "any.dims"), any_set),
+        "cumsum.default": scan(relax.op.cumsum),
+        "cumprod.default": scan(relax.op.cumprod),
+        "logcumsumexp.default": logarithm_of_sums,
+        "linalg_vector_norm.default": vector_norm,
+        "topk.default": largest,
+        "kthvalue.default": at_rank,
+        "sort.stable": lambda node, importer: importer._sort(node),  # noqa: SLF001 - ours are stable
+        "argsort.stable": lambda node, importer: importer._argsort(node),  # noqa: SLF001
+        **dict.fromkeys(("searchsorted.Tensor", "searchsorted.Scalar"), searched),
+        "avg_pool2d.default": average_pool(2),
+        "avg_pool3d.default": average_pool(3),
+        "max_pool2d_with_indices.default": max_pool(2),
+        "max_pool3d_with_indices.default": max_pool(3),
+        "adaptive_max_pool2d.default": adaptive_max_pool,
+        "upsample_nearest2d.vec": nearest,
+        "upsample_bilinear2d.vec": bilinear,
+        "_upsample_bilinear2d_aa.default": smoothed("bilinear"),
+        "_upsample_bicubic2d_aa.default": smoothed("bicubic"),
+        "_native_batch_norm_legit_no_training.default": batch_norm,
+        "native_layer_norm.default": layer_norm,
+        "var_mean.correction": variance_and_mean,
+        "hypot.default": hypotenuse,
+        "exp2.default": power_of_two,
+        "clamp.default": clamp,
+        "clamp.Tensor": clamp_by_tensors,
+        "_cdist_forward.default": distances,
+        "trilinear_product.default": trilinear_product,
+        "rrelu_with_noise_functional.default": leaky_mean,
+        "__lshift__.Scalar": shift(relax.op.left_shift),
+        "__rshift__.Scalar": shift(relax.op.right_shift),
+        **dict.fromkeys(("scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce"), scatter),
+        "scatter_add.default": scatter_add,
+        "scatter_reduce.two": scatter_reduce,
+        **dict.fromkeys(("_embedding_bag_forward_only.default", "_embedding_bag.default"), embedding_bag),
+        "unfold.default": _windows,
+        "grid_sampler_2d.default": sampled_on_grid,
+        **dict.fromkeys(("div.Tensor_mode", "div.Scalar_mode"), rounded_quotient),
+        "elu.default": elu,
+        "native_group_norm.default": group_norm,
+        "amax.default": reduction(relax.op.max),
+        "amin.default": reduction(relax.op.min),
+        "max.default": reduction(relax.op.max),
+        "min.default": reduction(relax.op.min),
+        **dict.fromkeys(("prod.default", "prod.dim_int"), reduction(relax.op.prod)),
+        "max.dim": maximum_with_position,
+        "min.dim": minimum_with_position,
+        "index.Tensor": index,
+        "index_put.default": index_put,
+        "select.int": select,
+        "lstm.input": lstm,
+        "gru.input": gru,
+        "rnn_tanh.input": rnn_tanh,
+        "rnn_relu.input": rnn_relu,
+    }
+)

@@ -1,0 +1,140 @@
+"""Products of matrices, convolutions and distances, in the element type in which torch sums."""
+
+from types import MappingProxyType
+from typing import Any, Final
+
+import torch
+from torch import fx
+from tvm import relax
+
+from tunefarm.frontend.pytorch.operators.nodes import HALVES, scaled, standing_for, value_of
+
+_CONVOLUTIONS: Final = MappingProxyType(
+    {
+        1: (relax.op.nn.conv1d, "NCW", "OIW"),
+        2: (relax.op.nn.conv2d, "NCHW", "OIHW"),
+        3: (relax.op.nn.conv3d, "NCDHW", "OIDHW"),
+    }
+)
+_VOLUME: Final = 3
+
+
+def _accumulation(node: fx.Node) -> str | None:
+    """The element type of sums of products: torch sums halves in float32."""
+    return "float32" if value_of(node).dtype in HALVES else None
+
+
+def _product(left: Any, right: Any, node: fx.Node, importer: Any) -> Any:
+    return importer.block_builder.emit(relax.op.matmul(left, right, out_dtype=_accumulation(node)))
+
+
+def matrix_product(node: fx.Node, importer: Any) -> Any:
+    """``left @ right``."""
+    left, right = (importer.env[each] for each in node.args[:2])
+    return _product(left, right, node, importer)
+
+
+def added_product(node: fx.Node, importer: Any) -> Any:
+    """``beta * added + alpha * (left @ right)``, added before the sum is rounded."""
+    added, left, right = (importer.env[each] for each in node.args[:3])
+    emit = importer.block_builder.emit
+    product = scaled(_product(left, right, node, importer), node.kwargs.get("alpha", 1), emit)
+    if node.kwargs.get("beta", 1) == 0:
+        return product
+    added = scaled(added, node.kwargs.get("beta", 1), emit)
+    if _accumulation(node) is not None:
+        added = emit(relax.op.astype(added, "float32"))
+    return emit(relax.op.add(added, product))
+
+
+def convolution(node: fx.Node, importer: Any) -> Any:
+    """TVM's converter sums to float32 and then adds the bias, which fails or rounds for other element types."""
+    data, weight, bias, strides, padding, dilation, transposed, _, groups = node.args
+    dimensions = value_of(node).dim() - 2
+    is_transposed_volume = transposed and dimensions == _VOLUME
+    if (value_of(node).dtype == torch.float32 and not is_transposed_volume) or dimensions not in _CONVOLUTIONS:
+        return importer._convolution(node)  # noqa: SLF001 - the converter in TVM's table
+    emit = importer.block_builder.emit
+    if is_transposed_volume:
+        result = _transposed_volume(node, importer)
+    elif transposed:
+        result = _without_bias(node, importer)
+    else:
+        convolve, data_layout, kernel_layout = _CONVOLUTIONS[dimensions]
+        result = emit(
+            convolve(
+                importer.env[data],
+                importer.env[weight],
+                strides=strides,
+                padding=padding,
+                dilation=dilation,
+                groups=groups,
+                data_layout=data_layout,
+                kernel_layout=kernel_layout,
+                out_dtype=_accumulation(node),
+            )
+        )
+    if bias is None:
+        return result
+    added = emit(relax.op.reshape(importer.env[bias], [1, -1, *[1] * dimensions]))
+    return emit(relax.op.add(result, emit(relax.op.astype(added, str(result.ty.dtype)))))
+
+
+def _transposed_volume(node: fx.Node, importer: Any) -> Any:
+    """A transposed convolution of three axes, for which TVM's importer has no converter."""
+    data, weight, _, strides, padding, dilation, _, output_padding, groups = node.args
+    return importer.block_builder.emit(
+        relax.op.nn.conv3d_transpose(
+            importer.env[data],
+            importer.env[weight],
+            strides=strides,
+            padding=padding,
+            output_padding=output_padding,
+            dilation=dilation,
+            groups=groups,
+            data_layout="NCDHW",
+            kernel_layout="IODHW",
+            out_dtype=_accumulation(node),
+        )
+    )
+
+
+def _without_bias(node: fx.Node, importer: Any) -> Any:
+    if _accumulation(node) is None:
+        raise ValueError("transposed convolutions are converted for float32, float16 and bfloat16 only")
+    bias = node.args[2]
+    if bias is None:
+        return importer._convolution(node)  # noqa: SLF001
+    with standing_for(importer, {bias: relax.op.null_value()}):
+        return importer._convolution(node)  # noqa: SLF001
+
+
+def trilinear_product(node: fx.Node, importer: Any) -> Any:
+    """A product of three tensors with axes of one element put in, summed over axes: ``nn.Bilinear``."""
+    emit, product = importer.block_builder.emit, None
+    for given, axes in zip(node.args[:3], node.args[3:6], strict=True):
+        value = importer.env[given]
+        for axis in sorted(axes):
+            value = emit(relax.op.expand_dims(value, axis))
+        product = value if product is None else emit(relax.op.multiply(product, value))
+    return emit(relax.op.sum(product, list(node.args[6])))
+
+
+def distances(node: fx.Node, importer: Any) -> Any:
+    """``cdist``: the distances of all pairs of rows, by differences."""
+    left, right = (importer.env[each] for each in node.args[:2])
+    power, emit, rank = float(node.args[2]), importer.block_builder.emit, left.ty.ndim
+    kind = str(left.ty.dtype)
+    apart = emit(
+        relax.op.subtract(emit(relax.op.expand_dims(left, rank - 1)), emit(relax.op.expand_dims(right, rank - 2)))
+    )
+    if power == 2:
+        return emit(relax.op.sqrt(emit(relax.op.sum(emit(relax.op.multiply(apart, apart)), -1))))
+    if power == float("inf"):
+        return emit(relax.op.max(emit(relax.op.abs(apart)), -1))
+    if power == 1:
+        return emit(relax.op.sum(emit(relax.op.abs(apart)), -1))
+    if power == 0:
+        raise ValueError("it counts the elements that differ")
+    raised = emit(relax.op.power(emit(relax.op.abs(apart)), relax.const(power, kind)))
+    return emit(relax.op.power(emit(relax.op.sum(raised, -1)), relax.const(1 / power, kind)))

@@ -1,0 +1,180 @@
+"""Converters of operators over the last two axes of images: pools, resizing and samples."""
+
+import math
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+import torch
+from torch import fx
+from torch.nn import functional
+from tvm import relax
+
+from tunefarm.frontend.pytorch.operators.nodes import argument, standing_for, value_of
+
+_MAX_POOLS: Final = MappingProxyType({2: (relax.op.nn.max_pool2d, "NCHW"), 3: (relax.op.nn.max_pool3d, "NCDHW")})
+_AVERAGE_POOLS: Final = MappingProxyType({2: (relax.op.nn.avg_pool2d, "NCHW"), 3: (relax.op.nn.avg_pool3d, "NCDHW")})
+
+
+def max_pool(axes: int) -> Any:
+    """Converters of the maxima of windows, and of where they are: TVM's have no default strides, and no positions."""
+    pool, layout = _MAX_POOLS[axes]
+
+    def convert(node: fx.Node, importer: Any) -> Any:
+        kernel = _of_axes(node.args[1], axes)
+        window = _PoolWindow(
+            kernel=kernel,
+            strides=_of_axes(argument(node, 2, "stride", ()), axes) or kernel,
+            padding=_of_axes(argument(node, 3, "padding", 0), axes),
+            dilation=_of_axes(argument(node, 4, "dilation", 1), axes),
+        )
+        emit, data = importer.block_builder.emit, importer.env[node.args[0]]
+        ceiling, is_batch = argument(node, 5, "ceil_mode", False), data.ty.ndim == axes + 2
+        given = data if is_batch else emit(relax.op.expand_dims(data, 0))
+        pooled = emit(pool(given, *window, ceiling, layout=layout))
+        result = pooled if is_batch else emit(relax.op.squeeze(pooled, [0]))
+        if not any(user.args[1] == 1 for user in node.users):
+            return result, None
+        return result, _positions(node, importer, window)
+
+    return convert
+
+
+class _PoolWindow(NamedTuple):
+    """Windows of a pool: a number for each axis."""
+
+    kernel: list[int]
+    strides: list[int]
+    padding: list[int]
+    dilation: list[int]
+
+
+def _positions(node: fx.Node, importer: Any, window: _PoolWindow) -> Any:
+    """Where the maxima are among the elements of an image, in the order of memory."""
+    axes = len(window.kernel)
+    extents = [int(extent) for extent in value_of(node.args[0]).shape[-axes:]]
+    counts = [int(extent) for extent in value_of(node)[0].shape[-axes:]]
+    steps = torch.cartesian_prod(*(torch.arange(size) * apart for size, apart in zip(*window[::3], strict=True)))
+    first, within = torch.zeros((), dtype=torch.int64), torch.zeros((), dtype=torch.int64)
+    is_inside = torch.ones((), dtype=torch.bool)
+    for axis, extent in enumerate(extents):
+        begins = torch.arange(counts[axis]) * window.strides[axis] - window.padding[axis]
+        begins = begins.reshape([-1 if each == axis else 1 for each in range(axes)])
+        places = begins + steps[:, axis].reshape(-1, *[1] * axes)
+        is_inside = is_inside & (places >= 0) & (places < extent)
+        first, within = first * extent + begins, within * extent + steps[:, axis]
+    places = torch.where(is_inside, first + within.reshape(-1, *[1] * axes), 0)
+    emit, data = importer.block_builder.emit, importer.env[node.args[0]]
+    flat = emit(relax.op.reshape(data, [*list(data.ty.shape)[:-axes], math.prod(extents)]))
+    axis = data.ty.ndim - axes
+    read = emit(relax.op.take(flat, relax.const(places.numpy()), axis=axis))
+    lowest = relax.const(torch.finfo(value_of(node.args[0]).dtype).min, str(data.ty.dtype))
+    chosen = emit(relax.op.argmax(emit(relax.op.where(relax.const(is_inside.numpy()), read, lowest)), axis))
+    return emit(relax.op.add(emit(relax.op.take(relax.const(within.numpy()), chosen, 0)), relax.const(first.numpy())))
+
+
+def adaptive_max_pool(node: fx.Node, importer: Any) -> Any:
+    """The maxima of windows that cover an image evenly."""
+    if any(user.args[1] == 1 for user in node.users):
+        raise ValueError("the positions of its maxima are used")
+    result, emit = importer.env[node.args[0]], importer.block_builder.emit
+    rank = result.ty.ndim
+    for axis, count in zip((rank - 2, rank - 1), node.args[1], strict=True):
+        extent, places = int(value_of(node.args[0]).shape[axis]), torch.arange(count)
+        first, end = places * extent // count, -(-(places + 1) * extent // count)
+        widest = torch.arange(int((end - first).max()))
+        windows = torch.minimum(first[:, None] + widest, end[:, None] - 1)  # a pixel may be there twice
+        result = emit(relax.op.max(emit(relax.op.take(result, relax.const(windows.numpy()), axis=axis)), axis + 1))
+    return result, None
+
+
+def _of_axes(given: Any, axes: int) -> list[int]:
+    """An argument for each axis; empty if there is none."""
+    values = [int(each) for each in given] if isinstance(given, list | tuple) else [int(given)]
+    return values * axes if len(values) == 1 else values
+
+
+def smoothed(mode: str) -> Any:
+    """Converters of resizing with antialiasing, which TVM ignores."""
+
+    def convert(node: fx.Node, importer: Any) -> Any:
+        extents, aligned = [int(extent) for extent in value_of(node).shape[2:]], argument(node, 2, "align_corners")
+        for axis, extent in enumerate(extents):
+            given = int(value_of(node.args[0]).shape[2 + axis])
+            if argument(node, 3 + axis, ("scales_h", "scales_w")[axis]) not in (None, extent / given):
+                raise ValueError("its scale is not that of the sizes")
+        sizes = [{"size": (extent, 2), "antialias": True} for extent in extents]
+        return _as_products(node, importer, sizes, mode, aligned)
+
+    return convert
+
+
+def average_pool(axes: int) -> Any:
+    """Converters of the means of windows, or of their sums divided by a number of the model, which TVM ignores."""
+    pool, layout = _AVERAGE_POOLS[axes]
+
+    def convert(node: fx.Node, importer: Any) -> Any:
+        divisor = argument(node, 6, "divisor_override")
+        if divisor is None:
+            return getattr(importer, f"_avg_pool{axes}d")(node)  # the converter in TVM's table
+        kernel = _of_axes(node.args[1], axes)
+        strides = _of_axes(argument(node, 2, "stride", ()), axes) or kernel
+        padding, ceiling = _of_axes(argument(node, 3, "padding", 0), axes), argument(node, 4, "ceil_mode", False)
+        emit, data = importer.block_builder.emit, importer.env[node.args[0]]
+        is_batch = data.ty.ndim == axes + 2
+        given = data if is_batch else emit(relax.op.expand_dims(data, 0))
+        means = emit(pool(given, kernel, strides, padding, 1, ceiling, True, layout))
+        means = means if is_batch else emit(relax.op.squeeze(means, [0]))
+        return emit(relax.op.multiply(means, relax.const(math.prod(kernel) / divisor, str(data.ty.dtype))))
+
+    return convert
+
+
+def bilinear(node: fx.Node, importer: Any) -> Any:
+    """TVM's converter has the quotient of the sizes as the scale; torch has the given one, also for rounded sizes."""
+    scales, aligned = argument(node, 3, "scale_factors"), argument(node, 2, "align_corners")
+    given = [int(extent) for extent in value_of(node.args[0]).shape[2:]]
+    extents = [int(extent) for extent in value_of(node).shape[2:]]
+    if (
+        aligned
+        or scales is None
+        or all(scale * old == new for scale, old, new in zip(scales, given, extents, strict=True))
+    ):
+        return importer._upsample_bilinear2d(node)  # noqa: SLF001
+    return _as_products(node, importer, [{"scale_factor": (scale, 1.0)} for scale in scales], "bilinear", aligned)
+
+
+def _as_products(node: fx.Node, importer: Any, sizes: Sequence[dict[str, Any]], mode: str, aligned: bool) -> Any:
+    """An image resized by a product with a matrix along each axis. ``sizes`` are torch's for an image in one column."""
+    result, emit = importer.env[node.args[0]], importer.block_builder.emit
+    dtype = str(result.ty.dtype)
+    for axis, size in enumerate(sizes):
+        given = int(value_of(node.args[0]).shape[2 + axis])
+        # A channel for each pixel of the axis, in two columns: torch 2.13 is wrong about a single one.
+        units = torch.eye(given)[None, :, :, None].repeat(1, 1, 1, 2)
+        shares = functional.interpolate(units, mode=mode, align_corners=aligned, **size)[0, :, :, 0]
+        matrix = relax.const((shares if axis else shares.T).contiguous().numpy(), dtype)
+        result = emit(relax.op.matmul(*((result, matrix) if axis else (matrix, result))))
+    return result
+
+
+def nearest(node: fx.Node, importer: Any) -> Any:
+    """TVM's converter chooses other pixels than torch unless each extent grows by a whole factor."""
+    height, width = (int(extent) for extent in value_of(node.args[0]).shape[2:])
+    rows, columns = (int(extent) for extent in value_of(node).shape[2:])
+    if rows % height == 0 and columns % width == 0:
+        return importer._upsample_nearest2d(node)  # noqa: SLF001
+    result = importer.env[node.args[0]]
+    for axis, extents in ((2, (height, 1)), (3, (1, width))):
+        numbers = torch.arange(max(extents), dtype=torch.float64).reshape(1, 1, *extents).expand(1, 1, height, width)
+        chosen = node.target(numbers, *node.args[1:], **node.kwargs)
+        pixels = (chosen[0, 0, :, 0] if axis == 2 else chosen[0, 0, 0]).to(torch.int64)
+        result = importer.block_builder.emit(relax.op.take(result, relax.const(pixels.numpy()), axis=axis))
+    return result
+
+
+def sampled_on_grid(node: fx.Node, importer: Any) -> Any:
+    """TVM has the coordinates of a point as the second axis of the grid, torch as the last one."""
+    grid = relax.op.permute_dims(importer.env[node.args[1]], [0, 3, 1, 2])
+    with standing_for(importer, {node.args[1]: importer.block_builder.emit(grid)}):
+        return importer._grid_sampler_2d(node)  # noqa: SLF001 - the converter in TVM's table

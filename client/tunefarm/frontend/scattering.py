@@ -1,0 +1,31 @@
+"""Values written to positions of one axis, as torch and ONNX have it."""
+
+from collections.abc import Callable
+from typing import Any
+
+from tvm import relax
+
+
+def scattered(data: Any, positions: Any, values: Any, axis: int, reduction: str, emit: Callable[[Any], Any]) -> Any:
+    """Values combined with elements at positions of one axis.
+
+    Positions and values may have fewer elements than the data along each axis, and positions fewer than the values.
+    TVM reads them wrongly then, so the rest of the data is cut off before, and put back afterwards.
+    """
+    extents, counts, given = (_extents(each) for each in (data, positions, values))
+    if counts != given:
+        axes = list(range(len(counts)))
+        values = emit(relax.op.strided_slice(values, axes, [0] * len(axes), counts))
+    shorter = [each for each in range(len(counts)) if each != axis % len(counts) and counts[each] < extents[each]]
+    parts, rests = data, []
+    for each in shorter:
+        rests.append(emit(relax.op.strided_slice(parts, [each], [counts[each]], [extents[each]])))
+        parts = emit(relax.op.strided_slice(parts, [each], [0], [counts[each]]))
+    result = emit(relax.op.scatter_elements(parts, positions, values, axis, reduction))
+    for each, rest in zip(reversed(shorter), reversed(rests), strict=True):
+        result = emit(relax.op.concat([result, rest], each))
+    return result
+
+
+def _extents(tensor: Any) -> list[int]:
+    return [int(extent) for extent in tensor.ty.shape]

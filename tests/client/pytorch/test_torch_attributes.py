@@ -1,0 +1,164 @@
+"""Attributes and element types that TVM's importer ignores have the effect that they have in torch."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from tests.client.pytorch.running import Of, imported, require_as_torch
+from tunefarm_schemas.bad_input import BadInput
+
+pytestmark = [pytest.mark.models, pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")]
+
+
+def test_factors_of_sums_and_differences_count() -> None:
+    def function(x: torch.Tensor, y: torch.Tensor, n: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            torch.add(x, y, alpha=2),
+            torch.add(x, x, alpha=3),
+            x.sub(y, alpha=0.5),
+            torch.rsub(x, y, alpha=3),
+            torch.rsub(n, 2.5),
+            n.add(4, alpha=2),
+        )
+
+    require_as_torch(Of(function), (torch.randn(2, 3), torch.randn(2, 3), torch.arange(3)))
+
+
+def test_truth_values_are_added_and_compared() -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        left, right = x > 0, y > 0
+        return (
+            left + right,
+            left * right,
+            torch.maximum(left, right),
+            torch.minimum(left, right),
+            left.max(),
+            left.sum(1),
+            left.cumsum(-1),
+            left.any(),
+            torch.any(x, 1),
+            (left & right).any(1, keepdim=True),
+            left.all(0),
+        )
+
+    require_as_torch(Of(function), (torch.randn(3, 7), torch.tensor([[-1.0] + 6 * [0.0], 7 * [0.0], 7 * [2.0]])))
+
+
+def test_integers_are_bounded_multiplied_and_raised_in_their_type() -> None:
+    def function(n: torch.Tensor, most: torch.Tensor, bytes_: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            torch.clamp(n, max=most),
+            torch.clamp(n, min=most),
+            torch.clamp(n.float(), -most, most),
+            bytes_.prod(-1),
+            bytes_.cumprod(-1),
+            bytes_.cumsum(-1),
+            2**n,
+            n**most,
+            n.max(),
+        )
+
+    require_as_torch(Of(function), (torch.arange(6), torch.full((6,), 3), torch.full((2, 4), 7, dtype=torch.int8)))
+
+
+def test_images_are_resized_by_the_given_scale() -> None:
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            functional.interpolate(x, scale_factor=1.5, mode="bilinear"),
+            functional.interpolate(x, scale_factor=0.5, mode="bilinear"),
+            functional.interpolate(x, scale_factor=(2.0, 1.3), mode="bilinear"),
+            functional.interpolate(x, scale_factor=1.5, mode="bilinear", align_corners=True),
+            functional.interpolate(x, scale_factor=1.5, mode="bilinear", recompute_scale_factor=True),
+        )
+
+    require_as_torch(Of(function), (torch.randn(2, 3, 5, 7),))
+
+
+def test_values_are_scattered_by_fewer_positions_than_there_are_elements() -> None:
+    def function(x: torch.Tensor, s: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        last, first = torch.tensor([[[0, 1], [3, 3], [2, 0]]]).repeat(2, 1, 1), torch.zeros(1, 3, 2, dtype=torch.int64)
+        return (
+            x.scatter_add(2, last, s),
+            x.scatter(2, last[:, :, :1], s),
+            x.scatter(0, first, 1.5),
+            x.scatter(1, first, s, reduce="add"),
+            x.scatter_reduce(2, last, s, "amax"),
+        )
+
+    require_as_torch(Of(function), (torch.randn(2, 4, 5), torch.randn(2, 3, 2)))
+
+
+def test_volumes_are_pooled_and_convolved() -> None:
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            functional.max_pool3d(x, 2),
+            *functional.max_pool3d(x, 3, 2, 1, return_indices=True),
+            *functional.max_pool3d(x[0], 2, (1, 2, 1), return_indices=True),
+            functional.avg_pool3d(x, 2, divisor_override=3),
+            functional.avg_pool3d(x, 3, 2, 1),
+            functional.avg_pool2d(x[0], 2, divisor_override=3),
+            *functional.max_pool2d(x[0], 3, 2, 1, return_indices=True),
+        )
+
+    require_as_torch(Of(function), (torch.randn(1, 2, 5, 6, 4),))
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.ConvTranspose3d(4, 3, 2, stride=2),
+        nn.ConvTranspose3d(4, 6, 3, stride=(1, 2, 2), padding=1, output_padding=(0, 1, 0), groups=2, bias=False),
+    ],
+)
+def test_transposed_convolutions_of_volumes_are_converted(layer: nn.Module) -> None:
+    require_as_torch(layer.eval(), (torch.randn(2, 4, 3, 4, 5),))
+
+
+def test_elements_are_ordered_and_searched() -> None:
+    def function(x: torch.Tensor, row: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        values, places = torch.topk(x, 3, sorted=False)
+        return (
+            values.sum(-1),
+            places.float().mean(-1),
+            *torch.sort(x, stable=True),
+            torch.argsort(x, dim=0, stable=True),
+            *x.kthvalue(2, 0),
+            *x.kthvalue(3, keepdim=True),
+            torch.searchsorted(row, x),
+            torch.searchsorted(row, x, right=True),
+            x.logcumsumexp(1),
+        )
+
+    require_as_torch(Of(function), (torch.randn(4, 8), torch.tensor([-1.0, 0.0, 0.0, 1.5])))
+
+
+def test_norms_of_any_order_and_type_are_converted() -> None:
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            torch.linalg.vector_norm(x, 0, 1),
+            torch.linalg.vector_norm(x, 3, -1, keepdim=True),
+            torch.linalg.vector_norm(x, float("inf")),
+            (300 * x.half()).norm(dim=1),
+        )
+
+    require_as_torch(Of(function), (torch.randn(3, 50).relu(),), 1e-3)
+
+
+def test_operands_of_two_floating_types_are_computed_in_the_wider_one() -> None:
+    def function(x: torch.Tensor, h: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.where(x > 0, h, x), h + x, torch.hypot(h, x), torch.fmod(x, h + 3)
+
+    require_as_torch(Of(function), (torch.randn(8), torch.randn(8).half()))
+
+
+def test_axes_of_one_element_are_removed_and_one_part_is_a_part() -> None:
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.squeeze(), x.squeeze(1), x.squeeze(2), *x.split(4, 3), *x.chunk(1)
+
+    require_as_torch(Of(function), (torch.randn(2, 3, 1, 4),))
+
+
+def test_numbers_among_the_results_are_refused_by_name() -> None:
+    with pytest.raises(BadInput, match="returns 4, which is not a tensor"):
+        imported(Of(lambda x: (x * 2, x.shape[0])), (torch.randn(4),))
