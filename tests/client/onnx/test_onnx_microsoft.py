@@ -25,6 +25,12 @@ MODELS = {
     "fast gelu": lambda: one("FastGelu", constants(b=normal(WIDTH, seed=1))),
     "bias gelu": lambda: one("BiasGelu", constants(b=normal(WIDTH, seed=1))),
     "skip layer normalization": lambda: one("SkipLayerNormalization", VECTORS, X | {"s": (2, 5, WIDTH)}, epsilon=1e-5),
+    "skip layer normalization without shift and bias": lambda: one(
+        "SkipLayerNormalization", constants(g=VECTORS["g"]), X | {"s": (2, 5, WIDTH)}),
+    "skip normalization by squares": lambda: model_of(
+        [node("SkipSimplifiedLayerNormalization", ["x", "s", "g"], ["n", "", "", "t"], domain="com.microsoft"),
+         node("Add", ["n", "t"], ["y"])],
+        X | {"s": (2, 5, WIDTH)}, ["y"], constants(g=VECTORS["g"]), domains=["com.microsoft"]),
     "attention": lambda: one("Attention", constants(w=normal(WIDTH, 3 * WIDTH, seed=1), b=normal(3 * WIDTH, seed=2)),
                              num_heads=4),
 }  # fmt: skip

@@ -133,6 +133,43 @@ def test_elements_are_ordered_and_searched() -> None:
     require_as_torch(Of(function), (torch.randn(4, 8), torch.tensor([-1.0, 0.0, 0.0, 1.5])))
 
 
+def test_signs_are_copied_from_zeros_too() -> None:
+    def function(x: torch.Tensor, sign: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.copysign(x, sign), torch.copysign(x, -2.0)
+
+    require_as_torch(Of(function), (torch.randn(4), torch.tensor([-0.0, 0.0, -3.0, 3.0])))
+
+
+@pytest.mark.skipif(hasattr(torch.ops.torchvision, "roi_align"), reason="torchvision has the operator")
+def test_regions_are_aligned_to_half_a_pixel_of_the_feature_map() -> None:
+    """On an image of its own coordinates, a region has the coordinates of the centres of its parts."""
+
+    @torch.library.custom_op("torchvision::roi_align", mutates_args=())
+    def roi_align(
+        image: torch.Tensor,
+        rois: torch.Tensor,
+        scale: float,
+        height: int,
+        width: int,
+        sampling_ratio: int,
+        aligned: bool,
+    ) -> torch.Tensor:
+        del sampling_ratio, aligned
+        left, right = (rois[:, each] * scale - 0.5 for each in (1, 3))
+        columns = left[:, None] + (right - left)[:, None] * (torch.arange(width) + 0.5) / width
+        return columns[:, None, None, :].expand(-1, image.shape[1], height, -1).contiguous()
+
+    @roi_align.register_fake
+    def _(image: torch.Tensor, rois: torch.Tensor, _scale: float, height: int, width: int, *_: object) -> torch.Tensor:
+        return image.new_empty(rois.shape[0], image.shape[1], height, width)
+
+    def function(image: torch.Tensor, rois: torch.Tensor) -> torch.Tensor:
+        return torch.ops.torchvision.roi_align(image, rois, 0.25, 3, 4, 2, True)
+
+    image = torch.arange(16.0).expand(1, 2, 16, 16).contiguous()
+    require_as_torch(Of(function), (image, torch.tensor([[0, 8.0, 8.0, 40.0, 44.0]])))
+
+
 def test_norms_of_any_order_and_type_are_converted() -> None:
     def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return (

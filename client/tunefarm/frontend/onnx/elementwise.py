@@ -122,6 +122,25 @@ def rms_normalization(builder: Any, inputs: Any, attributes: Mapping[str, Any], 
     return relax.op.multiply(_cast(builder, normal, dtype), scale)
 
 
+def skip_normalization(*, of_squares: bool) -> Any:
+    """Converters of a sum and its norm, where bias and shift may be missing, and the sum may be a result."""
+
+    def convert(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+        x, skip, scale = inputs[0], inputs[1], inputs[2]
+        shift, bias = (None, inputs[3]) if of_squares else (inputs[3], inputs[4])
+        epsilon, total = attributes.get("epsilon", 1e-12), builder.emit(relax.op.add(x, skip))
+        total = total if bias is None else builder.emit(relax.op.add(total, bias))
+        if of_squares:
+            result = rms_normalization(builder, [total, scale], {"epsilon": epsilon}, scope)
+        else:
+            shift = relax.op.zeros_like(scale) if shift is None else shift
+            result = relax.op.nn.layer_norm(total, scale, shift, axes=-1, epsilon=epsilon)
+        unused = relax.const(0, "float32")
+        return relax.Tuple([builder.emit(result), unused, unused, total])
+
+    return convert
+
+
 def lp_normalization(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
     """Divided by the sum of the magnitudes along an axis, or by the root of that of the squares; 0 if that is 0."""
     del scope

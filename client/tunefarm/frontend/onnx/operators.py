@@ -20,6 +20,7 @@ from tunefarm.frontend.onnx.elementwise import (
     rms_normalization,
     scatter_elements,
     selu,
+    skip_normalization,
     swish,
     thresholded_relu,
     top_k,
@@ -54,6 +55,10 @@ _OURS: Final[Mapping[str, Any]] = MappingProxyType({
     "ScatterElements": scatter_elements, "Selu": selu, "Swish": swish, "ThresholdedRelu": thresholded_relu,
     "TopK": top_k, **QUANTISED,
 })  # fmt: skip
+_OURS_OF_MICROSOFT: Final[Mapping[str, Any]] = MappingProxyType({
+    "SkipLayerNormalization": skip_normalization(of_squares=False),
+    "SkipSimplifiedLayerNormalization": skip_normalization(of_squares=True), **QUANTISED_OF_MICROSOFT,
+})  # fmt: skip
 _SINCE: Final = MappingProxyType({"RoiAlign": 16})
 """Versions of operators that had other defaults before."""
 _WITH_SCALES: Final = frozenset({"DequantizeLinear", "QuantizeLinear"})
@@ -80,8 +85,8 @@ def converter_of(domain: str, operator: str, opset: int) -> Any:
         return with_scalar_scales(converter) if converter is not None and operator in _WITH_SCALES else converter
     if domain != "com.microsoft":
         return None
-    if operator in QUANTISED_OF_MICROSOFT:
-        return QUANTISED_OF_MICROSOFT[operator]
+    if operator in _OURS_OF_MICROSOFT:
+        return _OURS_OF_MICROSOFT[operator]
     return _tvm_table()[operator].get_converter(1) if operator in _OF_MICROSOFT else None
 
 

@@ -10,6 +10,7 @@ from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from tunefarm.frontend.onnx.constants import constant
+from tunefarm.frontend.onnx.spatial import pool
 
 _Converter = Callable[[Any, Any, Mapping[str, Any], Any], Any]
 
@@ -104,6 +105,20 @@ def _linear_global_pool(builder: Any, inputs: Any, attributes: Mapping[str, Any]
     return _quantised(builder, relax.op.mean(_float(builder, inputs[0:3]), axes, keepdims=True), *inputs[3:5])
 
 
+def _linear_average_pool(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+    attributes = dict(attributes)
+    if attributes.pop("channels_last", 0):
+        raise ValueError("QLinearAveragePool with the channels last has no conversion")
+    pooled = pool("AveragePool")(builder, onnx_frontend.onnx_input([_float(builder, inputs[0:3])]), attributes, scope)
+    return _quantised(builder, pooled, *inputs[3:5])
+
+
+def _linear_where(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+    del attributes, scope
+    chosen = relax.op.where(inputs[0], _float(builder, inputs[1:4]), _float(builder, inputs[4:7]))
+    return _quantised(builder, chosen, *inputs[7:9])
+
+
 def _linear_concat(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
     del scope
     parts = [_float(builder, inputs[first : first + 3]) for first in range(2, len(inputs), 3)]
@@ -132,11 +147,13 @@ QUANTISED_OF_MICROSOFT: Final[Mapping[str, _Converter]] = MappingProxyType(
     {
         "QGemm": _linear_gemm,
         "QLinearAdd": _linear_binary(relax.op.add),
+        "QLinearAveragePool": _linear_average_pool,
         "QLinearConcat": _linear_concat,
         "QLinearGlobalAveragePool": _linear_global_pool,
         "QLinearLeakyRelu": _linear_unary(lambda x, given: relax.op.nn.leakyrelu(x, given.get("alpha", 0.01))),
         "QLinearMul": _linear_binary(relax.op.multiply),
         "QLinearSigmoid": _linear_unary(lambda x, _: relax.op.sigmoid(x)),
+        "QLinearWhere": _linear_where,
         "QLinearSoftmax": _linear_unary(lambda x, given: relax.op.nn.softmax(x, given.get("axis", -1))),
     }
 )

@@ -151,6 +151,16 @@ def clamp_by_tensors(node: fx.Node, importer: Any) -> Any:
     return result
 
 
+def copied_sign(node: fx.Node, importer: Any) -> Any:
+    """The magnitude of one number with the sign of another, which zero has as well."""
+    magnitude, sign = (_operand(each, node, importer) for each in node.args[:2])
+    emit, kind = importer.block_builder.emit, str(magnitude.ty.dtype)
+    magnitude, zero = emit(relax.op.abs(magnitude)), relax.const(0, kind)
+    inverse = emit(relax.op.divide(relax.const(1, kind), sign))  # minus infinity for minus zero
+    is_negative = emit(relax.op.logical_or(emit(relax.op.less(sign, zero)), emit(relax.op.less(inverse, zero))))
+    return emit(relax.op.where(is_negative, emit(relax.op.negative(magnitude)), magnitude))
+
+
 def power_of_two(node: fx.Node, importer: Any) -> Any:
     """``exp2``."""
     data, emit = importer.env[node.args[0]], importer.block_builder.emit

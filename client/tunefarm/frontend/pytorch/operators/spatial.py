@@ -173,6 +173,18 @@ def nearest(node: fx.Node, importer: Any) -> Any:
     return result
 
 
+def regions(node: fx.Node, importer: Any) -> Any:
+    """``roi_align``: half a pixel of the feature map; TVM's converter shifts by half a pixel of the image."""
+    rois, scale, emit = node.args[1], argument(node, 2, "spatial_scale", 1.0), importer.block_builder.emit
+    if not argument(node, 6, "aligned", False) or scale == 1:
+        return importer._torchvision_roi_align(node)  # noqa: SLF001 - the converter in TVM's table
+    shift = 0.5 - 0.5 / scale
+    dtype = value_of(rois).dtype
+    shifts = relax.const(torch.tensor([0, shift, shift, shift, shift], dtype=dtype).numpy())
+    with standing_for(importer, {rois: emit(relax.op.add(importer.env[rois], shifts))}):
+        return importer._torchvision_roi_align(node)  # noqa: SLF001
+
+
 def sampled_on_grid(node: fx.Node, importer: Any) -> Any:
     """TVM has the coordinates of a point as the second axis of the grid, torch as the last one."""
     grid = relax.op.permute_dims(importer.env[node.args[1]], [0, 3, 1, 2])
