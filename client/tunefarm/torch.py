@@ -1,6 +1,7 @@
 """Compiled models for torch: modules in, callables on torch tensors out."""
 
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,13 +17,24 @@ _ALIGNMENT_BYTES: Final = 64
 
 
 class TorchCallable:
-    """A compiled model that takes and gives torch tensors, without copies of aligned contiguous ones."""
+    """A compiled model that takes and gives torch tensors, without copies of aligned contiguous ones.
 
-    def __init__(self, compiled: "CompiledModel", result: Any) -> None:
-        """Used by ``compile``. ``result`` is torch's description of the module's nested result."""
+    Calls of several threads run one after another.
+    """
+
+    def __init__(self, compiled: "CompiledModel", exported: Any) -> None:
+        """Used by ``compile``. ``exported`` is the program of torch that was compiled."""
+        from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
+
         self.compiled = compiled
-        self._result = result
         self._entry = compiled.entry()
+        signature, call = exported.graph_signature, exported.call_spec
+        self._arguments, self._result = call.in_spec, call.out_spec
+        self._given = [each.arg for each in signature.input_specs if each.kind == InputKind.USER_INPUT]
+        self._returned = [each.arg for each in signature.output_specs if each.kind == OutputKind.USER_OUTPUT]
+        self._tensor_kind = TensorArgument
+        self._kept: dict[str, frozenset[int]] = {}  # by entry, results that are memory of the model
+        self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         """One line with the inputs."""
@@ -32,14 +44,11 @@ class TorchCallable:
         """Run the model; the result has the nesting of the module's.
 
         Raises:
-            BadInput: inputs are missing, or have another shape or type.
+            BadInput: inputs are missing, or have another structure, shape or type than those of the export.
         """
         from torch.utils import _pytree as pytree
 
-        given = pytree.tree_leaves(inputs)
-        if len(given) != len(self._entry.inputs):
-            problem = f"{len(given)} tensors were given."
-            raise BadInput("inputs", problem, f"Give {len(self._entry.inputs)}: {self.compiled!r}.")
+        given = self._tensors_of(inputs)
         tensors = []
         for expected, tensor in zip(self._entry.inputs, given, strict=True):
             kind = str(tensor.dtype).removeprefix("torch.")
@@ -52,7 +61,29 @@ class TorchCallable:
             leaves = self._run(self._entry.name, tensors)
         else:
             leaves = self.compiled.dispatch.serve(tensors, TorchOperations(), self._run)
-        return pytree.tree_unflatten(leaves, self._result)
+        results = iter(leaves)
+        outputs = [next(results) if self._is_tensor(each) else each.value for each in self._returned]
+        return pytree.tree_unflatten(outputs, self._result)
+
+    def _is_tensor(self, argument: Any) -> bool:
+        return isinstance(argument, self._tensor_kind)
+
+    def _tensors_of(self, inputs: tuple[Any, ...]) -> list[Any]:
+        """The tensors among the arguments, in the order of the export."""
+        from torch.utils import _pytree as pytree
+
+        try:
+            leaves = self._arguments.flatten_up_to((inputs, {}))
+        except ValueError as error:
+            problem = f"{len(pytree.tree_leaves(inputs))} tensors were given, in another structure than at the export."
+            fix = f"Give {len(self._entry.inputs)} as in the example: {self.compiled!r}."
+            raise BadInput("inputs", problem, fix) from error
+        pairs = list(zip(leaves, self._given, strict=True))
+        for leaf, argument in pairs:
+            if not self._is_tensor(argument) and leaf != argument.value:
+                problem = f"{argument.name} is {leaf!r}, and was {argument.value!r} at the export."
+                raise BadInput("inputs", problem, "Give the same; compile the module again for another one.")
+        return [leaf for leaf, argument in pairs if self._is_tensor(argument)]
 
     def _run(self, entry: str, tensors: list[Any]) -> list[Any]:
         """The tensors of the result of one entry."""
@@ -64,7 +95,30 @@ class TorchCallable:
             plain = tensor.contiguous()
             plain = plain if plain.data_ptr() % _ALIGNMENT_BYTES == 0 else plain.clone()
             given.append(tvm.runtime.from_dlpack(plain))
-        return [torch.from_dlpack(each) for each in _leaves(self.compiled.run_tensors(entry, given))]
+
+        def run() -> list[Any]:
+            return [torch.from_dlpack(each) for each in _leaves(self.compiled.run_tensors(entry, given))]
+
+        with self._lock:
+            results = run()
+            if entry not in self._kept:
+                # Memory that two calls return, while the first still holds it, is a weight or a constant.
+                again = [each.data_ptr() for each in run()]
+                self._kept[entry] = frozenset(n for n, each in enumerate(results) if each.data_ptr() == again[n])
+            return self._own(results, given, self._kept[entry])
+
+    @staticmethod
+    def _own(results: list[Any], given: Sequence[Any], kept: frozenset[int]) -> list[Any]:
+        """The results, with copies of those that are memory of an input, of the model or of another result."""
+        import torch
+
+        seen = {torch.from_dlpack(each).data_ptr() for each in given}
+        owned = []
+        for number, each in enumerate(results):
+            is_shared = number in kept or each.data_ptr() in seen
+            seen.add(each.data_ptr())
+            owned.append(each.clone() if is_shared else each)
+        return owned
 
 
 class TorchOperations:
@@ -137,7 +191,7 @@ def compile(  # noqa: A001 - it is reached as tunefarm.torch.compile
     with tempfile.TemporaryDirectory(prefix="tunefarm-torch-") as folder:
         path = save_exported(exported, Path(folder) / f"{type(model).__name__}.pt2")
         compiled = compile_model(path, None, target, **options)
-    return TorchCallable(compiled, exported.call_spec.out_spec)
+    return TorchCallable(compiled, exported)
 
 
 def _leaves(result: Any) -> list[Any]:

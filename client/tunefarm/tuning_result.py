@@ -1,7 +1,6 @@
 """The result of tuning from Python."""
 
 import json
-import shutil
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 from tunefarm.artifact.artifact_folder import write_artifact
 from tunefarm.artifact.kernel_loading import load_kernel
+from tunefarm.model.model_writing import copy_model
 from tunefarm.model.tuned.tuned_build import BuiltModel
 from tunefarm.terminal.job_text import gain_text, interval_text
 from tunefarm_schemas.kernel_library.of_target import rules_of
@@ -107,7 +107,7 @@ class TuningResult:
             BadInput: the library uses something that kernels are not permitted to use.
         """
         if self.model is not None:
-            return Path(shutil.copytree(self.model.folder, folder, dirs_exist_ok=True))
+            return copy_model(self.model.folder, folder)
         if self.manifest is None or self.library is None or self.module_json is None:
             raise NothingToCompile(self.summary.message)
         rules = rules_of(self.manifest.target, callees)

@@ -15,9 +15,14 @@ from tunefarm.terminal.user_files import read_plain_file
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.kernel_library.check import exported_functions, require_kernel
-from tunefarm_schemas.kernel_library.program import BUILTINS, functions_of_program, refusal_of_program
+from tunefarm_schemas.kernel_library.program import (
+    BUILTINS,
+    MAX_PROGRAM_BYTES,
+    functions_of_program,
+    refusal_of_program,
+)
 from tunefarm_schemas.kernel_library.refused import LibraryRefused
-from tunefarm_schemas.kernel_library.rules import LibraryRules
+from tunefarm_schemas.kernel_library.rules import MAX_BYTES, LibraryRules
 from tunefarm_schemas.tuning.model import MODEL_FORMAT, ModelManifest
 
 LIBRARY_NAME: Final = "kernels.so"
@@ -82,8 +87,8 @@ def read_model_folder(text: str, callees: Collection[str] | None = ()) -> ModelF
     """
     with reading_folder(text, "a compiled model", "that of a model", _GIVE) as folder:
         manifest = ModelManifest.model_validate_json(read_plain_file(folder / MANIFEST_NAME))
-        library = read_plain_file(folder / LIBRARY_NAME)
-        program = read_plain_file(folder / PROGRAM_NAME)
+        library = read_plain_file(folder / LIBRARY_NAME, limit_bytes=MAX_BYTES)
+        program = read_plain_file(folder / PROGRAM_NAME, limit_bytes=MAX_PROGRAM_BYTES)
     if manifest.format > MODEL_FORMAT:
         problem = f"its manifest has the format {manifest.format}, newer than {MODEL_FORMAT}."
         raise BadInput("folder", problem, "Install the version of tunefarm that wrote it.")

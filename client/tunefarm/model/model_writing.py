@@ -57,6 +57,17 @@ def staged(folder: Path) -> Iterator[Path]:
                 folder.rmdir()
 
 
+def copy_model(source: Path, folder: Path) -> Path:
+    """Copy a model to a new folder or in place of another model, which processes that have loaded it keep."""
+    if folder.exists() and folder.samefile(source):
+        return folder
+    with staged(folder) as staging:
+        for path in source.iterdir():
+            if path.is_file():
+                shutil.copyfile(path, staging / path.name)
+    return folder
+
+
 def _remove_abandoned(folder: Path) -> None:
     """Remove staging folders that no process has locked. One that was just created may not be locked yet."""
     for left in folder.glob(f"{STAGING_PREFIX}*"):

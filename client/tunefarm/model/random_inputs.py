@@ -12,12 +12,23 @@ Array = npt.NDArray[Any]
 
 INPUT_SETS: Final = 3
 """How many sets of inputs models are compared on."""
+_LEAST: Final = 0.1
 
 
 def random_inputs(entry: ModelEntry, number: int) -> list[Array]:
-    """Inputs of an entry: normally distributed, or zeros and ones for integers, which may be indices."""
+    """Inputs of an entry: normally distributed, or zeros and ones for integers, which may be indices.
+
+    Those of the last set are positive: roots and logarithms of others are no numbers, which hides what follows.
+    """
     generator = np.random.default_rng([number, 7])
-    return [random_array(generator, each) for each in entry.inputs]
+    arrays = [random_array(generator, each) for each in entry.inputs]
+    if number < INPUT_SETS - 1:
+        return arrays
+    return [each if each.dtype.kind in "biu" else _positive(each) for each in arrays]
+
+
+def _positive(array: Array) -> Array:
+    return np.asarray(np.abs(array.astype("float64")) + _LEAST).astype(array.dtype)
 
 
 def random_array(generator: np.random.Generator, argument: TensorArgument) -> Array:

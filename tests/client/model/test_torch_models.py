@@ -1,14 +1,17 @@
 """Modules of torch as compiled models: results equal torch's, tensors are not copied."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tunefarm
 from tunefarm.frontend.model_import import import_model
 from tunefarm.frontend.model_source import parse_model_source
 from tunefarm.model.compilation import ModelCompiler
+from tunefarm.model.model_writing import copy_model
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_services.settings import Settings
@@ -81,6 +84,79 @@ def test_torch_compile_keeps_the_nesting_of_results_and_the_mode(settings: Setti
         compiled(arguments[0].double(), arguments[1])
     with pytest.raises(BadInput, match="1 tensors were given"):
         compiled(arguments[0])
+
+
+class Unusual(torch.nn.Module):  # type: ignore[misc]
+    """Results that are inputs, buffers, equal or none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = torch.nn.Linear(4, 4)
+        self.register_buffer("grid", torch.arange(4.0))
+
+    def forward(self, pair: dict[str, Any], mask: Any = None) -> Any:
+        total = self.scale(pair["x"]) - pair["y"]
+        return {
+            "total": total,
+            "cache": mask,
+            "x": pair["x"].clone(),
+            "grid": self.grid.clone(),
+            "again": total.clone(),
+        }
+
+
+def test_torch_results_are_memory_of_their_own_and_have_the_structure_of_the_module(settings: Settings) -> None:
+    torch.manual_seed(0)
+    model = Unusual().eval()
+    x, y = torch.rand(3, 4), torch.rand(3, 4)
+    compiled = tunefarm.torch.compile(model, ({"x": x, "y": y}, None), target="host:1", settings=settings)
+    with torch.no_grad():
+        expected = model({"x": x, "y": y})
+    for _ in range(2):
+        found = compiled({"y": y, "x": x}, None)  # in another order
+        torch.testing.assert_close(found, expected)
+        assert found["cache"] is None
+        found["x"].zero_()
+        found["grid"].zero_()
+        found["total"].zero_()
+        torch.testing.assert_close(found["again"], expected["again"])
+        assert x.abs().max() > 0
+    with pytest.raises(BadInput, match="another structure"):
+        compiled({"y": y}, None)
+    with pytest.raises(BadInput, match="was None at the export"):
+        compiled({"x": x, "y": y}, 3)
+
+
+def test_torch_callables_serve_several_threads(settings: Settings) -> None:
+    torch.manual_seed(0)
+    model = Classifier().eval()
+    compiled = tunefarm.torch.compile(model, (torch.rand(8, 784),), target="host:1", settings=settings)
+    given = [torch.rand(8, 784) for _ in range(64)]
+    with ThreadPoolExecutor(4) as pool, torch.no_grad():
+        for found, images in zip(pool.map(compiled, given), given, strict=True):
+            torch.testing.assert_close(found, model(images), rtol=1e-4, atol=1e-5)
+
+
+def test_parts_of_a_module_keep_their_mode(settings: Settings) -> None:
+    model = torch.nn.Sequential(torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 2)).train()
+    model[0].eval()
+    tunefarm.torch.compile(model, (torch.zeros(2, 4),), target="host:1", settings=settings)
+    assert [each.training for each in (model, *model)] == [True, False, True]
+
+
+def test_a_copied_model_replaces_another_one_that_stays_loaded(settings: Settings, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    folders, models, x = [], [], torch.rand(2, 784)
+    for name in ("first", "second"):
+        models.append(Classifier().eval())
+        folders.append(tmp_path / name)
+        tunefarm.compile(models[-1], (x,), "host:1", output=folders[-1], settings=settings)
+    place = copy_model(folders[0], tmp_path / "place")
+    loaded = tunefarm.load_model(place)
+    assert copy_model(folders[1], place) == copy_model(place, place) == place
+    with torch.no_grad():
+        np.testing.assert_allclose(loaded(x.numpy()), models[0](x).numpy(), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(tunefarm.load_model(place)(x.numpy()), models[1](x).numpy(), rtol=1e-4, atol=1e-5)
 
 
 def test_compile_reads_exported_programs(settings: Settings, tmp_path: Path) -> None:

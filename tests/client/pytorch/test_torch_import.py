@@ -13,8 +13,10 @@ import torch
 import tvm
 from torch import nn
 
+from tests.client.pytorch.running import by_tvm, imported, require_equal
 from tunefarm.frontend.model_import import ImportedModel, import_model
 from tunefarm.frontend.model_source import parse_model_source
+from tunefarm.frontend.pytorch.torch_model import import_torch
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 
@@ -240,3 +242,32 @@ def test_bare_pickle_is_rejected(read: Read, tmp_path: Path) -> None:
 
     with pytest.raises(BadInput, match=r"not a \.pt2 archive"):
         read("model.pt2")
+
+
+def test_references_repeat_the_examples_where_sizes_are_given() -> None:
+    """Zeros would test one row of a table only, and mask everything."""
+
+    class Embedding(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(50, 4)
+
+        def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            return self.table(ids).masked_fill(~mask[..., None], -1.0)
+
+    ids, mask = torch.tensor([[7, 49, 3]]), torch.tensor([[True, True, False]])
+    dynamic = {"ids": {1: torch.export.Dim("length", max=64)}, "mask": {1: torch.export.Dim("length", max=64)}}
+    program = torch.export.export(Embedding(), (ids, mask), dynamic_shapes=dynamic)
+    model = import_torch(program, None, {"ids": (1, 8), "mask": (1, 8)}, {})
+    assert max(int(each.inputs[0].max()) for each in model.references) > 7
+    assert all(each.inputs[1].any() for each in model.references)
+
+
+def test_import_torch_traces_a_function_whose_last_argument_is_not_given() -> None:
+    class Masked(nn.Module):
+        def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None, scale: int = 2) -> torch.Tensor:
+            return x * scale if mask is None else x * mask
+
+    x = torch.randn(3, 4)
+    model = imported(Masked(), (x,), traced=True)
+    require_equal(by_tvm(model, (x,)), [(2 * x).numpy()])

@@ -9,7 +9,7 @@ from tunefarm_schemas.bad_input import BadInput
 
 
 def export_module(model: Any, example_inputs: Sequence[Any] | None, axes: Sequence[DynamicAxis] = ()) -> Any:
-    """Export a ``torch.nn.Module`` in evaluation mode; it keeps its own mode. ``axes`` have symbolic sizes.
+    """Export a ``torch.nn.Module`` in evaluation mode; it and its parts keep their modes. ``axes`` have symbolic sizes.
 
     Raises:
         BadInput: there are no example inputs, or torch cannot export it.
@@ -18,7 +18,7 @@ def export_module(model: Any, example_inputs: Sequence[Any] | None, axes: Sequen
 
     if example_inputs is None:
         raise BadInput("example_inputs", "none were given.", "Give the module's arguments as a tuple of tensors.")
-    was_training = model.training
+    modes = [(each, each.training) for each in model.modules()]
     try:
         return torch.export.export(
             model.eval(), tuple(example_inputs), dynamic_shapes=symbolic_shapes(model, len(example_inputs), axes)
@@ -28,7 +28,8 @@ def export_module(model: Any, example_inputs: Sequence[Any] | None, axes: Sequen
         fix = "Export it with torch.export.export, and change what that names."
         raise BadInput("model", f"torch cannot export it: {reason}.", fix) from error
     finally:
-        model.train(was_training)
+        for each, was_training in modes:
+            each.training = was_training
 
 
 def save_exported(exported: Any, path: Path) -> Path:

@@ -128,6 +128,9 @@ def _traced(
         parameters = inspect.signature(module.forward).parameters.values()
         absent = {each.name: each.default for each in parameters if each.name not in given.arguments}
         graph = _Tracer(importer.convert_map).trace(module, concrete_args=absent or None)
+        for node in [each for each in graph.nodes if each.op == "placeholder"]:
+            if str(node.target).lstrip("*") not in given.arguments:
+                _erase(graph, node)
         traced = fx.GraphModule(module, graph)
         inputs = [given.arguments[str(node.target).lstrip("*")] for node in graph.nodes if node.op == "placeholder"]
         if not all(isinstance(tensor, torch.Tensor) for tensor in inputs):
@@ -137,6 +140,13 @@ def _traced(
     except Exception as error:
         raise NotTraceable(FIELD, f"torch.fx cannot trace the module: {describe(error)}.", _TRACE_FIX) from error
     return traced, inputs
+
+
+def _erase(graph: fx.Graph, node: fx.Node) -> None:
+    """Remove a placeholder that stands for a constant, and the assertions that it is that constant."""
+    for user in list(node.users):
+        _erase(graph, user)
+    graph.erase_node(node)
 
 
 def _target(node: fx.Node, modules: Mapping[str, torch.nn.Module]) -> tuple[Any, str]:

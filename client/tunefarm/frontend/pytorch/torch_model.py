@@ -1,5 +1,6 @@
 """Models of torch by way of ``torch.export``. Called only in a confined child."""
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -166,7 +167,13 @@ def _names_of(module: torch.nn.Module, count: int) -> list[str]:
 
 
 def _resized(value: Any, size: tuple[int, ...] | None) -> Any:
-    return value if size is None or not isinstance(value, torch.Tensor) else value.new_zeros(size)
+    """The value of an example in another size: its elements, as often as they fit."""
+    if size is None or not isinstance(value, torch.Tensor):
+        return value
+    count, elements = math.prod(size), value.reshape(-1)
+    if value.numel() == 0:
+        return value.new_zeros(size)
+    return elements.repeat(-(-count // value.numel()))[:count].reshape(size)
 
 
 def _with_sizes(program: ExportedProgram, shapes: Shapes) -> tuple[ExportedProgram, tuple[str, ...]]:
@@ -185,7 +192,7 @@ def _with_sizes(program: ExportedProgram, shapes: Shapes) -> tuple[ExportedProgr
         shape = ", ".join(str(extent) if isinstance(extent, int) else "1" for extent in missing[example])
         fix = f"Give the sizes of each, such as {example}: {shape}."
         raise BadInput("shapes", f"inputs have dynamic dimensions: {listed}.", fix)
-    arguments, keywords = _zeros(program, shapes)
+    arguments, keywords = _sized_inputs(program, shapes)
     try:
         with torch.no_grad():
             fixed = torch.export.export(program.module(), arguments, keywords)
@@ -206,14 +213,18 @@ def input_sizes(program: ExportedProgram) -> dict[str, tuple[Any, ...]]:
     }
 
 
-def _zeros(program: ExportedProgram, shapes: Shapes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _sized_inputs(program: ExportedProgram, shapes: Shapes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Inputs of the given sizes with the elements of the program's example inputs; zeros if it has none."""
     values = {node.name: node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")}
+    names = program.graph_signature.user_inputs
+    examples = pytree.tree_leaves(program.example_inputs)
     leaves = []
-    for name in program.graph_signature.user_inputs:
+    for name, example in zip(names, examples if len(examples) == len(names) else [None] * len(names), strict=True):
         value = values.get(str(name), name)
         if isinstance(value, torch.Tensor):
             size = shapes.get(str(name), tuple(value.shape))
-            value = torch.zeros(size, dtype=value.dtype)
+            is_like = isinstance(example, torch.Tensor) and example.dtype == value.dtype
+            value = _resized(example, size) if is_like else torch.zeros(size, dtype=value.dtype)
         leaves.append(value)
     arguments, keywords = pytree.tree_unflatten(leaves, program.call_spec.in_spec)
     return tuple(arguments), dict(keywords)

@@ -1,5 +1,6 @@
 """A child that runs one plan whenever it is its turn."""
 
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -8,6 +9,7 @@ from tunefarm.frontend.model_import import ModelSettings
 from tunefarm.model.child_call import exchange
 from tunefarm.model.race.messages import TIME, RaceSample, SampleOrder, TimeOrder
 from tunefarm.model.race.plan_folder import LibraryPlan
+from tunefarm_sandbox.channel.channel import ChannelClosed
 from tunefarm_sandbox.confinement.confinement import Confinement
 from tunefarm_sandbox.confinement.limits import Limits
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
@@ -90,7 +92,8 @@ class Contestant:
     def _asked(self, order: SampleOrder, timeout_s: float = float("inf")) -> RaceSample:
         self._child.resume()
         try:
-            self._child.channel.send(order.model_dump_json().encode())
+            with suppress(ChannelClosed):  # it has ended, as the exchange tells
+                self._child.channel.send(order.model_dump_json().encode())
             return exchange(self._child, RaceSample, _DOING, has_bytes=False, timeout_s=timeout_s)[0]
         finally:
             self._child.stop()

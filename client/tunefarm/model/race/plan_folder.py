@@ -5,7 +5,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,9 @@ from tunefarm.model.library.library import LIBRARIES
 from tunefarm.model.model_folder import LIBRARY_NAME, WEIGHTS_NAME, file_digest
 from tunefarm.model.model_writing import NewFile, new_file, write_program
 from tunefarm.model.race.messages import Assignment, PlanOrder, PlanParts
+from tunefarm_sandbox.channel.channel import ChannelClosed
 from tunefarm_sandbox.fork_server.child import Child
+from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.model import EntryWeights, ModelManifest, ModelRegion
 
 OURS: Final = "our kernels"
@@ -104,9 +106,13 @@ class PlanFolders:
             BadInput: it cannot be cut so.
         """
         order = PlanOrder(assignment=plan.assignment, by_unit=by_unit, is_final=is_final)
-        self._child.channel.send(order.model_dump_json().encode())
+        with suppress(ChannelClosed):  # it has ended, as the exchange tells
+            self._child.channel.send(order.model_dump_json().encode())
         parts, program = exchange(self._child, PlanParts, "cutting")
-        regions = tuple(self._child.channel.receive() for _ in parts.regions)
+        try:
+            regions = tuple(self._child.channel.receive() for _ in parts.regions)
+        except ChannelClosed as closed:
+            raise BadInput("model", "the process that cuts it ended.", "Compile it again.") from closed
         return PlannedModel(parts, program, regions)
 
     def written(self, plan: LibraryPlan, planned: PlannedModel) -> Path:
