@@ -48,6 +48,7 @@ class InstantFarm:
         self.submitted: list[Dispatch] = []
         self.acknowledged: list[Measurement] = []
         self.closed = False
+        self.lanes_left = True
         self._canceled: list[Measurement] = []
 
     def open_task(self, task: MeasureTask) -> None:
@@ -92,6 +93,9 @@ class InstantFarm:
         on_wait()
         latency_s = latency_of("" if order.trace is None else order.trace.text)
         return Exported(library=kernel_library(), entry="main", process_latencies_s=(latency_s,) * order.processes)
+
+    def has_lanes(self) -> bool:
+        return self.lanes_left
 
     def room(self) -> int:
         return self._width

@@ -140,6 +140,10 @@ class LaneFarm(Generic[LaneT]):
         self._lane.loop.raise_crash()
         return self._lane.trouble()
 
+    def has_lanes(self) -> bool:
+        """Always: the lane is in this process."""
+        return True
+
     def room(self) -> int:
         """How many attempts to keep queued or running so that the device is busy."""
         return 3 * self._settings.build_lanes + 4

@@ -77,9 +77,9 @@ class JobRepository(Repository):
             made = None if key is None else job_of_key(connection, tenant, key)
             if made is not None:
                 return job_of(connection, tenant, made)
-            kept = None if copied_from is None else model_of(connection, tenant, copied_from)
-            if examples or model is not None or kept is not None:
+            if examples or model is not None or copied_from is not None:
                 self._database.lock_blobs(connection, exclusive=False)
+            kept = None if copied_from is None else model_of(connection, tenant, copied_from)
             if model is not None:
                 kept = KeptModel(digest(model), len(model))
             job = queue_job(connection, tenant, spec, kept)

@@ -3,10 +3,11 @@
 from functools import cache
 from typing import Final
 
-from sqlalchemy import Connection, Select, bindparam, insert, literal_column, select, update
+from sqlalchemy import Connection, Select, bindparam, literal_column, select, update
 
 from tunefarm_schemas.tuning.record import RecordKey, RecordStatus, TuningRecord
 from tunefarm_services.store.catalog.workload_repository import require_workload
+from tunefarm_services.store.database.insert_once import insert_once
 from tunefarm_services.store.database.repository import AFTER_HEX_DIGITS, AnyRow, Repository
 from tunefarm_services.store.database.retried import retried
 from tunefarm_services.store.jobs.event_repository import append_event
@@ -23,7 +24,6 @@ _BY_ID: Final = select(RecordTable).where(
 _CHANGE: Final = update(RecordTable).where(
     RecordTable.tenant == bindparam("of_tenant"), RecordTable.record_id == bindparam("of_record")
 )
-_INSERT: Final = insert(RecordTable)
 _PLAIN: Final = tuple(name for name in TuningRecord.model_fields if name not in {"key", "trace", "interval_s"})
 # The exact expression of the partial index on records that are not verified.
 _IS_UNVERIFIED: Final = RecordTable.status != literal_column("'verified'")
@@ -44,12 +44,12 @@ class RecordRepository(Repository):
         with self._database.writing() as connection:
             if lease is not None:
                 require_fence(connection, lease)
-            stored = connection.execute(_BY_ID, {"tenant": tenant, "record_id": record.record_id}).one_or_none()
-            if stored is None:
-                require_workload(connection, tenant, record.key.workload_id)
-                connection.execute(_INSERT, _values(record))
+            require_workload(connection, tenant, record.key.workload_id)
+            # Another transaction may store the same record at the same time.
+            if connection.execute(insert_once(connection, RecordTable), _values(record)).rowcount:
                 insert_if_best(connection, record)
                 return record
+            stored = connection.execute(_BY_ID, {"tenant": tenant, "record_id": record.record_id}).one()
             if record_in(stored) != record:
                 raise StoreConflict("record", record.record_id)
             return record

@@ -154,6 +154,10 @@ class CeleryFarm:
         """The number of candidates that the pool's lanes accept at once."""
         return max(self._pool.room(), 1)
 
+    def has_lanes(self) -> bool:
+        """Whether the pool has an active lane."""
+        return self._pool.room() > 0
+
     def close(self) -> None:
         """Cancel everything in flight and disconnect from the broker. Idempotent."""
         if self._closing.is_set():

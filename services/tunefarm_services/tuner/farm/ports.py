@@ -65,5 +65,8 @@ class Farm(Protocol):
     def room(self) -> int:
         """The number of attempts, queued or running, that keep the farm busy."""
 
+    def has_lanes(self) -> bool:
+        """Whether a lane can take attempts now; without one they wait."""
+
     def close(self) -> None:
         """Release all resources. Idempotent."""

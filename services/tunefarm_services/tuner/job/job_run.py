@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from tunefarm_sandbox.fork_server.fork_server import Child
 from tunefarm_schemas.roofline import DevicePeaks
@@ -21,6 +22,9 @@ from tunefarm_services.tuner.search.model_accuracy import recent_accuracy
 from tunefarm_services.tuner.search.search_session import SearchSession
 from tunefarm_services.tuner.verify.stored_answer import Finished
 from tunefarm_services.tuner.verify.verifying_steps import VerifyingStep
+
+DESERTED_S: Final = 60.0
+"""How long a job whose deadline has passed waits for a lane to return."""
 
 
 def seconds_to_deadline(job: Job) -> float | None:
@@ -64,6 +68,7 @@ class JobRun:
     """The current verification step; None before verification starts."""
     _step_began_s: float = 0.0
     _verify_began_s: float | None = None
+    _without_room_since_s: float | None = None
     _earlier_device_s: float = 0.0
     _created_s: float = field(default_factory=time.monotonic)
     _elapsed_before_s: float = field(init=False)
@@ -145,6 +150,20 @@ class JobRun:
         """Whether the deadline of the search has passed."""
         left_s = self.seconds_to_deadline()
         return left_s is not None and left_s <= 0
+
+    def check_deserted(self, *, has_lanes: bool) -> bool:
+        """Note whether the farm has lanes now; returns ``is_deserted``."""
+        if has_lanes or not self.deadline_passed():
+            self._without_room_since_s = None
+        elif self._without_room_since_s is None:
+            self._without_room_since_s = time.monotonic()
+        return self.is_deserted
+
+    @property
+    def is_deserted(self) -> bool:
+        """Whether the deadline has passed and no lane took anything for ``DESERTED_S``: nothing else would end it."""
+        since_s = self._without_room_since_s
+        return since_s is not None and time.monotonic() - since_s >= DESERTED_S
 
     def seconds_to_deadline(self) -> float | None:
         """Seconds until the deadline, negative afterwards; None without a deadline."""

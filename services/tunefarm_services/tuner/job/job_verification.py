@@ -25,14 +25,15 @@ def verify(verifier: Verifier, exploration: ExplorationRun, run: JobRun) -> bool
     run.finished[exploration.exploration_id] = end
     if end.record is not None:
         exploration.add_recorded(end.record.trace, end.record.latency_s, run.elapsed_s())
-    return True
+    return not run.watch.must_stop
 
 
 def _verified(verifier: Verifier, exploration: ExplorationRun, run: JobRun) -> Finished:
     """Verify with retries.
 
-    A lost device must not cost the result of a long search. If it does not return in time, the incumbent is stored as a
-    claim, and the exploration stays unverified, so that the next job verifies it from the stored trials.
+    A lost device must not cost the result of a long search. If it does not return in time, or no lane is left after the
+    deadline, the incumbent is stored as a claim, and the exploration stays unverified, so that the next job verifies it
+    from the stored trials.
     """
     known = verifier.known(exploration)
     if known is not None:
@@ -42,7 +43,7 @@ def _verified(verifier: Verifier, exploration: ExplorationRun, run: JobRun) -> F
         if not end.is_retryable or not _wait(run, wait_s):
             break
         end = verifier.finish(exploration)
-    if end.is_retryable and not run.watch.must_stop:
+    if (end.is_retryable or run.is_deserted) and not run.watch.must_stop:
         verifier.claim(exploration)
     elif not run.watch.must_stop:
         verifier.note_verified(exploration)

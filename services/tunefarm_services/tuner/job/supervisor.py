@@ -16,6 +16,7 @@ returns the job's ``Ending``, or None to continue with the next step. Interrupti
     lease lost                    ``JobWatch.renew_lease`` raises FenceLost, which ends the run
     search child dies repeatedly  ``end_if_poisoned``
     deadline passes               step 5 ends at once; before step 3, ``OverdueJob``
+    lanes gone after the deadline step 6 stores claims
 """
 
 import time
@@ -252,8 +253,11 @@ class Supervisor:
         return JobSearch(self._store, self._farm, self._fork_server, run, self._on_search_child, self._on_measured)
 
     def _verifier(self, run: JobRun) -> Verifier:
+        def on_wait() -> bool:
+            return run.poll("verifying") and not run.check_deserted(has_lanes=self._farm.has_lanes())
+
         cares = cares_of(run.explorations, of_model=run.job.spec.of_model)
-        return Verifier(self._store, self._farm, run.lease, lambda: run.poll("verifying"), run.begin_step, cares)
+        return Verifier(self._store, self._farm, run.lease, on_wait, run.begin_step, cares)
 
 
 def close_job(store: Store, run: JobRun, ending: Ending) -> JobSummary:
