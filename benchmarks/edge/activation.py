@@ -64,7 +64,7 @@ def _switched(folder: Path, weights_bytes: int, rounds: int) -> Switches:
 
     repository, config = Repository(folder / "repository"), DeviceConfig(channel="stable", max_reports=10 * rounds + 10)
     device = Device(folder / "device", repository, config)
-    write_config(device.root(), config, repository.root, None)
+    write_config(device.root(), config, repository.root.read_bytes(), None)
     held_bytes = 4096 * (weights_bytes // 4096 + 1)
     model = library(weights_bytes=held_bytes)
     old, new = (

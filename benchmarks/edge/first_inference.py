@@ -150,7 +150,7 @@ def _agent(bundle: Path, image: Path, folder: Path) -> Contender:
     from tunefarm_edge.service.device_config import DeviceConfig, write_config
 
     device = Device(folder / "device", Repository(folder / "repository"), DeviceConfig(channel="stable"))
-    write_config(device.root(), device.config, device.repository.root, None)
+    write_config(device.root(), device.config, device.repository.root.read_bytes(), None)
     names = [each for each in bundle.rglob("*") if each.is_file() and not each.name.startswith("stable.")]
     files = {str(each.relative_to(bundle)): each.read_bytes() for each in names}
     device.repository.publish(1, device.repository.release("network-1", files))

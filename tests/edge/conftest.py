@@ -59,7 +59,7 @@ def device(tmp_path: Path, repository: Repository) -> Device:
     """A new device that runs nothing."""
     config = DeviceConfig(channel="stable")
     device = Device(tmp_path / "device", repository, config)
-    write_config(device.root(), config, repository.root, None)
+    write_config(device.root(), config, repository.root.read_bytes(), None)
     return device
 
 

@@ -3,6 +3,7 @@
 import array
 import ctypes
 import os
+import struct
 import subprocess
 import sys
 from datetime import timedelta
@@ -17,11 +18,12 @@ from tests.edge.repositories import Repository
 from tunefarm_edge import Model
 from tunefarm_edge.command_line import main
 from tunefarm_edge.runtime.elements import allowed_difference, difference
-from tunefarm_edge.runtime.latencies import SIZE_BYTES, Histogram, LatencyRecorder
+from tunefarm_edge.runtime.latencies import SIZE_BYTES, LatencyRecorder
 from tunefarm_edge.runtime.memory import AlignedMemory
 from tunefarm_edge.runtime.model import NoRelease
 from tunefarm_edge.service.report_spool import ReportSpool
 from tunefarm_edge.service.telemetry import clock_hz, report_latencies, temperature_celsius
+from tunefarm_edge.trust import device_facts
 from tunefarm_schemas.edge.device import EdgeAdvice
 from tunefarm_schemas.edge.report import InstallReport, LatencyReport
 
@@ -192,10 +194,25 @@ def test_latencies_are_reported_once(running: Device, tmp_path: Path) -> None:
 
 
 def test_forged_histogram_is_ignored(running: Device) -> None:
-    (running.folder / "latencies" / "scale-2@1.histogram").write_bytes(b"short")
-    (running.folder / "latencies" / "scale-2@2.histogram").symlink_to("/etc/passwd")
+    folder, plausible = running.folder / "latencies", struct.pack("<Q", 1) + bytes(SIZE_BYTES - 8)
+    (folder / "scale-2@1.histogram").write_bytes(b"short")
+    (folder / "scale-2@2.histogram").symlink_to("/etc/passwd")
+    (folder / "@3.histogram").write_bytes(plausible)  # no release has this name
+    os.mkfifo(folder / "scale-2+1@4.histogram")  # it would wait for a writer
+    with (folder / "scale-2+1@5.histogram").open("wb") as huge:
+        huge.truncate(1 << 40)
     assert report_latencies(running.root(), ReportSpool(running.root(), 10)) == 0
-    assert Histogram.read(bytes(SIZE_BYTES)) is not None
+
+
+def test_links_in_the_shared_folder_lead_to_nothing_of_the_agent(running: Device) -> None:
+    folder, root = running.folder / "latencies", running.root()
+    trusted = root.pinned_root.read_bytes()
+    plausible = struct.pack("<Q", 1) + bytes(SIZE_BYTES - 8)
+    (folder / f"scale-2+1@{os.getpid()}.histogram").write_bytes(plausible)
+    for name in (f".scale-2+1@{os.getpid()}.reported.new", f".scale-2+1@{os.getpid()}.histogram.new"):
+        (folder / name).symlink_to(root.pinned_root)
+    assert report_latencies(root, ReportSpool(root, 10)) == 1
+    assert root.pinned_root.read_bytes() == trusted
 
 
 def test_full_spool_drops_the_oldest_latencies_first(device: Device) -> None:
@@ -236,3 +253,10 @@ def test_running_a_model_imports_the_standard_library_only(running: Device) -> N
         "assert not {'pydantic', 'tuf', 'numpy', 'urllib3', 'zstandard', 'tunefarm_schemas'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
+
+
+def test_extensions_of_riscv_are_features(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "cpuinfo").write_text("processor : 0\nisa : rv64imafdcv_zicsr_zifencei\nmmu : sv48\n")
+    monkeypatch.setattr(device_facts, "_CPUINFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(device_facts, "architecture", lambda: "riscv64")
+    assert {"i", "v", "zicsr"} <= device_facts.cpu_features()

@@ -90,3 +90,9 @@ def test_waits_grow_with_jitter() -> None:
     assert len(set(waits)) == len(waits)
     backoff.reset()
     assert backoff.next_s() <= FIRST_WAIT_S
+
+
+def test_wrong_path_of_the_root_uses_up_no_code(tmp_path: Path, server: FleetServer, repository: Repository) -> None:
+    words = ["--root", str(tmp_path / "device"), "enrol", "--url", server.url, "--code", "once", "--pinned-root"]
+    assert main([*words, str(tmp_path / "missing.json")]) == 2
+    assert main([*words, str(repository.root)]) == 0

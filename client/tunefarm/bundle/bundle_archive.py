@@ -45,7 +45,7 @@ def _files(content: bytes) -> dict[str, bytes]:
     try:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
             for member in archive:
-                file = archive.extractfile(member) if member.isreg() else None
+                file = archive.extractfile(member) if member.type in (tarfile.REGTYPE, tarfile.AREGTYPE) else None
                 if file is None or len(found) >= _MAX_FILES:
                     raise BadInput("bundle", "the archive has something else than a bundle's files.", _FIX)
                 found[_PATH.validate_python(member.name)] = file.read()

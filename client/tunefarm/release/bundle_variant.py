@@ -69,6 +69,10 @@ class BundleFiles:
     patches: dict[str, bytes]
 
 
+_OF_RUNNERS: Final = frozenset({".runner", ".sig"})
+"""Endings of the signed text of a channel and of its signatures."""
+
+
 def read_bundle(folder: Path, old: Path | None = None) -> BundleFiles:
     """Read a bundle, with patches from the bundle ``old`` where they are smaller. Raises BadInput."""
     summary = _summary(folder)
@@ -126,6 +130,9 @@ def _files(folder: Path) -> list[ReleaseFile]:
 
 def _release_file(folder: Path, path: Path) -> ReleaseFile:
     relative = path.relative_to(folder).as_posix()
+    if path.suffix in _OF_RUNNERS:
+        problem = f"{relative[:200]!r} ends as the texts for small runners do, which then refuse the release."
+        raise BadInput("BUNDLE", problem, "Remove or rename the file.")
     try:
         return ReleaseFile(path=relative, size_bytes=path.stat().st_size, digest=digest_of_file(path))
     except ValidationError as error:

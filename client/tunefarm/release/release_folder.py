@@ -117,6 +117,8 @@ class ReleaseFolder:
             if hasher.hexdigest() != file_digest:
                 raise BadInput("BUNDLE", f"{source} changes while it is read.", "Publish when it is complete.")
             unfinished.replace(place)
+            _sync_folder(place.parent)
+            _sync_folder(self.path)
         finally:
             unfinished.unlink(missing_ok=True)
 

@@ -100,7 +100,9 @@ def field(tmp_path: Path) -> Field:
     workshop = Workshop(tmp_path / "workshop").begin("stable")
     config = DeviceConfig(channel="stable")
     device = Device(tmp_path / "device", ServedFolder(workshop.folder.path), config)  # type: ignore[arg-type]
-    write_config(EdgeRoot(device.folder), config, workshop.folder.path / "metadata" / "1.root.json", None)
+    write_config(
+        EdgeRoot(device.folder), config, (workshop.folder.path / "metadata" / "1.root.json").read_bytes(), None
+    )
     field = Field(workshop, device, tmp_path / "loaded")
     publish(workshop.signing(), [field.bundle("scale-2", 2)], channel="stable", name="scale-2")
     assert device.update().running == "scale-2"

@@ -13,7 +13,7 @@ from tunefarm_edge.refusal import Refused
 from tunefarm_edge.runtime.bundle_library import LoadFailed, RunFailed
 from tunefarm_edge.runtime.model import Model, NoRelease
 from tunefarm_edge.service.agent import Agent
-from tunefarm_edge.service.device_config import DeviceConfig, read_config, read_token, write_config
+from tunefarm_edge.service.device_config import DeviceConfig, read_config, read_pinned_root, read_token, write_config
 from tunefarm_edge.service.edge_service import EdgeService
 from tunefarm_edge.service.serving import Serving
 from tunefarm_edge.state.edge_root import DEFAULT_ROOT, EdgeRoot
@@ -82,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _enrol(options: argparse.Namespace) -> int:
+    pinned_root = read_pinned_root(options.pinned_root)  # a wrong path must not use up the code
     root = EdgeRoot(options.root)
     root.make_folders()
     with root.locked():
@@ -94,7 +95,7 @@ def _enrol(options: argparse.Namespace) -> int:
             edge_device_id=enrolment.edge_device_id,
             device_class_id=options.device_class,
         )
-        write_config(root, config, options.pinned_root, enrolment.token)
+        write_config(root, config, pinned_root, enrolment.token)
     print(f"{enrolment.edge_device_id} follows the channel {enrolment.channel}")
     return 0
 
@@ -104,7 +105,7 @@ def _init(options: argparse.Namespace) -> int:
     root.make_folders()
     with root.locked():
         config = DeviceConfig(channel=options.channel, device_class_id=options.device_class)
-        write_config(root, config, options.pinned_root, None)
+        write_config(root, config, read_pinned_root(options.pinned_root), None)
     return 0
 
 

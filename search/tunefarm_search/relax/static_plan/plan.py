@@ -72,6 +72,10 @@ class StaticPlan:
         return tuple(dict.fromkeys(call.function for call in self.calls if call.function != COPY))
 
 
+MAX_ARGUMENTS: Final = 64
+"""Tensors of one call, as in ``TUNEFARM_MAX_ARGUMENTS`` of the runtime."""
+
+
 def static_plan(model: PreparedModel, entry: str) -> StaticPlan:
     """Plan one entry of a model.
 
@@ -162,6 +166,8 @@ class _Planning:
         return written if is_tuple else written[0]
 
     def _call(self, function: str, tensors: Sequence[_View]) -> None:
+        if len(tensors) > MAX_ARGUMENTS:
+            raise self._refused(f"calls {function} with {len(tensors)} tensors, more than {MAX_ARGUMENTS}")
         for each in tensors:
             each.buffer.ends = len(self._calls)
         self._calls.append(KernelCall(function, tuple(self._number(each) for each in tensors)))

@@ -38,6 +38,7 @@ enum { kDLCUDA = 2, MAX_POINTERS = TUNEFARM_MAX_ARGUMENTS };
 
 static struct {
   void *library;
+  int is_ready;
 #define MEMBER(name, symbol, parameters) Result(*name) parameters;
   DRIVER_FUNCTIONS(MEMBER)
 #undef MEMBER
@@ -76,8 +77,15 @@ static int find(void *function, size_t size, const char *symbol) {
   return 0;
 }
 
+/* Again after it failed: the device may have been missing. */
+static int init_driver(void) {
+  if (!driver.is_ready && check(driver.init(0), "cuInit") != 0) return -1;
+  driver.is_ready = 1;
+  return 0;
+}
+
 static int load_driver(void) {
-  if (driver.library != NULL) return 0;
+  if (driver.library != NULL) return init_driver();
   driver.library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (driver.library == NULL) return fail("the NVIDIA driver cannot be loaded: ", dlerror());
   int failed = 0;
@@ -89,7 +97,7 @@ static int load_driver(void) {
     driver.library = NULL;
     return -1;
   }
-  return check(driver.init(0), "cuInit");
+  return init_driver();
 }
 
 static int enter(TunefarmCudaSession *session) { return check(driver.push(session->context), "cuCtxPushCurrent"); }

@@ -52,20 +52,20 @@ def read_config(root: EdgeRoot) -> DeviceConfig:
         raise BadInput(f"{root.config}: {at}", error.errors()[0]["msg"], "Correct the file.") from None
 
 
-def write_config(root: EdgeRoot, config: DeviceConfig, pinned_root: Path, token: str | None) -> None:
-    """Make a folder the folder of a device.
-
-    Raises:
-        BadInput: the root metadata cannot be read.
-    """
+def read_pinned_root(path: Path) -> bytes:
+    """The root metadata that all trust starts from. Raises BadInput if it cannot be read."""
     try:
-        metadata = pinned_root.read_bytes()
+        return path.read_bytes()
     except OSError as error:
-        problem = f"{pinned_root} cannot be read ({error.strerror})."
+        problem = f"{path} cannot be read ({error.strerror})."
         raise BadInput("--pinned-root", problem, "Give the root metadata of the repository.") from None
+
+
+def write_config(root: EdgeRoot, config: DeviceConfig, pinned_root: bytes, token: str | None) -> None:
+    """Make a folder the folder of a device."""
     root.make_folders()
     disk = root.disk
-    disk.replace_file(root.pinned_root, metadata)
+    disk.replace_file(root.pinned_root, pinned_root)
     if token is not None:
         disk.replace_file(root.token, token.encode(), 0o600)
     if not root.floor.exists():

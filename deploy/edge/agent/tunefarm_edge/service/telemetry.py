@@ -2,17 +2,20 @@
 
 import contextlib
 import hashlib
+import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tunefarm_edge.runtime.latencies import SUFFIX, Histogram
+from pydantic import ValidationError
+
+from tunefarm_edge.runtime.latencies import SIZE_BYTES, SUFFIX, Histogram
 from tunefarm_edge.service.report_spool import ReportSpool
 from tunefarm_edge.state.edge_root import EdgeRoot
 from tunefarm_edge.state.installed import release_name
 from tunefarm_schemas.edge.report import LatencyReport
 
-_REPORTED: Final = ".reported"
 MAX_HISTOGRAM_FILES: Final = 1_000
 """Any program may write into that folder; more files are not read."""
 
@@ -28,7 +31,7 @@ def report_latencies(root: EdgeRoot, spool: ReportSpool, system: Path = Path("/s
         made += _report(root, spool, path, system)
         if not _is_alive(path):
             root.disk.remove(path)
-            root.disk.remove(path.with_suffix(_REPORTED))
+            root.disk.remove(root.reported / path.name)
     return made
 
 
@@ -37,12 +40,16 @@ def _report(root: EdgeRoot, spool: ReportSpool, path: Path, system: Path) -> boo
     histogram = Histogram.read(content)
     if histogram is None:
         return False
-    mark = path.with_suffix(_REPORTED)
+    mark = root.reported / path.name
     fresh = histogram.since(Histogram.read(_plain_content(mark)))
     if not fresh.runs:
         return False
     report_id = hashlib.sha256(path.name.encode() + content).hexdigest()[:32]
-    spool.put(_latency_report(release_name(path.name), fresh, system), report_id)
+    try:
+        report = _latency_report(release_name(path.name), fresh, system)
+    except ValidationError:
+        return False  # no release has this name
+    spool.put(report, report_id)
     root.disk.replace_file(mark, content)
     return True
 
@@ -61,9 +68,14 @@ def _latency_report(release: str, histogram: Histogram, system: Path) -> Latency
 
 
 def _plain_content(path: Path) -> bytes:
+    """The content of a regular file of the size of a histogram; empty for anything else that is there."""
     with contextlib.suppress(OSError):
-        if path.is_file() and not path.is_symlink():
-            return path.read_bytes()
+        # Of a pipe, opening would wait for a writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as file:
+            found = os.fstat(descriptor)
+            if stat.S_ISREG(found.st_mode) and found.st_size == SIZE_BYTES:
+                return file.read(SIZE_BYTES)
     return b""
 
 

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ from tunefarm_schemas.bad_input import BadInput
 DEFAULT_ROOT: Final = Path("/var/lib/tunefarm-edge")
 CURRENT: Final = "current"
 PREVIOUS: Final = "previous"
+
+_SHARED: Final = 0o1777
 
 
 @dataclass(frozen=True)
@@ -88,15 +91,21 @@ class EdgeRoot:
         """Histograms of the processes that run models."""
         return self.path / "latencies"
 
+    @property
+    def reported(self) -> Path:
+        """The histograms as they were when they were last reported; ``latencies`` is writable for others."""
+        return self.path / "reported"
+
     def make_folders(self) -> None:
         """Make what is missing."""
         self.disk.make_folder(self.path)
-        for folder in (self.trust, self.files, self.partial, self.staging, self.releases, self.reports):
+        own = (self.trust, self.files, self.partial, self.staging, self.releases, self.reports, self.reported)
+        for folder in own:
             self.disk.make_folder(folder)
-        if not self.latencies.is_dir():
-            self.disk.make_folder(self.latencies)
+        self.disk.make_folder(self.latencies)
+        if stat.S_IMODE(self.latencies.stat().st_mode) != _SHARED:
             # Programs that run models may have other users.
-            self.latencies.chmod(0o1777)
+            self.latencies.chmod(_SHARED)
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -65,12 +65,15 @@ def _features_in(text: str) -> frozenset[str]:
     """The features that all processors of a text like /proc/cpuinfo have."""
     field = {"x86_64": "flags", "armv7": "Features", "riscv64": "isa"}.get(architecture(), "Features")
     lines = [line.partition(":") for line in text.splitlines()]
-    found = [
-        frozenset(value.replace("_", " ").split() if field == "isa" else value.split())
-        for name, _, value in lines
-        if name.strip() == field
-    ]
+    read = _extensions if field == "isa" else str.split
+    found = [frozenset(read(value)) for name, _, value in lines if name.strip() == field]
     return frozenset.intersection(*found) if found else frozenset()
+
+
+def _extensions(isa: str) -> list[str]:
+    """The extensions in a RISC-V name such as ``rv64imafdcv_zicsr``: single letters first, then whole names."""
+    first, *others = isa.strip().split("_")
+    return [*first.removeprefix("rv64"), *others]
 
 
 def agent_version() -> str:
