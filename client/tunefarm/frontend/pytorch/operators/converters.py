@@ -114,7 +114,7 @@ CONVERTERS: Final[Mapping[str, Convert]] = MappingProxyType(
         "clamp.default": clamp,
         "clamp.Tensor": clamp_by_tensors,
         "_cdist_forward.default": distances,
-        "trilinear_product.default": trilinear_product,
+        "_trilinear.default": trilinear_product,
         "rrelu_with_noise_functional.default": leaky_mean,
         "__lshift__.Scalar": shift(relax.op.left_shift),
         "__rshift__.Scalar": shift(relax.op.right_shift),
