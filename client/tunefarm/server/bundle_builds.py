@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 LEASE_S: Final = 60.0
 POLL_S: Final = 1.0
+AFTER_FORK_FAILED_S: Final = 10.0
+"""Before the next bundle is leased, which may be the same."""
 MAX_BYTES: Final = 256 << 20
 """Of one archive."""
 _INTERNAL: Final = "It could not be built, for a reason that the log of the tuner states."
@@ -81,6 +83,7 @@ class BundleBuilds:
         except ForkFailed as error:
             log.warning("a bundle waits", bundle_id=lease.bundle_id, reason=str(error))
             self.store.bundles.release(lease)
+            stop.wait(AFTER_FORK_FAILED_S)
         except (BadInput, NotFound) as error:
             self._end(lease, str(error), stop)
         except StoreError:

@@ -61,6 +61,17 @@ def test_retention_keeps_trials_of_records(store: Store):
     assert store.retention.apply(A_DAY).trials == 0
 
 
+def test_retention_deletes_more_trials_than_one_transaction_takes(store: Store):
+    holder = bench(store)
+    for number in range(205):
+        holder.measure(number, timing(1e-3))
+    store.jobs.set_state(holder.lease, JobState.FINISHED, JobOutcome.SUCCEEDED)
+    store.leases.release(holder.lease)
+    age(store)
+    assert store.retention.apply(A_DAY).trials == 204
+    assert [trial.candidate.number for trial in store.trials.of_exploration(holder.exploration_id)] == [204]
+
+
 def test_retention_keeps_exploration_in_use(store: Store):
     holder = bench(store)
     for number in range(3):

@@ -85,9 +85,13 @@ _IS_RECORD: Final = exists().where(
 )
 _LAST_NUMBER: Final = select(func.max(TrialTable.candidate_number)).where(_of_exploration(TrialTable)).scalar_subquery()
 # Keeps the last number, so that an exploration never reuses a number.
-_EXPENDABLE: Final = select(TrialTable.candidate_number).where(
-    _of_exploration(TrialTable),
-    ~or_(_IS_VERIFIED, _IS_RECORD, TrialTable.candidate_number == _LAST_NUMBER),
+_EXPENDABLE: Final = (
+    select(TrialTable.candidate_number)
+    .where(
+        _of_exploration(TrialTable),
+        ~or_(_IS_VERIFIED, _IS_RECORD, TrialTable.candidate_number == _LAST_NUMBER),
+    )
+    .limit(_AT_ONCE)
 )
 _OLD_EVENTS: Final = (
     select(EventTable.tenant, EventTable.job_id)
@@ -141,8 +145,17 @@ class Retention(Repository):
                 return trials, measurements
             after = {"after_tenant": page[-1][0], "after_exploration": page[-1][1]}
 
-    @retried
     def _delete_trials_of(self, tenant: str, exploration_id: str, before: str) -> tuple[int, int]:
+        """Delete in transactions of a few trials: others wait for each, and a database limits how long one may take."""
+        trials = measurements = 0
+        while True:
+            some = self._delete_some_trials_of(tenant, exploration_id, before)
+            trials, measurements = trials + some[0], measurements + some[1]
+            if some[0] < _AT_ONCE:
+                return trials, measurements
+
+    @retried
+    def _delete_some_trials_of(self, tenant: str, exploration_id: str, before: str) -> tuple[int, int]:
         key = {"of_tenant": tenant, "of_exploration": exploration_id}
         with self._database.writing() as connection:
             exploration = {"tenant": tenant, "exploration_id": exploration_id}
@@ -152,10 +165,7 @@ class Retention(Repository):
             if newest is None or newest >= before:
                 return 0, 0
             numbers = connection.execute(_EXPENDABLE, key).scalars().all()
-            measurements = 0
-            for start in range(0, len(numbers), _AT_ONCE):
-                measurements += _delete_trials(connection, key, numbers[start : start + _AT_ONCE])
-            return len(numbers), measurements
+            return len(numbers), _delete_trials(connection, key, numbers) if numbers else 0
 
     def _delete_events(self, before: str) -> int:
         removed = 0
