@@ -1,14 +1,19 @@
 """A device refuses what it must not run, says why, and goes on with what it runs."""
 
+import errno
+import os
 import shutil
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 from tests.edge.bundles import bundle, library, scaled
 from tests.edge.conftest import Device
 from tests.edge.repositories import Repository
+from tunefarm_edge.state.disk import Disk
 from tunefarm_edge.state.floor import read_floor, write_floor, write_time
+from tunefarm_edge.trust.source import FolderSource
 from tunefarm_schemas.edge.release import Release
 
 DAY = timedelta(days=1)
@@ -138,6 +143,28 @@ def test_device_stops_if_all_it_has_is_revoked(running: Device, repository: Repo
 def test_release_that_does_not_fit_is_refused(running: Device, repository: Repository) -> None:
     repository.publish(6, repository.release("scale-3", bundle(3), free_bytes=1 << 60))
     assert_refused(running, "no_space", "more bytes")
+
+
+class FullDisk(Disk):
+    """Has no room for a file while there is one that no release uses."""
+
+    def __init__(self, files: Path) -> None:
+        self._files = files
+
+    def replace_file(self, path: Path, content: bytes, mode: int = 0o644) -> None:
+        if any(each.stat().st_nlink == 1 for each in self._files.iterdir()):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        super().replace_file(path, content, mode)
+
+
+def test_full_disk_is_freed_before_the_refusal_is_written(running: Device, repository: Repository) -> None:
+    repository.publish(6, repository.release("scale-3", bundle(3)))
+    agent = running.agent(FullDisk(running.folder / "files"))
+    outcome = agent.update(FolderSource(repository.folder))
+    assert outcome.refused is not None
+    assert (outcome.running, outcome.refused.failure) == ("scale-2", "no_space")
+    assert running.reports()[-1].body.failure == "no_space"
+    assert running.update().running == "scale-3"  # with room again
 
 
 def test_clock_that_was_set_back_is_refused(running: Device, repository: Repository) -> None:

@@ -1,5 +1,6 @@
 """A device enrols with a service, polls it, installs over HTTP and reports."""
 
+import errno
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from tests.edge.conftest import Device
 from tests.edge.fleet_server import TOKEN, FleetServer
 from tests.edge.repositories import Repository
 from tunefarm_edge.command_line import main
+from tunefarm_edge.service.agent import Agent
 from tunefarm_edge.service.device_config import read_config, read_token
 from tunefarm_edge.service.serving import FIRST_WAIT_S, MAX_WAIT_S, Backoff
 from tunefarm_edge.trust.http_source import HttpSource
@@ -96,3 +98,17 @@ def test_wrong_path_of_the_root_uses_up_no_code(tmp_path: Path, server: FleetSer
     words = ["--root", str(tmp_path / "device"), "enrol", "--url", server.url, "--code", "once", "--pinned-root"]
     assert main([*words, str(tmp_path / "missing.json")]) == 2
     assert main([*words, str(repository.root)]) == 0
+
+
+def test_error_of_the_disk_ends_a_poll_and_not_the_agent(
+    enrolled: Device, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository.publish(5, repository.release("scale-2", bundle(2)))
+
+    def full(*_: object, **_more: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Agent, "update", full)
+    assert serve_once(enrolled) == 1
+    monkeypatch.undo()
+    assert serve_once(enrolled) == 0

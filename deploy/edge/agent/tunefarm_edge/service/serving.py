@@ -66,9 +66,20 @@ class Serving:
         """Recover, then poll until ``stop``."""
         for each in (signal.SIGTERM, signal.SIGINT):
             signal.signal(each, self.stop)
-        self._agent.recover()
+        while not self._ended.is_set() and not self._is_recovered():
+            self._ended.wait(self._backoff.next_s())
         while not self._ended.is_set():
             self._ended.wait(self._cycle().wait_s)
+
+    def _is_recovered(self) -> bool:
+        """Whether an update that the last agent left is finished or undone; a full disk may prevent it for a while."""
+        try:
+            self._agent.recover()
+        except OSError as error:
+            print(error, flush=True)
+            return False
+        self._backoff.reset()
+        return True
 
     def once(self) -> bool:
         """Recover and poll once; whether the service was reached."""
@@ -91,8 +102,8 @@ class Serving:
             say(outcome)
             report_latencies(self._root, self._agent.spool)
             self._agent.spool.send(self._service)
-        except Refused as refused:
-            print(refused, flush=True)
+        except (Refused, OSError) as problem:
+            print(problem, flush=True)
             return None
         is_unreachable = outcome.refused is not None and outcome.refused.failure == "unreachable"
         return None if is_unreachable else advice.poll_after_s

@@ -95,8 +95,9 @@ class Installer:
             raise AlreadyFailed(known)
         journal = Journal(step="fetching", release=release.name, sequence=sequence, folder=folder, came_from=came_from)
         try:
-            self._prepare(journal, variant, source)
-            self._activate(self._at(journal, "switching"))
+            with full_disk_refused(self._root.path):
+                self._prepare(journal, variant, source)
+                self._activate(self._at(journal, "switching"))
         except Refused as refused:
             self._give_up(journal, refused)
             raise
@@ -111,9 +112,8 @@ class Installer:
             self._at(journal, "fetching")
             Fetching(self._root, source).fetch(variant)
             self._at(journal, "staging")
-            with full_disk_refused(self._root.path):
-                self._installed.stage(journal.folder, variant)
-                self._installed.admit(journal.folder)
+            self._installed.stage(journal.folder, variant)
+            self._installed.admit(journal.folder)
         else:
             damaged = self._installed.damaged(journal.folder, variant)
             if damaged:
@@ -176,6 +176,8 @@ class Installer:
 
     def _give_up(self, journal: Journal, refused: Refused) -> None:
         """Go back to what ran before, remember and report why."""
+        if refused.failure == "no_space":  # what follows writes, too
+            ContentStore(self._root).collect_garbage()
         went_back = self._installed.current != journal.came_from
         journal = write_journal(
             self._root,
@@ -218,9 +220,10 @@ class Installer:
             return
         floor = read_floor(self._root)
         interrupted = floor.interrupted + (journal.step in TRYING)
-        write_floor(self._root, floor.model_copy(update={"interrupted": interrupted}))
         try:
-            self._finish(journal, interrupted)
+            with full_disk_refused(self._root.path):
+                write_floor(self._root, floor.model_copy(update={"interrupted": interrupted}))
+                self._finish(journal, interrupted)
         except Refused as refused:
             self._give_up(journal, refused)
 
