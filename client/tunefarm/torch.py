@@ -90,11 +90,9 @@ class TorchCallable:
         import torch
         import tvm
 
-        given = []
-        for tensor in tensors:
-            plain = tensor.contiguous()
-            plain = plain if plain.data_ptr() % _ALIGNMENT_BYTES == 0 else plain.clone()
-            given.append(tvm.runtime.from_dlpack(plain))
+        plain = [each.contiguous() for each in tensors]
+        plain = [each if each.data_ptr() % _ALIGNMENT_BYTES == 0 else each.clone() for each in plain]
+        given = [tvm.runtime.from_dlpack(each) for each in plain]
 
         def run() -> list[Any]:
             return [torch.from_dlpack(each) for each in _leaves(self.compiled.run_tensors(entry, given))]
@@ -105,14 +103,14 @@ class TorchCallable:
                 # Memory that two calls return, while the first still holds it, is a weight or a constant.
                 again = [each.data_ptr() for each in run()]
                 self._kept[entry] = frozenset(n for n, each in enumerate(results) if each.data_ptr() == again[n])
-            return self._own(results, given, self._kept[entry])
+            return self._own(results, {each.data_ptr() for each in plain}, self._kept[entry])
 
     @staticmethod
-    def _own(results: list[Any], given: Sequence[Any], kept: frozenset[int]) -> list[Any]:
-        """The results, with copies of those that are memory of an input, of the model or of another result."""
-        import torch
+    def _own(results: list[Any], seen: set[int], kept: frozenset[int]) -> list[Any]:
+        """The results, with copies of those that are memory of an input, of the model or of another result.
 
-        seen = {torch.from_dlpack(each).data_ptr() for each in given}
+        ``seen`` are the addresses of the inputs, ``kept`` the numbers of results that are memory of the model.
+        """
         owned = []
         for number, each in enumerate(results):
             is_shared = number in kept or each.data_ptr() in seen
