@@ -3,6 +3,7 @@
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -72,18 +73,21 @@ class TorchCallable:
         """The tensors among the arguments, in the order of the export."""
         from torch.utils import _pytree as pytree
 
-        try:
+        leaves = pytree.tree_leaves(inputs)
+        with suppress(ValueError):  # lists for tuples, and the like, have the same leaves in the same order
             leaves = self._arguments.flatten_up_to((inputs, {}))
-        except ValueError as error:
-            problem = f"{len(pytree.tree_leaves(inputs))} tensors were given, in another structure than at the export."
+        if len(leaves) != len(self._given) or not all(map(self._is_like, leaves, self._given)):
+            problem = f"{sum(map(_is_tensor, leaves))} tensors were given, in another structure than at the export."
             fix = f"Give {len(self._entry.inputs)} as in the example: {self.compiled!r}."
-            raise BadInput("inputs", problem, fix) from error
-        pairs = list(zip(leaves, self._given, strict=True))
-        for leaf, argument in pairs:
-            if not self._is_tensor(argument) and leaf != argument.value:
+            raise BadInput("inputs", problem, fix)
+        for leaf, argument in zip(leaves, self._given, strict=True):
+            if not self._is_tensor(argument) and leaf != getattr(argument, "value", leaf):
                 problem = f"{argument.name} is {leaf!r}, and was {argument.value!r} at the export."
                 raise BadInput("inputs", problem, "Give the same; compile the module again for another one.")
-        return [leaf for leaf, argument in pairs if self._is_tensor(argument)]
+        return [leaf for leaf, argument in zip(leaves, self._given, strict=True) if self._is_tensor(argument)]
+
+    def _is_like(self, leaf: Any, argument: Any) -> bool:
+        return _is_tensor(leaf) == self._is_tensor(argument)
 
     def _run(self, entry: str, tensors: list[Any]) -> list[Any]:
         """The tensors of the result of one entry."""
@@ -117,6 +121,12 @@ class TorchCallable:
             seen.add(each.data_ptr())
             owned.append(each.clone() if is_shared else each)
         return owned
+
+
+def _is_tensor(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, torch.Tensor)
 
 
 class TorchOperations:

@@ -57,8 +57,9 @@ def staged(folder: Path) -> Iterator[Path]:
                 folder.rmdir()
 
 
-def copy_model(source: Path, folder: Path) -> Path:
+def copy_model(source: Path, folder: str | Path) -> Path:
     """Copy a model to a new folder or in place of another model, which processes that have loaded it keep."""
+    folder = Path(folder)
     if folder.exists() and folder.samefile(source):
         return folder
     with staged(folder) as staging:

@@ -125,6 +125,8 @@ def test_torch_results_are_memory_of_their_own_and_have_the_structure_of_the_mod
         compiled({"y": y}, None)
     with pytest.raises(BadInput, match="was None at the export"):
         compiled({"x": x, "y": y}, 3)
+    with pytest.raises(BadInput, match="another structure"):
+        compiled({"x": [x], "y": 2.0}, None)
 
 
 def test_torch_callables_serve_several_threads(settings: Settings) -> None:

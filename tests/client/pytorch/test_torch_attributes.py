@@ -56,6 +56,8 @@ def test_integers_are_bounded_multiplied_and_raised_in_their_type() -> None:
             bytes_.cumsum(-1),
             2**n,
             n**most,
+            n ** (1 - most),
+            (1 - n) ** (1 - most),
             n.max(),
         )
 
@@ -127,7 +129,9 @@ def test_elements_are_ordered_and_searched() -> None:
             *x.kthvalue(3, keepdim=True),
             torch.searchsorted(row, x),
             torch.searchsorted(row, x, right=True),
+            torch.searchsorted((row * 2).long(), 0.5),
             x.logcumsumexp(1),
+            (100 * x).logcumsumexp(0),
         )
 
     require_as_torch(Of(function), (torch.randn(4, 8), torch.tensor([-1.0, 0.0, 0.0, 1.5])))
@@ -135,7 +139,7 @@ def test_elements_are_ordered_and_searched() -> None:
 
 def test_signs_are_copied_from_zeros_too() -> None:
     def function(x: torch.Tensor, sign: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return torch.copysign(x, sign), torch.copysign(x, -2.0)
+        return torch.copysign(x, sign), torch.copysign(x, -2.0), torch.copysign(x, 0.0), torch.copysign(x, -0.0)
 
     require_as_torch(Of(function), (torch.randn(4), torch.tensor([-0.0, 0.0, -3.0, 3.0])))
 
@@ -187,6 +191,14 @@ def test_operands_of_two_floating_types_are_computed_in_the_wider_one() -> None:
         return torch.where(x > 0, h, x), h + x, torch.hypot(h, x), torch.fmod(x, h + 3)
 
     require_as_torch(Of(function), (torch.randn(8), torch.randn(8).half()))
+
+
+def test_numbers_are_compared_with_floats_in_their_own_type() -> None:
+    def function(h: torch.Tensor, d: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return h < 0.1, h == 0.1, d > 0.1, d == 0.1
+
+    halves, doubles = torch.tensor([0.1, 0.2]).half(), torch.tensor([0.1, 0.1 + 1e-12], dtype=torch.float64)
+    require_as_torch(Of(function), (halves, doubles))
 
 
 def test_axes_of_one_element_are_removed_and_one_part_is_a_part() -> None:

@@ -35,7 +35,7 @@ def pool(operator: str) -> Any:
         mode = attributes.get("auto_pad", b"NOTSET")
         if mode in _SAME:
             attributes["pads"] = _same_pads(inputs[0], attributes["kernel_shape"], attributes, mode)
-            attributes["auto_pad"] = b"NOTSET"
+            attributes |= {"auto_pad": b"NOTSET", "ceil_mode": 0}
         return converter.get_converter(1)(builder, inputs, attributes, scope)
 
     return convert

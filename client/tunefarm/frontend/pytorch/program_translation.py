@@ -224,11 +224,13 @@ def _narrower(node: fx.Node, dtype: torch.dtype) -> list[fx.Node]:
     if node.target.__name__.startswith(("where.", "masked_fill.")):
         operands = [each for each in operands if value_of(each).dtype != torch.bool]
     values = ((each, value_of(each)) for each in operands)
+    # torch compares numbers with floats of any width in their own type.
+    has_floats = dtype.is_floating_point and value_of(node).dtype != torch.bool
     return [
         each
         for each, value in values
         if isinstance(value, torch.Tensor) and value.dtype != dtype
-        if dtype.is_floating_point or not value.is_floating_point()
+        if has_floats or not value.is_floating_point()
     ]
 
 

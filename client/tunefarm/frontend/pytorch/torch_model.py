@@ -170,7 +170,7 @@ def _resized(value: Any, size: tuple[int, ...] | None) -> Any:
     """The value of an example in another size: its elements, as often as they fit."""
     if size is None or not isinstance(value, torch.Tensor):
         return value
-    count, elements = math.prod(size), value.reshape(-1)
+    count, elements = math.prod(size), value.detach().reshape(-1)
     if value.numel() == 0:
         return value.new_zeros(size)
     return elements.repeat(-(-count // value.numel()))[:count].reshape(size)

@@ -3,13 +3,17 @@
 import math
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import fx
 from tvm import relax
 
 from tunefarm.frontend.pytorch.operators.nodes import HALVES, Convert, argument, as_kind, scaled, standing_for, value_of
+
+_MAX_PAIRED: Final = 1024
+"""Elements of an axis of which all pairs are computed."""
+_LOWEST: Final = -3.4e38
 
 
 def reduction(reduce: Callable[..., Any]) -> Convert:
@@ -72,8 +76,14 @@ def power_of_integers(node: fx.Node, importer: Any) -> Any:
     if value_of(node).dtype.is_floating_point:
         return importer._binary_op(relax.op.power, operator.pow)(node)  # noqa: SLF001
     emit = importer.block_builder.emit
-    values = [emit(relax.op.astype(_operand(each, node, importer), "float64")) for each in node.args[:2]]
-    return emit(relax.op.round(emit(relax.op.power(*values))))
+    base, exponent = (emit(relax.op.astype(_operand(each, node, importer), "float64")) for each in node.args[:2])
+    # Of a negative exponent, truncation leaves the powers of 1 and -1; that of 0 is not defined, and 0 in torch.
+    is_root = emit(relax.op.less(exponent, relax.const(0, "float64")))
+    is_zero = emit(relax.op.equal(base, relax.const(0, "float64")))
+    powers = emit(relax.op.power(base, exponent))
+    whole = emit(relax.op.where(is_root, emit(relax.op.trunc(powers)), emit(relax.op.round(powers))))
+    none = emit(relax.op.logical_and(is_root, is_zero))
+    return emit(relax.op.where(none, relax.const(0, "float64"), whole))
 
 
 def vector_norm(node: fx.Node, importer: Any) -> Any:
@@ -93,10 +103,21 @@ def vector_norm(node: fx.Node, importer: Any) -> Any:
 
 
 def logarithm_of_sums(node: fx.Node, importer: Any) -> Any:
-    """``logcumsumexp``: exponentials are relative to the largest element of the axis."""
-    data, axis, emit = importer.env[node.args[0]], node.args[1], importer.block_builder.emit
-    largest = emit(relax.op.max(data, axis, True))
-    sums = emit(relax.op.cumsum(emit(relax.op.exp(emit(relax.op.subtract(data, largest)))), axis))
+    """``logcumsumexp`` by all pairs of elements of the axis, each relative to the largest one up to it."""
+    emit, dtype = importer.block_builder.emit, value_of(node).dtype
+    kind = "float32" if dtype in HALVES else str(dtype).removeprefix("torch.")
+    data = as_kind(kind, importer.env[node.args[0]], emit)
+    rank = data.ty.ndim
+    axis, length = node.args[1] % rank, int(data.ty.shape[node.args[1]])
+    if length > _MAX_PAIRED:
+        raise ValueError(f"it has {length} elements along its axis, more than {_MAX_PAIRED}")
+    until = torch.ones(length, length, dtype=torch.bool).tril().reshape([length, length] + [1] * (rank - 1 - axis))
+    pairs = emit(relax.op.expand_dims(data, axis))  # (..., 1, length, ...)
+    hidden = relax.const(float("-inf"), kind)
+    pairs = emit(relax.op.where(relax.const(until.numpy()), pairs, hidden))
+    largest = emit(relax.op.maximum(emit(relax.op.max(pairs, axis + 1)), relax.const(_LOWEST, kind)))
+    apart = emit(relax.op.subtract(pairs, emit(relax.op.expand_dims(largest, axis + 1))))
+    sums = emit(relax.op.sum(emit(relax.op.exp(apart)), axis + 1))
     return emit(relax.op.add(emit(relax.op.log(sums)), largest))
 
 
@@ -153,9 +174,12 @@ def clamp_by_tensors(node: fx.Node, importer: Any) -> Any:
 
 def copied_sign(node: fx.Node, importer: Any) -> Any:
     """The magnitude of one number with the sign of another, which zero has as well."""
-    magnitude, sign = (_operand(each, node, importer) for each in node.args[:2])
-    emit, kind = importer.block_builder.emit, str(magnitude.ty.dtype)
+    magnitude, emit = _operand(node.args[0], node, importer), importer.block_builder.emit
+    kind = str(magnitude.ty.dtype)
     magnitude, zero = emit(relax.op.abs(magnitude)), relax.const(0, kind)
+    if not isinstance(node.args[1], fx.Node):
+        return emit(relax.op.negative(magnitude)) if math.copysign(1, node.args[1]) < 0 else magnitude
+    sign = _operand(node.args[1], node, importer)
     inverse = emit(relax.op.divide(relax.const(1, kind), sign))  # minus infinity for minus zero
     is_negative = emit(relax.op.logical_or(emit(relax.op.less(sign, zero)), emit(relax.op.less(inverse, zero))))
     return emit(relax.op.where(is_negative, emit(relax.op.negative(magnitude)), magnitude))

@@ -52,6 +52,8 @@ def searched(node: fx.Node, importer: Any) -> Any:
         raise ValueError("it searches in several rows, or in one that is not sorted")
     is_right = node.kwargs.get("right", False) or node.kwargs.get("side") == "right"
     emit = importer.block_builder.emit
+    if isinstance(values, float) and "float" not in str(row.ty.dtype):
+        row = emit(relax.op.astype(row, "float32"))
     values = importer.env[values] if isinstance(values, fx.Node) else relax.const(values, str(row.ty.dtype))
     before = relax.op.less_equal if is_right else relax.op.less
     is_before = emit(before(row, emit(relax.op.expand_dims(values, values.ty.ndim))))

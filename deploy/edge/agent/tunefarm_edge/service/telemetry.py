@@ -27,6 +27,8 @@ def report_latencies(root: EdgeRoot, spool: ReportSpool, system: Path = Path("/s
     counts once.
     """
     made = 0
+    for old in root.latencies.glob("*.reported"):  # of agents before they had a folder of their own for these
+        root.disk.remove(old)
     for path in sorted(root.latencies.glob(f"*{SUFFIX}"))[:MAX_HISTOGRAM_FILES]:
         made += _report(root, spool, path, system)
         if not _is_alive(path):
