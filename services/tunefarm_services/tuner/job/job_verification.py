@@ -40,7 +40,7 @@ def _verified(verifier: Verifier, exploration: ExplorationRun, run: JobRun) -> F
         return known
     end = verifier.finish(exploration)
     for wait_s in VERIFY_AGAIN_AFTER_S:
-        if not end.is_retryable or not _wait(run, wait_s):
+        if not end.is_retryable or run.is_deserted or not _wait(run, wait_s):
             break
         end = verifier.finish(exploration)
     if (end.is_retryable or run.is_deserted) and not run.watch.must_stop:
