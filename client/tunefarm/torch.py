@@ -33,7 +33,8 @@ class TorchCallable:
         self._arguments, self._result = call.in_spec, call.out_spec
         self._given = [each.arg for each in signature.input_specs if each.kind == InputKind.USER_INPUT]
         self._returned = [each.arg for each in signature.output_specs if each.kind == OutputKind.USER_OUTPUT]
-        self._tensor_kind = TensorArgument
+        self._is_given = [isinstance(each, TensorArgument) for each in self._given]  # rather than a constant
+        self._is_returned = [isinstance(each, TensorArgument) for each in self._returned]
         self._kept: dict[str, frozenset[int]] = {}  # by entry, results that are memory of the model
         self._lock = threading.Lock()
 
@@ -63,31 +64,31 @@ class TorchCallable:
         else:
             leaves = self.compiled.dispatch.serve(tensors, TorchOperations(), self._run)
         results = iter(leaves)
-        outputs = [next(results) if self._is_tensor(each) else each.value for each in self._returned]
+        returned = zip(self._returned, self._is_returned, strict=True)
+        outputs = [next(results) if is_tensor else each.value for each, is_tensor in returned]
         return pytree.tree_unflatten(outputs, self._result)
-
-    def _is_tensor(self, argument: Any) -> bool:
-        return isinstance(argument, self._tensor_kind)
 
     def _tensors_of(self, inputs: tuple[Any, ...]) -> list[Any]:
         """The tensors among the arguments, in the order of the export."""
+        import torch
         from torch.utils import _pytree as pytree
 
         leaves = pytree.tree_leaves(inputs)
         with suppress(ValueError):  # lists for tuples, and the like, have the same leaves in the same order
             leaves = self._arguments.flatten_up_to((inputs, {}))
-        if len(leaves) != len(self._given) or not all(map(self._is_like, leaves, self._given)):
-            problem = f"{sum(map(_is_tensor, leaves))} tensors were given, in another structure than at the export."
+        kinds = [isinstance(leaf, torch.Tensor) for leaf in leaves]
+        if kinds != self._is_given:
+            problem = f"{sum(kinds)} tensors were given, in another structure than at the export."
             fix = f"Give {len(self._entry.inputs)} as in the example: {self.compiled!r}."
             raise BadInput("inputs", problem, fix)
-        for leaf, argument in zip(leaves, self._given, strict=True):
-            if not self._is_tensor(argument) and leaf != getattr(argument, "value", leaf):
+        tensors = []
+        for leaf, argument, is_tensor in zip(leaves, self._given, kinds, strict=True):
+            if is_tensor:
+                tensors.append(leaf)
+            elif leaf != getattr(argument, "value", leaf):
                 problem = f"{argument.name} is {leaf!r}, and was {argument.value!r} at the export."
                 raise BadInput("inputs", problem, "Give the same; compile the module again for another one.")
-        return [leaf for leaf, argument in zip(leaves, self._given, strict=True) if self._is_tensor(argument)]
-
-    def _is_like(self, leaf: Any, argument: Any) -> bool:
-        return _is_tensor(leaf) == self._is_tensor(argument)
+        return tensors
 
     def _run(self, entry: str, tensors: list[Any]) -> list[Any]:
         """The tensors of the result of one entry."""
@@ -121,12 +122,6 @@ class TorchCallable:
             seen.add(each.data_ptr())
             owned.append(each.clone() if is_shared else each)
         return owned
-
-
-def _is_tensor(value: Any) -> bool:
-    import torch
-
-    return isinstance(value, torch.Tensor)
 
 
 class TorchOperations:

@@ -20,10 +20,10 @@ from tunefarm_sandbox.fork_server.question import answer
 
 _TOLERANCES: Final = {"float16": 2e-2, "bfloat16": 2e-2, "float32": FLOAT32_TOLERANCE, "float64": 1e-8}
 """Of the largest element of an output."""
-_MAX_DIFFERENT: Final = 1e-4
-"""Share of elements of other types that may differ: two scores that are nearly equal may be in either order."""
 _QUANTIZED: Final = 2e-2
 """The same for models with 8-bit integers: a value at the limit between two steps may become either."""
+_MAX_DIFFERENT: Final = 1e-4
+"""Share of elements of other types that may differ: two scores that are nearly equal may be in either order."""
 
 
 def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:

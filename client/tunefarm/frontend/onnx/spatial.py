@@ -46,14 +46,17 @@ def _same_pads(data: Any, kernel: Sequence[int], attributes: Mapping[str, Any], 
     spatial = len(kernel)
     strides = attributes.get("strides", (1,) * spatial)
     dilations = attributes.get("dilations", (1,) * spatial)
-    before, after = [], []
+    totals = []
     for axis in range(spatial):
         size, reach = int(data.ty.shape[2 + axis]), (kernel[axis] - 1) * dilations[axis] + 1
-        total = max((-(-size // strides[axis]) - 1) * strides[axis] + reach - size, 0)
-        small, large = total // 2, total - total // 2
-        before.append(small if mode == b"SAME_UPPER" else large)
-        after.append(large if mode == b"SAME_UPPER" else small)
-    return (*before, *after)
+        totals.append(max((-(-size // strides[axis]) - 1) * strides[axis] + reach - size, 0))
+    return _halved(totals, mode)
+
+
+def _halved(totals: Sequence[int], mode: bytes) -> tuple[int, ...]:
+    """The padding of each axis at both ends; the larger half is at the end for SAME_UPPER, else at the begin."""
+    small, large = [total // 2 for total in totals], [total - total // 2 for total in totals]
+    return (*small, *large) if mode == b"SAME_UPPER" else (*large, *small)
 
 
 def roi_align(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
@@ -77,15 +80,13 @@ def conv_transpose(builder: Any, inputs: Any, attributes: Mapping[str, Any], sco
         strides = attributes.get("strides", (1,) * spatial)
         dilations = attributes.get("dilations", (1,) * spatial)
         extra = list(attributes.get("output_padding", (0,) * spatial))
-        before, after = [], []
+        totals = []
         for axis, wanted in enumerate(shape[-spatial:]):
             size, kernel = int(inputs[0].ty.shape[2 + axis]), int(inputs[1].ty.shape[2 + axis])
             total = strides[axis] * (size - 1) + extra[axis] + (kernel - 1) * dilations[axis] + 1 - wanted
             extra[axis] += max(-total, 0)
-            small, large = max(total, 0) // 2, max(total, 0) - max(total, 0) // 2
-            before.append(small if mode == b"SAME_UPPER" else large)
-            after.append(large if mode == b"SAME_UPPER" else small)
-        attributes |= {"pads": (*before, *after), "output_padding": tuple(extra)}
+            totals.append(max(total, 0))
+        attributes |= {"pads": _halved(totals, mode), "output_padding": tuple(extra)}
     return onnx_frontend.ConvTranspose.get_converter(11)(builder, inputs, attributes, scope)
 
 

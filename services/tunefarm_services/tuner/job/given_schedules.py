@@ -60,16 +60,15 @@ class GivenSchedules:
 
     def _measure_batch(self, runs: list[ExplorationRun], second: dict[str, Dispatch]) -> bool:
         dispatches = [second.get(run.exploration_id) or self._first_attempt(run) for run in runs if self._opened(run)]
-        session = self._job_run.begin_session(self._store, self._farm, self._goes_on, self._on_measured)
+        session = self._job_run.begin_session(
+            self._store, self._farm, lambda: self._job_run.goes_on("searching", self._farm), self._on_measured
+        )
         is_whole = session.run(dispatches)
         if not is_whole:
             session.abandon()
         for run in runs:
             self._farm.close_task(run.exploration_id)
         return is_whole
-
-    def _goes_on(self) -> bool:
-        return self._job_run.poll("searching") and not self._job_run.check_deserted(has_lanes=self._farm.has_lanes())
 
     def _opened(self, run: ExplorationRun) -> bool:
         """Open a task on the farm. Returns False, and notes the failure, if its module or inputs are invalid."""

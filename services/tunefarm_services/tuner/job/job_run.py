@@ -68,7 +68,7 @@ class JobRun:
     """The current verification step; None before verification starts."""
     _step_began_s: float = 0.0
     _verify_began_s: float | None = None
-    _without_room_since_s: float | None = None
+    _without_lanes_since_s: float | None = None
     _earlier_device_s: float = 0.0
     _created_s: float = field(default_factory=time.monotonic)
     _elapsed_before_s: float = field(init=False)
@@ -151,18 +151,18 @@ class JobRun:
         left_s = self.seconds_to_deadline()
         return left_s is not None and left_s <= 0
 
-    def check_deserted(self, *, has_lanes: bool) -> bool:
-        """Note whether the farm has lanes now; returns ``is_deserted``."""
-        if has_lanes or not self.deadline_passed():
-            self._without_room_since_s = None
-        elif self._without_room_since_s is None:
-            self._without_room_since_s = time.monotonic()
-        return self.is_deserted
+    def goes_on(self, stage: Stage, farm: Farm) -> bool:
+        """``poll``, which also ends a job that is deserted."""
+        if farm.has_lanes() or not self.deadline_passed():
+            self._without_lanes_since_s = None
+        elif self._without_lanes_since_s is None:
+            self._without_lanes_since_s = time.monotonic()
+        return self.poll(stage) and not self.is_deserted
 
     @property
     def is_deserted(self) -> bool:
         """Whether the deadline has passed and no lane took anything for ``DESERTED_S``: nothing else would end it."""
-        since_s = self._without_room_since_s
+        since_s = self._without_lanes_since_s
         return since_s is not None and time.monotonic() - since_s >= DESERTED_S
 
     def seconds_to_deadline(self) -> float | None:

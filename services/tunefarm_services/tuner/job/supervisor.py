@@ -21,6 +21,7 @@ returns the job's ``Ending``, or None to continue with the next step. Interrupti
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 import structlog
 
@@ -253,10 +254,8 @@ class Supervisor:
         return JobSearch(self._store, self._farm, self._fork_server, run, self._on_search_child, self._on_measured)
 
     def _verifier(self, run: JobRun) -> Verifier:
-        def on_wait() -> bool:
-            return run.poll("verifying") and not run.check_deserted(has_lanes=self._farm.has_lanes())
-
         cares = cares_of(run.explorations, of_model=run.job.spec.of_model)
+        on_wait = partial(run.goes_on, "verifying", self._farm)
         return Verifier(self._store, self._farm, run.lease, on_wait, run.begin_step, cares)
 
 

@@ -154,19 +154,12 @@ def hypotenuse(node: fx.Node, importer: Any) -> Any:
 
 
 def clamp(node: fx.Node, importer: Any) -> Any:
-    """Between two numbers, or above or below one: TVM's has infinity for a missing bound, also among integers."""
-    result, emit = importer.env[node.args[0]], importer.block_builder.emit
+    """Between numbers or tensors, or above or below one: TVM has infinity for a missing bound, also among integers."""
     low, high = argument(node, 1, "min"), argument(node, 2, "max")
-    if low is not None and high is not None:
-        return emit(relax.op.clip(result, low, high))
-    bound, limit = (high, relax.op.minimum) if low is None else (low, relax.op.maximum)
-    return result if bound is None else emit(limit(result, relax.const(bound, str(result.ty.dtype))))
-
-
-def clamp_by_tensors(node: fx.Node, importer: Any) -> Any:
-    """Between tensors, or above or below one: TVM's converter has infinity for a missing bound, as ``clamp``."""
     result, emit = _operand(node.args[0], node, importer), importer.block_builder.emit
-    for bound, limit in ((argument(node, 1, "min"), relax.op.maximum), (argument(node, 2, "max"), relax.op.minimum)):
+    if isinstance(low, int | float) and isinstance(high, int | float):
+        return emit(relax.op.clip(result, low, high))
+    for bound, limit in ((low, relax.op.maximum), (high, relax.op.minimum)):
         if bound is not None:
             result = emit(limit(result, _operand(bound, node, importer)))
     return result

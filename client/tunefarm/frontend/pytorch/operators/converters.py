@@ -12,7 +12,6 @@ from tvm import relax
 from tunefarm.frontend.pytorch.operators.arithmetic import (
     any_set,
     clamp,
-    clamp_by_tensors,
     copied_sign,
     elu,
     hypotenuse,
@@ -111,8 +110,7 @@ CONVERTERS: Final[Mapping[str, Convert]] = MappingProxyType(
         "hypot.default": hypotenuse,
         **dict.fromkeys(("copysign.Tensor", "copysign.Scalar"), copied_sign),
         "exp2.default": power_of_two,
-        "clamp.default": clamp,
-        "clamp.Tensor": clamp_by_tensors,
+        **dict.fromkeys(("clamp.default", "clamp.Tensor"), clamp),
         "_cdist_forward.default": distances,
         "_trilinear.default": trilinear_product,
         "rrelu_with_noise_functional.default": leaky_mean,

@@ -17,6 +17,8 @@ _CONVOLUTIONS: Final = MappingProxyType(
     }
 )
 _VOLUME: Final = 3
+_TRANSPOSED_VOLUME: Final = (relax.op.nn.conv3d_transpose, "NCDHW", "IODHW")
+"""TVM's importer has no converter for it."""
 
 
 def _accumulation(node: fx.Node) -> str | None:
@@ -49,18 +51,16 @@ def added_product(node: fx.Node, importer: Any) -> Any:
 
 def convolution(node: fx.Node, importer: Any) -> Any:
     """TVM's converter sums to float32 and then adds the bias, which fails or rounds for other element types."""
-    data, weight, bias, strides, padding, dilation, transposed, _, groups = node.args
+    data, weight, bias, strides, padding, dilation, transposed, output_padding, groups = node.args
     dimensions = value_of(node).dim() - 2
     is_transposed_volume = transposed and dimensions == _VOLUME
     if (value_of(node).dtype == torch.float32 and not is_transposed_volume) or dimensions not in _CONVOLUTIONS:
         return importer._convolution(node)  # noqa: SLF001 - the converter in TVM's table
     emit = importer.block_builder.emit
-    if is_transposed_volume:
-        result = _transposed_volume(node, importer)
-    elif transposed:
+    if transposed and not is_transposed_volume:
         result = _without_bias(node, importer)
     else:
-        convolve, data_layout, kernel_layout = _CONVOLUTIONS[dimensions]
+        convolve, data_layout, kernel_layout = _TRANSPOSED_VOLUME if transposed else _CONVOLUTIONS[dimensions]
         result = emit(
             convolve(
                 importer.env[data],
@@ -72,31 +72,13 @@ def convolution(node: fx.Node, importer: Any) -> Any:
                 data_layout=data_layout,
                 kernel_layout=kernel_layout,
                 out_dtype=_accumulation(node),
+                **({"output_padding": output_padding} if transposed else {}),
             )
         )
     if bias is None:
         return result
     added = emit(relax.op.reshape(importer.env[bias], [1, -1, *[1] * dimensions]))
     return emit(relax.op.add(result, emit(relax.op.astype(added, str(result.ty.dtype)))))
-
-
-def _transposed_volume(node: fx.Node, importer: Any) -> Any:
-    """A transposed convolution of three axes, for which TVM's importer has no converter."""
-    data, weight, _, strides, padding, dilation, _, output_padding, groups = node.args
-    return importer.block_builder.emit(
-        relax.op.nn.conv3d_transpose(
-            importer.env[data],
-            importer.env[weight],
-            strides=strides,
-            padding=padding,
-            output_padding=output_padding,
-            dilation=dilation,
-            groups=groups,
-            data_layout="NCDHW",
-            kernel_layout="IODHW",
-            out_dtype=_accumulation(node),
-        )
-    )
 
 
 def _without_bias(node: fx.Node, importer: Any) -> Any:
