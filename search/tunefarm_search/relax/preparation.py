@@ -21,17 +21,17 @@ from tunefarm_search.relax.channels_last.convolutions import with_channels_last
 from tunefarm_search.relax.channels_last.padded import with_padded_channels
 from tunefarm_search.relax.constants import constant_of, fold_constants
 from tunefarm_search.relax.elementary.replacement import without_library_calls
+from tunefarm_search.relax.expressions import MATMUL
 from tunefarm_search.relax.function_names import with_short_names
 from tunefarm_search.relax.identities import with_views, without_identities
 from tunefarm_search.relax.integer.rewriting import with_integer_products
 from tunefarm_search.relax.operators.batch_norm import fold_batch_norms
 from tunefarm_search.relax.operators.ordering import with_own_sorts
 from tunefarm_search.relax.operators.wide_sums import with_wide_sums
-from tunefarm_search.relax.products.legalization import legalization_of_products
-from tunefarm_search.relax.products.packed_columns import recurrent_matrices
+from tunefarm_search.relax.products.legalization import legalize_product
 from tunefarm_search.relax.products.tiled_results import with_tiled_results
 from tunefarm_search.relax.scopes import well_scoped
-from tunefarm_search.relax.slices import split_slices
+from tunefarm_search.relax.slices import slice_splits, split_slices
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
 from tunefarm_search.tvm.target import CPU_KINDS, tvm_target
 
@@ -119,11 +119,10 @@ def _lowered(module: Any, names: Sequence[str], target: Target) -> tuple[Any, Pr
     operators = with_unique_names(module, names, "operator")
     dispatch = (relax.backend.DispatchSampling(), relax.backend.DispatchSortScan())
     given = {str(variable.name_hint) for variable in operators.functions}
-    tiled, customized = operators, {}
+    tiled, customized = _run(slice_splits(operators), keep), {}
     if target.kind == "llvm":
-        kept = recurrent_matrices(operators)
-        tiled = _run(with_tiled_results(with_fused_attention(operators), kept), keep)
-        customized = {**legalization_of_products(kept), SOFTMAX: legalize_softmax}
+        tiled = _run(with_tiled_results(with_fused_attention(tiled)), keep)
+        customized = {MATMUL: legalize_product, SOFTMAX: legalize_softmax}
     if target.kind in CPU_KINDS:
         tiled = with_own_sorts(tiled)
     legalized = _run(tiled, *dispatch, passes.LegalizeOps(customized))

@@ -1,7 +1,9 @@
-"""Slices that cut a tensor into equal parts, such as the steps of an unrolled recurrent network, as one split.
+"""Parts of tensors, by slices or by a split: whichever gives fewer functions.
 
-A slice is fused with the operators that read it. Each function then has another offset, and is a task of its own: an
-LSTM of fifty steps has fifty. After a split the functions are equal.
+A slice is fused with the operators that read it. Where slices cut a tensor into many parts, such as the steps of an
+unrolled recurrent network, each function has another offset, and is a task of its own: an LSTM of fifty steps has
+fifty. After a split the functions are equal. A split is a function of its own unless one function reads all parts. The
+gates of a step are read by two, and each step has the same few offsets, so that slices save a copy of all gates.
 """
 
 import math
@@ -11,6 +13,8 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tunefarm_search.relax.expressions import BINARY, ELEMENTWISE, operator_of
+
 MIN_PARTS: Final = 4
 """Fewer slices are better fused with their readers than copied."""
 MAX_PARTS: Final = 64
@@ -19,6 +23,8 @@ MAX_PART_ELEMENTS: Final = 1 << 14
 """Larger parts, such as the caches of a decoder's layers, take long to copy."""
 MAX_APART: Final = 12
 """Number of larger parts that are not copied: the functions that read them are then tasks of their own."""
+MAX_SLICES: Final = 4
+"""Parts of a split that are read as slices."""
 
 
 def split_slices(module: Any) -> Any:
@@ -29,6 +35,17 @@ def split_slices(module: Any) -> Any:
             parts = _parts_of(function)
             if parts:
                 replaced.update_func(variable, _Splitting(replaced, parts).visit_expr(function))
+    return replaced
+
+
+def slice_splits(module: Any) -> Any:
+    """Replace splits into a few parts, each of which one elementwise operator reads, by slices."""
+    replaced = tvm.IRModule(module.functions, attrs=module.attrs)
+    for variable, function in module.functions.items():
+        if isinstance(function, relax.Function):
+            slices = _slices_of(function)
+            if slices:
+                replaced.update_func(variable, _Slicing(replaced, slices).visit_expr(function))
     return replaced
 
 
@@ -64,6 +81,49 @@ class _Splitting(PyExprMutator):  # type: ignore[misc]
             source = self.visit_expr(part.source)
             self._splits[key] = self.builder_.emit(relax.op.split(source, part.parts, part.axis))
         return relax.TupleGetItem(self._splits[key], part.place)
+
+
+@mutator
+class _Slicing(PyExprMutator):  # type: ignore[misc]
+    def __init__(self, module: Any, slices: dict[Any, _Slice]) -> None:
+        super().__init__(module)
+        self._slices = slices
+
+    def visit_tuple_getitem_(self, item: Any) -> Any:
+        found = self._slices.get(item)
+        if found is None:
+            return self.visit_expr_post_order(item)
+        end = found.begin + found.extent
+        return relax.op.strided_slice(self.visit_expr(found.source), [found.axis], [found.begin], [end])
+
+
+def _slices_of(function: Any) -> dict[Any, _Slice]:
+    """The parts of splits that slices replace."""
+    bindings = [each for block in function.body.blocks for each in block.bindings if isinstance(each, relax.VarBinding)]
+    readers: dict[Any, list[Any]] = {}
+    for value in (*(each.value for each in bindings), function.body.body):
+        for variable in relax.analysis.free_vars(value):
+            readers.setdefault(variable, []).append(value)
+    variables = {each.value: each.var for each in bindings}
+    slices: dict[Any, _Slice] = {}
+    for binding in bindings:
+        items = readers.get(binding.var, [])
+        if operator_of(binding.value) != "relax.split" or len(items) > MAX_SLICES:
+            continue
+        read = [readers.get(variables.get(item), []) for item in items if isinstance(item, relax.TupleGetItem)]
+        if len(read) == len(items) and all(map(_is_elementwise, read)):
+            slices |= {item: _slice_of_part(binding.value, item) for item in items}
+    return slices
+
+
+def _is_elementwise(readers: list[Any]) -> bool:
+    return len(readers) == 1 and operator_of(readers[0]) in ELEMENTWISE | BINARY
+
+
+def _slice_of_part(split: Any, item: Any) -> _Slice:
+    source, axis = split.args[0], int(split.attrs.axis) % len(item.ty.shape)
+    extents = [int(field.shape[axis]) for field in split.ty.fields[: item.index + 1]]
+    return _Slice(source, axis, sum(extents[:-1]), extents[-1])
 
 
 def _parts_of(function: Any) -> dict[Any, _Part]:

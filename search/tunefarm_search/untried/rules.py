@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tunefarm_search.space.access_pattern import REDUCTION
-from tunefarm_search.untried.block_facts import BlockFacts, blocks_of, facts_of
+from tunefarm_search.untried.block_facts import WORTH_THREADS_NS, BlockFacts, blocks_of, facts_of
 from tunefarm_search.untried.loop_rules import (
     Reduced,
     extent_of,
@@ -29,16 +29,20 @@ class Shape:
 
 
 def block_by_block(schedule: Any, shape: Shape, *, parallel: bool) -> None:
-    """Schedule each block in loops of its own, of a schedule whose cheap blocks are inlined."""
+    """Schedule each block in loops of its own, of a schedule whose cheap blocks are inlined.
+
+    Each block starts threads of its own, so that only blocks with enough work are parallel.
+    """
     for block in blocks_of(schedule):
         facts = facts_of(schedule, block)
         if facts is None:
             continue
+        has_threads = parallel and facts.work_ns > WORTH_THREADS_NS
         if facts.reduces:
-            _reduction_alone(schedule, block, facts, shape, parallel=parallel)
+            _reduction_alone(schedule, block, facts, shape, parallel=has_threads)
             continue
         around = results_vectorised(schedule, block, 0, facts, shape.lanes)
-        if parallel:
+        if has_threads:
             _parallel(schedule, around, shape)
 
 

@@ -22,13 +22,12 @@ from tunefarm_search.space.winograd_transforms import transform_schedule, vector
 from tunefarm_search.tvm.errors import TVM_ERRORS
 from tunefarm_search.tvm.target import FLOAT_BYTES
 from tunefarm_search.tvm.trace import trace_of
-from tunefarm_search.untried.block_facts import BlockFacts, blocks_of, facts_of
+from tunefarm_search.untried.block_facts import WORTH_THREADS_NS, BlockFacts, blocks_of, facts_of
 from tunefarm_search.untried.inlining import inline_cheap_blocks
 from tunefarm_search.untried.rules import Shape, block_by_block, row_by_row
 from tunefarm_search.untried.tiled_choice import cheapest_points
 from tunefarm_search.untried.window_rules import windows_in_registers
 
-WORTH_THREADS_NS: Final = 10_000
 TRIED_POINTS: Final = 24
 MAX_MOVED: Final = 2.5
 """Times more often than in the given function that statements of a function without reductions may run."""
@@ -202,10 +201,5 @@ def _crosses(schedule: Any) -> bool:
 
 def _worth_threads(known: Sequence[BlockFacts | None], target: Target) -> bool:
     """Whether the work outweighs starting threads."""
-    work_ns = sum(_nanoseconds(facts) for facts in known if facts is not None)
+    work_ns = sum(facts.work_ns for facts in known if facts is not None)
     return target.num_cores > 1 and work_ns > WORTH_THREADS_NS
-
-
-def _nanoseconds(facts: BlockFacts) -> float:
-    each = 0.05 * len(facts.strides) + 0.015 * facts.operations + 5 * facts.expensive_calls
-    return facts.iterations * each

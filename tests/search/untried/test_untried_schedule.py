@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tvm
 import tvm_ffi
+from tvm import te, topi
 
 from tests.search.conftest import te_workload
 from tests.search.untried.small_functions import EXTENTS, KINDS, largest_difference, module_of
@@ -65,6 +66,12 @@ def test_small_functions_start_no_threads(kind: str, target: Target) -> None:
     script = untried_schedule(module_of(kind, (4, 8, 16)), target).module.script()
     assert "T.parallel" not in script
     assert "T.vectorized" in script
+
+
+def test_blocks_with_little_work_each_start_no_threads(target: Target) -> None:
+    whole = te.placeholder((8, 50_000), name="whole")
+    module = tvm.IRModule({"main": te.create_prim_func([whole, *topi.split(whole, 8)])})
+    assert "T.parallel" not in untried_schedule(module, target).module.script()
 
 
 @pytest.mark.parametrize("name", ["GMM", "SFM", "NRM", "TBG", "DEP", "CBR", "T2D", "GRP", "DIL", "CAP"])

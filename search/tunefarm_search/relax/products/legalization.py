@@ -1,7 +1,6 @@
 """How TVM's pass ``LegalizeOps`` turns products of matrices into TIR functions for processors."""
 
-from collections.abc import Callable, Container, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tvm
@@ -11,22 +10,15 @@ from tunefarm_search.relax.expressions import MATMUL, extents_of
 from tunefarm_search.relax.products.packed_columns import packed_columns, with_packed_columns
 from tunefarm_search.relax.products.padded_rows import padded_rows
 
-_Legalization = Callable[[Any, Any], Any]
 
-
-def legalization_of_products(kept: Container[Any]) -> Mapping[str, _Legalization]:
-    """Functions that legalize products, by the operator's name. Matrices with contents in ``kept`` are not packed."""
-    return {MATMUL: partial(_legalized, kept)}
-
-
-def _legalized(kept: Container[Any], builder: Any, call: Any) -> Any:
+def legalize_product(builder: Any, call: Any) -> Any:
     """A product as a call of a TIR function."""
     left, right = call.args
     shapes, result = (extents_of(left), extents_of(right)), extents_of(call)
-    default: _Legalization = tvm.ir.Op.get(MATMUL).get_attr("FLegalize")
+    default: Callable[[Any, Any], Any] = tvm.ir.Op.get(MATMUL).get_attr("FLegalize")
     if result is None or any(shape is None or len(shape) == 0 for shape in shapes):
         return default(builder, call)
-    columns = packed_columns(right, kept)
+    columns = packed_columns(right)
     has_rows_to_pad = min(map(len, filter(None, shapes))) >= 2 and padded_rows(result[-2]) != result[-2]
     if columns is None and not has_rows_to_pad:
         return default(builder, call)

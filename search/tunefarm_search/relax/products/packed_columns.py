@@ -3,15 +3,12 @@
 A tile of columns of the matrix itself would read a few bytes of each row, from a page of its own.
 """
 
-import math
-from collections.abc import Container
 from typing import Any, Final
 
 import numpy as np
-from tvm import relax
 
 from tunefarm_search.relax.constants import array_of, constant_of, is_constant, numpy_dtype
-from tunefarm_search.relax.expressions import MATMUL, extents_of, operator_of
+from tunefarm_search.relax.expressions import extents_of
 
 _PACKED_BYTES: Final = 64
 """Of one row of a tile: a cache line, and the widest vector. With more, products of one row were slower."""
@@ -20,32 +17,13 @@ _MAX_MORE: Final = 1.15
 """Times as many columns, where zeros fill the last tile."""
 
 
-def recurrent_matrices(module: Any) -> frozenset[Any]:
-    """The contents of constants that several products of one row read, as the steps of a recurrent network do.
-
-    From the second step on they are in the caches, where packing gains nothing.
-    """
-    seen: set[Any] = set()
-    recurrent: set[Any] = set()
-
-    def visit(expression: Any) -> None:
-        if operator_of(expression) == MATMUL and is_constant(expression.args[1]) and _rows(expression) == 1:
-            contents = expression.args[1].value
-            (recurrent if contents in seen else seen).add(contents)
-
-    for function in module.functions.values():
-        if isinstance(function, relax.Function):
-            relax.analysis.post_order_visit(function, visit)
-    return frozenset(recurrent)
-
-
-def packed_columns(matrix: Any, kept: Container[Any] = ()) -> int | None:
+def packed_columns(matrix: Any) -> int | None:
     """How many columns a tile of a Relax expression has.
 
-    None if it is no constant matrix of floats, if tiles would hold too many zeros, or if ``kept`` has its contents.
+    None if it is no constant matrix of floats, or if tiles would hold too many zeros.
     """
     shape, dtype = extents_of(matrix), str(matrix.ty.dtype)
-    if not is_constant(matrix) or matrix.value in kept or shape is None or len(shape) != 2 or dtype not in _FLOATS:
+    if not is_constant(matrix) or shape is None or len(shape) != 2 or dtype not in _FLOATS:
         return None
     columns = _PACKED_BYTES // numpy_dtype(dtype).itemsize
     return columns if -(-shape[1] // columns) * columns <= _MAX_MORE * shape[1] else None
@@ -59,9 +37,3 @@ def with_packed_columns(matrix: Any, columns: int) -> Any:
     missing = tiles * columns - width
     padded = np.pad(array, ((0, 0), (0, missing))) if missing else array
     return constant_of(padded.reshape(inner, tiles, columns).transpose(1, 0, 2))
-
-
-def _rows(product: Any) -> int | None:
-    """How many rows the left operand has, in all matrices together; None if it is not known."""
-    shape = extents_of(product.args[0])
-    return None if shape is None else math.prod(shape[:-1])

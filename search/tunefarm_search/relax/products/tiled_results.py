@@ -4,8 +4,7 @@ In an array without that axis, a column is ``(column // columns, column % column
 simplify. Bias and activation would be a second pass over the result, which TVM does not compute in vectors.
 """
 
-import math
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -37,24 +36,21 @@ from tunefarm_search.relax.products.winograd.stages import products_of_places, t
 
 _FUSED: Final = 4
 """TVM's ``OpPatternKind`` of functions that elementwise ones are fused with, such as convolutions."""
-_MIN_ROWS: Final = 2
-"""A second pass over one row costs nothing."""
 
 
-def with_tiled_results(module: Any, kept: Container[Any]) -> Any:
+def with_tiled_results(module: Any) -> Any:
     """Split the columns of products whose matrix can be packed, and of the elementwise operators behind them, in tiles.
 
     Variables keep their names. Each is followed by a view in the shape that it had, for the operators that are not
-    elementwise. Matrices with contents in ``kept`` are not packed.
+    elementwise.
     """
-    return rewritten(module, _ResultTiling(module, kept))
+    return rewritten(module, _ResultTiling(module))
 
 
 @mutator
 class _ResultTiling(PyExprMutator):  # type: ignore[misc]
-    def __init__(self, module: Any, kept: Container[Any]) -> None:
+    def __init__(self, module: Any) -> None:
         super().__init__(module)
-        self._kept = kept
         self._tiled: dict[Any, Any] = {}  # variables with tiles, by those that they replace
 
     def visit_var_binding_(self, binding: Any) -> None:
@@ -86,8 +82,8 @@ class _ResultTiling(PyExprMutator):  # type: ignore[misc]
 
     def _packed(self, matrix: Any, shape: tuple[int, ...]) -> Any:
         """A matrix in tiles that the columns of a result of this shape fill; None if it stays as it is."""
-        columns = packed_columns(matrix, self._kept)
-        if columns is None or shape[-1] % columns or math.prod(shape[:-1]) < _MIN_ROWS:
+        columns = packed_columns(matrix)
+        if columns is None or shape[-1] % columns:
             return None
         return with_packed_columns(matrix, columns)
 

@@ -97,8 +97,8 @@ def test_matrix_of_few_columns_stays_as_it_is() -> None:
     assert shapes_of_weights(product((8, 24), random_array(24, 5))) == [(24, 5)]
 
 
-def test_matrix_that_each_step_reads_stays_as_it_is() -> None:
-    weights = random_array(24, 24)
+def test_steps_of_a_recurrence_share_one_packed_matrix() -> None:
+    weights = random_array(16, 16)
 
     def emit(builder: Any, given: Sequence[Any], names: Sequence[Any]) -> Any:
         state = given[0]
@@ -106,9 +106,11 @@ def test_matrix_that_each_step_reads_stays_as_it_is() -> None:
             state = builder.emit(relax.op.tanh(builder.emit(relax.op.matmul(state, names[0]))))
         return state
 
-    prepared = prepare(one_entry(emit, [(1, 24)], [weights]), {"main": (weights,)}, HERE)
-    assert shapes_of_weights(prepared) == [(24, 24)]
-    row = random_array(1, 24, seed=1)
+    prepared = prepare(one_entry(emit, [(1, 16)], [weights]), {"main": (weights,)}, HERE)
+    [task] = model_tasks(prepared)
+    assert task.functions == ("fused_matmul_tanh",)
+    assert [each.shape for each in task.workload.arguments] == [(1, 16), (1, 16, 16), (1, 1, 16)]
+    row = random_array(1, 16, seed=1)
     expected = np.tanh(np.tanh(np.tanh(row @ weights) @ weights) @ weights)
     np.testing.assert_allclose(result_of(prepared, (row,)), expected, rtol=1e-4, atol=1e-5)  # type: ignore[call-overload]
 

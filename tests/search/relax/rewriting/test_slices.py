@@ -11,7 +11,7 @@ from tests.search.relax.models import one_entry, random_array
 from tests.search.relax.test_preparation import result_of
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.relax.preparation import prepare
-from tunefarm_search.relax.slices import MAX_APART, MAX_PART_ELEMENTS, MAX_PARTS, MIN_PARTS, split_slices
+from tunefarm_search.relax.slices import MAX_APART, MAX_PART_ELEMENTS, MAX_PARTS, MIN_PARTS, slice_splits, split_slices
 from tunefarm_search.relax.tasks import model_tasks
 from tunefarm_search.tvm.target import host_target
 from tunefarm_search.untried.untried_schedule import untried_schedule
@@ -79,6 +79,55 @@ def test_other_slices_stay(starts: range, length: int, extent: int) -> None:
     module = split_slices(recurrence(starts, length, extent))
     assert "relax.split" not in operators(module)
     assert operators(module).count("relax.strided_slice") == len(starts)
+
+
+def gated(parts: int, last: Any) -> Any:
+    """``last`` of the parts of a tensor that is split along its last axis."""
+
+    def build(builder: Any, given: Any, names: Any) -> Any:
+        split = builder.emit(relax.op.split(given[0], parts, 1))
+        return last(builder, [builder.emit(relax.TupleGetItem(split, at)) for at in range(parts)])
+
+    return one_entry(build, [(2, 12)], [])
+
+
+def lstm_step(builder: Any, gates: Any) -> Any:
+    """Cell and hidden state, as two results."""
+    kept = builder.emit(relax.op.sigmoid(gates[0]))
+    cell = builder.emit(relax.op.add(kept, builder.emit(relax.op.tanh(gates[1]))))
+    hidden = builder.emit(relax.op.multiply(relax.op.sigmoid(gates[2]), relax.op.tanh(cell)))
+    return relax.Tuple([cell, hidden])
+
+
+def test_gates_that_two_functions_read_are_not_copied(here: Target) -> None:
+    prepared = prepare(gated(3, lstm_step), {"main": []}, here)
+    assert len(model_tasks(prepared)) == 2
+    assert not any("split" in name for task in model_tasks(prepared) for name in task.functions)
+    given = random_array(2, 12)
+    first, second, third = np.split(given, 3, 1)
+    cell = 1 / (1 + np.exp(-first)) + np.tanh(second)
+    expected = (cell, 1 / (1 + np.exp(-third)) * np.tanh(cell))
+    for found, each in zip(result_of(prepared, (given,)), expected, strict=True):
+        np.testing.assert_allclose(found, each, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("parts", "last"),
+    [
+        pytest.param(3, lambda _, parts: relax.op.concat(parts[::-1], 1), id="read by a concatenation"),
+        pytest.param(2, lambda b, parts: relax.Tuple([parts[0], b.emit(relax.op.tanh(parts[1]))]), id="a result"),
+        pytest.param(
+            6, lambda b, parts: relax.op.concat([b.emit(relax.op.tanh(part)) for part in parts], 1), id="many"
+        ),
+        pytest.param(
+            2, lambda b, parts: relax.op.add(b.emit(relax.op.tanh(parts[0])), b.emit(parts[0] * parts[1])), id="twice"
+        ),
+    ],
+)
+def test_other_splits_stay(parts: int, last: Any) -> None:
+    module = slice_splits(gated(parts, last))
+    assert operators(module).count("relax.split") == 1
+    assert "relax.strided_slice" not in operators(module)
 
 
 @pytest.mark.faults
