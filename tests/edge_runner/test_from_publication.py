@@ -225,6 +225,45 @@ def test_script_keeps_no_file_with_other_content(
     assert fetch(runner, "http://farm.example.org", tmp_path / "other").returncode == 2
 
 
+def test_script_downloads_a_damaged_file_again(
+    runner: Device, published: Publication, url: str, root: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    assert fetch(runner, url, source).returncode == 0
+    for path in (source / "files").iterdir():
+        path.write_bytes(bytes(path.stat().st_size))
+    ended = fetch(runner, url, source)
+    assert ended.returncode == 0, ended.stderr
+    assert runner.refusal("install", root, source, now=NOW) == ""
+
+
+def test_script_removes_files_that_no_text_names(
+    runner: Device, published: Publication, bundle: Path, url: str, tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    assert fetch(runner, url, source).returncode == 0
+    (source / "partial" / ("0" * 64)).write_bytes(b"begun")
+    other = shutil.copytree(bundle, tmp_path / "other")
+    (other / "weights.bin").write_bytes(b"other weights...")
+    published.publish(other, "tiny-2")
+    assert fetch(runner, url, source).returncode == 0
+    text = (source / "runners/stable.runner").read_text()
+    there = {path.name for folder in ("files", "partial") for path in (source / folder).iterdir()}
+    assert there == {line.split()[-1] for line in text.splitlines() if line.startswith("file ")}
+
+
+def test_script_begins_again_at_a_server_that_does_not_resume(
+    runner: Device, published: Publication, url: str, tmp_path: Path
+) -> None:
+    begun = tmp_path / "source/partial"
+    begun.mkdir(parents=True)
+    for path in (published.repository / "files").iterdir():
+        (begun / path.name).write_bytes(path.read_bytes()[:7])
+    ended = fetch(runner, url, tmp_path / "source")
+    assert ended.returncode == 0, ended.stderr
+    assert not list(begun.iterdir())
+
+
 @pytest.mark.faults
 def test_runner_installs_from_a_service(runner: Device, published: Publication, root: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"

@@ -72,16 +72,19 @@ class Compiler:
         loaded: Path | None = None,
         several: bool = False,
         is_half: bool = False,
+        hangs: Path | None = None,
     ) -> Path:
         """A bundle's folder with the tiny model. Any bias but 0 makes its results wrong.
 
         Its library makes the file ``loaded`` when it is loaded. With ``several``, it has the entry ``negate`` as well.
-        With ``is_half``, the model takes and returns float16, and adds the bias to the bits of each element.
+        With ``is_half``, the model takes and returns float16, and adds the bias to the bits of each element. Its runs
+        open the pipe ``hangs``, and do not end.
         """
         (folder / "vectors/0").mkdir(parents=True)
         (folder / "bundle_of_tests.h").write_text(f'#include "{RUNNER}/src/abi.h"\n')
         flags = [f"-DBIAS={bias}", f"-DABI={abi}", *(["-DCRASHES"] if crashes else [])]
         flags += [*(["-DSEVERAL"] if several else []), *(["-DHALF"] if is_half else [])]
+        flags += [] if hangs is None else [f'-DHANGS="{hangs}"']
         flags += [] if loaded is None else [f'-DLOADED="{loaded}"', "-s", "-Wl,-z,noseparate-code"]
         runtime = [str(each) for each in (RUNTIME / "tunefarm_model.c", RUNTIME / "tunefarm_runtime.c")]
         sources = [str(HERE / "tiny_model.c"), *runtime]

@@ -4,7 +4,8 @@
 #     fetch.sh https://farm.example.org/v1/edge stable /var/lib/model/source --key HEX
 #
 # It needs curl, sha256sum and tunefarm-runner on the PATH. TUNEFARM_TOKEN_FILE names a file with the device's token. An
-# interrupted download resumes. Further arguments go to tunefarm-runner, which verifies the text before any file is fetched.
+# interrupted download resumes, and files of earlier releases are removed. Further arguments go to tunefarm-runner, which
+# verifies the text before any file is fetched.
 set -eu
 
 [ $# -ge 5 ] || { echo "usage: fetch.sh URL CHANNEL FOLDER --key HEX [options of tunefarm-runner]" >&2; exit 2; }
@@ -41,12 +42,19 @@ for ending in runner sig; do
 done
 
 tunefarm-runner missing "$folder" --channel "$channel" "$@" >"$folder/missing"
+# What no text of the folder names any more makes room. The one of this channel is verified by now.
+for file in "$folder"/files/* "$folder"/partial/*; do
+  [ ! -f "$file" ] || grep -q " ${file##*/}\$" "$folder"/runners/*.runner || rm "$file"
+done
 while read -r size digest; do
   partial=$folder/partial/$digest
   touch "$partial"
   came=$(wc -c <"$partial")
   if [ "$came" -lt "$size" ]; then
-    get "files/$digest" "$size" "$partial" --continue-at "$came" || true
+    get "files/$digest" "$size" "$partial" --continue-at "$came" || [ $? -ne 33 ] || {
+      : >"$partial" # the server has no ranges
+      get "files/$digest" "$size" "$partial" || true
+    }
     came=$(wc -c <"$partial")
   fi
   [ "$came" -ge "$size" ] || { echo "unreachable: files/$digest ended after $came of $size bytes" >&2; exit 1; }

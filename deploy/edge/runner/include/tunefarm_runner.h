@@ -113,12 +113,13 @@ void tunefarm_runner_reported(TunefarmRunner *runner);
 void tunefarm_runner_close(TunefarmRunner *runner);
 
 /* Copies a release from the folder `source` into `root`, runs its self-test in a child process, switches to it, and checks
- * its health. After a failure `root` has the release that it had. If the installed release is as new, does nothing. */
+ * its health. After a failure `root` has the release that it had. If the installed release is as new, replaces
+ * those of its files that are damaged, and does nothing else. */
 TunefarmRunnerCode tunefarm_runner_install(const char *root, const char *source, const TunefarmRunnerKeys *keys,
                                            int64_t now, const TunefarmRunnerOptions *options);
 
 /* Verifies the text of the release in the folder `source`, and calls `each` with the SHA-256 in hexadecimal and the size of
- * each file that this device needs of it and the folder lacks. A file that is there is not read. */
+ * each file that this device needs of it and the folder lacks or has with other content. */
 TunefarmRunnerCode tunefarm_runner_missing(const char *source, const TunefarmRunnerKeys *keys, int64_t now,
                                            const TunefarmRunnerOptions *options,
                                            void (*each)(void *context, const char *sha256, uint64_t bytes), void *context);

@@ -14,11 +14,15 @@ namespace {
 
 constexpr size_t MAX_STATE_BYTES = 300;
 
+// The last line is left out where it says nothing new: runners before it read the rest.
 int written(const DeviceState &state, char *text) {
-  return snprintf(text, MAX_STATE_BYTES,
-                  "tunefarm-state 1\nsequence %" PRIu64 "\nretained %" PRIu64 "\nrevoked-below %" PRIu64
-                  "\nunconfirmed %" PRIu64 "\ntime %" PRId64 "\n",
-                  state.sequence, state.retained, state.revoked_below, state.unconfirmed, state.time);
+  int size = snprintf(text, MAX_STATE_BYTES,
+                      "tunefarm-state 1\nsequence %" PRIu64 "\nretained %" PRIu64 "\nrevoked-below %" PRIu64
+                      "\nunconfirmed %" PRIu64 "\ntime %" PRId64 "\n",
+                      state.sequence, state.retained, state.revoked_below, state.unconfirmed, state.time);
+  if (state.running == state.retained) return size;
+  size_t left = MAX_STATE_BYTES - static_cast<size_t>(size);
+  return size + snprintf(text + size, left, "running %" PRIu64 "\n", state.running);
 }
 
 }  // namespace
@@ -31,10 +35,12 @@ Code load_state(int folder, DeviceState *state) {
   text[size] = 0;
   int found = sscanf(text,
                      "tunefarm-state 1\nsequence %" SCNu64 "\nretained %" SCNu64 "\nrevoked-below %" SCNu64
-                     "\nunconfirmed %" SCNu64 "\ntime %" SCNd64 "\n",
-                     &state->sequence, &state->retained, &state->revoked_below, &state->unconfirmed, &state->time);
+                     "\nunconfirmed %" SCNu64 "\ntime %" SCNd64 "\nrunning %" SCNu64 "\n",
+                     &state->sequence, &state->retained, &state->revoked_below, &state->unconfirmed, &state->time,
+                     &state->running);
+  if (found == 5) state->running = state->retained;
   // sscanf is lenient; the text has to be exactly what is written.
-  if (found != 5 || written(*state, again) != size || memcmp(text, again, static_cast<size_t>(size)) != 0)
+  if (found < 5 || written(*state, again) != size || memcmp(text, again, static_cast<size_t>(size)) != 0)
     return fail(TUNEFARM_RUNNER_TAMPERED, "the state of the device is malformed");
   return TUNEFARM_RUNNER_OK;
 }

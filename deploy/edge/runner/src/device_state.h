@@ -9,7 +9,8 @@ namespace tunefarm {
 
 struct DeviceState {
   uint64_t sequence = 0;       // the highest that was verified: the floor of installations
-  uint64_t retained = 0;       // the release before the last installation, to which the device may return
+  uint64_t retained = 0;       // the release before the installed one, to which the device may return
+  uint64_t running = 0;        // the release that ran when a higher sequence was seen, and may run on
   uint64_t revoked_below = 0;  // no release below this sequence is run
   uint64_t unconfirmed = 0;    // installed, and its health not yet checked
   int64_t time = 0;            // the latest time seen

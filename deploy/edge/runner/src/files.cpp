@@ -80,16 +80,27 @@ int make_folder(int parent, const char *path) {
   return mkdirat(parent, path, 0755) == 0 || errno == EEXIST ? 0 : -1;
 }
 
-int make_parents(int folder, const char *path) {
+namespace {
+
+// Does something with each folder between `folder` and the file `path` below it, the outermost first.
+int each_parent(int folder, const char *path, int (*apply)(int, const char *)) {
   char part[MAX_PATH_BYTES];
   for (const char *slash = strchr(path, '/'); slash != nullptr; slash = strchr(slash + 1, '/')) {
     size_t length = static_cast<size_t>(slash - path);
     if (length >= sizeof part) return -1;
     memcpy(part, path, length);
     part[length] = 0;
-    if (make_folder(folder, part) != 0) return -1;
+    if (apply(folder, part) != 0) return -1;
   }
   return 0;
+}
+
+}  // namespace
+
+int make_parents(int folder, const char *path) { return each_parent(folder, path, make_folder); }
+
+int sync_parents(int folder, const char *path) {
+  return each_parent(folder, path, sync_folder) != 0 ? -1 : sync_folder(folder, ".");
 }
 
 int create_file(int folder, const char *path) {

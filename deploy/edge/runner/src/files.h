@@ -54,6 +54,7 @@ ssize_t read_small(int folder, const char *path, void *buffer, size_t size);
 // What changes files. Each returns 0, or -1 with errno.
 int make_folder(int parent, const char *path);
 int make_parents(int folder, const char *path);
+int sync_parents(int folder, const char *path);
 int create_file(int folder, const char *path);
 int write_all(int file, const void *data, size_t bytes);
 int sync_file(int file);

@@ -31,11 +31,11 @@ class Installation {
     if (!source.is_open()) return fail_system("cannot open", source_path);
     code = read_release(source.get(), keys_, options_, &release_);
     if (code != TUNEFARM_RUNNER_OK) return code;
-    code = check_release(release_.text(), state_, options_, now_, 0);
-    if (code == TUNEFARM_RUNNER_REVOKED || code == TUNEFARM_RUNNER_WRONG_TARGET) return revoked(code);
+    code = check_release(release_.text(), state_, options_, now_, false);
+    if (code == TUNEFARM_RUNNER_REVOKED || code == TUNEFARM_RUNNER_WRONG_TARGET) return cannot_run(code);
     if (code != TUNEFARM_RUNNER_OK) return finished(code);
-    if (release_.text().sequence == current_sequence_) return again();
     snprintf(target_, sizeof target_, "%s/%" PRIu64 "-%s", RELEASES, release_.text().sequence, release_.text().name);
+    if (release_.text().sequence == current_sequence_) return again(source.get());
     code = remember();
     if (code == TUNEFARM_RUNNER_OK) code = stage(source.get());
     if (code == TUNEFARM_RUNNER_OK) code = tested(STAGING);
@@ -56,7 +56,7 @@ class Installation {
     Descriptor folder(open_folder(root_.root.get(), target_));
     if (!folder.is_open()) return fail_system("cannot open", target_);
     code = read_release(folder.get(), keys_, options_, &release_);
-    if (code == TUNEFARM_RUNNER_OK) code = check_release(release_.text(), state_, options_, now_, state_.retained);
+    if (code == TUNEFARM_RUNNER_OK) code = check_release(release_.text(), state_, options_, now_, true);
     if (code == TUNEFARM_RUNNER_OK) code = verify_other_files(folder.get(), release_.text());
     if (code == TUNEFARM_RUNNER_OK) code = tested(target_);
     return code == TUNEFARM_RUNNER_OK ? root_.switch_to(target_) : code;
@@ -74,27 +74,32 @@ class Installation {
     return code != TUNEFARM_RUNNER_OK ? code : root_.current(current_, sizeof current_, &current_sequence_);
   }
 
-  // The floor rises before anything is copied: what was seen once is not undone by what follows.
+  // The floor rises before anything is copied: what was seen once is not undone by what follows. What runs may run on.
   Code remember() {
-    if (current_sequence_ != 0) state_.retained = current_sequence_;
-    if (release_.text().sequence > state_.sequence) state_.sequence = release_.text().sequence;
-    if (release_.text().revoked_below > state_.revoked_below) state_.revoked_below = release_.text().revoked_below;
+    if (current_sequence_ != 0) state_.running = current_sequence_;
+    raise_floor(release_.text().sequence, release_.text().revoked_below);
     return save();
   }
 
-  // What a text revokes is left, even if the device cannot run the release of this text.
-  Code revoked(Code code) {
-    if (release_.text().revoked_below <= state_.revoked_below) return finished(code);
-    state_.revoked_below = release_.text().revoked_below;
-    Code saved = save();
+  void raise_floor(uint64_t sequence, uint64_t revoked_below) {
+    if (sequence > state_.sequence) state_.sequence = sequence;
+    if (revoked_below > state_.revoked_below) state_.revoked_below = revoked_below;
+  }
+
+  // A text counts even if the device cannot run its release: none before it is installed, and what it revokes is left.
+  Code cannot_run(Code code) {
+    bool rises = release_.text().sequence > state_.sequence || release_.text().revoked_below > state_.revoked_below;
+    Code saved = rises ? remember() : TUNEFARM_RUNNER_OK;
     return saved == TUNEFARM_RUNNER_OK ? finished(code) : saved;
   }
 
+  // A runner may have raised the floor meanwhile.
   Code save() {
     FolderLock lock(root_.state.get());
     DeviceState now_there;
     Code code = load_state(root_.state.get(), &now_there);
     if (code != TUNEFARM_RUNNER_OK) return code;
+    raise_floor(now_there.sequence, now_there.revoked_below);
     if (now_there.time > state_.time) state_.time = now_there.time;
     if (now_ > state_.time) state_.time = now_;
     return save_state(root_.state.get(), state_);
@@ -116,12 +121,16 @@ class Installation {
       Code code = stage_file(source, staging.get(), text.file[i]);
       if (code != TUNEFARM_RUNNER_OK) return code;
     }
+    return write_texts(staging.get());
+  }
+
+  Code write_texts(int folder) {
     char name[128];
-    snprintf(name, sizeof name, "%s.runner", text.channel);
-    if (replace_file(staging.get(), name, release_.bytes.get(), release_.size) != 0)
+    snprintf(name, sizeof name, "%s.runner", release_.text().channel);
+    if (replace_file(folder, name, release_.bytes.get(), release_.size) != 0)
       return fail_system("cannot write", name);
-    snprintf(name, sizeof name, "%s.sig", text.channel);
-    if (replace_file(staging.get(), name, release_.signatures, release_.signatures_size) != 0)
+    snprintf(name, sizeof name, "%s.sig", release_.text().channel);
+    if (replace_file(folder, name, release_.signatures, release_.signatures_size) != 0)
       return fail_system("cannot write", name);
     return TUNEFARM_RUNNER_OK;
   }
@@ -132,19 +141,15 @@ class Installation {
     if (!output.is_open()) return fail_system("cannot write", expected.path);
     Code code = copy_verified(source, expected, output.get());
     if (code != TUNEFARM_RUNNER_OK) return code;
-    if (sync_file(output.get()) != 0) return fail_system("cannot write", expected.path);
-    char folder[sizeof expected.path];
-    for (const char *slash = strchr(expected.path, '/'); slash != nullptr; slash = strchr(slash + 1, '/')) {
-      snprintf(folder, sizeof folder, "%.*s", static_cast<int>(slash - expected.path), expected.path);
-      if (sync_folder(staging, folder) != 0) return fail_system("cannot write", folder);
-    }
+    if (sync_file(output.get()) != 0 || sync_parents(staging, expected.path) != 0)
+      return fail_system("cannot write", expected.path);
     return TUNEFARM_RUNNER_OK;
   }
 
   Code tested(const char *folder_path) {
     Descriptor folder(open_folder(root_.root.get(), folder_path));
     if (!folder.is_open()) return fail_system("cannot open", folder_path);
-    return self_test_in_child(folder.get(), release_.text(), options_, &outcome_);
+    return self_test_in_child(folder.get(), lock_.get(), release_.text(), options_, &outcome_);
   }
 
   // Gives the staged release its name. An earlier attempt that was rolled back may have it.
@@ -158,18 +163,62 @@ class Installation {
 
   bool has_health() const { return options_.health != nullptr || options_.health_command != nullptr; }
 
+  // A release that was not confirmed is nothing to return to.
   Code activate() {
+    if (state_.unconfirmed == 0 && current_sequence_ != 0) state_.retained = current_sequence_;
     state_.unconfirmed = has_health() ? release_.text().sequence : 0;
     Code code = save();
     if (code == TUNEFARM_RUNNER_OK) code = root_.switch_to(target_);
     return code == TUNEFARM_RUNNER_OK ? confirm() : finished(code);
   }
 
-  // The installed release once more: only its health may be left to check, after a power cut.
-  Code again() {
-    if (state_.unconfirmed != current_sequence_ || !has_health()) return TUNEFARM_RUNNER_OK;
+  // The installed release once more: what was damaged is replaced, and after a power cut its health is checked.
+  Code again(int source) {
+    bool is_repaired = false;
+    Code code = strcmp(target_, current_) == 0 ? repair(source, &is_repaired) : TUNEFARM_RUNNER_OK;
+    if (code != TUNEFARM_RUNNER_OK) {
+      remove_tree(root_.root.get(), STAGING);
+      return finished(code);
+    }
     snprintf(target_, sizeof target_, "%s", current_);
-    return confirm();
+    if (state_.unconfirmed == current_sequence_ && has_health()) return confirm();
+    return is_repaired ? finished(code) : code;
+  }
+
+  // The files are those that the installed text names. If that is damaged, it comes last: without it nothing is run.
+  Code repair(int source, bool *is_repaired) {
+    if (make_folder(root_.root.get(), current_) != 0) return fail_system("cannot make", current_);
+    Descriptor folder(open_folder(root_.root.get(), current_));
+    if (!folder.is_open()) return fail_system("cannot open", current_);
+    SignedRelease installed;
+    bool has_text = read_release(folder.get(), keys_, options_, &installed) == TUNEFARM_RUNNER_OK;
+    const ReleaseText &text = has_text ? installed.text() : release_.text();
+    for (size_t i = 0; i < text.files; ++i) {
+      if (copy_verified(folder.get(), text.file[i], -1) == TUNEFARM_RUNNER_OK) continue;
+      Code code = replace_damaged(source, folder.get(), text.file[i]);
+      if (code != TUNEFARM_RUNNER_OK) return code;
+      *is_repaired = true;
+    }
+    if (has_text) return TUNEFARM_RUNNER_OK;
+    *is_repaired = true;
+    return write_texts(folder.get());
+  }
+
+  // By a rename: programs that have mapped the file keep it.
+  Code replace_damaged(int source, int folder, const ReleaseFile &file) {
+    char from[MAX_PATH_BYTES], to[MAX_PATH_BYTES];
+    snprintf(from, sizeof from, "%s/%s", STAGING, file.path);
+    snprintf(to, sizeof to, "%s/%s", current_, file.path);
+    if (remove_tree(root_.root.get(), STAGING) != 0 || make_folder(root_.root.get(), STAGING) != 0)
+      return fail_system("cannot make", STAGING);
+    Descriptor staging(open_folder(root_.root.get(), STAGING));
+    if (!staging.is_open()) return fail_system("cannot open", STAGING);
+    Code code = stage_file(source, staging.get(), file);
+    if (code != TUNEFARM_RUNNER_OK) return code;
+    if (make_parents(folder, file.path) != 0 || rename_in(root_.root.get(), from, to) != 0 ||
+        sync_parents(folder, file.path) != 0)
+      return fail_system("cannot write", file.path);
+    return TUNEFARM_RUNNER_OK;
   }
 
   Code confirm() {
@@ -194,6 +243,7 @@ class Installation {
       outcome_.rolled_back_to = strchr(previous_ + strlen(RELEASES), '-') + 1;
     } else {
       remove_file(root_.root.get(), CURRENT);
+      sync_folder(root_.root.get(), ".");
     }
     state_.unconfirmed = 0;
     if (save() == TUNEFARM_RUNNER_OK) remove_tree(root_.root.get(), target_);
@@ -250,13 +300,13 @@ extern "C" TunefarmRunnerCode tunefarm_runner_missing(const char *source, const 
   if (!folder.is_open()) return fail_system("cannot open", source);
   Code code = read_release(folder.get(), *keys, *options, &release);
   if (code == TUNEFARM_RUNNER_OK)
-    code = check_release(release.text(), DeviceState(), *options, now == 0 ? clock_s() : now, 0);
+    code = check_release(release.text(), DeviceState(), *options, now == 0 ? clock_s() : now, false);
   if (code != TUNEFARM_RUNNER_OK) return code;
   for (size_t i = 0; i < release.text().files; ++i) {
     char digest[DIGEST_BYTES * 2 + 1];
     const ReleaseFile &file = release.text().file[i];
     for (size_t j = 0; j < DIGEST_BYTES; ++j) snprintf(digest + j * 2, 3, "%02x", file.digest[j]);
-    if (!has_file(folder.get(), file)) each(context, digest, file.bytes);
+    if (copy_verified(folder.get(), file, -1) != TUNEFARM_RUNNER_OK) each(context, digest, file.bytes);
   }
   return TUNEFARM_RUNNER_OK;
 }

@@ -128,10 +128,12 @@ int run(TunefarmRunner *runner, const Arguments &arguments) {
   return 0;
 }
 
-int report(TunefarmRunner *runner, int64_t now) {
+// 0 if there is nothing to report, or it is written.
+int print_report(TunefarmRunner *runner, int64_t now) {
   char text[4096];
-  if (tunefarm_runner_report(runner, now, text, sizeof text) > 0) puts(text);
-  tunefarm_runner_reported(runner);
+  long size = tunefarm_runner_report(runner, now, text, sizeof text);
+  if (size == 0) return 0;
+  if (size < 0 || puts(text) < 0 || fflush(stdout) != 0) return fputs("the report cannot be written\n", stderr), 2;
   return 0;
 }
 
@@ -148,10 +150,11 @@ int with_runner(const char *command, const Arguments &arguments) {
   if (strcmp(command, "run") == 0) {
     code = tunefarm_runner_select(runner, arguments.entry);
     status = code == TUNEFARM_RUNNER_OK ? run(runner, arguments) : failed(code);
-    // A new process starts with empty latencies, so those of this one are printed.
-    if (status == 0) status = report(runner, arguments.now);
+    // A new process starts with empty latencies, so those of this one are printed. Only `report` forgets.
+    if (status == 0) status = print_report(runner, arguments.now);
   } else if (strcmp(command, "report") == 0) {
-    status = report(runner, arguments.now);
+    status = print_report(runner, arguments.now);
+    if (status == 0) tunefarm_runner_reported(runner);
   } else {
     double worst = 0.0;
     code = tunefarm_runner_self_test(runner, &worst);

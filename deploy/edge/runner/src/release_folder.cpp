@@ -113,13 +113,14 @@ Code read_release(int folder, const TunefarmRunnerKeys &keys, const TunefarmRunn
 }
 
 Code check_release(const ReleaseText &release, const DeviceState &state, const TunefarmRunnerOptions &options,
-                   int64_t now, uint64_t allowed_old) {
+                   int64_t now, bool is_installed) {
   int64_t seen = release.issued > state.time ? release.issued : state.time;
   if (now + options.clock_tolerance_s < seen)
     return fail(TUNEFARM_RUNNER_CLOCK_ROLLED_BACK, "the clock is %" PRId64 " s behind a time seen before", seen - now);
   if (release.sequence < state.revoked_below)
     return fail(TUNEFARM_RUNNER_REVOKED, "the release of sequence %" PRIu64 " is revoked", release.sequence);
-  bool is_old = release.sequence < state.sequence && release.sequence != allowed_old;
+  bool is_permitted = is_installed && (release.sequence == state.retained || release.sequence == state.running);
+  bool is_old = release.sequence < state.sequence && !is_permitted;
   if (is_old || release.sequence < options.min_sequence)
     return fail(TUNEFARM_RUNNER_DOWNGRADED, "a newer release than %s has been seen", release.name);
   if (now >= release.expires) return fail(TUNEFARM_RUNNER_EXPIRED, "release %s has expired", release.name);
@@ -130,11 +131,6 @@ Code check_release(const ReleaseText &release, const DeviceState &state, const T
   if (!release.has_variant)
     return fail(TUNEFARM_RUNNER_WRONG_TARGET, "release %s has no variant for this processor", release.name);
   return TUNEFARM_RUNNER_OK;
-}
-
-bool has_file(int folder, const ReleaseFile &expected) {
-  Descriptor file;
-  return open_sized(folder, expected, &file) == TUNEFARM_RUNNER_OK;
 }
 
 Code open_verified(int folder, const ReleaseFile &expected, Descriptor *file) {

@@ -27,17 +27,14 @@ const char *channel_of(const TunefarmRunnerOptions &options);
 Code read_release(int folder, const TunefarmRunnerKeys &keys, const TunefarmRunnerOptions &options,
                   SignedRelease *release);
 
-// Whether the device may run a release now. `allowed_old` is the sequence below the floor that it may, or 0.
+// Whether the device may run a release now. An installed one may be below the floor if the state names it.
 Code check_release(const ReleaseText &release, const DeviceState &state, const TunefarmRunnerOptions &options,
-                   int64_t now, uint64_t allowed_old);
-
-// Whether a file with the expected size is there. Its content is not read.
-bool has_file(int folder, const ReleaseFile &expected);
+                   int64_t now, bool is_installed);
 
 // Opens a file, and compares its size and SHA-256. The descriptor is at the file's beginning.
 Code open_verified(int folder, const ReleaseFile &expected, Descriptor *file);
 
-// Copies the content of a file while it computes its SHA-256.
+// Copies the content of a file while it computes its SHA-256; an `output` of -1 copies nothing.
 Code copy_verified(int folder, const ReleaseFile &expected, int output);
 
 // Verifies all files but those that `Model::load` verifies itself before it loads any of them. SHA-256 takes most of the

@@ -4,9 +4,23 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
 
 namespace tunefarm {
 namespace {
+
+// At the first boot there may be no random bytes yet. The service takes reports of a device with one id for one report.
+void make_unequal(unsigned char (&bytes)[12], int64_t time_s) {
+  static uint32_t count = 0;
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  uint32_t number = __atomic_fetch_add(&count, 1, __ATOMIC_RELAXED) & 0xffff;
+  uint32_t parts[3] = {static_cast<uint32_t>(time_s), static_cast<uint32_t>(now.tv_nsec),
+                       static_cast<uint32_t>(getpid()) << 16 | number};
+  static_assert(sizeof parts == sizeof bytes, "all bytes are written");
+  memcpy(bytes, parts, sizeof parts);
+}
 
 // gmtime reads the time zone's files, and allocates. The algorithm is days_from_civil's inverse of Howard Hinnant,
 // "chrono-compatible low-level date algorithms".
@@ -62,7 +76,7 @@ void Text::seconds(double value) {
 void Text::identity(int64_t time_s) {
   unsigned char random[12] = {};
   char id[25], at[48];
-  if (getrandom(random, sizeof random, GRND_NONBLOCK) != sizeof random) memcpy(random, &time_s, sizeof time_s);
+  if (getrandom(random, sizeof random, GRND_NONBLOCK) != sizeof random) make_unequal(random, time_s);
   for (size_t i = 0; i < sizeof random; ++i) snprintf(id + i * 2, 3, "%02x", random[i]);
   utc(time_s, at, sizeof at);
   add("\"report_id\":");

@@ -58,7 +58,7 @@ Code TunefarmRunner::check(int64_t now, int64_t time_step_s) {
   DeviceState state;
   Code code = load_state(root.state.get(), &state);
   if (code != TUNEFARM_RUNNER_OK) return code;
-  code = check_release(release.text(), state, options, now, state.retained);
+  code = check_release(release.text(), state, options, now, true);
   if (code != TUNEFARM_RUNNER_OK) return code;
   bool rises = release.text().sequence > state.sequence || release.text().revoked_below > state.revoked_below;
   if (!rises && now <= state.time + time_step_s) return TUNEFARM_RUNNER_OK;

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +20,14 @@ struct Answer {
   double worst_error, best_s;
   char message[300];
 };
+
+// The child ends with its parent, and by itself if nobody waits for it.
+void bind_to(pid_t parent, int seconds) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(1);
+  signal(SIGALRM, SIG_DFL);
+  alarm(static_cast<unsigned>(seconds) + 1);
+}
 
 void answer(int folder, const ReleaseText &release, int threads, int output) {
   Answer given = {};
@@ -40,19 +49,20 @@ int wait_for(pid_t child) {
 
 }  // namespace
 
-Code self_test_in_child(int folder, const ReleaseText &release, const TunefarmRunnerOptions &options,
+Code self_test_in_child(int folder, int lock, const ReleaseText &release, const TunefarmRunnerOptions &options,
                         InstallOutcome *outcome) {
-  int ends[2];
+  int ends[2], seconds = options.self_test_timeout_s > 0 ? options.self_test_timeout_s : 60;
   if (pipe(ends) != 0) return fail_system("cannot start", "the self-test");
-  pid_t child = fork();
+  pid_t parent = getpid(), child = fork();
   if (child == 0) {
     close(ends[0]);
+    close(lock);
+    bind_to(parent, seconds);
     answer(folder, release, options.threads, ends[1]);
   }
   close(ends[1]);
   Descriptor input(ends[0]);
   if (child < 0) return fail_system("cannot start", "the self-test");
-  int seconds = options.self_test_timeout_s > 0 ? options.self_test_timeout_s : 60;
   double until_s = seconds_now() + seconds;
   struct pollfd wanted = {input.get(), POLLIN, 0};
   int ready = -1;

@@ -6,7 +6,8 @@
 
 namespace tunefarm {
 
-Code self_test_in_child(int folder, const ReleaseText &release, const TunefarmRunnerOptions &options,
+// `lock` is the descriptor that holds the lock of the installation: a child that outlives it must not.
+Code self_test_in_child(int folder, int lock, const ReleaseText &release, const TunefarmRunnerOptions &options,
                         InstallOutcome *outcome);
 
 // Calls the health check of the options; 0 if there is none.
