@@ -13,7 +13,8 @@ TOKEN = "secret-of-the-device"
 class FleetServer(ThreadingHTTPServer):
     """Serves a repository's folder and the three requests of devices, whose bodies it reads by our types.
 
-    ``cut`` breaks the connection of that many downloads of files after half of the content.
+    ``cut`` breaks the connection of that many downloads of files after half of the content. Reports with ``unknown`` in
+    them are rejected.
     """
 
     daemon_threads = True
@@ -24,6 +25,7 @@ class FleetServer(ThreadingHTTPServer):
         self.polls: list[EdgePoll] = []
         self.reports: list[EdgeReports] = []
         self.ranges: list[str] = []
+        self.unknown = b""
 
     @property
     def url(self) -> str:
@@ -76,5 +78,7 @@ class Handler(BaseHTTPRequestHandler):
             advice = EdgeAdvice(channel="stable", action="run_current", release=None, poll_after_s=60)
             newer = json.loads(advice.model_dump_json()) | {"unknown_to_older_agents": 1}
             return self.answer(200, json.dumps(newer).encode())
+        if self.server.unknown and self.server.unknown in body:
+            return self.answer(422)
         self.server.reports.append(EdgeReports.model_validate_json(body))
         return self.answer(204)

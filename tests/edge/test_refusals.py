@@ -11,6 +11,7 @@ import pytest
 from tests.edge.bundles import bundle, library, scaled
 from tests.edge.conftest import Device
 from tests.edge.repositories import Repository
+from tunefarm_edge.state.content_store import digest_of
 from tunefarm_edge.state.disk import Disk
 from tunefarm_edge.state.floor import read_floor, write_floor, write_time
 from tunefarm_edge.trust.source import FolderSource
@@ -167,6 +168,14 @@ def test_full_disk_is_freed_before_the_refusal_is_written(running: Device, repos
     assert running.update().running == "scale-3"  # with room again
 
 
+def test_what_has_arrived_stays_if_there_is_room_for_the_refusal(running: Device, repository: Repository) -> None:
+    document = repository.publish(6, repository.release("scale-3", bundle(3), free_bytes=1 << 60))
+    arriving = running.folder / "partial" / document.current.variants[0].manifest.digest
+    arriving.write_bytes(b"{")
+    assert_refused(running, "no_space", "more bytes")
+    assert arriving.read_bytes() == b"{"
+
+
 def test_clock_that_was_set_back_is_refused(running: Device, repository: Repository) -> None:
     root = running.root()
     later = write_time(datetime.now(UTC) + DAY)
@@ -230,3 +239,52 @@ def test_health_check_has_a_deadline(running: Device, repository: Repository) ->
     running.config = running.config.model_copy(update=health)
     repository.publish(6, repository.release("scale-3", bundle(3)))
     assert_refused(running, "health_check_failed", "timed out")
+
+
+def damage(path: Path) -> None:
+    """Change a byte in place, as storage that wears out does."""
+    content = bytearray(path.read_bytes())
+    content[0] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", ["weights.bin", "manifest.json", "vectors/0/input0.bin"])
+def test_damaged_file_of_the_current_release_is_replaced(running: Device, repository: Repository, name: str) -> None:
+    damage(running.folder / "current" / name)
+    outcome = running.update()
+    assert (outcome.running, outcome.changed, outcome.refused) == ("scale-2", False, None)
+    assert running.computed() == scaled(2)
+    (running.folder / "current" / name).unlink()
+    running.update()
+    assert running.computed() == scaled(2)
+    assert [each.body.failure for each in running.reports() if each.body.kind == "install"] == [None, None, None]
+    document = repository.publish(6, repository.release("scale-2", bundle(2)))
+    files = {file.path: file for file in (document.current.variants[0].manifest, *document.current.variants[0].files)}
+    assert digest_of(running.folder / "current" / name) == files[name].digest
+
+
+def test_damaged_release_that_cannot_be_fetched_is_reported(running: Device, repository: Repository) -> None:
+    damage(running.folder / "current/vectors/0/output0.bin")
+    shutil.rmtree(repository.folder / "files")
+    assert_refused(running, "unreachable", "is missing")
+
+
+def test_damaged_file_in_the_store_is_fetched_again(running: Device, repository: Repository) -> None:
+    damage(running.folder / "current/weights.bin")
+    repository.publish(6, repository.release("scale-2b", bundle(2, model=library("(void)0;"))))
+    outcome = running.update()
+    assert (outcome.running, outcome.refused) == ("scale-2b", None)
+    assert running.computed() == scaled(2)
+
+
+def test_refusal_is_reported_once_for_the_release_that_was_refused(running: Device, repository: Repository) -> None:
+    document = repository.publish(6, repository.release("scale-3", bundle(3, weights=b"new")))
+    changed = next(each for each in document.current.variants[0].files if each.path == "weights.bin")
+    (repository.folder / "files" / changed.digest).write_bytes(b"other")
+    agent = running.agent()
+    for _ in range(2):
+        assert agent.update(FolderSource(repository.folder)).refused is not None
+    repository.publish(7, repository.release("scale-4", bundle(4), architecture="wasm32"))
+    assert running.update().refused is not None
+    failed = [(each.body.release, each.body.failure) for each in running.reports() if each.body.kind == "install"]
+    assert failed == [("scale-2", None), ("scale-3", "unreachable"), ("scale-4", "wrong_target")]

@@ -16,6 +16,7 @@ from tunefarm_edge.service.device_config import read_config, read_token
 from tunefarm_edge.service.serving import FIRST_WAIT_S, MAX_WAIT_S, Backoff
 from tunefarm_edge.trust.http_source import HttpSource
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.edge.report import InstallReport
 
 
 @pytest.fixture
@@ -112,3 +113,18 @@ def test_error_of_the_disk_ends_a_poll_and_not_the_agent(
     assert serve_once(enrolled) == 1
     monkeypatch.undo()
     assert serve_once(enrolled) == 0
+
+
+def test_only_reports_that_the_service_cannot_read_are_lost(
+    enrolled: Device, server: FleetServer, repository: Repository
+) -> None:
+    spool = enrolled.agent().spool
+    for number in range(5):
+        spool.put(InstallReport(release=f"scale-{number}", failure=None))
+    server.unknown = b"scale-3"
+    repository.publish(5, repository.release("scale-2", bundle(2)))
+    serve_once(enrolled)
+    sent = [each.body.release for reports in server.reports for each in reports.reports]
+    assert sent[:4] == ["scale-0", "scale-1", "scale-2", "scale-4"]
+    assert sum(each.dropped for each in server.reports) == 1
+    assert not enrolled.reports()

@@ -13,9 +13,9 @@ from tunefarm_edge.state.installed import InstalledReleases, folder_name, releas
 from tunefarm_edge.trust.channel import verified_channel
 from tunefarm_edge.trust.device_facts import device_facts, variant_for
 from tunefarm_edge.trust.source import ReleaseSource
-from tunefarm_edge.update.installer import AlreadyFailed, HealthCheck, Installer
+from tunefarm_edge.update.installer import HealthCheck, Installer
 from tunefarm_schemas.edge.device import EdgeAction, EdgeAdvice, EdgeFacts, EdgePoll
-from tunefarm_schemas.edge.release import ChannelDocument, Release
+from tunefarm_schemas.edge.release import ChannelDocument, Release, ReleaseVariant
 from tunefarm_schemas.edge.report import InstallReport, LatencyReport, SelfTestReport
 
 TAKE_CURRENT: Final[EdgeAction] = "run_current"
@@ -83,26 +83,38 @@ class Agent:
             self._installed.halt()
             return self._outcome(before)
         try:
+            refused = self._follow(source, advice, max_age)
+        finally:
+            source.abandon()
+        if refused is None:
+            self._refused = None
+        return self._outcome(before, refused)
+
+    def _follow(self, source: ReleaseSource, advice: EdgeAdvice | None, max_age: timedelta | None) -> Refused | None:
+        """What refused the update, if anything did, once it is reported."""
+        release = (advice.release if advice else None) or self.running
+        try:
             document = verified_channel(self._root, source, self._config.channel, max_age)
             self._leave_revoked(document)
             wanted = _wanted(document, advice)
-            if wanted is not None:
-                self._run(wanted, document, source)
-        except AlreadyFailed as refused:
-            return self._outcome(before, refused)
+            if wanted is None:
+                return None
+            release = wanted.name
+            variant = self._variant(wanted, document)
         except Refused as refused:
-            self._tell_refusal(refused, advice)
-            return self._outcome(before, refused)
-        finally:
-            source.abandon()
-        self._refused = None
-        return self._outcome(before)
+            if release:
+                self._tell(InstallReport(release=release, failure=refused.failure, detail=refused.problem[:1000]))
+            return refused
+        try:
+            self._installer.install(wanted, variant, document.sequence, source)
+        except Refused as refused:  # the installer has reported it
+            return refused
+        return None
 
-    def _run(self, wanted: Release, document: ChannelDocument, source: ReleaseSource) -> None:
+    def _variant(self, wanted: Release, document: ChannelDocument) -> ReleaseVariant:
         if wanted.name in document.revoked:
             raise Refused("revoked", f"{wanted.name} was revoked.", "Publish another release.")
-        variant = variant_for(wanted, self.facts)
-        self._installer.install(wanted, variant, document.sequence, source)
+        return variant_for(wanted, self.facts)
 
     def _leave_revoked(self, document: ChannelDocument) -> None:
         """Stop running a revoked release at once, before anything is fetched; run a permitted one that is here."""
@@ -133,28 +145,19 @@ class Agent:
                 continue
             for variant in release.variants:
                 folder = folder_name(release, variant)
-                if self._installed.has(folder) and self._installed.damaged(folder, variant) is None:
+                if self._installed.has(folder) and not self._installed.damaged(folder, variant):
                     return folder
         return None
 
     def _outcome(self, before: str | None, refused: Refused | None = None) -> UpdateOutcome:
         return UpdateOutcome(self.running, self._installed.current != before, refused)
 
-    def _tell_refusal(self, refused: Refused, advice: EdgeAdvice | None) -> None:
-        """Report a refusal that the installer has not reported, once while it lasts."""
-        release = (advice.release if advice else None) or self.running
-        if release and refused.failure not in _REPORTED_BY_INSTALLER:
-            self._tell(InstallReport(release=release, failure=refused.failure, detail=refused.problem[:1000]))
-
     def _tell(self, body: InstallReport | SelfTestReport | LatencyReport) -> None:
-        if isinstance(body, InstallReport) and body.failure is not None:
-            if self._refused == (body.release, body.failure):
-                return
+        if not isinstance(body, InstallReport) or body.failure is None:
+            self.spool.put(body)
+        elif self._refused != (body.release, body.failure):
+            self.spool.put(body)
             self._refused = (body.release, body.failure)
-        self.spool.put(body)
-
-
-_REPORTED_BY_INSTALLER: Final = {"load_failed", "self_test_failed", "health_check_failed", "crashed", "no_space"}
 
 
 def _wanted(document: ChannelDocument, advice: EdgeAdvice | None) -> Release | None:

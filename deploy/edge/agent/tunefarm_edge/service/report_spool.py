@@ -67,20 +67,26 @@ class ReportSpool:
         while files := self.waiting()[:AT_ONCE]:
             known = {path: report for path in files if (report := self._read(path))}
             if known:
-                dropped = self.dropped
-                try:
-                    service.report(EdgeReports(reports=tuple(known.values()), dropped=dropped))
-                except RequestRejected as rejected:
-                    if rejected.status not in _UNREADABLE:
-                        raise
-                    for path in known:
-                        self._drop(path)
-                    continue
-                self._root.disk.remove(self._root.reports / "dropped")
-                sent += len(known)
-            for path in known:
-                self._root.disk.remove(path)
+                sent += self._hand_over(service, known)
         return sent
+
+    def _hand_over(self, service: EdgeService, reports: dict[Path, EdgeReport]) -> int:
+        """Send reports at once, and in halves if the service cannot read them: only those it cannot read are lost."""
+        try:
+            service.report(EdgeReports(reports=tuple(reports.values()), dropped=self.dropped))
+        except RequestRejected as rejected:
+            if rejected.status not in _UNREADABLE:
+                raise
+            if len(reports) > 1:
+                paths, half = list(reports), len(reports) // 2
+                halves = paths[:half], paths[half:]
+                return sum(self._hand_over(service, {path: reports[path] for path in each}) for each in halves)
+            self._drop(*reports)
+            return 0
+        self._root.disk.remove(self._root.reports / "dropped")
+        for path in reports:
+            self._root.disk.remove(path)
+        return len(reports)
 
     def _read(self, path: Path) -> EdgeReport | None:
         try:

@@ -15,6 +15,14 @@ def digest_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def is_intact(path: Path, digest: str) -> bool:
+    """Whether a file is there, can be read, and has its SHA-256."""
+    try:
+        return digest_of(path) == digest
+    except OSError:
+        return False
+
+
 class ContentStore:
     """Files in ``files`` and those still arriving in ``partial``. Only whole, verified files reach ``files``."""
 
@@ -26,9 +34,12 @@ class ContentStore:
         return self._root.files / digest
 
     def has(self, digest: str, size_bytes: int) -> bool:
-        """Whether the file is there. Its content was verified when it came."""
+        """Whether the file is there. Storage wears out, so one with other content is removed."""
         path = self.path(digest)
-        return path.is_file() and path.stat().st_size == size_bytes
+        if path.is_file() and path.stat().st_size == size_bytes and is_intact(path, digest):
+            return True
+        self.discard(digest)
+        return False
 
     def partial(self, digest: str) -> Path:
         """Where the file arrives."""

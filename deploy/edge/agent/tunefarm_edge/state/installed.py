@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tunefarm_edge.state.content_store import digest_of
+from tunefarm_edge.state.content_store import is_intact
 from tunefarm_edge.state.edge_root import CURRENT, PREVIOUS, EdgeRoot
 from tunefarm_schemas.edge.release import Release, ReleaseFile, ReleaseVariant
 from tunefarm_schemas.frozen import digest
@@ -66,7 +66,7 @@ class InstalledReleases:
         for file in files_of(variant):
             target = staged / file.path
             disk.make_folder(target.parent)
-            folders.add(target.parent)
+            folders.update(staged / each for each in Path(file.path).parents)
             disk.link(self._root.files / file.digest, target)
         for each in sorted(folders, reverse=True):
             disk.sync_folder(each)
@@ -107,11 +107,15 @@ class InstalledReleases:
         for path in others[max(keep_versions - len(kept), 0) :]:
             self.remove(path.name)
 
-    def damaged(self, folder: str, variant: ReleaseVariant) -> str | None:
-        """The path of the first file of a release that does not have its digest."""
+    def replace_file(self, folder: str, file: ReleaseFile) -> None:
+        """Let a file of a release be that of the store. Programs that have mapped the old one keep it."""
+        disk, fresh, target = self._root.disk, self._root.staging / file.digest, self.path(folder) / file.path
+        disk.make_folder(target.parent)
+        disk.remove(fresh)
+        disk.link(self._root.files / file.digest, fresh)
+        disk.rename(fresh, target)
+
+    def damaged(self, folder: str, variant: ReleaseVariant) -> list[ReleaseFile]:
+        """The files of a release that are missing or do not have their digests."""
         found = self.path(folder)
-        for file in files_of(variant):
-            path = found / file.path
-            if not path.is_file() or digest_of(path) != file.digest:
-                return file.path
-        return None
+        return [file for file in files_of(variant) if not is_intact(found / file.path, file.digest)]

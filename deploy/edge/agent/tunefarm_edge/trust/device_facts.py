@@ -128,12 +128,12 @@ def variant_for(release: Release, facts: EdgeFacts) -> ReleaseVariant:
 
 
 def require_libc(wanted: str | None) -> None:
-    """Require the C library that a bundle was linked for: ``glibc 2.17``, ``musl`` or None.
+    """Require the C library that a bundle was linked for: ``glibc 2.17`` or ``musl``; None or empty for none.
 
     Raises:
         Refused: this system has another one, or an older one.
     """
-    if wanted is None:
+    if not wanted:
         return
     name, _, least = wanted.partition(" ")
     here = _libc()

@@ -145,13 +145,18 @@ def patched_pieces(base: bytes, patch: Path, size_bytes: int) -> Iterator[bytes]
             yield piece
 
 
+def is_full(error: OSError) -> bool:
+    """Whether an error says that a file system is full."""
+    return error.errno in _FULL
+
+
 @contextmanager
 def full_disk_refused(folder: Path) -> Iterator[None]:
     """Turn the error of a full file system into a refusal."""
     try:
         yield
     except OSError as error:
-        if error.errno not in _FULL:
+        if not is_full(error):
             raise
         problem = f"the file system of {folder} is full."
         raise Refused("no_space", problem, "Free space, or keep fewer versions.") from error

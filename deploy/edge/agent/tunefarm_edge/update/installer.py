@@ -16,7 +16,7 @@ from tunefarm_edge.state.installed import InstalledReleases, folder_name, releas
 from tunefarm_edge.state.journal import Journal, clear_journal, read_journal, write_journal
 from tunefarm_edge.trust.device_facts import require_libc
 from tunefarm_edge.trust.source import ReleaseSource
-from tunefarm_edge.update.fetching import Fetching, full_disk_refused
+from tunefarm_edge.update.fetching import Fetching, full_disk_refused, is_full
 from tunefarm_edge.update.trial import first_inference, self_test
 from tunefarm_schemas.edge.release import Release, ReleaseVariant
 from tunefarm_schemas.edge.report import EdgeFailure, InstallReport, LatencyReport, SelfTestReport
@@ -27,6 +27,8 @@ OF_THE_RELEASE: Final[frozenset[EdgeFailure]] = frozenset(
     {"load_failed", "self_test_failed", "health_check_failed", "crashed"}
 )
 """Failures that are not tried again before the channel's next sequence."""
+CHECK_S: Final = 86_400.0
+"""Between readings of the current release, which find what its storage has damaged."""
 TRYING: Final = ("testing", "switching", "confirming")
 
 Tell = Callable[[InstallReport | SelfTestReport | LatencyReport], None]
@@ -80,6 +82,7 @@ class Installer:
         self._health = health or HealthCheck()
         self._keep_versions = keep_versions
         self._installed = InstalledReleases(root)
+        self._next_check_s = 0.0
 
     def install(self, release: Release, variant: ReleaseVariant, sequence: int, source: ReleaseSource) -> bool:
         """Make a release the current one; returns whether it was not yet.
@@ -89,6 +92,7 @@ class Installer:
         """
         folder, came_from = folder_name(release, variant), self._installed.current
         if folder == came_from:
+            self._keep_intact(release.name, folder, variant, source)
             return False
         known = read_floor(self._root).failure_of(release.name, sequence)
         if known is not None:
@@ -103,6 +107,20 @@ class Installer:
             raise
         return True
 
+    def _keep_intact(self, release: str, folder: str, variant: ReleaseVariant, source: ReleaseSource) -> None:
+        """Mend the current release. Reads all of its files, so no more often than ``CHECK_S``."""
+        if time.monotonic() < self._next_check_s:
+            return
+        try:
+            with full_disk_refused(self._root.path):
+                is_mended = self._mend(folder, variant, source)
+        except Refused as refused:
+            self._tell(InstallReport(release=release, failure=refused.failure, detail=refused.problem[:1000]))
+            raise
+        self._next_check_s = time.monotonic() + CHECK_S
+        if is_mended:
+            self._tell(InstallReport(release=release, failure=None))
+
     def _at(self, journal: Journal, step: str) -> Journal:
         return write_journal(self._root, journal.model_copy(update={"step": step}))
 
@@ -115,19 +133,18 @@ class Installer:
             self._installed.stage(journal.folder, variant)
             self._installed.admit(journal.folder)
         else:
-            damaged = self._installed.damaged(journal.folder, variant)
-            if damaged:
-                self._discard(journal.folder, variant)
-                raise Refused("tampered", f"the installed file {damaged} was changed.", "It is fetched again.")
+            self._mend(journal.folder, variant, source)
         self._at(journal, "testing")
         self._test(journal)
 
-    def _discard(self, folder: str, variant: ReleaseVariant) -> None:
-        """Remove a release whose files changed on the device, and those files."""
-        store = ContentStore(self._root)
-        self._installed.remove(folder)
-        for file in (*variant.files, variant.manifest):
-            store.discard(file.digest)
+    def _mend(self, folder: str, variant: ReleaseVariant, source: ReleaseSource) -> bool:
+        """Fetch and replace the files of an installed release that were damaged on the device; whether any were."""
+        damaged = self._installed.damaged(folder, variant)
+        if damaged:
+            Fetching(self._root, source).fetch(variant)
+            for file in damaged:
+                self._installed.replace_file(folder, file)
+        return bool(damaged)
 
     def _test(self, journal: Journal) -> None:
         folder = self._installed.path(journal.folder)
@@ -175,9 +192,16 @@ class Installer:
         ContentStore(self._root).collect_garbage()
 
     def _give_up(self, journal: Journal, refused: Refused) -> None:
-        """Go back to what ran before, remember and report why."""
-        if refused.failure == "no_space":  # what follows writes, too
+        """Go back to what ran before, remember and report why, if need be in the place of what is still arriving."""
+        try:
+            self._go_back(journal, refused)
+        except OSError as error:
+            if not is_full(error):
+                raise
             ContentStore(self._root).collect_garbage()
+            self._go_back(journal, refused)
+
+    def _go_back(self, journal: Journal, refused: Refused) -> None:
         went_back = self._installed.current != journal.came_from
         journal = write_journal(
             self._root,
