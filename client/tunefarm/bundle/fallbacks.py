@@ -47,7 +47,7 @@ class VariantFolders:
             for number, target in enumerate(targets):
                 wanted = _generic(built[0].manifest) if target == GENERIC and built else target
                 built.append(self.build(wanted, staging / str(number)))
-                _require_reachable([_requires(each.manifest) for each in built])
+                require_reachable([_requires(each.manifest) for each in built])
             manifests = [_with_fallbacks(built, number) for number in range(len(built))]
             for number, manifest in enumerate(manifests):
                 (staging / str(number) / MANIFEST_NAME).write_text(manifest_text(manifest))
@@ -67,14 +67,25 @@ def _requires(manifest: BundleManifest) -> BundleRequirements:
     return manifest.requires
 
 
-def _require_reachable(variants: Sequence[BundleRequirements]) -> None:
-    """Raise if every device that can run the last variant can run one before it."""
+def require_reachable(variants: Sequence[BundleRequirements]) -> None:
+    """Require that devices get the last variant, and none for another C library than theirs. Raises BadInput."""
     last = variants[-1]
     for number, each in enumerate(variants[:-1]):
         is_wider = set(each.cpu_features) <= set(last.cpu_features) and each.device_class_id is None
-        if each.architecture == last.architecture and is_wider and each.libc == last.libc:
+        if each.architecture != last.architecture:
+            continue
+        if each.device_class_id == last.device_class_id and len(_libcs(each, last)) > 1:
+            problem = f"variants {number} and {len(variants) - 1} need {' and '.join(_libcs(each, last))}."
+            fix = "Devices do not choose by that: build and publish each by itself, in a channel of its own."
+            raise BadInput("fallback", problem, fix)
+        if is_wider:
             problem = f"each device that can run variant {len(variants) - 1} can run variant {number}."
             raise BadInput("fallback", problem, "Name the target with the most instructions first.")
+
+
+def _libcs(*variants: BundleRequirements) -> list[str]:
+    """The C libraries that they were linked for."""
+    return sorted({each.libc.partition(" ")[0] for each in variants} - {""})
 
 
 def _generic(first: BundleManifest) -> str:

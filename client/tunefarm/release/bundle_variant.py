@@ -14,6 +14,7 @@ from tunefarm.terminal.user_files import read_plain_file
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.edge.release import RUNTIME_ABI, Architecture, FileDelta, ReleaseFile, ReleaseVariant
 from tunefarm_schemas.frozen import digest
+from tunefarm_schemas.tuning.bundle import BundleFile
 
 MANIFEST: Final = "manifest.json"
 _WORTH: Final = 0.8
@@ -33,6 +34,7 @@ class BundleNeeds(_Lenient):
     cpu_features: tuple[str, ...] = ()
     device_class_id: str | None = None
     runtime_abi: int = RUNTIME_ABI
+    libc: str = ""
 
 
 class ManifestLatency(_Lenient):
@@ -50,6 +52,7 @@ class BundleSummary(_Lenient):
     latency: ManifestLatency | None = None
     weights_bytes: int = Field(ge=0)
     arena_bytes: int = Field(ge=0)
+    files: tuple[BundleFile, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -59,12 +62,14 @@ class BundleFiles:
     Attributes:
         model: its name.
         variant: for the release.
+        libc: the C library that it was linked for, without its version; empty for any.
         sources: the file of each digest.
         patches: the content of each patch, by its digest.
     """
 
     model: str
     variant: ReleaseVariant
+    libc: str
     sources: dict[str, Path]
     patches: dict[str, bytes]
 
@@ -77,6 +82,7 @@ def read_bundle(folder: Path, old: Path | None = None) -> BundleFiles:
     """Read a bundle, with patches from the bundle ``old`` where they are smaller. Raises BadInput."""
     summary = _summary(folder)
     files = _files(folder)
+    _require_listed(summary, files)
     manifest = next(file for file in files if file.path == MANIFEST)
     others = tuple(file for file in files if file.path != MANIFEST)
     deltas, patches = _patches(old, folder, files) if old is not None else ((), {})
@@ -94,7 +100,8 @@ def read_bundle(folder: Path, old: Path | None = None) -> BundleFiles:
         files=others,
         deltas=deltas,
     )
-    return BundleFiles(summary.name, variant, {file.digest: folder / file.path for file in files}, patches)
+    sources = {file.digest: folder / file.path for file in files}
+    return BundleFiles(summary.name, variant, needs.libc.partition(" ")[0], sources, patches)
 
 
 def best_first(variants: Sequence[ReleaseVariant]) -> tuple[ReleaseVariant, ...]:
@@ -137,6 +144,16 @@ def _release_file(folder: Path, path: Path) -> ReleaseFile:
         return ReleaseFile(path=relative, size_bytes=path.stat().st_size, digest=digest_of_file(path))
     except ValidationError as error:
         raise BadInput("BUNDLE", f"{relative[:200]!r} is not a portable path.", "Rename the file.") from error
+
+
+def _require_listed(summary: BundleSummary, files: Sequence[ReleaseFile]) -> None:
+    """Require what the manifest lists, if it lists files: vectors that were changed with what they test would pass."""
+    listed = {(each.path, each.digest) for each in summary.files}
+    found = {(each.path, each.digest) for each in files if each.path != MANIFEST}
+    if listed and listed != found:
+        path = min(path for path, _ in listed ^ found)
+        problem = f"{path[:200]!r} is not as the manifest lists it."
+        raise BadInput("BUNDLE", problem, "Build the bundle again; do not ship it.")
 
 
 def _patches(old: Path, new: Path, files: Sequence[ReleaseFile]) -> tuple[tuple[FileDelta, ...], dict[str, bytes]]:

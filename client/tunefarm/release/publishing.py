@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tuf.api.metadata import TargetFile
 
-from tunefarm.release.bundle_variant import best_first, read_bundle
+from tunefarm.release.bundle_variant import BundleFiles, best_first, read_bundle
 from tunefarm.release.key_ring import role_keys
 from tunefarm.release.release_folder import (
     CHANNEL_ROLE,
@@ -73,6 +73,7 @@ def publish(
     models = sorted({each.model for each in read})
     if len(models) != 1:
         raise BadInput("BUNDLE", f"They are of several models: {', '.join(models)}.", "Give bundles of one.")
+    _require_one_libc(read)
     release = Release(name=name, model=models[0], variants=best_first([each.variant for each in read]))
     old = channel_document(signing.folder, state, channel)
     _require_new(old, release)
@@ -150,6 +151,18 @@ def _without(old: ChannelDocument, name: str) -> Edition:
     if old.current.name in revoked and previous is not None:
         return Edition(previous, None, revoked, old.gate)
     return Edition(old.current, previous, revoked, old.gate)
+
+
+def _require_one_libc(read: Sequence[BundleFiles]) -> None:
+    """Devices choose a variant by processor and device class. What it needs of the system they learn with its files."""
+    found: dict[tuple[str, str | None], set[str]] = {}
+    for each in read:
+        devices = each.variant.architecture, each.variant.device_class_id
+        found.setdefault(devices, set()).update({each.libc} - {""})
+    for (architecture, _), names in found.items():
+        if len(names) > 1:
+            problem = f"Variants for {architecture} need {' and '.join(sorted(names))}, which devices do not choose by."
+            raise BadInput("BUNDLE", problem, "Publish each in a channel of its own.")
 
 
 def _previous(

@@ -96,7 +96,7 @@ class ReleaseFolder:
         """Write files in the given order, each to the disk before the next begins."""
         for each in writes:
             place = self.path / each.path
-            place.parent.mkdir(parents=True, exist_ok=True)
+            _make_folder(place.parent)
             _replace_durably(place, each.content)
 
     def add_file(self, source: Path, file_digest: str) -> None:
@@ -104,7 +104,7 @@ class ReleaseFolder:
         place = self.path / FILES / file_digest
         if place.is_file() and digest_of_file(place) == file_digest:
             return
-        place.parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(place.parent)
         unfinished = _unfinished(place)
         hasher = hashlib.sha256()
         try:
@@ -118,7 +118,6 @@ class ReleaseFolder:
                 raise BadInput("BUNDLE", f"{source} changes while it is read.", "Publish when it is complete.")
             unfinished.replace(place)
             _sync_folder(place.parent)
-            _sync_folder(self.path)
         finally:
             unfinished.unlink(missing_ok=True)
 
@@ -242,6 +241,13 @@ def _replace_durably(place: Path, content: bytes) -> None:
         _sync_folder(place.parent)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those above it, each on the disk before what it will hold."""
+    for each in reversed([each for each in (folder, *folder.parents) if not each.is_dir()]):
+        each.mkdir(exist_ok=True)
+        _sync_folder(each.parent)
 
 
 def _sync_folder(folder: Path) -> None:
