@@ -18,7 +18,7 @@ from tunefarm.bundle.bundle_source import BundleSource, ModelSource, PlanMemory,
 from tunefarm.bundle.cuda.nvcc import CompileCuda, Nvcc
 from tunefarm.bundle.form_files import FormCompiler, compiler_of, form_files
 from tunefarm.bundle.link.linking import Link, linked
-from tunefarm.bundle.messages import PlannedParts
+from tunefarm.bundle.messages import PlannedParts, kernel_prefix
 from tunefarm.bundle.timing.bundle_timing import bundle_latency
 from tunefarm.frontend.model_import import ImportedModel
 from tunefarm.model.builders import FunctionBuilders, own_folder
@@ -109,7 +109,7 @@ class BundleBuilder:
             parts = source.planned(self.fork_server, name, form, memory, scratch)
             compiler = compiler_of(form, parts.target, cc)
             records = source.chosen(parts)
-            functions, problems, kernels = self._kernels(parts, form, records, scratch)
+            functions, problems, kernels = self._kernels(parts, name, form, records, scratch)
             if problems and source.needs_schedules:
                 raise _without_schedule(problems)
             entries = entry_vectors(parts, source.references, memory.vectors)
@@ -159,16 +159,13 @@ class BundleBuilder:
         return BuiltBundle(folder, manifest, problems, (*source.notes, *parts.notes))
 
     def _kernels(
-        self, parts: PlannedParts, form: BundleForm, records: Mapping[str, ChosenRecord], scratch: Path
+        self, parts: PlannedParts, name: str, form: BundleForm, records: Mapping[str, ChosenRecord], scratch: Path
     ) -> tuple[tuple[ModelFunction, ...], dict[str, str], dict[str, bytes]]:
         """How each function was scheduled, what went wrong with that, and the files of the kernels."""
         orders = function_orders(parts.tasks, parts.rest_json, parts.target, records, scratch)
         if form == "c":
             _require_types_of_c(orders)
-            orders = [
-                (task, order.model_copy(update={"unit": "rest" if task is None else f"kernel{number}"}))
-                for number, (task, order) in enumerate(orders)
-            ]
+        orders = [(task, _of_bundle(order, name, number, form)) for number, (task, order) in enumerate(orders)]
         builders = FunctionBuilders(self.fork_server, own_folder(scratch, "kernels"), self.say)
         results = builders.run([order for _, order in orders])
         functions: list[ModelFunction] = []
@@ -181,6 +178,13 @@ class BundleBuilder:
             if built.problem:
                 problems |= dict.fromkeys((each.name for each in made), built.problem)
         return tuple(functions), problems, files
+
+
+def _of_bundle(order: FunctionOrder, name: str, number: int, form: BundleForm) -> FunctionOrder:
+    """The order with names that no other bundle of a program has."""
+    names = tuple(f"{kernel_prefix(name)}{each}" for each in order.names)
+    unit = f"{kernel_prefix(name)}kernel{number}" if form == "c" else None
+    return order.model_copy(update={"names": names, "unit": unit})
 
 
 def _require_types_of_c(orders: Iterable[tuple[object, FunctionOrder]]) -> None:

@@ -20,6 +20,8 @@ FormCompiler: TypeAlias = BundleToolchain | Nvcc | None
 """What compiles a bundle here: the whole of it, its kernels for a GPU, or nothing."""
 _WASM_BYTES: Final = (1 << 32) - (64 << 20)
 """Memory of a 32-bit module, without some for code, stack and tensors."""
+_WASM_BLOCK_BYTES: Final = (1 << 31) - (1 << 20)
+"""The most that its allocator gives at once."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,8 @@ def form_files(
 
 
 def _require_addressable(parts: PlannedParts) -> None:
-    needed = parts.weights_bytes + max(each.arena_bytes for each in parts.entries)
-    if needed > _WASM_BYTES:
+    arena_bytes = max(each.arena_bytes for each in parts.entries)
+    needed = parts.weights_bytes + arena_bytes
+    if needed > _WASM_BYTES or max(parts.weights_bytes, arena_bytes) > _WASM_BLOCK_BYTES:
         problem = f"its weights and intermediate tensors have {needed} bytes; a module has 32-bit addresses."
         raise BadInput("form", problem, "Use a smaller model, or another form.")

@@ -5,7 +5,14 @@ from typing import Final
 
 import tvm
 
-from tunefarm.bundle.messages import FunctionsPlanOrder, NamedFunction, PlannedEntry, PlannedParts, VectorCounts
+from tunefarm.bundle.messages import (
+    FunctionsPlanOrder,
+    NamedFunction,
+    PlannedEntry,
+    PlannedParts,
+    VectorCounts,
+    kernel_prefix,
+)
 from tunefarm.frontend.weights_file import Array, write_weights
 from tunefarm.intake.target_text import parse_target_text
 from tunefarm.model.messages import PreparedTask, input_name, output_name
@@ -17,7 +24,7 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.model import ModelEntry
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.workload import Workload
-from tunefarm_search.relax.static_plan.plan import KernelCall, PlannedTensor, StaticPlan
+from tunefarm_search.relax.static_plan.plan import DTYPES, KernelCall, PlannedTensor, StaticPlan
 from tunefarm_search.tvm.cpu_features import required_cpu_features
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
 from tunefarm_search.tvm.target import canonical_target, reason_it_cannot_run_here
@@ -49,6 +56,7 @@ def planned_functions(order: FunctionsPlanOrder) -> PlannedParts:
     _require_kind(target, is_cuda=order.is_cuda)
     for each in order.functions:
         _require_alone(each.workload)
+        _require_known_types(each.workload)
     plans = {_constant(order, each): _plan(each) for each in order.functions}
     return PlannedParts(
         target=target,
@@ -63,7 +71,7 @@ def planned_functions(order: FunctionsPlanOrder) -> PlannedParts:
         cpu_features=required_cpu_features(target) if order.is_linked else (),
         reason_it_cannot_run_here=reason_it_cannot_run_here(target),
         rest_json=None,
-        source=model_source(plans),
+        source=model_source(plans, kernel_prefix(order.name)),
         header="".join(model_header(plan, constant) for constant, plan in plans.items()),
         weights_bytes=0,
     )
@@ -93,6 +101,13 @@ def _require_alone(workload: Workload) -> None:
     except NotPermitted as error:
         fix = "Use its library: tunefarm artifact build RECORD --output DIR"
         raise BadInput("source", f"{workload.name} cannot be a part of a bundle: it {error}.", fix) from error
+
+
+def _require_known_types(workload: Workload) -> None:
+    unknown = sorted({each.dtype for each in workload.arguments} - DTYPES)
+    if unknown:
+        problem = f"{workload.name} has a tensor of {unknown[0]}, which devices do not know."
+        raise BadInput("source", problem, "Use its library: tunefarm artifact build RECORD --output DIR")
 
 
 def _constant(order: FunctionsPlanOrder, function: NamedFunction) -> str:

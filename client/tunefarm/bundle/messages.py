@@ -15,6 +15,11 @@ PLAN_FUNCTIONS: Final = "tunefarm.bundle.function_plan_child:main"
 WRITE_VECTORS: Final = "tunefarm.bundle.function_plan_child:write_vectors"
 
 
+def kernel_prefix(name: str) -> str:
+    """What the kernels of a bundle called ``name`` begin with, so that a program can link several bundles."""
+    return f"{name}_"
+
+
 class StaticPlanOrder(Frozen):
     """A model to plan. ``entry`` is one of its functions, None for the only one or ``main``; ``name`` an identifier.
 

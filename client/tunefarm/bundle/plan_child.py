@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tvm
 
-from tunefarm.bundle.messages import PlannedEntry, PlannedParts, StaticPlanOrder
+from tunefarm.bundle.messages import PlannedEntry, PlannedParts, StaticPlanOrder, kernel_prefix
 from tunefarm.frontend.weights_file import Array, write_weights
 from tunefarm.model.messages import PreparedTask, input_name, output_name
 from tunefarm.model.prepare_child import code_generator, prepared_model
@@ -57,8 +57,8 @@ def planned(order: StaticPlanOrder, given: int, placed: int, vectors: int) -> Pl
         tasks=tasks,
         cpu_features=required_cpu_features(model.target) if order.is_linked else (),
         reason_it_cannot_run_here=reason_it_cannot_run_here(model.target),
-        rest_json=_rest(model, plan, tasks),
-        source=model_source({order.name: plan}),
+        rest_json=_rest(model, plan, tasks, kernel_prefix(order.name)),
+        source=model_source({order.name: plan}, kernel_prefix(order.name)),
         header=model_header(plan, order.name),
         weights_bytes=plan.weights_bytes,
     )
@@ -97,9 +97,10 @@ def _called(tasks: Sequence[ModelTask], plan: StaticPlan) -> tuple[PreparedTask,
     )
 
 
-def _rest(model: PreparedModel, plan: StaticPlan, tasks: Sequence[PreparedTask]) -> str | None:
+def _rest(model: PreparedModel, plan: StaticPlan, tasks: Sequence[PreparedTask], prefix: str) -> str | None:
     functions, taken = tir_functions(model.module), {name for task in tasks for name in task.functions}
-    rest = {name: functions[name].with_attr("global_symbol", name) for name in plan.functions if name not in taken}
+    names = {name: f"{prefix}{name}" for name in plan.functions if name not in taken}
+    rest = {named: functions[name].with_attr("global_symbol", named) for name, named in names.items()}
     return str(tvm.ir.save_json(tvm.IRModule(rest))) if rest else None
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import tvm
 
-from tests.search.relax.models import SmallModel, controlled, convolutional_network, tuples, two_entries
+from tests.search.relax.models import SmallModel, controlled, convolutional_network, plus, tuples, two_entries
 from tunefarm.bundle.bundle_build import BuiltBundle, BundleBuilder
 from tunefarm.bundle.bundle_folder import read_bundle
 from tunefarm.frontend.model_import import ImportedModel
@@ -87,6 +87,36 @@ def test_equal_builds_have_equal_files(fork_server: ForkServer, network: Path, t
     files = {path.relative_to(network) for path in network.rglob("*") if path.is_file()}
     assert files == {path.relative_to(again) for path in again.rglob("*") if path.is_file()}
     assert all((network / each).read_bytes() == (again / each).read_bytes() for each in files)
+
+
+PROGRAM = """
+#include <stdio.h>
+#include "one/model.h"
+#include "two/model.h"
+static _Alignas(64) float given[4], made[4], arena[16];
+int main(void) {
+  const TunefarmModel *models[] = {&model_one, &model_two};
+  void *inputs[] = {given}, *outputs[] = {made};
+  for (int i = 0; i < 2; ++i) {
+    if (tunefarm_model_run(models[i], NULL, arena, inputs, outputs) != 0) return 1;
+    printf("%g ", made[0]);
+  }
+  return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("form", ["objects", "c"])
+def test_program_links_several_bundles(fork_server: ForkServer, form: BundleForm, tmp_path: Path) -> None:
+    for name, number in (("one", 1.5), ("two", 2.5)):
+        BundleBuilder(fork_server).build(imported(plus(number)), "host:1", name, form, tmp_path / name)
+    (tmp_path / "main.c").write_text(PROGRAM)
+    parts = [each.relative_to(tmp_path) for each in (*tmp_path.glob("*/kernels/*"), *tmp_path.glob("*/model.c"))]
+    runtime = ["one/runtime/tunefarm_model.c", "one/runtime/tunefarm_runtime.c"]
+    command = ["cc", "-std=c11", "-I.", "-Ione/runtime", "main.c", *map(str, parts), *runtime, "-lm", "-pthread"]
+    subprocess.run([*command, "-o", "program"], cwd=tmp_path, check=True, timeout=600)
+    ended = subprocess.run([tmp_path / "program"], capture_output=True, text=True, check=False, timeout=60)
+    assert (ended.returncode, ended.stdout) == (0, "1.5 2.5 ")
 
 
 def test_bundle_as_built_is_accepted(network: Path) -> None:

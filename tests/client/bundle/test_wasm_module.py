@@ -1,10 +1,17 @@
 """What is read from a module for WebAssembly, and which requests for one are refused before anything is built."""
 
+from pathlib import Path
+
 import pytest
 
-from tunefarm.bundle.form_files import compiler_of
+from tunefarm.bundle.cuda.nvcc import Nvcc
+from tunefarm.bundle.form_files import compiler_of, form_files
+from tunefarm.bundle.link.linking import linked
+from tunefarm.bundle.link.toolchain import BundleToolchain
+from tunefarm.bundle.messages import PlannedEntry, PlannedParts
 from tunefarm.bundle.wasm.module_facts import facts_of_module, require_exports, stripped
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.tuning.model import ModelEntry
 from tunefarm_schemas.tuning.target import Target
 
 MAGIC = b"\0asm\1\0\0\0"
@@ -58,3 +65,24 @@ def test_other_content_is_no_module(content: bytes) -> None:
 def test_form_wasm_is_linked_by_zig_for_wasm_targets(target: Target, cc: str, problem: str) -> None:
     with pytest.raises(BadInput, match=problem):
         compiler_of("wasm", target, cc)
+
+
+def test_blocks_that_no_module_can_allocate_are_refused(tmp_path: Path) -> None:
+    entry = PlannedEntry(constant="net", entry=ModelEntry(name="main", inputs=(), outputs=(), is_tuple=False))
+    parts = PlannedParts(
+        target=WASM,
+        notes=(),
+        code_generator="",
+        tvm_version="",
+        entries=(entry,),
+        tasks=(),
+        cpu_features=(),
+        reason_it_cannot_run_here=None,
+        rest_json=None,
+        source="",
+        header="",
+        weights_bytes=1 << 31,
+    )
+    zig = BundleToolchain("wasm32", ("zig", "cc"), ("zig", "ar"), "zig", "0", is_zig=True)
+    with pytest.raises(BadInput, match="a module has 32-bit addresses"):
+        form_files("wasm", zig, {}, {}, parts, tmp_path, linked, Nvcc.compiled)

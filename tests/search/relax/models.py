@@ -92,6 +92,20 @@ def flattened() -> SmallModel:
     return SmallModel(one_entry(build, [(2, 3, 4)], weights), {"main": weights}, (random_array(2, 3, 4),), expected)
 
 
+def reshaped() -> SmallModel:
+    """A product whose input and result are views of other shapes."""
+    weights = (random_array(12, 5),)
+
+    def build(builder: Any, given: Sequence[Any], names: Sequence[Any]) -> Any:
+        product = builder.emit(relax.op.matmul(builder.emit(relax.op.reshape(given[0], (2, 12))), names[0]))
+        return relax.op.reshape(product, (1, 10))
+
+    def expected(x: Array) -> Array:
+        return (x.reshape(2, 12) @ weights[0]).reshape(1, 10)
+
+    return SmallModel(one_entry(build, [(2, 3, 4)], weights), {"main": weights}, (random_array(2, 3, 4),), expected)
+
+
 def convolutional_network() -> SmallModel:
     """Two convolutions with batch norms, one of them with a bias, a residual sum, pooling, and a dense layer."""
     first, second, bias = random_array(8, 3, 3, 3), random_array(8, 8, 3, 3), random_array(8)

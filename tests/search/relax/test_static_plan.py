@@ -1,10 +1,12 @@
 """Plans of models: which kernel reads and writes what, and where tensors stand."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tvm import relax
 
 from tests.search.relax.models import (
     SmallModel,
@@ -12,6 +14,7 @@ from tests.search.relax.models import (
     convolutional_network,
     flattened,
     multilayer_perceptron,
+    one_entry,
     tuples,
     two_entries,
 )
@@ -94,3 +97,12 @@ def test_entries_have_plans_of_their_own() -> None:
 def test_control_flow_is_refused() -> None:
     with pytest.raises(BadInput, match="which needs TVM's virtual machine"):
         static_plan(prepare(controlled(), {}, TARGET), "main")
+
+
+def test_types_that_devices_do_not_know_are_refused() -> None:
+    def build(_builder: Any, given: Sequence[Any], _names: Sequence[Any]) -> Any:
+        return relax.op.astype(given[0], "float8_e4m3fn")
+
+    module = one_entry(build, [(4,)], ())
+    with pytest.raises(BadInput, match="has a tensor of float8_e4m3fn"):
+        static_plan(prepare(module, {"main": ()}, TARGET), "main")

@@ -1,6 +1,7 @@
 """A model as C sources runs without TVM, and computes what the model computes."""
 
 import ctypes
+import re
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.search.relax.models import (
     SmallModel,
     convolutional_network,
     multilayer_perceptron,
+    reshaped,
     tuples,
     two_entries,
 )
@@ -116,7 +118,7 @@ def compiled(model: SmallModel, entry: str, kernels: Any, folder: Path) -> tuple
     return built(plan, kernels(functions_of(plan, prepared.module), folder), folder), plan
 
 
-@pytest.mark.parametrize("model", [multilayer_perceptron, convolutional_network])
+@pytest.mark.parametrize("model", [multilayer_perceptron, convolutional_network, reshaped])
 def test_program_computes_the_model(model: Callable[[], SmallModel], kernels: Any, tmp_path: Path) -> None:
     small = model()
     library, plan = compiled(small, "main", kernels, tmp_path)
@@ -145,3 +147,13 @@ def test_misaligned_tensor_is_an_error(tmp_path: Path) -> None:
     library, plan = compiled(small, "main", as_object, tmp_path)
     with pytest.raises(RuntimeError, match="multiple of 64"):
         called(library, plan, small.inputs, misaligned_bytes=4)
+
+
+def test_arguments_have_the_shapes_of_the_entry_if_only_views_are_used() -> None:
+    model = reshaped()
+    plan = static_plan(prepare(model.module, model.weights, TARGET), "main")
+    source = model_source({"net": plan})
+    for table, shape in (("inputs", "2, 3, 4"), ("outputs", "1, 10")):
+        number = re.search(rf'Argument {table}\[\] = {{\n  {{"[^"]*", (\d+)}}', source)
+        assert number is not None
+        assert f"shape{number[1]}[] = {{{shape}}};" in source

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tunefarm_schemas.tuning.workload import TensorArgument
-from tunefarm_search.relax.static_plan.plan import COPY, KernelCall, PlannedTensor, StaticPlan
+from tunefarm_search.relax.static_plan.plan import COPY, KernelCall, Place, PlannedTensor, StaticPlan
 
 KERNEL_PREFIX: Final = "__tvm_ffi_"
 """Of the symbols of compiled functions."""
@@ -18,20 +18,23 @@ _PLACES: Final = {
 _CODES: Final = (("bfloat", "kDLBfloat"), ("uint", "kDLUInt"), ("float", "kDLFloat"), ("int", "kDLInt"))
 
 
-def model_source(plans: Mapping[str, StaticPlan]) -> str:
-    """Constants of the type ``TunefarmModel``, by their names, which are identifiers of C."""
+def model_source(plans: Mapping[str, StaticPlan], prefix: str = "") -> str:
+    """Constants of the type ``TunefarmModel``, by their names, which are identifiers of C.
+
+    ``prefix`` begins the names under which the kernels were compiled.
+    """
     kernels = dict.fromkeys(each for plan in plans.values() for each in plan.functions)
     lines = ['#include "tunefarm_model.h"', ""]
-    lines += [f"int32_t {KERNEL_PREFIX}{each}(void *, void *, int32_t, void *);" for each in kernels]
+    lines += [f"int32_t {KERNEL_PREFIX}{prefix}{each}(void *, void *, int32_t, void *);" for each in kernels]
     for number, (name, plan) in enumerate(plans.items()):
-        lines += ["", *_tables(plan, name, f"entry{number}_" if len(plans) > 1 else "")]
+        lines += ["", *_tables(plan, name, f"entry{number}_" if len(plans) > 1 else "", prefix)]
     return "\n".join([*lines, ""])
 
 
-def _tables(plan: StaticPlan, name: str, prefix: str) -> list[str]:
-    """One constant with its tables, whose names begin with ``prefix``."""
+def _tables(plan: StaticPlan, name: str, prefix: str, of_kernels: str) -> list[str]:
+    """One constant with its tables, whose names begin with ``prefix``; those of kernels begin with ``of_kernels``."""
     tensors = [_tensor(f"{prefix}shape{number}", each) for number, each in enumerate(plan.tensors)]
-    calls = [_call(f"{prefix}call{number}", each) for number, each in enumerate(plan.calls)]
+    calls = [_call(f"{prefix}call{number}", each, of_kernels) for number, each in enumerate(plan.calls)]
     return [
         *_shapes(prefix, plan.tensors),
         *_table("TunefarmTensor", f"{prefix}tensors", tensors),
@@ -88,14 +91,15 @@ def _tensor(shape: str, tensor: PlannedTensor) -> str:
     return f"{{{_PLACES[tensor.place]}, {kind}, {where}}}"
 
 
-def _call(tensors: str, call: KernelCall) -> str:
-    kernel = "NULL" if call.function == COPY else f"{KERNEL_PREFIX}{call.function}"
+def _call(tensors: str, call: KernelCall, of_kernels: str) -> str:
+    kernel = "NULL" if call.function == COPY else f"{KERNEL_PREFIX}{of_kernels}{call.function}"
     return f"{{{kernel}, {len(call.tensors)}, {tensors}}}"
 
 
-def _arguments(plan: StaticPlan, arguments: Sequence[TensorArgument], place: str) -> list[str]:
-    numbers = {each.position: number for number, each in enumerate(plan.tensors) if each.place == place}
-    return [f"{{{_text(each.name)}, {numbers.get(position, -1)}}}" for position, each in enumerate(arguments)]
+def _arguments(plan: StaticPlan, arguments: Sequence[TensorArgument], place: Place) -> list[str]:
+    numbers = {(each.place, each.position, each.shape): number for number, each in enumerate(plan.tensors)}
+    found = (numbers.get((place, position, each.shape), -1) for position, each in enumerate(arguments))
+    return [f"{{{_text(each.name)}, {number}}}" for each, number in zip(arguments, found, strict=True)]
 
 
 def _table(kind: str, name: str, rows: Sequence[str]) -> list[str]:

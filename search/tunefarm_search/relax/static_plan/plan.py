@@ -52,7 +52,7 @@ class StaticPlan:
 
     Attributes:
         entry: its inputs and outputs, in the order of their numbers.
-        tensors: all tensors.
+        tensors: all tensors, with those of the entry that are read or written in the shapes that it says.
         calls: in order. Each reads tensors that are inputs, weights or outputs of calls before it.
         weights: the arrays with their offsets in the file of the weights, in bytes.
         weights_bytes: the size of that file.
@@ -72,6 +72,11 @@ class StaticPlan:
         return tuple(dict.fromkeys(call.function for call in self.calls if call.function != COPY))
 
 
+DTYPES: Final = frozenset(
+    {"bool", "float16", "bfloat16", "float32", "float64"}
+    | {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
+)
+"""Of tensors: elements of whole bytes, which the runtime and devices know."""
 MAX_ARGUMENTS: Final = 64
 """Tensors of one call, as in ``TUNEFARM_MAX_ARGUMENTS`` of the runtime."""
 
@@ -121,13 +126,18 @@ class _Planning:
         self._weights_bytes = 0
 
     def plan(self, function: Any) -> StaticPlan:
+        inputs: list[_View] = []
         for number, (parameter, described) in enumerate(zip(function.params, self._entry.inputs, strict=True)):
             size_bytes = _size_bytes(described.shape, described.dtype)
-            self._values[parameter] = _View(_Buffer(size_bytes, "input", number), described.shape, described.dtype)
+            inputs.append(_View(_Buffer(size_bytes, "input", number), described.shape, described.dtype))
+            self._values[parameter] = inputs[-1]
         for block in function.body.blocks:
             for binding in block.bindings:
                 self._bind(binding)
         self._give(self._value(function.body.body))
+        for each in inputs:
+            if any(known.buffer is each.buffer for known in self._views):
+                self._number(each)  # its own shape, if only views of it are read
         arena = self._arranged()
         return StaticPlan(
             self._entry,
@@ -173,6 +183,8 @@ class _Planning:
         self._calls.append(KernelCall(function, tuple(self._number(each) for each in tensors)))
 
     def _number(self, view: _View) -> int:
+        if view.dtype not in DTYPES:
+            raise self._refused(f"has a tensor of {view.dtype}")
         for number, each in enumerate(self._views):
             if each.buffer is view.buffer and (each.shape, each.dtype) == (view.shape, view.dtype):
                 return number
@@ -206,6 +218,7 @@ class _Planning:
         for number, view in enumerate(_flat(result)):
             if view.buffer.place == "arena":
                 view.buffer.place, view.buffer.position = "output", number
+                self._number(view)
                 continue
             output = _View(_Buffer(view.buffer.size_bytes, "output", number), view.shape, view.dtype)
             self._call(COPY, [view, output])
