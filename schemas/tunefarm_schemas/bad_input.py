@@ -20,3 +20,11 @@ class BadInput(Exception):
         self.field = field
         self.problem = problem
         self.fix = fix
+
+
+class UnverifiableFunction(BadInput):
+    """Raised for the exploration ``exploration_id``, whose results cannot be checked."""
+
+    def __init__(self, exploration_id: str, field: str, problem: str, fix: str) -> None:
+        super().__init__(field, problem, fix)
+        self.exploration_id = exploration_id

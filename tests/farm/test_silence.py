@@ -1,22 +1,34 @@
 """Lanes and orders are not lost while their messages wait unread."""
 
+import threading
 import time
 from pathlib import Path
 
+import pytest
 from sqlalchemy import text
 
 from tests.contract.store.test_store_farm import lane
 from tests.farm.workers import dispatch_of, simulated_task
 from tests.servers.redis_server import RedisServer
 from tunefarm_sandbox.channel.measurement_outbox import MeasurementOutbox
+from tunefarm_schemas.bad_input import UnverifiableFunction
 from tunefarm_schemas.farm.broker import Broker
-from tunefarm_schemas.farm.farm_message import HEARTBEATS, Heartbeat, Holding
+from tunefarm_schemas.farm.farm_message import (
+    HEARTBEATS,
+    Cancellation,
+    ExportEnded,
+    Heartbeat,
+    Holding,
+    Unverifiable,
+)
 from tunefarm_schemas.farm.lane import LaneState
 from tunefarm_schemas.farm.redelivery import RedeliveryPolicy
+from tunefarm_schemas.tuning.measurement import ExportOrder
 from tunefarm_services.store import Store
 from tunefarm_services.store.blob_store import BlobStore
 from tunefarm_services.tuner.farm.farm_replies import FarmReplies
 from tunefarm_services.tuner.farm.lane_registrar import LaneRegistrar
+from tunefarm_workers.broker.accepted_orders import MAX_FARMS, AcceptedOrder, AcceptedOrders
 
 LANES = 600
 LOST_S = 60.0
@@ -73,3 +85,50 @@ def test_orders_are_lost_only_after_replies_are_read(tmp_path: Path):
         state.find_lost(queue_is_empty=True)
         assert bool(outbox.take(0.0, lambda: None)) is is_lost
     outbox.close()
+
+
+def test_report_of_an_unverifiable_function_names_its_exploration(tmp_path: Path):
+    outbox = MeasurementOutbox()
+    state = FarmReplies(BlobStore(tmp_path), outbox, RedeliveryPolicy(), "job")
+    task = simulated_task()
+    state.open_task(task)
+    exploration_id = task.exploration_id
+    odd = Unverifiable(lane_id="host/0", exploration_id=exploration_id, field="module", problem="Odd.", fix="Even it.")
+    state.receive(b"1-0", odd)
+    with pytest.raises(UnverifiableFunction, match="Odd") as raised:
+        outbox.take(0.0, lambda: None)
+    assert raised.value.exploration_id == exploration_id
+    outbox.close()
+
+
+def test_sender_does_not_wait_while_a_library_is_fetched(tmp_path: Path):
+    waited: list[bool] = []
+
+    class SlowBlobs(BlobStore):
+        """Fetches while the sender asks for messages."""
+
+        def get(self, blob_digest: str) -> bytes:
+            sender = threading.Thread(target=lambda: state.next_messages(1, 1), daemon=True)
+            sender.start()
+            sender.join(30.0)
+            waited.append(sender.is_alive())
+            return super().get(blob_digest)
+
+    blobs, outbox = SlowBlobs(tmp_path), MeasurementOutbox()
+    state = FarmReplies(blobs, outbox, RedeliveryPolicy(), "job")
+    state.open_task(simulated_task())
+    ident, answer = state.ask(ExportOrder(exploration_id="exploration", trace=None))
+    ended = ExportEnded(lane_id="lane", order_id=ident, library_digest=blobs.put(b"library"), entry="main")
+    state.receive(b"1-0", ended)
+    assert waited == [False]
+    assert answer.result(0.0).library == b"library"
+    outbox.close()
+
+
+def test_lane_remembers_cancelations_of_the_latest_farms():
+    orders = AcceptedOrders(lambda _farm_id, _reply: None)
+    for number in range(MAX_FARMS + 10):
+        orders.cancel(Cancellation(farm_id=str(number), epoch=1))
+    latest = AcceptedOrder("order", str(MAX_FARMS + 9), 1, "job", "exploration", None)
+    assert orders.is_canceled(latest)
+    assert len(orders._canceled_epochs) == MAX_FARMS

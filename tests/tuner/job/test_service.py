@@ -4,12 +4,16 @@ import threading
 import time
 from collections.abc import Callable
 
+import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from tests.store.sample import DEVICE, TENANT
 from tests.tuner.conftest import instant_farms, measure_job, state_of, wait_finished, wait_for
 from tests.tuner.instant_farm import InstantFarm, latency_of
+from tunefarm_schemas.bad_input import REFERENCE_IN_DOUBT, UnverifiableFunction
+from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.tuning.job import JobOutcome, JobState
+from tunefarm_schemas.tuning.measurement import Failed, Measurement
 from tunefarm_services.store import Store
 from tunefarm_services.store.store_error import StoreUnavailable
 from tunefarm_services.telemetry.traces import configure_traces
@@ -200,3 +204,91 @@ def test_job_is_poisoned_after_three_tuner_failures(store: Store, tuner: Tuner) 
     ended = store.jobs.get(TENANT, broken.job_id)
     assert ended.outcome is JobOutcome.FAILED
     assert "poisoned" in ended.message
+
+
+class LosingFarm(InstantFarm):
+    """Loses the device in the first attempt at each candidate."""
+
+    def collect(self, timeout_s: float | None) -> list[Measurement]:
+        lost = Failed(failure=TrialFailure(reason=FailureReason.DEVICE_LOST, message="Its worker went away."))
+        found = super().collect(timeout_s)
+        return [each if each.attempt > 1 else each.model_copy(update={"result": lost}) for each in found]
+
+
+def failing_once(method: Callable[..., object], fails: Callable[..., bool]) -> Callable[..., object]:
+    """``method``, without the store at the first call for which ``fails`` is true."""
+    failed: list[bool] = []
+
+    def wrapped(*words: object) -> object:
+        if not failed and fails(*words):
+            failed.append(True)
+            raise StoreUnavailable("The connection was cut.", "Wait.")
+        return method(*words)
+
+    return wrapped
+
+
+def test_lost_candidate_is_repeated_after_the_tuner_ended_in_between(
+    store: Store, tuner: Tuner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loss is committed; the second attempt is not stored."""
+    put = failing_once(store.trials.put, lambda _lease, candidates, _dispatches: not candidates)
+    monkeypatch.setattr(store.trials, "put", put)
+    farm = LosingFarm()
+    job = measure_job(store, "a")
+    with tuner(lambda _lease, _job: farm):
+        wait_finished(store, job)
+    assert [(sent.candidate.number, sent.attempt) for sent in farm.submitted] == [(0, 1), (0, 2)]
+    assert store.jobs.get(TENANT, job.job_id).message == ""
+
+
+def test_results_are_billed_if_the_store_goes_away_after_their_commit(
+    store: Store, tuner: Tuner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append = failing_once(store.events.append, lambda _lease, kind, _data: kind == "improved")
+    monkeypatch.setattr(store.events, "append", append)
+    job = measure_job(store, *"abcd")
+    with tuner(instant_farms([])):
+        wait_finished(store, job)
+    (usage,) = store.usage.of_tenant(TENANT)
+    assert (usage.trials, round(usage.device_seconds, 3)) == (4, 1.0)
+
+
+class RefusingFarm(InstantFarm):
+    """Ends the attempt at the first task, and then reports why, as a lane does."""
+
+    def __init__(self, field: str) -> None:
+        super().__init__()
+        self._field = field
+        self._problem: UnverifiableFunction | None = None
+
+    def collect(self, timeout_s: float | None) -> list[Measurement]:
+        problem, self._problem = self._problem, None
+        if problem is not None:
+            raise problem
+        first, found = self.opened[0].exploration_id, super().collect(timeout_s)
+        if any(each.exploration_id == first for each in found):
+            self._problem = UnverifiableFunction(first, self._field, "It gives NaN.", "Look at it.")
+        canceled = Failed(failure=TrialFailure(reason=FailureReason.CANCELED, message="It was canceled."))
+        return [each.model_copy(update={"result": canceled} if each.exploration_id == first else {}) for each in found]
+
+
+def test_unverifiable_module_fails_its_own_task(store: Store, tuner: Tuner) -> None:
+    job = measure_job(store, *"abc")
+    with tuner(lambda _lease, _job: RefusingFarm("module")):
+        wait_finished(store, job)
+    ended = store.jobs.get(TENANT, job.job_id)
+    assert (ended.outcome, ended.message) == (JobOutcome.SUCCEEDED, "1 of 3 have no timing")
+    bad, *sound = summary_of(store, job.job_id)["tasks"]
+    assert (bad["failures"], bad["first_failure_message"]) == (
+        {"invalid_schedule": 1},
+        "module: It gives NaN. Look at it.",
+    )
+    assert all(task["best_latency_s"] for task in sound)
+
+
+def test_damaged_reference_fails_the_job(store: Store, tuner: Tuner) -> None:
+    job = measure_job(store, *"abc")
+    with tuner(lambda _lease, _job: RefusingFarm(REFERENCE_IN_DOUBT)):
+        wait_finished(store, job)
+    assert store.jobs.get(TENANT, job.job_id).outcome is JobOutcome.FAILED

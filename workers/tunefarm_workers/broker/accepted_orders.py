@@ -4,10 +4,14 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from tunefarm_schemas.farm.farm_message import Cancellation, CompareMessage, ExportMessage, MeasureMessage
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.measurement import Dispatch
+
+MAX_FARMS: Final = 4096
+"""Farms whose last cancelation is remembered: each job is one. A lane reads those of its orders at each heartbeat."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,10 @@ class AcceptedOrders:
         with self.changed:
             known = self._canceled_epochs.get(cancellation.farm_id, 0)
             if cancellation.epoch > known:
+                self._canceled_epochs.pop(cancellation.farm_id, None)
                 self._canceled_epochs[cancellation.farm_id] = cancellation.epoch
+                while len(self._canceled_epochs) > MAX_FARMS:
+                    self._canceled_epochs.pop(next(iter(self._canceled_epochs)))
             self._canceled_ids.update(set(cancellation.order_ids) & self._all.keys())
             self.changed.notify_all()
             return [

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
-from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.bad_input import BadInput, UnverifiableFunction
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.device import PROTOCOLS
 from tunefarm_schemas.tuning.measurement import MeasureTask
@@ -12,7 +12,7 @@ from tunefarm_workers.conversation.argument import Distribution
 from tunefarm_workers.conversation.farm_settings import FarmSettings
 from tunefarm_workers.correctness.referee import Doubt, Referee
 from tunefarm_workers.correctness.reference_confirmation import Listener
-from tunefarm_workers.correctness.unverifiable import UnverifiableFunction
+from tunefarm_workers.correctness.unverifiable import unverifiable
 from tunefarm_workers.lane.deadlines import Deadlines
 from tunefarm_workers.lane.open_task import OpenTask, TaskProcessLost
 
@@ -96,7 +96,7 @@ class OpenTasks:
         """The task of an exploration. Raises ``UnverifiableFunction`` if its outputs cannot be verified."""
         task = self._tasks[exploration_id]
         if task.referee.doubt is not None:
-            raise UnverifiableFunction.because_of(exploration_id, task.referee.doubt, task.referee.doubt_text)
+            raise unverifiable(exploration_id, task.referee.doubt, task.referee.doubt_text)
         return task
 
     def with_reference(self, exploration_id: str, sets: int) -> OpenTask | None:
@@ -154,9 +154,7 @@ class OpenTasks:
         if referee.doubt is Doubt.NOT_FINITE and task.distribution == "normal":
             self._reopen(task, "positive")  # such as for a square root
         elif referee.doubt is not None:
-            self._refuse(
-                task, UnverifiableFunction.because_of(task.order.exploration_id, referee.doubt, referee.doubt_text)
-            )
+            self._refuse(task, unverifiable(task.order.exploration_id, referee.doubt, referee.doubt_text))
         else:
             self._owner.judge(task)
 

@@ -9,7 +9,7 @@ import structlog
 
 from tunefarm_sandbox.fork_server.child import Child
 from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
-from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.bad_input import BadInput, UnverifiableFunction
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.host_cores import usable_processors
 from tunefarm_schemas.tuning.measurement import (
@@ -24,7 +24,6 @@ from tunefarm_schemas.tuning.measurement import (
 from tunefarm_workers.conversation.event_loop import ChildConversation, EventLoop
 from tunefarm_workers.conversation.farm_settings import FarmSettings
 from tunefarm_workers.correctness.referee import Doubt
-from tunefarm_workers.correctness.unverifiable import UnverifiableFunction
 from tunefarm_workers.device.device_watch import DeviceWatch
 from tunefarm_workers.device.quarantine import SLOWER, UNTRUSTED, Quarantine
 from tunefarm_workers.lane.attempt import Attempt

@@ -7,14 +7,13 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from tunefarm_sandbox.fork_server.child import Child
 from tunefarm_sandbox.fork_server.fork_server import ForkFailed, ForkServer
-from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.bad_input import BadInput, UnverifiableFunction
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.host_cores import usable_processors
 from tunefarm_schemas.tuning.measurement import Dispatch, Failed, Measurement, MeasureTask, Timing
 from tunefarm_workers.conversation.event_loop import EventLoop
 from tunefarm_workers.conversation.farm_settings import FarmSettings
 from tunefarm_workers.conversation.shared_memory import SharedMemory
-from tunefarm_workers.correctness.unverifiable import UnverifiableFunction
 from tunefarm_workers.lane.attempt import Stage
 from tunefarm_workers.lane.open_task import OpenTask
 from tunefarm_workers.lane.open_tasks import UNVERIFIABLE, OpenTasks

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import structlog
 
-from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.bad_input import BadInput, UnverifiableFunction
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.farm.farm_message import (
     COMPARE,
@@ -33,7 +33,6 @@ from tunefarm_workers.broker.celery_intake import Taker
 from tunefarm_workers.broker.order_keeper import OrderKeeper
 from tunefarm_workers.broker.order_server import Send
 from tunefarm_workers.broker.task_blob import TaskNotThere
-from tunefarm_workers.correctness.unverifiable import UnverifiableFunction
 from tunefarm_workers.worker.device_farm import DeviceFarm
 from tunefarm_workers.worker.open_explorations import OpenExplorations
 

@@ -17,7 +17,7 @@ from uuid import uuid4
 import structlog
 
 from tunefarm_sandbox.channel.measurement_outbox import MeasurementOutbox
-from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.bad_input import BadInput, UnverifiableFunction
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.farm.farm_message import (
     COMPARE,
@@ -51,7 +51,7 @@ from tunefarm_schemas.tuning.measurement import (
     MeasureTask,
 )
 from tunefarm_services.store.blob_store import BlobStore
-from tunefarm_services.store.store_error import BlobDamaged, BlobMissing, StoreUnavailable
+from tunefarm_services.store.store_error import BlobDamaged, BlobMissing, StoreError, StoreUnavailable
 from tunefarm_services.tuner.farm.attempts import ATTEMPTS
 
 CANCEL_S: Final = 1.2
@@ -224,6 +224,7 @@ class FarmReplies:
 
     def receive(self, entry: bytes, message: Reply | None) -> None:
         """Process one reply. ``entry`` is its id in the broker's stream; ``message`` is None if it is malformed."""
+        library = self._exchange_blobs(message)
         with self._lock:
             if isinstance(message, Measured) and self._take(message.measurement):
                 self._entries.setdefault(message.measurement.dispatch_id, []).append(entry)
@@ -239,7 +240,22 @@ class FarmReplies:
                 case Compared(order_id=ident, comparison=comparison):
                     self._answer(ident, comparison)
                 case ExportEnded():
-                    self._receive_export(message)
+                    self._receive_export(message, library)
+
+    def _exchange_blobs(self, message: Reply | None) -> "bytes | StoreError | None":
+        """Put what a lane misses, and get the library that it built, or why that did not arrive.
+
+        Without the lock: the sender waits for it, and a farm that shows no heartbeat is taken for dead.
+        """
+        match message:
+            case TaskMissing(task_digest=task_digest):
+                self._put_task_again(task_digest)
+            case ExportEnded(failure=None) if self._ledger.get(message.order_id) is not None:
+                try:
+                    return self._blobs.get(message.library_digest)
+                except (BlobMissing, BlobDamaged, StoreUnavailable) as error:
+                    return error
+        return None
 
     @property
     def _epoch(self) -> int:
@@ -289,14 +305,13 @@ class FarmReplies:
             case Returned(lane_id=lane_id, ids=ids):
                 self._lose(self._ledger.returned(ids, lane_id))
             case TaskMissing(ids=ids):
-                self._put_task_again(message.task_digest)
                 for ident in ids:
                     self._lose(self._ledger.lose(ident, "No lane can read its task from the blob store."))
 
     def _receive_unverifiable(self, message: Unverifiable) -> None:
         if message.exploration_id not in self._tasks:
             return
-        problem = BadInput(message.field, message.problem, message.fix)
+        problem = UnverifiableFunction(message.exploration_id, message.field, message.problem, message.fix)
         waiting = [
             entry.ident
             for entry in self._ledger.entries()
@@ -307,14 +322,12 @@ class FarmReplies:
         if not waiting:  # otherwise the waiting caller raises it
             self._outbox.put(problem)
 
-    def _receive_export(self, message: ExportEnded) -> None:
+    def _receive_export(self, message: ExportEnded, library: "bytes | StoreError | None") -> None:
         if message.failure is not None:
             self._answer(message.order_id, Failed(failure=message.failure))
             return
-        try:
-            library = self._blobs.get(message.library_digest)
-        except (BlobMissing, BlobDamaged, StoreUnavailable) as error:
-            self._lose(self._ledger.lose(message.order_id, f"Its library did not arrive: {error}"))
+        if not isinstance(library, bytes):
+            self._lose(self._ledger.lose(message.order_id, f"Its library did not arrive: {library}"))
             return
         exported = Exported(
             library=library,
@@ -328,12 +341,13 @@ class FarmReplies:
         self._answer(message.order_id, exported)
 
     def _put_task_again(self, task_digest: str) -> None:
-        for known_digest, content in self._tasks.values():
-            if known_digest == task_digest:
-                try:
-                    self._blobs.put(content)
-                except StoreUnavailable as error:
-                    log.warning("the blob store is away", reason=str(error))
+        with self._lock:
+            contents = [content for known_digest, content in self._tasks.values() if known_digest == task_digest]
+        try:
+            for content in contents[:1]:
+                self._blobs.put(content)
+        except StoreUnavailable as error:
+            log.warning("the blob store is away", reason=str(error))
 
     def _lose(self, lost: Sequence[Lost[FarmOrder]]) -> None:
         """End lost orders. The caller makes the second attempt; a candidate that is lost twice fails as a crash."""

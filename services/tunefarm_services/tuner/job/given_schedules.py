@@ -1,8 +1,9 @@
 """Jobs of kind ``measure``: each submitted schedule is measured once, unchanged."""
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 
-from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.bad_input import REFERENCE_IN_DOUBT, BadInput, UnverifiableFunction
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.measurement import (
     Candidate,
@@ -14,12 +15,14 @@ from tunefarm_schemas.tuning.measurement import (
     Timing,
 )
 from tunefarm_services.store.store import Store
-from tunefarm_services.tuner.farm.attempts import ATTEMPTS, dispatch_of
+from tunefarm_services.tuner.farm.attempts import dispatch_of
 from tunefarm_services.tuner.farm.ports import Farm
 from tunefarm_services.tuner.job.job_run import JobRun
 from tunefarm_services.tuner.job.search_orders import load_trials, unfinished_attempts
 from tunefarm_services.tuner.search.exploration_run import ExplorationRun
+from tunefarm_services.tuner.search.search_session import SearchSession, is_lost
 from tunefarm_services.tuner.verify.ranking import UNTUNED
+from tunefarm_services.tuner.verify.verifier import REFUSAL_S
 
 
 class GivenSchedules:
@@ -61,10 +64,16 @@ class GivenSchedules:
     def _measure_batch(self, runs: list[ExplorationRun], second: dict[str, Dispatch]) -> bool:
         dispatches = [second.get(run.exploration_id) or self._first_attempt(run) for run in runs if self._opened(run)]
         session = self._job_run.begin_session(
-            self._store, self._farm, lambda: self._job_run.goes_on("searching", self._farm), self._on_measured
+            self._store,
+            self._farm,
+            lambda: self._job_run.goes_on("searching", self._farm),
+            self._on_measured,
+            on_unverifiable=self._note_unverifiable,
         )
         is_whole = session.run(dispatches)
-        if not is_whole:
+        if is_whole:
+            _await_reasons(session, runs)
+        else:
             session.abandon()
         for run in runs:
             self._farm.close_task(run.exploration_id)
@@ -75,10 +84,16 @@ class GivenSchedules:
         try:
             self._farm.open_task(run.measure_task())
         except BadInput as problem:
-            run.first_failure_message = str(problem)
-            run.failures["invalid_schedule"] += 1
+            _note_invalid(run, problem)
             return False
         return True
+
+    def _note_unverifiable(self, problem: UnverifiableFunction) -> None:
+        """Note the failure of one task, unless the reference itself is damaged: then no task can be trusted."""
+        run = self._job_run.by_id().get(problem.exploration_id)
+        if run is None or problem.field == REFERENCE_IN_DOUBT:
+            raise problem
+        _note_invalid(run, problem)
 
     def _first_attempt(self, run: ExplorationRun) -> Dispatch:
         candidate = Candidate(
@@ -92,6 +107,18 @@ class GivenSchedules:
         self._store.trials.put(self._job_run.lease, [candidate], [dispatch])
         run.add_candidate(candidate.number, candidate.trace)
         return dispatch
+
+
+def _note_invalid(run: ExplorationRun, problem: BadInput) -> None:
+    run.first_failure_message = str(problem)
+    run.failures["invalid_schedule"] = 1
+
+
+def _await_reasons(session: SearchSession, runs: Sequence[ExplorationRun]) -> None:
+    """Wait shortly for the reasons of canceled attempts: a lane may report them just after the attempts."""
+    until_s = time.monotonic() + REFUSAL_S
+    while any(not run.results and not run.failures for run in runs) and time.monotonic() < until_s:
+        session.collect(REFUSAL_S / 10)
 
 
 def take_results(store: Store, job_run: JobRun) -> None:
@@ -121,8 +148,7 @@ def result_of(run: ExplorationRun) -> Timing | Stopped | Failed | None:
         result = known.measurement.result
         if not isinstance(result, Failed):
             return result
-        is_lost = result.failure.reason is FailureReason.DEVICE_LOST and known.measurement.attempt < ATTEMPTS
-        if not is_lost and result.failure.reason is not FailureReason.CANCELED:
+        if not is_lost(known.measurement) and result.failure.reason is not FailureReason.CANCELED:
             return result
     return None
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tunefarm_sandbox.fork_server.fork_server import Child
+from tunefarm_schemas.bad_input import UnverifiableFunction
 from tunefarm_schemas.roofline import DevicePeaks
 from tunefarm_schemas.tuning.job import Effort, Job, JobOutcome, StopReason, Strategy
 from tunefarm_schemas.tuning.measurement import Measurement
@@ -103,6 +104,7 @@ class JobRun:
         on_tick: Callable[[], bool],
         on_measured: Callable[[Measurement], None],
         search: Child | None = None,
+        on_unverifiable: Callable[[UnverifiableFunction], None] | None = None,
     ) -> SearchSession:
         """Start a session over the explorations, with the arguments of ``SearchSession``, as the current one."""
         self._earlier_device_s = self.device_seconds()
@@ -115,6 +117,7 @@ class JobRun:
             elapsed_s=self.elapsed_s,
             on_tick=on_tick,
             on_measured=on_measured,
+            on_unverifiable=on_unverifiable,
         )
         return self.session
 

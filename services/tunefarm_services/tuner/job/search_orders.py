@@ -21,6 +21,7 @@ from tunefarm_services.tuner.job.effort_left import is_answered, only_seeds_are_
 from tunefarm_services.tuner.job.job_run import JobRun
 from tunefarm_services.tuner.search.exploration_run import AS_GIVEN, ExplorationRun
 from tunefarm_services.tuner.search.search_messages import KnownTrialMessage, SearchOrder, SearchTaskMessage
+from tunefarm_services.tuner.search.search_session import is_lost
 
 MAX_NEAR_RECORDS, MAX_CLAIMS = 24, 8
 """More near records than the search adapts: convolutions of 1 by 1 and of 3 by 3 have one name, but other sketches, and
@@ -164,7 +165,7 @@ def _near_traces(store: Store, tenant: str, key: ExplorationKey) -> list[Trace]:
 
 
 def unfinished_attempts(store: Store, job_run: JobRun) -> list[Dispatch]:
-    """Store and return second attempts at the trials that a killed run left without a measurement.
+    """Store and return second attempts at the trials that a killed run left without a measurement, or lost with a lane.
 
     The first attempt may still run, but after a takeover its fence is outdated and its result is discarded. A trial
     whose second attempt is missing too is not sent again, so that one candidate cannot take down host after host.
@@ -176,7 +177,7 @@ def unfinished_attempts(store: Store, job_run: JobRun) -> list[Dispatch]:
         again += [
             dispatch_of(trial.candidate, fence=lease.fence, attempt=trial.dispatch.attempt + 1)
             for trial in store.trials.of_exploration(run.exploration_id, tenant=lease.tenant)
-            if trial.measurement is None and trial.dispatch.attempt < ATTEMPTS
+            if (trial.measurement is None or is_lost(trial.measurement)) and trial.dispatch.attempt < ATTEMPTS
         ]
     if again:
         store.trials.put(lease, [], again)

@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from tunefarm_sandbox.channel.channel import Channel, ChannelClosed
 from tunefarm_sandbox.fork_server.fork_server import Child
+from tunefarm_schemas.bad_input import UnverifiableFunction
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.measurement import Candidate, Dispatch, Failed, Measurement
 from tunefarm_services.store.jobs.lease import Lease
@@ -55,11 +56,13 @@ class SearchSession:
         elapsed_s: Callable[[], float],
         on_tick: Callable[[], bool],
         on_measured: Callable[[Measurement], None] = lambda _: None,
+        on_unverifiable: Callable[[UnverifiableFunction], None] | None = None,
     ) -> None:
         """``on_tick`` is called several times a second and returns False if the job must stop.
 
         ``on_measured`` is called for each measurement after it is stored. Without a ``search``, only the attempts
-        passed to ``run`` are made.
+        passed to ``run`` are made. ``on_unverifiable`` is called for a function whose attempts lanes end as canceled,
+        because its results cannot be checked; by default the session raises it.
         """
         self._store = store
         self._farm = farm
@@ -69,6 +72,7 @@ class SearchSession:
         self._elapsed_s = elapsed_s
         self._on_tick = on_tick
         self._on_measured = on_measured
+        self._on_unverifiable = on_unverifiable or raise_unverifiable
         self._to_search: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._in_flight: set[str] = set()
         self._uncommitted: list[Measurement] = []
@@ -137,14 +141,22 @@ class SearchSession:
         self._farm.cancel_all()
         deadline_s = time.monotonic() + 3.0
         while self._in_flight and time.monotonic() < deadline_s:
-            self._commit(self._farm.collect(0.1))
+            self._commit(self.collect(0.1))
 
     def drain(self, within_s: float = DRAIN_S) -> None:
         """Commit the results of everything in flight, without canceling it, for at most ``within_s``."""
         deadline_s = time.monotonic() + within_s
         self._commit(self._uncommitted)
         while self._in_flight and time.monotonic() < deadline_s:
-            self._commit(self._farm.collect(0.1))
+            self._commit(self.collect(0.1))
+
+    def collect(self, timeout_s: float) -> list[Measurement]:
+        """What the farm has measured, uncommitted. Passes on what it reports of functions that cannot be checked."""
+        try:
+            return self._farm.collect(timeout_s)
+        except UnverifiableFunction as problem:
+            self._on_unverifiable(problem)
+            return []
 
     @property
     def device_seconds(self) -> float:
@@ -189,12 +201,7 @@ class SearchSession:
 
         Lost candidates are not suspects: ``_commit`` already sends their second attempts.
         """
-        self._repeat([suspect for suspect in self._farm.suspects() if not _is_lost(suspect)])
-
-    def _repeat_lost(self, fresh: list[Measurement]) -> list[Measurement]:
-        """Send second attempts at lost candidates, whose results the search gets. Returns the other measurements."""
-        repeated = set() if self._is_abandoned else self._repeat([each for each in fresh if _is_lost(each)])
-        return [each for each in fresh if not _is_lost(each) or _candidate_of(each) not in repeated]
+        self._repeat([suspect for suspect in self._farm.suspects() if not is_lost(suspect)])
 
     def _repeat(self, measurements: Sequence[Measurement]) -> set[tuple[str, int]]:
         """Store and send second attempts at candidates, and return which.
@@ -218,13 +225,17 @@ class SearchSession:
 
     def _receive_farm(self) -> None:
         began_s = time.monotonic()
-        fresh = self._commit(self._farm.collect(0.0))
+        fresh = self._commit(self.collect(0.0))
         took_s = time.monotonic() - began_s
         self._next_commit_s = began_s + min(max(MIN_COMMIT_INTERVAL_S, took_s / COMMIT_SHARE), MAX_COMMIT_INTERVAL_S)
         if fresh and self._ended is None and self._search is not None:
             self._to_search.put(MeasuredMessage(measurements=tuple(fresh)).model_dump_json().encode())
 
     def _commit(self, measurements: list[Measurement]) -> list[Measurement]:
+        """Store measurements, and return those for the search: not those of candidates that are sent again.
+
+        Accounts all results before it asks the store again, which may be away: committed results do not come twice.
+        """
         if not measurements:
             return []
         measurements = [self._runs[each.exploration_id].believed(each) for each in measurements]
@@ -234,12 +245,20 @@ class SearchSession:
         self._farm.acknowledge(measurements)
         for measurement in measurements:
             self._in_flight.discard(measurement.dispatch_id)
-        fresh = self._repeat_lost(fresh)
-        for measurement in fresh:
-            self._account(measurement)
-        return fresh
+        lost = [each for each in fresh if is_lost(each)]
+        ended = [each for each in fresh if not is_lost(each)]
+        improvements = [found for each in ended if (found := self._account(each)) is not None]
+        again = set() if self._is_abandoned else self._repeat(lost)
+        for measurement in lost:
+            if _candidate_of(measurement) not in again:
+                self._account(measurement)
+                ended.append(measurement)
+        for improvement in improvements:
+            self._store.events.append(self._lease, "improved", improvement)
+        return ended
 
-    def _account(self, measurement: Measurement) -> None:
+    def _account(self, measurement: Measurement) -> dict[str, object] | None:
+        """Count a measurement. Returns what to report of it if it is the fastest so far."""
         run = self._runs[measurement.exploration_id]
         self._on_measured(measurement)
         elapsed_s = self._elapsed_s()
@@ -249,29 +268,31 @@ class SearchSession:
         self.stage_seconds["run"] += stages.run_s
         if self.first_measured_s is None and not isinstance(measurement.result, Failed):
             self.first_measured_s = elapsed_s
-        if run.measured(measurement, elapsed_s) and run.best_latency_s is not None:
-            self._farm.set_incumbent(run.exploration_id, run.best_latency_s)
-            self._store.events.append(
-                self._lease,
-                "improved",
-                {
-                    "task": run.task.name,
-                    "latency_s": run.best_latency_s,
-                    "trials": run.trials_of_job,
-                    "elapsed_s": elapsed_s,
-                },
-            )
+        if not run.measured(measurement, elapsed_s) or run.best_latency_s is None:
+            return None
+        self._farm.set_incumbent(run.exploration_id, run.best_latency_s)
+        return {
+            "task": run.task.name,
+            "latency_s": run.best_latency_s,
+            "trials": run.trials_of_job,
+            "elapsed_s": elapsed_s,
+        }
+
+
+def raise_unverifiable(problem: UnverifiableFunction) -> None:
+    """End the session."""
+    raise problem
 
 
 def _candidate_of(measurement: Measurement) -> tuple[str, int]:
     return measurement.exploration_id, measurement.candidate_number
 
 
-def _is_lost(measurement: Measurement) -> bool:
+def is_lost(measurement: Measurement) -> bool:
     """Whether a first attempt ended with the loss of its device, which the candidate need not have caused."""
     result = measurement.result
-    is_lost = isinstance(result, Failed) and result.failure.reason is FailureReason.DEVICE_LOST
-    return is_lost and measurement.attempt < ATTEMPTS
+    lost = isinstance(result, Failed) and result.failure.reason is FailureReason.DEVICE_LOST
+    return lost and measurement.attempt < ATTEMPTS
 
 
 def _how_it_died(search: Child) -> str:
