@@ -262,6 +262,24 @@ def test_jobs_are_filtered_by_state_kind_and_label(alice, store):
     assert alice.get(f"/v1/jobs/{job.job_id}").status_code == 404
 
 
+def test_job_is_created_while_another_one_of_its_workload_is_deleted(alice, store, monkeypatch):
+    asked = {"module": matmul_json(), "target": TARGET}
+    old = alice.post("/v1/jobs", json=asked).json()["job_id"]
+    alice.post(f"/v1/jobs/{old}:cancel")
+    put = store.workloads.put
+
+    def put_before_the_deletion(tenant, workload):
+        stored = put(tenant, workload)
+        if store.jobs.count(tenant):
+            store.jobs.delete(tenant, old)
+        return stored
+
+    monkeypatch.setattr(store.workloads, "put", put_before_the_deletion)
+    answer = alice.post("/v1/jobs", json=asked, headers={"Idempotency-Key": "k"})
+    assert answer.status_code == 202, answer.text
+    assert [job["job_id"] for job in alice.get("/v1/jobs").json()["items"]] == [answer.json()["job_id"]]
+
+
 def test_leased_job_cannot_be_deleted(alice, store):
     job = furnished(store, "alice")
     answer = alice.delete(f"/v1/jobs/{job.job_id}")

@@ -2,7 +2,7 @@
 
 import json
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -123,7 +123,10 @@ def test_runner_reads_its_channel_without_metadata(publisher: Person, device: Pe
     assert publisher.get("/v1/edge/runners/canary.sig").status_code == 403
 
 
-def test_file_is_served_in_ranges(publisher: Person, device: Person, workshop: Workshop) -> None:
+def test_file_is_served_in_ranges(
+    app_with: Callable[..., FastAPI], store: Store, device: Person, workshop: Workshop
+) -> None:
+    publisher = person_of(app_with(upload_least_piece_bytes=0), store, "alice", [Scope.ARTIFACTS_PUBLISH])
     document = workshop.publish("cnn-1")
     file = document.current.variants[0].files[0]
     content = (workshop.folder.path / "files" / file.digest).read_bytes()
@@ -147,6 +150,18 @@ def test_file_is_served_in_ranges(publisher: Person, device: Person, workshop: W
     assert device.get(path, headers={"If-None-Match": f'"{file.digest}"'}).status_code == 304
     head = device.head(path)
     assert (head.status_code, head.headers["Content-Length"], head.content) == (200, str(len(content)), b"")
+
+
+def test_files_have_quotas(app_with: Callable[..., FastAPI], store: Store) -> None:
+    app = app_with(tenant_release_bytes=100_000)
+    publisher = person_of(app, store, "alice", [Scope.ARTIFACTS_PUBLISH])
+    files = [{"digest": letter * 64, "size_bytes": 70_000} for letter in "ab"]
+    refused = publisher.post("/v1/repository/files", json={"files": files})
+    assert (refused.status_code, refused.json()["type"]) == (429, "urn:tunefarm:problem:quota-exceeded")
+    assert publisher.post("/v1/repository/files", json={"files": files[:1]}).status_code == 200
+    headers = {"Upload-Offset": "0", "Content-Type": "application/octet-stream"}
+    answer = publisher.patch(f"/v1/repository/files/{'a' * 64}", content=b"abc", headers=headers)
+    assert (answer.status_code, "at once" in answer.json()["detail"]) == (422, True)
 
 
 def test_file_with_another_digest_is_refused(publisher: Person, device: Person) -> None:

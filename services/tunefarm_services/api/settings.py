@@ -28,7 +28,7 @@ class ApiSettings(Settings):
     upload_piece_bytes: int = Field(default=16 * MEBIBYTE, gt=0)
     """Maximum size of a piece of an upload."""
     upload_least_piece_bytes: int = Field(default=64 * KIBIBYTE, ge=0)
-    """Minimum size of a piece of an upload, except the last. Each is a row and a blob."""
+    """Minimum size of a piece of an upload or of a file of a release, except the last. Each is a row and a blob."""
     upload_bytes: int = Field(default=256 * MEBIBYTE, gt=0)
     """Largest upload."""
     tenant_upload_bytes: int = Field(default=1024 * MEBIBYTE, gt=0)
@@ -77,6 +77,8 @@ class ApiSettings(Settings):
     """Total size of a tenant's bundles, above which it can ask for no more."""
     tenant_model_bytes: int = Field(default=4096 * MEBIBYTE, gt=0)
     """Total size of the models that a tenant's jobs keep for bundles. Beyond it, new jobs keep none."""
+    tenant_release_bytes: int = Field(default=16384 * MEBIBYTE, gt=0)
+    """Total size of the files of releases that a tenant has declared."""
     streams_per_tenant: int = Field(default=500, gt=0)
     """Open event streams of a tenant in each process of the API."""
     modules_per_job: int = Field(default=256, gt=0)

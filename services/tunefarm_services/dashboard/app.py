@@ -30,7 +30,7 @@ from tunefarm_services.dashboard.pages import (
 from tunefarm_services.dashboard.parts import DashboardParts
 from tunefarm_services.dashboard.refusal import PageProblem
 from tunefarm_services.dashboard.rendering import HEADERS, page
-from tunefarm_services.store import NotFound, StoreError, StoreUnavailable
+from tunefarm_services.store import NotFound, QuotaExceeded, StoreError, StoreUnavailable
 
 PAGES: Final = (
     login,
@@ -60,6 +60,7 @@ def create_dashboard(parts: DashboardParts) -> Starlette:
             NotFound: _not_found,
             BadInput: _bad_input,
             StoreUnavailable: _unavailable,
+            QuotaExceeded: _too_many,
             StoreError: _conflict,
             HTTPException: _no_page,
         },
@@ -92,6 +93,10 @@ def _bad_input(request: Request, error: Exception) -> Response:
 
 def _conflict(request: Request, error: Exception) -> Response:
     return _problem(request, 409, str(error)[:500])
+
+
+def _too_many(request: Request, error: Exception) -> Response:
+    return _problem(request, 429, str(error))
 
 
 def _unavailable(request: Request, _error: Exception) -> Response:

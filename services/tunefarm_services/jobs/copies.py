@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.tuning.job import Effort, Job, JobSpec, JobState, StopReason, Strategy, require_space_for
+from tunefarm_schemas.tuning.job import Effort, Job, JobSpec, StopReason, Strategy, require_space_for
 from tunefarm_services.jobs.lane_fit import unfit
 from tunefarm_services.store import Store
 
 MAX_TRIALS: Final = 10_000_000
-_OPEN: Final = (JobState.QUEUED, JobState.RUNNING, JobState.PAUSED)
 
 
 @dataclass(frozen=True)
@@ -77,15 +76,23 @@ def extended_spec(store: Store, job: Job, trials: int) -> tuple[JobSpec, tuple[s
 
 
 def create_copy(
-    store: Store, tenant: str, spec: JobSpec, callees: tuple[str, ...], key: str | None, *, origin: Job
+    store: Store,
+    tenant: str,
+    spec: JobSpec,
+    callees: tuple[str, ...],
+    key: str | None,
+    *,
+    origin: Job,
+    most_open: int,
 ) -> Job:
     """Queue a copy of ``origin``, with the callees that its tenant may use now.
 
-    ``key`` is the idempotency key of a claimed request, as of ``JobRepository.create``.
+    ``key`` and ``most_open`` are those of ``JobRepository.create``.
 
     Raises:
         BadInput: no lane can run it, in any state, and it has no deadline.
         NotFound: one of its modules was deleted.
+        QuotaExceeded: the tenant has as many unfinished jobs as it may.
     """
     lanes = store.lanes.find()
     for target_id in dict.fromkeys(task.target_id for task in spec.tasks):
@@ -94,9 +101,4 @@ def create_copy(
             raise reason
     examples = store.input_examples.get(origin.spec.input_specs)
     wanted = spec.model_copy(update={"callees": callees})
-    return store.jobs.create(tenant, wanted, examples=examples, copied_from=origin.job_id, key=key)
-
-
-def unfinished_jobs(store: Store, tenant: str) -> int:
-    """How many jobs of a tenant are not finished."""
-    return sum(store.jobs.count(tenant, state) for state in _OPEN)
+    return store.jobs.create(tenant, wanted, examples=examples, copied_from=origin.job_id, key=key, most_open=most_open)

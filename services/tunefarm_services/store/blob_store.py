@@ -46,6 +46,16 @@ class BlobStore:
             raise self._unavailable(error) from error
         return blob_digest
 
+    def has(self, blob_digest: str) -> bool:
+        """Whether the blob is stored; its content is not read. Raises StoreUnavailable."""
+        try:
+            obstore.head(self._store, _key(blob_digest))
+        except (NotFoundError, FileNotFoundError):
+            return False
+        except (BaseError, OSError) as error:
+            raise self._unavailable(error) from error
+        return True
+
     def get(self, blob_digest: str) -> bytes:
         """Return the content of a blob. Raises BlobMissing, BlobDamaged, StoreUnavailable."""
         if _DIGEST.fullmatch(blob_digest) is None:

@@ -54,7 +54,7 @@ class Store:
     """All data that tunefarm keeps, in one database and one blob store, with a repository for each noun.
 
     May be used from several threads. When a method returns, its changes are committed and survive a kill. When it
-    raises, it has changed nothing. Every method may raise StoreUnavailable.
+    raises, it has changed no row. Every method may raise StoreUnavailable.
     """
 
     def __init__(self, database: Database, blobs: BlobStore) -> None:
@@ -139,6 +139,7 @@ class Store:
 
     def close(self) -> None:
         """Close all connections."""
+        self.tokens.settle()
         self._database.close()
 
     def revision(self) -> str | None:

@@ -105,6 +105,10 @@ class NoSearch(StoreError):
         self.job_id = job_id
 
 
+class QuotaExceeded(StoreError):
+    """A tenant has as much as it may have. Nothing was written."""
+
+
 class BlobMissing(StoreError):
     """A row refers to content that is not in the blob store."""
 

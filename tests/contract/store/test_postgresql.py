@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from sqlalchemy import Connection, create_engine, text
@@ -9,6 +10,7 @@ from sqlalchemy import Connection, create_engine, text
 from tests.store.sample import TENANT, bench, leased, put_job, timing
 from tunefarm_services.store import Store, StoreUnavailable
 from tunefarm_services.store.database.retried import retried
+from tunefarm_services.store.jobs.job_repository import queue_job
 from tunefarm_services.store.store_error import TransactionLost
 
 pytestmark = pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
@@ -122,3 +124,27 @@ def test_lease_next_skips_job_locked_by_another_tuner(store: Store, open_store: 
         taken = open_store().queue.lease_next("tuner", 60.0)
         assert taken is not None
         assert taken.job_id == second.job_id
+
+
+def test_job_that_is_created_while_another_one_of_its_workload_is_deleted(
+    store: Store, open_store: Callable[[], Store]
+):
+    old = put_job(store)
+    with ThreadPoolExecutor(1) as pool:
+        with store._database.writing() as connection:
+            new = queue_job(connection, TENANT, old.spec)
+            deletion = pool.submit(open_store().jobs.delete, TENANT, old.job_id)
+            while not connection.execute(text("SELECT count(*) FROM pg_locks WHERE NOT granted")).scalar_one():
+                assert not deletion.done(), "it waits for the row of the workload"
+        deletion.result()
+    assert [job.job_id for job in store.jobs.page(TENANT)] == [new.job_id]
+    assert store.workloads.get(TENANT, new.spec.tasks[0].workload_id).workload_id == new.spec.tasks[0].workload_id
+
+
+def test_read_transaction_sees_one_snapshot(store: Store, open_store: Callable[[], Store]):
+    count = text("SELECT count(*) FROM jobs")
+    with store._database.reading() as connection:
+        before = connection.execute(count).scalar_one()
+        put_job(open_store())
+        assert connection.execute(count).scalar_one() == before
+    assert store.jobs.count(TENANT) == before + 1

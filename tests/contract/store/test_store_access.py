@@ -13,16 +13,21 @@ from tests.store.sample import TENANT, put_task, spec
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.token import Scope
+from tunefarm_schemas.tuning.bundle import BundleOrder
 from tunefarm_services.store import (
     Answered,
     Claimed,
     InProgress,
     Mismatch,
     NotFound,
+    QuotaExceeded,
     Store,
+    StoreUnavailable,
     UploadIncomplete,
     WrongOffset,
 )
+from tunefarm_services.store.catalog.upload_repository import UploadQuota
+from tunefarm_services.store.records.bundle_repository import BundleQuota
 from tunefarm_services.store.tenants.idempotency_key_repository import CLAIM_LASTS_S
 
 READ = (Scope.JOBS_READ, Scope.RECORDS_READ)
@@ -37,6 +42,15 @@ class TestTokens:
         assert known.last_used_at is not None
         assert [t.token_id for t in store.tokens.of_tenant(TENANT)] == [token.token_id]
         assert store.tokens.of_tenant("other") == []
+
+    def test_authentication_does_not_wait_for_writers(self, store: Store, open_store: Callable[[], Store]):
+        token, secret_text = store.tokens.create(TENANT, "laptop", READ)
+        with open_store()._database.writing() as connection:
+            connection.execute(text("UPDATE tokens SET name = 'desk' WHERE token_id = :id"), {"id": token.token_id})
+            known = store.tokens.authenticate(secret_text)
+        assert known is not None
+        store.tokens.settle()
+        assert [each.last_used_at for each in store.tokens.of_tenant(TENANT)] == [known.last_used_at]
 
     def test_token_is_valid_on_every_server_of_the_database(self, store: Store, open_store: Callable[[], Store]):
         _, secret_text = store.tokens.create(TENANT, "laptop", READ)
@@ -227,6 +241,45 @@ class TestUploads:
         assert [path.name for path in tmp_path.rglob("*") if path.is_file() and "blobs" in path.parts] == [
             digest(b"abc")
         ]
+
+    def test_upload_is_deleted_though_its_blobs_cannot_be_removed(self, store: Store, monkeypatch: pytest.MonkeyPatch):
+        def away(_blob_digest: str) -> None:
+            raise StoreUnavailable("The blob store is away.", "Wait.")
+
+        upload = store.uploads.create(TENANT, 3)
+        store.uploads.append(TENANT, upload.upload_id, 0, b"abc")
+        with monkeypatch.context() as patch:
+            patch.setattr(store.uploads._blobs, "remove", away)
+            store.uploads.delete(TENANT, upload.upload_id)
+        assert store.uploads.of_tenant(TENANT) == []
+        assert store.garbage.collect().removed == 1
+
+    @pytest.mark.parametrize("what", ["jobs", "uploads", "upload bytes", "bundles", "release files"])
+    def test_concurrent_requests_stay_within_quotas(self, open_store: Callable[[], Store], what: str):
+        stores = [open_store() for _ in range(4)]
+        task = put_task(stores[0])
+        order = BundleOrder(name="x", form="c", record_ids=("a",))
+
+        def create(number: int) -> bool:
+            store = stores[number % len(stores)]
+            try:
+                match what:
+                    case "jobs":
+                        store.jobs.create(TENANT, spec(task), most_open=2)
+                    case "uploads":
+                        store.uploads.create(TENANT, 1, quota=UploadQuota(2, 100))
+                    case "upload bytes":
+                        store.uploads.create(TENANT, 10, quota=UploadQuota(100, 25))
+                    case "bundles":
+                        store.bundles.create(TENANT, order, quota=BundleQuota(2, 100))
+                    case "release files":
+                        store.releases.declare_all(TENANT, [(f"{number:064x}", 10)], most_bytes=25)
+            except QuotaExceeded:
+                return False
+            return True
+
+        with ThreadPoolExecutor(8) as pool:
+            assert sum(pool.map(create, range(8))) == 2
 
     def test_garbage_collection_spares_recent_blobs(self, store: Store):
         store.garbage._blobs.put(b"on its way to another host")

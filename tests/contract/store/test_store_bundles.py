@@ -8,8 +8,8 @@ from tests.api.stored import BUNDLE
 from tests.store.sample import TENANT, put_task, spec
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.tuning.bundle import BundleOrder
-from tunefarm_services.store import NotFound, Store
-from tunefarm_services.store.records.bundle_repository import MAX_ATTEMPTS
+from tunefarm_services.store import NotFound, QuotaExceeded, Store
+from tunefarm_services.store.records.bundle_repository import MAX_ATTEMPTS, BundleQuota
 
 ORDER = BundleOrder(name="x", form="c", record_ids=("a",))
 MODEL = b'{"a": "model"}'
@@ -26,7 +26,9 @@ def test_bundle_is_leased_once_and_finished(store: Store) -> None:
     found = store.bundles.get("t", made.bundle_id)
     assert (found.state, found.outcome, found.message, found.content_bytes) == ("finished", "succeeded", "a note", 7)
     assert store.bundles.content("t", made.bundle_id) == b"archive"
-    assert (store.bundles.open_of("t"), store.bundles.kept_bytes("t")) == (0, 7)
+    store.bundles.require_room("t", BundleQuota(unfinished=1, size_bytes=8))
+    with pytest.raises(QuotaExceeded, match="7 bytes together"):
+        store.bundles.require_room("t", BundleQuota(unfinished=1, size_bytes=7))
     assert store.garbage.collect().removed == 0
 
 

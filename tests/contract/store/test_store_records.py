@@ -1,11 +1,13 @@
 """The contract of all stores for records, models, artifacts and deletion."""
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from tests.api.stored import BUNDLE
 from tests.store.sample import (
     TARGET,
     TENANT,
@@ -20,6 +22,8 @@ from tests.store.sample import (
     timing,
     workload,
 )
+from tunefarm_schemas.frozen import digest
+from tunefarm_schemas.tuning.bundle import BundleOrder
 from tunefarm_schemas.tuning.record import MatchKind, RecordStatus
 from tunefarm_services.store import TENANT_STREAM, BlobMissing, JobBusy, NotFound, Store, StoreConflict
 
@@ -242,6 +246,37 @@ class TestDeletion:
             collector.join()
         assert store.inspection.check().problems == ()
         assert store.inspection.statistics(TENANT).blobs == 41
+
+    def test_blobs_are_put_before_the_transactions_of_their_rows(
+        self, store: Store, open_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
+    ):
+        """A transaction that held its lock meanwhile would block the collection, which removes each new blob here."""
+        other, put, collected = open_store(), store.garbage._blobs.put, set[str]()
+
+        def put_before_a_collection(content: bytes) -> str:
+            found = put(content)
+            if found not in collected:
+                collected.add(found)
+                other.garbage.collect()
+            return found
+
+        store.records.put(TENANT, None, record("r", 1e-3))
+        upload = store.uploads.create(TENANT, 5)
+        store.bundles.create(TENANT, BundleOrder(name="x", form="c", record_ids=("a",)))
+        bundle = store.bundles.lease_next("one", 60.0)
+        assert bundle is not None
+        store.releases.declare(TENANT, digest(b"file"), 4)
+        monkeypatch.setattr(store.garbage._blobs, "put", put_before_a_collection)
+        job = store.jobs.create(TENANT, spec(put_task(store, "new")), model=b"model")
+        store.artifacts.put(TENANT, manifest("a", "r", b"library"), b"library")
+        store.models.put(TENANT, "target", "class", b"{}", 1)
+        store.uploads.append(TENANT, upload.upload_id, 0, b"piece")
+        store.bundles.finish(bundle, BUNDLE, b"archive")
+        store.releases.append(TENANT, digest(b"file"), 0, b"file")
+        assert len(collected) == 7
+        assert store.inspection.check().problems == ()
+        assert store.job_models.content(TENANT, job.job_id) == b"model"
+        assert store.releases.file(TENANT, digest(b"file")).is_complete
 
     def test_statistics_count_one_tenant_or_all(self, store: Store):
         put_job(store)

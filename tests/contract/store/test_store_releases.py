@@ -17,6 +17,7 @@ from tunefarm.release.release_folder import channel_document
 from tunefarm.release.rotation import rotate
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.edge.release import ChannelDocument
+from tunefarm_schemas.frozen import digest as digest_of
 from tunefarm_services.releases.verification import ReleaseJudge
 from tunefarm_services.store import Store
 from tunefarm_services.store.store_error import NotFound, WrongOffset
@@ -63,7 +64,7 @@ def age(store: Store, days: float) -> None:
     at = (datetime.now(UTC) - timedelta(days=days)).isoformat()
     with store._database.writing() as connection:
         connection.execute(text("UPDATE release_publications SET at = :at"), {"at": at})
-        connection.execute(text("UPDATE release_files SET completed_at = :at"), {"at": at})
+        connection.execute(text("UPDATE release_files SET changed_at = :at"), {"at": at})
 
 
 def recorded_publications(store: Store) -> int:
@@ -199,3 +200,24 @@ def test_rotated_repository_verifies_after_pruning(store: Store, workshop: Works
     assert store.releases.metadata(TENANT, "root", 1)
     document = publish(store, workshop, "cnn-3")
     assert document == channel_document(workshop.folder, workshop.folder.state(), "stable")
+
+
+def test_pruning_removes_files_that_were_never_published(store: Store) -> None:
+    complete = put_file(store, b"complete")
+    store.releases.declare(TENANT, digest_of(b"unfinished"), 10)
+    store.releases.append(TENANT, digest_of(b"unfinished"), 0, b"unfin")
+    assert store.release_pruning.prune(30).files == 0
+    age(store, 31)
+    store.releases.declare(TENANT, complete, 8)
+    assert store.release_pruning.prune(30).files == 1, "the one that was declared again stays"
+    age(store, 31)
+    assert store.release_pruning.prune(30).files == 1
+    assert store.garbage.collect().removed == 2
+
+
+def test_small_pieces_of_files_are_rejected(store: Store) -> None:
+    store.releases.declare(TENANT, digest_of(b"foursix"), 7)
+    with pytest.raises(BadInput, match="at once"):
+        store.releases.append(TENANT, digest_of(b"foursix"), 0, b"for", least_piece_bytes=4)
+    store.releases.append(TENANT, digest_of(b"foursix"), 0, b"four", least_piece_bytes=4)
+    assert store.releases.append(TENANT, digest_of(b"foursix"), 4, b"six", least_piece_bytes=4).is_complete

@@ -25,6 +25,7 @@ from tunefarm_services.store.store_error import (
     JobFinished,
     NoSearch,
     NotFound,
+    QuotaExceeded,
     RolloutRefused,
     RowDamaged,
     StoreConflict,
@@ -35,6 +36,8 @@ from tunefarm_services.store.store_error import (
 
 log = structlog.get_logger()
 
+
+_QUOTA_RETRY_S: Final = 30
 _LISTED: Final = frozenset({"artifact", "device", "job", "record", "target", "token", "upload", "worker", "workload"})
 """Kinds of objects whose ids a list returns."""
 _KINDS_BY_STATUS: Final = {
@@ -97,6 +100,8 @@ def _of_store(error: Exception) -> ApiProblem:
         case WrongOffset():
             headers = {"Upload-Offset": str(error.expected)}
             return ApiProblem(ProblemKind.WRONG_OFFSET, str(error), headers=headers, offset=error.expected)
+        case QuotaExceeded():
+            return ApiProblem(ProblemKind.QUOTA_EXCEEDED, str(error), headers={"Retry-After": str(_QUOTA_RETRY_S)})
         case StoreConflict() | RolloutRefused() | JobBusy() | JobFinished() | NoSearch() | UploadIncomplete():
             return ApiProblem(ProblemKind.CONFLICT, str(error))
         case StoreUnavailable() | DatabaseOutdated() | DatabaseTooNew() | BlobMissing() | BlobDamaged() | RowDamaged():

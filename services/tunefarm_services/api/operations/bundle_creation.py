@@ -1,7 +1,6 @@
 """Creation of a bundle from the body of a request. It is built elsewhere: nothing of it is loaded here."""
 
 from collections.abc import Sequence
-from typing import Final
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.bundle import WASM_TARGET, BundleForm, BundleOrder
@@ -13,10 +12,8 @@ from tunefarm_services.api.bodies.bundle import MAX_RECORDS, BundleBody
 from tunefarm_services.api.bodies.module import ModuleBody
 from tunefarm_services.api.operations.module_intake import module_text, target_question
 from tunefarm_services.api.operations.parts import Parts
-from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
 from tunefarm_services.jobs.job_records import records_of_job
-
-RETRY_AFTER_S: Final = 30
+from tunefarm_services.store.records.bundle_repository import BundleQuota
 
 
 def create_bundle(parts: Parts, tenant: str, body: BundleBody, key: str | None) -> BundleView:
@@ -26,9 +23,10 @@ def create_bundle(parts: Parts, tenant: str, body: BundleBody, key: str | None) 
         NotFound: a record, the job, the upload or a target does not exist.
         UploadIncomplete: not all of the model has arrived.
         BadInput: the model is not TVM's JSON, a record cannot be a part of a bundle, or the target is invalid.
-        ApiProblem: the tenant has too many bundles.
+        QuotaExceeded: the tenant has too many bundles.
     """
-    _require_room(parts, tenant)
+    quota = BundleQuota(parts.settings.open_bundles_per_tenant, parts.settings.tenant_bundle_bytes)
+    parts.store.bundles.require_room(tenant, quota)
     job = None if body.job_id is None else parts.store.jobs.get(tenant, body.job_id)
     is_model = body.upload_id is not None or _is_model(parts, body, job)
     if body.upload_id is not None:
@@ -48,7 +46,7 @@ def create_bundle(parts: Parts, tenant: str, body: BundleBody, key: str | None) 
         target=_target(parts, tenant, body, job, is_model=is_model),
         is_model=is_model,
     )
-    return parts.store.bundles.create(tenant, order, key)
+    return parts.store.bundles.create(tenant, order, key, quota)
 
 
 def _is_model(parts: Parts, body: BundleBody, job: Job | None) -> bool:
@@ -107,15 +105,3 @@ def _of_form(form: BundleForm, target: Target) -> Target:
     if target.kind != kind:
         raise BadInput("target", f"bundles of the form {form} contain code of {code}, not of {target.kind}.", fix)
     return target
-
-
-def _require_room(parts: Parts, tenant: str) -> None:
-    headers = {"Retry-After": str(RETRY_AFTER_S)}
-    unfinished = parts.store.bundles.open_of(tenant)
-    if unfinished >= parts.settings.open_bundles_per_tenant:
-        detail = f"{unfinished} bundles are not finished, which is the maximum for this tenant."
-        raise ApiProblem(ProblemKind.QUOTA_EXCEEDED, detail, headers=headers)
-    kept_bytes = parts.store.bundles.kept_bytes(tenant)
-    if kept_bytes >= parts.settings.tenant_bundle_bytes:
-        detail = f"The tenant's bundles have {kept_bytes} bytes together. Delete one that is no longer needed."
-        raise ApiProblem(ProblemKind.QUOTA_EXCEEDED, detail, headers=headers)

@@ -3,7 +3,6 @@
 from tunefarm_schemas.tuning.job import Job, JobSpec
 from tunefarm_schemas.views.jobs.job import NewJob
 from tunefarm_services.api.bodies.job_copy import CloneBody, MoreTrialsBody
-from tunefarm_services.api.operations.job_creation import require_room
 from tunefarm_services.api.operations.lane_fit import notes_on
 from tunefarm_services.api.operations.parts import Parts
 from tunefarm_services.jobs.copies import cloned_spec, create_copy, extended_spec
@@ -14,7 +13,7 @@ def clone_job(parts: Parts, tenant: str, job_id: str, body: CloneBody, key: str 
 
     Raises:
         NotFound, BadInput: the job cannot be copied in this way.
-        ApiProblem: the tenant has too many open jobs.
+        QuotaExceeded: the tenant has too many open jobs.
     """
     job = parts.store.jobs.get(tenant, job_id)
     return _created(parts, job, cloned_spec(job, body.changes()), (), key)
@@ -29,8 +28,8 @@ def extend_job(parts: Parts, tenant: str, job_id: str, body: MoreTrialsBody, key
 
 def _created(parts: Parts, origin: Job, spec: JobSpec, notes: tuple[str, ...], key: str | None) -> NewJob:
     tenant = origin.tenant
-    require_room(parts, tenant)
-    job = create_copy(parts.store, tenant, spec, parts.settings.callees.get(tenant, ()), key, origin=origin)
+    callees, most_open = parts.settings.callees.get(tenant, ()), parts.settings.open_jobs_per_tenant
+    job = create_copy(parts.store, tenant, spec, callees, key, origin=origin, most_open=most_open)
     lanes = parts.store.lanes.find()
     targets = [
         parts.store.targets.get(target_id, tenant=tenant)

@@ -16,11 +16,10 @@ from tunefarm_services.api.intake.intake_messages import ModuleAnswer
 from tunefarm_services.api.operations.lane_fit import notes_on
 from tunefarm_services.api.operations.module_intake import module_text, target_question, trace_text, understood
 from tunefarm_services.api.operations.parts import Parts
-from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
-from tunefarm_services.jobs.copies import unfinished_jobs
 from tunefarm_services.jobs.lane_fit import unfit
+from tunefarm_services.store import NotFound
 
-RETRY_AFTER_S: Final = 30
+MAX_REPEATS: Final = 2
 
 
 def create_job(parts: Parts, tenant: str, body: JobBody, key: str | None) -> tuple[Job, tuple[str, ...]]:
@@ -31,10 +30,10 @@ def create_job(parts: Parts, tenant: str, body: JobBody, key: str | None) -> tup
 
     Raises:
         BadInput, NotFound: the body refers to something that cannot be used.
-        ApiProblem: the tenant has too many open jobs.
+        QuotaExceeded: the tenant has too many open jobs.
     """
     _require_plain(parts, body)
-    require_room(parts, tenant)
+    parts.store.jobs.require_room(tenant, parts.settings.open_jobs_per_tenant)
     sketches = body.space.sketches if isinstance(body.space, SketchesBody) else []
     answer = understood(
         parts,
@@ -51,11 +50,34 @@ def create_job(parts: Parts, tenant: str, body: JobBody, key: str | None) -> tup
         raise reason  # it would wait without end
     spec = _spec(body, answer, answer.target, parts.settings.callees.get(tenant, ()))
     model, notes = _kept_model(parts, tenant, body, answer)
-    parts.store.targets.put(tenant, answer.target)
-    for workload in {each.workload.workload_id: each.workload for each in answer.workloads}.values():
-        parts.store.workloads.put(tenant, workload)
-    job = parts.store.jobs.create(tenant, spec, model=model, key=key)
+    job = _queued(parts, tenant, spec, answer, model, key)
     return job, (*answer.notes, *notes, *notes_on(job, lanes, answer.target, answer.notes))
+
+
+def _queued(
+    parts: Parts, tenant: str, spec: JobSpec, answer: ModuleAnswer, model: bytes | None, key: str | None
+) -> Job:
+    """Store the target and the workloads, and queue the job.
+
+    The deletion of another job removes workloads that no job needs yet, so they are stored again if one is missing.
+    """
+    assert answer.target is not None
+    target, workloads = answer.target, {each.workload.workload_id: each.workload for each in answer.workloads}
+
+    def queue() -> Job:
+        parts.store.targets.put(tenant, target)
+        for workload in workloads.values():
+            parts.store.workloads.put(tenant, workload)
+        most_open = parts.settings.open_jobs_per_tenant
+        return parts.store.jobs.create(tenant, spec, model=model, key=key, most_open=most_open)
+
+    for _ in range(MAX_REPEATS):
+        try:
+            return queue()
+        except NotFound as missing:
+            if missing.noun != "workload":
+                raise
+    return queue()
 
 
 def _kept_model(parts: Parts, tenant: str, body: JobBody, answer: ModuleAnswer) -> tuple[bytes | None, tuple[str, ...]]:
@@ -157,11 +179,3 @@ def _require_no_examples(specs: Sequence[InputSpec]) -> None:
     if any(spec.kind == "example" for spec in specs):
         fix = "Use normal, positive, uniform or integers with a range."
         raise BadInput("input_specs", "only tunefarm tune accepts example arrays.", fix)
-
-
-def require_room(parts: Parts, tenant: str) -> None:
-    """Raise ApiProblem if the tenant has as many unfinished jobs as it may."""
-    unfinished = unfinished_jobs(parts.store, tenant)
-    if unfinished >= parts.settings.open_jobs_per_tenant:
-        detail = f"{unfinished} jobs are not finished, which is the maximum for this tenant."
-        raise ApiProblem(ProblemKind.QUOTA_EXCEEDED, detail, headers={"Retry-After": str(RETRY_AFTER_S)})

@@ -19,13 +19,13 @@ from tunefarm_services.api.http.responses import LOCATION, responses
 from tunefarm_services.api.operations.parts import PartsOf
 from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
 from tunefarm_services.api.routes.path import Id
+from tunefarm_services.store.catalog.upload_repository import UploadQuota
 
 router = APIRouter(prefix="/v1/uploads", tags=["uploads"], route_class=JsonRoute)
 
 PIECE: Final = "application/offset+octet-stream"
-_QUOTA_RETRY_S: Final = 60
 MAX_UPLOADS: Final = 2000
-"""Maximum uploads of a tenant, because each new one reads the rows of all others."""
+"""Maximum uploads of a tenant. A list of them reads the rows of all."""
 
 
 class UploadBody(Body):
@@ -47,15 +47,8 @@ def create(body: UploadBody, caller: JobsWriter, parts: PartsOf) -> Response:
     if body.size_bytes > parts.settings.upload_bytes:
         detail = f"An upload may have at most {parts.settings.upload_bytes} bytes."
         raise ApiProblem(ProblemKind.TOO_LARGE, detail, field="size_bytes")
-    uploads = parts.store.uploads.of_tenant(caller.tenant)
-    declared_bytes = sum(upload.size_bytes for upload in uploads)
-    if len(uploads) >= MAX_UPLOADS:
-        detail = f"The tenant has {len(uploads)} uploads. Delete one that is no longer needed."
-        raise ApiProblem(ProblemKind.QUOTA_EXCEEDED, detail, headers={"Retry-After": str(_QUOTA_RETRY_S)})
-    if declared_bytes + body.size_bytes > parts.settings.tenant_upload_bytes:
-        detail = f"The tenant's uploads have {declared_bytes} bytes together. Delete one that is no longer needed."
-        raise ApiProblem(ProblemKind.QUOTA_EXCEEDED, detail, headers={"Retry-After": str(_QUOTA_RETRY_S)})
-    upload = parts.store.uploads.create(caller.tenant, body.size_bytes, body.digest)
+    quota = UploadQuota(MAX_UPLOADS, parts.settings.tenant_upload_bytes)
+    upload = parts.store.uploads.create(caller.tenant, body.size_bytes, body.digest, quota)
     return answer(upload, 201, Location=f"/v1/uploads/{upload.upload_id}", Upload_Offset="0")
 
 

@@ -15,7 +15,7 @@ from tunefarm_schemas.visible_text import visible_line
 from tunefarm_services.dashboard.forms import carried_out_once, once_key
 from tunefarm_services.dashboard.job.job_state import job_name
 from tunefarm_services.dashboard.pages.overview import job_rows
-from tunefarm_services.dashboard.parts import DashboardParts, parts_of
+from tunefarm_services.dashboard.parts import parts_of
 from tunefarm_services.dashboard.refusal import PageProblem
 from tunefarm_services.dashboard.rendering import HEADERS, page
 from tunefarm_services.dashboard.session import read_action, require_viewer
@@ -26,7 +26,6 @@ from tunefarm_services.jobs.copies import (
     cloned_spec,
     create_copy,
     extended_spec,
-    unfinished_jobs,
 )
 
 MAX_CHOICES: Final = 100
@@ -112,9 +111,9 @@ async def _copy(request: Request, verb: str) -> Response:
             spec = cloned_spec(job, _changes(job, fields))
         else:
             spec, _ = extended_spec(parts.store, job, _whole("trials", fields.get("trials", "")))
-        _require_room(parts, viewer.tenant)
         callees = parts.callees.get(viewer.tenant, ())
-        made = create_copy(parts.store, viewer.tenant, spec, callees, key, origin=job)
+        most_open = parts.open_jobs_per_tenant
+        made = create_copy(parts.store, viewer.tenant, spec, callees, key, origin=job, most_open=most_open)
         return f"/jobs/{made.job_id}"
 
     def carry_out() -> str:
@@ -122,12 +121,6 @@ async def _copy(request: Request, verb: str) -> Response:
 
     location = await to_thread.run_sync(carry_out)
     return RedirectResponse(f"{request.scope['root_path']}{location}", 303, headers=HEADERS)
-
-
-def _require_room(parts: DashboardParts, tenant: str) -> None:
-    unfinished = unfinished_jobs(parts.store, tenant)
-    if unfinished >= parts.open_jobs_per_tenant:
-        raise PageProblem(429, f"{unfinished} jobs are not finished, which is the maximum for this tenant.")
 
 
 def _changes(job: Job, fields: Mapping[str, str]) -> JobChanges:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from tunefarm_services.store.catalog.input_example_repository import example_ref
 from tunefarm_services.store.database.database import Database
 from tunefarm_services.store.database.repository import Repository
 from tunefarm_services.store.database.retried import retried
+from tunefarm_services.store.store_error import StoreUnavailable
 from tunefarm_services.store.stored import GarbageReport
 from tunefarm_services.store.tables import (
     ArtifactTable,
@@ -43,13 +45,22 @@ class GarbageCollector(Repository):
         """Remove every blob that no row of any tenant references. Raises StoreUnavailable.
 
         ``older_than_s`` keeps the blobs stored within that many seconds, for hosts that exchange blobs before they
-        write the rows. Safe beside writers, which put a blob and its row in one transaction. Other files are kept.
+        write the rows. Safe beside writers, which look for a blob in the transaction of its row. Other files are kept.
         """
         before_s = time.time() - older_than_s
         blobs = [blob for blob in self._blobs.stored() if older_than_s <= 0 or blob.stored_s < before_s]
         removed = remove_unreferenced(self._database, self._blobs, blobs)
         freed_bytes = sum(blob.size_bytes for blob in removed)
         return GarbageReport(removed=len(removed), freed_bytes=freed_bytes, kept=len(blobs) - len(removed))
+
+
+def remove_forgotten(database: Database, blobs: BlobStore, digests: Iterable[str]) -> None:
+    """Remove the blobs of deleted rows, unless others reference them; after the commit: no row outlives its blob.
+
+    The rows are gone already, so a blob that cannot be removed now is left to the collector.
+    """
+    with suppress(StoreUnavailable):
+        remove_unreferenced(database, blobs, (StoredBlob(each, 0) for each in sorted(digests)))
 
 
 def remove_unreferenced(database: Database, blobs: BlobStore, found: Iterable[StoredBlob]) -> list[StoredBlob]:

@@ -1,19 +1,18 @@
 """Uploads: content that arrives in pieces."""
 
 import secrets
-from typing import Final
+from typing import Final, NamedTuple
 
-from sqlalchemy import Connection, Select, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Select, bindparam, delete, func, insert, select, update
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.frozen import digest as digest_of
 from tunefarm_schemas.upload import Upload
-from tunefarm_services.store.blob_store import StoredBlob
-from tunefarm_services.store.catalog.garbage import remove_unreferenced
+from tunefarm_services.store.catalog.garbage import remove_forgotten
 from tunefarm_services.store.database.repository import AnyRow, Repository
 from tunefarm_services.store.database.retried import retried
-from tunefarm_services.store.store_error import NotFound, UploadIncomplete, WrongOffset
+from tunefarm_services.store.store_error import NotFound, QuotaExceeded, UploadIncomplete, WrongOffset
 from tunefarm_services.store.tables import UploadPieceTable, UploadTable
 
 _OF_TENANT: Final = select(UploadTable).where(UploadTable.tenant == bindparam("tenant"))
@@ -33,12 +32,24 @@ _DELETE: Final = delete(UploadTable).where(
 )
 
 
+class UploadQuota(NamedTuple):
+    """What the uploads of a tenant may be together."""
+
+    uploads: int
+    size_bytes: int
+
+
 class UploadRepository(Repository):
     """Uploads. Each piece is a separate blob until the upload is deleted."""
 
     @retried
-    def create(self, tenant: str, size_bytes: int, digest: str | None = None) -> Upload:
-        """Begin an upload of ``size_bytes``; ``digest`` is the expected SHA-256 of the whole, if known."""
+    def create(
+        self, tenant: str, size_bytes: int, digest: str | None = None, quota: UploadQuota | None = None
+    ) -> Upload:
+        """Begin an upload of ``size_bytes``; ``digest`` is the expected SHA-256 of the whole, if known.
+
+        Raises QuotaExceeded.
+        """
         upload = Upload(
             upload_id=secrets.token_hex(16),
             tenant=tenant,
@@ -48,6 +59,9 @@ class UploadRepository(Repository):
             created_at=utc_now(),
         )
         with self._database.writing() as connection:
+            if quota is not None:
+                self._database.lock_tenant(connection, tenant)
+                _require_room(connection, upload, quota)
             connection.execute(insert(UploadTable), upload.model_dump())
         return upload
 
@@ -58,24 +72,15 @@ class UploadRepository(Repository):
         Each piece costs a row and a blob, so all but the last must have ``least_piece_bytes`` or more. Raises NotFound,
         WrongOffset with the expected offset, and BadInput for a piece that is too small or exceeds the announced size.
         """
+        _require_piece(self.get(tenant, upload_id), offset, data, least_piece_bytes)
+        piece = self._put(data) if data else {}
         with self._database.writing() as connection:
             upload = _upload_of(connection, tenant, upload_id, _BY_ID.with_for_update())
-            if offset != upload.received_bytes:
-                raise WrongOffset(upload_id, offset, upload.received_bytes)
-            received_bytes = offset + len(data)
-            if received_bytes > upload.size_bytes:
-                problem = f"{received_bytes} bytes exceed the announced {upload.size_bytes}."
-                raise BadInput("data", problem, "Begin an upload of the right size.")
-            if 0 < len(data) < least_piece_bytes and received_bytes < upload.size_bytes:
-                problem = (
-                    f"A piece of {len(data)} bytes is too small: only the last may have fewer than {least_piece_bytes}."
-                )
-                raise BadInput("data", problem, f"Send {least_piece_bytes} bytes or more at once.")
+            received_bytes = _require_piece(upload, offset, data, least_piece_bytes)
             if data:
-                self._database.lock_blobs(connection, exclusive=False)
-                piece = {"offset_bytes": offset, "blob_digest": self._blobs.put(data)}
-                key = {"tenant": tenant, "upload_id": upload_id}
-                connection.execute(insert(UploadPieceTable), key | piece)
+                self._keep(connection, piece)
+                row = {"tenant": tenant, "upload_id": upload_id, "offset_bytes": offset, "blob_digest": digest_of(data)}
+                connection.execute(insert(UploadPieceTable), row)
                 of_upload = {"of_tenant": tenant, "of_upload": upload_id}
                 connection.execute(_ADVANCE, of_upload | {"now_received": received_bytes})
             return upload.model_copy(update={"received_bytes": received_bytes})
@@ -108,9 +113,7 @@ class UploadRepository(Repository):
 
     def delete(self, tenant: str, upload_id: str) -> None:
         """Remove an upload and the pieces that nothing else references. Raises NotFound."""
-        pieces = self._delete_rows(tenant, upload_id)
-        # After the commit: a row must never outlive its blob.
-        remove_unreferenced(self._database, self._blobs, (StoredBlob(piece, 0) for piece in sorted(pieces)))
+        remove_forgotten(self._database, self._blobs, self._delete_rows(tenant, upload_id))
 
     @retried
     def _delete_rows(self, tenant: str, upload_id: str) -> set[str]:
@@ -119,6 +122,30 @@ class UploadRepository(Repository):
             pieces = set(connection.execute(_PIECES, {"tenant": tenant, "upload_id": upload_id}).scalars())
             connection.execute(_DELETE, {"of_tenant": tenant, "of_upload": upload_id})
             return pieces
+
+
+def _require_room(connection: Connection, upload: Upload, quota: UploadQuota) -> None:
+    query = select(func.count(), func.coalesce(func.sum(UploadTable.size_bytes), 0))
+    uploads, declared_bytes = connection.execute(query.where(UploadTable.tenant == upload.tenant)).one()
+    if uploads >= quota.uploads:
+        raise QuotaExceeded(f"The tenant has {uploads} uploads. Delete one that is no longer needed.")
+    if declared_bytes + upload.size_bytes > quota.size_bytes:
+        have = f"The tenant's uploads have {declared_bytes} bytes together."
+        raise QuotaExceeded(f"{have} Delete one that is no longer needed.")
+
+
+def _require_piece(upload: Upload, offset: int, data: bytes, least_piece_bytes: int) -> int:
+    """The bytes that have arrived with this piece. Raises WrongOffset, BadInput."""
+    if offset != upload.received_bytes:
+        raise WrongOffset(upload.upload_id, offset, upload.received_bytes)
+    received_bytes = offset + len(data)
+    if received_bytes > upload.size_bytes:
+        problem = f"{received_bytes} bytes exceed the announced {upload.size_bytes}."
+        raise BadInput("data", problem, "Begin an upload of the right size.")
+    if 0 < len(data) < least_piece_bytes and received_bytes < upload.size_bytes:
+        problem = f"A piece of {len(data)} bytes is too small: only the last may have fewer than {least_piece_bytes}."
+        raise BadInput("data", problem, f"Send {least_piece_bytes} bytes or more at once.")
+    return received_bytes
 
 
 def _upload_of(connection: Connection, tenant: str, upload_id: str, query: Select[*tuple[UploadTable]]) -> Upload:

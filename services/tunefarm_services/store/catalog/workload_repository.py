@@ -45,9 +45,9 @@ class WorkloadRepository(Repository):
         """
         if digest(workload.module_json) != workload.workload_id:
             raise ValueError("workload_id is not the digest of module_json")
+        module = self._put(workload.module_json.encode())
         with self._database.writing() as connection:
-            self._database.lock_blobs(connection, exclusive=False)
-            self._blobs.put(workload.module_json.encode())
+            self._keep(connection, module)
             if connection.execute(insert_once(connection, WorkloadTable), _values(tenant, workload)).rowcount:
                 return workload
             row = connection.execute(_BY_ID, {"tenant": tenant, "workload_id": workload.workload_id}).one()

@@ -45,13 +45,14 @@ _SQLITE_CACHE_KIB: Final = 2_048
 
 _SERIALIZATION_FAILURE: Final = "40001"
 _DEADLOCK: Final = "40P01"
+_FOREIGN_KEY_VIOLATION: Final = "23503"
 _MAX_CHARACTERS: Final = 300
 
 
 class Database:
     """An engine with read and write transactions. May be used from several threads.
 
-    In SQLite, a read transaction sees one snapshot, and a write transaction takes the only write lock at its start, so
+    A read transaction sees one snapshot. In SQLite, a write transaction takes the only write lock at its start, so
     that it never fails half way because another writer holds it.
     """
 
@@ -60,7 +61,12 @@ class Database:
         self.url = parse_url(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self._busy_timeout_s = busy_timeout_s
-        self._engine = self._sqlite_engine() if self.is_sqlite else self._postgresql_engine()
+        if self.is_sqlite:
+            self._engine = self._snapshots = self._sqlite_engine()
+        else:
+            self._engine = self._postgresql_engine()
+            # By default, each statement of a transaction sees what was committed before it.
+            self._snapshots = self._engine.execution_options(isolation_level="REPEATABLE READ")
         # A fair queue for the threads of this process; SQLite's busy handler sleeps and is not fair.
         self._write_lock = threading.Lock()
 
@@ -76,7 +82,7 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A transaction that sees one snapshot of the database. Raises StoreUnavailable."""
-        with self._database_errors(), self._engine.connect() as connection, connection.begin():
+        with self._database_errors(), self._snapshots.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
@@ -120,6 +126,14 @@ class Database:
         if not self.is_sqlite:
             connection.execute(text("SELECT pg_advisory_xact_lock(7305811)"))
 
+    def lock_tenant(self, connection: Connection, tenant: str) -> None:
+        """Block other transactions that count what a tenant has, to add to it. In SQLite the write lock already does.
+
+        Take it first, because others may wait for it while they hold nothing.
+        """
+        if not self.is_sqlite:
+            connection.execute(text("SELECT pg_advisory_xact_lock(7305812, hashtext(:tenant))"), {"tenant": tenant})
+
     def lift_time_limits(self, connection: Connection) -> None:
         """Lift the time limits for the rest of this transaction, such as a migration of many rows."""
         if not self.is_sqlite:
@@ -141,8 +155,11 @@ class Database:
             raise BadInput(
                 "value", f"The database cannot hold it: {error}.", "Use text without NUL, and numbers below 2**31."
             ) from error
-        except (IntegrityError, ProgrammingError):
-            raise
+        except (IntegrityError, ProgrammingError) as error:
+            if getattr(error.orig, "sqlstate", None) != _FOREIGN_KEY_VIOLATION:
+                raise
+            # Another transaction removed the row that this one refers to, or refers to the row that this one removes.
+            raise TransactionLost(f"Another transaction interfered: {error.orig}.", "Try again.") from error
         except DBAPIError as error:
             if getattr(error.orig, "sqlstate", None) in (_DEADLOCK, _SERIALIZATION_FAILURE):
                 raise TransactionLost(f"Another transaction interfered: {error.orig}.", "Try again.") from error

@@ -13,17 +13,16 @@ from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.tuning.input_spec import InputExample
 from tunefarm_schemas.tuning.job import Job, JobKind, JobOutcome, JobSpec, JobState
-from tunefarm_services.store.blob_store import StoredBlob
-from tunefarm_services.store.catalog.garbage import remove_unreferenced
+from tunefarm_services.store.catalog.garbage import remove_forgotten
 from tunefarm_services.store.catalog.input_example_repository import require_examples
 from tunefarm_services.store.database.repository import AFTER_HEX_DIGITS, AnyRow, Repository
 from tunefarm_services.store.database.retried import retried
 from tunefarm_services.store.jobs.event_repository import append_event
-from tunefarm_services.store.jobs.fence import require_fence
+from tunefarm_services.store.jobs.fence import IS_OPEN, require_fence
 from tunefarm_services.store.jobs.job_deletion import delete_rows
 from tunefarm_services.store.jobs.job_model_repository import KeptModel, model_of
 from tunefarm_services.store.jobs.lease import Lease
-from tunefarm_services.store.store_error import NotFound
+from tunefarm_services.store.store_error import NotFound, QuotaExceeded
 from tunefarm_services.store.stored import JobRequest
 from tunefarm_services.store.tables import JobLabelTable, JobTable, TargetTable, TaskTable, WorkloadTable
 from tunefarm_services.store.tenants.idempotency_key_repository import job_of_key, store_job_of_key
@@ -65,26 +64,30 @@ class JobRepository(Repository):
         model: bytes | None = None,
         copied_from: str | None = None,
         key: str | None = None,
+        most_open: int | None = None,
     ) -> Job:
         """Queue a job with its first event; ``examples`` has all that its input specs name.
 
         ``model`` is kept with it: TVM's JSON with all of its weights. ``copied_from`` is a job that has the same model.
-        With the idempotency ``key`` of a claimed request, repeating the request returns the same job. Raises NotFound
-        for a task whose workload or target is not stored, a missing example, and a key that is not claimed.
+        With the idempotency ``key`` of a claimed request, repeating the request returns the same job.
+
+        Raises QuotaExceeded if the tenant has ``most_open`` unfinished jobs, and NotFound for a task whose workload or
+        target is not stored, a missing example, and a key that is not claimed.
         """
         require_examples(spec.input_specs, examples)
+        contents = self._put(*(each.content for each in examples), *(() if model is None else (model,)))
+        sent = None if model is None else KeptModel(digest(model), len(model))
         with self._database.writing() as connection:
             made = None if key is None else job_of_key(connection, tenant, key)
             if made is not None:
                 return job_of(connection, tenant, made)
-            if examples or model is not None or copied_from is not None:
-                self._database.lock_blobs(connection, exclusive=False)
-            kept = None if copied_from is None else model_of(connection, tenant, copied_from)
-            if model is not None:
-                kept = KeptModel(digest(model), len(model))
-            job = queue_job(connection, tenant, spec, kept)
-            for content in (*(each.content for each in examples), *(() if model is None else (model,))):
-                self._blobs.put(content)
+            if most_open is not None:
+                self._database.lock_tenant(connection, tenant)
+                _require_room(connection, tenant, most_open)
+            if contents or copied_from is not None:
+                self._keep(connection, contents)
+            copied = None if copied_from is None else model_of(connection, tenant, copied_from)
+            job = queue_job(connection, tenant, spec, sent or copied)
             if key is not None:
                 store_job_of_key(connection, tenant, key, job.job_id)
         return job
@@ -132,6 +135,11 @@ class JobRepository(Repository):
         with self._database.reading() as connection:
             return int(connection.execute(query).scalar_one())
 
+    def require_room(self, tenant: str, most_open: int) -> None:
+        """Raise QuotaExceeded if a tenant has ``most_open`` unfinished jobs; ``create`` asks again."""
+        with self._database.reading() as connection:
+            _require_room(connection, tenant, most_open)
+
     def unfinished(self, tenant: str) -> list[Job]:
         """Every job that is queued, running or paused, oldest first."""
         unfinished = JobTable.state != JobState.FINISHED.value
@@ -170,10 +178,7 @@ class JobRepository(Repository):
 
         Trials, records, artifacts and the modules they need stay. Raises NotFound, and JobBusy while the job is leased.
         """
-        forgotten = self._delete_rows(tenant, job_id)
-        # After the commit: a row must never outlive its blob.
-        if forgotten:
-            remove_unreferenced(self._database, self._blobs, [StoredBlob(each, 0) for each in forgotten])
+        remove_forgotten(self._database, self._blobs, self._delete_rows(tenant, job_id))
 
     @retried
     def _delete_rows(self, tenant: str, job_id: str) -> list[str]:
@@ -240,6 +245,13 @@ def enter_state(
         values["request"] = None
     connection.execute(_CHANGE.values(values), {"of_tenant": tenant, "of_job": job_id})
     append_event(connection, tenant, job_id, "state", {key: values[key] for key in ("state", "outcome", "message")})
+
+
+def _require_room(connection: Connection, tenant: str, most_open: int) -> None:
+    query = select(func.count()).select_from(JobTable).where(IS_OPEN, JobTable.tenant == tenant)
+    unfinished = connection.execute(query).scalar_one()
+    if unfinished >= most_open:
+        raise QuotaExceeded(f"{unfinished} jobs are not finished, which is the maximum for this tenant.")
 
 
 def _require_tasks(connection: Connection, tenant: str, spec: JobSpec) -> None:

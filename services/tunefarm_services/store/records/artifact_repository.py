@@ -30,10 +30,10 @@ class ArtifactRepository(Repository):
         """
         if digest(library) != manifest.library_digest:
             raise ValueError("library_digest is not the digest of the library")
+        blob = self._put(library)
         with self._database.writing() as connection:
             record_of(connection, tenant, manifest.record_id)
-            self._database.lock_blobs(connection, exclusive=False)
-            self._blobs.put(library)
+            self._keep(connection, blob)
             key = {"tenant": tenant, "artifact_id": manifest.artifact_id}
             stored = connection.execute(_BY_ID, key).scalar()
             if stored is None:

@@ -3,9 +3,9 @@
 import secrets
 import time
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Update, and_, bindparam, delete, func, literal_column, or_, select, update
+from sqlalchemy import Connection, Update, and_, bindparam, delete, func, literal_column, or_, select, update
 
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.frozen import digest
@@ -14,7 +14,7 @@ from tunefarm_schemas.views.bundle import BundleView
 from tunefarm_services.store.database.insert_once import insert_once
 from tunefarm_services.store.database.repository import AFTER_HEX_DIGITS, AnyRow, Repository
 from tunefarm_services.store.database.retried import retried
-from tunefarm_services.store.store_error import NotFound
+from tunefarm_services.store.store_error import NotFound, QuotaExceeded
 from tunefarm_services.store.tables import BundleTable
 
 MAX_ATTEMPTS: Final = 3
@@ -58,12 +58,21 @@ class BundleLease:
     order: BundleOrder
 
 
+class BundleQuota(NamedTuple):
+    """How many bundles of a tenant may be unfinished, and above which size of all together it may ask for no more."""
+
+    unfinished: int
+    size_bytes: int
+
+
 class BundleRepository(Repository):
     """Bundles of tenants."""
 
     @retried
-    def create(self, tenant: str, order: BundleOrder, key: str | None = None) -> BundleView:
-        """Queue a bundle. With ``key``, repeats of the order create only one."""
+    def create(
+        self, tenant: str, order: BundleOrder, key: str | None = None, quota: BundleQuota | None = None
+    ) -> BundleView:
+        """Queue a bundle. With ``key``, repeats of the order create only one. Raises QuotaExceeded."""
         bundle_id = _new_id() if key is None else digest(f"{key}\0{order.model_dump_json()}")[:21]
         row = {
             "tenant": tenant,
@@ -75,8 +84,18 @@ class BundleRepository(Repository):
             "attempts": 0,
         }
         with self._database.writing() as connection:
+            if quota is not None:
+                self._database.lock_tenant(connection, tenant)
+                key_of = {"of_tenant": tenant, "of_bundle": bundle_id}
+                if connection.execute(_ONE, key_of).one_or_none() is None:
+                    _require_room(connection, tenant, quota)
             connection.execute(insert_once(connection, BundleTable), row)
         return self.get(tenant, bundle_id)
+
+    def require_room(self, tenant: str, quota: BundleQuota) -> None:
+        """Raise QuotaExceeded if a tenant may ask for no more bundles; ``create`` asks again."""
+        with self._database.reading() as connection:
+            _require_room(connection, tenant, quota)
 
     def get(self, tenant: str, bundle_id: str) -> BundleView:
         """One bundle. Raises NotFound."""
@@ -104,18 +123,6 @@ class BundleRepository(Repository):
             query = query.where(BundleTable.bundle_id.between(id_prefix, f"{id_prefix}{AFTER_HEX_DIGITS}"))
         with self._database.reading() as connection:
             return [_view(row) for row in connection.execute(query)]
-
-    def open_of(self, tenant: str) -> int:
-        """The number of bundles of a tenant that are not finished."""
-        query = select(func.count()).select_from(BundleTable).where(_IS_OPEN, BundleTable.tenant == tenant)
-        with self._database.reading() as connection:
-            return int(connection.execute(query).scalar_one())
-
-    def kept_bytes(self, tenant: str) -> int:
-        """The size of all archives of a tenant."""
-        query = select(func.coalesce(func.sum(BundleTable.content_bytes), 0)).where(BundleTable.tenant == tenant)
-        with self._database.reading() as connection:
-            return int(connection.execute(query).scalar_one() or 0)
 
     @retried
     def delete(self, tenant: str, bundle_id: str) -> None:
@@ -167,9 +174,9 @@ class BundleRepository(Repository):
             "content_digest": digest(content),
             "content_bytes": len(content),
         }
+        archive = self._put(content)
         with self._database.writing() as connection:
-            self._database.lock_blobs(connection, exclusive=False)
-            self._blobs.put(content)
+            self._keep(connection, archive)
             connection.execute(_finished("succeeded", message, _HELD).values(values), _held(lease))
 
     @retried
@@ -177,6 +184,18 @@ class BundleRepository(Repository):
         """Finish a bundle that cannot be built. No effect if it was deleted or taken over."""
         with self._database.writing() as connection:
             connection.execute(_finished("failed", message[:4000], _HELD), _held(lease))
+
+
+def _require_room(connection: Connection, tenant: str, quota: BundleQuota) -> None:
+    unfinished = select(func.count()).select_from(BundleTable).where(_IS_OPEN, BundleTable.tenant == tenant)
+    kept = select(func.coalesce(func.sum(BundleTable.content_bytes), 0)).where(BundleTable.tenant == tenant)
+    bundles = connection.execute(unfinished).scalar_one()
+    if bundles >= quota.unfinished:
+        raise QuotaExceeded(f"{bundles} bundles are not finished, which is the maximum for this tenant.")
+    kept_bytes = int(connection.execute(kept).scalar_one() or 0)
+    if kept_bytes >= quota.size_bytes:
+        have = f"The tenant's bundles have {kept_bytes} bytes together."
+        raise QuotaExceeded(f"{have} Delete one that is no longer needed.")
 
 
 def _finished(outcome: str, message: str, change: Update) -> Update:

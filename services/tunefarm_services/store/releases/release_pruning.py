@@ -84,7 +84,8 @@ class ReleasePruning(Repository):
     """Removes what no device needs any more.
 
     Kept are all roots, the current publication, those of the last days, and the files of the documents that rollouts
-    follow. A device that polls within these days can finish what it began.
+    follow. A device that polls within these days can finish what it began. Files that no publication names, complete or
+    not, stay for the same time after they were last declared or sent.
     """
 
     def prune(self, keep_days: float) -> PrunedReleases:
@@ -93,8 +94,9 @@ class ReleasePruning(Repository):
         ``keep_days`` is how long a publication stays after the next one.
         """
         before = (datetime.now(UTC) - timedelta(days=keep_days)).isoformat()
+        published, declared = select(ReleasePublicationTable.tenant), select(ReleaseFileTable.tenant)
         with self._database.reading() as connection:
-            tenants = connection.execute(select(ReleasePublicationTable.tenant).distinct()).scalars().all()
+            tenants = connection.execute(published.union(declared)).scalars().all()
         reports = [self._prune(tenant, before) for tenant in tenants]
         return PrunedReleases(
             metadata=sum(each.metadata for each in reports),
@@ -116,8 +118,8 @@ class ReleasePruning(Repository):
                 if (role, version) not in kept.metadata
             ]
             paths = set(connection.execute(select(target.path).where(target.tenant == tenant)).scalars())
-            arrived = select(file.digest).where(file.tenant == tenant, file.completed_at < before)
-            digests = set(connection.execute(arrived).scalars())
+            unchanged = select(file.digest).where(file.tenant == tenant, file.changed_at < before)
+            digests = set(connection.execute(unchanged).scalars())
             for role, version in versions:
                 of_version = and_(metadata.role == role, metadata.version == version)
                 connection.execute(delete(metadata).where(metadata.tenant == tenant, of_version))

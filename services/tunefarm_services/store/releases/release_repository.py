@@ -5,17 +5,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import Connection, Update, delete, insert, select, update
+from sqlalchemy import Connection, Update, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.edge.release import ChannelDocument
 from tunefarm_schemas.frozen import digest as digest_of
-from tunefarm_services.store.database.insert_once import insert_once
+from tunefarm_services.store.database.insert_once import insert_into, insert_once
 from tunefarm_services.store.database.repository import Repository
 from tunefarm_services.store.database.retried import retried
-from tunefarm_services.store.store_error import NotFound, StoreConflict, WrongOffset
+from tunefarm_services.store.store_error import NotFound, QuotaExceeded, StoreConflict, WrongOffset
 from tunefarm_services.store.tables import (
     ReleaseFilePieceTable,
     ReleaseFileTable,
@@ -179,16 +179,27 @@ class ReleaseRepository(Repository):
             raise NotFound("release target", path)
         return found
 
-    @retried
     def declare(self, tenant: str, file_digest: str, size_bytes: int) -> StoredReleaseFile:
-        """A file that is to be sent, or was. Raises BadInput if it was declared with another size."""
-        row = {"tenant": tenant, "digest": file_digest, "size_bytes": size_bytes, "received_bytes": 0}
+        """A file that is to be sent, or was. Raises as ``declare_all``."""
+        return self.declare_all(tenant, [(file_digest, size_bytes)])[0]
+
+    @retried
+    def declare_all(
+        self, tenant: str, sizes: Sequence[tuple[str, int]], most_bytes: int | None = None
+    ) -> list[StoredReleaseFile]:
+        """Files that are to be sent, or were, by digest and size; the tenant may have ``most_bytes`` of files.
+
+        Raises BadInput if one was declared with another size, and QuotaExceeded.
+        """
+        now = utc_now()
         with self._database.writing() as connection:
-            connection.execute(insert_once(connection, _FILE), row | {"completed_at": None})
-            found = _file(connection, tenant, file_digest)
-        if found.size_bytes != size_bytes:
-            problem = f"The file {file_digest} was declared with {found.size_bytes} bytes."
-            raise BadInput("size_bytes", problem, "Send its true size.")
+            self._database.lock_tenant(connection, tenant)
+            before_bytes = _declared_bytes(connection, tenant)
+            found = [_declared(connection, tenant, digest, size_bytes, now) for digest, size_bytes in sizes]
+            after_bytes = _declared_bytes(connection, tenant)
+            if most_bytes is not None and before_bytes < after_bytes > most_bytes:
+                have = f"With these, the tenant's files of releases have {after_bytes} of {most_bytes} bytes."
+                raise QuotaExceeded(f"{have} Those that no publication needs are removed in time.")
         return found
 
     def file(self, tenant: str, file_digest: str) -> StoredReleaseFile:
@@ -196,12 +207,15 @@ class ReleaseRepository(Repository):
         with self._database.reading() as connection:
             return _file(connection, tenant, file_digest)
 
-    def append(self, tenant: str, file_digest: str, offset: int, data: bytes) -> StoredReleaseFile:
+    def append(
+        self, tenant: str, file_digest: str, offset: int, data: bytes, least_piece_bytes: int = 0
+    ) -> StoredReleaseFile:
         """Append a piece; after the last one, compare the digest. An empty piece at the end repeats the comparison.
 
-        Raises NotFound, WrongOffset, and BadInput: the content has another digest, and is to be sent anew.
+        All pieces but the last have ``least_piece_bytes`` or more. Raises NotFound, WrongOffset, and BadInput: it
+        is too small or too large, or the content has another digest, and is to be sent anew.
         """
-        found = self._append(tenant, file_digest, offset, data)
+        found = self._append(tenant, file_digest, offset, data, least_piece_bytes)
         if found.is_complete or found.received_bytes < found.size_bytes:
             return found
         hasher = hashlib.sha256()
@@ -227,19 +241,19 @@ class ReleaseRepository(Repository):
             return [FilePiece(row.offset_bytes, row.size_bytes, row.blob_digest) for row in rows]
 
     @retried
-    def _append(self, tenant: str, file_digest: str, offset: int, data: bytes) -> StoredReleaseFile:
+    def _append(
+        self, tenant: str, file_digest: str, offset: int, data: bytes, least_piece_bytes: int
+    ) -> StoredReleaseFile:
+        _require_piece(self.file(tenant, file_digest), offset, data, least_piece_bytes)
+        piece = self._put(data) if data else {}
         with self._database.writing() as connection:
             found = _file(connection, tenant, file_digest, is_locked=True)
-            if offset != found.received_bytes:
-                raise WrongOffset(file_digest, offset, found.received_bytes)
-            if offset + len(data) > found.size_bytes:
-                problem = f"{offset + len(data)} bytes exceed the declared {found.size_bytes}."
-                raise BadInput("data", problem, "Send the file that was declared.")
+            _require_piece(found, offset, data, least_piece_bytes)
             if data:
-                self._database.lock_blobs(connection, exclusive=False)
+                self._keep(connection, piece)
                 row = {"tenant": tenant, "digest": file_digest, "offset_bytes": offset, "size_bytes": len(data)}
-                connection.execute(insert(_PIECE), row | {"blob_digest": self._blobs.put(data)})
-                values = {"received_bytes": offset + len(data)}
+                connection.execute(insert(_PIECE), row | {"blob_digest": digest_of(data)})
+                values = {"received_bytes": offset + len(data), "changed_at": utc_now()}
                 connection.execute(_of_file(tenant, file_digest).values(**values))
             return _file(connection, tenant, file_digest)
 
@@ -266,6 +280,35 @@ def named_target(target: "TargetFile") -> str:
     """The path below ``targets/`` of a target that metadata name."""
     folder, _, name = target.path.rpartition("/")
     return f"{folder}/{target.hashes['sha256']}.{name}"
+
+
+def _require_piece(file: StoredReleaseFile, offset: int, data: bytes, least_piece_bytes: int) -> None:
+    received_bytes = offset + len(data)
+    if offset != file.received_bytes:
+        raise WrongOffset(file.digest, offset, file.received_bytes)
+    if received_bytes > file.size_bytes:
+        problem = f"{received_bytes} bytes exceed the declared {file.size_bytes}."
+        raise BadInput("data", problem, "Send the file that was declared.")
+    if 0 < len(data) < least_piece_bytes and received_bytes < file.size_bytes:
+        problem = f"A piece of {len(data)} bytes is too small: only the last may have fewer than {least_piece_bytes}."
+        raise BadInput("data", problem, f"Send {least_piece_bytes} bytes or more at once.")
+
+
+def _declared(connection: Connection, tenant: str, digest: str, size_bytes: int, now: str) -> StoredReleaseFile:
+    statement = insert_into(connection, _FILE)
+    renewed = {"changed_at": statement.excluded.changed_at}
+    row = {"tenant": tenant, "digest": digest, "size_bytes": size_bytes, "received_bytes": 0, "changed_at": now}
+    connection.execute(statement.on_conflict_do_update(index_elements=["tenant", "digest"], set_=renewed), row)
+    found = _file(connection, tenant, digest)
+    if found.size_bytes != size_bytes:
+        problem = f"The file {digest} was declared with {found.size_bytes} bytes."
+        raise BadInput("size_bytes", problem, "Send its true size.")
+    return found
+
+
+def _declared_bytes(connection: Connection, tenant: str) -> int:
+    query = select(func.coalesce(func.sum(_FILE.size_bytes), 0)).where(_FILE.tenant == tenant)
+    return int(connection.execute(query).scalar_one() or 0)
 
 
 def _of_file(tenant: str, file_digest: str) -> Update:

@@ -5,7 +5,6 @@ import hmac
 import re
 import secrets
 from collections.abc import Collection
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -15,11 +14,14 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.farm.lane import OPERATOR_TENANT
 from tunefarm_schemas.token import Scope, Token
+from tunefarm_services.store.blob_store import BlobStore
+from tunefarm_services.store.database.database import Database
 from tunefarm_services.store.database.insert_once import insert_once
 from tunefarm_services.store.database.repository import AnyRow, Repository
 from tunefarm_services.store.database.retried import retried
-from tunefarm_services.store.store_error import NotFound, StoreUnavailable
+from tunefarm_services.store.store_error import NotFound
 from tunefarm_services.store.tables import ServerSecretTable, TokenTable
+from tunefarm_services.store.tenants.token_uses import TokenUses
 
 _TEXT: Final = re.compile(r"tfk_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 _LAST_USE_INTERVAL: Final = timedelta(minutes=1)
@@ -61,6 +63,14 @@ _DELETE_ENDED: Final = delete(TokenTable).where(
 
 class TokenRepository(Repository):
     """API tokens. A secret is returned once and never stored."""
+
+    def __init__(self, database: Database, blobs: BlobStore) -> None:
+        super().__init__(database, blobs)
+        self._uses = TokenUses(database)
+
+    def settle(self) -> None:
+        """Wait until the times of last use are stored."""
+        self._uses.wait()
 
     @retried
     def create(
@@ -173,9 +183,7 @@ class TokenRepository(Repository):
         if not late:
             return found
         used_at = now.isoformat()
-        values = [{"of_tenant": token.tenant, "of_token": token.token_id} for token in late.values()]
-        with suppress(StoreUnavailable), self._database.writing() as connection:
-            connection.execute(_CHANGE.values(last_used_at=used_at), values)
+        self._uses.add(late.values(), used_at)
         return found | {text: token.model_copy(update={"last_used_at": used_at}) for text, token in late.items()}
 
 

@@ -5,6 +5,7 @@ from typing import Final
 from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from tunefarm_schemas.clock import utc_now
+from tunefarm_schemas.frozen import digest
 from tunefarm_services.store.database.repository import Repository
 from tunefarm_services.store.database.retried import retried
 from tunefarm_services.store.stored import StoredModel
@@ -35,12 +36,15 @@ class ModelRepository(Repository):
         long ones learned.
         """
         key: dict[str, object] = {"tenant": tenant, "target_id": target_id, "device_class_id": device_class_id}
-        with self._database.writing() as connection:
-            last = connection.execute(_NEWEST.limit(1), key).one_or_none()
-            if last is not None and _MAX_TRIALS_RATIO * trials < last.trials:
+        with self._database.reading() as connection:
+            if _is_outdone(connection, key, trials):
                 return
-            self._database.lock_blobs(connection, exclusive=False)
-            row = {"model_digest": self._blobs.put(model_json), "trials": trials, "created_at": utc_now()}
+        model = self._put(model_json)
+        with self._database.writing() as connection:
+            if _is_outdone(connection, key, trials):
+                return
+            self._keep(connection, model)
+            row = {"model_digest": digest(model_json), "trials": trials, "created_at": utc_now()}
             connection.execute(_INSERT, key | row)
             _delete_old(connection, key)
 
@@ -52,6 +56,11 @@ class ModelRepository(Repository):
         if row is None:
             return None
         return StoredModel(model_json=self._blobs.get(row.model_digest), trials=row.trials, created_at=row.created_at)
+
+
+def _is_outdone(connection: Connection, key: dict[str, object], trials: int) -> bool:
+    last = connection.execute(_NEWEST.limit(1), key).one_or_none()
+    return last is not None and _MAX_TRIALS_RATIO * trials < last.trials
 
 
 def _delete_old(connection: Connection, key: dict[str, object]) -> None:

@@ -59,7 +59,8 @@ def declare(body: NamedFilesBody, caller: ReleasePublisher, parts: PartsOf) -> R
     if largest > parts.settings.upload_bytes:
         detail = f"A file may have at most {parts.settings.upload_bytes} bytes."
         raise ApiProblem(ProblemKind.TOO_LARGE, detail, field="size_bytes")
-    found = [parts.store.releases.declare(caller.tenant, each.digest, each.size_bytes) for each in body.files]
+    sizes = [(each.digest, each.size_bytes) for each in body.files]
+    found = parts.store.releases.declare_all(caller.tenant, sizes, parts.settings.tenant_release_bytes)
     return answer(
         FileArrivals(
             files=[
@@ -88,9 +89,14 @@ async def append(
     parts: PartsOf,
     upload_offset: Annotated[int, Header(ge=0, lt=1 << 40, description="Offset of this piece, in bytes.")],
 ) -> Response:
-    """Append a piece of a file. After the last, its digest is compared."""
+    """Append a piece of a file. After the last, its digest is compared.
+
+    All pieces but the last must have at least 64 KiB, unless the service is configured otherwise.
+    """
     data = await request.body()
-    found = await to_thread.run_sync(parts.store.releases.append, caller.tenant, sha256, upload_offset, data)
+    least_bytes = parts.settings.upload_least_piece_bytes
+    place = (caller.tenant, sha256, upload_offset)
+    found = await to_thread.run_sync(parts.store.releases.append, *place, data, least_bytes)
     return Response(status_code=204, headers={"Upload-Offset": str(found.received_bytes)})
 
 

@@ -37,6 +37,8 @@ class ReleaseFileTable(Table):
     size_bytes: Mapped[int] = mapped_column(BigInteger)
     received_bytes: Mapped[int] = mapped_column(BigInteger)
     completed_at: Mapped[str | None] = mapped_column(Text)
+    changed_at: Mapped[str | None] = mapped_column(Text)
+    """When it was declared, or a piece of it came, last."""
 
 
 class ReleaseFilePieceTable(Table):
