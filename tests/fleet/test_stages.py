@@ -92,6 +92,11 @@ def test_emergency_stop_reaches_every_device():
     assert chosen(document(), rollout(RolloutState.HALTED, cutoff=0.0), "a", FACTS, "cnn-1")[0] == "stop"
 
 
+def test_document_of_another_release_than_the_rollout_changes_no_device():
+    finished = rollout(RolloutState.FINISHED)
+    assert chosen(document(current=release("cnn-3")), finished, "a", FACTS, "cnn-2")[:2] == ("stay", "cnn-2")
+
+
 def test_paused_rollout_changes_no_device():
     paused = rollout(RolloutState.PAUSED)
     assert chosen(document(), paused, "a", FACTS, "cnn-1")[:2] == ("stay", "cnn-1")

@@ -1,11 +1,14 @@
 """Reports of devices: claims about the field, which are never measurements for a search."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
 from tunefarm_schemas.edge.release import Name, UtcTime
 from tunefarm_schemas.frozen import Frozen
+
+MAX_DROPPED: Final = 2**31 - 1
+"""More are not counted: databases keep them in 32 bits."""
 
 EdgeFailure = Literal[
     "tampered",
@@ -82,5 +85,5 @@ class EdgeReports(Frozen):
     """What a device sends at once, oldest first."""
 
     reports: tuple[EdgeReport, ...] = Field(min_length=1, max_length=200)
-    dropped: int = Field(default=0, ge=0)
+    dropped: int = Field(default=0, ge=0, le=MAX_DROPPED)
     """Reports that the device had to drop since the last ones for want of space."""

@@ -20,6 +20,8 @@ def chosen(
     """What a device of the channel should run now."""
     if rollout.state is RolloutState.HALTED:
         return "stop", None, f"emergency stop: {rollout.reason}"
+    if rollout.release != document.current.name:
+        return "stay", running, f"the rollout is that of {rollout.release}"
     if rollout.state in _BACK:
         return _previous(document, facts, running, f"{document.current.name} is {rollout.state}: {rollout.reason}")
     if rollout.state is RolloutState.PAUSED and running != document.current.name:

@@ -234,3 +234,13 @@ def test_usage_is_paged(alice, store):
     second = alice.get("/v1/usage", params={"page_size": 1, "page_token": first["next_page_token"]}).json()
     assert first["items"] + second["items"] == whole
     assert second["next_page_token"] is None
+
+
+def test_usage_that_comes_between_two_pages_repeats_none(alice, store):
+    lease = furnished(store, "alice").lease
+    store.usage.add(lease, "the last class", 1.0, 1)
+    first = alice.get("/v1/usage", params={"page_size": 1}).json()
+    store.usage.add(lease, "!", 1.0, 1)
+    after = {"page_size": 10, "page_token": first["next_page_token"]}
+    second = alice.get("/v1/usage", params=after).json()["items"]
+    assert not [each for each in second if each in first["items"]]

@@ -42,11 +42,19 @@ def get(
 ) -> Response:
     """List device-seconds, trials and jobs by day and device class."""
     day = None if since_day is None else since_day.isoformat()
-    paging = Paging("usage", page_size, page_token, {"since_day": day, "all_tenants": all_tenants})
-    if not all_tenants:
-        return answer(paging.page_of_all(parts.store.usage.of_tenant(caller.tenant, day), lambda each: each))
-    _require_operator(parts, caller)
-    return answer(paging.page_of_all(parts.store.usage.of_all_tenants(day), lambda each: each))
+    paging = Paging("usage by day", page_size, page_token, {"since_day": day, "all_tenants": all_tenants})
+    if all_tenants:
+        _require_operator(parts, caller)
+        found = parts.store.usage.of_all_tenants(day)
+    else:
+        found = parts.store.usage.of_tenant(caller.tenant, day)
+    behind = [each for each in sorted(found, key=_cursor) if paging.after is None or _cursor(each) > paging.after]
+    return answer(paging.page(behind, _cursor, lambda each: each))
+
+
+def _cursor(usage: Usage) -> str:
+    """Sorts by tenant, day and device class. Not the position in the list: rows may come between two pages."""
+    return "\0".join((usage.tenant, usage.day, usage.device_class_id))
 
 
 @router.get("/overview", response_model=FarmOverview, responses=responses())

@@ -4,10 +4,10 @@ import statistics
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from sqlalchemy import Connection, bindparam, delete, select, tuple_, update
+from sqlalchemy import Connection, bindparam, case, delete, select, tuple_, update
 
 from tunefarm_schemas.edge.release import ChannelDocument, Release
-from tunefarm_schemas.edge.report import EdgeReport, EdgeReports, InstallReport
+from tunefarm_schemas.edge.report import MAX_DROPPED, EdgeReport, EdgeReports, InstallReport
 from tunefarm_schemas.views.fleet import EdgeDeviceView, FieldLatency
 from tunefarm_services.fleet.evidence import Evidence, drifts, measured
 from tunefarm_services.fleet.fit import fitting_variant
@@ -83,7 +83,8 @@ class EdgeReportRepository(Repository):
         with self._database.writing() as connection:
             of_device = {"of_tenant": tenant, "of_device": device.edge_device_id}
             # The first statement locks the device's row, so that two requests of one device take turns.
-            dropped = EdgeDeviceTable.dropped_reports + reports.dropped
+            before, most_before = EdgeDeviceTable.dropped_reports, MAX_DROPPED - reports.dropped
+            dropped = case((before > most_before, MAX_DROPPED), else_=before + reports.dropped)
             connection.execute(_CHANGE_DEVICE.values(dropped_reports=dropped), of_device)
             new = [each for each in reports.reports if _is_new(connection, tenant, device, each, now_s)]
             for release in dict.fromkeys(each.body.release for each in new):

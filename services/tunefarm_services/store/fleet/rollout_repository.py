@@ -24,11 +24,7 @@ EVALUATE_EVERY_S: Final = 10.0
 _DOCUMENT: Final = select(ChannelDocumentTable.document).where(
     ChannelDocumentTable.tenant == bindparam("tenant"), ChannelDocumentTable.channel == bindparam("channel")
 )
-_DOCUMENTS: Final = (
-    select(ChannelDocumentTable.document)
-    .where(ChannelDocumentTable.tenant == bindparam("tenant"))
-    .order_by(ChannelDocumentTable.channel)
-)
+_DOCUMENTS: Final = select(ChannelDocumentTable.document).where(ChannelDocumentTable.tenant == bindparam("tenant"))
 _LATEST: Final = (
     select(RolloutTable)
     .where(RolloutTable.tenant == bindparam("tenant"), RolloutTable.channel == bindparam("channel"))
@@ -74,10 +70,11 @@ class RolloutRepository(Repository):
             return _document(connection, tenant, channel)
 
     def documents(self, tenant: str) -> list[ChannelDocument]:
-        """The documents of all channels, by name."""
+        """The documents of all channels, by name, in the order of Python: databases have orders of languages."""
         with self._database.reading() as connection:
-            found = connection.execute(_DOCUMENTS, {"tenant": tenant}).scalars()
-            return [ChannelDocument.model_validate_json(document) for document in found]
+            stored = connection.execute(_DOCUMENTS, {"tenant": tenant}).scalars()
+            found = [ChannelDocument.model_validate_json(document) for document in stored]
+        return sorted(found, key=lambda document: document.channel)
 
     def latest(self, tenant: str, channel: str) -> Rollout:
         """The rollout of the channel's release. Raises NotFound."""

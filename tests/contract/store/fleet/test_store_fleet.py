@@ -9,7 +9,7 @@ from tests.fleet.sample import FACTS, document, release
 from tests.store.sample import TENANT
 from tunefarm_schemas.edge.device import EdgeFacts, Enrolment, EnrolmentRequest
 from tunefarm_schemas.edge.release import GatePolicy
-from tunefarm_schemas.edge.report import EdgeReport, EdgeReports, InstallReport, LatencyReport
+from tunefarm_schemas.edge.report import MAX_DROPPED, EdgeReport, EdgeReports, InstallReport, LatencyReport
 from tunefarm_schemas.token import Scope
 from tunefarm_schemas.views.fleet import ChangeActor
 from tunefarm_services.fleet.rollout import RolloutState, RolloutVerb
@@ -118,6 +118,15 @@ class TestReports:
         field = store.edge_reports.field_latency(TENANT, "cnn-2", [])
         assert (field.devices, field.runs, field.p50_s) == (1, 200, 0.001)
         assert store.edge_devices.get(TENANT, one.edge_device_id).dropped_reports == 2
+
+    def test_dropped_reports_are_counted_up_to_a_limit(self, store: Store):
+        one = enrolled(store)
+        reported(store, one, latency())
+        device = store.edge_devices.get(TENANT, one.edge_device_id)
+        report = EdgeReport(report_id="another-report", at="2027-01-15T08:00:00Z", body=latency())
+        many = EdgeReports(reports=(report,), dropped=MAX_DROPPED)
+        assert store.edge_reports.add(TENANT, device, many, None, BEGIN_S) == 1
+        assert store.edge_devices.get(TENANT, one.edge_device_id).dropped_reports == MAX_DROPPED
 
     def test_installation_tells_what_runs_before_the_next_poll(self, store: Store):
         one = enrolled(store)

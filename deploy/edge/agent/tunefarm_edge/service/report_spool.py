@@ -10,7 +10,14 @@ from tunefarm_edge.service.edge_service import EdgeService
 from tunefarm_edge.state.edge_root import EdgeRoot
 from tunefarm_edge.state.floor import write_time
 from tunefarm_edge.trust.http_source import RequestRejected
-from tunefarm_schemas.edge.report import EdgeReport, EdgeReports, InstallReport, LatencyReport, SelfTestReport
+from tunefarm_schemas.edge.report import (
+    MAX_DROPPED,
+    EdgeReport,
+    EdgeReports,
+    InstallReport,
+    LatencyReport,
+    SelfTestReport,
+)
 
 AT_ONCE = 200
 _UNREADABLE = (400, 413, 422)
@@ -72,8 +79,9 @@ class ReportSpool:
 
     def _hand_over(self, service: EdgeService, reports: dict[Path, EdgeReport]) -> int:
         """Send reports at once, and in halves if the service cannot read them: only those it cannot read are lost."""
+        dropped = min(self.dropped, MAX_DROPPED)
         try:
-            service.report(EdgeReports(reports=tuple(reports.values()), dropped=self.dropped))
+            service.report(EdgeReports(reports=tuple(reports.values()), dropped=dropped))
         except RequestRejected as rejected:
             if rejected.status not in _UNREADABLE:
                 raise
