@@ -234,3 +234,36 @@ def test_models_that_depend_on_padding_are_refused(
             _close(model(x.numpy()), (module(x),))
     with pytest.raises(BadInput, match="serves exact sizes only"):
         model(np.zeros((2, 5, 6), "float32"))
+
+
+IMAGES = """
+import torch
+
+torch.manual_seed(0)
+net = torch.nn.Conv2d(3, 4, 1)
+example_inputs = (torch.zeros(1, 3, 12, 12),)
+
+
+class Square(torch.nn.Module):
+    def forward(self, x):
+        return x + x.swapaxes(0, 1)
+
+
+def square():
+    return Square(), (torch.zeros(8, 8),)
+"""
+
+
+def test_dimensions_of_one_size_are_told_apart(tmp_path: Path, settings: Settings) -> None:
+    (tmp_path / "images.py").write_text(IMAGES)
+    definitions: dict[str, Any] = {}
+    exec(IMAGES, definitions)
+    source = f"{tmp_path / 'images.py'}:net"
+    model = tunefarm.compile(source, buckets=["input.2=12", "input.3=12"], target="host:1", settings=settings)
+    with torch.no_grad():
+        for height, width in ((5, 9), (12, 3), (1, 12)):
+            x = torch.rand(1, 3, height, width)
+            _close(model(x.numpy()), definitions["net"](x))
+    source = f"{tmp_path / 'images.py'}:square"
+    with pytest.raises(BadInput, match=r"may be of x\.0 or x\.1"):
+        tunefarm.compile(source, buckets=["x.0=8", "x.1=8"], target="host:1", settings=settings)

@@ -3,27 +3,19 @@
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
-
-import numpy as np
+from typing import Any
 
 from tunefarm.frontend.weights_file import read_weights
 from tunefarm.model.loaded_model import CompiledModel, open_model
-from tunefarm.model.messages import FLOAT32_TOLERANCE, CompareOrder, ModelCompared, input_name, output_name
+from tunefarm.model.messages import CompareOrder, ModelCompared, input_name, output_name
 from tunefarm.model.model_folder import ModelFiles, read_model_folder
 from tunefarm.model.random_inputs import INPUT_SETS, Array, random_inputs
+from tunefarm.model.relative_error import relative_error
 from tunefarm.model.timing.model_runs import callable_functions, run_of
 from tunefarm.model.timing.model_times import cold_latencies_s, warm_latencies_s
 from tunefarm.model.timing.timing_child import await_turn
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_sandbox.fork_server.question import answer
-
-_TOLERANCES: Final = {"float16": 2e-2, "bfloat16": 2e-2, "float32": FLOAT32_TOLERANCE, "float64": 1e-8}
-"""Of the largest element of an output."""
-_QUANTIZED: Final = 2e-2
-"""The same for models with 8-bit integers: a value at the limit between two steps may become either."""
-_MAX_DIFFERENT: Final = 1e-4
-"""Share of elements of other types that may differ: two scores that are nearly equal may be in either order."""
 
 
 def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
@@ -97,34 +89,6 @@ def _errors(found: Any, expected: Sequence[Array], is_quantized: bool) -> list[f
         relative_error(one, other, is_quantized=is_quantized)
         for one, other in zip(_leaves(found), expected, strict=True)
     ]
-
-
-def relative_error(found: Array, expected: Array, *, is_quantized: bool = False) -> float:
-    """The largest difference, relative to what is allowed for the type of ``expected``."""
-    allowed = _TOLERANCES.get(str(expected.dtype))
-    if found.shape != expected.shape:
-        return float("inf")
-    if expected.size == 0:
-        return 0.0
-    if allowed is None:
-        return _share_of_different(found, expected, is_quantized=is_quantized) / _MAX_DIFFERENT
-    if is_quantized:
-        allowed = max(allowed, _QUANTIZED)
-    both = found.astype("float64"), expected.astype("float64")
-    finite = np.isfinite(both[1])
-    if not np.array_equal(np.where(finite, 0, both[1]), np.where(np.isfinite(both[0]), 0, both[0]), equal_nan=True):
-        return float("inf")  # NaN and infinities must be where they are expected
-    if not finite.any():
-        return 0.0
-    scale = max(float(np.abs(both[1][finite]).max()), 1e-6)
-    return float(np.abs(both[0][finite] - both[1][finite]).max()) / (allowed * scale)
-
-
-def _share_of_different(found: Array, expected: Array, *, is_quantized: bool) -> float:
-    """The share of integers or truth values that differ; bytes of a quantized model by more than one step."""
-    is_byte = is_quantized and expected.dtype in (np.dtype("int8"), np.dtype("uint8"))
-    different = np.abs(found.astype("int64") - expected.astype("int64")) > 1 if is_byte else found != expected
-    return float(np.mean(different))
 
 
 def _leaves(result: Any) -> Iterator[Array]:

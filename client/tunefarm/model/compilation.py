@@ -82,6 +82,7 @@ class Compilation:
         latency_s: median of some calls on this host; None if it was not run.
         notes: what a user should know.
         race: which parts libraries run, and why; None if they were not asked for.
+        is_quantized: whether it rounds to 8-bit integers.
     """
 
     folder: Path
@@ -92,6 +93,7 @@ class Compilation:
     latency_s: float | None
     notes: tuple[str, ...]
     race: RaceResult | None = None
+    is_quantized: bool = False
 
 
 class ModelCompiler:
@@ -158,7 +160,8 @@ class ModelCompiler:
                         )
                         manifest, library = shipped.write(folders, result.winner.plan)
             manifest, latency_s = self._verified(staging, manifest, library, reference)
-        return self._compilation(manifest, latency_s, (*model.notes, *parts.notes))
+        compilation = self._compilation(manifest, latency_s, (*model.notes, *parts.notes))
+        return replace(compilation, is_quantized=parts.is_quantized)
 
     def _external(self, program: bytes, library: bytes) -> tuple[str, ...]:
         """The external functions that a program calls. Raises BadInput if no file registers them."""
@@ -241,7 +244,7 @@ class ModelCompiler:
             if reference is None:
                 own = sealed(library)
                 stack.callback(os.close, own)
-                reference = Reference("library", own, "our kernels'", is_quantized=_is_quantized(parts))
+                reference = Reference("library", own, "our kernels'", is_quantized=parts.is_quantized)
             check = functools.partial(self._wrong_results, folders.folder, library, external, reference)
             race = LibraryRace(
                 self._fork_server,
@@ -325,14 +328,14 @@ class ModelCompiler:
         if model.references:
             outputs = os.memfd_create("outputs", os.MFD_CLOEXEC)
             stack.callback(os.close, outputs)
-            return replace(write_outputs(model.references, outputs), is_quantized=_is_quantized(parts))
+            return replace(write_outputs(model.references, outputs), is_quantized=parts.is_quantized)
         operations = sum(t.workload.floating_point_operations * sum(t.calls.values()) for t in parts.tasks)
         if operations > MAX_REFERENCE_OPERATIONS:
             return None
         plain = [order.model_copy(update={"trace": None, "is_scheduled": False}) for _, order in orders]
         held = sealed(self._unscheduled(plain, own_folder(scratch, "reference")))
         stack.callback(os.close, held)
-        return Reference("library", held, "the unscheduled build's", is_quantized=_is_quantized(parts))
+        return Reference("library", held, "the unscheduled build's", is_quantized=parts.is_quantized)
 
     def _unscheduled(self, orders: Sequence[FunctionOrder], own: Path) -> bytes:
         built = FunctionBuilders(self._fork_server, own_folder(own, "objects"), lambda _: None).run(orders)
@@ -351,8 +354,3 @@ def _difference(worst_error: float | None, reference: Reference) -> str:
     if worst_error is None or worst_error <= 1.0:
         return ""
     return f"its results differ from {reference.named}: {worst_error:.3g} times what is allowed."
-
-
-def _is_quantized(parts: PreparedParts) -> bool:
-    """Whether a function of the model computes with 8-bit integers."""
-    return any(f'"{kind}"' in task.workload.module_json for task in parts.tasks for kind in ("int8", "uint8"))

@@ -53,7 +53,8 @@ class UnitParts(Frozen):
 class PreparedParts(Frozen):
     """A prepared model without its bytecode, which is the next message, and its weights, which are in a file.
 
-    ``rest_json`` is a module of the functions that belong to no task; None if there are none.
+    ``rest_json`` is a module of the functions that belong to no task; None if there are none. ``is_quantized`` says
+    whether functions round to 8-bit integers.
     """
 
     target: Target
@@ -66,6 +67,7 @@ class PreparedParts(Frozen):
     units: tuple[UnitParts, ...] = ()
     """What libraries can run, if the child cuts the model by plans."""
     rest_json: str | None = Field(repr=False)
+    is_quantized: bool
 
 
 class FunctionOrder(Frozen):
@@ -106,7 +108,7 @@ class CompareOrder(Frozen):
 
     Its library is passed in sealed memory, and after it what it is compared with: another library with the same
     functions, or a file with inputs of the framework and its outputs. ``entries`` says whose they are.
-    ``is_quantized`` says that the model computes with 8-bit integers. ``timed`` says with which caches runs are timed;
+    ``is_quantized`` says that the model rounds to 8-bit integers. ``timed`` says with which caches runs are timed;
     if with any, the child sends ``AwaitsTurn`` before it answers.
     """
 

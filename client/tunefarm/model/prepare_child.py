@@ -14,7 +14,7 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.refusal import Refusal
 from tunefarm_search.relax.building import LoweredModel, lower
 from tunefarm_search.relax.preparation import PreparedModel, prepare
-from tunefarm_search.relax.tasks import ModelTask, model_tasks
+from tunefarm_search.relax.tasks import ModelTask, model_tasks, rounds_to_bytes
 from tunefarm_search.relax.weights import LiftedModel, lift_weights
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
 from tunefarm_search.tvm.target import canonical_target
@@ -105,6 +105,7 @@ def _parts(
         entry_weights=lifted.of_entries,
         tasks=tuple(PreparedTask(workload=t.workload, functions=t.functions, calls=t.calls) for t in tasks),
         rest_json=_rest(lowered.kernels, {name for task in tasks for name in task.functions}),
+        is_quantized=rounds_to_bytes(model.module),
     )
 
 

@@ -20,6 +20,9 @@ MAX_CALLS = 1 << 20
 """Calls are counted up to this many: loops that end at data are nests of functions, each of which doubles the last."""
 _SERIAL = 0
 """``ForKind.kSerial``."""
+_BYTES = frozenset({"int8", "uint8"})
+_ROUNDED = ("float", "bfloat", "int32")
+"""Types of numbers that are rounded to them: int32 holds sums of products, or a rounded number with its zero point."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,14 @@ def tir_functions(module: Any) -> dict[str, Any]:
 def is_reshape(function: Any) -> bool:
     """Whether a TIR function only copies its input to another shape; the Relax VM then makes a view instead."""
     return bool(relax.analysis.has_reshape_pattern(function))
+
+
+def rounds_to_bytes(module: Any) -> bool:
+    """Whether a TIR function rounds to 8-bit integers: numbers that are nearly equal may become different ones."""
+    casts: list[Any] = []
+    for function in tir_functions(module).values():
+        tvm_ffi.structural_walk(function.body, (tvm.tirx.Cast, casts.append), order="post")
+    return any(str(each.ty.dtype) in _BYTES and str(each.value.ty.dtype).startswith(_ROUNDED) for each in casts)
 
 
 def is_scheduled(function: Any) -> bool:

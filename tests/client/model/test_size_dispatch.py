@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tunefarm.model.dynamic.dimension_places import output_places
 from tunefarm.model.sizes.numpy_arrays import NumpyArray, NumpyOperations
 from tunefarm.model.sizes.size_dispatch import SizeDispatch, refusal_of_dynamic
 from tunefarm_schemas.bad_input import BadInput
@@ -172,3 +173,13 @@ def test_a_manifest_of_matching_entries_is_accepted() -> None:
 )
 def test_a_manifest_that_contradicts_its_entries_is_refused(damaged: ModelManifest) -> None:
     assert refusal_of_dynamic(damaged) is not None
+
+
+def test_axes_of_outputs_belong_to_the_dimension_that_they_grow_with() -> None:
+    entries = {sizes: _entry(*sizes) for sizes in ((8, 8), (5, 8), (5, 5))}
+    batch, length = output_places(entries, ["batch", "length"])
+    assert batch == (DimensionPlace(tensor=0, axis=0),)
+    assert length == (DimensionPlace(tensor=0, axis=1, factor=3),)
+    del entries[5, 8]
+    with pytest.raises(BadInput, match="may be of batch or length"):
+        output_places(entries, ["batch", "length"])

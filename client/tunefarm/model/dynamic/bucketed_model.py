@@ -105,7 +105,7 @@ class BucketedCompiler:
         folder = folder.resolve()
         with staged(folder) as staging:
             compilation = self._new_compiler(staging, True).compile(model.imported, target, name)
-            manifest = self._with_dynamic(model, staging, compilation.manifest, target)
+            manifest = self._with_dynamic(model, staging, compilation, target)
             write_manifest(staging, manifest)
         return replace(compilation, folder=folder, manifest=manifest)
 
@@ -130,8 +130,9 @@ class BucketedCompiler:
         entries = inputs.entries(combinations)
         return import_entries(self._fork_server, self._model.source, entries, traced=self._model.traced)
 
-    def _with_dynamic(self, model: BucketedModel, folder: Path, manifest: ModelManifest, target: str) -> ModelManifest:
+    def _with_dynamic(self, model: BucketedModel, folder: Path, compilation: Compilation, target: str) -> ModelManifest:
         """The manifest with its dynamic dimensions; ``folder`` is that of the model."""
+        manifest = compilation.manifest
         entries = {each.name: each for each in manifest.entries}
         exact = {sizes: entries[entry_name(sizes)] for sizes in product(*model.sizes)}
         if self._model.wanted.is_exact:
@@ -142,7 +143,8 @@ class BucketedCompiler:
             dynamic = self._dynamic(model, {**exact, **probe}, has_outputs=True)
             manifest = manifest.model_copy(update={"dynamic": dynamic})
             write_manifest(folder, manifest)
-            found = self._run.padding(folder, scratch if probe else None, manifest)
+            is_quantized = compilation.is_quantized
+            found = self._run.padding(folder, scratch if probe else None, manifest, is_quantized=is_quantized)
         if found.problem:
             raise BadInput("bucket", f"{found.problem}.", _MASK_FIX)
         dimensions = tuple(
@@ -154,15 +156,20 @@ class BucketedCompiler:
     def _probe(self, model: BucketedModel, scratch: Path, target: str) -> dict[Shape, ModelEntry]:
         """Build the model for sizes below those of all buckets, to compare with; none if it has no such sizes."""
         smallest = tuple(each[0] for each in model.sizes)
-        for sizes in dict.fromkeys((tuple(max(1, 2 * each // 3) for each in smallest), _one_less(smallest))):
-            if sizes == smallest:
+        lower = tuple(max(1, 2 * each // 3) for each in smallest)
+        single = [at for at, each in enumerate(model.sizes) if len(each) == 1]
+        less = tuple(max(1, each - 1) for each in smallest)
+        for probed in dict.fromkeys((_one_by_one(smallest, lower, single), (lower,), (less,))):
+            sizes = [each for each in probed if each != smallest]
+            if not sizes:
                 return {}
             try:
-                imported = self._imported(model.inputs, [sizes])
+                imported = self._imported(model.inputs, sizes)
             except BadInput:
                 continue
-            built = self._new_compiler(scratch, True).compile(imported, target, "probe")
-            return {sizes: built.manifest.entries[0]}
+            manifest = self._new_compiler(scratch, True).compile(imported, target, "probe").manifest
+            built = {each.name: each for each in manifest.entries}
+            return {each: built[entry_name(each)] for each in sizes}
         if all(len(each) > 1 or each[0] == 1 for each in model.sizes):
             return {}
         raise BadInput("bucket", "the model cannot be read for a smaller size to compare with.", EXACT_FIX)
@@ -190,8 +197,14 @@ class BucketedCompiler:
         )
 
 
-def _one_less(sizes: Shape) -> Shape:
-    return tuple(max(1, each - 1) for each in sizes)
+def _one_by_one(sizes: Shape, lower: Shape, single: Sequence[int]) -> tuple[Shape, ...]:
+    """Sizes of which one more of the dimensions with a single size is lower each time, and all in the end.
+
+    They tell apart which outputs grow with which of these dimensions.
+    """
+    steps = (single[:count] for count in range(1, len(single)))
+    mixed = (tuple(lower[at] if at in step else size for at, size in enumerate(sizes)) for step in steps)
+    return tuple(dict.fromkeys((*mixed, lower)))
 
 
 @contextmanager

@@ -32,7 +32,7 @@ def output_places(entries: Mapping[Shape, ModelEntry], names: Sequence[str]) -> 
         names: of the dimensions.
 
     Raises:
-        BadInput: outputs have extents that change and are not a multiple of one dimension.
+        BadInput: outputs have extents that change and are not a multiple of one dimension, or of which one is unknown.
     """
     found: list[list[DimensionPlace]] = [[] for _ in names]
     shapes = {sizes: [each.shape for each in entry.outputs] for sizes, entry in entries.items()}
@@ -49,10 +49,17 @@ def output_places(entries: Mapping[Shape, ModelEntry], names: Sequence[str]) -> 
 
 
 def _proportional(extents: Mapping[Shape, int], count: int, where: str, names: Sequence[str]) -> tuple[int, int]:
+    found = []
     for at in range(count):
         factors = {extent / sizes[at] for sizes, extent in extents.items()}
         factor = factors.pop()
         if not factors and factor >= 1 and factor == int(factor):
-            return at, int(factor)
-    problem = f"{where} is {sorted(set(extents.values()))}, which is not a multiple of {' or of '.join(names)}."
-    raise BadInput("bucket", problem, EXACT_FIX)
+            found.append((at, int(factor)))
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        problem = f"{where} is {sorted(set(extents.values()))}, which is not a multiple of {' or of '.join(names)}."
+        raise BadInput("bucket", problem, EXACT_FIX)
+    alike = " or ".join(names[at] for at, _ in found)
+    fix = "If they always have one size, name them together: --bucket NAME,NAME=N. Else give one of them two sizes."
+    raise BadInput("bucket", f"{where} may be of {alike}: the model cannot be read for different sizes of them.", fix)

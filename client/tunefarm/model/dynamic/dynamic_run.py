@@ -25,12 +25,21 @@ class DynamicRun:
         found = self._asked(TIMES, EntryTimes, folder, None, manifest)
         return dict(zip((each.name for each in manifest.entries), found.latencies_s, strict=True))
 
-    def padding(self, folder: Path, probe: Path | None, manifest: ModelManifest) -> PaddingChecked:
+    def padding(
+        self, folder: Path, probe: Path | None, manifest: ModelManifest, *, is_quantized: bool
+    ) -> PaddingChecked:
         """Whether results depend on padding. Raises BadInput if the model cannot be run."""
-        return self._asked(PADDING, PaddingChecked, folder, probe, manifest)
+        return self._asked(PADDING, PaddingChecked, folder, probe, manifest, is_quantized=is_quantized)
 
     def _asked(
-        self, entry: str, answer_type: type[Answer], folder: Path, probe: Path | None, manifest: ModelManifest
+        self,
+        entry: str,
+        answer_type: type[Answer],
+        folder: Path,
+        probe: Path | None,
+        manifest: ModelManifest,
+        *,
+        is_quantized: bool = False,
     ) -> Answer:
         own = self._functions_file
         order = RunOrder(
@@ -38,6 +47,7 @@ class DynamicRun:
             probe=None if probe is None else str(probe),
             functions=manifest.callees if own is None else (),
             functions_file=None if own is None else str(own),
+            is_quantized=is_quantized,
         )
         folders = [each for each in (folder, probe) if each is not None]
         readable = [*map(str, folders), *([str(own.parent)] if own else [])]

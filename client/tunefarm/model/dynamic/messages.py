@@ -9,15 +9,17 @@ PADDING: Final = "tunefarm.model.dynamic.run_child:padding"
 
 
 class RunOrder(Frozen):
-    """A compiled model to run, whose library is passed in sealed memory. ``functions`` are as of ``CompareOrder``.
+    """A compiled model to run, whose library is passed in sealed memory.
 
-    ``probe`` is the folder of the same model for exact sizes, whose library is passed after it.
+    ``functions`` and ``is_quantized`` are as of ``CompareOrder``. ``probe`` is the folder of the same model for exact
+    sizes, whose library is passed after it.
     """
 
     folder: str
     probe: str | None = None
     functions: tuple[str, ...] = ()
     functions_file: str | None = None
+    is_quantized: bool = False
 
 
 class EntryTimes(Frozen):

@@ -14,7 +14,7 @@ from tunefarm.model.sizes.size_dispatch import Shape, SizeDispatch
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.workload import TensorArgument
 
-_SAME: Final = 1e-3
+_SAME: Final = 1e-2
 """Of what builds with other schedules may differ by: the same kernels run on the same rows."""
 _LARGE: Final = 10.0
 """Standard deviation of the padding that is compared with the usual one, so that it shows in maxima and scales."""
@@ -48,7 +48,7 @@ class PaddingTest:
     """Runs one model in all of its buckets; ``run`` tells what it found."""
 
     def __init__(self, model: CompiledModel, probe: CompiledModel | None, error: RelativeError) -> None:
-        """``probe`` has one entry for sizes of which none exceeds its smallest bucket.
+        """``probe`` has entries for sizes of which none exceeds those of the smallest bucket.
 
         ``error`` is the difference of two arrays relative to what is allowed.
         """
@@ -62,8 +62,7 @@ class PaddingTest:
         self._generator = np.random.default_rng(7)
         self._exact = [(each.sizes, model, each.entry) for each in dynamic.buckets]
         if probe is not None:
-            entry = probe.manifest.entries[0]
-            self._exact.append((self._sizes_of(entry.inputs), probe, entry.name))
+            self._exact += [(self._sizes_of(each.inputs), probe, each.name) for each in probe.manifest.entries]
         self._worst = 0.0
 
     def run(self) -> PaddingChecked:
@@ -91,13 +90,18 @@ class PaddingTest:
         return ""
 
     def _real_sizes(self, bucket: Shape) -> list[Shape]:
-        """The smallest sizes that a bucket serves, and some in the middle."""
+        """The smallest sizes that a bucket serves, and some in the middle, which differ between dimensions."""
         lows = []
         for size, dimension in zip(bucket, self._dynamic.dimensions, strict=True):
             at = dimension.sizes.index(size)
             lows.append(dimension.sizes[at - 1] + 1 if at else 1)
-        middle = tuple((low + size) // 2 for low, size in zip(lows, bucket, strict=True))
-        return [sizes for sizes in dict.fromkeys((tuple(lows), middle)) if sizes != bucket]
+        parts = len(lows) + 1
+        shares = (range(1, parts), range(parts - 1, 0, -1))
+        middle = (
+            tuple(low + (size - low) * share // parts for low, size, share in zip(lows, bucket, each, strict=True))
+            for each in shares
+        )
+        return [sizes for sizes in dict.fromkeys((tuple(lows), *middle)) if sizes != bucket]
 
     def _exact_below(self, bucket: Shape) -> list[tuple[Shape, CompiledModel, str]]:
         below = [

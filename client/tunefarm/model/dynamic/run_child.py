@@ -4,14 +4,15 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from tunefarm.intake.user_file import register_functions
-from tunefarm.model.compare_child import relative_error
 from tunefarm.model.dynamic.messages import EntryTimes, PaddingChecked, RunOrder
 from tunefarm.model.dynamic.padding_test import PaddingTest
 from tunefarm.model.loaded_model import CompiledModel, open_model
 from tunefarm.model.model_folder import read_model_folder
 from tunefarm.model.random_inputs import random_inputs
+from tunefarm.model.relative_error import relative_error
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_sandbox.fork_server.question import answer
 
@@ -49,10 +50,11 @@ def _times(order: RunOrder, library: int) -> EntryTimes:
 
 def _padding(order: RunOrder, libraries: Sequence[int]) -> PaddingChecked:
     with _opened(order, order.folder, libraries[0]) as model:
+        error = partial(relative_error, is_quantized=order.is_quantized)
         if order.probe is None:
-            return PaddingTest(model, None, relative_error).run()
+            return PaddingTest(model, None, error).run()
         with _opened(order, order.probe, libraries[1]) as probe:
-            return PaddingTest(model, probe, relative_error).run()
+            return PaddingTest(model, probe, error).run()
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import pytest
 import tvm
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tvm import relax
 
 from tests.search.relax.integer.quantized_networks import RANGES, QuantizedLayer
 from tests.search.relax.models import run
@@ -17,7 +18,7 @@ from tunefarm_search.relax.assembly import with_schedules
 from tunefarm_search.relax.building import lower, virtual_machine
 from tunefarm_search.relax.placeholders import tasks_without_weights
 from tunefarm_search.relax.preparation import PreparedModel, prepare
-from tunefarm_search.relax.tasks import model_tasks
+from tunefarm_search.relax.tasks import model_tasks, rounds_to_bytes
 from tunefarm_search.tvm.dot_products import dot_product_of
 from tunefarm_search.tvm.target import canonical_target, host_target, tvm_target
 from tunefarm_search.untried.untried_schedule import untried_schedule
@@ -113,3 +114,18 @@ def test_untried_schedules_reach_the_instruction(layer: QuantizedLayer) -> None:
     assembly = build_scheduled(found.module, tvm_target(HERE)).inspect_source("asm")
     assert "vpdpbusd" in assembly or "sdot" in assembly
     judged_schedule(tvm.ir.load_json(task.workload.module_json), json.loads(found.trace.text))
+
+
+@pytest.mark.parametrize("target", [VNNI, HASWELL], ids=["dot products", "none"])
+def test_models_that_round_to_bytes_are_told_from_those_that_read_them(target: Target) -> None:
+    quantized = QuantizedLayer(rank=0, channels=(8, 8))
+    assert rounds_to_bytes(prepare(quantized.module(), {}, target).module)
+    builder, image = relax.BlockBuilder(), relax.Var("image", relax.TensorType([4, 8], "uint8"))
+    with builder.function("main", [image]):
+        with builder.dataflow():
+            numbers = builder.emit(relax.op.astype(image, "float64"))
+            is_dark = builder.emit(relax.op.less(numbers, relax.const(9.0, "float64")))
+            mask = builder.emit(relax.op.astype(is_dark, "uint8"))
+            result = builder.emit_output(relax.op.multiply(numbers, relax.op.astype(mask, "float64")))
+        builder.emit_func_output(result)
+    assert not rounds_to_bytes(prepare(builder.get(), {}, target).module)
