@@ -1,5 +1,6 @@
 """Whatever parts of a model onnxruntime and OpenVINO run, it computes what torch computes; its folder is checked."""
 
+import gc
 import json
 import random
 import shutil
@@ -36,6 +37,8 @@ from tunefarm.frontend.model_source import ModelFile, parse_model_source  # noqa
 from tunefarm.frontend.reading import read_model  # noqa: E402
 from tunefarm.model.compilation import Compilation, ModelCompiler  # noqa: E402
 from tunefarm.model.library.library import LIBRARIES  # noqa: E402
+from tunefarm.model.library.onnxruntime_kernel import OnnxRuntimeKernel  # noqa: E402
+from tunefarm.model.library.openvino_kernel import OpenVinoKernel  # noqa: E402
 from tunefarm.model.library.registration import register_region  # noqa: E402
 from tunefarm.model.loaded_model import load_model  # noqa: E402
 from tunefarm.model.model_run import run_model  # noqa: E402
@@ -123,9 +126,21 @@ class CompilerOfPlan(ModelCompiler):
         return RaceResult(TimedPlan(plan, None), (ours,), 0.0)
 
 
-def compiled(fork_server: ForkServer, path: Path, output: Path, *in_turn: str | None) -> Compilation:
+class CompilerWithoutChild(CompilerOfPlan):
+    """The child that cuts the model ends after the race."""
+
+    def _raced(self, folders: Any, *others: Any) -> RaceResult:
+        result = super()._raced(folders, *others)
+        folders.planned(result.winner.plan)
+        self._child.kill()
+        return result
+
+
+def compiled(
+    fork_server: ForkServer, path: Path, output: Path, *in_turn: str | None, kind: type[CompilerOfPlan] = CompilerOfPlan
+) -> Compilation:
     imported = import_model(fork_server, parse_model_source(str(path)), {})
-    compiler = CompilerOfPlan(fork_server, output, libraries=choose_libraries())
+    compiler = kind(fork_server, output, libraries=choose_libraries())
     compiler.in_turn = in_turn
     return compiler.compile(imported, "host:1", "model")
 
@@ -155,6 +170,29 @@ def test_a_compiled_mix_is_verified_and_computes_what_torch_computes(
         found = each(*(tensor.numpy() for tensor in inputs))
         assert worst_error((found,), _expected(module, inputs)) <= model.tolerance
     assert run_model(fork_server, mixed.folder, (mixed.folder / "kernels.so").read_bytes()).latency_s > 0
+
+
+def test_a_plan_ships_although_the_child_that_cut_it_has_ended(
+    fork_server: ForkServer, folder: Path, tmp_path: Path
+) -> None:
+    path = model_file(TINY_ZOO["u-net"], "pt2", folder)
+    compilation = compiled(fork_server, path, tmp_path / "ended", "onnxruntime", None, kind=CompilerWithoutChild)
+    assert compilation.manifest.regions
+    assert compilation.manifest.verified is not None
+    load_model(compilation.folder)
+
+
+def test_sessions_of_libraries_end_with_their_model(mixed: Compilation) -> None:
+    before = _sessions()
+    loaded = load_model(mixed.folder)
+    assert _sessions() == before + len(mixed.manifest.regions)
+    del loaded
+    assert _sessions() == before
+
+
+def _sessions() -> int:
+    gc.collect()
+    return sum(isinstance(each, OnnxRuntimeKernel | OpenVinoKernel) for each in gc.get_objects())
 
 
 def test_weights_are_stored_once(mixed: Compilation) -> None:

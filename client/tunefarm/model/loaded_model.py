@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tunefarm.artifact.kernel_loading import use_recorded_threads
 from tunefarm.frontend.weights_file import DamagedWeights, read_weights
-from tunefarm.model.library.region_opening import REGISTERING, open_regions
+from tunefarm.model.library.region_opening import opened_regions
 from tunefarm.model.model_folder import ModelFiles, read_model_folder
 from tunefarm.model.sizes.numpy_arrays import NumpyOperations, leaves_of, nested_like
 from tunefarm.model.sizes.size_dispatch import SizeDispatch
@@ -152,8 +152,7 @@ def open_model(files: ModelFiles, library: int) -> CompiledModel:
     if manifest.num_cores > 0:
         use_recorded_threads(manifest.num_cores)
     try:
-        with REGISTERING:
-            open_regions(manifest, files.folder)
+        with opened_regions(manifest, files.folder):
             # tvm.runtime.load_module would derive the format from the resolved path, which has no suffix.
             kernels = tvm_ffi.get_global_func("ffi.Module.load_from_file.so")(path_of(library), "so")
             program = tvm_ffi.get_global_func("ffi.Module.load_from_bytes.relax.VMExecutable")(files.program)

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from tests.client.model.conftest import CompiledOnce
-from tunefarm.model.library.region_opening import require_library
+from tunefarm.model.library.region_opening import require_library, require_region
 from tunefarm.model.loaded_model import load_model
 from tunefarm.model.messages import UnitParts
 from tunefarm.model.race.library_race import choose_libraries
@@ -18,6 +18,7 @@ from tunefarm.model.race.proposals import proposals, unit_times
 from tunefarm.model.race.race_result import RacedUnit, RaceResult, TimedPlan
 from tunefarm.terminal.race_text import race_text
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.tuning.model import ModelManifest, ModelRegion
 
 REGION = ModelRegion(
@@ -78,6 +79,12 @@ def test_choose_libraries_rejects_unknown_names_and_times() -> None:
 def test_a_region_of_an_unknown_library_is_refused() -> None:
     with pytest.raises(BadInput, match="unknown library 'nonesuch'"):
         require_library(REGION)
+
+
+def test_the_file_of_a_region_may_be_as_large_as_a_program(tmp_path: Path) -> None:
+    content = bytes(65 << 20)
+    (tmp_path / REGION.file).write_bytes(content)
+    require_region(tmp_path, REGION.model_copy(update={"digest": digest(content)}))
 
 
 @pytest.mark.parametrize("changed", [{"file": "../region-0.onnx"}, {"file": "kernels.so"}, {"name": "env.relu"}])

@@ -198,6 +198,17 @@ def test_each_entry_is_timed_and_a_turn_is_their_sum(with_entries: CompiledOnce,
     assert {each.name for each in with_entries.compilation.manifest.functions} <= called.keys()
 
 
+def test_a_plan_whose_child_has_ended_is_opened_again(with_entries: CompiledOnce, fork_server: ForkServer) -> None:
+    library = sealed((with_entries.folder / LIBRARY_NAME).read_bytes())
+    try:
+        with Contestant(fork_server, LibraryPlan((None,)), with_entries.folder, library, (), None) as contestant:
+            for _ in range(2):
+                contestant._child.kill()
+                assert contestant.sample_s() > 0
+    finally:
+        os.close(library)
+
+
 def test_a_plan_that_is_not_opened_in_time_is_refused(
     with_entries: CompiledOnce, fork_server: ForkServer, tmp_path: Path
 ) -> None:

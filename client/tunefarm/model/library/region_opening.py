@@ -4,17 +4,19 @@ import hashlib
 import importlib.metadata
 import re
 import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
 from tunefarm.model.library.library import LIBRARIES
-from tunefarm.model.library.registration import register_region
+from tunefarm.model.library.registration import register_region, remove_region
 from tunefarm.terminal.user_files import read_plain_file
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.kernel_library.program import MAX_PROGRAM_BYTES
 from tunefarm_schemas.tuning.model import ModelManifest, ModelRegion
 
-REGISTERING: Final = threading.Lock()
-"""Held from the registration of regions until TVM's VM has found them: models use the same names."""
+_REGISTERING: Final = threading.Lock()
 _FIELD: Final = "library"
 
 
@@ -26,27 +28,32 @@ def require_region(folder: Path, region: ModelRegion) -> None:
     """
     fix = "Compile the model again; do not load it."
     try:
-        content = read_plain_file(folder / region.file)
+        content = read_plain_file(folder / region.file, limit_bytes=MAX_PROGRAM_BYTES)
     except OSError as error:
         raise BadInput("folder", f"its {region.file} cannot be read ({error.strerror or error}).", fix) from error
     if hashlib.sha256(content).hexdigest() != region.digest:
         raise BadInput("folder", f"its {region.file} does not match the manifest.", fix)
 
 
-def open_regions(manifest: ModelManifest, folder: Path) -> None:
-    """Open the regions of a model, whose files were checked, and register the functions that run them.
+@contextmanager
+def opened_regions(manifest: ModelManifest, folder: Path) -> Iterator[None]:
+    """Open the regions of a model, whose files were checked; the functions that run them are registered meanwhile.
 
-    TVM's VM keeps the functions that it finds: hold ``REGISTERING`` until it is made.
+    TVM's VM, which is made in the context, keeps the functions that it finds. Models use the same names, so one thread
+    at a time is in the context.
 
     Raises:
         BadInput: a library is missing, older than the one of the manifest, or refuses a region.
     """
     for region in manifest.regions:
         require_library(region)
-    for region in manifest.regions:
-        library = LIBRARIES[region.library]
-        kernel = library.open(folder / region.file, max(1, manifest.num_cores), spins=region.spins)
-        register_region(region.name, kernel)
+    with _REGISTERING, ExitStack() as stack:
+        for region in manifest.regions:
+            library = LIBRARIES[region.library]
+            kernel = library.open(folder / region.file, max(1, manifest.num_cores), spins=region.spins)
+            register_region(region.name, kernel)
+            stack.callback(remove_region, region.name)
+        yield
 
 
 def require_library(region: ModelRegion) -> None:

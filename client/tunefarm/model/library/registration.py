@@ -32,3 +32,10 @@ def register_region(name: str, kernel: LibraryKernel) -> None:
             raise RuntimeError(f"{name}: {error}") from error
 
     tvm.register_global_func(name, run_region, override=True)
+
+
+def remove_region(name: str) -> None:
+    """Remove a registered function, except from the virtual machines that hold it: it keeps a library's memory."""
+    import tvm_ffi
+
+    tvm_ffi.registry.remove_global_func(name)

@@ -1,6 +1,8 @@
 """A child that runs one plan whenever it is its turn."""
 
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -12,7 +14,9 @@ from tunefarm.model.race.plan_folder import LibraryPlan
 from tunefarm_sandbox.channel.channel import ChannelClosed
 from tunefarm_sandbox.confinement.confinement import Confinement
 from tunefarm_sandbox.confinement.limits import Limits
+from tunefarm_sandbox.fork_server.child import Child
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
+from tunefarm_schemas.bad_input import BadInput
 
 _DOING: Final = "timing"
 
@@ -38,7 +42,7 @@ class Contestant:
         *,
         timeout_s: float = float("inf"),
     ) -> None:
-        """Open the model in ``folder``, whose library is in the sealed memory ``library``, and run it.
+        """Open the model in ``folder``, and run it. Its library is in the sealed memory ``library``, which stays open.
 
         Raises:
             BadInput: it cannot be opened or run, or takes longer than ``timeout_s``.
@@ -51,21 +55,16 @@ class Contestant:
             functions_file=None if functions_file is None else str(functions_file),
         )
         readable = [str(folder), *([str(functions_file.parent)] if functions_file else [])]
-        self._child = fork_server.fork(
+        self._fork: Callable[[], Child] = partial(
+            fork_server.fork,
             TIME,
             order.model_dump_json().encode(),
             limits=Limits(memory_bytes=settings.memory_bytes, cpu_s=settings.cpu_s),
             confinement=Confinement.strict(readable=tuple(readable), may_pin_threads=True),
             descriptors=(library,),
         )
-        try:
-            first = exchange(self._child, RaceSample, "running", has_bytes=False, timeout_s=timeout_s)[0]
-        except BaseException:
-            self._child.close()
-            raise
-        self._child.stop()
-        self.first_s = sum(first.entries_s)
-        self.entries_s = first.entries_s
+        self.entries_s = self._open(timeout_s)
+        self.first_s = sum(self.entries_s)
 
     def __enter__(self) -> Self:
         return self
@@ -76,7 +75,11 @@ class Contestant:
         self._child.close()
 
     def sample_s(self) -> float:
-        """Seconds of a run of each entry, summed; of each the fastest of some."""
+        """Seconds of a run of each entry, summed; of each the fastest of some.
+
+        Raises:
+            BadInput: it cannot be run any more.
+        """
         entries_s = self._asked(SampleOrder()).entries_s
         self.entries_s = tuple(map(min, self.entries_s, entries_s))
         return sum(entries_s)
@@ -89,7 +92,29 @@ class Contestant:
         """
         return dict(self._asked(SampleOrder(is_profile=True), timeout_s).functions_s)
 
+    def _open(self, timeout_s: float) -> tuple[float, ...]:
+        """Open the model in a new child, which then waits for its turn; the seconds of a run of each entry."""
+        self._child = self._fork()
+        try:
+            first = exchange(self._child, RaceSample, "running", has_bytes=False, timeout_s=timeout_s)[0]
+        except BaseException:
+            self._child.close()
+            raise
+        self._child.stop()
+        return first.entries_s
+
     def _asked(self, order: SampleOrder, timeout_s: float = float("inf")) -> RaceSample:
+        try:
+            return self._answer(order, timeout_s)
+        except BadInput:
+            if self._child.exit() is None:
+                raise
+        # It may have used up its processor seconds, which all turns of the race count towards. A new one has its own.
+        self._child.close()
+        self._open(timeout_s)
+        return self._answer(order, timeout_s)
+
+    def _answer(self, order: SampleOrder, timeout_s: float) -> RaceSample:
         self._child.resume()
         try:
             with suppress(ChannelClosed):  # it has ended, as the exchange tells

@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from math import isfinite
@@ -107,13 +107,14 @@ class LibraryRace:
         with ExitStack() as stack:
             self._descriptor = sealed(self._library)
             stack.callback(os.close, self._descriptor)
-            best, _ = self._opened(LibraryPlan((None,) * len(self._units)), timeout_s=float("inf"))
+            self._best, _ = self._opened(LibraryPlan((None,) * len(self._units)), timeout_s=float("inf"))
             try:
-                self._keep(best)
-                best = self._improved(best)
-                winner = next(each for each in self._timed if each.plan == best.plan)
+                self._keep(self._best)
+                with suppress(BadInput):  # what was timed before stays
+                    self._improve()
+                winner = next(each for each in self._timed if each.plan == self._best.plan)
             finally:
-                best.__exit__(None, None, None)
+                self._best.__exit__(None, None, None)
         return RaceResult(winner, tuple(self._timed), time.monotonic() - began_s, self._raced_units(winner.plan))
 
     def _raced_units(self, plan: LibraryPlan) -> tuple[RacedUnit, ...]:
@@ -126,12 +127,13 @@ class LibraryRace:
             for at, (unit, runner) in enumerate(zip(self._units, plan.assignment, strict=True))
         )
 
-    def _improved(self, best: Contestant) -> Contestant:
+    def _improve(self) -> None:
+        """Try plans in place of the best one. Raises BadInput if a child ended that the race cannot go on without."""
         whole = [tuple(None if unit.problem else library for unit in self._units) for library in self._choice.names]
         whole = [assignment for assignment in whole if any(assignment)]
         for at, assignment in enumerate(whole):
             plan = LibraryPlan(assignment, spins=self._is_whole(assignment))
-            best = self._duel(best, plan, 1 / (len(whole) - at + 1))
+            self._duel(plan, 1 / (len(whole) - at + 1))
         times_s = self._times_s
         by_speed = sorted(set(self._choice.names) - self._wrong, key=self._latency_of_all_s)
         for used in (None, *by_speed):
@@ -141,14 +143,14 @@ class LibraryRace:
         tried: set[Assignment] = {each.plan.assignment for each in self._timed}
         while self._has_time():
             right_s = {library: own_s for library, own_s in times_s.items() if library not in self._wrong}
-            plans = [each for each in proposals(best.plan.assignment, right_s) if each not in tried]
+            plans = [each for each in proposals(self._best.plan.assignment, right_s) if each not in tried]
             if not plans:
                 break
             tried.add(plans[0])
-            best = self._duel(best, LibraryPlan(plans[0], spins=self._is_whole(plans[0])), _SHARE)
-        if best.plan.can_spin and self._has_time():
-            best = self._duel(best, LibraryPlan(best.plan.assignment, spins=not best.plan.spins), 1.0)
-        return best
+            self._duel(LibraryPlan(plans[0], spins=self._is_whole(plans[0])), _SHARE)
+        plan = self._best.plan
+        if plan.can_spin and self._has_time():
+            self._duel(LibraryPlan(plan.assignment, spins=not plan.spins), 1.0)
 
     def _has_time(self) -> bool:
         return self._clock.left_s() > 0
@@ -179,10 +181,13 @@ class LibraryRace:
         )
         return contestant, planned.parts.regions
 
-    def _duel(self, best: Contestant, plan: LibraryPlan, share: float) -> Contestant:
-        """The better of the best plan and another, which is opened for it; the other one is closed.
+    def _duel(self, plan: LibraryPlan, share: float) -> None:
+        """Open a plan, and let it take the place of the best plan if it is better; the other one is closed.
 
         They are timed for at most ``share`` of the seconds that are left when it is open.
+
+        Raises:
+            BadInput: the best plan cannot be run any more, or no plan can be cut any more.
         """
         self._say(f"timing {plan.name}")
         try:
@@ -192,22 +197,26 @@ class LibraryRace:
         except BadInput as error:
             late = "" if self._has_time() else f"not timed within --race-seconds {self._choice.race_s:g}"
             self._timed.append(TimedPlan(plan, None, late or str(error)))
-            return best
-        ratios, failure = ratios_by_turns(challenger, best, self._clock, share)
-        self._keep(best)
-        has_fewer = len(plan.libraries) < len(best.plan.libraries)
-        is_won = failure is None and is_better(ratios, has_fewer_libraries=has_fewer)
-        problem = "" if failure is None else str(failure)
-        if is_won:
-            problem = self._wrong_results(challenger)
-        if problem:
-            self._timed.append(TimedPlan(plan, None, problem))
-            challenger.__exit__(None, None, None)
-            return best
-        self._keep(challenger)
-        loser, winner = (best, challenger) if is_won else (challenger, best)
-        loser.__exit__(None, None, None)
-        return winner
+            if self._folders.has_ended:
+                raise
+            return
+        with ExitStack() as loser:
+            loser.push(challenger)
+            ratios, failure = ratios_by_turns(challenger, self._best, self._clock, share)
+            self._keep(self._best)
+            has_fewer = len(plan.libraries) < len(self._best.plan.libraries)
+            is_won = failure is None and is_better(ratios, has_fewer_libraries=has_fewer)
+            problem = "" if failure is None else str(failure)
+            if is_won:
+                problem = self._wrong_results(challenger)
+            if problem:
+                self._timed.append(TimedPlan(plan, None, problem))
+                return
+            self._keep(challenger)
+            if is_won:
+                loser.pop_all()
+                loser.push(self._best)
+                self._best = challenger
 
     def _wrong_results(self, contestant: Contestant) -> str:
         """What is wrong with the results of a plan; empty if they are right. A wrong library runs nothing else."""

@@ -98,6 +98,12 @@ class PlanFolders:
         self.manifest = manifest
         self.weights = weights
         self._count = 0
+        self._planned: dict[Assignment, PlannedModel] = {}
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the child that cuts the model is gone."""
+        return self._child.exit() is not None
 
     def planned(self, plan: LibraryPlan, *, by_unit: bool = False, is_final: bool = False) -> PlannedModel:
         """Cut the model. With ``by_unit`` each unit is a region of its own.
@@ -113,7 +119,10 @@ class PlanFolders:
             regions = tuple(self._child.channel.receive() for _ in parts.regions)
         except ChannelClosed as closed:
             raise BadInput("model", "the process that cuts it ended.", "Compile it again.") from closed
-        return PlannedModel(parts, program, regions)
+        planned = PlannedModel(parts, program, regions)
+        if not (by_unit or is_final):
+            self._planned[plan.assignment] = planned
+        return planned
 
     def written(self, plan: LibraryPlan, planned: PlannedModel) -> Path:
         """A folder with the model of a plan, for a child to run."""
@@ -126,10 +135,21 @@ class PlanFolders:
         write_program(folder, self.manifest_of(plan, planned, self._digest), planned.program, planned.regions)
         return folder
 
-    def final(self, plan: LibraryPlan) -> tuple[PlannedModel, ModelManifest]:
-        """The model of a plan with its weights alone, which are then in the final file; nothing else is written."""
-        planned = self.planned(plan, is_final=True)
-        return planned, self.manifest_of(plan, planned, file_digest(self.weights.final.descriptor))
+    def final(self, plan: LibraryPlan) -> tuple[PlannedModel, ModelManifest, Path]:
+        """The model of a plan, its manifest and the file of its weights; nothing else is written.
+
+        The file has the weights of this plan alone, or those of all plans if the child has ended since the race.
+
+        Raises:
+            BadInput: it cannot be cut, and was not before.
+        """
+        try:
+            planned, weights = self.planned(plan, is_final=True), self.weights.final
+        except BadInput:
+            if plan.assignment not in self._planned:
+                raise
+            planned, weights = self._planned[plan.assignment], self.weights.every
+        return planned, self.manifest_of(plan, planned, file_digest(weights.descriptor)), weights.path
 
     def manifest_of(self, plan: LibraryPlan, planned: PlannedModel, weights_digest: str) -> ModelManifest:
         """The manifest of our kernels alone, changed to that of a plan."""

@@ -46,7 +46,7 @@ class Shipped:
         Raises:
             BadInput: it cannot be cut or linked.
         """
-        planned, manifest = folders.final(plan)
+        planned, manifest, weights = folders.final(plan)
         of_tasks = {name for each in self.objects for name in each.functions}
         others = set(kernels_of(self.library)) - of_tasks
         used = [each for each in self.objects if _is_used(each, planned.parts.calls, others)]
@@ -60,7 +60,7 @@ class Shipped:
         own.chmod(0o755)
         for name in (LIBRARY_NAME, PROGRAM_NAME, WEIGHTS_NAME, MANIFEST_NAME):
             (folders.folder / name).rename(own / name)
-        folders.weights.final.path.replace(folders.folder / WEIGHTS_NAME)
+        weights.replace(folders.folder / WEIGHTS_NAME)
         put_file(folders.folder / LIBRARY_NAME, library)
         write_program(folders.folder, manifest, planned.program, planned.regions)
         return manifest, library
