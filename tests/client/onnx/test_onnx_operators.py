@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import helper
+from onnx.reference import ReferenceEvaluator
 
 from tests.client.frontend.untuned import by_tvm
 from tests.client.onnx.graphs import TensorProto, assert_equal, constants, model_of, node, normal, saved
@@ -116,6 +117,7 @@ MODELS = {
     "selu": lambda: one("Selu", alpha=1.2, gamma=0.9),
     "thresholded relu": lambda: one("ThresholdedRelu", alpha=0.1),
     "mean variance normalization": lambda: one("MeanVarianceNormalization", axes=[0, 2, 3]),
+    "local response normalization": lambda: one("LRN", size=5, alpha=0.3, beta=0.6, bias=2.0),
     "powers that are cut off": lambda: model_of(
         [node("Pow", ["n", "x"], ["p"]), node("Cast", ["p"], ["y"], to=TensorProto.FLOAT)],
         X, ["y"], constants(n=np.array(37, np.int32))),
@@ -253,3 +255,16 @@ def test_import_onnx_inlines_functions_of_the_model(tmp_path: Path) -> None:
         helper.make_function("own", "Twice", ["a"], ["b"], [node("Add", ["a", "a"], ["b"])], imports)
     )
     assert_equal(saved(model, tmp_path), {"x": normal(3)})
+
+
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT, TensorProto.FLOAT16])
+def test_norms_over_an_even_number_of_channels_keep_the_type(tmp_path: Path, kind: int) -> None:
+    """Which onnxruntime refuses. ONNX computes as many channels as the batch has inputs."""
+    nodes, shapes = [node("LRN", ["x"], ["y"], size=4, alpha=0.3)], {"x": (4, 4, 9, 8)}
+    array = normal(*shapes["x"])
+    expected = ReferenceEvaluator(model_of(nodes, shapes, ["y"])).run(None, {"x": array})[0]
+    given = array.astype(helper.tensor_dtype_to_np_dtype(kind))
+    path = saved(model_of(nodes, shapes, ["y"], types={"x": kind, "y": kind}), tmp_path)
+    (found,) = by_tvm(read_onnx(path, shapes), [given])
+    assert found.dtype == given.dtype
+    np.testing.assert_allclose(found.astype(np.float32), expected, atol=1e-6 if kind == TensorProto.FLOAT else 2e-3)

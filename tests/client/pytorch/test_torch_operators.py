@@ -183,3 +183,25 @@ def test_bags_of_rows_are_summed(mode: str) -> None:
         )
 
     require_as_torch(Of(function), (torch.tensor([[0, 2, 1], [3, 4, 0]]), torch.randn(5, 8)))
+
+
+def test_extremes_up_to_each_element_have_their_last_positions() -> None:
+    def function(x: torch.Tensor, n: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return *x.cummax(1), *x.cummin(-1), *n.cummax(0), *n.cummin(1), *x[:, :1].cummax(1)
+
+    require_as_torch(Of(function), (torch.randn(3, 11, 4), torch.randint(5, (9, 7))))
+
+
+def test_most_frequent_elements_are_those_of_torch() -> None:
+    def function(n: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return n.mode()[0], n.float().mode(0, keepdim=True)[0], n.gather(1, n.mode(1, keepdim=True)[1])
+
+    require_as_torch(Of(function), (torch.randint(3, (5, 9)),))
+
+
+def test_elements_of_a_source_are_scattered_by_a_mask() -> None:
+    def function(x: torch.Tensor, mask: torch.Tensor, source: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.masked_scatter(mask, source), x.masked_scatter(mask[:, :1], source)
+
+    mask = torch.tensor([[False, True, True, False], [True, False, True, True], [False, False, True, False]])
+    require_as_torch(Of(function), (torch.randn(3, 4), mask, torch.randn(2, 6)))

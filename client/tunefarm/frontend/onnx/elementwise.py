@@ -1,5 +1,6 @@
 """Elementwise operators, Gather and OneHot, whose converters in TVM are wrong for some types or give slow modules."""
 
+import functools
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
@@ -10,8 +11,8 @@ from tvm import relax
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from tunefarm.frontend.along_axis import scattered
 from tunefarm.frontend.onnx.constants import constant
-from tunefarm.frontend.scattering import scattered
 
 _REDUCTIONS: Final = MappingProxyType({b"none": "update", b"add": "add", b"mul": "mul", b"max": "max", b"min": "min"})
 
@@ -75,10 +76,27 @@ def mean_variance_normalization(builder: Any, inputs: Any, attributes: Mapping[s
     """By differences from the mean, and with ONNX's epsilon: TVM's gives NaN for equal elements."""
     del scope
     x, axes = inputs[0], list(attributes.get("axes", (0, 2, 3)))
-    wide = _cast(builder, x, "float32") if str(x.ty.dtype) in {"float16", "bfloat16"} else x
+    wide = _widened(builder, x)
     apart = builder.emit(relax.op.subtract(wide, relax.op.mean(wide, axes, keepdims=True)))
     deviation = builder.emit(relax.op.sqrt(relax.op.mean(relax.op.multiply(apart, apart), axes, keepdims=True)))
     quotient = relax.op.divide(apart, relax.op.add(deviation, relax.const(1e-9, str(wide.ty.dtype))))
+    return _cast(builder, builder.emit(quotient), str(x.ty.dtype))
+
+
+def local_response_normalization(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+    """Of any rank, in the type of the input, and over an even number of channels; TVM has none of these."""
+    del scope
+    x, size = inputs[0], attributes["size"]
+    wide = _widened(builder, x)
+    dtype, before = str(wide.ty.dtype), (size - 1) // 2
+    around = [0, 0, before, size - 1 - before, *[0, 0] * (len(x.ty.shape) - 2)]
+    squares = builder.emit(relax.op.nn.pad(builder.emit(relax.op.multiply(wide, wide)), around))
+    channels = int(x.ty.shape[1])
+    windows = [relax.op.strided_slice(squares, [1], [first], [first + channels]) for first in range(size)]
+    total = builder.emit(functools.reduce(relax.op.add, windows))
+    scaled = relax.op.multiply(total, relax.const(attributes.get("alpha", 1e-4) / size, dtype))
+    base = relax.op.add(scaled, relax.const(attributes.get("bias", 1.0), dtype))
+    quotient = relax.op.divide(wide, relax.op.power(base, relax.const(attributes.get("beta", 0.75), dtype)))
     return _cast(builder, builder.emit(quotient), str(x.ty.dtype))
 
 
@@ -115,7 +133,7 @@ def rms_normalization(builder: Any, inputs: Any, attributes: Mapping[str, Any], 
     x, scale, dtype = inputs[0], inputs[1], str(inputs[0].ty.dtype)
     rank = len(x.ty.shape)
     axes = list(range(attributes.get("axis", -1) % rank, rank))
-    wide = _cast(builder, x, "float32") if dtype in {"float16", "bfloat16"} else x
+    wide = _widened(builder, x)
     epsilon = relax.const(attributes.get("epsilon", 1e-5), str(wide.ty.dtype))
     mean = relax.op.mean(relax.op.multiply(wide, wide), axes, keepdims=True)
     normal = builder.emit(relax.op.multiply(wide, relax.op.rsqrt(relax.op.add(mean, epsilon))))
@@ -185,6 +203,11 @@ def power(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) 
 
 def _cast(builder: Any, value: Any, dtype: str) -> Any:
     return value if str(value.ty.dtype) == dtype else builder.emit(relax.op.astype(value, dtype))
+
+
+def _widened(builder: Any, value: Any) -> Any:
+    """The value in a type that sums are computed in."""
+    return _cast(builder, value, "float32") if str(value.ty.dtype) in {"float16", "bfloat16"} else value
 
 
 def one_hot(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:

@@ -13,6 +13,7 @@ from tunefarm.frontend.onnx.elementwise import (
     gather,
     is_infinite,
     literal,
+    local_response_normalization,
     lp_normalization,
     mean_variance_normalization,
     one_hot,
@@ -48,7 +49,8 @@ _NOT_ONNX: Final = (_OF_MICROSOFT - {"Gelu"}) | {"AllClassNMS"}
 
 _OURS: Final[Mapping[str, Any]] = MappingProxyType({
     "AveragePool": pool("AveragePool"), "Clip": clip, "Constant": literal, "Conv": conv,
-    "ConvTranspose": conv_transpose, "Elu": elu, "GRU": gru, "Gather": gather, "IsInf": is_infinite, "LSTM": lstm,
+    "ConvTranspose": conv_transpose, "Elu": elu, "GRU": gru, "Gather": gather, "IsInf": is_infinite,
+    "LRN": local_response_normalization, "LSTM": lstm,
     "LpNormalization": lp_normalization, "MaxPool": pool("MaxPool"),
     "MeanVarianceNormalization": mean_variance_normalization, "OneHot": one_hot, "Pow": power, "RNN": rnn,
     "RMSNormalization": rms_normalization, "Resize": resize, "RoiAlign": roi_align,

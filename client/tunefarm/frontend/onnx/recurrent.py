@@ -13,6 +13,7 @@ import numpy as np
 from tvm import relax
 from tvm.ir import GenericConst
 
+from tunefarm.frontend.along_axis import pieces
 from tunefarm.frontend.onnx.constants import constant
 
 MAX_STEPS: Final = 512
@@ -58,8 +59,7 @@ class _Direction:
 
     def split(self, value: Any, parts: int) -> list[Any]:
         """``value`` cut into the parts of its gates."""
-        pieces = self.builder.emit(relax.op.split(value, parts, axis=1))
-        return [self.builder.emit(relax.TupleGetItem(pieces, index)) for index in range(parts)]
+        return pieces(value, parts, 1, self.builder.emit)
 
 
 def lstm(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
@@ -189,11 +189,11 @@ def _direction(
     bias, state_bias = _biases(builder, inputs[3], index, apart)
     product = relax.op.matmul(relax.op.reshape(x, (steps * batch, width)), weights)
     product = builder.emit(product if bias is None else relax.op.add(product, bias))
-    parts = _sequence(builder, builder.emit(relax.op.reshape(product, (steps, batch, gates * hidden))), steps)
+    parts = pieces(builder.emit(relax.op.reshape(product, (steps, batch, gates * hidden))), steps, 0, builder.emit)
     flat = [builder.emit(relax.op.reshape(part, (batch, gates * hidden))) for part in parts]
     peepholes = None
     if gates == 4 and inputs[7] is not None:
-        peepholes = _sequence(builder, _part(builder, inputs[7], index), 3)
+        peepholes = pieces(_part(builder, inputs[7], index), 3, 0, builder.emit)
     clip = attributes.get("clip")
     activations = _activations(attributes, index, defaults)
     return _Direction(builder, flat, recurrence, state_bias, peepholes, activations, hidden, clip or None)
@@ -212,7 +212,7 @@ def _biases(builder: Any, bias: Any, index: int, apart: bool) -> tuple[Any, Any]
     """The bias of the inputs, and the bias of the state if that cannot be added to the inputs."""
     if bias is None:
         return None, None
-    of_input, of_state = _sequence(builder, _part(builder, bias, index), 2)
+    of_input, of_state = pieces(_part(builder, bias, index), 2, 0, builder.emit)
     if apart:
         return of_input, of_state
     return builder.emit(relax.op.add(of_input, of_state)), None
@@ -234,13 +234,6 @@ def _part(builder: Any, value: Any, index: int) -> Any:
 
 def _transposed(builder: Any, value: Any) -> Any:
     return builder.emit(relax.op.permute_dims(value, [1, 0]))
-
-
-def _sequence(builder: Any, value: Any, parts: int) -> list[Any]:
-    if parts == 1:
-        return [value]
-    pieces = builder.emit(relax.op.split(value, parts, axis=0))
-    return [builder.emit(relax.TupleGetItem(pieces, index)) for index in range(parts)]
 
 
 def _results(

@@ -8,6 +8,8 @@ import tflite
 from tvm import relax
 from tvm.relax.frontend.tflite import tflite_frontend
 
+from tunefarm.frontend.along_axis import pieces
+
 _MAX_STEPS: Final = 256
 """Of a recurrent layer, which is unrolled."""
 _GATES: Final = 4
@@ -170,9 +172,9 @@ class OwnConverters(tflite_frontend.OperatorConverter):  # type: ignore[misc]
         sums = self._emit(relax.op.add(self._emit(relax.op.matmul(rows, weights)), self._of_gates(given, 12)))
         hidden, cell = (self._state(given[each], batch, int(recurrence.ty.shape[0])) for each in (18, 19))
         outputs = []
-        for of_input in self._parts(sums, steps, 0):
+        for of_input in pieces(sums, steps, 0, self._emit):
             total = self._emit(relax.op.add(of_input, self._emit(relax.op.matmul(hidden, recurrence))))
-            hidden, cell = self._next_state(self._parts(total, _GATES, 1), cell, options)
+            hidden, cell = self._next_state(pieces(total, _GATES, 1, self._emit), cell, options)
             outputs.append(hidden)
         return relax.op.stack(outputs, axis=0 if options.TimeMajor() else 1)
 
@@ -200,12 +202,6 @@ class OwnConverters(tflite_frontend.OperatorConverter):  # type: ignore[misc]
         """The numbers that a tensor stands for."""
         value = self.get_tensor_expr(tensor)
         return self._emit(self.dequantize(value, tensor)) if tensor.qnn_params else value
-
-    def _parts(self, value: Any, count: int, axis: int) -> list[Any]:
-        if count == 1:
-            return [value]
-        parts = self._emit(relax.op.split(value, count, axis))
-        return [self._emit(relax.TupleGetItem(parts, each)) for each in range(count)]
 
     def _swapped(self, matrices: Any) -> Any:
         rank = len(matrices.ty.shape)

@@ -9,10 +9,17 @@ import torch
 from torch import fx
 from tvm import relax
 
-from tunefarm.frontend.pytorch.operators.nodes import HALVES, Convert, argument, as_kind, scaled, standing_for, value_of
+from tunefarm.frontend.pytorch.operators.nodes import (
+    HALVES,
+    MAX_PAIRED,
+    Convert,
+    argument,
+    as_kind,
+    scaled,
+    standing_for,
+    value_of,
+)
 
-_MAX_PAIRED: Final = 1024
-"""Elements of an axis of which all pairs are computed."""
 _LOWEST: Final = -3.4e38
 
 
@@ -109,8 +116,8 @@ def logarithm_of_sums(node: fx.Node, importer: Any) -> Any:
     data = as_kind(kind, importer.env[node.args[0]], emit)
     rank = data.ty.ndim
     axis, length = node.args[1] % rank, int(data.ty.shape[node.args[1]])
-    if length > _MAX_PAIRED:
-        raise ValueError(f"it has {length} elements along its axis, more than {_MAX_PAIRED}")
+    if length > MAX_PAIRED:
+        raise ValueError(f"it has {length} elements along its axis, more than {MAX_PAIRED}")
     until = torch.ones(length, length, dtype=torch.bool).tril().reshape([length, length] + [1] * (rank - 1 - axis))
     pairs = emit(relax.op.expand_dims(data, axis))  # (..., 1, length, ...)
     hidden = relax.const(float("-inf"), kind)

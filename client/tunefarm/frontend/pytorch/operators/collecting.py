@@ -7,8 +7,8 @@ import torch
 from torch import fx
 from tvm import relax
 
+from tunefarm.frontend.along_axis import scattered
 from tunefarm.frontend.pytorch.operators.nodes import argument, as_kind, value_of
-from tunefarm.frontend.scattering import scattered
 
 _REDUCTIONS: Final = MappingProxyType({"sum": "add", "prod": "mul", "amax": "max", "amin": "min"})
 """Of ``scatter_reduce``: torch's names, and those of Relax."""
@@ -43,6 +43,21 @@ def _scattered(node: fx.Node, importer: Any, reduction: str) -> Any:
     else:
         values = emit(relax.op.full(positions.ty.shape, relax.const(values, kind), kind))
     return scattered(data, positions, values, node.args[1], reduction, emit)
+
+
+def masked_scatter(node: fx.Node, importer: Any) -> Any:
+    """The elements of a source in their order, in place of those that a mask has."""
+    data, mask, source = (importer.env[each] for each in node.args[:3])
+    emit = importer.block_builder.emit
+    count, shape = int(value_of(node.args[2]).numel()), data.ty.shape
+    if count == 0:
+        return data
+    mask = emit(relax.op.broadcast_to(mask, shape))
+    chosen = emit(relax.op.astype(emit(relax.op.reshape(mask, [-1])), "int64"))
+    place = emit(relax.op.subtract(emit(relax.op.cumsum(chosen, 0)), relax.const(1, "int64")))
+    place = emit(relax.op.clip(place, 0, count - 1))  # that of elements before the first one of the mask is -1
+    taken = emit(relax.op.take(emit(relax.op.reshape(source, [-1])), place, axis=0))
+    return emit(relax.op.where(mask, emit(relax.op.reshape(taken, shape)), data))
 
 
 def searched(node: fx.Node, importer: Any) -> Any:

@@ -26,11 +26,25 @@ from tunefarm.frontend.pytorch.operators.arithmetic import (
     vector_norm,
     with_factor,
 )
-from tunefarm.frontend.pytorch.operators.collecting import embedding_bag, scatter, scatter_add, scatter_reduce, searched
+from tunefarm.frontend.pytorch.operators.collecting import (
+    embedding_bag,
+    masked_scatter,
+    scatter,
+    scatter_add,
+    scatter_reduce,
+    searched,
+)
 from tunefarm.frontend.pytorch.operators.indexing import index, index_put, select
 from tunefarm.frontend.pytorch.operators.nodes import Convert, value_of
 from tunefarm.frontend.pytorch.operators.norms import batch_norm, group_norm, layer_norm, variance_and_mean
-from tunefarm.frontend.pytorch.operators.ordering import at_rank, largest, maximum_with_position, minimum_with_position
+from tunefarm.frontend.pytorch.operators.ordering import (
+    at_rank,
+    largest,
+    maximum_with_position,
+    minimum_with_position,
+    most_frequent,
+    running,
+)
 from tunefarm.frontend.pytorch.operators.products import (
     added_product,
     convolution,
@@ -92,6 +106,9 @@ CONVERTERS: Final[Mapping[str, Convert]] = MappingProxyType(
         "linalg_vector_norm.default": vector_norm,
         "topk.default": largest,
         "kthvalue.default": at_rank,
+        "cummax.default": running(relax.op.maximum),
+        "cummin.default": running(relax.op.minimum),
+        "mode.default": most_frequent,
         "sort.stable": lambda node, importer: importer._sort(node),  # noqa: SLF001 - ours are stable
         "argsort.stable": lambda node, importer: importer._argsort(node),  # noqa: SLF001
         **dict.fromkeys(("searchsorted.Tensor", "searchsorted.Scalar"), searched),
@@ -118,6 +135,7 @@ CONVERTERS: Final[Mapping[str, Convert]] = MappingProxyType(
         "__rshift__.Scalar": shift(relax.op.right_shift),
         **dict.fromkeys(("scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce"), scatter),
         "scatter_add.default": scatter_add,
+        "masked_scatter.default": masked_scatter,
         "scatter_reduce.two": scatter_reduce,
         **dict.fromkeys(("_embedding_bag_forward_only.default", "_embedding_bag.default"), embedding_bag),
         "unfold.default": _windows,

@@ -12,6 +12,8 @@ Convert: TypeAlias = Callable[[fx.Node, Any], Any]
 """A function of a node and an importer (``env``, ``block_builder``) that gives a Relax expression."""
 HALVES: Final = frozenset({torch.float16, torch.bfloat16})
 """Element types that torch sums in float32."""
+MAX_PAIRED: Final = 1024
+"""Elements of an axis of which all pairs are computed."""
 
 
 def value_of(node: Any) -> Any:

@@ -1,11 +1,13 @@
 """Elements by their order, and where they are."""
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from torch import fx
 from tvm import relax
 
-from tunefarm.frontend.pytorch.operators.nodes import argument
+from tunefarm.frontend.pytorch.operators.nodes import MAX_PAIRED, Convert, argument
 
 
 def largest(node: fx.Node, importer: Any) -> Any:
@@ -37,3 +39,51 @@ def maximum_with_position(node: fx.Node, importer: Any) -> Any:
     data, axis, keep = importer.env[node.args[0]], node.args[1], argument(node, 2, "keepdim", False)
     emit = importer.block_builder.emit
     return emit(relax.op.max(data, axis, keep)), emit(relax.op.argmax(data, axis, keep))
+
+
+def running(extreme: Callable[..., Any]) -> Convert:
+    """The largest or smallest of the elements up to each one of an axis, and the last position that has it."""
+
+    def convert(node: fx.Node, importer: Any) -> Any:
+        data, emit = importer.env[node.args[0]], importer.block_builder.emit
+        axis = argument(node, 1, "dim") % data.ty.ndim
+        values = _accumulated(data, axis, extreme, emit)
+        positions = _positions(data, axis)
+        reached = emit(relax.op.where(emit(relax.op.equal(data, values)), positions, relax.const(0, "int64")))
+        return values, _accumulated(reached, axis, relax.op.maximum, emit)
+
+    return convert
+
+
+def most_frequent(node: fx.Node, importer: Any) -> Any:
+    """The smallest of the elements that are most frequent along an axis, and their last position, by all pairs."""
+    data, emit = importer.env[node.args[0]], importer.block_builder.emit
+    axis, keep = argument(node, 1, "dim", -1) % data.ty.ndim, argument(node, 2, "keepdim", False)
+    length = int(data.ty.shape[axis])
+    if length > MAX_PAIRED:
+        raise ValueError(f"it has {length} elements along its axis, more than {MAX_PAIRED}")
+    pairs = (emit(relax.op.expand_dims(data, each)) for each in (axis, axis + 1))
+    counts = emit(relax.op.sum(emit(relax.op.astype(emit(relax.op.equal(*pairs)), "int64")), axis))
+    is_mode = emit(relax.op.equal(counts, emit(relax.op.max(counts, axis, True))))
+    values = emit(relax.op.where(is_mode, data, emit(relax.op.max(data, axis, True))))
+    value = emit(relax.op.min(values, axis, True))
+    places = emit(relax.op.where(emit(relax.op.equal(data, value)), _positions(data, axis), relax.const(0, "int64")))
+    found = value, emit(relax.op.max(places, axis, True))
+    return found if keep else tuple(emit(relax.op.squeeze(each, [axis])) for each in found)
+
+
+def _accumulated(data: Any, axis: int, combine: Callable[..., Any], emit: Callable[[Any], Any]) -> Any:
+    """Elements combined with all before them: with those 1, 2, 4 and so on before."""
+    length, step = int(data.ty.shape[axis]), 1
+    while step < length:
+        bounds = ((0, step), (step, length), (0, length - step))
+        first, later, before = (emit(relax.op.strided_slice(data, [axis], [at], [end])) for at, end in bounds)
+        data = emit(relax.op.concat([first, emit(combine(later, before))], axis))
+        step *= 2
+    return data
+
+
+def _positions(data: Any, axis: int) -> Any:
+    """The position along an axis, of a shape that broadcasts to that of the data."""
+    shape = [-1 if each == axis else 1 for each in range(data.ty.ndim)]
+    return relax.const(np.arange(int(data.ty.shape[axis])).reshape(shape), "int64")

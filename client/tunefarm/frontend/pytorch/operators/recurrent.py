@@ -14,6 +14,7 @@ import torch
 from torch import fx
 from tvm import relax
 
+from tunefarm.frontend.along_axis import pieces
 from tunefarm.frontend.pytorch.operators.nodes import value_of
 
 States = tuple[Any, ...]
@@ -48,8 +49,7 @@ class _RecurrentLayer:
 
     def split(self, value: Any, parts: int) -> list[Any]:
         """``value`` cut into the parts of its gates."""
-        pieces = self.emit(relax.op.split(value, parts, axis=1))
-        return [self.emit(relax.TupleGetItem(pieces, index)) for index in range(parts)]
+        return pieces(value, parts, 1, self.emit)
 
 
 def _lstm_step(layer: _RecurrentLayer, x: Any, states: States) -> States:
@@ -141,11 +141,7 @@ def _direction(emit: Any, x: Any, weights: Sequence[Any], *, has_biases: bool, i
     if biases:
         added = biases[0] if is_gru else emit(relax.op.add(*biases))
         product = emit(relax.op.add(product, added))
-    whole = emit(relax.op.reshape(product, (steps, batch, width)))
-    parts = [whole]
-    if steps > 1:
-        pieces = emit(relax.op.split(whole, steps, axis=0))
-        parts = [emit(relax.TupleGetItem(pieces, index)) for index in range(steps)]
+    parts = pieces(emit(relax.op.reshape(product, (steps, batch, width))), steps, 0, emit)
     return _RecurrentLayer(
         emit=emit,
         inputs=[emit(relax.op.reshape(part, (batch, width))) for part in parts],

@@ -1,4 +1,4 @@
-"""Values written to positions of one axis, as torch and ONNX have it."""
+"""What importers of several frameworks compute along one axis."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,8 +6,16 @@ from typing import Any
 from tvm import relax
 
 
+def pieces(value: Any, count: int, axis: int, emit: Callable[[Any], Any]) -> list[Any]:
+    """A value cut into ``count`` equal pieces."""
+    if count == 1:
+        return [value]
+    whole = emit(relax.op.split(value, count, axis=axis))
+    return [emit(relax.TupleGetItem(whole, each)) for each in range(count)]
+
+
 def scattered(data: Any, positions: Any, values: Any, axis: int, reduction: str, emit: Callable[[Any], Any]) -> Any:
-    """Values combined with elements at positions of one axis.
+    """Values combined with elements at positions of one axis, as torch and ONNX have it.
 
     Positions and values may have fewer elements than the data along each axis, and positions fewer than the values.
     TVM reads them wrongly then, so the rest of the data is cut off before, and put back afterwards.
