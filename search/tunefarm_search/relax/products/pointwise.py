@@ -28,12 +28,15 @@ class PointwiseConvolution:
 def pointwise_convolution(call: Any) -> PointwiseConvolution | None:
     """How to compute a Relax expression as a product; None if it is no convolution of 1 x 1 without padding.
 
+    None for a single pixel, too, as of squeeze and excitation: what reads it has other tiles, and would read a view.
     See ``kernels_of`` for what else it must be.
     """
     kernels, shape = kernels_of(call), extents_of(call)
     if kernels is None or shape is None or kernels[:2] != (1, 1) or any(int(each) for each in call.attrs.padding):
         return None
     images, rows, columns, _ = shape
+    if images * rows * columns == 1:
+        return None
     down, across = (int(each) for each in call.attrs.strides)
     matrix = constant_of(array_of(call.args[1]).reshape(kernels[2:]))
     return PointwiseConvolution(matrix, (images, rows, columns), (down, across))

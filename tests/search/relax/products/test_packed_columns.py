@@ -108,7 +108,7 @@ def test_steps_of_a_recurrence_share_one_packed_matrix() -> None:
 
     prepared = prepare(one_entry(emit, [(1, 16)], [weights]), {"main": (weights,)}, HERE)
     [task] = model_tasks(prepared)
-    assert task.functions == ("fused_matmul_tanh",)
+    assert task.functions == ("fused_matmul_tir_tanh",)
     assert [each.shape for each in task.workload.arguments] == [(1, 16), (1, 16, 16), (1, 1, 16)]
     row = random_array(1, 16, seed=1)
     expected = np.tanh(np.tanh(np.tanh(row @ weights) @ weights) @ weights)
