@@ -13,7 +13,7 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tunefarm_search.relax.expressions import BINARY, ELEMENTWISE, operator_of
+from tunefarm_search.relax.expressions import BINARY, ELEMENTWISE, extents_of, operator_of
 
 MIN_PARTS: Final = 4
 """Fewer slices are better fused with their readers than copied."""
@@ -108,7 +108,8 @@ def _slices_of(function: Any) -> dict[Any, _Slice]:
     slices: dict[Any, _Slice] = {}
     for binding in bindings:
         items = readers.get(binding.var, [])
-        if operator_of(binding.value) != "relax.split" or len(items) > MAX_SLICES:
+        is_split = operator_of(binding.value) == "relax.split" and extents_of(binding.value.args[0]) is not None
+        if not is_split or len(items) > MAX_SLICES:
             continue
         read = [readers.get(variables.get(item), []) for item in items if isinstance(item, relax.TupleGetItem)]
         if len(read) == len(items) and all(map(_is_elementwise, read)):
