@@ -7,6 +7,7 @@ gates of a step are read by two, and each step has the same few offsets, so that
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import tvm
@@ -29,23 +30,21 @@ MAX_SLICES: Final = 4
 
 def split_slices(module: Any) -> Any:
     """Replace slices of one tensor along one axis, each as long as the others, that together are the whole tensor."""
-    replaced = tvm.IRModule(module.functions, attrs=module.attrs)
-    for variable, function in module.functions.items():
-        if isinstance(function, relax.Function):
-            parts = _parts_of(function)
-            if parts:
-                replaced.update_func(variable, _Splitting(replaced, parts).visit_expr(function))
-    return replaced
+    return _replaced(module, _parts_of, _Splitting)
 
 
 def slice_splits(module: Any) -> Any:
     """Replace splits into a few parts, each of which one elementwise operator reads, by slices."""
+    return _replaced(module, _slices_of, _Slicing)
+
+
+def _replaced(module: Any, find: Callable[[Any], dict[Any, Any]], mutator_of: Callable[[Any, Any], Any]) -> Any:
+    """The module with what ``find`` finds in its functions replaced by a mutator, which gets the module and that."""
     replaced = tvm.IRModule(module.functions, attrs=module.attrs)
     for variable, function in module.functions.items():
-        if isinstance(function, relax.Function):
-            slices = _slices_of(function)
-            if slices:
-                replaced.update_func(variable, _Slicing(replaced, slices).visit_expr(function))
+        found = find(function) if isinstance(function, relax.Function) else {}
+        if found:
+            replaced.update_func(variable, mutator_of(replaced, found).visit_expr(function))
     return replaced
 
 

@@ -10,9 +10,10 @@ from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.frozen import digest as digest_of
 from tunefarm_schemas.upload import Upload
 from tunefarm_services.store.catalog.garbage import remove_forgotten
+from tunefarm_services.store.catalog.piece import Piece
 from tunefarm_services.store.database.repository import AnyRow, Repository
 from tunefarm_services.store.database.retried import retried
-from tunefarm_services.store.store_error import NotFound, QuotaExceeded, UploadIncomplete, WrongOffset
+from tunefarm_services.store.store_error import NotFound, QuotaExceeded, UploadIncomplete
 from tunefarm_services.store.tables import UploadPieceTable, UploadTable
 
 _OF_TENANT: Final = select(UploadTable).where(UploadTable.tenant == bindparam("tenant"))
@@ -72,13 +73,14 @@ class UploadRepository(Repository):
         Each piece costs a row and a blob, so all but the last must have ``least_piece_bytes`` or more. Raises NotFound,
         WrongOffset with the expected offset, and BadInput for a piece that is too small or exceeds the announced size.
         """
-        _require_piece(self.get(tenant, upload_id), offset, data, least_piece_bytes)
-        piece = self._put(data) if data else {}
+        piece = Piece(offset, data, least_piece_bytes)
+        _received_bytes(self.get(tenant, upload_id), piece)
+        blob = self._put(data) if data else {}
         with self._database.writing() as connection:
             upload = _upload_of(connection, tenant, upload_id, _BY_ID.with_for_update())
-            received_bytes = _require_piece(upload, offset, data, least_piece_bytes)
+            received_bytes = _received_bytes(upload, piece)
             if data:
-                self._keep(connection, piece)
+                self._keep(connection, blob)
                 row = {"tenant": tenant, "upload_id": upload_id, "offset_bytes": offset, "blob_digest": digest_of(data)}
                 connection.execute(insert(UploadPieceTable), row)
                 of_upload = {"of_tenant": tenant, "of_upload": upload_id}
@@ -134,18 +136,11 @@ def _require_room(connection: Connection, upload: Upload, quota: UploadQuota) ->
         raise QuotaExceeded(f"{have} Delete one that is no longer needed.")
 
 
-def _require_piece(upload: Upload, offset: int, data: bytes, least_piece_bytes: int) -> int:
+def _received_bytes(upload: Upload, piece: Piece) -> int:
     """The bytes that have arrived with this piece. Raises WrongOffset, BadInput."""
-    if offset != upload.received_bytes:
-        raise WrongOffset(upload.upload_id, offset, upload.received_bytes)
-    received_bytes = offset + len(data)
-    if received_bytes > upload.size_bytes:
-        problem = f"{received_bytes} bytes exceed the announced {upload.size_bytes}."
-        raise BadInput("data", problem, "Begin an upload of the right size.")
-    if 0 < len(data) < least_piece_bytes and received_bytes < upload.size_bytes:
-        problem = f"A piece of {len(data)} bytes is too small: only the last may have fewer than {least_piece_bytes}."
-        raise BadInput("data", problem, f"Send {least_piece_bytes} bytes or more at once.")
-    return received_bytes
+    fix = "Begin an upload of the right size."
+    before_bytes, size_bytes = upload.received_bytes, upload.size_bytes
+    return piece.received_bytes(upload.upload_id, before_bytes, size_bytes, stated="announced", fix=fix)
 
 
 def _upload_of(connection: Connection, tenant: str, upload_id: str, query: Select[*tuple[UploadTable]]) -> Upload:

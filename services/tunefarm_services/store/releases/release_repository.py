@@ -12,10 +12,11 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.edge.release import ChannelDocument
 from tunefarm_schemas.frozen import digest as digest_of
+from tunefarm_services.store.catalog.piece import Piece
 from tunefarm_services.store.database.insert_once import insert_into, insert_once
 from tunefarm_services.store.database.repository import Repository
 from tunefarm_services.store.database.retried import retried
-from tunefarm_services.store.store_error import NotFound, QuotaExceeded, StoreConflict, WrongOffset
+from tunefarm_services.store.store_error import NotFound, QuotaExceeded, StoreConflict
 from tunefarm_services.store.tables import (
     ReleaseFilePieceTable,
     ReleaseFileTable,
@@ -244,16 +245,17 @@ class ReleaseRepository(Repository):
     def _append(
         self, tenant: str, file_digest: str, offset: int, data: bytes, least_piece_bytes: int
     ) -> StoredReleaseFile:
-        _require_piece(self.file(tenant, file_digest), offset, data, least_piece_bytes)
-        piece = self._put(data) if data else {}
+        piece = Piece(offset, data, least_piece_bytes)
+        _received_bytes(self.file(tenant, file_digest), piece)
+        blob = self._put(data) if data else {}
         with self._database.writing() as connection:
             found = _file(connection, tenant, file_digest, is_locked=True)
-            _require_piece(found, offset, data, least_piece_bytes)
+            received_bytes = _received_bytes(found, piece)
             if data:
-                self._keep(connection, piece)
+                self._keep(connection, blob)
                 row = {"tenant": tenant, "digest": file_digest, "offset_bytes": offset, "size_bytes": len(data)}
                 connection.execute(insert(_PIECE), row | {"blob_digest": digest_of(data)})
-                values = {"received_bytes": offset + len(data), "changed_at": utc_now()}
+                values = {"received_bytes": received_bytes, "changed_at": utc_now()}
                 connection.execute(_of_file(tenant, file_digest).values(**values))
             return _file(connection, tenant, file_digest)
 
@@ -282,16 +284,10 @@ def named_target(target: "TargetFile") -> str:
     return f"{folder}/{target.hashes['sha256']}.{name}"
 
 
-def _require_piece(file: StoredReleaseFile, offset: int, data: bytes, least_piece_bytes: int) -> None:
-    received_bytes = offset + len(data)
-    if offset != file.received_bytes:
-        raise WrongOffset(file.digest, offset, file.received_bytes)
-    if received_bytes > file.size_bytes:
-        problem = f"{received_bytes} bytes exceed the declared {file.size_bytes}."
-        raise BadInput("data", problem, "Send the file that was declared.")
-    if 0 < len(data) < least_piece_bytes and received_bytes < file.size_bytes:
-        problem = f"A piece of {len(data)} bytes is too small: only the last may have fewer than {least_piece_bytes}."
-        raise BadInput("data", problem, f"Send {least_piece_bytes} bytes or more at once.")
+def _received_bytes(file: StoredReleaseFile, piece: Piece) -> int:
+    """The bytes that have arrived with this piece. Raises WrongOffset, BadInput."""
+    fix = "Send the file that was declared."
+    return piece.received_bytes(file.digest, file.received_bytes, file.size_bytes, stated="declared", fix=fix)
 
 
 def _declared(connection: Connection, tenant: str, digest: str, size_bytes: int, now: str) -> StoredReleaseFile:
