@@ -1,5 +1,10 @@
 """The child that holds a device, with this host's processor as the device."""
 
+import os
+import time
+from pathlib import Path
+from signal import SIGKILL
+
 import pytest
 
 from tests.cuda.conftest import FarmOf
@@ -60,6 +65,44 @@ def test_context_is_renewed_by_count_and_exploration(farm_of: FarmOf) -> None:
     other = workloads.matmul(32)
     running.measure(running.open(other), workloads.tiled(other))
     assert child_of(running) != children[2]
+
+
+def test_contexts_of_several_explorations_stay_open(farm_of: FarmOf) -> None:
+    running = farm_of(contexts=2)
+    modules = [workloads.matmul(extent) for extent in (32, 64, 96)]
+    opened = [running.open(module) for module in modules]
+    children: list[list[int]] = [[], [], []]
+    for rows, number in ((2, 0), (2, 1), (4, 0), (4, 1), (2, 2), (8, 1), (8, 0)):
+        measured = running.measure(opened[number], workloads.tiled(modules[number], rows))
+        assert isinstance(measured.result, Timing | Stopped)
+        children[number].append(child_of(running))
+    assert children[1][0] == children[1][1] == children[1][2]
+    assert children[0][0] == children[0][1] != children[0][2]  # the third exploration took its place
+
+
+def test_crash_ends_no_context_of_others(farm_of: FarmOf) -> None:
+    running = farm_of(contexts=2)
+    module, other = workloads.matmul(64), workloads.matmul(32)
+    opened, beside = running.open(module), running.open(other)
+    running.measure(beside, workloads.tiled(other))
+    kept = child_of(running)
+    assert reason_of(running.measure(opened, misdeed("abort"))) is FailureReason.CRASH
+    running.measure(beside, workloads.tiled(other, 4))
+    assert child_of(running) == kept
+
+
+def test_context_that_ended_while_idle_is_opened_again(farm_of: FarmOf) -> None:
+    running = farm_of(contexts=2)
+    module, other = workloads.matmul(64), workloads.matmul(32)
+    opened, beside = running.open(module), running.open(other)
+    running.measure(opened, workloads.tiled(module))
+    ended = child_of(running)
+    running.measure(beside, workloads.tiled(other))
+    os.kill(ended, SIGKILL)
+    while Path(f"/proc/{ended}").exists():
+        time.sleep(0.01)
+    assert isinstance(running.measure(opened, workloads.tiled(module, 4)).result, Timing | Stopped)
+    assert child_of(running) != ended
 
 
 def test_crashing_schedule_fails_alone_in_comparison(farm_of: FarmOf) -> None:

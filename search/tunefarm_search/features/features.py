@@ -1,10 +1,13 @@
 """Features of a point that predict its speed, computed without applying a schedule."""
 
+from functools import partial
+
 import numpy as np
 import numpy.typing as npt
 
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.features.analytical_cost import NestCost, nest_cost
+from tunefarm_search.features.gpu_cost import gpu_model, gpu_nest_cost
 from tunefarm_search.features.loop_nest import FloatArray, LoopNest, loop_nests, tracked
 from tunefarm_search.features.machine import ProcessorModel
 from tunefarm_search.features.separate_passes import SeparatePasses
@@ -35,8 +38,12 @@ class FeatureExtractor:
     """
 
     def __init__(self, space: SearchSpace) -> None:
-        self._machine = machine_of(space.target)
-        self._has_prior = space.target.kind == "llvm"
+        machine = machine_of(space.target)
+        if space.target.kind == "cuda":
+            self._cost_of = partial(gpu_nest_cost, gpu=gpu_model(space.target))
+        else:
+            self._cost_of = partial(nest_cost, machine=machine)
+        self._has_prior = space.target.kind in {"llvm", "cuda"}
         self._sketches = space.sketches
         self._nests: list[tuple[LoopNest, ...]] = []
         self._separate: list[SeparatePasses] = []
@@ -44,7 +51,8 @@ class FeatureExtractor:
             tracker = tracked(space.module, sketch)
             nests = loop_nests(space.module, sketch, tracker)
             self._nests.append(tuple(nest for nest in nests if nest.pattern.writes))
-            self._separate.append(SeparatePasses(space.module, sketch, tracker, self._machine))
+            if space.target.kind == "llvm":
+                self._separate.append(SeparatePasses(space.module, sketch, tracker, machine))
         self._structure = [_structure(sketch) for sketch in space.sketches]
         self.names = self._all_names()
         self._place = {name: number for number, name in enumerate(self.names)}
@@ -54,7 +62,8 @@ class FeatureExtractor:
 
         Returns:
             Features of shape [points, names], with NaN where a name does not apply; and the prior of shape [points]:
-            minus the logarithm (base 2) of the estimated cycles, or NaN where nothing can be estimated.
+            minus the logarithm (base 2) of the estimated cycles, NaN where nothing can be estimated, or minus infinity
+            where no schedule of the point runs on the target.
         """
         values = np.full((len(rows), len(self.names)), np.nan, np.float32)
         for name, column in self._decided(self._sketches[sketch], rows).items():
@@ -67,13 +76,15 @@ class FeatureExtractor:
                 values[:, self._place[f"loops{number}.{name}"]] = np.log2(np.maximum(column, 1e-6))
         if not costs or not self._has_prior:
             return values, np.full(len(rows), np.nan)
-        separate = self._separate[sketch].cycles(rows, self._sketches[sketch])
-        prior = -np.log2(sum((cost.cycles for cost in costs), separate) + 1.0)
-        values[:, self._place["estimate"]] = prior
+        cycles = sum((cost.cycles for cost in costs), np.ones(len(rows)))
+        if self._separate:
+            cycles += self._separate[sketch].cycles(rows, self._sketches[sketch])
+        prior = -np.log2(cycles)
+        values[:, self._place["estimate"]] = np.where(np.isfinite(prior), prior, np.nan)
         return values, prior
 
     def _costs(self, sketch: int, rows: Rows) -> list[NestCost]:
-        return [nest_cost(nest, self._sketches[sketch], rows, self._machine) for nest in self._nests[sketch]]
+        return [self._cost_of(nest, self._sketches[sketch], rows) for nest in self._nests[sketch]]
 
     def _decided(self, sketch: SketchSpace, rows: Rows) -> dict[str, FloatArray]:
         """The decisions themselves: logarithms of factors, values of choices, locations."""

@@ -158,7 +158,10 @@ class CostModel:
             )
 
     def predict(self, features: FeatureArray, prior: FloatArray) -> Prediction:
-        """Predict points from features of shape [points, names] and an analytical prior of shape [points] (or NaN)."""
+        """Predict points from features of shape [points, names] and an analytical prior of shape [points].
+
+        The prior may be NaN. Where it is minus infinity, so is the score.
+        """
         count = len(self._samples)
         trust_in_carried = self._config.carried_samples * self._shared_features if self._carried else 0.0
         carried_weight = trust_in_carried / (trust_in_carried + count) if self._carried else 0.0
@@ -180,10 +183,11 @@ class CostModel:
             prior_weight = 1.0
         if self._build is not None:
             build = np.exp(self._build.predict(features))
-        if np.isnan(prior).all():
-            return Prediction(score, spread, build)
-        known = np.where(np.isnan(prior), np.nanmean(prior), prior)
-        return Prediction((1 - prior_weight) * score + prior_weight * _standard(known), spread, build)
+        is_known = np.isfinite(prior)
+        if is_known.any():
+            known = np.where(is_known, prior, prior[is_known].mean())
+            score = (1 - prior_weight) * score + prior_weight * _standard(known)
+        return Prediction(np.where(np.isneginf(prior), -np.inf, score), spread, build)
 
     @property
     def typical_build_s(self) -> float:

@@ -229,7 +229,7 @@ class EvolutionaryStrategy:
             return
         worth, score, build_s = self._rank(points)
         # Half of all random points are slow by any estimate: draw from the better half.
-        better = np.argsort(-worth)[: max(1, len(worth) // 2)]
+        better = np.argsort(-worth)[: max(1, np.isfinite(worth).sum() // 2)]
         yield from self._ranked_points(points, self._random.permutation(better), score, build_s, CandidateOrigin.RANDOM)
 
     def _prefer_undersampled(self, population: Population) -> Population:
@@ -278,9 +278,9 @@ class EvolutionaryStrategy:
             return
         worth, score, build_s = self._rank(population)
         order = np.argsort(-worth, kind="stable")
-        head = order[:finalists]
+        head = order[np.isfinite(worth[order])][:finalists]
         features, _ = features_of(population.take(head), self._space.sketches, self._extractor)
-        order = np.concatenate([head[diverse_order(features, worth[head])], order[finalists:]])
+        order = np.concatenate([head[diverse_order(features, worth[head])], order[len(head) :]])
         origin = CandidateOrigin.EVOLVED if self._valid else CandidateOrigin.RANDOM
         yield from self._ranked_points(population, order, score, build_s, origin)
 
@@ -321,7 +321,7 @@ class EvolutionaryStrategy:
     def _ranked_points(
         self, population: Population, order: np.ndarray, score: FloatArray, build_s: FloatArray, origin: CandidateOrigin
     ) -> Iterator[RankedPoint]:
-        for number in order:
+        for number in order[np.isfinite(score[order])]:  # the others run on no such device
             expected = float(build_s[number])
             yield RankedPoint(
                 population.point(int(number), self._space.sketches),

@@ -27,6 +27,9 @@ from tunefarm_workers.session.exclusive_device import ExclusiveDevice
 from tunefarm_workers.session.session_farm import SessionFarm
 
 _FACTS_FRESH_S = 2.0
+_CONTEXT_BYTES = 4 << 30
+"""Memory of the device per context: half a gigabyte for the driver, the tensors, and what kernels allocate."""
+_MAX_CONTEXTS = 16
 _DEVICE_FOLDER = Path("/dev")
 _READABLE = (
     *("/proc/driver/nvidia", "/proc/driver/nvidia-uvm", "/proc/devices", "/proc/modules", "/proc/filesystems"),
@@ -133,10 +136,15 @@ def access_of(settings: CudaSettings, facts: GpuFacts) -> DeviceAccess:
         reach_s=settings.reach_s,
         run_allowance_s=settings.run_allowance_s,
         session_candidates=settings.session_candidates,
+        parked_sessions=_contexts(settings, facts) - 1,
         flush_bytes=settings.flush_bytes,
         holds_builds_still=True,
         further_check=check,
     )
+
+
+def _contexts(settings: CudaSettings, facts: GpuFacts) -> int:
+    return settings.contexts or min(max(facts.memory_bytes // _CONTEXT_BYTES, 1), _MAX_CONTEXTS)
 
 
 def _confinement(settings: CudaSettings) -> Confinement:

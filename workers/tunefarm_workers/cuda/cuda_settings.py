@@ -22,6 +22,8 @@ class CudaSettings(BaseSettings):
         confined: whether the child that runs kernels is confined to the device's files. Kernels are untrusted code, so
             disable it only on a host without anything else of value.
         session_candidates: candidates after which the context is renewed.
+        contexts: contexts that stay open, each with the inputs of one function; 0 for one per 4 GiB of the device's
+            memory, 16 at most.
         flush_bytes: bytes written before each call with cold caches; more than the L2 cache.
         build_lanes: how many candidates are compiled at once.
         first_build_s: limit for compiling before any build was timed; later limits follow from earlier builds.
@@ -41,6 +43,7 @@ class CudaSettings(BaseSettings):
     toolkit: str = "/usr/local/cuda"
     confined: bool = True
     session_candidates: int = Field(default=64, ge=1)
+    contexts: int = Field(default=0, ge=0)
     flush_bytes: int = Field(default=256 << 20, ge=1)
     reach_s: float = Field(default=60.0, gt=0)
     run_allowance_s: float = Field(default=5.0, gt=0)

@@ -1,7 +1,7 @@
 """The child with a context on a GPU.
 
 A context takes a third of a second to create and does not survive a fork, so one child serves an exploration until
-something fails. A failing kernel ends only this child.
+something fails. Children of several explorations stay open. A failing kernel ends only its own.
 """
 
 import os

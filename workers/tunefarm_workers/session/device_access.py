@@ -27,6 +27,8 @@ class DeviceAccess:
         reach_s: time limit for connecting, inputs included.
         run_allowance_s: time for sending a library and fetching outputs, on top of a kernel's limit.
         session_candidates: maximum candidates per child.
+        parked_sessions: children of other tasks that stay connected while a candidate runs; 0 for a device that
+            accepts one connection.
         session_s: when the device ends a session by itself; None if it does not.
         linger_s: how long a child that is abandoned within a call may take to end by itself; 0 kills it at once.
         flush_bytes: bytes written between calls that are timed with cold caches.
@@ -46,6 +48,7 @@ class DeviceAccess:
     reach_s: float = 30.0
     run_allowance_s: float = 5.0
     session_candidates: int = 32
+    parked_sessions: int = 0
     session_s: float | None = None
     linger_s: float = 0.0
     flush_bytes: int = 64 << 20

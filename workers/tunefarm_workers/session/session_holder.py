@@ -1,4 +1,4 @@
-"""Owns the session with a device: opens it, runs candidates in it, and handles its end."""
+"""Owns the sessions with a device: opens them, runs candidates in one of them, and handles their end."""
 
 import time
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from tunefarm_workers.session.device.session_messages import (
 from tunefarm_workers.session.device_access import DeviceAccess
 from tunefarm_workers.session.device_health import DeviceHealth
 from tunefarm_workers.session.device_session import DeviceSession
+from tunefarm_workers.session.parked_sessions import ParkedSessions
 from tunefarm_workers.session.session_attempt import SessionAttempt
 
 if TYPE_CHECKING:
@@ -31,11 +32,12 @@ _CHECK_S = 30.0
 
 
 class SessionHolder:
-    """A conversation with the session's child, on the lane's thread. There is at most one session at a time.
+    """A conversation with the session's child, on the lane's thread. At most one session at a time does something.
 
     To run a candidate, it opens a session with the inputs of its task unless one is open ("reaching"), times the
     reference kernels if a check is due ("checking"), and runs the candidate ("running"). The session then stays open
-    ("idle"). Any failure but a wrong result closes it, because the child or the device may be damaged.
+    ("idle"), and is parked when a candidate of another task runs. Any failure but a wrong result closes it, because the
+    child or the device may be damaged.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class SessionHolder:
         self._loop = loop
         self._references = references
         self._owner = owner
+        self._parked = ParkedSessions(access.parked_sessions)
         self._session: DeviceSession | None = None
         self._task: OpenTask | None = None
         """The task whose inputs are on the device."""
@@ -76,11 +79,9 @@ class SessionHolder:
     def run(self, attempt: SessionAttempt) -> None:
         """Run a candidate in a session with the inputs of its task."""
         self._attempt = attempt
-        now_s = time.monotonic()
+        self._turn_to(attempt.task)
         needed_s = attempt.limit_s + self._access.run_allowance_s
-        if self._session is not None and (
-            self._task is not attempt.task or self._session.must_be_replaced(now_s, needed_s)
-        ):
+        if self._session is not None and self._session.must_be_replaced(time.monotonic(), needed_s):
             self._end()
         if self._session is None:
             self._open(attempt.task)
@@ -90,6 +91,7 @@ class SessionHolder:
     def check(self) -> None:
         """Time the reference kernels in a session of their own, without a candidate."""
         self._end()
+        self._parked.end_all()
         self._is_lone_check = True
         self._open(None)
 
@@ -100,12 +102,14 @@ class SessionHolder:
             self._end()
 
     def end_idle_of(self, exploration_id: str) -> None:
-        """End an idle session that has the inputs of this exploration."""
+        """End idle sessions that have the inputs of this exploration."""
+        self._parked.end_of(exploration_id)
         if self._attempt is None and self._task is not None and self._task.order.exploration_id == exploration_id:
             self._end()
 
     def end_idle(self) -> None:
-        """End an idle session: the owner of the device opens its own."""
+        """End idle sessions: the owner of the device opens its own."""
+        self._parked.end_all()
         if self._attempt is None:
             self._end()
 
@@ -154,11 +158,25 @@ class SessionHolder:
             self._lose_device(failure.message, lost=self._step == "running")
 
     def close(self) -> None:
-        """End the session. The loop's thread must have ended."""
+        """End the sessions. The loop's thread must have ended."""
+        self._parked.end_all()
         if self._session is not None:
             self._session.close()
         self._session = None
         self._references.close()
+
+    def _turn_to(self, task: OpenTask) -> None:
+        """Park the open session if it is of another task, and take that of ``task`` if it is parked."""
+        if self._session is not None and self._task is task:
+            return
+        following = self._parked.take(task)
+        if self._session is not None:
+            self._loop.forget(self)
+            assert self._task is not None, "a session without a task ends with its check"
+            self._parked.park(self._task, self._session)
+        self._session, self._task = following, task
+        if following is not None:
+            self._loop.listen(self)
 
     def _open(self, task: OpenTask | None) -> None:
         """Open a session with the inputs of ``task``, or without inputs."""
@@ -229,6 +247,12 @@ class SessionHolder:
             self._owner.ran(attempt, failure)
 
     def _lose_device(self, message: str, *, lost: bool) -> None:
+        """End all sessions, and tell the owner. One that did not open is tried again without the parked ones."""
+        was_reaching = self._step == "reaching"
+        if self._parked.end_all() and was_reaching:
+            self._end()
+            self._open(self._task)
+            return
         attempt, self._attempt = self._attempt, None
         self._end()
         now_s = time.monotonic()
