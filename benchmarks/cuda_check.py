@@ -17,11 +17,10 @@ from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.device import HOT_CACHE
-from tunefarm_search.tvm.loading import LOAD_TVM
 from tunefarm_workers.cuda.cuda_farm import CudaFarm
 from tunefarm_workers.cuda.cuda_settings import CudaSettings
+from tunefarm_workers.cuda.gpu_lane import PRELOAD
 from tunefarm_workers.cuda.gpu_target import target_of_gpu
-from tunefarm_workers.session.device.preload import PRELOAD
 
 _READY_S = 300.0
 _MATMUL_EXTENT = 1024
@@ -77,7 +76,7 @@ def run(settings: CudaSettings, trials: int, extent: int) -> CudaCheck:
     from tunefarm_search.tvm.target import canonical_target, host_target
 
     with (
-        ForkServer.start([LOAD_TVM, PRELOAD]) as fork_server,
+        ForkServer.start(PRELOAD) as fork_server,
         tempfile.TemporaryDirectory(prefix="cuda-check-") as folder,
     ):
         if not fork_server.ready(_READY_S):

@@ -12,7 +12,6 @@ from elftools.elf.elffile import ELFFile
 from tests.cuda.toolkits import installed_toolkit
 from tests.workers.measuring import RunningFarm, running_farms
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
-from tunefarm_search.tvm.loading import LOAD_TVM
 from tunefarm_workers.cuda.cuda_farm import CudaFarm
 from tunefarm_workers.cuda.cuda_settings import CudaSettings
 from tunefarm_workers.cuda.gpu_lane import PRELOAD as GPU_PRELOAD
@@ -23,7 +22,7 @@ FarmOf = Callable[..., RunningFarm]
 
 @pytest.fixture(scope="session")
 def fork_server() -> Iterator[ForkServer]:
-    with ForkServer.start([LOAD_TVM, "hostile_kernels:arm"], environment={"PYTHONPATH": HERE}) as server:
+    with ForkServer.start([*GPU_PRELOAD, "hostile_kernels:arm"], environment={"PYTHONPATH": HERE}) as server:
         assert server.ready(60), server.failure
         yield server
 
