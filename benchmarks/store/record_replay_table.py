@@ -14,7 +14,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -116,17 +116,19 @@ def _timed(space: SearchSpace, trace: Trace, for_tvm: Any, clock: Callable[[], f
         for p in space.module["main"].params
     ]
     function(*arguments)
-    repeats = []
-    for _ in range(5):
-        number, spent = 0, 0.0
-        while spent < 0.004:
-            begun = clock()
-            function(*arguments)
-            spent += clock() - begun
-            number += 1
-        repeats.append(spent / number)
     # The least disturbed repeat: a recording may share the machine with other work.
-    return min(repeats), build_s
+    return min(seconds_of_call(function, arguments, clock) for _ in range(5)), build_s
+
+
+def seconds_of_call(function: Any, arguments: Sequence[Any], clock: Callable[[], float]) -> float:
+    """The mean of as many calls as take 4 ms."""
+    number, spent = 0, 0.0
+    while spent < 0.004:
+        begun = clock()
+        function(*arguments)
+        spent += clock() - begun
+        number += 1
+    return spent / number
 
 
 def record(name: str, module_json: str, target: Target, space: SearchSpace, points: list[Point]) -> ReplayTable:

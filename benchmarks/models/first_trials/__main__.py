@@ -1,10 +1,12 @@
 """Records searches of functions of models, and reports how good their first trials are.
 
     python -m benchmarks.models.first_trials record
+    python -m benchmarks.models.first_trials confirm
     python -m benchmarks.models.first_trials report
 
 ``record`` searches each function with 1,000 trials, and with 64 trials for each of four further seeds, and measures all
 candidates on one thread; hours on a machine that nothing else uses. A finished function is not recorded again.
+``confirm`` times the fastest of them again by turns, which takes half a minute a function.
 ``report`` compares the best of the first 16 and 64 trials of each run with the best of all, in speed. The trials are
 those that the search proposed when nothing was known, in their order, and not those that it would choose from a table.
 """
@@ -22,6 +24,7 @@ from tunefarm_search.tvm import loading
 loading.load()  # before other modules import TVM, which would load torch
 
 from benchmarks.models.first_trials.chosen_functions import CHOSEN  # noqa: E402
+from benchmarks.models.first_trials.confirming import confirmed  # noqa: E402
 from benchmarks.models.first_trials.recording import record  # noqa: E402
 from benchmarks.models.first_trials.trial_table import TrialTable  # noqa: E402
 from tunefarm_search.tvm.target import host_target  # noqa: E402
@@ -39,7 +42,10 @@ def main() -> int:
         _record(names, options.tables, options.work, options.trials, options.seeds, options.seed_trials)
     tables = sorted(options.tables.glob(f"*{SUFFIX}"))
     wanted = options.functions or [path.name.removesuffix(SUFFIX) for path in tables]
-    return _report([path for path in tables if path.name.removesuffix(SUFFIX) in wanted])
+    tables = [path for path in tables if path.name.removesuffix(SUFFIX) in wanted]
+    if options.command == "confirm":
+        _confirm(tables)
+    return _report(tables)
 
 
 def _record(names: Sequence[str], tables: Path, work: Path, trials: int, seeds: int, seed_trials: int) -> None:
@@ -55,6 +61,12 @@ def _record(names: Sequence[str], tables: Path, work: Path, trials: int, seeds: 
         table = record(name, (work / f"{name}.json").read_text(encoding="utf-8"), host_target(1), planned, shown)
         table.write(tables / f"{name}{SUFFIX}")
         finished += sum(len(run.trials) for run in table.runs)
+
+
+def _confirm(paths: Sequence[Path]) -> None:
+    for number, path in enumerate(paths):
+        print(f"{number + 1} of {len(paths)}, {path.name.removesuffix(SUFFIX)}", flush=True)
+        confirmed(TrialTable.read(path), FIRST).write(path)
 
 
 def _printer(
@@ -85,7 +97,7 @@ def _report(paths: Sequence[Path]) -> int:
     print(f"{'function':26} {'trials':>6} {'runs':>4} {'best us':>10} " + " ".join(f"{f'first {n}':>9}" for n in FIRST))
     for path in paths:
         table = TrialTable.read(path)
-        row = {first: _share(table, first) for first in FIRST}
+        row = {first: geometric_mean([table.share(n, first) for n in range(len(table.runs))]) for first in FIRST}
         for first, share in row.items():
             shares[first].append(share)
         figures = " ".join(f"{share:9.1%}" for share in row.values())
@@ -95,14 +107,9 @@ def _report(paths: Sequence[Path]) -> int:
     return 0
 
 
-def _share(table: TrialTable, first: int) -> float:
-    """The speed of the best of the first trials over that of the best of all: geometric mean over the runs."""
-    return geometric_mean([table.best_s / run.best_s(first) for run in table.runs])
-
-
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("record", "report"))
+    parser.add_argument("command", choices=("record", "confirm", "report"))
     known = [chosen.name for chosen in CHOSEN]
     parser.add_argument("--functions", nargs="+", choices=known, help=f"all {len(known)} by default")
     parser.add_argument("--trials", type=int, default=1000, help="of the first seed")

@@ -15,7 +15,12 @@ from tunefarm_schemas.tuning.model import ModelEntry
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.workload import TensorArgument
 from tunefarm_search.relax.attention.fused_attention import with_fused_attention
-from tunefarm_search.relax.attention.padded_softmax import SOFTMAX, legalize_softmax
+from tunefarm_search.relax.attention.padded_softmax import (
+    LOG_SOFTMAX,
+    SOFTMAX,
+    legalize_log_softmax,
+    legalize_softmax,
+)
 from tunefarm_search.relax.attention.safe_softmax import with_plain_softmax
 from tunefarm_search.relax.channels_last.convolutions import with_channels_last
 from tunefarm_search.relax.channels_last.padded import with_padded_channels
@@ -122,7 +127,7 @@ def _lowered(module: Any, names: Sequence[str], target: Target) -> tuple[Any, Pr
     tiled, customized = _run(slice_splits(operators), keep), {}
     if target.kind == "llvm":
         tiled = _run(with_tiled_results(with_fused_attention(tiled)), keep)
-        customized = {MATMUL: legalize_product, SOFTMAX: legalize_softmax}
+        customized = {MATMUL: legalize_product, SOFTMAX: legalize_softmax, LOG_SOFTMAX: legalize_log_softmax}
     if target.kind in CPU_KINDS:
         tiled = with_own_sorts(tiled)
     legalized = _run(tiled, *dispatch, passes.LegalizeOps(customized))

@@ -1,7 +1,7 @@
 """Measurements recorded once, to evaluate strategies."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -56,7 +56,7 @@ class ReplayTable:
 
     def traces(self) -> tuple[Trace, ...]:
         """All recorded points as traces without postprocessors' instructions."""
-        return tuple(self._traces())
+        return tuple(trace_with(self.sketches[trial.sketch], trial.decisions) for trial in self.trials)
 
     def look_up(self, trace: Trace) -> RecordedTrial:
         """The recorded result of a trace.
@@ -100,9 +100,8 @@ class ReplayTable:
     def _by_key(self) -> dict[tuple[str, str], RecordedTrial]:
         return {(self.sketches[t.sketch].text, canonical_json(list(t.decisions))): t for t in self.trials}
 
-    def _traces(self) -> Iterator[Trace]:
-        sampling: Sequence[tuple[int, ...]] = [steps_of(sketch).sampling for sketch in self.sketches]
-        instructions = [json.loads(sketch.text)[0] for sketch in self.sketches]
-        for trial in self.trials:
-            decisions = [[n, value] for n, value in zip(sampling[trial.sketch], trial.decisions, strict=True)]
-            yield Trace.from_json([instructions[trial.sketch], decisions])
+
+def trace_with(sketch: Sketch, decisions: Sequence[Any]) -> Trace:
+    """The trace of a sketch with decisions in the order of its sampling instructions."""
+    numbered = [[n, value] for n, value in zip(steps_of(sketch).sampling, decisions, strict=True)]
+    return Trace.from_json([json.loads(sketch.text)[0], numbered])

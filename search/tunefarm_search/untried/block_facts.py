@@ -66,6 +66,12 @@ class BlockFacts:
         return self.pattern.iterations
 
     @property
+    def sums_partially(self) -> bool:
+        """Whether it reduces along neighbouring elements, so that partial results side by side are a vector."""
+        axis = self.contiguous_axis
+        return axis is not None and not self.pattern.spatial[axis]
+
+    @property
     def results(self) -> int:
         """Number of elements that it writes, if it writes each once."""
         spatial = zip(self.pattern.extents, self.pattern.spatial, strict=True)

@@ -30,6 +30,8 @@ def inline_cheap_blocks(schedule: Any) -> None:
 def _may_inline(facts: BlockFacts, consumer: BlockFacts, consumers: int) -> bool:
     if facts.is_expensive and consumer.operations > FEW_OPERATIONS:
         return False
+    if facts.chooses and consumers > 1 and consumer.reduces:
+        return False  # the choice costs each reader its vectors
     repeated = consumer.iterations / facts.iterations
     if consumer.reduces and repeated > MAX_REPEATED:
         return facts.is_plain and not _crosses(facts)

@@ -60,7 +60,8 @@ def piece(extent: int, lanes: int) -> int | None:
     divisors = [width for width in range(QUARTER, VECTORS_AT_ONCE * lanes + 1) if extent % width == 0]
     whole = [width for width in divisors if width % lanes == 0]
     short = [width for width in divisors if width < lanes]
-    return max(whole or short, default=extent if 1 < extent <= lanes else None)
+    even = [width for width in short if width.bit_count() == 1]
+    return max(whole or even or short, default=extent if 1 < extent <= lanes else None)
 
 
 def results_vectorised(schedule: Any, block: Any, depth: int, facts: BlockFacts, lanes: int) -> list[Any]:
@@ -144,26 +145,37 @@ def partial_sums(schedule: Any, block: Any, facts: BlockFacts, lanes: int) -> An
     The given block then reduces the partial results. None if the reduction stays as it is.
     """
     axis = facts.contiguous_axis
-    if axis is None or facts.pattern.spatial[axis]:
+    if axis is None or not facts.sums_partially:
         return None
-    loops = schedule.get_loops(block)
-    group = [axis]
-    while group[0] > 0 and not facts.pattern.spatial[group[0] - 1] and facts.merges(group[0] - 1, group[0]):
-        group.insert(0, group[0] - 1)
-    width = _width(math.prod(facts.pattern.extents[each] for each in group), lanes)
+    loops, extents, first = schedule.get_loops(block), facts.pattern.extents, axis
+    size = extents[axis]
+    # As few as make many: LLVM does not see that the elements of three fused loops are neighbours.
+    while (
+        first > 0 and size < MANY_ELEMENTS and not facts.pattern.spatial[first - 1] and facts.merges(first - 1, first)
+    ):
+        first -= 1
+        size *= extents[first]
+    width = _width(size, lanes)
     if width == 1:
         return None
-    _, inner = schedule.split(fused(schedule, [loops[each] for each in group]), [None, width])
+    _, inner = schedule.split(fused(schedule, loops[first : axis + 1]), [None, width])
     return schedule.rfactor(inner, sum(facts.pattern.spatial))
 
 
 def _width(extent: int, lanes: int) -> int:
     """The divisor of the extent that needs the fewest cycles as the number of partial results; 1 for no partial ones.
 
-    Only divisors: TVM's ``compute_at`` drops the condition of a split with a rest.
+    Only divisors: TVM's ``compute_at`` drops the condition of a split with a rest. Powers of two, or else less than a
+    vector: LLVM moves the others between registers.
     """
-    divisors = [width for width in range(1, VECTORS_AT_ONCE * lanes + 1) if extent % width == 0]
-    return min(divisors, key=lambda width: extent / width * max(LATENCY, _registers(width, lanes)) + LATENCY * width)
+    divisors = [width for width in range(2, VECTORS_AT_ONCE * lanes + 1) if extent % width == 0]
+    whole = [width for width in divisors if width >= QUARTER and width.bit_count() == 1]
+    short = [width for width in divisors if width < lanes]
+
+    def cycles(width: int) -> float:
+        return extent / width * max(LATENCY, _registers(width, lanes)) + LATENCY * width
+
+    return min(whole or short, key=cycles, default=1)
 
 
 def _registers(width: int, lanes: int) -> int:

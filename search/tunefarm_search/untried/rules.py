@@ -18,6 +18,10 @@ from tunefarm_search.untried.loop_rules import (
 
 CHUNKS_PER_CORE: Final = 4
 """Iterations of a parallel loop per core, if there are as many: more would only repeat what they share."""
+ROWS_AT_ONCE: Final = 8
+"""Rows that each step computes before the next step at most."""
+ELEMENTS_AT_ONCE: Final = 4096
+"""Elements of a value of these rows at most: half of a first-level cache."""
 
 
 @dataclass(frozen=True)
@@ -61,20 +65,25 @@ def row_by_row(schedule: Any, shape: Shape, *, parallel: bool) -> bool:
     rows = math.gcd(*(_rows(facts) for facts in known if facts.reduces))
     if len(known) < len(blocks) or sum(facts.is_output for facts in known) != 1 or rows <= 1:
         return False
+    own = _rows_first(schedule, blocks[-1], known)
     nest = _row_loops(schedule, blocks[-1], known, rows, shape)
     if nest is None:
         return False
     shared, row = nest
+    at_once = _rows_at_once(known, rows, shape) if shared is row else 1
+    if at_once > 1:
+        shared, row = schedule.split(row, [None, at_once])
     if parallel:
         schedule.parallel(shared)
     for block, facts in reversed(list(zip(blocks[:-1], known[:-1], strict=True))):
         sums = partial_sums(schedule, block, facts, shape.lanes) if facts.reduces else None
-        place = shared if facts.chooses and not facts.reduces else row
+        place = shared if at_once > 1 or (facts.chooses and not facts.reduces) else row
         schedule.compute_at(block, place, preserve_unit_loops=True)
         if sums is not None:
             schedule.compute_at(sums, place, preserve_unit_loops=True)
         _within(schedule, block, sums, facts, _depth(schedule, block, place), shape)
-    results_vectorised(schedule, blocks[-1], _depth(schedule, blocks[-1], row), known[-1], shape.lanes)
+    depth = max(_depth(schedule, blocks[-1], row), len(schedule.get_loops(blocks[-1])) - own)
+    results_vectorised(schedule, blocks[-1], depth, known[-1], shape.lanes)
     return True
 
 
@@ -89,6 +98,30 @@ def _rows(facts: BlockFacts) -> int:
     if axis is None or not facts.pattern.spatial[axis]:
         return facts.results
     return facts.results // facts.pattern.extents[axis]
+
+
+def _rows_first(schedule: Any, block: Any, known: Sequence[BlockFacts]) -> int:
+    """Move the loops of the last block that a row runs along behind the others, but for the loop of vectors.
+
+    As in a softmax over channels, whose rows are pixels: channels are the second axis, and not the last one.
+
+    Returns:
+        The number of the innermost loops that still are the last iterators of the block.
+    """
+    reduced: set[str] = set()
+    for facts in known[:-1]:
+        if facts.reduces or {read.name for read in facts.pattern.reads} <= reduced:
+            reduced |= {write.name for write in facts.pattern.writes}
+    reads = [read for read in known[-1].pattern.reads if read.name in reduced]
+    axes = range(len(known[-1].pattern.extents))
+    apart = [axis for axis in axes if any(read.moves(axis) for read in reads)]
+    along = [axis for axis in axes if axis not in apart]
+    if not apart or not along or max(apart) < min(along):
+        return len(axes)
+    loops = schedule.get_loops(block)
+    vector = [loops[axes[-1]]] if apart[-1] == axes[-1] else []
+    schedule.reorder(*[loops[axis] for axis in apart if axis != axes[-1]], *[loops[axis] for axis in along], *vector)
+    return 1
 
 
 def _row_loops(
@@ -109,6 +142,18 @@ def _row_loops(
     first = next((n for n in range(1, count) if math.prod(extents[:n]) >= wanted), count) if padded else count
     shared = fused(schedule, loops[:first])
     return shared, fused(schedule, loops[first:count]) if first < count else shared
+
+
+def _rows_at_once(known: Sequence[BlockFacts], rows: int, shape: Shape) -> int:
+    """The number of rows that each step computes before the next step, so that additions of one row hide in others'.
+
+    1 without partial sums: only their last additions depend on each other.
+    """
+    if not any(facts.sums_partially for facts in known):
+        return 1
+    row_elements = max(facts.iterations for facts in known) / rows
+    most = min(ROWS_AT_ONCE, ELEMENTS_AT_ONCE / row_elements, rows / (CHUNKS_PER_CORE * shape.cores))
+    return max((at_once for at_once in range(2, int(most) + 1) if rows % at_once == 0), default=1)
 
 
 def _depth(schedule: Any, block: Any, place: Any) -> int:
@@ -153,13 +198,11 @@ def _reduction_alone(schedule: Any, block: Any, facts: BlockFacts, shape: Shape,
         schedule.decompose_reduction(block, reduced.sums[0])
         return
     *results, lane = schedule.get_loops(block)
-    depth = 0
-    if results:
-        row, depth = fused(schedule, results), 1
-        schedule.compute_at(sums, row, preserve_unit_loops=True)
-        if parallel and extent_of(schedule, row) > 1:
-            schedule.parallel(row)
-    reduced = reduction_vectorised(schedule, sums, depth, _first_result(schedule, sums), shape.lanes)
+    row = fused(schedule, results) if results else schedule.add_unit_loop(lane)
+    schedule.compute_at(sums, row, preserve_unit_loops=True)
+    if parallel and extent_of(schedule, row) > 1:
+        schedule.parallel(row)
+    reduced = reduction_vectorised(schedule, sums, 1, _first_result(schedule, sums), shape.lanes)
     schedule.decompose_reduction(sums, reduced.sums[0])
     schedule.decompose_reduction(block, lane)
 

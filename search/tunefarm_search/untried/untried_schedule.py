@@ -31,6 +31,8 @@ from tunefarm_search.untried.window_rules import windows_in_registers
 TRIED_POINTS: Final = 24
 MAX_MOVED: Final = 2.5
 """Times more often than in the given function that statements of a function without reductions may run."""
+MAX_REPEATED_BY_ROWS: Final = 4.0
+"""Times more often than in the given function that statements may run where rows share what is computed for them."""
 MAX_BROADCAST: Final = 8
 """Results per sum from which on the sums are the smaller part of the work."""
 
@@ -153,6 +155,8 @@ def _windows(inlined: _Inlined, target: Target, *, parallel: bool) -> UntriedSch
 def _rows(inlined: _Inlined, target: Target, *, parallel: bool) -> UntriedSchedule | None:
     schedule = inlined.schedule()
     if not row_by_row(schedule, _shape(target), parallel=parallel):
+        return None
+    if _moved(schedule.mod) > MAX_REPEATED_BY_ROWS * _moved(inlined.module):
         return None
     return UntriedSchedule(trace_of(schedule), schedule.mod, "rows")
 

@@ -24,6 +24,28 @@ def softmax(n: int, m: int, k: int) -> list[Any]:
     return [x, topi.nn.softmax(x, axis=-1)]
 
 
+def softmax_of_channels(n: int, m: int, k: int) -> list[Any]:
+    x = _input("x", n, m, 3, k)
+    return [x, topi.nn.softmax(x, axis=1)]
+
+
+def softmax_of_padded_rows(n: int, m: int, k: int) -> list[Any]:
+    x = _input("x", n, m, k)
+    wide = topi.nn.pad(x, [0, 0, 0], [0, 0, 5], -math.inf)
+    return [x, topi.strided_slice(topi.nn.softmax(wide, axis=-1), [0, 0, 0], [n, m, k], [1, 1, 1])]
+
+
+def group_norm(n: int, m: int, k: int) -> list[Any]:
+    x, scale, shift = _input("x", n, 6, m, k), _input("scale", 6), _input("shift", 6)
+    return [x, scale, shift, topi.nn.group_norm(x, scale, shift, 3, 1, [2, 3], 1e-5)]
+
+
+def norm_of_channels(n: int, m: int, k: int) -> list[Any]:
+    x = _input("x", n, m, 5, k)
+    length = topi.sqrt(topi.sum(topi.multiply(x, x), axis=[1], keepdims=True))
+    return [x, topi.divide(x, topi.add(length, 1e-5))]
+
+
 def layer_norm(n: int, m: int, k: int) -> list[Any]:
     x, scale, shift = _input("x", n, m, k), _input("scale", k), _input("shift", k)
     return [x, scale, shift, topi.nn.layer_norm(x, scale, shift, [2], 1e-5)]
@@ -113,7 +135,8 @@ def padded(n: int, m: int, k: int) -> list[Any]:
 KINDS: dict[str, Callable[[int, int, int], list[Any]]] = {
     each.__name__: each
     for each in (
-        softmax, layer_norm, matmul_with_bias, dense, mean_of_rows, sum_of_columns, maximum_of_all, gelu_of_transposed,
+        softmax, softmax_of_channels, softmax_of_padded_rows, group_norm, norm_of_channels, layer_norm,
+        matmul_with_bias, dense, mean_of_rows, sum_of_columns, maximum_of_all, gelu_of_transposed,
         transposed, scaled_by_channel, concatenated, maximum_pool, depthwise, convolution, padded,
         windows_with_silu, maximum_of_pixels, mean_of_pixels,
     )

@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import re
 from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
@@ -13,6 +14,7 @@ from tvm import te, topi
 from tests.search.conftest import te_workload
 from tests.search.untried.small_functions import EXTENTS, KINDS, largest_difference, module_of
 from tunefarm_schemas.tuning.target import Target
+from tunefarm_search.tvm.operation_count import floating_point_operations
 from tunefarm_search.untried.untried_schedule import untried_schedule
 from tunefarm_search.validation.judged_schedule import judged_schedule
 
@@ -59,6 +61,41 @@ def test_untried_schedule_vectorises_in_the_way_of_the_kind(kind: str, way: str,
     assert found.way == way
     assert "T.vectorized" in found.module.script()
     assert "T.parallel" in found.module.script()
+
+
+@pytest.mark.parametrize("kind", ["softmax_of_channels", "norm_of_channels", "group_norm"])
+def test_rows_are_computed_once(kind: str, target: Target) -> None:
+    module = module_of(kind, (2, 21, 64))
+    found = untried_schedule(module, target)
+    assert found.way == "rows"
+    assert floating_point_operations(found.module) < 2 * floating_point_operations(module)
+
+
+def test_rows_are_copied_to_whole_vectors_once(target: Target) -> None:
+    script = untried_schedule(module_of("softmax_of_padded_rows", (3, 197, 59)), target).module.script()
+    assert script.count("T.if_then_else") == 1
+
+
+@pytest.mark.parametrize(("elements", "widths"), [(1000, {8}), (768, {16, 32}), (100, {4}), (98, {7, 14})])
+def test_partial_sums_are_whole_vectors(elements: int, widths: set[int], target: Target) -> None:
+    module = module_of("softmax", (64, 64, elements))
+    buffers = re.findall(r"_rf = T.sblock_alloc_buffer\(\((.*?)\)\)", untried_schedule(module, target).module.script())
+    assert buffers
+    assert {int(re.findall(r"\d+", shape.replace("int64", ""))[-1]) for shape in buffers} <= widths
+
+
+def test_several_rows_are_added_at_once(target: Target) -> None:
+    """The last additions of a row depend on each other, and so do not fill the processor."""
+    schedule = tvm.s_tir.Schedule(untried_schedule(module_of("layer_norm", (50, 30, 384)), target).module)
+    rows, *inner = schedule.get_loops(schedule.get_sblock("T_layer_norm"))
+    assert int(schedule.get(rows).extent) * int(schedule.get(inner[0]).extent) == 1500
+    assert 1 < int(schedule.get(inner[0]).extent) <= 8
+
+
+def test_sum_of_all_is_vectorised(target: Target) -> None:
+    found = untried_schedule(module_of("maximum_of_all", (64, 56, 56)), target)
+    assert found.way == "blocks"
+    assert "T.vectorized" in found.module.script()
 
 
 @pytest.mark.parametrize("kind", ["softmax", "dense", "matmul_with_bias"])

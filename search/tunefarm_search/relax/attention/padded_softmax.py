@@ -1,4 +1,4 @@
-"""Softmax over a number of elements that no vector divides, such as the 197 tokens of a vision transformer.
+"""Softmax and its logarithm, over a number of elements that no vector divides, such as the 197 tokens of a picture.
 
 LLVM adds such a row element by element, because the order of additions matters. So the row is copied to one of whole
 vectors, which ends with minus infinity, whose exponential is zero. That of the lowest number is one where a mask makes
@@ -14,6 +14,7 @@ from tvm import te
 from tunefarm_search.relax.expressions import extents_of, operator_of
 
 SOFTMAX: Final = "relax.nn.softmax"
+LOG_SOFTMAX: Final = "relax.nn.log_softmax"
 _ELEMENTS: Final = 32
 """Floats of two of the widest vectors, which hide the time that an addition takes."""
 _SMALLEST_VECTOR: Final = 8
@@ -36,6 +37,14 @@ def legalize_softmax(builder: Any, call: Any) -> Any:
     return builder.call_te(_softmax, call.args[0], primfunc_name_hint="softmax")
 
 
+def legalize_log_softmax(builder: Any, call: Any) -> Any:
+    """The same of ``nn.log_softmax``, along any axis. TVM's function computes a logarithm for each element of a row."""
+    if extents_of(call) is None or str(call.ty.dtype) != "float32":
+        return tvm.ir.Op.get(LOG_SOFTMAX).get_attr("FLegalize")(builder, call)
+    axis = int(call.attrs.axis) % len(call.ty.shape)
+    return builder.call_te(_log_softmax, call.args[0], axis, primfunc_name_hint="log_softmax")
+
+
 def padded_elements(elements: int) -> int:
     """How many elements to compute for a row of ``elements``: as many where vectors divide them, or in short rows."""
     padded = -(-elements // _ELEMENTS) * _ELEMENTS
@@ -43,16 +52,42 @@ def padded_elements(elements: int) -> int:
 
 
 def _softmax(tensor: te.Tensor) -> te.Tensor:
+    powers, _, total = _powers(tensor, len(tensor.shape) - 1)
+    return te.compute(tensor.shape, lambda *at: powers(*at) / total(*at[:-1]), name="softmax")
+
+
+def _log_softmax(tensor: te.Tensor, axis: int) -> te.Tensor:
+    _, largest, total = _powers(tensor, axis)
+    logarithm = te.compute(total.shape, lambda *at: te.log(total(*at)), name="logarithm")
+
+    def element(*at: Any) -> Any:
+        row = (*at[:axis], *at[axis + 1 :])
+        return tensor(*at) - largest(*row) - logarithm(*row)
+
+    return te.compute(tensor.shape, element, name="log_softmax")
+
+
+def _powers(tensor: te.Tensor, axis: int) -> tuple[te.Tensor, te.Tensor, te.Tensor]:
+    """The exponential of each element less the largest of its row, that largest, and the sum of the row's powers."""
+    wide = _padded(tensor) if axis == len(tensor.shape) - 1 else tensor
+    rows = (*wide.shape[:axis], *wide.shape[axis + 1 :])
+
+    def reduced(elements: te.Tensor, combine: Any, name: str) -> te.Tensor:
+        inner = te.reduce_axis((0, wide.shape[axis]), name="k")
+        return te.compute(rows, lambda *at: combine(elements(*at[:axis], inner, *at[axis:]), axis=inner), name=name)
+
+    largest = reduced(wide, te.max, "largest")
+    powers = te.compute(wide.shape, lambda *at: te.exp(wide(*at) - largest(*at[:axis], *at[axis + 1 :])), name="powers")
+    return powers, largest, reduced(powers, te.sum, "total")
+
+
+def _padded(tensor: te.Tensor) -> te.Tensor:
     *rows, elements = (int(extent) for extent in tensor.shape)
+    if padded_elements(elements) == elements:
+        return tensor
     filling = tvm.tirx.const(-math.inf, tensor.dtype)
 
     def copied(*at: Any) -> Any:
         return tvm.tirx.if_then_else(at[-1] < elements, tensor(*at), filling)
 
-    wide = te.compute((*rows, padded_elements(elements)), copied, name="padded")
-    inner = te.reduce_axis((0, wide.shape[-1]), name="k")
-    largest = te.compute(rows, lambda *at: te.max(wide(*at, inner), axis=inner), name="largest")
-    powers = te.compute(wide.shape, lambda *at: te.exp(wide(*at) - largest(*at[:-1])), name="powers")
-    inner = te.reduce_axis((0, wide.shape[-1]), name="k")
-    total = te.compute(rows, lambda *at: te.sum(powers(*at, inner), axis=inner), name="total")
-    return te.compute(tensor.shape, lambda *at: powers(*at) / total(*at[:-1]), name="softmax")
+    return te.compute((*rows, padded_elements(elements)), copied, name="padded")

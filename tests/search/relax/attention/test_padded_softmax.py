@@ -1,5 +1,6 @@
 """Rows of a softmax that no vector divides are computed with a few elements more."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,10 @@ from tunefarm_search.relax.tasks import model_tasks
 from tunefarm_search.tvm.target import host_target
 
 
-def softmax_of(shape: tuple[int, ...], axis: int = -1) -> PreparedModel:
-    module = one_entry(lambda _builder, given, _weights: relax.op.nn.softmax(given[0], axis), [shape], [])
+def softmax_of(
+    shape: tuple[int, ...], axis: int = -1, operator: Callable[..., Any] = relax.op.nn.softmax
+) -> PreparedModel:
+    module = one_entry(lambda _builder, given, _weights: operator(given[0], axis), [shape], [])
     return prepare(module, {"main": ()}, host_target(1))
 
 
@@ -39,6 +42,21 @@ def test_softmax_is_that_of_numpy(shape: tuple[int, ...], axis: int) -> None:
     given = 30 * random_array(*shape)
     found = result_of(softmax_of(shape, axis), (given,))
     np.testing.assert_allclose(found, expected_of(given, axis), rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("axis", [-1, 1, 0])
+def test_log_softmax_is_that_of_numpy(axis: int) -> None:
+    """With one logarithm for each row."""
+    given = 30 * random_array(4, 21, 50)
+    prepared = softmax_of((4, 21, 50), axis, relax.op.nn.log_softmax)
+    largest = given.max(axis, keepdims=True)
+    expected = given - largest - np.log(np.exp(given - largest).sum(axis, keepdims=True))
+    np.testing.assert_allclose(result_of(prepared, (given,)), expected, rtol=1e-5, atol=1e-5)
+    [task] = model_tasks(prepared)
+    schedule = tvm.s_tir.Schedule(tvm.ir.load_json(task.workload.module_json))
+    assert [int(i.dom.extent) for i in schedule.get(schedule.get_sblock("logarithm")).iter_vars] == [
+        extent for number, extent in enumerate((4, 21, 50)) if number != axis % 3
+    ]
 
 
 @pytest.mark.parametrize("number", [-3.4e38, -np.inf, 88.0])

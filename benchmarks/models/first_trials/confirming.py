@@ -1,0 +1,93 @@
+"""Times the best candidates of a table again, by turns, in one process.
+
+A search of 1,000 trials takes an hour, in which a shared machine is faster at some times than at others, and the lowest
+of 1,000 latencies is also the luckiest. Times of one process by turns compare.
+"""
+
+import json
+import os
+import signal
+import time
+from statistics import median
+from typing import Any
+
+import numpy as np
+import tvm
+
+from benchmarks.models.first_trials.trial_table import ConfirmedTrial, TableTrial, TrialTable
+from benchmarks.store.record_replay_table import seconds_of_call
+from tunefarm_schemas.tuning.trace import Sketch, Space
+from tunefarm_search.replay.replay_table import trace_with
+from tunefarm_search.space.scheduling import Rejected, Scheduler
+from tunefarm_search.space.space import SearchSpace, search_space
+from tunefarm_search.tvm.target import tvm_target
+from tunefarm_search.untried.untried_schedule import untried_schedule
+
+CANDIDATES = 6
+"""The fastest of each number of first trials that are timed again."""
+ROUNDS = 9
+
+
+def confirmed(table: TrialTable, firsts: tuple[int, ...]) -> TrialTable:
+    """The table with new times for the fastest of the first trials of each run and of all trials.
+
+    Raises:
+        RuntimeError: the process that times them ended early, as after an error.
+    """
+    chosen = sorted(
+        {
+            (run, number)
+            for run, search in enumerate(table.runs)
+            for first in (*firsts, len(search.trials))
+            for number in search.fastest(first, CANDIDATES)
+        }
+    )
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        with os.fdopen(writer, "w") as output:
+            json.dump(_times_by_turns(table, chosen), output)
+        os._exit(0)
+    os.close(writer)
+    try:
+        with os.fdopen(reader) as received:
+            text = received.read()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    if not text:
+        raise RuntimeError(f"{table.name}: the process that timed {len(chosen)} candidates ended early")
+    times = [
+        ConfirmedTrial(run=run, number=number, latency_s=latency_s)
+        for (run, number), latency_s in zip(chosen, json.loads(text), strict=True)
+    ]
+    return table.model_copy(update={"confirmed": tuple(times)})
+
+
+def _times_by_turns(table: TrialTable, chosen: list[tuple[int, int]]) -> list[float]:
+    """The median over the rounds of each candidate's seconds."""
+    space = search_space(tvm.ir.load_json(table.module_json), table.target, "stable", Space())
+    random = np.random.default_rng(0)
+    arguments = [
+        tvm.runtime.tensor(random.standard_normal([int(n) for n in p.shape]).astype(str(p.dtype)))
+        for p in space.module["main"].params
+    ]
+    functions = [_built(space, table, table.runs[run].trials[number]) for run, number in chosen]
+    for function in functions:
+        function(*arguments)
+    rounds = [[seconds_of_call(each, arguments, time.perf_counter) for each in functions] for _ in range(ROUNDS)]
+    return [median(times) for times in zip(*rounds, strict=True)]
+
+
+def _built(space: SearchSpace, table: TrialTable, trial: TableTrial) -> Any:
+    """The function of a trial; a schedule by rule is made anew."""
+    if trial.sketch is None:
+        module = untried_schedule(space.module, table.target).module
+    else:
+        scheduler = Scheduler(space)
+        scheduled = scheduler.replay(trace_with(Sketch(text=table.sketches[trial.sketch]), trial.decisions))
+        if isinstance(scheduled, Rejected):
+            raise RuntimeError(f"{table.name}: {scheduled.text} This version has another space than the table.")
+        module = scheduler.module_of(scheduled.trace)
+    return tvm.compile(module, target=tvm_target(table.target))["main"]
