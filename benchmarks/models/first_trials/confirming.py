@@ -23,8 +23,8 @@ from tunefarm_search.space.space import SearchSpace, search_space
 from tunefarm_search.tvm.target import tvm_target
 from tunefarm_search.untried.untried_schedule import untried_schedule
 
-CANDIDATES = 6
-"""The fastest of each number of first trials that are timed again."""
+OF_FIRST, OF_ALL = 6, 24
+"""How many of the fastest of the first trials, and of all, are timed again."""
 ROUNDS = 9
 
 
@@ -38,8 +38,8 @@ def confirmed(table: TrialTable, firsts: tuple[int, ...]) -> TrialTable:
         {
             (run, number)
             for run, search in enumerate(table.runs)
-            for first in (*firsts, len(search.trials))
-            for number in search.fastest(first, CANDIDATES)
+            for first, count in (*((first, OF_FIRST) for first in firsts), (len(search.trials), OF_ALL))
+            for number in search.fastest(first, count)
         }
     )
     reader, writer = os.pipe()

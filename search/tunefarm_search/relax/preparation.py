@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,7 @@ from tunefarm_search.relax.identities import with_views, without_identities
 from tunefarm_search.relax.integer.rewriting import with_integer_products
 from tunefarm_search.relax.operators.batch_norm import fold_batch_norms
 from tunefarm_search.relax.operators.ordering import with_own_sorts
+from tunefarm_search.relax.operators.separate_resizing import RESIZE, legalize_resize
 from tunefarm_search.relax.operators.wide_sums import with_wide_sums
 from tunefarm_search.relax.products.legalization import legalize_product
 from tunefarm_search.relax.products.tiled_results import with_tiled_results
@@ -42,6 +43,13 @@ from tunefarm_search.tvm.target import CPU_KINDS, tvm_target
 
 Weights = Mapping[str, Sequence[npt.NDArray[np.generic]]]
 _NUM_INPUT = "num_input"
+_LEGALIZED: Final = {
+    MATMUL: legalize_product,
+    SOFTMAX: legalize_softmax,
+    LOG_SOFTMAX: legalize_log_softmax,
+    RESIZE: legalize_resize,
+}
+"""Operators that TVM has functions for that are slower on a CPU."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +135,7 @@ def _lowered(module: Any, names: Sequence[str], target: Target) -> tuple[Any, Pr
     tiled, customized = _run(slice_splits(operators), keep), {}
     if target.kind == "llvm":
         tiled = _run(with_tiled_results(with_fused_attention(tiled)), keep)
-        customized = {MATMUL: legalize_product, SOFTMAX: legalize_softmax, LOG_SOFTMAX: legalize_log_softmax}
+        customized = _LEGALIZED
     if target.kind in CPU_KINDS:
         tiled = with_own_sorts(tiled)
     legalized = _run(tiled, *dispatch, passes.LegalizeOps(customized))
