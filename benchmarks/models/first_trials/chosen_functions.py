@@ -25,16 +25,19 @@ class ChosenFunction:
         model: of the zoo.
         operator: the first operator in the function's name.
         shapes: of its first arguments.
+        padded_shapes: of the same with channels of zeros, which some processors need for whole vectors.
     """
 
     name: str
     model: str
     operator: str
     shapes: tuple[Shape, ...]
+    padded_shapes: tuple[Shape, ...] = ()
 
     def is_it(self, name: str, shapes: tuple[Shape, ...]) -> bool:
         """Whether a function of the model with this name and these argument shapes is the chosen one."""
-        return self.operator in name and shapes[: len(self.shapes)] == self.shapes
+        wanted = {self.shapes, self.padded_shapes or self.shapes}
+        return self.operator in name and shapes[: len(self.shapes)] in wanted
 
 
 def _conv(name: str, model: str, data: Shape, weight: Shape) -> ChosenFunction:
@@ -74,7 +77,11 @@ CHOSEN: Final = (
     _pointwise("conv-transposed", "u-net", (256, 16, 16), (256, 512)),  # 128 channels of 2x2 pixels
     _conv("conv-patches", "vit-tiny", (3, 224, 224), (192, 3, 16, 16)),
     _conv("conv-3x3-silu", "detector", (16, 160, 160), (32, 16, 3, 3)),
-    _conv("conv-1x1-255", "detector", (64, 40, 40), (255, 64, 1, 1)),
+    ChosenFunction(
+        *("conv-1x1-255", "detector", "conv2d"),
+        shapes=((1, 40, 40, 64), (1, 1, 64, 255)),
+        padded_shapes=((1, 40, 40, 64), (16, 64, 16)),
+    ),
     _conv("depthwise-3x3", "mobilenet-v2", (96, 112, 112), (96, 1, 3, 3)),
     _conv("depthwise-5x5", "efficientnet-b0", (144, 56, 56), (144, 1, 5, 5)),
     _product("matmul-feed-forward", "bert", (128, 768), (768, 3072)),

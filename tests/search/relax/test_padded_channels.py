@@ -22,7 +22,7 @@ AWKWARD = 53
     ("processor", "triple", "expected"),
     [
         ("znver4", None, {3: 3, 17: 24, 40: 40, 53: 56, 58: 64, 64: 64, 100: 104, 116: 120, 255: 255}),
-        ("haswell", None, {40: 40, 53: 56, 100: 104}),
+        ("haswell", None, {21: 21, 40: 40, 53: 56, 91: 91, 100: 104, 255: 256}),
         ("x86-64-v4", None, {40: 40, 53: 64, 58: 64, 60: 60}),
         ("cortex-a76", "aarch64-linux-gnu", {40: 40, 53: 56, 58: 60, 116: 116}),
     ],
@@ -33,6 +33,34 @@ def test_channels_fill_vectors_where_that_gains_much(
     given = {"kind": "llvm", "mcpu": processor, "num-cores": 1}
     target = canonical_target(given if triple is None else {**given, "mtriple": triple}).target
     assert {each: padded_channels(each, target, 4) for each in expected} == expected
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [(24, 88), (64, 21), (18, 48), (40, 40)])
+def test_channels_fill_the_tiles_of_winograds_algorithm(inputs: int, outputs: int, here: Target) -> None:
+    weights = random_array(outputs, inputs, 3, 3), random_array(outputs, 1, 1), random_array(5, outputs, 3, 3)
+
+    def build(builder: Any, given: Any, names: Any) -> Any:
+        one = builder.emit(relax.op.nn.conv2d(given[0], names[0], padding=1))
+        one = builder.emit(relax.op.nn.relu(builder.emit(relax.op.add(one, names[1]))))
+        return relax.op.nn.conv2d(one, names[2], padding=1, strides=2)
+
+    x = random_array(1, inputs, 32, 32)
+    prepared = prepare(one_entry(build, [x.shape], weights), {"main": weights}, here)
+
+    assert any("products_of_places" in name for name in shapes_of(prepared))
+    hidden = np.maximum(convolved(x, weights[0]) + weights[1], 0)
+    expected = convolved(hidden, weights[2])[:, :, ::2, ::2]
+    np.testing.assert_allclose(result_of(prepared, (x,)), expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max())
+
+
+def test_few_channels_are_summed_as_they_are(here: Target) -> None:
+    weights = (random_array(3, 5, 3, 3),)
+
+    def build(_builder: Any, given: Any, names: Any) -> Any:
+        return relax.op.nn.conv2d(given[0], names[0], padding=1)
+
+    prepared = prepare(one_entry(build, [(1, 5, 16, 16)], weights), {"main": weights}, here)
+    assert not any("products_of_places" in name for name in shapes_of(prepared))
 
 
 @pytest.fixture(scope="module")

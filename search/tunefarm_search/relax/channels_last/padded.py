@@ -24,11 +24,16 @@ from tunefarm_search.relax.expressions import (
     rewritten,
     value_of,
 )
+from tunefarm_search.relax.products.winograd.convolution import channels_of_winograd
 from tunefarm_search.tvm.target import vector_bytes, vector_unit_bytes
 
 _POOLS: Final = frozenset({"relax.nn.max_pool2d", "relax.nn.avg_pool2d", "relax.nn.adaptive_avg_pool2d"})
 _WORTH: Final = 1.5
 """Times as much of the vectors must be used as before: channels that are cut off in the end are copied."""
+_UNEVEN: Final = 0.75
+"""Part of the speed of whole vectors with others, which LLVM loads in pieces; of processors without longer vectors."""
+_SHORT: Final = 8
+"""Elements of those, as with AVX2."""
 
 
 def with_padded_channels(module: Any, target: Target) -> Any:
@@ -41,9 +46,16 @@ def padded_channels(channels: int, target: Target, element_bytes: int) -> int:
     lanes = max(1, vector_bytes(target) // element_bytes)
     unit = max(1, min(lanes, vector_unit_bytes(target) // element_bytes))
     divisors = [each for each in range(1, lanes + 1) if channels % each == 0]
-    used = max(each / max(unit, 1 << (each - 1).bit_length()) for each in divisors)
+    uneven = 1.0 if lanes > _SHORT else _UNEVEN
+    used = max(_used(each, unit, uneven) for each in divisors)
     padded = -(-channels // unit) * unit
     return padded if channels / padded >= _WORTH * used else channels
+
+
+def _used(elements: int, unit: int, uneven: float) -> float:
+    """The part of vector units that vectors of so many elements use."""
+    filled = 1 << (elements - 1).bit_length()
+    return elements / max(unit, filled) * (1.0 if elements == filled else uneven)
 
 
 @mutator
@@ -90,6 +102,7 @@ class _Padding(PyExprMutator):  # type: ignore[misc]
         wide_inputs = inputs if given is None else int(given.ty.shape[-1])
         if groups == 1:
             outputs = padded_channels(channels, self._target, array.itemsize)
+            wide_inputs, outputs = channels_of_winograd(call, wide_inputs, outputs) or (wide_inputs, outputs)
             wide = _padded(array, wide_inputs, outputs)
         elif groups == inputs == channels:
             groups, wide = wide_inputs, _padded(array, 1, wide_inputs)
@@ -99,6 +112,9 @@ class _Padding(PyExprMutator):  # type: ignore[misc]
             return None
         sizes = [integers(getattr(attributes, each)) for each in ("strides", "padding", "dilation")]
         data = self.visit_expr(data) if given is None else given
+        more = wide.shape[-2] - int(data.ty.shape[-1]) if groups == 1 else 0
+        if more:
+            data = self.builder_.emit(relax.op.nn.pad(data, [0] * (2 * data.ty.ndim - 1) + [more]))
         return OPERATORS[operator_of(call)](data, constant_of(wide), *sizes, groups, *layouts)
 
     def _elementwise(self, call: Any, count: int, channels: int) -> Any:

@@ -17,6 +17,8 @@ _FETCHED: Final = 10.0
 """Multiplications in the time in which an element of the kernels comes from memory."""
 _WORTH: Final = 0.9
 """Part of the time of the convolution as it is, from which on a change is not worth its loss of digits."""
+_WORTH_ZEROS: Final = 0.75
+"""The same where channels of zeros are added and cut off again."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +61,35 @@ def winograd_convolution(call: Any) -> WinogradConvolution | None:
     high, wide, inputs, outputs = kernels
     if (high, wide) != (KERNEL, KERNEL) or inputs % CHANNELS or outputs % CHANNELS:
         return None
+    best = _best(call, result, inputs, outputs)
+    return best if _cost(best, inputs, outputs) <= _WORTH * _cost_of_sums(result, inputs, outputs) else None
+
+
+def channels_of_winograd(call: Any, inputs: int, outputs: int) -> tuple[int, int] | None:
+    """The inputs and outputs, zeros included, with which Winograd's algorithm computes a convolution sooner.
+
+    None if it has such numbers, or takes no less time with them than the sums of so many inputs and outputs.
+    """
+    kernels, result = kernels_of(call), extents_of(call)
+    if kernels is None or result is None or {int(each) for each in call.attrs.strides} != {1}:
+        return None
+    padded = -(-inputs // CHANNELS) * CHANNELS, -(-outputs // CHANNELS) * CHANNELS
+    if kernels[:2] != (KERNEL, KERNEL) or padded == (inputs, outputs):
+        return None
+    cost = _cost(_best(call, result, *padded), *padded)
+    return padded if cost <= _WORTH_ZEROS * _cost_of_sums(result, inputs, outputs) else None
+
+
+def _best(call: Any, result: tuple[int, ...], inputs: int, outputs: int) -> WinogradConvolution:
     top, left, *_ = (int(each) for each in call.attrs.padding)
     images, *extents, _ = result
     found = [WinogradConvolution(each, (top, left), images, (extents[0], extents[1])) for each in WINOGRADS]
-    best = min(found, key=lambda each: _cost(each, inputs, outputs))
-    as_it_is = KERNEL**2 * inputs * outputs * (math.prod(result[:3]) + _FETCHED)
-    return best if _cost(best, inputs, outputs) <= _WORTH * as_it_is else None
+    return min(found, key=lambda each: _cost(each, inputs, outputs))
+
+
+def _cost_of_sums(result: tuple[int, ...], inputs: int, outputs: int) -> float:
+    """Estimated time of the convolution as it is, in multiplications."""
+    return KERNEL**2 * inputs * outputs * (math.prod(result[:3]) + _FETCHED)
 
 
 def _cost(convolution: WinogradConvolution, inputs: int, outputs: int) -> float:
