@@ -1,13 +1,15 @@
-"""Times the best candidates of a table again, by turns, in one process.
+"""Times the best candidates of a table again, by turns, in a few processes.
 
 A search of 1,000 trials takes an hour, in which a shared machine is faster at some times than at others, and the lowest
-of 1,000 latencies is also the luckiest. Times of one process by turns compare.
+of 1,000 latencies is also the luckiest. Times by turns compare.
 """
 
 import json
 import os
 import signal
 import time
+import traceback
+from collections.abc import Callable
 from statistics import median
 from typing import Any
 
@@ -25,7 +27,8 @@ from tunefarm_search.untried.untried_schedule import untried_schedule
 
 OF_FIRST, OF_ALL = 6, 24
 """How many of the fastest of the first trials, and of all, are timed again."""
-ROUNDS = 9
+PROCESSES, ROUNDS = 5, 5
+"""Of a process, all rounds have the same pages of memory, which fall into the sets of caches by chance."""
 
 
 def confirmed(table: TrialTable, firsts: tuple[int, ...]) -> TrialTable:
@@ -42,13 +45,48 @@ def confirmed(table: TrialTable, firsts: tuple[int, ...]) -> TrialTable:
             for number in search.fastest(first, count)
         }
     )
+    latencies_s = _in_child(lambda: _times_by_turns(table, chosen))
+    times = [
+        ConfirmedTrial(run=run, number=number, latency_s=latency_s)
+        for (run, number), latency_s in zip(chosen, latencies_s, strict=True)
+    ]
+    return table.model_copy(update={"confirmed": tuple(times)})
+
+
+def _times_by_turns(table: TrialTable, chosen: list[tuple[int, int]]) -> list[float]:
+    """The median over processes of each candidate's seconds."""
+    space = search_space(tvm.ir.load_json(table.module_json), table.target, "stable", Space())
+    functions = [_built(space, table, table.runs[run].trials[number]) for run, number in chosen]
+    processes = [_in_child(lambda: _rounds(space, functions)) for _ in range(PROCESSES)]
+    return [median(times) for times in zip(*processes, strict=True)]
+
+
+def _rounds(space: SearchSpace, functions: list[Any]) -> list[float]:
+    """The median over the rounds of each function's seconds, with tensors of their own."""
+    random = np.random.default_rng(0)
+    arguments = [
+        tvm.runtime.tensor(random.standard_normal([int(n) for n in p.shape]).astype(str(p.dtype)))
+        for p in space.module["main"].params
+    ]
+    for function in functions:
+        function(*arguments)
+    rounds = [[seconds_of_call(each, arguments, time.perf_counter) for each in functions] for _ in range(ROUNDS)]
+    return [median(times) for times in zip(*rounds, strict=True)]
+
+
+def _in_child(measure: Callable[[], list[float]]) -> list[float]:
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        os.close(reader)
-        with os.fdopen(writer, "w") as output:
-            json.dump(_times_by_turns(table, chosen), output)
-        os._exit(0)
+        try:
+            os.close(reader)
+            latencies_s = measure()
+            with os.fdopen(writer, "w") as output:
+                json.dump(latencies_s, output)
+        except Exception:  # noqa: BLE001 - the parent reports the end of the process
+            traceback.print_exc()
+        finally:
+            os._exit(0)
     os.close(writer)
     try:
         with os.fdopen(reader) as received:
@@ -57,27 +95,8 @@ def confirmed(table: TrialTable, firsts: tuple[int, ...]) -> TrialTable:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
     if not text:
-        raise RuntimeError(f"{table.name}: the process that timed {len(chosen)} candidates ended early")
-    times = [
-        ConfirmedTrial(run=run, number=number, latency_s=latency_s)
-        for (run, number), latency_s in zip(chosen, json.loads(text), strict=True)
-    ]
-    return table.model_copy(update={"confirmed": tuple(times)})
-
-
-def _times_by_turns(table: TrialTable, chosen: list[tuple[int, int]]) -> list[float]:
-    """The median over the rounds of each candidate's seconds."""
-    space = search_space(tvm.ir.load_json(table.module_json), table.target, "stable", Space())
-    random = np.random.default_rng(0)
-    arguments = [
-        tvm.runtime.tensor(random.standard_normal([int(n) for n in p.shape]).astype(str(p.dtype)))
-        for p in space.module["main"].params
-    ]
-    functions = [_built(space, table, table.runs[run].trials[number]) for run, number in chosen]
-    for function in functions:
-        function(*arguments)
-    rounds = [[seconds_of_call(each, arguments, time.perf_counter) for each in functions] for _ in range(ROUNDS)]
-    return [median(times) for times in zip(*rounds, strict=True)]
+        raise RuntimeError("the process that times candidates ended early")
+    return [float(each) for each in json.loads(text)]
 
 
 def _built(space: SearchSpace, table: TrialTable, trial: TableTrial) -> Any:

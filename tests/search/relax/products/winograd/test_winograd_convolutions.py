@@ -104,9 +104,9 @@ def test_transforms_are_computed_in_vectors_without_loops_over_a_tile() -> None:
         ({"groups": 2}, (64, 32, 3, 3)),
         ({}, (64, 64, 1, 3)),
         ({}, (64, 64, 5, 5)),
-        ({}, (60, 64, 3, 3)),
+        ({}, (4, 64, 3, 3)),
     ],
-    ids=["strides", "dilation", "groups", "1 x 3", "5 x 5", "60 channels"],
+    ids=["strides", "dilation", "groups", "1 x 3", "5 x 5", "4 channels"],
 )
 def test_other_convolutions_stay_as_they_are(options: dict[str, int], shape: tuple[int, ...]) -> None:
     assert not stages_of(64, shape, (56, 56), options)
