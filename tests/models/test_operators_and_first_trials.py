@@ -70,6 +70,13 @@ def test_first_trials_are_recorded_in_the_order_of_the_search(tmp_path: Path) ->
     assert copied.read_bytes() == (tmp_path / "tables" / "mean.json.gz").read_bytes()
     report = run("first_trials", "report", "--functions", "mean", *folders)
     assert report.splitlines()[-1].startswith("geometric mean")
+    run("first_trials", "confirm", "--functions", "mean", *folders)
+    confirmed = TrialTable.read(tmp_path / "tables" / "mean.json.gz")
+    assert confirmed.runs == table.runs
+    assert {(0, number) for number in table.runs[0].fastest(6, 6)} <= {(c.run, c.number) for c in confirmed.confirmed}
+    assert all(each.latency_s > 0 for each in confirmed.confirmed)
+    assert 0 < confirmed.share(1, 3) <= 1
+    assert confirmed.share(0, 6) <= 1
 
 
 @pytest.mark.faults
