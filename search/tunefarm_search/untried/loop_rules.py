@@ -175,7 +175,7 @@ def _width(extent: int, lanes: int) -> int:
     def cycles(width: int) -> float:
         return extent / width * max(LATENCY, _registers(width, lanes)) + LATENCY * width
 
-    return min(whole or short, key=cycles, default=1)
+    return min([1, *(whole or short)], key=cycles)
 
 
 def _registers(width: int, lanes: int) -> int:
