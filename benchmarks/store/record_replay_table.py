@@ -110,14 +110,19 @@ def _timed(space: SearchSpace, trace: Trace, for_tvm: Any, clock: Callable[[], f
     built = tvm.compile(module, target=for_tvm)
     function = built["main"]
     build_s = time.perf_counter() - started
-    random = np.random.default_rng(0)
-    arguments = [
-        tvm.runtime.tensor(random.standard_normal([int(n) for n in p.shape]).astype(str(p.dtype)))
-        for p in space.module["main"].params
-    ]
+    arguments = random_arguments(space)
     function(*arguments)
     # The least disturbed repeat: a recording may share the machine with other work.
     return min(seconds_of_call(function, arguments, clock) for _ in range(5)), build_s
+
+
+def random_arguments(space: SearchSpace) -> list[Any]:
+    """Tensors for the function of a space, the same each time."""
+    random = np.random.default_rng(0)
+    return [
+        tvm.runtime.tensor(random.standard_normal([int(n) for n in p.shape]).astype(str(p.dtype)))
+        for p in space.module["main"].params
+    ]
 
 
 def seconds_of_call(function: Any, arguments: Sequence[Any], clock: Callable[[], float]) -> float:

@@ -36,8 +36,7 @@ class ChosenFunction:
 
     def is_it(self, name: str, shapes: tuple[Shape, ...]) -> bool:
         """Whether a function of the model with this name and these argument shapes is the chosen one."""
-        wanted = {self.shapes, self.padded_shapes or self.shapes}
-        return self.operator in name and shapes[: len(self.shapes)] in wanted
+        return self.operator in name and shapes[: len(self.shapes)] in (self.shapes, self.padded_shapes)
 
 
 def _conv(name: str, model: str, data: Shape, weight: Shape) -> ChosenFunction:

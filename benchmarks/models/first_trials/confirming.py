@@ -13,11 +13,10 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-import numpy as np
 import tvm
 
 from benchmarks.models.first_trials.trial_table import ConfirmedTrial, TableTrial, TrialTable
-from benchmarks.store.record_replay_table import seconds_of_call
+from benchmarks.store.record_replay_table import random_arguments, seconds_of_call
 from tunefarm_schemas.tuning.trace import Sketch, Space
 from tunefarm_search.replay.replay_table import trace_with
 from tunefarm_search.space.scheduling import Rejected, Scheduler
@@ -63,11 +62,7 @@ def _times_by_turns(table: TrialTable, chosen: list[tuple[int, int]]) -> list[fl
 
 def _rounds(space: SearchSpace, functions: list[Any]) -> list[float]:
     """The median over the rounds of each function's seconds, with tensors of their own."""
-    random = np.random.default_rng(0)
-    arguments = [
-        tvm.runtime.tensor(random.standard_normal([int(n) for n in p.shape]).astype(str(p.dtype)))
-        for p in space.module["main"].params
-    ]
+    arguments = random_arguments(space)
     for function in functions:
         function(*arguments)
     rounds = [[seconds_of_call(each, arguments, time.perf_counter) for each in functions] for _ in range(ROUNDS)]

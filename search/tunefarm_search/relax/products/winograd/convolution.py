@@ -55,11 +55,11 @@ def winograd_convolution(call: Any) -> WinogradConvolution | None:
 
     It must have kernels of 3 x 3 and strides of 1; see ``kernels_of`` for what else it must be.
     """
-    kernels, result = kernels_of(call), extents_of(call)
-    if kernels is None or result is None or {int(each) for each in call.attrs.strides} != {1}:
+    kernels, result = kernels_of(call), _result_of_small_kernels(call)
+    if kernels is None or result is None:
         return None
-    high, wide, inputs, outputs = kernels
-    if (high, wide) != (KERNEL, KERNEL) or inputs % CHANNELS or outputs % CHANNELS:
+    *_, inputs, outputs = kernels
+    if inputs % CHANNELS or outputs % CHANNELS:
         return None
     best = _best(call, result, inputs, outputs)
     return best if _cost(best, inputs, outputs) <= _WORTH * _cost_of_sums(result, inputs, outputs) else None
@@ -70,14 +70,19 @@ def channels_of_winograd(call: Any, inputs: int, outputs: int) -> tuple[int, int
 
     None if it has such numbers, or takes no less time with them than the sums of so many inputs and outputs.
     """
-    kernels, result = kernels_of(call), extents_of(call)
-    if kernels is None or result is None or {int(each) for each in call.attrs.strides} != {1}:
-        return None
+    result = _result_of_small_kernels(call)
     padded = -(-inputs // CHANNELS) * CHANNELS, -(-outputs // CHANNELS) * CHANNELS
-    if kernels[:2] != (KERNEL, KERNEL) or padded == (inputs, outputs):
+    if result is None or padded == (inputs, outputs):
         return None
     cost = _cost(_best(call, result, *padded), *padded)
     return padded if cost <= _WORTH_ZEROS * _cost_of_sums(result, inputs, outputs) else None
+
+
+def _result_of_small_kernels(call: Any) -> tuple[int, ...] | None:
+    """The extents of the result of a convolution with kernels of 3 x 3 and strides of 1; None of anything else."""
+    kernels = kernels_of(call)
+    is_small = kernels is not None and kernels[:2] == (KERNEL, KERNEL)
+    return extents_of(call) if is_small and {int(each) for each in call.attrs.strides} == {1} else None
 
 
 def _best(call: Any, result: tuple[int, ...], inputs: int, outputs: int) -> WinogradConvolution:
