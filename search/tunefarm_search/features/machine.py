@@ -20,6 +20,7 @@ class CycleCosts:
             registers, such as 28 floats, or that are no power of two, such as 48: it takes them apart into elements.
             It pads shorter ones.
         element_taken_apart: cost per element of such a vector in a block that only adds to or copies results.
+        divided_index: cost per element of a vector whose index LLVM divides by an extent, one element at a time.
         gathering_steps: how many times longer a body takes on average that gathers for several steps of a reduction:
             with that many loads, LLVM leaves the results of some in memory, which takes four times as long.
         loading_ahead: how many times longer a body of several steps of a reduction takes on average with few registers:
@@ -52,6 +53,7 @@ class CycleCosts:
     operation_of_long_body: float = 0.5
     uneven_vector: float = 6.0
     element_taken_apart: float = 3.6
+    divided_index: float = 8.0
     gathering_steps: float = 1.25
     loading_ahead: float = 1.08
     copied: float = 1.0

@@ -24,13 +24,9 @@ from tunefarm_search.relax.expressions import (
     rewritten,
 )
 from tunefarm_search.relax.products.convolution_kernels import CONVOLUTION
+from tunefarm_search.relax.products.direct_convolution import direct_convolution, sums_over_windows
 from tunefarm_search.relax.products.legalization import product_of_tiles
 from tunefarm_search.relax.products.packed_columns import packed_columns, with_packed_columns
-from tunefarm_search.relax.products.pointwise import (
-    PointwiseConvolution,
-    pointwise_convolution,
-    pointwise_sums,
-)
 from tunefarm_search.relax.products.winograd.convolution import winograd_convolution
 from tunefarm_search.relax.products.winograd.stages import products_of_places, transformed_inputs, transformed_results
 
@@ -88,24 +84,23 @@ class _ResultTiling(PyExprMutator):  # type: ignore[misc]
         return with_packed_columns(matrix, columns)
 
     def _convolution(self, call: Any, shape: tuple[int, ...]) -> Any:
-        """A product for kernels of 1 x 1, else three functions, of which the last one is fused with what follows."""
-        pointwise = pointwise_convolution(call)
-        if pointwise is not None:
-            return self._pointwise(call, pointwise, shape)
+        """Three functions by Winograd's algorithm, of which the last is fused with what follows, or one function."""
         convolution = winograd_convolution(call)
         if convolution is None:
-            return None
+            return self._direct_convolution(call, shape)
         kernels = constant_of(convolution.packed_kernels(array_of(call.args[1])))
         inputs = self._stage(partial(transformed_inputs, convolution), OPAQUE, self.visit_expr(call.args[0]))
         products = self._stage(products_of_places, OPAQUE, inputs, kernels)
         return self._stage(partial(transformed_results, convolution), _FUSED, products)
 
-    def _pointwise(self, call: Any, convolution: PointwiseConvolution, shape: tuple[int, ...]) -> Any:
-        packed = self._packed(convolution.matrix, shape)
-        if packed is None:
+    def _direct_convolution(self, call: Any, shape: tuple[int, ...]) -> Any:
+        convolution = direct_convolution(call)
+        packed = None if convolution is None else self._packed(convolution.matrix, shape)
+        if convolution is None or packed is None:
             return None
-        data = self.visit_expr(call.args[0])
-        return self.builder_.call_te(partial(pointwise_sums, convolution), data, packed, primfunc_name_hint="conv2d")
+        data, kernels = self.visit_expr(call.args[0]), convolution.packed_kernels(packed)
+        function = partial(sums_over_windows, convolution)
+        return self.builder_.call_te(function, data, kernels, primfunc_name_hint="conv2d")
 
     def _stage(self, function: Callable[..., te.Tensor], pattern: int, *tensors: Any) -> Any:
         name, attributes = getattr(function, "func", function).__name__, {"op_pattern": pattern}

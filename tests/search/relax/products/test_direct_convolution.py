@@ -1,4 +1,4 @@
-"""Convolutions of 1 x 1 are products with packed kernels, and give what they gave before."""
+"""Convolutions with packed kernels give what they gave before."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from tvm import relax
 from tests.search.relax.models import Array, one_entry, random_array
 from tests.search.scheduled import untried_result
 from tunefarm_search.relax.preparation import PreparedModel, prepare
-from tunefarm_search.relax.products.pointwise import pointwise_convolution
+from tunefarm_search.relax.products.direct_convolution import direct_convolution
 from tunefarm_search.relax.tasks import model_tasks
 from tunefarm_search.tvm.target import host_target
 
@@ -27,6 +27,20 @@ def convolved(data: Array, weights: Array, *, residual: bool = False, **options:
         return relax.op.nn.relu(builder.emit(relax.op.add(result, given[0])) if residual else result)
 
     return prepare(one_entry(build, [data.shape], constants), {"main": constants}, HERE)
+
+
+def sums_of_windows(data: Array, weights: Array, stride: int, padding: int) -> Any:
+    """Sums over windows of NCHW, element by element of the kernels."""
+    padded = np.pad(data.astype("float64"), ((0, 0), (0, 0), (padding, padding), (padding, padding)))
+    height, width = weights.shape[2:]
+    rows = (padded.shape[2] - height) // stride + 1
+    columns = (padded.shape[3] - width) // stride + 1
+    sums = np.zeros((data.shape[0], weights.shape[0], rows, columns))
+    for y in range(height):
+        for x in range(width):
+            part = padded[:, :, y : y + stride * (rows - 1) + 1 : stride, x : x + stride * (columns - 1) + 1 : stride]
+            sums += np.einsum("nihw,oi->nohw", part, weights[:, :, y, x])
+    return sums + random_array(1, weights.shape[0], 1, 1)
 
 
 def expected_of(data: Array, weights: Array, stride: int = 1) -> Any:
@@ -49,6 +63,19 @@ def test_results_are_those_of_the_convolution(shape: tuple[int, ...], stride: in
     np.testing.assert_allclose(untried_result(prepared, (data,)), expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("kernel", "stride", "padding"),
+    [((3, 3), 2, 1), ((2, 2), 2, 0), ((5, 3), 1, 2), ((1, 3), 1, 0), ((3, 1), 2, 1)],
+    ids=["3 x 3", "2 x 2", "5 x 3", "1 x 3", "3 x 1"],
+)
+def test_windows_of_many_results_have_packed_kernels(kernel: tuple[int, int], stride: int, padding: int) -> None:
+    data, weights = random_array(2, 8, 9, 7), random_array(256, 8, *kernel, seed=1)
+    prepared = convolved(data, weights, strides=stride, padding=padding)
+    assert kernel_shapes(prepared) == [(16, *(extent for extent in kernel if extent > 1), 8, 16)]
+    expected = np.maximum(sums_of_windows(data, weights, stride, padding), 0)
+    np.testing.assert_allclose(untried_result(prepared, (data,)), expected, rtol=1e-4, atol=1e-4)
+
+
 def test_bias_residual_and_activation_are_in_the_function_of_the_product() -> None:
     data, weights = random_array(1, 32, 6, 6), random_array(32, 32, 1, 1, seed=1)
     prepared = convolved(data, weights, residual=True)
@@ -62,11 +89,11 @@ def test_bias_residual_and_activation_are_in_the_function_of_the_product() -> No
     [
         ({"padding": 1}, (48, 24, 1, 1), (6, 6)),
         ({"groups": 2}, (48, 12, 1, 1), (6, 6)),
-        ({}, (48, 24, 1, 3), (6, 6)),
+        ({}, (240, 24, 1, 3), (6, 6)),
         ({}, (40, 24, 1, 1), (6, 6)),
         ({}, (48, 24, 1, 1), (1, 1)),
     ],
-    ids=["padding", "groups", "1 x 3", "40 results", "one pixel"],
+    ids=["padding", "groups", "1 x 3 to 240 results", "40 results", "one pixel"],
 )
 def test_other_convolutions_stay_as_they_are(
     options: dict[str, int], weights: tuple[int, ...], extents: tuple[int, int]
@@ -80,4 +107,4 @@ def test_halves_stay_as_they_are(dtype: str, is_product: bool) -> None:
     data = relax.Var("data", relax.TensorType((1, 6, 6, 32), dtype))
     weights = relax.const(np.ones((1, 1, 32, 32), dtype), dtype)
     call = relax.op.nn.conv2d(data, weights, data_layout="NHWC", kernel_layout="HWIO")
-    assert (pointwise_convolution(relax.BlockBuilder().normalize(call)) is not None) == is_product
+    assert (direct_convolution(relax.BlockBuilder().normalize(call)) is not None) == is_product
