@@ -20,10 +20,11 @@ class SeparatePasses:
     """Such blocks without a reduction of one sketch: some at every point, some where a decision leaves them out."""
 
     def __init__(self, module: Any, sketch: SketchSpace, tracker: Tracker, machine: ProcessorModel) -> None:
-        inlined = {pattern.writes[0].name: pattern for pattern in _inlined(module, sketch, tracker)}
         separate = tuple(_separate(module, sketch, tracker))
         self.always_cycles = sum((_cycles(pattern, machine) for pattern in separate), 0.0)
-        self.always_cycles += sum(_cycles_of_straddling(pattern, inlined, machine) for pattern in separate)
+        if separate:
+            inlined = {pattern.writes[0].name: pattern for pattern in _inlined(module, sketch, tracker)}
+            self.always_cycles += sum(_cycles_of_straddling(pattern, inlined, machine) for pattern in separate)
         self._located = tuple(_located(module, sketch, tracker, machine))
 
     def cycles(self, rows: Rows, sketch: SketchSpace) -> FloatArray:

@@ -177,7 +177,7 @@ def test_cost_includes_the_pass_of_a_block_outside_of_the_tiles(target: Target) 
 
 
 def biased_tiles(count: int) -> object:
-    """Sums over 80 inputs at 14 x 14 pixels, with ``count`` tiles of 16 columns, a bias, and its square behind them."""
+    """Sums over 80 inputs at 14 x 14 pixels, with ``count`` tiles of 16 columns, a bias, and a product behind."""
     values, biases = te.placeholder((14, 14, 80), name="values"), te.placeholder((count, 16), name="biases")
     weights = te.placeholder((count, 80, 16), name="weights")
     summed = te.reduce_axis((0, 80), name="summed")
@@ -190,17 +190,14 @@ def biased_tiles(count: int) -> object:
 
 def test_cost_includes_indices_of_a_bias_that_vectors_straddle(target: Target) -> None:
     """Vectors of 64 columns end with rows of 512 columns, but not of 480: 417 us for those, 285 inside of the tiles."""
-    tiles = ([7, 1, 1, 2], [1, 7, 1, 2], [2, 1, 1, 1], [1, 1, 1, 16], [2, 40], 2)
-    straddling, ending = (
-        [estimates(biased_tiles(count), target, sketch, [_with_tiles(tiles, count)])[0] for sketch in (0, 1)]
-        for count in (30, 32)
-    )
+
+    def outside_and_inside(count: int) -> list[float]:
+        tiles = ([7, 1, 1, 2], [1, 7, 1, 2], [count, 1, 1, 1], [1, 1, 1, 16], [2, 40], 2)
+        return [float(estimates(biased_tiles(count), target, sketch, [tiles])[0]) for sketch in (0, 1)]
+
+    straddling, ending = outside_and_inside(30), outside_and_inside(32)
     assert straddling[0] > 1.3 * straddling[1]
     assert ending[0] < 1.2 * ending[1]
-
-
-def _with_tiles(tiles: tuple[object, ...], count: int) -> tuple[object, ...]:
-    return (*tiles[:2], [count, 1, 1, 1], *tiles[3:])
 
 
 def test_cost_includes_results_that_the_next_block_reads_from_memory(target: Target) -> None:

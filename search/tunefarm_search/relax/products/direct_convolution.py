@@ -33,8 +33,10 @@ class DirectConvolution:
 
     def packed_kernels(self, tiles: Any) -> Any:
         """The packed columns of ``matrix`` with the rows and columns of a window as axes, unless it is one of 1 x 1."""
-        array = array_of(tiles)
         extents = tuple(extent for extent in self.window if extent > 1)
+        if not extents:
+            return tiles
+        array = array_of(tiles)
         return constant_of(array.reshape(array.shape[0], *extents, -1, array.shape[2]))
 
 
@@ -49,11 +51,10 @@ def direct_convolution(call: Any) -> DirectConvolution | None:
         return None
     top, left, bottom, right = (int(each) for each in call.attrs.padding)
     height, width, _, outputs = kernels
-    is_pointwise = (height, width) == (1, 1)
-    if any((top, left, bottom, right)) if is_pointwise else outputs < _MIN_OUTPUTS:
-        return None
+    is_padded = any((top, left, bottom, right))
+    is_worth = not is_padded if (height, width) == (1, 1) else outputs >= _MIN_OUTPUTS
     images, rows, columns, _ = shape
-    if images * rows * columns == 1:
+    if not is_worth or images * rows * columns == 1:
         return None
     down, across = (int(each) for each in call.attrs.strides)
     matrix = constant_of(array_of(call.args[1]).reshape(-1, outputs))
