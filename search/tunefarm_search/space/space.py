@@ -146,10 +146,10 @@ def _context(module: Any, target: Target, abi: Abi) -> Any:
     """
     for_tvm = tvm_target(target)
     name = _named_rules(for_tvm)
-    if name == "llvm":
-        leave_intrinsics_out()
-    else:
+    if name is None:
         load_intrinsics_for(target)
+    else:
+        leave_intrinsics_out()
     rules = _rules(name, module)
     steps: Any = list(meta_schedule.postproc.Postproc.create(name)) if name else None
     if steps is None:

@@ -112,7 +112,7 @@ def test_bfloat16_results_are_not_vectorized(target: Target, dtype: str, out: st
 
 
 @pytest.mark.faults
-def test_space_of_processor_loads_no_intrinsics() -> None:
+def test_space_of_processor_or_gpu_loads_no_intrinsics() -> None:
     """Loading them takes a sixth of a tuner's start time, and far longer where many modules are loaded."""
     code = """
 import sys, tvm
@@ -121,12 +121,13 @@ from tunefarm_schemas.tuning.trace import Space
 from tunefarm_search.space.space import search_space
 from tunefarm_search.tvm.target import canonical_target
 
-def loaded_for(**target):
-    given = canonical_target({"kind": "llvm", "num-cores": 2, **target}).target
+def loaded_for(kind, **target):
+    given = canonical_target({"kind": kind, **target}).target
     assert search_space(tvm.ir.load_json(te_workload("GMM").module_json), given, "stable", Space()).sketches
     return {name for name in sys.modules if name.startswith("tvm.s_tir.tensor_intrin.")}
 
-assert not loaded_for(mcpu="znver4")
-assert not loaded_for(mtriple="aarch64-linux-gnu", mcpu="cortex-a72")
+assert not loaded_for("llvm", mcpu="znver4", **{"num-cores": 2})
+assert not loaded_for("llvm", mtriple="aarch64-linux-gnu", mcpu="cortex-a72", **{"num-cores": 2})
+assert not loaded_for("cuda", arch="sm_90", max_threads_per_block=1024, max_shared_memory_per_block=49152)
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=150)
