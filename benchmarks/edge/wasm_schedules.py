@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import tvm
 import wasmtime
 
 from tests.targets.run_wasm import exit_code
@@ -25,6 +24,7 @@ from tunefarm.model.function_orders import ChosenRecord
 from tunefarm.startup.fork_servers import start_fork_server
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.tuning.bundle import WASM_TARGET
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.workload import workload_of
 from tunefarm_services.settings import Settings
 
@@ -55,7 +55,7 @@ def tuned(module: str, target: str, trials: int, home: Path) -> RecordFunction:
     result = tune(module, target=target, trials=trials, settings=Settings(home=home))
     assert result.record is not None, result.summary.message
     assert result.module_json is not None
-    workload = workload_of(tvm.ir.load_json(result.module_json))
+    workload = workload_of(load_json(result.module_json))
     return RecordFunction(workload, ChosenRecord(result.record.record_id, result.record.trace.text))
 
 

@@ -19,10 +19,10 @@ from pathlib import Path
 from statistics import geometric_mean
 
 from tunefarm_search.tvm import loading
+from tunefarm_search.tvm.serialization import load_json
 
 loading.load()  # before other modules import TVM, which would load torch
 
-import tvm  # noqa: E402
 
 from benchmarks.models.first_trials.chosen_functions import workloads_of_model  # noqa: E402
 from benchmarks.models.first_trials.recording import MeasuringFarm, Timed  # noqa: E402
@@ -49,7 +49,7 @@ class SearchedFunction:
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
-        self.space: SearchSpace = search_space(tvm.ir.load_json(workload.module_json), TARGET, "stable", Space())
+        self.space: SearchSpace = search_space(load_json(workload.module_json), TARGET, "stable", Space())
         self._known: dict[str, Timed] = {}
         self._own: list[tuple[Trace, float]] = []
         self._tried: set[str] = set()

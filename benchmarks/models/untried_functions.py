@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from tunefarm_search.tvm.serialization import load_json
+
 MIN_S = 0.1
 BATCH_S = 0.003
 
@@ -46,7 +48,7 @@ def compare(path: Path, cores: int) -> Compared:
     from tunefarm_search.tvm.target import host_target, tvm_target
     from tunefarm_search.untried.untried_schedule import untried_schedule
 
-    module, target = tvm.ir.load_json(path.read_text()), host_target(cores)
+    module, target = load_json(path.read_text()), host_target(cores)
     started = time.perf_counter()
     found = untried_schedule(module, target)
     chosen = time.perf_counter()

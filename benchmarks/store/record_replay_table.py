@@ -18,6 +18,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from tunefarm_search.tvm.serialization import load_json
+
 os.environ["TVM_NUM_THREADS"] = "1"
 
 import numpy as np
@@ -166,11 +168,11 @@ def main() -> None:
     target = host_target(1)
     if options.workload == "small":
         workload = workload_of(small_matmul(64), name="matmul_64_small")
-        module = tvm.ir.load_json(workload.module_json)
+        module = load_json(workload.module_json)
         requested = Space(automatic=False, sketches=sketches_of(schedule_small, module, target))
     else:
         workload = workload_of(create_te_workload(options.workload.removeprefix("te:"), 0), name=options.workload)
-        module, requested = tvm.ir.load_json(workload.module_json), Space()
+        module, requested = load_json(workload.module_json), Space()
     space = search_space(module, target, "stable", requested)
     points = every_point(space) if options.workload == "small" else drawn_points(space, options.points, options.seed)
     options.output.write_text(record(workload.name, workload.module_json, target, space, points).to_json())

@@ -24,6 +24,7 @@ from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.tuning import record as ours
 from tunefarm_schemas.tuning.workload import Workload as OurWorkload
 from tunefarm_search.tvm.errors import TVM_ERRORS
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.trace import trace_from_tvm
 from tunefarm_search.validation.trace_application import apply_steps
 
@@ -209,7 +210,7 @@ class RemoteDatabase(PyDatabase):  # type: ignore[misc]
     def _module(self, workload_id: str) -> Any:
         if workload_id not in self._workloads:
             self._workloads[workload_id] = self._client.workloads.get(workload_id)
-        return tvm.ir.load_json(self._workloads[workload_id].module_json)
+        return load_json(self._workloads[workload_id].module_json)
 
     def _as_tvm(self, records: Iterable[ours.TuningRecord], workload: Any) -> Iterator[TuningRecord]:
         """Convert records to TVM's, on TVM's workload; skips records whose traces do not apply."""

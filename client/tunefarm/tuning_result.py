@@ -129,12 +129,11 @@ class TuningResult:
         """
         if self.record is None or self.manifest is None or self.module_json is None:
             raise NothingToCompile(self.summary.message or "a model has no schedule of its own; .compile() builds it")
-        import tvm
-
         from tunefarm_search.relax.assembly import put_back
+        from tunefarm_search.tvm.serialization import load_json
         from tunefarm_workers.builder.scheduled_module import replay
 
-        tuned, kind = tvm.ir.load_json(self.module_json), str(json.loads(self.manifest.target)["kind"])
+        tuned, kind = load_json(self.module_json), str(json.loads(self.manifest.target)["kind"])
         scheduled = replay(tuned, self.record.trace.text, kind, callees)
         return put_back(module, {function or self.task.name: scheduled})
 

@@ -117,7 +117,9 @@ def pragma_json() -> str:
     import tvm
     from tvm.s_tir import Schedule
 
-    schedule = Schedule(tvm.ir.load_json(matmul_json()))
+    from tunefarm_search.tvm.serialization import load_json
+
+    schedule = Schedule(load_json(matmul_json()))
     loop = schedule.get_loops(schedule.get_sblock("C", func_name="main"))[0]
     schedule.annotate(loop, "pragma_import_llvm", "define void @f() { ret void }")
     return str(tvm.ir.save_json(schedule.mod))
@@ -144,8 +146,10 @@ def mixed_json() -> str:
     """A Relax function ``main`` beside a function of TIR, ``matmul``."""
     import tvm
 
-    tensor_function = tvm.ir.load_json(matmul_json())["main"].without_attr("global_symbol")
-    relax_module = tvm.ir.load_json(relax_json())
+    from tunefarm_search.tvm.serialization import load_json
+
+    tensor_function = load_json(matmul_json())["main"].without_attr("global_symbol")
+    relax_module = load_json(relax_json())
     [relax_function] = relax_module.functions.values()
     return str(tvm.ir.save_json(tvm.IRModule({"main": relax_function, "matmul": tensor_function})))
 
@@ -153,12 +157,12 @@ def mixed_json() -> str:
 @cache
 def tiled_trace(extent: int = 32) -> Any:
     """A trace with decisions for ``matmul_json(extent)``."""
-    import tvm
     from tvm.s_tir import Schedule
 
+    from tunefarm_search.tvm.serialization import load_json
     from tunefarm_search.tvm.trace import trace_of
 
-    schedule = Schedule(tvm.ir.load_json(matmul_json(extent)))
+    schedule = Schedule(load_json(matmul_json(extent)))
     loop = schedule.get_loops(schedule.get_sblock("C", func_name="main"))[0]
     factors = schedule.sample_perfect_tile(loop, n=2)
     schedule.split(loop, factors)
@@ -168,12 +172,12 @@ def tiled_trace(extent: int = 32) -> Any:
 @cache
 def smuggling_trace() -> Any:
     """A trace for ``matmul_json()`` that adds LLVM code as an annotation."""
-    import tvm
     from tvm.s_tir import Schedule
 
+    from tunefarm_search.tvm.serialization import load_json
     from tunefarm_search.tvm.trace import trace_of
 
-    schedule = Schedule(tvm.ir.load_json(matmul_json()))
+    schedule = Schedule(load_json(matmul_json()))
     loop = schedule.get_loops(schedule.get_sblock("C", func_name="main"))[0]
     schedule.annotate(loop, "pragma_import_llvm", "define void @f() { ret void }")
     return json.loads(trace_of(schedule).text)

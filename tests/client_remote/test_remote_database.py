@@ -19,6 +19,7 @@ from tunefarm import Client, RemoteDatabase
 from tunefarm.intake.tvm_workload import target_of, workloads_of
 from tunefarm.remote_database import MAX_ANSWERS
 from tunefarm_schemas.views.target import TargetView
+from tunefarm_search.tvm.serialization import load_json
 
 TARGET = {"kind": "llvm", "num-cores": 1}
 
@@ -42,7 +43,7 @@ def published(service: Service, target: Any) -> str:
 
     module = tvm.IRModule({"main": model()["scaled"]})
     workload = workload_of(module)
-    schedule = tvm.s_tir.Schedule(tvm.ir.load_json(workload.module_json))
+    schedule = tvm.s_tir.Schedule(load_json(workload.module_json))
     vectorized(schedule)
     with Client(service.url, service.token) as client:
         record = client.records.publish(

@@ -12,6 +12,7 @@ from tunefarm_schemas.tuning.trace import Space
 from tunefarm_search.features.features import FeatureExtractor
 from tunefarm_search.space.scheduling import Point, Scheduled, Scheduler
 from tunefarm_search.space.space import search_space
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import canonical_target
 from tunefarm_workers.cuda.gpu_facts import facts_of, gpu_facts
 from tunefarm_workers.cuda.gpu_target import check_architecture, gpu_device, target_of_gpu
@@ -100,7 +101,7 @@ def test_untuned_function_is_bound_to_threads(trace: str | None) -> None:
 
 def test_each_stage_of_an_untuned_function_is_bound_to_threads() -> None:
     target = device_target(target_of_gpu(FACTS), Toolchain())
-    module = tvm.ir.load_json(mirrored_sum().module_json)
+    module = load_json(mirrored_sum().module_json)
     assert source_of(scheduled_for(module, None, target), target).count("__global__") == 2
 
 

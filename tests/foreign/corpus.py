@@ -17,6 +17,7 @@ from tvm import te
 from tvm.s_tir import Schedule
 
 from tunefarm_search.records.asked_forms import hash_of
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.trace import trace_of
 
 MARKER = "/tmp/tunefarm-foreign-marker"
@@ -233,7 +234,7 @@ def targets() -> Iterator[Hostile]:
 
 def workload_line(text: str, structural_hash: str | None = None) -> str:
     content = text.encode()
-    known = structural_hash or hash_of(tvm.ir.load_json(text))
+    known = structural_hash or hash_of(load_json(text))
     return json.dumps([known, base64.b64encode(len(content).to_bytes(8, "little") + content).decode()])
 
 

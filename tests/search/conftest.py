@@ -4,7 +4,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import tvm
 from tvm.s_tir.meta_schedule.testing.te_workload import create_te_workload
 
 from tunefarm_schemas.tuning.target import Target
@@ -12,6 +11,7 @@ from tunefarm_schemas.tuning.trace import Space
 from tunefarm_schemas.tuning.workload import Workload
 from tunefarm_search.replay.replay_table import ReplayTable
 from tunefarm_search.space.space import SearchSpace, search_space
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import canonical_target
 from tunefarm_search.tvm.workload import workload_of
 
@@ -30,12 +30,12 @@ def target() -> Target:
 
 @pytest.fixture(scope="session")
 def matmul_space(target: Target) -> SearchSpace:
-    return search_space(tvm.ir.load_json(te_workload("GMM").module_json), target, "stable", Space())
+    return search_space(load_json(te_workload("GMM").module_json), target, "stable", Space())
 
 
 @pytest.fixture(scope="session")
 def convolution_space(target: Target) -> SearchSpace:
-    return search_space(tvm.ir.load_json(te_workload("C2D").module_json), target, "stable", Space())
+    return search_space(load_json(te_workload("C2D").module_json), target, "stable", Space())
 
 
 @pytest.fixture(scope="session")

@@ -11,9 +11,10 @@ from tunefarm_search.relax.assembly import with_schedules
 from tunefarm_search.relax.building import lower, virtual_machine
 from tunefarm_search.relax.preparation import PreparedModel
 from tunefarm_search.relax.tasks import model_tasks
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import tvm_target
 from tunefarm_search.untried.untried_schedule import untried_schedule
-from tunefarm_workers.builder.scheduled_module import build_scheduled
+from tunefarm_workers.builder.scheduled_module import build_in_place
 
 
 def functions_of(prepared: PreparedModel) -> list[str]:
@@ -25,11 +26,11 @@ def untried_result(prepared: PreparedModel, inputs: tuple[Array, ...]) -> Any:
     """Of the model, with an untried schedule of each function."""
     target = prepared.target
     schedules = {
-        name: untried_schedule(tvm.ir.load_json(task.workload.module_json), target).module
+        name: untried_schedule(load_json(task.workload.module_json), target).module
         for task in model_tasks(prepared)
         for name in task.functions
     }
-    return run(virtual_machine(lower(with_schedules(prepared, schedules), target), target, build_scheduled), inputs)
+    return run(virtual_machine(lower(with_schedules(prepared, schedules), target), target, build_in_place), inputs)
 
 
 def result_of_floats(module: Any, target: Target) -> Array:
@@ -37,5 +38,5 @@ def result_of_floats(module: Any, target: Target) -> Array:
     generator = np.random.default_rng(1)
     shapes = [tuple(int(extent) for extent in each.shape) for each in module["main"].params]
     arguments = [tvm.runtime.tensor(generator.standard_normal(shape).astype("float32")) for shape in shapes]
-    build_scheduled(module, tvm_target(target))["main"](*arguments)
+    build_in_place(module, tvm_target(target))["main"](*arguments)
     return arguments[-1].numpy()

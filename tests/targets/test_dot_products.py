@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tvm
 
 from tests.search.relax.integer.quantized_networks import QuantizedLayer
 from tests.targets.test_other_machines import AARCH64, arguments_of, computed_here, target_of
@@ -13,6 +12,7 @@ from tunefarm_search.relax.preparation import prepare
 from tunefarm_search.relax.tasks import model_tasks
 from tunefarm_search.space.scheduling import Point, Scheduled, Scheduler
 from tunefarm_search.space.space import search_space
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import tvm_target
 from tunefarm_search.untried.untried_schedule import untried_schedule
 from tunefarm_workers.builder.scheduled_module import build_scheduled
@@ -29,7 +29,7 @@ LAYERS = {
 def test_sdot_computes_the_sums_of_a_quantized_layer(preset: str, name: str, tmp_path: Path) -> None:
     target = target_of(preset)
     (task,) = model_tasks(prepare(LAYERS[name].module(), {}, target))
-    module = tvm.ir.load_json(task.workload.module_json)
+    module = load_json(task.workload.module_json)
     untried = untried_schedule(module, target)
     assert untried.way == "dot products"
     space = search_space(module, target, "stable", Space())

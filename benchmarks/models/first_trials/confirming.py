@@ -21,6 +21,7 @@ from tunefarm_schemas.tuning.trace import Sketch, Space
 from tunefarm_search.replay.replay_table import trace_with
 from tunefarm_search.space.scheduling import Rejected, Scheduler
 from tunefarm_search.space.space import SearchSpace, search_space
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import tvm_target
 from tunefarm_search.untried.untried_schedule import untried_schedule
 
@@ -54,7 +55,7 @@ def confirmed(table: TrialTable, firsts: tuple[int, ...]) -> TrialTable:
 
 def _times_by_turns(table: TrialTable, chosen: list[tuple[int, int]]) -> list[float]:
     """The median over processes of each candidate's seconds."""
-    space = search_space(tvm.ir.load_json(table.module_json), table.target, "stable", Space())
+    space = search_space(load_json(table.module_json), table.target, "stable", Space())
     functions = [_built(space, table, table.runs[run].trials[number]) for run, number in chosen]
     processes = [_in_child(lambda: _rounds(space, functions)) for _ in range(PROCESSES)]
     return [median(times) for times in zip(*processes, strict=True)]

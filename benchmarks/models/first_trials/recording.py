@@ -3,8 +3,6 @@
 import time
 from collections.abc import Callable, Sequence
 
-import tvm
-
 from benchmarks.models.first_trials.trial_table import SearchRun, TableTrial, TrialTable
 from benchmarks.store.record_replay_table import measure
 from tunefarm_schemas.failure import FailureReason, TrialFailure
@@ -16,6 +14,7 @@ from tunefarm_search.loop.loop import SearchLoop
 from tunefarm_search.loop.task_search import SearchTask
 from tunefarm_search.space.scheduling import Scheduler
 from tunefarm_search.space.space import SearchSpace, search_space
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import tvm_target
 from tunefarm_search.tvm.trace import steps_of
 
@@ -98,7 +97,7 @@ def _measurement(candidate: Candidate, timed: Timed) -> Measurement:
 
 def record(name: str, module_json: str, target: Target, trials: Sequence[int], on_trial: OnTrial) -> TrialTable:
     """Search a function of a model once for each of ``trials``, with seeds from 0 on, without earlier knowledge."""
-    space = search_space(tvm.ir.load_json(module_json), target, "stable", Space())
+    space = search_space(load_json(module_json), target, "stable", Space())
     known: dict[str, Timed] = {}
     runs, before = [], 0
     for seed, count in enumerate(trials):

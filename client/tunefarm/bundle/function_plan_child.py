@@ -27,6 +27,7 @@ from tunefarm_schemas.tuning.workload import Workload
 from tunefarm_search.relax.static_plan.plan import DTYPES, KernelCall, PlannedTensor, StaticPlan
 from tunefarm_search.tvm.cpu_features import required_cpu_features
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import canonical_target, reason_it_cannot_run_here
 from tunefarm_search.tvm.workload import ENTRY
 from tunefarm_search.validation.judgement import NotPermitted, require_permitted
@@ -97,7 +98,7 @@ def _target(order: FunctionsPlanOrder) -> tuple[Target, tuple[str, ...]]:
 
 def _require_alone(workload: Workload) -> None:
     try:
-        require_permitted(tvm.ir.load_json(workload.module_json))
+        require_permitted(load_json(workload.module_json))
     except NotPermitted as error:
         fix = "Use its library: tunefarm artifact build RECORD --output DIR"
         raise BadInput("source", f"{workload.name} cannot be a part of a bundle: it {error}.", fix) from error
@@ -154,7 +155,7 @@ def _vector(function: NamedFunction, number: int) -> dict[str, Array]:
         for each in workload.arguments
     ]
     try:
-        build_in_place(tvm.ir.load_json(workload.module_json), tvm.target.Target(_HERE))[ENTRY](*tensors)
+        build_in_place(load_json(workload.module_json), tvm.target.Target(_HERE))[ENTRY](*tensors)
     except TVM_ERRORS as error:
         raise BadInput("source", f"TVM cannot compile {workload.name}: {last_line(error)}", "Tune it again.") from error
     outputs = [each for each, known in zip(tensors, workload.arguments, strict=True) if known.is_output]

@@ -22,6 +22,7 @@ from tunefarm_search.relax.static_plan.plan import StaticPlan, static_plan
 from tunefarm_search.relax.tasks import ModelTask, model_tasks, tir_functions
 from tunefarm_search.tvm.cpu_features import required_cpu_features
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import canonical_target, reason_it_cannot_run_here
 from tunefarm_search.tvm.workload import ENTRY
 from tunefarm_search.validation.judgement import NotPermitted, require_permitted
@@ -66,7 +67,7 @@ def planned(order: StaticPlanOrder, given: int, placed: int, vectors: int) -> Pl
 
 def _require_permitted(module_json: str) -> None:
     try:
-        functions = tir_functions(tvm.ir.load_json(module_json))
+        functions = tir_functions(load_json(module_json))
     except TVM_ERRORS as error:
         raise BadInput("model", f"it cannot be read: {last_line(error)}.", "Export it again.") from error
     for name, function in functions.items():

@@ -7,6 +7,7 @@ from pydantic import Field
 from tunefarm_sandbox.fork_server.question import answering
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen
+from tunefarm_search.tvm.serialization import load_json
 
 ENTRY: Final = "tunefarm.confined.rehash:main"
 
@@ -36,7 +37,7 @@ def hashed(stored: StoredModule) -> StructuralHash:
     from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
 
     try:
-        structural_hash = hash_of(tvm.ir.load_json(stored.module_json))
+        structural_hash = hash_of(load_json(stored.module_json))
     except TVM_ERRORS as error:
         fix = "Tune its function again."
         raise BadInput("workload", f"TVM {tvm.__version__} cannot load it: {last_line(error)}.", fix) from error

@@ -29,14 +29,13 @@ def checked(question: TraceQuestion) -> Permitted:
     Raises:
         BadInput: the trace does not apply, or its result is not permitted.
     """
-    import tvm
-
     from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
+    from tunefarm_search.tvm.serialization import load_json
     from tunefarm_search.validation.judged_schedule import judged_schedule
     from tunefarm_search.validation.judgement import named_callees
 
     try:
-        module = tvm.ir.load_json(question.module_json)
+        module = load_json(question.module_json)
         judged_schedule(module, question.trace.as_json(), callees=named_callees(module))
     except TVM_ERRORS as error:
         raise BadInput("trace", f"it cannot be used: {last_line(error)}.", "Retract the record.") from error

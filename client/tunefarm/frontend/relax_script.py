@@ -17,6 +17,7 @@ from tunefarm.intake.module_source import EXTERN_FUNCTION
 from tunefarm.terminal.user_files import read_plain_file
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.validation.judgement import foreign_node
 
 LARGEST_JSON_BYTES: Final = 2 << 30
@@ -39,7 +40,7 @@ def import_json(path: Path) -> RelaxModel:
     if foreign is not None:
         raise BadInput(FIELD, f"it holds a node of the type {foreign[:100]!r}.", "Send Relax and TIR functions only.")
     try:
-        module = tvm.ir.load_json(text)
+        module = load_json(text)
     except TVM_ERRORS as error:
         raise BadInput(FIELD, f"TVM cannot load {path.name}: {last_line(error)}.", _JSON_FIX) from error
     return import_relax(module, None)

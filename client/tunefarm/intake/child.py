@@ -4,7 +4,6 @@ import os
 from collections.abc import Sequence
 from typing import Any, Final
 
-import tvm
 from tvm.target import codegen
 
 from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest
@@ -21,6 +20,7 @@ from tunefarm_schemas.tuning.trace import Space, Trace
 from tunefarm_schemas.tuning.workload import Workload
 from tunefarm_search.relax.placeholders import is_model, tasks_without_weights
 from tunefarm_search.space.space import sketches_of
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import canonical_target, reason_it_cannot_run_here
 from tunefarm_search.tvm.workload import functions_of, untuned_functions, workload_of
 from tunefarm_search.validation.foreign_input import require_permitted_module
@@ -57,7 +57,7 @@ def understand(request: IntakeRequest) -> IntakeAnswer:
         return _model_answer(request, module, target, notes)
     workloads = chosen_workloads(module, name, request.function, all_functions=request.all_functions)
     for workload in workloads:
-        loaded = tvm.ir.load_json(workload.module_json)
+        loaded = load_json(workload.module_json)
         if request.callees is not None:
             require_permitted_module(loaded, request.callees)
         refuse_strays(loaded, "module")
@@ -86,7 +86,7 @@ def _model_answer(request: IntakeRequest, module: Any, target: Target, notes: tu
         require_registered(module, request.functions_file)
     tasks = tasks_without_weights(module, target, LARGEST_WEIGHTS_BYTES)
     for task in tasks:
-        loaded = tvm.ir.load_json(task.workload.module_json)
+        loaded = load_json(task.workload.module_json)
         if request.callees is not None:
             require_permitted_module(loaded, request.callees)
         refuse_strays(loaded, "module")
@@ -168,7 +168,7 @@ def only_module(workloads: Sequence[Workload], field: str) -> Any:
         raise BadInput(
             field, "a schedule applies to one function, but several are tuned.", "Select one with --function."
         )
-    return tvm.ir.load_json(workloads[0].module_json)
+    return load_json(workloads[0].module_json)
 
 
 main = answering(IntakeRequest, understand)

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
-import tvm
 
 from tunefarm.intake.intake_request import InputRequest
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.input_spec import InputExample, InputSpec
 from tunefarm_schemas.tuning.workload import Workload
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_workers.builder.signature import arguments_of
 from tunefarm_workers.conversation.argument import Argument
 from tunefarm_workers.correctness.element_type import numpy_type
@@ -27,7 +27,7 @@ def read_inputs(
     Raises:
         BadInput: a name matches no function's argument, or a shape, a type or a range does not fit an argument.
     """
-    functions = [arguments_of(tvm.ir.load_json(workload.module_json)) for workload in workloads]
+    functions = [arguments_of(load_json(workload.module_json)) for workload in workloads]
     specs, examples = [], []
     for request in requests:
         if request.npy is None:

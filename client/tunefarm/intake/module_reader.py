@@ -23,6 +23,7 @@ from tunefarm.intake.module_source import (
 )
 from tunefarm.intake.user_file import called, describe, own_names, run_user_file, user_object
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.workload import workload_of
 from tunefarm_search.validation.foreign_input import foreign_module
 
@@ -80,7 +81,7 @@ def _from_symbol(path: str, symbol: str) -> Any:
         raise _choose(path, f"has {symbol} in several modules: {', '.join(holders)}", f"{next(iter(holders))}.{symbol}")
     if holders:
         function = symbol.rpartition(".")[2]
-        return tvm.ir.load_json(workload_of(next(iter(holders.values())), function).module_json)
+        return load_json(workload_of(next(iter(holders.values())), function).module_json)
     found = user_object(FIELD, path, symbol)
     if _is_module_like(found) or is_of_frontend(found) or not callable(found):
         return as_module(found, symbol)

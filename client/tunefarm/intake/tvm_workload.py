@@ -10,6 +10,7 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.workload import Workload
 from tunefarm_search.records.asked_forms import NO_ALIAS
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import canonical_target
 from tunefarm_search.tvm.trace import plain
 from tunefarm_search.tvm.workload import workload_of
@@ -48,7 +49,7 @@ def is_same(first: Workload, second: Workload) -> bool:
     """Whether two workloads are structurally equal; an equal hash alone is not enough."""
     if first.workload_id == second.workload_id:
         return True
-    modules = [tvm.ir.load_json(workload.module_json) for workload in (first, second)]
+    modules = [load_json(workload.module_json) for workload in (first, second)]
     return bool(tvm_ffi.structural_equal(*modules))
 
 

@@ -4,6 +4,7 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -38,7 +39,8 @@ def run_user_file(field: str, path: str) -> ModuleType:
     module.__dict__.update(_predefined())
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        with _quick_decorators():
+            spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise BadInput(field, f"running {file.name} failed: {describe(error)}.", _fix_of(error)) from error
@@ -161,6 +163,12 @@ def _predefined() -> Mapping[str, Any]:
     from tvm.script import ir, relax, tirx
 
     return {"I": ir, "T": tirx, "R": relax}
+
+
+def _quick_decorators() -> AbstractContextManager[None]:
+    from tunefarm_search.tvm.quick_decorators import quick_decorators
+
+    return quick_decorators()
 
 
 def _fix_of(error: BaseException) -> str:

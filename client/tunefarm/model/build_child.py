@@ -11,6 +11,7 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.refusal import Refusal
 from tunefarm_schemas.tuning.model import FunctionKind
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import tvm_target
 from tunefarm_search.tvm.workload import ENTRY
 from tunefarm_search.untried.gpu_schedule import gpu_schedule
@@ -74,7 +75,7 @@ def link(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # n
 
 def _built(order: FunctionOrder) -> tuple[FunctionBuilt, bytes]:
     """Compile the best of the schedules that TVM compiles: the record's, an untried one, none."""
-    module, problem = tvm.ir.load_json(order.module_json), ""
+    module, problem = load_json(order.module_json), ""
     for choose in (_of_record, _untried):
         try:
             chosen = choose(order, module)

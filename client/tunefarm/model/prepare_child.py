@@ -17,6 +17,7 @@ from tunefarm_search.relax.preparation import PreparedModel, prepare
 from tunefarm_search.relax.tasks import ModelTask, model_tasks, rounds_to_bytes
 from tunefarm_search.relax.weights import LiftedModel, lift_weights
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import canonical_target
 
 _PROGRAM = "program.vm"
@@ -53,7 +54,7 @@ def prepared_model(order: PrepareOrder, given: int, *, kind: str = "llvm") -> tu
     if canonical.target.kind != kind:
         raise BadInput("target", *_of_another_kind(canonical.target.kind, kind))
     try:
-        module, arrays = tvm.ir.load_json(order.module_json), read_weights(given)
+        module, arrays = load_json(order.module_json), read_weights(given)
         weights = {entry: tuple(arrays[name] for name in names) for entry, names in order.weights.items()}
     except (*TVM_ERRORS, DamagedWeights) as error:
         raise BadInput("model", f"it cannot be read: {last_line(error)}.", "Export it again.") from error

@@ -18,6 +18,7 @@ from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_sandbox.fork_server.question import answer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen
+from tunefarm_search.tvm.serialization import load_json
 
 _ENTRY: Final = "tunefarm.remote.whole_model:main"
 
@@ -110,7 +111,7 @@ def _written(split: SplitModel, given: int, made: int) -> WholeModel:
     arrays = read_weights(given)
     weights = {entry: [arrays[name] for name in names] for entry, names in split.weights.items()}
     try:
-        content = str(tvm.ir.save_json(with_constants(tvm.ir.load_json(split.module_json), weights))).encode()
+        content = str(tvm.ir.save_json(with_constants(load_json(split.module_json), weights))).encode()
     except TVM_ERRORS as error:
         raise BadInput(FIELD, f"TVM cannot write it: {last_line(error)}.", "Export it again.") from error
     with open(made, "wb", closefd=False) as file:

@@ -17,11 +17,12 @@ from tvm import tirx
 from tvm.ir import TensorLoad
 
 from tunefarm_schemas.tuning.least_work import LeastWork
+from tunefarm_search.tvm.serialization import load_json
 
 
 def least_work_of(module_json: str) -> LeastWork:
     """Like ``least_work``, for a module in TVM's JSON form. Raises TVM's error for an invalid text."""
-    return least_work(tvm.ir.load_json(module_json))
+    return least_work(load_json(module_json))
 
 
 def least_work(module: tvm.IRModule) -> LeastWork:

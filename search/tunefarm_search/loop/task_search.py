@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 import numpy as np
-import tvm
 
 from tunefarm_schemas.tuning.job import Strategy as StrategyName
 from tunefarm_schemas.tuning.measurement import Candidate, CandidateOrigin, Measurement, Timing
@@ -30,6 +29,7 @@ from tunefarm_search.strategy.stopping import TaskCourse
 from tunefarm_search.strategy.tvm import TvmStrategy
 from tunefarm_search.strategy.warm_start import given_proposals, near_proposals
 from tunefarm_search.tvm.errors import TVM_ERRORS
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.untried.untried_schedule import untried_schedule
 from tunefarm_search.validation.judged_schedule import judged_schedule
 from tunefarm_search.validation.judgement import named_callees
@@ -62,7 +62,7 @@ class TaskSearch:
         self, task: SearchTask, strategy: StrategyName, seed: int, max_trials: int, records: RecordSource
     ) -> None:
         self.task = task
-        space = search_space(tvm.ir.load_json(task.module_json), task.target, task.abi, task.space)
+        space = search_space(load_json(task.module_json), task.target, task.abi, task.space)
         claimed = records.claimed_traces(task.exploration_id) if strategy == "evolutionary" else ()
         self.space = _with_sketches_of(space, (*task.seed_traces, *claimed))
         scheduler = Scheduler(self.space)

@@ -14,6 +14,7 @@ import tvm_ffi
 from tvm_ffi.serialization import to_json_graph_str
 
 from tunefarm_schemas.tuning.workload import Workload
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.workload import ENTRY, functions_of, workload_of
 
 NO_ALIAS: Final = "tirx.noalias"
@@ -40,7 +41,7 @@ def forms_of(workloads: Iterable[Workload]) -> list[Form]:
     asked: list[tuple[str, Any]] = []
     written: dict[str, list[Any]] = {}
     for workload in workloads:
-        module = tvm.ir.load_json(workload.module_json)
+        module = load_json(workload.module_json)
         structural_hash = hash_of(module)
         written.setdefault(structural_hash, []).append(module)
         forms.append(Form(workload.workload_id, structural_hash, workload.module_json))

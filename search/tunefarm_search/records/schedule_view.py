@@ -12,6 +12,7 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import CPU_KINDS, tvm_target
 from tunefarm_search.tvm.target_attributes import require_permitted_target
 from tunefarm_search.validation.judged_schedule import judged_schedule
@@ -70,7 +71,7 @@ def lowered_script(module_json: str, trace: Trace, target: Target) -> str:
 def _replayed(module_json: str, trace: Trace, kind: str) -> tuple[Any, Any]:
     """The module, and its schedule with the trace applied."""
     try:
-        module = tvm.ir.load_json(module_json)
+        module = load_json(module_json)
         return module, judged_schedule(module, json.loads(trace.text), kind=kind, callees=named_callees(module))
     except NotPermitted as refused:
         raise BadInput("trace", f"it {refused}.", "Retract the record: tunefarm records retract") from refused

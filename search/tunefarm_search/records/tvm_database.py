@@ -22,6 +22,7 @@ from tunefarm_schemas.tuning.workload import Workload
 from tunefarm_search.records.asked_forms import MARK, Form, forms_of, hash_of, workload_of_form
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
 from tunefarm_search.tvm.intrinsics import triple_of
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import canonical_target
 from tunefarm_search.validation.foreign_input import foreign_module, foreign_workload
 from tunefarm_search.validation.judged_schedule import judged_schedule
@@ -237,7 +238,7 @@ def _parsed_workload(value: Any, callees: Collection[str]) -> _KnownWorkload:
     if value[0] != hash_of(module):
         raise LineRefused("the hash is not that of the module")
     known = workload if meant is None else meant
-    return _KnownWorkload(known, tvm.ir.load_json(known.module_json), is_form=meant is not None)
+    return _KnownWorkload(known, load_json(known.module_json), is_form=meant is not None)
 
 
 def _parsed_target(value: dict[str, Any]) -> Target:

@@ -13,6 +13,7 @@ from tvm import relax
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.workload import Workload
 from tunefarm_search.relax.preparation import PreparedModel
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.workload import ENTRY, workload_of
 
 Counts = Mapping[str, int]
@@ -159,7 +160,7 @@ def _workload(name: str, function: Any) -> Workload | None:
 def _are_equal(one: Workload, other: Workload) -> bool:
     if one.module_json == other.module_json:
         return True
-    return bool(tvm_ffi.structural_equal(tvm.ir.load_json(one.module_json), tvm.ir.load_json(other.module_json)))
+    return bool(tvm_ffi.structural_equal(load_json(one.module_json), load_json(other.module_json)))
 
 
 def _sums(calls: Mapping[str, Counts], names: list[str]) -> dict[str, int]:

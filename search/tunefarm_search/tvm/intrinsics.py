@@ -5,18 +5,16 @@ module puts an empty package with the real search path into ``sys.modules`` and 
 """
 
 import importlib
-import inspect
 import json
 import sys
 import types
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import tvm
 
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.tvm.dot_products import is_dot_product
+from tunefarm_search.tvm.quick_decorators import quick_decorators
 
 PACKAGE = "tvm.s_tir.tensor_intrin"
 
@@ -32,31 +30,9 @@ def leave_intrinsics_out() -> None:
 def load_intrinsics(kind: str, triple: str = "") -> None:
     """Load the intrinsics for a target kind and LLVM triple (empty: this host's). Idempotent."""
     leave_intrinsics_out()
-    with _callers_without_source():
+    with quick_decorators():
         for name in modules_for(kind, triple):
             importlib.import_module(f"{PACKAGE}.{name}")
-
-
-@contextmanager
-def _callers_without_source() -> Iterator[None]:
-    """Give TVM's decorator of functions its callers without their source lines, by which it recognises classes.
-
-    No intrinsic is defined in a class. For the lines Python searches all loaded modules, again for each caller and
-    each of 180 functions for CUDA: four fifths of the time, and more where many modules are loaded.
-    """
-    parser = importlib.import_module("tvm.tirx.script.parser.entry")
-    parser.inspect = types.SimpleNamespace(**vars(inspect) | {"stack": _callers})
-    try:
-        yield
-    finally:
-        parser.inspect = inspect
-
-
-def _callers() -> list[inspect.FrameInfo]:
-    found, frame = [], inspect.currentframe()
-    while frame := frame and frame.f_back:
-        found.append(inspect.FrameInfo(frame, frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, None, None))
-    return found
 
 
 def load_intrinsics_for(target: Target) -> None:

@@ -11,6 +11,7 @@ from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.tuning.workload import TensorArgument, Workload
 from tunefarm_search.tvm.moved_data import work_of
 from tunefarm_search.tvm.operation_count import floating_point_operations
+from tunefarm_search.tvm.serialization import load_json
 
 ENTRY = "main"
 
@@ -88,7 +89,7 @@ def may_stand_for(stored: Workload, given: Workload, *, with_schedules: bool, of
     """
     if stored.module_json == given.module_json:
         return True
-    modules = [tvm.ir.load_json(workload.module_json) for workload in (stored, given)]
+    modules = [load_json(workload.module_json) for workload in (stored, given)]
     if not tvm_ffi.structural_equal(*modules):
         return False
     of_stored, of_given = (_outer_names(module, with_buffers=with_schedules) for module in modules)

@@ -7,12 +7,11 @@ import json
 from collections.abc import Collection
 from typing import Any, Final
 
-import tvm
-
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.trace import Sketch, Trace
 from tunefarm_schemas.tuning.workload import Workload
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.trace import steps_of, trace_of
 from tunefarm_search.tvm.workload import workload_of
 from tunefarm_search.validation.judged_schedule import judged_schedule
@@ -46,7 +45,7 @@ def foreign_module(module_json: str, also: Collection[str] = ()) -> Any:
     if foreign is not None:
         raise BadInput("module", f"it holds a node of the type {foreign[:100]!r}.", "Send TIR functions only.")
     try:
-        return tvm.ir.load_json(module_json)
+        return load_json(module_json)
     except TVM_ERRORS as error:
         raise BadInput("module", f"TVM cannot load it: {last_line(error)}", JSON_FIX) from error
 
@@ -59,7 +58,7 @@ def foreign_workload(module: Any, function: str | None, name: str | None, callee
     """
     try:
         found = workload_of(module, function, name=name)
-        loaded = tvm.ir.load_json(found.module_json)
+        loaded = load_json(found.module_json)
         require_permitted_module(loaded, callees)
         refuse_strays(loaded, "module")
     except TVM_ERRORS as error:  # TVM also loads nodes with missing or mistyped fields
@@ -118,7 +117,7 @@ def _applied(workload: Workload, text: str, field: str, callees: Collection[str]
     except (ValueError, RecursionError) as error:
         raise BadInput(field, f"it is not a trace: {last_line(error)}.", TRACE_FIX) from error
     try:
-        schedule = judged_schedule(tvm.ir.load_json(workload.module_json), steps, callees=callees)
+        schedule = judged_schedule(load_json(workload.module_json), steps, callees=callees)
     except NotPermitted as refused:
         raise BadInput(field, f"it {refused}.", CALLEE_FIX) from refused
     except TVM_ERRORS as error:

@@ -18,6 +18,7 @@ from tvm.s_tir import TensorIntrin
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import canonical_json, digest
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.workload import ENTRY
 from tunefarm_search.validation.judgement import NotPermitted, foreign_node, require_permitted
 
@@ -166,7 +167,7 @@ def _loaded(text: str) -> Any:
     foreign = foreign_node(text)
     if foreign is not None:
         raise ValueError(f"an intrinsic of the trace holds a node of the type {foreign[:100]!r}")
-    functions = list(tvm.ir.load_json(text).functions.values())
+    functions = list(load_json(text).functions.values())
     if len(functions) != 1:
         raise ValueError("an intrinsic of the trace is not a pair of functions")
     return functions[0]

@@ -15,6 +15,7 @@ from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.tuning.bundle import BundleManifest
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.workload import Workload
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import canonical_target
 from tunefarm_search.tvm.trace import trace_of
 from tunefarm_search.tvm.workload import ENTRY, workload_of
@@ -49,7 +50,7 @@ def matmul() -> Workload:
 
 
 def _schedule(workload: Workload) -> Any:
-    return tvm.s_tir.Schedule(tvm.ir.load_json(workload.module_json))
+    return tvm.s_tir.Schedule(load_json(workload.module_json))
 
 
 def bound(workload: Workload, record_id: str) -> RecordFunction:

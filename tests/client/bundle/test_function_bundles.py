@@ -31,6 +31,7 @@ from tunefarm_search.relax.preparation import prepare
 from tunefarm_search.relax.tasks import model_tasks
 from tunefarm_search.space.scheduling import Point, Scheduled, Scheduler
 from tunefarm_search.space.space import search_space
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.trace import trace_of
 from tunefarm_search.tvm.workload import ENTRY, workload_of
 
@@ -46,7 +47,7 @@ def elementwise(name: str, compute: Callable[[Any], Any], size: int) -> Workload
 
 def scheduled(workload: Workload, record_id: str) -> RecordFunction:
     """The workload with a schedule that splits its first loop."""
-    schedule = tvm.s_tir.Schedule(tvm.ir.load_json(workload.module_json))
+    schedule = tvm.s_tir.Schedule(load_json(workload.module_json))
     [block] = schedule.get_child_blocks(schedule.get_sblock("root", func_name=ENTRY))
     outer, _ = schedule.split(schedule.get_loops(block)[0], [None, 4])
     schedule.parallel(outer)
@@ -59,7 +60,7 @@ def product_of_half(name: str, *axes: str) -> RecordFunction:
     k = te.reduce_axis((0, 256), "k")
     product = te.compute((16, 8), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), "C")
     workload = workload_of(te.create_prim_func([a, b, product]), name=name)
-    schedule = tvm.s_tir.Schedule(tvm.ir.load_json(workload.module_json))
+    schedule = tvm.s_tir.Schedule(load_json(workload.module_json))
     [block] = schedule.get_child_blocks(schedule.get_sblock("root", func_name=ENTRY))
     *outer, sums = schedule.get_loops(block)
     schedule.reorder(*reversed(schedule.split(sums, [None, 16])))
@@ -217,7 +218,7 @@ def test_schedule_with_an_instruction_of_another_processor_is_refused_or_replace
     fork_server: ForkServer, tmp_path: Path
 ) -> None:
     [task] = model_tasks(prepare(LAYER.module(), {}, VNNI))
-    space = search_space(tvm.ir.load_json(task.workload.module_json), VNNI, "stable", Space())
+    space = search_space(load_json(task.workload.module_json), VNNI, "stable", Space())
     point = Scheduler(space).apply(Point(0, tuple(space.sketches[0].all_points()[0].tolist())))
     assert isinstance(point, Scheduled)
     functions = (RecordFunction(task.workload, ChosenRecord("5" * 32, point.trace.text)), FUNCTIONS[0])

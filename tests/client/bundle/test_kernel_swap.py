@@ -15,6 +15,7 @@ from tunefarm.release.bundle_variant import read_bundle
 from tunefarm.startup.fork_servers import start_fork_server
 from tunefarm_schemas.edge.release import ReleaseVariant
 from tunefarm_schemas.tuning.target import Target
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.trace import trace_of
 from tunefarm_search.tvm.workload import ENTRY
 
@@ -25,7 +26,7 @@ MOST = 0.1
 def one_record(tasks: Sequence[PreparedTask], _target: Target, _generator: str) -> Mapping[str, ChosenRecord]:
     """A record of the first convolution, whose innermost loop it splits."""
     workload = tasks[0].workload
-    schedule = tvm.s_tir.Schedule(tvm.ir.load_json(workload.module_json))
+    schedule = tvm.s_tir.Schedule(load_json(workload.module_json))
     block = schedule.get_child_blocks(schedule.get_sblock("root", func_name=ENTRY))[-1]
     schedule.split(schedule.get_loops(block)[-1], [None, 1])
     return {workload.workload_id: ChosenRecord("1" * 32, trace_of(schedule).text)}

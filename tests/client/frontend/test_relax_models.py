@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tvm
 from tvm import relax
 
 from tunefarm.frontend.model_import import ImportedModel, ModelSettings, import_model
 from tunefarm.frontend.model_source import parse_model_source
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_search.tvm.serialization import load_json
 
 MIXED = """
 import numpy as np
@@ -104,7 +104,7 @@ def read(fork_server: ForkServer, tmp_path: Path) -> Read:
 
 
 def function_of(model: ImportedModel, name: str) -> relax.Function:
-    return tvm.ir.load_json(model.module_json)[name]
+    return load_json(model.module_json)[name]
 
 
 def test_script_keeps_entry_functions_and_names_of_outside_functions(read: Read) -> None:

@@ -18,12 +18,13 @@ from tunefarm.remote.model_conversion import convert_with_model
 from tunefarm.remote.tune_request import TuneRequest
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_search.tvm.serialization import load_json
 
 pytestmark = pytest.mark.models
 
 
 def rebuilt(model: ImportedModel) -> RelaxModel:
-    return RelaxModel(tvm.ir.load_json(model.module_json), model.weights, model.framework, model.notes)
+    return RelaxModel(load_json(model.module_json), model.weights, model.framework, model.notes)
 
 
 def dense() -> Any:
@@ -52,7 +53,7 @@ def test_client_sends_the_functions_of_a_model_file_and_keeps_its_weights_if_ask
     assert conversion.modules
     assert model is not None
     x = normal(2, 40)
-    whole = tvm.relax.VirtualMachine(tvm.compile(tvm.ir.load_json(model.decode()), "llvm"), tvm.cpu())
+    whole = tvm.relax.VirtualMachine(tvm.compile(load_json(model.decode()), "llvm"), tvm.cpu())
     found = whole["main"](tvm.runtime.tensor(x)).numpy()
     np.testing.assert_allclose(found, by_onnxruntime(path, {"x": x})[0], rtol=1e-5, atol=1e-6)
 
@@ -66,4 +67,4 @@ def test_child_keeps_refusals(fork_server: ForkServer, tmp_path: Path) -> None:
 def test_child_reads_tflite(fork_server: ForkServer, tmp_path: Path) -> None:
     model, result = mobile_network()
     imported = import_model(fork_server, parse_model_source(str(model.save(tmp_path, result))))
-    assert len(imported.weights["main"]) == len(tvm.ir.load_json(imported.module_json)["main"].params) - 1
+    assert len(imported.weights["main"]) == len(load_json(imported.module_json)["main"].params) - 1

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import tvm
 from torch import nn
 
 from tests.client.pytorch.running import by_tvm, imported, require_equal
@@ -19,6 +18,7 @@ from tunefarm.frontend.model_source import parse_model_source
 from tunefarm.frontend.pytorch.torch_model import import_torch
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_search.tvm.serialization import load_json
 
 pytestmark = [pytest.mark.models, pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")]
 
@@ -99,7 +99,7 @@ def read(fork_server: ForkServer, tmp_path: Path) -> Read:
 
 
 def shapes_of(model: ImportedModel) -> list[tuple[int, ...]]:
-    return [tuple(map(int, each.ty.shape)) for each in tvm.ir.load_json(model.module_json)["main"].params]
+    return [tuple(map(int, each.ty.shape)) for each in load_json(model.module_json)["main"].params]
 
 
 @pytest.mark.parametrize(("name", "batch"), [("net", 2), ("program", 2), ("made", 3)])

@@ -22,13 +22,12 @@ Run = Callable[..., Any]
 @pytest.fixture
 def workload_id(home: Path) -> str:
     """A workload in the store with a verified, a claimed and a packed record."""
-    import tvm
-
     from tunefarm.local.machine import LocalMachine
+    from tunefarm_search.tvm.serialization import load_json
     from tunefarm_search.tvm.workload import workload_of
 
     with LocalMachine(Settings(home=home)) as machine:
-        workload = workload_of(tvm.ir.load_json(matmul_json()))
+        workload = workload_of(load_json(matmul_json()))
         put(machine.store, workload)
     return workload.workload_id
 

@@ -10,6 +10,7 @@ from typing import Any
 import tvm
 
 from tests.servers.tuned_home import TUNED, TunedHome
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.trace import trace_of
 
 Run = Callable[..., Any]
@@ -19,7 +20,7 @@ MARK = "code_of_others"
 
 def importing(module_json: str, trace: str) -> str:
     """The schedule of ``trace`` with a loop whose pragma defines a function in C."""
-    schedule = tvm.s_tir.Schedule(tvm.ir.load_json(module_json))
+    schedule = tvm.s_tir.Schedule(load_json(module_json))
     tvm.s_tir.schedule.Trace.apply_json_to_schedule(json.loads(trace), schedule)
     loop = schedule.get_loops(schedule.get_child_blocks(schedule.get_sblock("root"))[0])[0]
     schedule.annotate(loop, "pragma_import_llvm", f"define i32 @{MARK}() {{ ret i32 0 }}")

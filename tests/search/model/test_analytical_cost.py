@@ -19,13 +19,14 @@ from tunefarm_search.model.population import GeneticOperators, features_of
 from tunefarm_search.replay.replay_table import ReplayTable
 from tunefarm_search.space.scheduling import Point, Scheduled, Scheduler
 from tunefarm_search.space.space import SearchSpace, search_space
+from tunefarm_search.tvm.serialization import load_json
 
 LOOP = re.compile(r"in (?:T\.grid\(([\d, ]+)\)|(?:T\.(?:parallel|vectorized|serial|unroll)|range)\((\d+)[,)])")
 
 
 def estimated(table: ReplayTable) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """The estimate of each recorded point, higher for faster, and its latency in seconds."""
-    space = search_space(tvm.ir.load_json(table.module_json), table.target, "stable", table.space)
+    space = search_space(load_json(table.module_json), table.target, "stable", table.space)
     scheduler, extractor = Scheduler(space), FeatureExtractor(space)
     points, latencies = [], []
     for trace, trial in zip(table.traces(), table.trials, strict=True):
@@ -58,7 +59,7 @@ def test_prior_separates_fast_from_slow_schedules(
 
 
 def test_cost_includes_recomputation_by_producers(target: Target) -> None:
-    space = search_space(tvm.ir.load_json(te_workload("C2D").module_json), target, "stable", Space())
+    space = search_space(load_json(te_workload("C2D").module_json), target, "stable", Space())
     scheduler, random, extractor = Scheduler(space), np.random.default_rng(4), FeatureExtractor(space)
     place, channels, seen = extractor.names.index("loops0.copied"), 3, set()
     for sketch in space.sketches:
@@ -96,7 +97,7 @@ def estimates(function: object, target: Target, sketch: int, points: Sequence[tu
 
 def test_cost_prefers_inlined_padding_to_copies_in_loops(target: Target) -> None:
     """Tiles and locations of a depthwise convolution; up to 36 us against 51 to 62 us on two cores of a Zen 4."""
-    space = search_space(tvm.ir.load_json(te_workload("DEP").module_json), target, "stable", Space())
+    space = search_space(load_json(te_workload("DEP").module_json), target, "stable", Space())
     fast: list[tuple[object, ...]] = [
         ([1] * 4, [14, 2, 2, 2], [2, 56, 1, 1], [1, 2, 16, 1], [1, 3], [3, 1], 3, 9),
         ([1] * 4, [2, 14, 2, 2], [14, 4, 1, 2], [1, 2, 1, 16], [1, 3], [3, 1], 2, -2),

@@ -15,6 +15,7 @@ from tunefarm_search.relax.building import lower, virtual_machine
 from tunefarm_search.relax.preparation import prepare
 from tunefarm_search.relax.tasks import model_tasks
 from tunefarm_search.relax.weights import lift_weights
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import host_target
 from tunefarm_workers.builder.scheduled_module import build_scheduled
 
@@ -28,7 +29,7 @@ def test_with_schedules_replaces_the_functions_of_a_task(here: Target) -> None:
     model = multilayer_perceptron()
     prepared = prepare(model.module, model.weights, here)
     task = model_tasks(prepared)[0]
-    schedule = tvm.s_tir.Schedule(tvm.ir.load_json(task.workload.module_json))
+    schedule = tvm.s_tir.Schedule(load_json(task.workload.module_json))
     block = schedule.get_child_blocks(schedule.get_sblock("root", func_name="main"))[0]
     schedule.split(schedule.get_loops(block)[-1], [None, 8])
     assembled = with_schedules(prepared, dict.fromkeys(task.functions, schedule.mod))
@@ -41,7 +42,7 @@ def test_with_schedules_refuses_other_functions(here: Target) -> None:
     model = multilayer_perceptron()
     prepared = prepare(model.module, model.weights, here)
     first, last = model_tasks(prepared)[0], model_tasks(prepared)[-1]
-    of_other = tvm.ir.load_json(last.workload.module_json)
+    of_other = load_json(last.workload.module_json)
     with pytest.raises(BadInput, match="the function takes"):
         with_schedules(prepared, {first.functions[0]: of_other})
     with pytest.raises(BadInput, match="no TIR function 'main'"):
@@ -66,7 +67,7 @@ def test_model_tasks_leaves_schedules_of_the_author(here: Target) -> None:
     model = multilayer_perceptron()
     prepared = prepare(model.module, model.weights, here)
     task, *others = model_tasks(prepared)
-    schedule = tvm.s_tir.Schedule(tvm.ir.load_json(task.workload.module_json))
+    schedule = tvm.s_tir.Schedule(load_json(task.workload.module_json))
     block = schedule.get_child_blocks(schedule.get_sblock("root", func_name="main"))[0]
     schedule.parallel(schedule.get_loops(block)[0])
     by_hand = put_back(prepared.module, dict.fromkeys(task.functions, schedule.mod))

@@ -11,6 +11,7 @@ from tunefarm_search.relax.merging import merged
 from tunefarm_search.relax.preparation import prepare
 from tunefarm_search.relax.tasks import model_tasks
 from tunefarm_search.relax.weights import lift_weights
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import host_target
 from tunefarm_workers.builder.scheduled_module import build_scheduled
 
@@ -51,7 +52,7 @@ def test_merged_entries_call_the_functions_of_their_own_module() -> None:
     module = merged({"main@4": _module(4, 2), "main@8": _module(8, 3)}, "main")
     tvm.relax.analysis.well_formed(module)  # raises where it is not
     assert _names(module) == {"main@4", "main@8", "scale", "scale_1", "twice", "twice_1"}
-    prepared = prepare(tvm.ir.load_json(tvm.ir.save_json(module)), {}, host_target(1))
+    prepared = prepare(load_json(tvm.ir.save_json(module)), {}, host_target(1))
     machine = virtual_machine(lower(prepared.module, prepared.target), prepared.target, build_scheduled)
     for size, factor in ((4, 4), (8, 9)):
         ones = tvm.runtime.tensor(np.ones(size, "float32"))

@@ -3,7 +3,6 @@ import re
 
 import numpy as np
 import pytest
-import tvm
 from tvm.s_tir.analysis import estimate_tir_flops
 
 from tests.search.conftest import te_workload
@@ -13,6 +12,7 @@ from tunefarm_search.model.population import GeneticOperators
 from tunefarm_search.space.factorization import MAX_ROWS, factorizations, prime_powers
 from tunefarm_search.space.scheduling import MAX_REPEATED, Point, Rejected, Scheduled, Scheduler
 from tunefarm_search.space.space import SearchSpace, search_space
+from tunefarm_search.tvm.serialization import load_json
 
 TE_WORKLOADS = ("C1D", "C2D", "C3D", "GMM", "GRP", "DIL", "DEP", "T2D", "CAP", "NRM", "SFM", "CBR", "TBG")
 
@@ -107,7 +107,7 @@ def test_trace_maps_to_its_point_and_replays(convolution_space: SearchSpace) -> 
 
 @pytest.mark.parametrize("name", TE_WORKLOADS)
 def test_tvm_workloads_have_spaces_with_valid_points(name: str, target: Target) -> None:
-    space = search_space(tvm.ir.load_json(te_workload(name).module_json), target, "stable", Space())
+    space = search_space(load_json(te_workload(name).module_json), target, "stable", Space())
     scheduler, random = Scheduler(space), np.random.default_rng(0)
     fitting = [
         scheduler.apply(Point(sketch.number, tuple(row)))
@@ -120,7 +120,7 @@ def test_tvm_workloads_have_spaces_with_valid_points(name: str, target: Target) 
 
 
 def test_scheduler_rejects_repeated_arithmetic(target: Target) -> None:
-    module = tvm.ir.load_json(te_workload("SFM").module_json)
+    module = load_json(te_workload("SFM").module_json)
     space = search_space(module, target, "stable", Space())
     scheduler, random = Scheduler(space), np.random.default_rng(0)
     points = [Point(s.number, tuple(row)) for s in space.sketches for row in s.sample(random, 40).tolist()]

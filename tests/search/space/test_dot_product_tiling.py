@@ -15,6 +15,7 @@ from tunefarm_search.relax.tasks import model_tasks
 from tunefarm_search.space.scheduling import Point, Rejected, Scheduled, Scheduler
 from tunefarm_search.space.space import search_space
 from tunefarm_search.tvm.dot_products import dot_product_of
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import canonical_target, host_target, tvm_target
 from tunefarm_search.validation.judged_schedule import judged_schedule
 from tunefarm_workers.builder.scheduled_module import build_scheduled
@@ -28,7 +29,7 @@ LAYER = QuantizedLayer(2, (16, 32), size=6, kernel=3, padding=(1, 1), channels_l
 
 def module_for(target: Target) -> Any:
     (task,) = model_tasks(prepare(LAYER.module(), {}, target))
-    return tvm.ir.load_json(task.workload.module_json)
+    return load_json(task.workload.module_json)
 
 
 @pytest.mark.parametrize(

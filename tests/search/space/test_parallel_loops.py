@@ -14,6 +14,7 @@ from tunefarm_search.features.features import FeatureExtractor
 from tunefarm_search.model.population import GeneticOperators, features_of
 from tunefarm_search.space.scheduling import Point, Scheduled, Scheduler
 from tunefarm_search.space.space import search_space
+from tunefarm_search.tvm.serialization import load_json
 
 PARALLEL = re.compile(r"T\.parallel\((\d+)")
 
@@ -25,7 +26,7 @@ def threads_share(module: tvm.IRModule) -> int:
 
 @pytest.mark.parametrize("name", ["GMM", "C2D", "DEP"])
 def test_parallel_extent_matches_prediction(name: str, target: Target) -> None:
-    space = search_space(tvm.ir.load_json(te_workload(name).module_json), target, "stable", Space())
+    space = search_space(load_json(te_workload(name).module_json), target, "stable", Space())
     scheduler, random = Scheduler(space), np.random.default_rng(2)
     extractor = FeatureExtractor(space)
     place = extractor.names.index("loops0.parallel")

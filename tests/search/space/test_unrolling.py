@@ -15,6 +15,7 @@ from tunefarm_search.features.unrolling import unroll_steps, unrolled
 from tunefarm_search.space.access_pattern import StrideCondition, access_pattern
 from tunefarm_search.space.scheduling import Point, Scheduled, Scheduler
 from tunefarm_search.space.space import SearchSpace, search_space
+from tunefarm_search.tvm.serialization import load_json
 
 UP_TO_UNROLLING = tvm.transform.Sequential(
     [
@@ -46,7 +47,7 @@ def longest_body(module: tvm.IRModule) -> int:
 
 
 def test_unrolling_omits_positions_skipped_by_strides(target: Target) -> None:
-    module = tvm.ir.load_json(te_workload("T2D").module_json)
+    module = load_json(te_workload("T2D").module_json)
     space = search_space(module, target, "stable", Space())
     scheduler, random, seen = Scheduler(space), np.random.default_rng(3), set()
     for sketch in space.sketches:

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tvm
 from tvm import relax
 
 from tests.search.relax.products.winograd.convolutions import convolved
@@ -15,6 +14,7 @@ from tunefarm_search.relax.preparation import prepare
 from tunefarm_search.relax.tasks import model_tasks
 from tunefarm_search.space.scheduling import Point, Scheduled, Scheduler
 from tunefarm_search.space.space import search_space
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import canonical_target, host_target, tvm_target
 from tunefarm_search.untried.untried_schedule import untried_schedule
 from tunefarm_search.validation.memory_bounds import bounds_of
@@ -27,18 +27,18 @@ MODEL = convolved(1, (64, 64), (18, 18), emit=relax.op.nn.silu)
 def transforms(target: Target) -> list[Any]:
     """The functions before and after the products."""
     tasks = model_tasks(prepare(MODEL.module, {"main": MODEL.constants}, target))
-    return [tvm.ir.load_json(each.workload.module_json) for each in tasks if "transformed" in each.functions[0]]
+    return [load_json(each.workload.module_json) for each in tasks if "transformed" in each.functions[0]]
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["inputs", "results"])
-def test_every_tile_of_channels_computes_the_same(number: int) -> None:
+def test_tiles_of_channels_compute_the_same(number: int) -> None:
     module = transforms(HERE)[number]
     space = search_space(module, HERE, "stable", Space())
     scheduler, (sketch,) = Scheduler(space), space.sketches
     expected = result_of_floats(module, HERE)
     rows = sketch.all_points()
     assert len(rows) >= 5
-    for row in rows:
+    for row in (rows[0], rows[len(rows) // 2], rows[-1]):
         found = scheduler.apply(Point(0, tuple(row.tolist())))
         assert isinstance(found, Scheduled)
         scheduled = scheduler.module_of(found.trace)

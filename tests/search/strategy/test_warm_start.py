@@ -1,5 +1,4 @@
 import numpy as np
-import tvm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import te
@@ -14,12 +13,13 @@ from tunefarm_search.ports import RecordsInMemory
 from tunefarm_search.space.scheduling import Point, Scheduled, Scheduler
 from tunefarm_search.space.space import SearchSpace, search_space
 from tunefarm_search.strategy.warm_start import nearest_point
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.workload import workload_of
 
 
 def test_trace_of_another_shape_becomes_nearest_point(matmul_space: SearchSpace, target: Target) -> None:
     other = workload_of(te.create_prim_func(batch_matmul_nkkm(1, 96, 160, 64)))
-    space = search_space(tvm.ir.load_json(other.module_json), target, "stable", Space())
+    space = search_space(load_json(other.module_json), target, "stable", Space())
     sketch = matmul_space.sketches[1]
     row = sketch.sample(np.random.default_rng(2), 1)[0]
     applied = Scheduler(matmul_space).apply(Point(1, tuple(row.tolist())))
@@ -68,7 +68,7 @@ shapes = st.tuples(extents, extents, extents)
 def test_adapted_schedules_follow_the_untried_one_in_the_first_batches_of_a_model(
     theirs: tuple[int, int, int], own: tuple[int, int, int], seed: int, target: Target
 ) -> None:
-    other = search_space(tvm.ir.load_json(matmul_json(theirs)), target, "stable", Space())
+    other = search_space(load_json(matmul_json(theirs)), target, "stable", Space())
     near = drawn_traces(other, seed, 4)
     task = SearchTask("own", matmul_json(own), target, of_model=True)
     search = TaskSearch(task, "evolutionary", seed, 64, RecordsInMemory(traces={"own": near}))
@@ -89,6 +89,6 @@ def test_adapted_schedules_follow_the_untried_one_in_the_first_batches_of_a_mode
 def test_nearest_point_of_the_same_shape_is_the_point_itself(
     own: tuple[int, int, int], seed: int, target: Target
 ) -> None:
-    space = search_space(tvm.ir.load_json(matmul_json(own)), target, "stable", Space())
+    space = search_space(load_json(matmul_json(own)), target, "stable", Space())
     for trace in drawn_traces(space, seed, 3):
         assert nearest_point(space, trace) == Scheduler(space).point_of(trace)

@@ -15,6 +15,7 @@ from tests.search.databases import parse_database
 from tunefarm_schemas.tuning.workload import Workload
 from tunefarm_search.records.asked_forms import NO_ALIAS
 from tunefarm_search.records.tvm_database import DatabaseFiles, export_database
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import canonical_target
 from tunefarm_search.tvm.trace import trace_of
 from tunefarm_search.tvm.workload import workload_of
@@ -47,7 +48,7 @@ def exported(workloads: Iterable[Workload]) -> DatabaseFiles:
     target = canonical_target(TARGET).target
     entries = []
     for workload in workloads:
-        schedule = tvm.s_tir.Schedule(tvm.ir.load_json(workload.module_json))
+        schedule = tvm.s_tir.Schedule(load_json(workload.module_json))
         _, j = schedule.get_loops(schedule.get_sblock("B"))
         _, inner = schedule.split(j, [None, 16])
         schedule.vectorize(inner)

@@ -13,6 +13,7 @@ from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_search.records.tvm_database import DatabaseFiles, export_database
 from tunefarm_search.space.scheduling import Point, Scheduled, Scheduler
 from tunefarm_search.space.space import SearchSpace
+from tunefarm_search.tvm.serialization import load_json
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,7 @@ def test_export_and_import_round_trip(exported: DatabaseFiles, trace: Trace, tar
 
 def test_import_reads_database_of_stock_tvm(trace: Trace, target: Target, tmp_path: Path) -> None:
     database = meta_schedule.database.JSONDatabase(str(tmp_path / "workloads.json"), str(tmp_path / "records.json"))
-    module = tvm.ir.load_json(te_workload("GMM").module_json)
+    module = load_json(te_workload("GMM").module_json)
     workload = database.commit_workload(module)
     schedule = tvm.s_tir.Schedule(module)
     tvm.s_tir.schedule.Trace.apply_json_to_schedule(json.loads(trace.text), schedule)

@@ -10,6 +10,7 @@ from tvm.script import tirx as T
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.workload import Workload
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.workload import may_stand_for, untuned_functions, workload_of
 
 
@@ -126,7 +127,7 @@ def relax_module() -> tvm.IRModule:
 
 def test_function_becomes_main_with_classified_arguments() -> None:
     workload = workload_of(several_functions(), "add_one")
-    assert [str(v.name_hint) for v in tvm.ir.load_json(workload.module_json).functions] == ["main"]
+    assert [str(v.name_hint) for v in load_json(workload.module_json).functions] == ["main"]
     assert [(a.name, a.shape, a.dtype, a.is_output) for a in workload.arguments] == [
         ("A", (16, 8), "float32", False),
         ("B", (16, 8), "float32", True),

@@ -6,6 +6,7 @@ from tvm import te
 
 from tests.client.bundle.cuda_functions import gpu_target, matmul
 from tests.search.untried.small_functions import KINDS, module_of
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import tvm_target
 from tunefarm_search.tvm.workload import ENTRY
 from tunefarm_search.untried.gpu_schedule import gpu_schedule
@@ -23,7 +24,7 @@ def test_every_function_becomes_launches(kind: str) -> None:
 
 
 def test_matrix_product_gets_tiles_in_shared_memory() -> None:
-    found = gpu_schedule(tvm.ir.load_json(matmul().module_json), gpu_target())
+    found = gpu_schedule(load_json(matmul().module_json), gpu_target())
     assert found is not None
     assert found.way == "matrix product"
     assert 'scope="shared"' in found.module.script()

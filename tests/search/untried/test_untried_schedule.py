@@ -15,6 +15,7 @@ from tests.search.conftest import te_workload
 from tests.search.untried.small_functions import EXTENTS, KINDS, largest_difference, module_of
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.tvm.operation_count import floating_point_operations
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.untried.untried_schedule import untried_schedule
 from tunefarm_search.validation.judged_schedule import judged_schedule
 
@@ -113,5 +114,5 @@ def test_blocks_with_little_work_each_start_no_threads(target: Target) -> None:
 
 @pytest.mark.parametrize("name", ["GMM", "SFM", "NRM", "TBG", "DEP", "CBR", "T2D", "GRP", "DIL", "CAP"])
 def test_untried_schedule_exists_for_workloads_of_tvm(name: str, target: Target) -> None:
-    found = untried_schedule(tvm.ir.load_json(te_workload(name).module_json), target)
+    found = untried_schedule(load_json(te_workload(name).module_json), target)
     assert found.way != "none"

@@ -11,6 +11,7 @@ from tests.workers import workloads
 from tunefarm_schemas.tuning.least_work import CALL_S, LeastWork, disbelief, least_latency_s
 from tunefarm_search.features.least_work import least_work
 from tunefarm_search.replay.replay_table import ReplayTable
+from tunefarm_search.tvm.serialization import load_json
 
 X86 = '{"kind":"llvm","mtriple":"x86_64-linux-gnu","num-cores":2}'
 ARM = '{"kind":"llvm","mtriple":"aarch64-linux-gnu","num-cores":2}'
@@ -30,7 +31,7 @@ def test_least_work_counts_each_multiply_add() -> None:
 
 @pytest.mark.parametrize("name", ["C2D", "T2D", "DIL", "CAP"])
 def test_least_work_excludes_padding(name: str) -> None:
-    assert least_work(tvm.ir.load_json(te_workload(name).module_json)).multiply_adds == 0
+    assert least_work(load_json(te_workload(name).module_json)).multiply_adds == 0
 
 
 def test_least_work_excludes_integer_sums() -> None:
@@ -74,7 +75,7 @@ class Module:
 @pytest.mark.parametrize("table", ["small_table", "pool_table", "convolution_table", "transposed_convolution_table"])
 def test_recorded_latencies_are_plausible(table: str, request: pytest.FixtureRequest) -> None:
     recorded: ReplayTable = request.getfixturevalue(table)
-    work = least_work(tvm.ir.load_json(recorded.module_json))
+    work = least_work(load_json(recorded.module_json))
     least_s = least_latency_s(work, recorded.target.canonical, recorded.target.num_cores)
     assert CALL_S <= least_s <= recorded.best_latency_s / 2
     assert all(disbelief(trial.latency_s, least_s) is None for trial in recorded.trials if trial.latency_s is not None)

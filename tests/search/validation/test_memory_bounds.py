@@ -12,6 +12,7 @@ from tests.search.conftest import te_workload
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Space
 from tunefarm_search.space.space import search_space
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import tvm_target
 from tunefarm_search.validation.index_range import Span, fit
 from tunefarm_search.validation.memory_bounds import bounds_of
@@ -87,7 +88,7 @@ def test_bounds_prove_accesses_of_tensor_cores(fragment: str, offset: str, is_pr
 
 @pytest.mark.parametrize("name", ["GMM", "C2D", "DEP", "T2D", "SFM", "CBR"])
 def test_bounds_prove_schedules_of_search(name: str, target: Target) -> None:
-    module = tvm.ir.load_json(te_workload(name).module_json)
+    module = load_json(te_workload(name).module_json)
     space = search_space(module, target, "stable", Space())
     assert bounds_of(module).is_proven
     proven = [

@@ -9,6 +9,7 @@ import tvm_ffi
 from tests.client.bundle.cuda_functions import functions, gpu_target, matmul, mirrored_sum, tiled
 from tunefarm.bundle.bundle_source import RecordFunction
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.workload import ENTRY
 from tunefarm_workers.builder.cuda_source import CudaFunction, cuda_source
 from tunefarm_workers.builder.scheduled_module import replay
@@ -17,7 +18,7 @@ AXES = [f"{name}.{axis}" for name in ("blockIdx", "threadIdx") for axis in "xyz"
 
 
 def scheduled(function: RecordFunction) -> tvm.IRModule:
-    return replay(tvm.ir.load_json(function.workload.module_json), function.record.trace, "cuda")
+    return replay(load_json(function.workload.module_json), function.record.trace, "cuda")
 
 
 def generated(module: tvm.IRModule, name: str) -> tuple[str, CudaFunction]:
@@ -78,7 +79,7 @@ def test_dynamic_shared_memory_is_a_parameter_of_the_launch() -> None:
 
 
 def test_kernels_in_a_loop_of_the_host_are_refused() -> None:
-    schedule = tvm.s_tir.Schedule(tvm.ir.load_json(matmul().module_json))
+    schedule = tvm.s_tir.Schedule(load_json(matmul().module_json))
     _, columns, _ = schedule.get_loops(schedule.get_sblock("C", func_name=ENTRY))
     schedule.bind(columns, "threadIdx.x")
     with pytest.raises(BadInput, match="matmul cannot be a part of a bundle for a GPU: it computes on the host"):
@@ -87,7 +88,7 @@ def test_kernels_in_a_loop_of_the_host_are_refused() -> None:
 
 def test_function_without_threads_is_refused() -> None:
     with pytest.raises(BadInput, match="mirrored cannot be a part of a bundle for a GPU: it computes on the host"):
-        generated(tvm.ir.load_json(mirrored_sum().module_json), "mirrored")
+        generated(load_json(mirrored_sum().module_json), "mirrored")
 
 
 def test_source_leaves_the_compiler_of_tvm_as_it_is() -> None:

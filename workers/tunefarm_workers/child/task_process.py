@@ -17,6 +17,7 @@ from tunefarm_sandbox.fork_server.server import serve
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.workload import TensorArgument
 from tunefarm_search.features.least_work import least_work
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.validation.foreign_input import require_permitted_module
 from tunefarm_workers.builder.scheduled_module import target_of
 from tunefarm_workers.builder.signature import arguments_of
@@ -140,7 +141,7 @@ def parse(order: TaskOrder) -> tuple[tvm.IRModule, Any]:
         BadInput: TVM cannot read one of them, or one contains something that is not permitted.
     """
     try:
-        module, target = tvm.ir.load_json(order.module_json), target_of(order.target)
+        module, target = load_json(order.module_json), target_of(order.target)
     except _UNREADABLE as error:
         raise BadInput("module", f"TVM cannot read it: {error}.", "Save it again with this version of TVM.") from error
     require_permitted_module(module, order.callees)

@@ -2,6 +2,8 @@
 
 import tvm
 
+from tunefarm_search.tvm.serialization import load_json
+
 _NARROW = ("float16", "bfloat16", "float32")
 _BIT_LEVEL = ("reinterpret", "call_extern", "call_packed", "call_llvm", "bitwise_")
 """Operations whose semantics depend on the width of their operands."""
@@ -18,4 +20,4 @@ def widen(module_json: str) -> tvm.IRModule:
             raise ValueError(f"the module uses {operation}, which depends on the width of its operands")
     for dtype in _NARROW:
         module_json = module_json.replace(f'"{dtype}"', '"float64"')
-    return tvm.ir.load_json(module_json)
+    return load_json(module_json)

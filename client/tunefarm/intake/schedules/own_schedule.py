@@ -38,15 +38,14 @@ def own_sketches(
     """
 
     def work() -> Schedules:
-        import tvm
-
         from tunefarm.intake.schedules.own_intrinsics import carrying_sketch, register_own_intrinsics
         from tunefarm.intake.schedules.schedule_function import tersely_failing
         from tunefarm_search.space.space import sketches_of
+        from tunefarm_search.tvm.serialization import load_json
 
         if intrinsics_file is not None:
             register_own_intrinsics(intrinsics_file, target)
-        module = tvm.ir.load_json(workload.module_json)
+        module = load_json(workload.module_json)
         sketches = sketches_of(tersely_failing(function), module, target)
         return Schedules(sketches=tuple(carrying_sketch(each) for each in sketches))
 
@@ -65,14 +64,13 @@ def own_trace(
     """
 
     def work() -> Schedules:
-        import tvm
-
         from tunefarm.intake.schedules.own_intrinsics import carrying_trace, register_own_intrinsics
         from tunefarm.intake.schedules.schedule_function import trace_of_function
+        from tunefarm_search.tvm.serialization import load_json
 
         if intrinsics_file is not None:
             register_own_intrinsics(intrinsics_file, target)
-        trace = trace_of_function(function, tvm.ir.load_json(workload.module_json))
+        trace = trace_of_function(function, load_json(workload.module_json))
         return Schedules(trace=carrying_trace(trace))
 
     trace = _in_a_fork("seed_traces", work).trace

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tvm
 from tvm import relax
 
 from tests.search.relax.models import Array, one_entry, random_array
@@ -20,6 +19,7 @@ from tunefarm_search.relax.preparation import PreparedModel, prepare
 from tunefarm_search.relax.tasks import model_tasks
 from tunefarm_search.space.scheduling import Point, Scheduled, Scheduler
 from tunefarm_search.space.space import search_space
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import canonical_target, host_target, tvm_target
 from tunefarm_search.untried.untried_schedule import untried_schedule
 from tunefarm_search.validation.memory_bounds import bounds_of
@@ -137,9 +137,7 @@ def test_a_library_gets_all_operators_of_attention(rows: int) -> None:
 def test_candidates_compute_the_same_and_stay_inside(target: Target) -> None:
     prepared = attention_of(2, 24, 8, 70, 32)
     [module] = [
-        tvm.ir.load_json(task.workload.module_json)
-        for task in model_tasks(prepared)
-        if task.functions == ("attention",)
+        load_json(task.workload.module_json) for task in model_tasks(prepared) if task.functions == ("attention",)
     ]
     space = search_space(module, target, "stable", Space())
     scheduler, (sketch,) = Scheduler(space), space.sketches
@@ -158,7 +156,7 @@ def test_candidates_compute_the_same_and_stay_inside(target: Target) -> None:
 
 def test_untried_schedule_is_a_point_of_the_space() -> None:
     task = next(task for task in model_tasks(attention_of(2, 12, 8, 64, 16)) if task.functions == ("attention",))
-    module = tvm.ir.load_json(task.workload.module_json)
+    module = load_json(task.workload.module_json)
     found = untried_schedule(module, HERE)
     assert found.way == "attention"
     assert isinstance(Scheduler(search_space(module, HERE, "stable", Space())).replay(found.trace), Scheduled)

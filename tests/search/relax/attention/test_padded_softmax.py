@@ -13,6 +13,7 @@ from tests.search.relax.test_preparation import result_of
 from tunefarm_search.relax.attention.padded_softmax import padded_elements
 from tunefarm_search.relax.preparation import PreparedModel, prepare
 from tunefarm_search.relax.tasks import model_tasks
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import host_target
 
 
@@ -53,7 +54,7 @@ def test_log_softmax_is_that_of_numpy(axis: int) -> None:
     expected = given - largest - np.log(np.exp(given - largest).sum(axis, keepdims=True))
     np.testing.assert_allclose(result_of(prepared, (given,)), expected, rtol=1e-5, atol=1e-5)
     [task] = model_tasks(prepared)
-    schedule = tvm.s_tir.Schedule(tvm.ir.load_json(task.workload.module_json))
+    schedule = tvm.s_tir.Schedule(load_json(task.workload.module_json))
     assert [int(i.dom.extent) for i in schedule.get(schedule.get_sblock("logarithm")).iter_vars] == [
         extent for number, extent in enumerate((4, 21, 50)) if number != axis % 3
     ]
@@ -78,4 +79,4 @@ def test_rows_of_the_lowest_number_have_equal_weights_and_rows_of_infinity_none(
 def test_only_rows_that_no_vector_divides_are_copied() -> None:
     for shape, is_copied in (((3, 197), True), ((3, 128), False)):
         [task] = model_tasks(softmax_of(shape))
-        assert ("padded" in tvm.ir.load_json(task.workload.module_json).script()) is is_copied
+        assert ("padded" in load_json(task.workload.module_json).script()) is is_copied

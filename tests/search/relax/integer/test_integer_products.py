@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tvm
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tvm import relax
@@ -20,6 +19,7 @@ from tunefarm_search.relax.placeholders import tasks_without_weights
 from tunefarm_search.relax.preparation import PreparedModel, prepare
 from tunefarm_search.relax.tasks import model_tasks, rounds_to_bytes
 from tunefarm_search.tvm.dot_products import dot_product_of
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import canonical_target, host_target, tvm_target
 from tunefarm_search.untried.untried_schedule import untried_schedule
 from tunefarm_search.validation.judged_schedule import judged_schedule
@@ -60,7 +60,7 @@ def layers(draw: Any) -> QuantizedLayer:
 def result_of(prepared: PreparedModel, x: Any, *, scheduled: bool) -> Any:
     schedules: dict[str, Any] = {}
     for task in model_tasks(prepared) if scheduled else ():
-        found = untried_schedule(tvm.ir.load_json(task.workload.module_json), prepared.target)
+        found = untried_schedule(load_json(task.workload.module_json), prepared.target)
         schedules |= dict.fromkeys(task.functions, found.module)
     lowered = lower(with_schedules(prepared, schedules), prepared.target)
     return run(virtual_machine(lowered, prepared.target, build_scheduled), (x,))
@@ -109,11 +109,11 @@ def test_targets_without_the_instruction_compute_the_same() -> None:
 def test_untried_schedules_reach_the_instruction(layer: QuantizedLayer) -> None:
     prepared = assert_computes(layer, HERE, scheduled=True)
     (task,) = (each for each in model_tasks(prepared) if "integer_products" in each.functions[0])
-    found = untried_schedule(tvm.ir.load_json(task.workload.module_json), HERE)
+    found = untried_schedule(load_json(task.workload.module_json), HERE)
     assert found.way == "dot products"
     assembly = build_scheduled(found.module, tvm_target(HERE)).inspect_source("asm")
     assert "vpdpbusd" in assembly or "sdot" in assembly
-    judged_schedule(tvm.ir.load_json(task.workload.module_json), json.loads(found.trace.text))
+    judged_schedule(load_json(task.workload.module_json), json.loads(found.trace.text))
 
 
 @pytest.mark.parametrize("target", [VNNI, HASWELL], ids=["dot products", "none"])

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tvm
 from tvm import relax
 
 from tests.search.relax.models import one_entry, random_array
@@ -13,6 +12,7 @@ from tests.search.relax.test_preparation import result_of
 from tunefarm_search.relax.preparation import prepare
 from tunefarm_search.relax.products.padded_rows import padded_rows
 from tunefarm_search.relax.tasks import model_tasks
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import host_target
 
 HERE = host_target(1)
@@ -62,7 +62,7 @@ def test_bias_and_activation_are_fused_with_a_padded_product() -> None:
     prepared = prepare(one_entry(emit, [(62, 24)], weights), {"main": weights}, HERE)
     [task] = model_tasks(prepared)
     assert task.functions == ("fused_matmul_add_relu",)
-    assert "T.min" in tvm.ir.load_json(task.workload.module_json).script()
+    assert "T.min" in load_json(task.workload.module_json).script()
     x = random_array(62, 24)
     expected = np.maximum(x @ weights[0] + weights[1], 0)
     np.testing.assert_allclose(result_of(prepared, (x,)), expected, rtol=1e-4, atol=1e-5)  # type: ignore[call-overload]

@@ -14,6 +14,7 @@ from tests.search.relax.test_preparation import result_of
 from tunefarm_search.relax.building import lower, virtual_machine
 from tunefarm_search.relax.preparation import PreparedModel, prepare
 from tunefarm_search.relax.tasks import model_tasks
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import host_target
 from tunefarm_search.untried.untried_schedule import untried_schedule
 from tunefarm_workers.builder.scheduled_module import build_scheduled
@@ -73,7 +74,7 @@ def test_results_of_two_runs_are_apart() -> None:
 
 def test_bias_and_activation_run_in_the_tiles_of_the_sums() -> None:
     [task] = model_tasks(residual_block(12))
-    scheduled = untried_schedule(tvm.ir.load_json(task.workload.module_json), HERE).module
+    scheduled = untried_schedule(load_json(task.workload.module_json), HERE).module
     passes = scheduled["main"].body.block.body
     assert isinstance(passes, tvm.tirx.For), "more than one loop over all results"
 

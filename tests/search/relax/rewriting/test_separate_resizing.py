@@ -11,6 +11,7 @@ from tests.search.relax.models import one_entry, random_array
 from tests.search.relax.test_preparation import result_of
 from tunefarm_search.relax.preparation import PreparedModel, prepare
 from tunefarm_search.relax.tasks import model_tasks
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import host_target
 
 SHAPES = {"NCHW": (2, 3, 9, 14), "NHWC": (2, 9, 14, 3)}
@@ -64,7 +65,7 @@ def test_results_are_those_of_one_pass(method: str, place: str, size: tuple[int,
 )
 def test_passes_are_two_where_vectors_gain(shape: tuple[int, ...], options: dict[str, Any], blocks: int) -> None:
     [task] = model_tasks(prepared(resizing(shape, **options)))
-    script = tvm.ir.load_json(task.workload.module_json).script()
+    script = load_json(task.workload.module_json).script()
     assert script.count("T.sblock(") == 1 + blocks
 
 
@@ -76,4 +77,4 @@ def test_one_pixel_is_the_corner() -> None:
 
 def test_fewer_rows_are_computed_first() -> None:
     [task] = model_tasks(prepared(resizing((1, 3, 100, 14), size=(10, 28))))
-    assert "(T.int64(1), T.int64(3), T.int64(10), T.int64(14))" in tvm.ir.load_json(task.workload.module_json).script()
+    assert "(T.int64(1), T.int64(3), T.int64(10), T.int64(14))" in load_json(task.workload.module_json).script()

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tvm
 from tvm import relax
 
 from tests.search.relax.models import one_entry, random_array
@@ -13,6 +12,7 @@ from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.relax.preparation import prepare
 from tunefarm_search.relax.slices import MAX_APART, MAX_PART_ELEMENTS, MAX_PARTS, MIN_PARTS, slice_splits, split_slices
 from tunefarm_search.relax.tasks import model_tasks
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import host_target
 from tunefarm_search.untried.untried_schedule import untried_schedule
 
@@ -135,7 +135,7 @@ def test_largest_split_gets_a_schedule_without_a_trial(here: Target) -> None:
     prepared = prepare(recurrence(range(MAX_PARTS), MAX_PARTS), {"main": [weight()]}, here)
     task = max(model_tasks(prepared), key=lambda each: len(each.workload.arguments))
     assert len(task.workload.arguments) == MAX_PARTS + 1
-    found = untried_schedule(tvm.ir.load_json(task.workload.module_json), here)
+    found = untried_schedule(load_json(task.workload.module_json), here)
     assert found.way != "none"
 
 

@@ -11,6 +11,7 @@ import tvm
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.host_cores import usable_processors
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_workers.builder.linker import link_kernel, linker_command
 from tunefarm_workers.builder.shipped_module import ship
 from tunefarm_workers.child.candidate import broken
@@ -46,7 +47,7 @@ def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # no
     try:
         os.environ.update(order.toolchain.environment)
         target = device_target(order.target, order.toolchain)
-        scheduled = scheduled_for(tvm.ir.load_json(order.module_json), order.trace, target, order.callees)
+        scheduled = scheduled_for(load_json(order.module_json), order.trace, target, order.callees)
         stage = FailureReason.BUILD_ERROR
         shipped = ship(scheduled, order.abi)
         library = library_of(shipped.module, target, Path(order.folder), order.toolchain)

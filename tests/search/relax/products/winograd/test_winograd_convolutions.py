@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tvm
 from tvm import relax
 
 from tests.search.relax.models import one_entry, random_array
@@ -16,16 +15,18 @@ from tunefarm_search.relax.products import tiled_results
 from tunefarm_search.relax.products.winograd.convolution import WinogradConvolution, winograd_convolution
 from tunefarm_search.relax.products.winograd.matrices import WINOGRADS
 from tunefarm_search.relax.tasks import model_tasks
+from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import host_target
 from tunefarm_search.untried.untried_schedule import untried_schedule
 
 HERE = host_target(1)
+SMALL, LARGE = WINOGRADS
 STAGES = ["fused_transformed_results_add_relu", "products_of_places", "transformed_inputs"]
 
 
-@pytest.fixture(params=WINOGRADS, ids=lambda each: f"{each.results}x{each.results}")
+@pytest.fixture
 def any_tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Computes each convolution by Winograd's algorithm in tiles of this size, worth it or not."""
+    """Computes each convolution by the algorithm that the test has for a parameter, worth it or not."""
 
     def chosen(call: Any) -> WinogradConvolution | None:
         if str(getattr(getattr(call, "op", None), "name", "")) != "relax.nn.conv2d":
@@ -39,17 +40,18 @@ def any_tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize(
-    "model",
+    ("any_tile", "model"),
     [
-        convolved(1, (16, 32), (8, 8)),
-        convolved(1, (32, 16), (7, 9)),
-        convolved(3, (16, 16), (5, 6)),
-        convolved(1, (16, 16), (9, 8), (0, 0, 0, 0)),
-        convolved(1, (16, 16), (6, 7), (2, 0, 1, 3)),
-        convolved(1, (16, 16), (1, 1)),
-        convolved(1, (16, 16), (68, 4)),
+        pytest.param(LARGE, convolved(1, (16, 32), (8, 8)), id="whole tiles"),
+        pytest.param(SMALL, convolved(1, (32, 16), (7, 9)), id="parts of small tiles"),
+        pytest.param(LARGE, convolved(1, (32, 16), (7, 9)), id="parts of tiles"),
+        pytest.param(SMALL, convolved(3, (16, 16), (5, 6)), id="batch"),
+        pytest.param(LARGE, convolved(1, (16, 16), (9, 8), (0, 0, 0, 0)), id="no padding"),
+        pytest.param(LARGE, convolved(1, (16, 16), (6, 7), (2, 0, 1, 3)), id="uneven padding"),
+        pytest.param(SMALL, convolved(1, (16, 16), (1, 1)), id="one result"),
+        pytest.param(LARGE, convolved(1, (16, 16), (68, 4)), id="17 tiles"),
     ],
-    ids=["whole tiles", "parts of tiles", "batch", "no padding", "uneven padding", "one result", "17 tiles"],
+    indirect=["any_tile"],
 )
 def test_results_are_those_of_the_convolution(any_tile: int, model: Convolved) -> None:
     found = untried_result(prepared_of(model), (model.data,))
@@ -57,12 +59,17 @@ def test_results_are_those_of_the_convolution(any_tile: int, model: Convolved) -
 
 
 @pytest.mark.parametrize(
-    ("emit", "of_numpy"),
+    ("any_tile", "emit", "of_numpy"),
     [
-        (relax.op.nn.silu, lambda given: given / (1 + np.exp(-given))),
-        (lambda given: relax.op.nn.relu(relax.op.multiply(given, given)), lambda given: np.maximum(given * given, 0)),
-        (lambda given: relax.op.nn.max_pool2d(given, (2, 2), (2, 2)), lambda given: _pooled(given)),
+        (LARGE, relax.op.nn.silu, lambda given: given / (1 + np.exp(-given))),
+        (
+            SMALL,
+            lambda given: relax.op.nn.relu(relax.op.multiply(given, given)),
+            lambda given: np.maximum(given * given, 0),
+        ),
+        (LARGE, lambda given: relax.op.nn.max_pool2d(given, (2, 2), (2, 2)), lambda given: _pooled(given)),
     ],
+    indirect=["any_tile"],
     ids=["silu", "two readers", "pooling"],
 )
 def test_what_follows_is_computed_of_the_results(any_tile: int, emit: Any, of_numpy: Callable[[Any], Any]) -> None:
@@ -71,6 +78,7 @@ def test_what_follows_is_computed_of_the_results(any_tile: int, emit: Any, of_nu
     np.testing.assert_allclose(found, of_numpy(model.expected), rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("any_tile", WINOGRADS, indirect=True, ids=["small", "large"])
 def test_residual_is_added_to_the_tiles(any_tile: int) -> None:
     first, second = random_array(16, 16, 3, 3), random_array(16, 16, 3, 3, seed=1)
 
@@ -90,7 +98,7 @@ def test_residual_is_added_to_the_tiles(any_tile: int) -> None:
 def test_transforms_are_computed_in_vectors_without_loops_over_a_tile() -> None:
     prepared = prepared_of(convolved(1, (64, 64), (16, 16)))
     ways = {
-        task.functions[0]: untried_schedule(tvm.ir.load_json(task.workload.module_json), HERE).way
+        task.functions[0]: untried_schedule(load_json(task.workload.module_json), HERE).way
         for task in model_tasks(prepared)
     }
     assert [ways[name] for name in STAGES] == ["transform", "tiles", "transform"]
