@@ -6,7 +6,7 @@ import linecache
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 _DECORATORS: Final = ("tvm.script.parser.ir.entry", "tvm.tirx.script.parser.entry", "tvm.relax.script.parser.entry")
 _READ: Final = 2
@@ -20,7 +20,7 @@ def quick_decorators() -> Iterator[None]:
     For the source line of a caller Python searches all loaded modules. TVM asks for those of all callers, twice for
     each function: 180 intrinsics for CUDA take 20 s so, and 5 s without.
     """
-    modules = [importlib.import_module(name) for name in _DECORATORS]
+    modules: list[Any] = [importlib.import_module(name) for name in _DECORATORS]
     quick = types.SimpleNamespace(**vars(inspect) | {"stack": _callers})
     for module in modules:
         module.inspect = quick
