@@ -96,6 +96,11 @@ def concatenated(n: int, m: int, k: int) -> list[Any]:
     return [x, y, topi.concatenate([x, topi.nn.relu(y)], axis=1)]
 
 
+def concatenated_rows(n: int, m: int, k: int) -> list[Any]:
+    inputs = [_input(name, n, m, extent) for name, extent in (("x", k), ("y", 3), ("z", k))]
+    return [*inputs, topi.nn.relu(topi.concatenate(inputs, axis=2))]
+
+
 def maximum_pool(n: int, m: int, k: int) -> list[Any]:
     x = _input("x", 1, n, m, k)
     return [x, topi.nn.pool2d(x, [3, 3], [2, 2], [1, 1], [1, 1, 1, 1], "max")]
@@ -137,7 +142,7 @@ KINDS: dict[str, Callable[[int, int, int], list[Any]]] = {
     for each in (
         softmax, softmax_of_channels, softmax_of_padded_rows, group_norm, norm_of_channels, layer_norm,
         matmul_with_bias, dense, mean_of_rows, sum_of_columns, maximum_of_all, gelu_of_transposed,
-        transposed, scaled_by_channel, concatenated, maximum_pool, depthwise, convolution, padded,
+        transposed, scaled_by_channel, concatenated, concatenated_rows, maximum_pool, depthwise, convolution, padded,
         windows_with_silu, maximum_of_pixels, mean_of_pixels,
     )
 }  # fmt: skip

@@ -16,8 +16,10 @@ from tests.search.untried.small_functions import EXTENTS, KINDS, largest_differe
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.tvm.operation_count import floating_point_operations
 from tunefarm_search.tvm.serialization import load_json
+from tunefarm_search.tvm.target import tvm_target
 from tunefarm_search.untried.untried_schedule import untried_schedule
 from tunefarm_search.validation.judged_schedule import judged_schedule
+from tunefarm_workers.builder.scheduled_module import build_in_place
 
 SHAPES = [tuple(int(each) for each in np.random.default_rng(seed).choice(EXTENTS, 3)) for seed in range(2)]
 EACH_SHAPE = [(1, 1, 1), SHAPES[0], *(pytest.param(shape, marks=pytest.mark.faults) for shape in SHAPES[1:])]
@@ -75,6 +77,12 @@ def test_rows_are_computed_once(kind: str, target: Target) -> None:
 def test_rows_are_copied_to_whole_vectors_once(target: Target) -> None:
     script = untried_schedule(module_of("softmax_of_padded_rows", (3, 197, 59)), target).module.script()
     assert script.count("T.if_then_else") == 1
+
+
+def test_concatenated_rows_are_copied_in_vectors(target: Target) -> None:
+    found = untried_schedule(module_of("concatenated_rows", (2, 3, 64)), target)
+    code = build_in_place(found.module, tvm_target(target)).inspect_source("ll")
+    assert code.count("store <") > 2 * code.count("store float")
 
 
 @pytest.mark.parametrize(("elements", "widths"), [(1000, {8}), (768, {16, 32}), (100, {4}), (98, {7, 14})])
