@@ -40,6 +40,7 @@ class BlockFacts:
         operations: in floating point, of an iteration.
         chooses: whether an iteration computes one of several values, as padding and concatenation do.
         conditional: the iterators that the choice depends on.
+        backward: the iterators along which it reads in the opposite direction, as flips do.
         gathers: whether it reads at places that are not affine, such as those in another input.
         is_plain: whether an iteration only copies an element, or converts its type.
         is_output: whether the function returns what it writes.
@@ -51,6 +52,7 @@ class BlockFacts:
     operations: int
     chooses: bool
     conditional: frozenset[int]
+    backward: frozenset[int]
     gathers: bool
     is_plain: bool
     is_output: bool
@@ -136,12 +138,14 @@ class BlockFacts:
 
         TVM turns vectors of anything else into scalars one by one; LLVM makes more of a plain loop.
         """
-        if axis in self.conditional or self.gathers:
+        if axis in self.conditional | self.backward or self.gathers:
             return False
         return all(steps[axis] in (0.0, 1.0) for steps in self.strides)
 
     def merges(self, outer: int, inner: int) -> bool:
         """Whether every access treats two neighbouring iterators as one: contiguous along both, or along neither."""
+        if self.backward & {outer, inner}:
+            return False
         extent = self.pattern.extents[inner]
         return all(steps[outer] == steps[inner] * extent for steps in self.strides)
 
@@ -188,10 +192,20 @@ def facts_of(schedule: Any, block: Any) -> BlockFacts | None:
         operations=sum("float" in str(each.ty.dtype) for each in arithmetic),
         chooses=bool(conditions),
         conditional=_iterators_in(conditions, held),
+        backward=_iterators_in(_subtracted(held), held),
         gathers=any(getattr(each.extent, "value", 0) != 1 for read in held.reads for each in read.region),
         is_plain=isinstance(value, tvm.ir.TensorLoad),
         is_output=not schedule.get_consumers(block),
     )
+
+
+def _subtracted(block: Any) -> list[Any]:
+    """What the indices of a block's reads subtract."""
+    found: list[Any] = []
+    for read in block.reads:
+        for dimension in read.region:
+            tvm_ffi.structural_walk(dimension.min, (tvm.tirx.Sub, found.append), order="post")
+    return [each.b for each in found]
 
 
 def _depends_on_place(condition: Any, block: Any) -> bool:
