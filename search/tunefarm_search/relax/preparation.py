@@ -34,6 +34,7 @@ from tunefarm_search.relax.operators.batch_norm import fold_batch_norms
 from tunefarm_search.relax.operators.ordering import with_own_sorts
 from tunefarm_search.relax.operators.separate_resizing import RESIZE, legalize_resize
 from tunefarm_search.relax.operators.wide_sums import with_wide_sums
+from tunefarm_search.relax.products.dilated import with_plain_convolutions
 from tunefarm_search.relax.products.legalization import legalize_product
 from tunefarm_search.relax.products.tiled_results import with_tiled_results
 from tunefarm_search.relax.scopes import well_scoped
@@ -134,7 +135,7 @@ def _lowered(module: Any, names: Sequence[str], target: Target) -> tuple[Any, Pr
     given = {str(variable.name_hint) for variable in operators.functions}
     tiled, customized = _run(slice_splits(operators), keep), {}
     if target.kind == "llvm":
-        tiled = _run(with_tiled_results(with_fused_attention(tiled)), keep)
+        tiled = _run(with_tiled_results(with_plain_convolutions(with_fused_attention(tiled))), keep)
         customized = _LEGALIZED
     if target.kind in CPU_KINDS:
         tiled = with_own_sorts(tiled)

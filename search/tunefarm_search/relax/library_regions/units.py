@@ -62,12 +62,12 @@ class EntrySources:
             known[binding.var] = numbers.of_value(value_of(binding), known, grouped, computed)
             self.computed[binding.var.name] = known[binding.var], frozenset(computed)
         self._variables: dict[int, list[Any]] = {}
-        self._views: set[str] = set()
+        self._viewed: dict[str, Any] = {}  # variables, by the names of their views
         for binding in _bindings(prepared.module[entry]):
             number, _ = self.computed.get(binding.var.name, (-1, frozenset()))
             self._variables.setdefault(number, []).append(binding.var)
-            if viewed_by(value_of(binding), prepared.module) is not None:
-                self._views.add(binding.var.name)
+            if (viewed := viewed_by(value_of(binding), prepared.module)) is not None:
+                self._viewed[binding.var.name] = viewed
 
     def operators_of(self, variables: Iterable[Any]) -> set[str]:
         """The names of the operators that the bindings of ``variables`` compute. Views compute none."""
@@ -86,11 +86,13 @@ class EntrySources:
 
     def is_view(self, variable: Any) -> bool:
         """Whether a variable of the prepared module holds another in another shape."""
-        return variable.name in self._views
+        return variable.name in self._viewed
 
     def is_between(self, variable: Any) -> bool:
-        """Whether a variable holds neither the result of an operator nor a view of another variable."""
-        return not self.is_view(variable) and self.operator_of_variable(variable) is None
+        """Whether a variable holds, or views, what is neither an input nor the result of an operator."""
+        while self.is_view(variable):
+            variable = self._viewed[variable.name]
+        return variable.name in self.computed and self.operator_of_variable(variable) is None
 
     def variable_of_operator(self, name: str) -> Any:
         """The variable of the prepared module that holds the result of an operator; None if none does.
