@@ -99,6 +99,15 @@ def transposed(**attributes: Any) -> Emit:
     return emit
 
 
+def of_one_axis_transposed(_builder: Any, given: Sequence[Any], weights: Sequence[Any]) -> Any:
+    return relax.op.nn.relu(relax.op.nn.conv1d_transpose(given[0], weights[0], strides=3, padding=(1, 2)))
+
+
+def of_volumes_transposed(_builder: Any, given: Sequence[Any], weights: Sequence[Any]) -> Any:
+    attributes = {"strides": (2, 1, 2), "padding": (1, 0, 1, 1, 1, 0)}
+    return relax.op.nn.relu(relax.op.nn.conv3d_transpose(given[0], weights[0], **attributes))
+
+
 IMAGE = (1, 3, 6, 9)
 FIRST = (8, 3, 3, 3)
 CASES: dict[str, tuple[Emit, tuple[int, ...], list[tuple[int, ...]]]] = {
@@ -122,6 +131,8 @@ CASES: dict[str, tuple[Emit, tuple[int, ...], list[tuple[int, ...]]]] = {
     "an odd number of results": (transposed(strides=(2, 2), padding=(1, 0, 1, 0)), IMAGE, [FIRST, (8, 5, 3, 5)]),
     "strides beyond the kernel": (transposed(strides=(3, 3)), IMAGE, [FIRST, (8, 5, 2, 2)]),
     "much cut off": (transposed(strides=(2, 2), padding=(4, 4, 4, 4)), IMAGE, [FIRST, (8, 5, 3, 3)]),
+    "transposed, of one axis": (of_one_axis_transposed, (2, 3, 9), [(3, 5, 7)]),
+    "transposed, of volumes": (of_volumes_transposed, (1, 3, 4, 5, 6), [(3, 5, 3, 2, 4)]),
     "transposed and grouped": (transposed(strides=(2, 2), groups=2), IMAGE, [FIRST, (8, 5, 3, 3)]),
 }
 
@@ -174,6 +185,8 @@ def test_only_inputs_and_outputs_of_a_model_are_transposed(name: str, transposit
         ("overlapping in one direction", True),
         ("one tap or two", True),
         ("an odd number of results", True),
+        ("transposed, of one axis", True),
+        ("transposed, of volumes", True),
         ("strides beyond the kernel", False),
         ("much cut off", False),
         ("transposed and grouped", False),
@@ -181,7 +194,7 @@ def test_only_inputs_and_outputs_of_a_model_are_transposed(name: str, transposit
 )
 def test_transposed_convolution_is_convolutions_of_its_input(name: str, is_replaced: bool) -> None:
     operators = [operator_of(each) for each in calls_of(prepared_case(name)[0])]
-    assert operators.count("relax.nn.conv2d_transpose") == (not is_replaced)
+    assert sum(each.endswith("d_transpose") for each in operators) == (not is_replaced)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ OPERATORS: Final = {
     "relax.nn.conv2d": relax.op.nn.conv2d,
     "relax.nn.conv3d": relax.op.nn.conv3d,
 }
-_TRANSPOSED: Final = "relax.nn.conv2d_transpose"
+_TRANSPOSED: Final = {f"{name}_transpose": spatial for name, spatial in SPATIAL.items()}
 _TRANSPOSITION: Final = "relax.permute_dims"
 FLOATS: Final = frozenset({"float16", "float32"})
 
@@ -87,13 +87,10 @@ class _ChannelsLast(PyExprMutator):  # type: ignore[misc]
 
     def _transposed_convolution(self, call: Any) -> Any:
         """The transposed convolution with channels last; None for other expressions."""
-        if operator_of(call) != _TRANSPOSED:
-            return None
-        weights = self._weights(call, "NCHW", "IOHW")
-        if weights is None:
-            return None
-        phases = phases_of(call)
-        if phases is None:
+        spatial = _TRANSPOSED.get(operator_of(call))
+        weights = None if spatial is None else self._weights(call, f"NC{spatial}", f"IO{spatial}")
+        phases = None if weights is None else phases_of(call)
+        if weights is None or phases is None:
             return None
         return transposed_convolution(call, phases, self._channels_last(call.args[0]), weights, self.builder_)
 

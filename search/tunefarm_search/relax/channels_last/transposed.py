@@ -10,13 +10,20 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from tvm import relax
 
 from tunefarm_search.relax.constants import Array, constant_of
 from tunefarm_search.relax.expressions import integers
+
+_CONVOLUTIONS: Final = {
+    1: ("W", relax.op.nn.conv1d),
+    2: ("HW", relax.op.nn.conv2d),
+    3: ("DHW", relax.op.nn.conv3d),
+}
+"""Letters of the layout and the operator, by the number of axes."""
 
 
 @dataclass(frozen=True)
@@ -56,52 +63,59 @@ def taps_of_phases(kernel: int, stride: int, padding: tuple[int, int], pixels: i
     return found
 
 
-@dataclass(frozen=True)
-class Phases:
-    """The taps of the phases of a transposed convolution."""
-
-    rows: list[Taps]
-    columns: list[Taps]
+Phases = tuple[list[Taps], ...]
+"""The taps of the phases of each axis of a transposed convolution."""
 
 
 def phases_of(call: Any) -> Phases | None:
-    """The phases of ``call``, a Relax ``conv2d_transpose`` of NCHW with fixed shapes; None if it cannot have them."""
+    """The phases of ``call``, a Relax ``conv1d_transpose``, ``conv2d_transpose`` or ``conv3d_transpose`` of NCHW.
+
+    None if it cannot have them.
+    """
     attributes = call.attrs
-    if int(attributes.groups) != 1 or integers(attributes.dilation) != [1, 1]:
+    if int(attributes.groups) != 1 or set(integers(attributes.dilation)) != {1}:
         return None
-    top, left, bottom, right = integers(attributes.padding)
+    padding, strides = integers(attributes.padding), integers(attributes.strides)
+    cut_off = zip(padding[: len(strides)], padding[len(strides) :], strict=True)
     extents = (integers(each.ty.shape)[2:] for each in (call.args[1], call.args[0], call))
-    axes = zip(integers(attributes.strides), ((top, bottom), (left, right)), *extents, strict=True)
-    rows, columns = (
-        taps_of_phases(kernel, stride, padding, pixels, results) for stride, padding, kernel, pixels, results in axes
-    )
-    return None if rows is None or columns is None else Phases(rows, columns)
+    found = []
+    for stride, ends, kernel, pixels, results in zip(strides, cut_off, *extents, strict=True):
+        taps = taps_of_phases(kernel, stride, ends, pixels, results)
+        if taps is None:
+            return None
+        found.append(taps)
+    return tuple(found)
 
 
 def transposed_convolution(call: Any, phases: Phases, data: Any, weights: Array, builder: Any) -> Any:
-    """The result of a transposed convolution in NHWC.
+    """The result of a transposed convolution with the channels last.
 
     Args:
-        call: the operator, of NCHW.
+        call: the operator, with the channels first.
         phases: of ``call``.
         data: its input with the channels last.
-        weights: (inputs, outputs, rows, columns).
+        weights: (inputs, outputs, *kernel).
         builder: a Relax block builder.
     """
-    dtype = str(call.ty.dtype)  # halves may be summed in float32
-    bands = [
-        _joined([_block(data, weights, rows, each, dtype, builder) for each in _together(phases.columns)], 4, builder)
-        for rows in _together(phases.rows)
-    ]
-    blocks = _joined(bands, 3, builder)
-    images, high, wide, phases_high, phases_wide, outputs = integers(blocks.ty.shape)
-    moved = builder.emit(relax.op.permute_dims(blocks, [0, 1, 3, 2, 4, 5]))
-    computed = [high * phases_high, wide * phases_wide]
+    dtype, rank = str(call.ty.dtype), len(phases)  # halves may be summed in float32
+
+    def joined(chosen: tuple[list[Taps], ...]) -> Any:
+        """All blocks with the phases ``chosen`` of the first axes."""
+        if len(chosen) == rank:
+            return _block(data, weights, chosen, dtype, builder)
+        parts = [joined((*chosen, each)) for each in _together(phases[len(chosen)])]
+        return parts[0] if len(parts) == 1 else builder.emit(relax.op.concat(parts, 1 + rank + len(chosen)))
+
+    blocks = joined(())
+    images, *sizes, outputs = integers(blocks.ty.shape)
+    order = [axis for pixels in range(1, 1 + rank) for axis in (pixels, pixels + rank)]
+    moved = builder.emit(relax.op.permute_dims(blocks, [0, *order, 1 + 2 * rank]))
+    computed = [pixels * each for pixels, each in zip(sizes[:rank], sizes[rank:], strict=True)]
     whole = relax.op.reshape(moved, (images, *computed, outputs))
     results = integers(call.ty.shape)[2:]
     if computed == results:
         return whole
-    return relax.op.strided_slice(builder.emit(whole), [1, 2], [0, 0], results)
+    return relax.op.strided_slice(builder.emit(whole), [*range(1, 1 + rank)], [0] * rank, results)
 
 
 def _together(taps: Sequence[Taps]) -> list[list[Taps]]:
@@ -109,26 +123,24 @@ def _together(taps: Sequence[Taps]) -> list[list[Taps]]:
     return [list(each) for _, each in groupby(taps, key=lambda each: (len(each.elements), each.padding))]
 
 
-def _block(data: Any, weights: Array, rows: list[Taps], columns: list[Taps], dtype: str, builder: Any) -> Any:
-    """The phases ``rows`` x ``columns``, as (images, rows, columns, phases of rows, phases of columns, outputs)."""
-    at_rows = np.array([each.elements for each in rows])
-    at_columns = np.array([each.elements for each in columns])
-    taken = weights[:, :, at_rows][:, :, :, :, at_columns]  # (inputs, outputs, phases, taps, phases, taps)
-    kernel = np.transpose(taken, [3, 5, 0, 2, 4, 1])
-    shape = kernel.shape
-    (top, bottom), (left, right) = rows[0].padding, columns[0].padding
+def _block(data: Any, weights: Array, chosen: Sequence[list[Taps]], dtype: str, builder: Any) -> Any:
+    """Some phases of each axis, of shape (images, *pixels, *phases, outputs)."""
+    rank, taken = len(chosen), weights
+    for axis, taps in enumerate(chosen):
+        # (inputs, outputs, phases, taps, ..., the rest of the kernel)
+        taken = np.take(taken, np.array([each.elements for each in taps]), axis=2 + 2 * axis)
+    kernel = np.transpose(taken, [*range(3, 3 + 2 * rank, 2), 0, *range(2, 2 + 2 * rank, 2), 1])
+    shape, starts, ends = kernel.shape, *zip(*(taps[0].padding for taps in chosen), strict=True)
+    spatial, convolution = _CONVOLUTIONS[rank]
     convolved = builder.emit(
-        relax.op.nn.conv2d(
+        convolution(
             data,
-            constant_of(kernel.reshape(*shape[:3], math.prod(shape[3:]))),
-            padding=(top, left, bottom, right),
-            data_layout="NHWC",
-            kernel_layout="HWIO",
+            constant_of(kernel.reshape(*shape[: 1 + rank], math.prod(shape[1 + rank :]))),
+            padding=(*starts, *ends),
+            data_layout=f"N{spatial}C",
+            kernel_layout=f"{spatial}IO",
             out_dtype=dtype,
         )
     )
-    return builder.emit(relax.op.reshape(convolved, (*integers(convolved.ty.shape)[:3], *shape[3:])))
-
-
-def _joined(parts: Sequence[Any], axis: int, builder: Any) -> Any:
-    return parts[0] if len(parts) == 1 else builder.emit(relax.op.concat(list(parts), axis))
+    pixels = integers(convolved.ty.shape)[: 1 + rank]
+    return builder.emit(relax.op.reshape(convolved, (*pixels, *shape[1 + rank :])))
