@@ -6,6 +6,8 @@ from tunefarm_search.relax.constants import is_constant
 from tunefarm_search.relax.expressions import extents_of, operator_of
 
 CONVOLUTION: Final = "relax.nn.conv2d"
+SPATIAL: Final = {"relax.nn.conv1d": "W", CONVOLUTION: "HW", "relax.nn.conv3d": "DHW"}
+"""Letters of the axes of pixels in layouts."""
 
 
 def kernels_of(call: Any) -> tuple[int, int, int, int] | None:

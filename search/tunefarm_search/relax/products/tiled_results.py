@@ -23,8 +23,9 @@ from tunefarm_search.relax.expressions import (
     operator_of,
     rewritten,
 )
-from tunefarm_search.relax.products.convolution_kernels import CONVOLUTION
+from tunefarm_search.relax.products.convolution_kernels import CONVOLUTION, SPATIAL
 from tunefarm_search.relax.products.direct_convolution import direct_convolution, sums_over_windows
+from tunefarm_search.relax.products.grouped_convolution import grouped_convolution, sums_of_groups
 from tunefarm_search.relax.products.legalization import product_of_tiles
 from tunefarm_search.relax.products.packed_columns import packed_columns, with_packed_columns
 from tunefarm_search.relax.products.winograd.convolution import winograd_convolution
@@ -65,8 +66,9 @@ class _ResultTiling(PyExprMutator):  # type: ignore[misc]
             return None
         if name == MATMUL:
             return self._product(value, shape)
-        if name == CONVOLUTION:
-            return self._convolution(value, shape)
+        if name in SPATIAL:
+            grouped = self._grouped_convolution(value)
+            return self._convolution(value, shape) if grouped is None and name == CONVOLUTION else grouped
         return self._elementwise(value, shape) if name in ELEMENTWISE | BINARY else None
 
     def _product(self, call: Any, shape: tuple[int, ...]) -> Any:
@@ -101,6 +103,14 @@ class _ResultTiling(PyExprMutator):  # type: ignore[misc]
         data, kernels = self.visit_expr(call.args[0]), convolution.packed_kernels(packed)
         function = partial(sums_over_windows, convolution)
         return self.builder_.call_te(function, data, kernels, primfunc_name_hint="conv2d")
+
+    def _grouped_convolution(self, call: Any) -> Any:
+        convolution = grouped_convolution(call)
+        if convolution is None:
+            return None
+        kernels = constant_of(convolution.packed_kernels(array_of(call.args[1])))
+        data, function = self.visit_expr(call.args[0]), partial(sums_of_groups, convolution)
+        return self.builder_.call_te(function, data, kernels, primfunc_name_hint="grouped_convolution")
 
     def _stage(self, function: Callable[..., te.Tensor], pattern: int, *tensors: Any) -> Any:
         name, attributes = getattr(function, "func", function).__name__, {"op_pattern": pattern}
