@@ -7,6 +7,7 @@ from tvm.s_tir import dlight
 
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.tvm.errors import TVM_ERRORS
+from tunefarm_search.tvm.quick_decorators import quick_decorators
 from tunefarm_search.tvm.target import tvm_target
 from tunefarm_search.tvm.workload import ENTRY
 from tunefarm_search.validation.memory_bounds import bounds_of
@@ -46,7 +47,7 @@ def gpu_schedule(module: Any, target: Target) -> GpuSchedule | None:
     device = tvm_target(target)
     for way, rule in _RULES:
         try:
-            with device:
+            with device, quick_decorators():  # a rule may load tensor intrinsics
                 found = rule().apply(module[ENTRY], device, False)
         except TVM_ERRORS:
             continue
