@@ -31,6 +31,7 @@ from tunefarm_search.relax.function_names import with_short_names
 from tunefarm_search.relax.identities import with_views, without_identities
 from tunefarm_search.relax.integer.rewriting import with_integer_products
 from tunefarm_search.relax.operators.batch_norm import fold_batch_norms
+from tunefarm_search.relax.operators.clipped_indices import with_clipped_indices
 from tunefarm_search.relax.operators.ordering import with_own_sorts
 from tunefarm_search.relax.operators.separate_resizing import RESIZE, legalize_resize
 from tunefarm_search.relax.operators.wide_sums import with_wide_sums
@@ -126,7 +127,9 @@ def _lowered(module: Any, names: Sequence[str], target: Target) -> tuple[Any, Pr
     # Before it is evaluated, the repetition of a matrix can still be told from several matrices.
     module = _run(fold_constants(without_identities(module)), passes.CanonicalizeBindings())
     module = _run(fold_batch_norms(module), passes.DecomposeOpsForInference(), passes.CanonicalizeBindings(), keep)
-    module = with_integer_products(split_slices(with_plain_softmax(fold_constants(module))), target)
+    module = with_integer_products(
+        split_slices(with_plain_softmax(with_clipped_indices(fold_constants(module)))), target
+    )
     if target.kind == "llvm":
         module = with_padded_channels(with_channels_last(module), target)
     module = _run(with_views(module), passes.CanonicalizeBindings(), keep)
