@@ -130,7 +130,7 @@ def test_forms_of_other_sites_change_nothing(app: FastAPI, store: Store) -> None
 
 
 def test_guessing_of_tokens_is_slowed_down(app_with: object, store: Store) -> None:
-    app = app_with(refused_rate_limit="3/minute")  # type: ignore[operator]
+    app = app_with(refused_rate_limit="3/day")  # type: ignore[operator]
     browser = viewer(app)
     answers = [browser.submit("/dashboard/login", {"token": f"guess {number}"}).status_code for number in range(5)]
     assert answers == [401, 401, 401, 429, 429]
