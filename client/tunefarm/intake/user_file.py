@@ -4,7 +4,6 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -26,6 +25,8 @@ def run_user_file(field: str, path: str) -> ModuleType:
     Raises:
         BadInput: the file does not compile or raises.
     """
+    from tunefarm_search.tvm.quick_decorators import quick_decorators
+
     file = Path(path)
     if str(file.parent) not in sys.path:
         sys.path.insert(0, str(file.parent))
@@ -39,7 +40,7 @@ def run_user_file(field: str, path: str) -> ModuleType:
     module.__dict__.update(_predefined())
     sys.modules[name] = module
     try:
-        with _quick_decorators():
+        with quick_decorators():
             spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
@@ -163,12 +164,6 @@ def _predefined() -> Mapping[str, Any]:
     from tvm.script import ir, relax, tirx
 
     return {"I": ir, "T": tirx, "R": relax}
-
-
-def _quick_decorators() -> AbstractContextManager[None]:
-    from tunefarm_search.tvm.quick_decorators import quick_decorators
-
-    return quick_decorators()
 
 
 def _fix_of(error: BaseException) -> str:

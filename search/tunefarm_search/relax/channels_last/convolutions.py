@@ -19,13 +19,8 @@ from tunefarm_search.relax.channels_last.operators import (
 from tunefarm_search.relax.channels_last.transposed import phases_of, transposed_convolution
 from tunefarm_search.relax.constants import Array, array_of, constant_of, is_constant
 from tunefarm_search.relax.expressions import integers, operator_of, rewritten, value_of
-from tunefarm_search.relax.products.convolution_kernels import SPATIAL
+from tunefarm_search.relax.products.convolution_kernels import OPERATORS, SPATIAL
 
-OPERATORS: Final = {
-    "relax.nn.conv1d": relax.op.nn.conv1d,
-    "relax.nn.conv2d": relax.op.nn.conv2d,
-    "relax.nn.conv3d": relax.op.nn.conv3d,
-}
 _TRANSPOSED: Final = {f"{name}_transpose": spatial for name, spatial in SPATIAL.items()}
 _TRANSPOSITION: Final = "relax.permute_dims"
 FLOATS: Final = frozenset({"float16", "float32"})

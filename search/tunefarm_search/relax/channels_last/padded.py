@@ -12,7 +12,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tunefarm_schemas.tuning.target import Target
-from tunefarm_search.relax.channels_last.convolutions import FLOATS, OPERATORS
+from tunefarm_search.relax.channels_last.convolutions import FLOATS
 from tunefarm_search.relax.constants import Array, array_of, constant_of, is_constant
 from tunefarm_search.relax.expressions import (
     BINARY,
@@ -24,7 +24,7 @@ from tunefarm_search.relax.expressions import (
     rewritten,
     value_of,
 )
-from tunefarm_search.relax.products.convolution_kernels import SPATIAL
+from tunefarm_search.relax.products.convolution_kernels import OPERATORS, SPATIAL
 from tunefarm_search.relax.products.winograd.convolution import channels_of_winograd
 from tunefarm_search.tvm.target import vector_bytes, vector_unit_bytes
 

@@ -10,20 +10,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from tvm import relax
 
 from tunefarm_search.relax.constants import Array, constant_of
 from tunefarm_search.relax.expressions import integers
-
-_CONVOLUTIONS: Final = {
-    1: ("W", relax.op.nn.conv1d),
-    2: ("HW", relax.op.nn.conv2d),
-    3: ("DHW", relax.op.nn.conv3d),
-}
-"""Letters of the layout and the operator, by the number of axes."""
+from tunefarm_search.relax.products.convolution_kernels import OPERATORS, SPATIAL
 
 
 @dataclass(frozen=True)
@@ -131,14 +125,14 @@ def _block(data: Any, weights: Array, chosen: Sequence[list[Taps]], dtype: str, 
         taken = np.take(taken, np.array([each.elements for each in taps]), axis=2 + 2 * axis)
     kernel = np.transpose(taken, [*range(3, 3 + 2 * rank, 2), 0, *range(2, 2 + 2 * rank, 2), 1])
     shape, starts, ends = kernel.shape, *zip(*(taps[0].padding for taps in chosen), strict=True)
-    spatial, convolution = _CONVOLUTIONS[rank]
+    name = f"relax.nn.conv{rank}d"
     convolved = builder.emit(
-        convolution(
+        OPERATORS[name](
             data,
             constant_of(kernel.reshape(*shape[: 1 + rank], math.prod(shape[1 + rank :]))),
             padding=(*starts, *ends),
-            data_layout=f"N{spatial}C",
-            kernel_layout=f"{spatial}IO",
+            data_layout=f"N{SPATIAL[name]}C",
+            kernel_layout=f"{SPATIAL[name]}IO",
             out_dtype=dtype,
         )
     )

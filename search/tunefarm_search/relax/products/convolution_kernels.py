@@ -2,12 +2,30 @@
 
 from typing import Any, Final
 
+from tvm import relax
+
 from tunefarm_search.relax.constants import is_constant
 from tunefarm_search.relax.expressions import extents_of, operator_of
 
 CONVOLUTION: Final = "relax.nn.conv2d"
 SPATIAL: Final = {"relax.nn.conv1d": "W", CONVOLUTION: "HW", "relax.nn.conv3d": "DHW"}
 """Letters of the axes of pixels in layouts."""
+OPERATORS: Final = {
+    "relax.nn.conv1d": relax.op.nn.conv1d,
+    CONVOLUTION: relax.op.nn.conv2d,
+    "relax.nn.conv3d": relax.op.nn.conv3d,
+}
+
+
+def has_known_kernels(call: Any) -> bool:
+    """Whether a Relax expression is a convolution of float32 with constant kernels and the channels last."""
+    spatial = SPATIAL.get(operator_of(call))
+    if spatial is None or not is_constant(call.args[1]) or None in map(extents_of, (call, call.args[1])):
+        return False
+    attributes = call.attrs
+    layouts = (str(attributes.data_layout), str(attributes.out_layout), str(attributes.kernel_layout))
+    is_float = {str(each.ty.dtype) for each in (call, *call.args[:2])} == {"float32"}
+    return is_float and layouts == (f"N{spatial}C", f"N{spatial}C", f"{spatial}IO")
 
 
 def kernels_of(call: Any) -> tuple[int, int, int, int] | None:
@@ -16,15 +34,8 @@ def kernels_of(call: Any) -> tuple[int, int, int, int] | None:
     None if it is not a convolution with constant kernels, one group, a dilation of 1, the layouts NHWC and HWIO, and
     elements of float32.
     """
-    if operator_of(call) != CONVOLUTION or not is_constant(call.args[1]):
-        return None
-    attributes, kernels = call.attrs, extents_of(call.args[1])
-    layouts = (str(attributes.data_layout), str(attributes.out_layout), str(attributes.kernel_layout))
-    steps = {int(each) for each in (*attributes.dilation, attributes.groups)}
-    is_float = {str(each.ty.dtype) for each in (call, *call.args[:2])} == {"float32"}
-    if kernels is None or extents_of(call) is None or not is_float:
-        return None
-    if layouts != ("NHWC", "NHWC", "HWIO") or steps != {1}:
+    kernels = extents_of(call.args[1]) if operator_of(call) == CONVOLUTION and has_known_kernels(call) else None
+    if kernels is None or {int(each) for each in (*call.attrs.dilation, call.attrs.groups)} != {1}:
         return None
     rows, columns, inputs, outputs = kernels
     return rows, columns, inputs, outputs

@@ -4,6 +4,7 @@ With a dilation of d, a result depends only on inputs whose rows and columns equ
 parts of an image is an image of its own, with a plain convolution.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,7 @@ from tvm import relax, te
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tunefarm_search.relax.expressions import bound, extents_of, integers, operator_of, rewritten
-from tunefarm_search.relax.products.convolution_kernels import CONVOLUTION
+from tunefarm_search.relax.products.convolution_kernels import CONVOLUTION, has_known_kernels
 from tunefarm_search.relax.products.winograd.convolution import winograd_convolution
 
 
@@ -31,16 +32,15 @@ class _Parting(PyExprMutator):  # type: ignore[misc]
         if plain is None:
             super().visit_var_binding_(binding)
             return
-        dilation, convolution = int(binding.value.attrs.dilation[0]), plain
+        dilation = int(binding.value.attrs.dilation[0])
         images, *extents, _ = extents_of(binding.var) or ()
         data = self.visit_expr(binding.value.args[0])
-        parts = self._call(partial(_parts, dilation), data, "parts_of_images")
-        results = self.builder_.emit(relax.Call(convolution.op, [parts, convolution.args[1]], convolution.attrs))
-        whole = self._call(partial(_whole, dilation, images, extents), results, "images_of_parts")
+        given = self.builder_.call_te(partial(_parts, dilation), data, primfunc_name_hint="parts_of_images")
+        parts = self.builder_.emit(given)
+        results = self.builder_.emit(relax.Call(plain.op, [parts, plain.args[1]], plain.attrs))
+        joined = partial(_whole, dilation, images, extents)
+        whole = self.builder_.call_te(joined, results, primfunc_name_hint="images_of_parts")
         self.set_var_remap(binding.var, bound(self.builder_, binding.var, whole))
-
-    def _call(self, function: Any, tensor: Any, name: str) -> Any:
-        return self.builder_.emit(self.builder_.call_te(function, tensor, primfunc_name_hint=name))
 
 
 def _plain(call: Any) -> Any:
@@ -48,9 +48,9 @@ def _plain(call: Any) -> Any:
     data, shape = _dilated(call)
     if data is None:
         return None
-    attributes, (images, high, wide, channels) = call.attrs, shape
+    attributes = call.attrs
     dilation = int(attributes.dilation[0])
-    parts = (images * dilation**2, -(-high // dilation), -(-wide // dilation), channels)
+    parts = _extents_of_parts(shape, dilation)
     padding = [each // dilation for each in integers(attributes.padding)]
     given = relax.Var("parts", relax.TensorType(parts, str(data.ty.dtype)))
     layouts = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
@@ -60,20 +60,19 @@ def _plain(call: Any) -> Any:
 
 def _dilated(call: Any) -> tuple[Any, tuple[int, ...]]:
     """The inputs and their extents, of a convolution that can be computed in parts; None of anything else."""
-    if operator_of(call) != CONVOLUTION:
+    if operator_of(call) != CONVOLUTION or not has_known_kernels(call):
         return None, ()
     attributes, shape = call.attrs, extents_of(call.args[0])
-    layouts = (str(attributes.data_layout), str(attributes.kernel_layout))
     dilation, *others = {int(each) for each in attributes.dilation}
     is_even = not any(int(each) % dilation for each in attributes.padding)
-    if others or dilation == 1 or not is_even or int(attributes.groups) != 1 or layouts != ("NHWC", "HWIO"):
+    if others or dilation == 1 or not is_even or int(attributes.groups) != 1:
         return None, ()
     return (call.args[0], shape) if shape and {int(each) for each in attributes.strides} == {1} else (None, ())
 
 
 def _parts(dilation: int, data: te.Tensor) -> te.Tensor:
     """Images of shape (images, rows, columns, channels) as ``dilation`` squared times as many smaller ones."""
-    images, high, wide, channels = (int(extent) for extent in data.shape)
+    _, high, wide, _ = shape = tuple(int(extent) for extent in data.shape)
     zero = tvm.tirx.const(0, data.dtype)
 
     def element(part: Any, row: Any, column: Any, channel: Any) -> Any:
@@ -81,8 +80,12 @@ def _parts(dilation: int, data: te.Tensor) -> te.Tensor:
         inside = tvm.tirx.all(row < high, column < wide)
         return tvm.tirx.if_then_else(inside, data[part // dilation**2, row, column, channel], zero)
 
-    shape = (images * dilation**2, -(-high // dilation), -(-wide // dilation), channels)
-    return te.compute(shape, element, name="parts_of_images")
+    return te.compute(_extents_of_parts(shape, dilation), element, name="parts_of_images")
+
+
+def _extents_of_parts(shape: Sequence[int], dilation: int) -> tuple[int, ...]:
+    images, high, wide, channels = shape
+    return images * dilation**2, -(-high // dilation), -(-wide // dilation), channels
 
 
 def _whole(dilation: int, images: int, extents: list[int], parts: te.Tensor) -> te.Tensor:

@@ -11,9 +11,9 @@ from typing import Any, Final
 import numpy as np
 from tvm import te, topi
 
-from tunefarm_search.relax.constants import Array, is_constant
-from tunefarm_search.relax.expressions import extents_of, integers, operator_of
-from tunefarm_search.relax.products.convolution_kernels import SPATIAL
+from tunefarm_search.relax.constants import Array
+from tunefarm_search.relax.expressions import extents_of, integers
+from tunefarm_search.relax.products.convolution_kernels import has_known_kernels
 
 _MIN_OUTPUTS: Final = 8
 """Outputs of a group that fill a vector."""
@@ -49,14 +49,10 @@ def grouped_convolution(call: Any) -> GroupedConvolution | None:
     None if it is not a convolution with constant kernels, several groups of enough outputs, the channels last, and
     elements of float32.
     """
-    spatial, shape = SPATIAL.get(operator_of(call)), extents_of(call)
-    if spatial is None or shape is None or not is_constant(call.args[1]):
+    shape = extents_of(call) if has_known_kernels(call) else None
+    if shape is None or math.prod(shape[:-1]) == 1:
         return None
     attributes, groups = call.attrs, int(call.attrs.groups)
-    layouts = (str(attributes.data_layout), str(attributes.out_layout), str(attributes.kernel_layout))
-    is_float = {str(each.ty.dtype) for each in (call, *call.args[:2])} == {"float32"}
-    if layouts != (f"N{spatial}C", f"N{spatial}C", f"{spatial}IO") or not is_float or math.prod(shape[:-1]) == 1:
-        return None
     if groups == 1 or shape[-1] // groups % _MIN_OUTPUTS:
         return None
     sizes = [tuple(integers(each)) for each in (attributes.strides, attributes.padding, attributes.dilation)]
