@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -41,12 +42,11 @@ from tunefarm_search.relax.products.tiled_results import with_tiled_results
 from tunefarm_search.relax.scopes import well_scoped
 from tunefarm_search.relax.slices import slice_splits, split_slices
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
-from tunefarm_search.tvm.target import CPU_KINDS, tvm_target
+from tunefarm_search.tvm.target import CPU_KINDS, has_few_vector_registers, tvm_target
 
 Weights = Mapping[str, Sequence[npt.NDArray[np.generic]]]
 _NUM_INPUT = "num_input"
 _LEGALIZED: Final = {
-    MATMUL: legalize_product,
     SOFTMAX: legalize_softmax,
     LOG_SOFTMAX: legalize_log_softmax,
     RESIZE: legalize_resize,
@@ -138,8 +138,10 @@ def _lowered(module: Any, names: Sequence[str], target: Target) -> tuple[Any, Pr
     given = {str(variable.name_hint) for variable in operators.functions}
     tiled, customized = _run(slice_splits(operators), keep), {}
     if target.kind == "llvm":
-        tiled = _run(with_tiled_results(with_plain_convolutions(with_fused_attention(tiled))), keep)
-        customized = _LEGALIZED
+        few = has_few_vector_registers(target)
+        plain = with_plain_convolutions(with_fused_attention(tiled))
+        tiled = _run(with_tiled_results(plain, has_few_registers=few), keep)
+        customized = {**_LEGALIZED, MATMUL: partial(legalize_product, few)}
     if target.kind in CPU_KINDS:
         tiled = with_own_sorts(tiled)
     legalized = _run(tiled, *dispatch, passes.LegalizeOps(customized))

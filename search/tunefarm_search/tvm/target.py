@@ -92,6 +92,11 @@ def vector_registers(target: Target) -> int:
     return 16 if has_sixteen and vector_bytes(target) < 64 else 32
 
 
+def has_few_vector_registers(target: Target) -> bool:
+    """Whether a tile of 7 rows of a product has no room for two vectors of each row."""
+    return vector_registers(target) <= 16
+
+
 def vector_unit_bytes(target: Target) -> int:
     """Bytes of vectors that a CPU computes in half a cycle: shorter ones take as long, longer ones in proportion."""
     register = vector_bytes(target)

@@ -8,10 +8,13 @@ from tunefarm_search.relax.constants import is_constant
 from tunefarm_search.relax.expressions import extents_of, operator_of
 
 CONVOLUTION: Final = "relax.nn.conv2d"
-SPATIAL: Final = {"relax.nn.conv1d": "W", CONVOLUTION: "HW", "relax.nn.conv3d": "DHW"}
+OF_LINES: Final = "relax.nn.conv1d"
+PLANE: Final = (OF_LINES, CONVOLUTION)
+"""Of images, or of lines, which are images of one row."""
+SPATIAL: Final = {OF_LINES: "W", CONVOLUTION: "HW", "relax.nn.conv3d": "DHW"}
 """Letters of the axes of pixels in layouts."""
 OPERATORS: Final = {
-    "relax.nn.conv1d": relax.op.nn.conv1d,
+    OF_LINES: relax.op.nn.conv1d,
     CONVOLUTION: relax.op.nn.conv2d,
     "relax.nn.conv3d": relax.op.nn.conv3d,
 }
@@ -29,13 +32,13 @@ def has_known_kernels(call: Any) -> bool:
 
 
 def kernels_of(call: Any) -> tuple[int, int, int, int] | None:
-    """The extents (rows, columns, inputs, outputs) of the kernels of a Relax expression.
+    """The extents (rows, columns, inputs, outputs) of the kernels of a Relax expression, with one row for ``conv1d``.
 
-    None if it is not a convolution with constant kernels, one group, a dilation of 1, the layouts NHWC and HWIO, and
-    elements of float32.
+    None if it is not a convolution of an image or a line with constant kernels, one group, a dilation of 1, the
+    channels last, and elements of float32.
     """
-    kernels = extents_of(call.args[1]) if operator_of(call) == CONVOLUTION and has_known_kernels(call) else None
+    kernels = extents_of(call.args[1]) if operator_of(call) in PLANE and has_known_kernels(call) else None
     if kernels is None or {int(each) for each in (*call.attrs.dilation, call.attrs.groups)} != {1}:
         return None
-    rows, columns, inputs, outputs = kernels
+    rows, columns, inputs, outputs = (1, *kernels)[-4:]
     return rows, columns, inputs, outputs

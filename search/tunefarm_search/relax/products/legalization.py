@@ -1,6 +1,7 @@
 """How TVM's pass ``LegalizeOps`` turns products of matrices into TIR functions for processors."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import tvm
@@ -11,26 +12,30 @@ from tunefarm_search.relax.products.packed_columns import packed_columns, with_p
 from tunefarm_search.relax.products.padded_rows import padded_rows
 
 
-def legalize_product(builder: Any, call: Any) -> Any:
-    """A product as a call of a TIR function."""
+def legalize_product(has_few_registers: bool, builder: Any, call: Any) -> Any:
+    """A product as a call of a TIR function, for a processor with few vector registers or many."""
     left, right = call.args
     shapes, result = (extents_of(left), extents_of(right)), extents_of(call)
     default: Callable[[Any, Any], Any] = tvm.ir.Op.get(MATMUL).get_attr("FLegalize")
     if result is None or any(shape is None or len(shape) == 0 for shape in shapes):
         return default(builder, call)
     columns = packed_columns(right)
-    has_rows_to_pad = min(map(len, filter(None, shapes))) >= 2 and padded_rows(result[-2]) != result[-2]
-    if columns is None and not has_rows_to_pad:
+    rows = result[-2] if min(map(len, filter(None, shapes))) >= 2 else 1
+    padded = padded_rows(rows, has_few_registers=has_few_registers)
+    if columns is None and padded == rows:
         return default(builder, call)
     if columns is not None:
         right = with_packed_columns(right, columns)
     dtype = str(call.ty.dtype)
-    return builder.call_te(_product, left, right, result, dtype, columns, primfunc_name_hint="matmul")
+    product = partial(_product, padded, columns)
+    return builder.call_te(product, left, right, result, dtype, primfunc_name_hint="matmul")
 
 
-def _product(left: te.Tensor, right: te.Tensor, result: Sequence[int], dtype: str, columns: int | None) -> te.Tensor:
+def _product(
+    padded: int, columns: int | None, left: te.Tensor, right: te.Tensor, result: Sequence[int], dtype: str
+) -> te.Tensor:
     """The product of shape ``result``; ``right`` has tiles of so many ``columns``, or its own shape for None."""
-    sums = _padded_sums(left, right, result, dtype, columns)
+    sums = _padded_sums(padded, columns, left, right, result, dtype)
 
     def element(*indices: Any) -> Any:
         if columns is None:
@@ -41,20 +46,22 @@ def _product(left: te.Tensor, right: te.Tensor, result: Sequence[int], dtype: st
     return te.compute(result, element, name="product")
 
 
-def product_of_tiles(left: te.Tensor, right: te.Tensor, result: Sequence[int], dtype: str) -> te.Tensor:
-    """The product with packed columns, whose last axis is split into those of ``right``: tiles, and columns of each."""
-    sums = _padded_sums(left, right, result, dtype, int(right.shape[-1]))
+def product_of_tiles(padded: int, left: te.Tensor, right: te.Tensor, result: Sequence[int], dtype: str) -> te.Tensor:
+    """The product with packed columns, whose last axis is split into those of ``right``: tiles, and columns of each.
+
+    Computes the sums of so many ``padded`` rows.
+    """
+    sums = _padded_sums(padded, int(right.shape[-1]), left, right, result, dtype)
     tiles = (*result[:-1], *map(int, right.shape[::2]))
     return sums if tuple(map(int, sums.shape)) == tiles else te.compute(tiles, sums, name="product")
 
 
 def _padded_sums(
-    left: te.Tensor, right: te.Tensor, result: Sequence[int], dtype: str, columns: int | None
+    padded: int, columns: int | None, left: te.Tensor, right: te.Tensor, result: Sequence[int], dtype: str
 ) -> te.Tensor:
-    """The sums of a product, for as many rows as ``padded_rows`` says, and with tiles as an axis if it has such."""
+    """The sums of a product, for so many ``padded`` rows, and with tiles of ``columns`` as an axis if it has such."""
     *outer, width = result
     rows = int(left.shape[-2]) if len(left.shape) > 1 else 1
-    padded = padded_rows(rows)
     computed = outer if padded == rows else [*outer[:-1], padded]
     inner = te.reduce_axis((0, left.shape[-1]), name="k")
 

@@ -4,6 +4,7 @@ In an array without that axis, a column is ``(column // columns, column % column
 simplify. Bias and activation would be a second pass over the result, which TVM does not compute in vectors.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
@@ -23,11 +24,12 @@ from tunefarm_search.relax.expressions import (
     operator_of,
     rewritten,
 )
-from tunefarm_search.relax.products.convolution_kernels import CONVOLUTION, SPATIAL
+from tunefarm_search.relax.products.convolution_kernels import PLANE, SPATIAL
 from tunefarm_search.relax.products.direct_convolution import direct_convolution, sums_over_windows
 from tunefarm_search.relax.products.grouped_convolution import grouped_convolution, sums_of_groups
 from tunefarm_search.relax.products.legalization import product_of_tiles
 from tunefarm_search.relax.products.packed_columns import packed_columns, with_packed_columns
+from tunefarm_search.relax.products.padded_rows import padded_rows
 from tunefarm_search.relax.products.winograd.convolution import winograd_convolution
 from tunefarm_search.relax.products.winograd.stages import products_of_places, transformed_inputs, transformed_results
 
@@ -35,19 +37,22 @@ _FUSED: Final = 4
 """TVM's ``OpPatternKind`` of functions that elementwise ones are fused with, such as convolutions."""
 
 
-def with_tiled_results(module: Any) -> Any:
+def with_tiled_results(module: Any, *, has_few_registers: bool) -> Any:
     """Split the columns of products whose matrix can be packed, and of the elementwise operators behind them, in tiles.
+
+    Processors with few vector registers get other rows (``padded_rows``).
 
     Variables keep their names. Each is followed by a view in the shape that it had, for the operators that are not
     elementwise.
     """
-    return rewritten(module, _ResultTiling(module))
+    return rewritten(module, _ResultTiling(module, has_few_registers))
 
 
 @mutator
 class _ResultTiling(PyExprMutator):  # type: ignore[misc]
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Any, has_few_registers: bool) -> None:
         super().__init__(module)
+        self._has_few_registers = has_few_registers
         self._tiled: dict[Any, Any] = {}  # variables with tiles, by those that they replace
 
     def visit_var_binding_(self, binding: Any) -> None:
@@ -68,7 +73,7 @@ class _ResultTiling(PyExprMutator):  # type: ignore[misc]
             return self._product(value, shape)
         if name in SPATIAL:
             grouped = self._grouped_convolution(value)
-            return self._convolution(value, shape) if grouped is None and name == CONVOLUTION else grouped
+            return self._convolution(value, shape) if grouped is None and name in PLANE else grouped
         return self._elementwise(value, shape) if name in ELEMENTWISE | BINARY else None
 
     def _product(self, call: Any, shape: tuple[int, ...]) -> Any:
@@ -76,7 +81,11 @@ class _ResultTiling(PyExprMutator):  # type: ignore[misc]
         if packed is None:
             return None
         left, dtype = self.visit_expr(call.args[0]), str(call.ty.dtype)
-        return self.builder_.call_te(product_of_tiles, left, packed, shape, dtype, primfunc_name_hint="matmul")
+        product = partial(product_of_tiles, self._padded(shape[-2] if len(shape) > 1 else 1))
+        return self.builder_.call_te(product, left, packed, shape, dtype, primfunc_name_hint="matmul")
+
+    def _padded(self, rows: int) -> int:
+        return padded_rows(rows, has_few_registers=self._has_few_registers)
 
     def _packed(self, matrix: Any, shape: tuple[int, ...]) -> Any:
         """A matrix in tiles that the columns of a result of this shape fill; None if it stays as it is."""
@@ -91,7 +100,8 @@ class _ResultTiling(PyExprMutator):  # type: ignore[misc]
         if convolution is None:
             return self._direct_convolution(call, shape)
         kernels = constant_of(convolution.packed_kernels(array_of(call.args[1])))
-        inputs = self._stage(partial(transformed_inputs, convolution), OPAQUE, self.visit_expr(call.args[0]))
+        padded = self._padded(convolution.images * math.prod(convolution.tiles))
+        inputs = self._stage(partial(transformed_inputs, convolution, padded), OPAQUE, self.visit_expr(call.args[0]))
         products = self._stage(products_of_places, OPAQUE, inputs, kernels)
         return self._stage(partial(transformed_results, convolution), _FUSED, products)
 
@@ -100,9 +110,16 @@ class _ResultTiling(PyExprMutator):  # type: ignore[misc]
         packed = None if convolution is None else self._packed(convolution.matrix, shape)
         if convolution is None or packed is None:
             return None
-        data, kernels = self.visit_expr(call.args[0]), convolution.packed_kernels(packed)
-        function = partial(sums_over_windows, convolution)
-        return self.builder_.call_te(function, data, kernels, primfunc_name_hint="conv2d")
+        data, padded = self.visit_expr(call.args[0]), self._padded(convolution.pixels)
+        name = str(operator_of(call)).rpartition(".")[2]
+        if self._has_few_registers and convolution.is_product:
+            matrix = self.builder_.emit(self._view(data, (convolution.pixels, convolution.data[-1])))
+            results, product = (convolution.pixels, shape[-1]), partial(product_of_tiles, padded)
+            return self.builder_.call_te(product, matrix, packed, results, "float32", primfunc_name_hint=name)
+        if len(shape) < len(convolution.data):
+            data = self.builder_.emit(self._view(data, convolution.data))
+        function, kernels = partial(sums_over_windows, convolution, padded), convolution.packed_kernels(packed)
+        return self.builder_.call_te(function, data, kernels, primfunc_name_hint=name)
 
     def _grouped_convolution(self, call: Any) -> Any:
         convolution = grouped_convolution(call)
@@ -120,12 +137,12 @@ class _ResultTiling(PyExprMutator):  # type: ignore[misc]
     def _elementwise(self, call: Any, shape: tuple[int, ...]) -> Any:
         count = 2 if operator_of(call) in BINARY else 1
         operands, rest = call.args[:count], call.args[count:]
-        tiled = next(
-            (self._tiled[each] for each in operands if each in self._tiled and extents_of(each) == shape), None
-        )
-        tiles = extents_of(tiled)
-        if tiles is None:
+        known = [each for each in operands if each in self._tiled and extents_of(each) == shape]
+        if not known:
             return None
+        # It is fused with the last one, so a view of that must not stand between the two.
+        last = self._tiled[max(known, key=list(self._tiled).index)]
+        tiles = tuple(int(extent) for extent in last.ty.shape)
         found = [self._operand(each, shape, tiles) for each in operands]
         return None if any(each is None for each in found) else relax.Call(call.op, [*found, *rest], call.attrs)
 
@@ -137,7 +154,8 @@ class _ResultTiling(PyExprMutator):  # type: ignore[misc]
         if own is None or len(own) > len(shape):
             return None
         if is_constant(operand):
-            return constant_of(array_of(operand).reshape(_split(own, shape, tiles))) if own else operand
+            split = _split(own, shape, tiles) if own else ()
+            return None if split is None else constant_of(array_of(operand).reshape(split))
         return self.builder_.emit(self._view(self.visit_expr(operand), tiles)) if own == shape else None
 
     def _view(self, tensor: Any, shape: Sequence[int] | None) -> Any:
@@ -145,9 +163,17 @@ class _ResultTiling(PyExprMutator):  # type: ignore[misc]
         return self.builder_.call_te(_reshaped, tensor, shape, primfunc_name_hint="view", primfunc_attrs=attributes)
 
 
-def _split(own: tuple[int, ...], shape: tuple[int, ...], tiles: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of an operand with as many axes as ``tiles`` for the columns, or one more if it has one column."""
-    return (*own[:-1], *tiles[-2:]) if own[-1] == shape[-1] else (*own, 1)
+def _split(own: tuple[int, ...], shape: tuple[int, ...], tiles: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The shape of an operand with as many axes as ``tiles`` for the columns, or one more if it has one column.
+
+    None if ``tiles`` have one axis for all rows of ``shape``, and the operand has one row for some of them.
+    """
+    rows = own[:-1]
+    if len(tiles) <= len(shape):
+        rows = (math.prod(rows),)
+        if rows[0] not in {1, tiles[0]}:
+            return None
+    return (*rows, *tiles[-2:]) if own[-1] == shape[-1] else (*rows, 1, 1)
 
 
 def _reshaped(tensor: te.Tensor, shape: Sequence[int]) -> te.Tensor:

@@ -20,10 +20,17 @@ HERE = host_target(1)
 
 @pytest.mark.parametrize(
     ("rows", "padded"),
-    [(197, 200), (577, 584), (257, 264), (128, 128), (50, 50), (1, 1), (3, 3), (17, 17), (9, 9), (62, 64)],
+    [(197, 200), (577, 584), (257, 264), (128, 128), (50, 50), (1, 1), (3, 3), (17, 17), (9, 9), (49, 49), (62, 64)],
 )
 def test_rows_that_no_tile_divides_are_padded_by_little(rows: int, padded: int) -> None:
-    assert padded_rows(rows) == padded
+    assert padded_rows(rows, has_few_registers=False) == padded
+
+
+@pytest.mark.parametrize(
+    ("rows", "padded"), [(49, 50), (77, 80), (98, 100), (196, 196), (197, 200), (7, 7), (26, 26), (33, 33), (62, 64)]
+)
+def test_with_few_registers_tiles_have_four_or_five_rows(rows: int, padded: int) -> None:
+    assert padded_rows(rows, has_few_registers=True) == padded
 
 
 @pytest.mark.parametrize(

@@ -10,19 +10,17 @@ from typing import Any
 import tvm
 from tvm import te
 
-from tunefarm_search.relax.products.padded_rows import padded_rows
 from tunefarm_search.relax.products.winograd.convolution import WinogradConvolution
 from tunefarm_search.relax.products.winograd.matrices import Rows
 from tunefarm_search.validation.permitted_nodes import TRANSFORM
 
 
-def transformed_inputs(convolution: WinogradConvolution, data: te.Tensor) -> te.Tensor:
-    """Inputs of shape (images, rows, columns, channels) as (places, tiles of all images, channels)."""
+def transformed_inputs(convolution: WinogradConvolution, padded: int, data: te.Tensor) -> te.Tensor:
+    """Inputs of shape (images, rows, columns, channels) as (places, ``padded`` tiles of all images, channels)."""
     matrix, size = convolution.winograd.of_inputs, convolution.winograd.inputs
     step, (down, across), (top, left) = convolution.winograd.results, convolution.tiles, convolution.padding
     images, high, wide, channels = (int(extent) for extent in data.shape)
     tiles = images * down * across
-    padded = padded_rows(tiles)
     zero = tvm.tirx.const(0, data.dtype)
 
     def element(batch: Any, row: Any, column: Any, channel: Any) -> Any:
