@@ -22,6 +22,8 @@ _OF_POSITIONS: Final = frozenset({"relax.gather_nd", "relax.scatter_nd"})
 """The last axis of their indices has one index for each of the first axes of the data."""
 _OF_AXES: Final = frozenset({"relax.index_tensor", "relax.index_put"})
 """They have a tuple of indices, for the first axes of the data."""
+_OF_IMAGES: Final = frozenset({"relax.vision.roi_align", "relax.vision.roi_pool"})
+"""The first of the five columns of their regions says which image a region is of."""
 
 
 def with_clipped_indices(module: Any) -> Any:
@@ -39,7 +41,7 @@ class _Clipping(PyExprMutator):  # type: ignore[misc]
         name = operator_of(visited)
         if name == _TAKE and str(visited.attrs.mode) == _UNCHECKED:
             return self._clipped_take(visited)
-        if name not in _ALONG_AXIS | _OF_POSITIONS | _OF_AXES:
+        if name not in _ALONG_AXIS | _OF_POSITIONS | _OF_AXES | _OF_IMAGES:
             return visited
         data, indices, *others = visited.args
         extents = extents_of(data)
@@ -55,11 +57,18 @@ class _Clipping(PyExprMutator):  # type: ignore[misc]
         if name in _OF_POSITIONS and shape:
             first = int(getattr(call.attrs, "batch_dims", 0))
             return self._clipped(indices, extents[first : first + shape[-1]])
+        if name in _OF_IMAGES:
+            return self._regions(indices, extents[0])
         tuple_of_axes = value_of(indices, self.lookup_binding)
         if not isinstance(tuple_of_axes, relax.Tuple):
             return indices
         pairs = zip(tuple_of_axes.fields, extents, strict=False)
         return relax.Tuple([self._clipped(each, [extent]) for each, extent in pairs])
+
+    def _regions(self, regions: Any, images: int) -> Any:
+        emit = self.builder_.emit
+        image = emit(relax.op.clip(emit(relax.op.strided_slice(regions, [1], [0], [1])), 0, images - 1))
+        return emit(relax.op.concat([image, emit(relax.op.strided_slice(regions, [1], [1], [5]))], axis=1))
 
     def _clipped_take(self, call: Any) -> Any:
         axis, extents = call.attrs.axis, extents_of(call.args[0])

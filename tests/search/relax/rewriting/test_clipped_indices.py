@@ -90,6 +90,21 @@ def test_elements_of_two_axes_are_put_inside_of_both() -> None:
     np.testing.assert_array_equal(found, expected)
 
 
+def test_regions_are_of_images_that_exist() -> None:
+    images, region = random_array(2, 3, 8, 8), [1.0, 1.0, 6.0, 6.0]
+    regions = np.array([[image, *region] for image in (0, 1, 2, 1e9, -1, -1e9, np.nan)], "float32")
+    builder = relax.BlockBuilder()
+    given = [relax.Var("images", relax.TensorType(images.shape, "float32"))]
+    given.append(relax.Var("regions", relax.TensorType(regions.shape, "float32")))
+    with builder.function("main", given, attrs={"num_input": 2}):
+        with builder.dataflow():
+            result = builder.emit_output(relax.op.vision.roi_align(*given, (2, 2), 1.0, sample_ratio=1))
+        builder.emit_func_output(result)
+    first, second, *others, unknown = untried_result(prepare(builder.get(), {"main": ()}, HERE), (images, regions))
+    np.testing.assert_array_equal(others, [second, second, first, first])
+    assert any(np.array_equal(unknown, each) for each in (first, second))
+
+
 @pytest.mark.parametrize("operator", ["scatter_elements", "scatter_nd"])
 def test_elements_are_written_inside_of_the_data(operator: str) -> None:
     updates = random_array(len(GIVEN), 16, seed=1)
