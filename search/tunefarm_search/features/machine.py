@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from tunefarm_search.tvm.target import FEW_VECTOR_REGISTERS
+
 
 @dataclass(frozen=True)
 class CycleCosts:
@@ -96,7 +98,7 @@ class ProcessorModel:
     @property
     def has_few_registers(self) -> bool:
         """Whether what LLVM loads ahead of its use takes registers from the results."""
-        return self.vector_registers <= 16
+        return self.vector_registers <= FEW_VECTOR_REGISTERS
 
     @property
     def usable_registers(self) -> int:

@@ -27,6 +27,7 @@ _LOADS_HALVES = frozenset({"znver1"})
 _X86 = frozenset({"x86_64", "i386", "i486", "i586", "i686"})
 _LEAST_UNIT_BYTES = 32
 """Processors with shorter registers compute two of them at the same time."""
+FEW_VECTOR_REGISTERS = 16
 INSTRUCTION_SETS = (
     *("sse", "ssse", "avx", "amx", "fma", "f16c", "bmi", "lzcnt", "popcnt", "movbe", "gfni", "sha", "vaes", "xop"),
     *("vpclmulqdq", "neon", "sve", "sme", "dotprod", "i8mm", "bf16", "fullfp16"),
@@ -94,7 +95,7 @@ def vector_registers(target: Target) -> int:
 
 def has_few_vector_registers(target: Target) -> bool:
     """Whether a tile of 7 rows of a product has no room for two vectors of each row."""
-    return vector_registers(target) <= 16
+    return vector_registers(target) <= FEW_VECTOR_REGISTERS
 
 
 def vector_unit_bytes(target: Target) -> int:

@@ -7,8 +7,9 @@ from typing import Any, Final
 from tvm import te, topi
 
 from tunefarm_search.relax.constants import array_of, constant_of
-from tunefarm_search.relax.expressions import extents_of
+from tunefarm_search.relax.expressions import extents_of, integers
 from tunefarm_search.relax.products.convolution_kernels import kernels_of
+from tunefarm_search.relax.products.padded_rows import row_to_read
 
 _MIN_OUTPUTS: Final = 256
 """Of larger kernels than 1 x 1. Kernels of fewer outputs, of which four share a page, lost up to a tenth by packing."""
@@ -65,7 +66,7 @@ def direct_convolution(call: Any) -> DirectConvolution | None:
     kernels, given, shape = kernels_of(call), extents_of(call.args[0]), extents_of(call)
     if kernels is None or given is None or shape is None:
         return None
-    padding, strides = [int(each) for each in call.attrs.padding], [int(each) for each in call.attrs.strides]
+    padding, strides = integers(call.attrs.padding), integers(call.attrs.strides)
     if len(shape) == 3:
         padding, strides = [0, padding[0], 0, padding[1]], [1, *strides]
         given, shape = ((images, 1, *others) for images, *others in (given, shape))
@@ -101,9 +102,7 @@ def sums_over_windows(convolution: DirectConvolution, padded: int, data: te.Tens
         return te.sum(element * kernels[(tile, *axes, lane)], axis=axes)
 
     def sums_of_pixel(pixel: Any, tile: Any, lane: Any) -> Any:
-        if padded > pixels:
-            pixel = te.min(pixel, pixels - 1)
-        return sums(*_place(pixel, convolution.results), tile, lane)
+        return sums(*_place(row_to_read(pixel, pixels, padded), convolution.results), tile, lane)
 
     if padded == pixels and convolution.results[1] > 1:
         return te.compute((*convolution.results, count, lanes), sums, name="conv2d")

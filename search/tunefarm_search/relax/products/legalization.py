@@ -9,7 +9,7 @@ from tvm import te
 
 from tunefarm_search.relax.expressions import MATMUL, extents_of
 from tunefarm_search.relax.products.packed_columns import packed_columns, with_packed_columns
-from tunefarm_search.relax.products.padded_rows import padded_rows
+from tunefarm_search.relax.products.padded_rows import padded_rows, row_to_read
 
 
 def legalize_product(has_few_registers: bool, builder: Any, call: Any) -> Any:
@@ -68,7 +68,7 @@ def _padded_sums(
     def sums(*indices: Any) -> Any:
         first = list(indices[: len(outer)])
         last = indices[len(outer) :]
-        at = first if padded == rows else [*first[:-1], te.min(first[-1], rows - 1)]
+        at = [*first[:-1], *(row_to_read(row, rows, padded) for row in first[-1:])]
         one = left(*_aligned(left.shape[:-1], at), inner)
         if columns is None:
             other = right(*_aligned(right.shape[:-2], first[:-1]), inner, *last)

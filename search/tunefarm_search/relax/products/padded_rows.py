@@ -4,7 +4,9 @@ A tile of one row loads a vector of the other matrix for each product. So sums a
 read the last row again, and only the rows that were asked for are kept.
 """
 
-from typing import Final
+from typing import Any, Final
+
+from tvm import te
 
 _TILES: Final = range(4, 17)
 """Rows that a tile in registers may have."""
@@ -31,3 +33,8 @@ def padded_rows(rows: int, *, has_few_registers: bool) -> int:
         return rows
     padded = -(-rows // _MULTIPLE) * _MULTIPLE
     return padded if padded <= _MAX_MORE * rows else rows
+
+
+def row_to_read(row: Any, rows: int, padded: int) -> Any:
+    """The row of ``rows`` that a sum for one of the ``padded`` ones reads: itself, or the last one."""
+    return row if padded == rows else te.min(row, rows - 1)

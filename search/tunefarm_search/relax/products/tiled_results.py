@@ -21,6 +21,7 @@ from tunefarm_search.relax.expressions import (
     VIEW,
     bound,
     extents_of,
+    integers,
     operator_of,
     rewritten,
 )
@@ -100,7 +101,7 @@ class _ResultTiling(PyExprMutator):  # type: ignore[misc]
         if convolution is None:
             return self._direct_convolution(call, shape)
         kernels = constant_of(convolution.packed_kernels(array_of(call.args[1])))
-        padded = self._padded(convolution.images * math.prod(convolution.tiles))
+        padded = self._padded(convolution.count)
         inputs = self._stage(partial(transformed_inputs, convolution, padded), OPAQUE, self.visit_expr(call.args[0]))
         products = self._stage(products_of_places, OPAQUE, inputs, kernels)
         return self._stage(partial(transformed_results, convolution), _FUSED, products)
@@ -142,7 +143,7 @@ class _ResultTiling(PyExprMutator):  # type: ignore[misc]
             return None
         # It is fused with the last one, so a view of that must not stand between the two.
         last = self._tiled[max(known, key=list(self._tiled).index)]
-        tiles = tuple(int(extent) for extent in last.ty.shape)
+        tiles = tuple(integers(last.ty.shape))
         found = [self._operand(each, shape, tiles) for each in operands]
         return None if any(each is None for each in found) else relax.Call(call.op, [*found, *rest], call.attrs)
 

@@ -11,6 +11,7 @@ from tvm import relax
 from tests.search.relax.models import Array, one_entry, random_array
 from tests.search.scheduled import untried_result
 from tunefarm_schemas.tuning.target import Target
+from tunefarm_schemas.tuning.workload import Workload
 from tunefarm_search.relax.preparation import PreparedModel, prepare
 from tunefarm_search.relax.products.direct_convolution import direct_convolution
 from tunefarm_search.relax.tasks import model_tasks
@@ -50,11 +51,14 @@ def expected_of(data: Array, weights: Array, stride: int = 1, padding: int = 0) 
     return sums + random_array(1, weights.shape[0], 1, 1)
 
 
+def convolutions_of(prepared: PreparedModel) -> list[Workload]:
+    """The functions that convolve."""
+    return [task.workload for task in model_tasks(prepared) if re.search("conv[12]d", task.functions[0])]
+
+
 def kernel_shapes(prepared: PreparedModel) -> list[tuple[int, ...]]:
-    """Of the second argument of the function that convolves."""
-    return [
-        task.workload.arguments[1].shape for task in model_tasks(prepared) if re.search("conv[12]d", task.functions[0])
-    ]
+    """Of the second argument of the functions that convolve."""
+    return [workload.arguments[1].shape for workload in convolutions_of(prepared)]
 
 
 @pytest.mark.parametrize("target", [HERE, FEW_REGISTERS], ids=["host", "few registers"])
@@ -86,12 +90,8 @@ def test_windows_of_many_results_have_packed_kernels(kernel: tuple[int, int], st
 def test_windows_of_7_x_7_pixels_are_rows_that_two_vectors_fit(batch: int, side: int) -> None:
     data, weights = random_array(batch, 8, side, side), random_array(256, 8, 3, 3, seed=1)
     prepared = convolved(data, weights, strides=2, padding=1, target=FEW_REGISTERS)
-    [script] = [
-        load_json(task.workload.module_json).script()
-        for task in model_tasks(prepared)
-        if re.search("conv[12]d", task.functions[0])
-    ]
-    assert f"({50 * batch}), T.int64(16), T.int64(16))" in script
+    [workload] = convolutions_of(prepared)
+    assert f"({50 * batch}), T.int64(16), T.int64(16))" in load_json(workload.module_json).script()
     expected = np.maximum(expected_of(data, weights, 2, 1), 0)
     np.testing.assert_allclose(untried_result(prepared, (data,)), expected, rtol=1e-4, atol=1e-4)
 

@@ -49,6 +49,11 @@ class WinogradConvolution:
         high, wide = self.results
         return -(-high // self.winograd.results), -(-wide // self.winograd.results)
 
+    @property
+    def count(self) -> int:
+        """Tiles of all images."""
+        return self.images * math.prod(self.tiles)
+
 
 def winograd_convolution(call: Any) -> WinogradConvolution | None:
     """How to compute a Relax expression by Winograd's algorithm; None if it is not a convolution that is worth it.
@@ -99,6 +104,6 @@ def _cost_of_sums(result: tuple[int, ...], inputs: int, outputs: int) -> float:
 
 def _cost(convolution: WinogradConvolution, inputs: int, outputs: int) -> float:
     """Estimated time, in multiplications."""
-    tiles = convolution.images * math.prod(convolution.tiles)
+    tiles = convolution.count
     each = inputs * outputs * (tiles + _FETCHED) + _MOVED * tiles * (inputs + outputs)
     return convolution.winograd.inputs**2 * each

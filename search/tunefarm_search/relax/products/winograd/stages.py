@@ -10,6 +10,7 @@ from typing import Any
 import tvm
 from tvm import te
 
+from tunefarm_search.relax.products.padded_rows import row_to_read
 from tunefarm_search.relax.products.winograd.convolution import WinogradConvolution
 from tunefarm_search.relax.products.winograd.matrices import Rows
 from tunefarm_search.validation.permitted_nodes import TRANSFORM
@@ -20,7 +21,6 @@ def transformed_inputs(convolution: WinogradConvolution, padded: int, data: te.T
     matrix, size = convolution.winograd.of_inputs, convolution.winograd.inputs
     step, (down, across), (top, left) = convolution.winograd.results, convolution.tiles, convolution.padding
     images, high, wide, channels = (int(extent) for extent in data.shape)
-    tiles = images * down * across
     zero = tvm.tirx.const(0, data.dtype)
 
     def element(batch: Any, row: Any, column: Any, channel: Any) -> Any:
@@ -31,7 +31,7 @@ def transformed_inputs(convolution: WinogradConvolution, padded: int, data: te.T
     inputs = te.compute((images, *extents, channels), element, name="padded_inputs")
 
     def rows(tile: Any, place: Any, column: Any, channel: Any) -> Any:
-        tile = tile if padded == tiles else te.min(tile, tiles - 1)
+        tile = row_to_read(tile, convolution.count, padded)
         image, row, first = tile // (down * across), tile // across % down * step, tile % across * step
         if images == 1:
             # TVM keeps a remainder that changes nothing, and the transform takes up to 5 times as long.
@@ -70,7 +70,7 @@ def transformed_results(convolution: WinogradConvolution, products: te.Tensor) -
     def rows(tile: Any, row: Any, column: Any, block: Any, lane: Any) -> Any:
         return _chosen(row, matrix, [products[at * size + column, tile, block, lane] for at in range(size)])
 
-    shape = (convolution.images * down * across, step, size, blocks, lanes)
+    shape = (convolution.count, step, size, blocks, lanes)
     by_rows = te.compute(shape, rows, name="transformed_rows", attrs={TRANSFORM: step})
 
     def results(image: Any, row: Any, column: Any, block: Any, lane: Any) -> Any:
