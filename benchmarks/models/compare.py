@@ -8,16 +8,15 @@ from pathlib import Path
 
 import numpy
 
-from benchmarks.child_process import CommandFailed
 from benchmarks.comparison.raw_results import OtherMachine, RawResults
 from benchmarks.machine import this_machine
-from benchmarks.models.compiling import CompiledInfo, compile_tuned, compile_without_trials
+from benchmarks.models.compiling import TuningBudget, compile_ours
 from benchmarks.models.model_files import FORMATS, definition_digest, model_file
 from benchmarks.models.model_result import ModelResult
 from benchmarks.models.report import markdown_page
 from benchmarks.models.rival_process import INPUTS, ProcessOrder, expected_path
 from benchmarks.models.rival_turns import RivalResult, time_by_turns
-from benchmarks.models.rivals import OURS, RIVALS, WITH_LIBRARIES, ZERO_TRIALS
+from benchmarks.models.rivals import OURS, RIVALS
 from benchmarks.models.zoo import TINY_ZOO, ZOO, ZooModel, as_tensors
 
 PACKAGES = ("torch", "onnxruntime", "openvino")
@@ -106,7 +105,14 @@ def measure(plan: ComparisonPlan, model: ZooModel) -> ModelResult:
     for file_format in FORMATS:
         model_file(model, file_format, plan.work)
     write_expected(model, plan.work)
-    compiled, failures = _compile(plan, model)
+    compiled, failures = compile_ours(
+        plan.rivals,
+        plan.work / f"{model.name}.{plan.artifact_format}",
+        lambda rival: _artifact(plan, model, rival),
+        plan.work / "stores" / model.name,
+        plan.threads,
+        TuningBudget(plan.tune_s),
+    )
     orders = [_order(plan, model, rival) for rival in plan.rivals if rival not in failures]
     timed = {result.rival: result for result in time_by_turns(orders, plan.rounds)}
     failed = {
@@ -145,27 +151,6 @@ def write_expected(model: ZooModel, folder: Path) -> None:
         with torch.no_grad():
             outputs = as_tensors(module(*model.inputs(number)))
         numpy.savez(expected_path(folder, model.name, number), *(output.numpy() for output in outputs))
-
-
-def _compile(plan: ComparisonPlan, model: ZooModel) -> tuple[dict[str, CompiledInfo], dict[str, str]]:
-    """What each of our rivals took to compile, or why it failed."""
-    compiled: dict[str, CompiledInfo] = {}
-    failures: dict[str, str] = {}
-    path = plan.work / f"{model.name}.{plan.artifact_format}"
-    for rival in OURS:
-        if rival not in plan.rivals:
-            continue
-        folder, home = _artifact(plan, model, rival), plan.work / "stores" / model.name
-        print(f"  compiles for {rival}", flush=True)
-        try:
-            libraries = rival in WITH_LIBRARIES
-            if WITH_LIBRARIES.get(rival, rival) == ZERO_TRIALS:
-                compiled[rival] = compile_without_trials(path, folder, home, plan.threads, libraries=libraries)
-            else:
-                compiled[rival] = compile_tuned(path, folder, home, plan.threads, plan.tune_s, libraries=libraries)
-        except CommandFailed as error:
-            failures[rival] = str(error).strip().splitlines()[-1][-400:]
-    return compiled, failures
 
 
 def _print_result(result: ModelResult) -> None:

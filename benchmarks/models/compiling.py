@@ -1,11 +1,13 @@
 """tunefarm on one model, as a user runs it: compiled without a trial, and tuned."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.child_process import run_command
+from benchmarks.child_process import CommandFailed, run_command
+from benchmarks.models.rivals import OURS, WITH_LIBRARIES, ZERO_TRIALS
 from tunefarm.artifact.artifact_folder import MANIFEST_NAME
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.model import ModelManifest
@@ -29,42 +31,58 @@ class CompiledInfo(Frozen):
     kinds: dict[str, int]
 
 
-def compile_without_trials(
-    model_path: Path, folder: Path, home: Path, threads: int, *, libraries: bool = False
-) -> CompiledInfo:
-    """Run ``tunefarm compile`` with an empty store.
+@dataclass(frozen=True)
+class TuningBudget:
+    """What ends the tuning of a model, whichever comes first."""
 
-    Raises:
-        CommandFailed: it fails.
-    """
+    seconds: int
+    trials: int = 100_000
+
+
+def compile_ours(
+    rivals: Sequence[str],
+    model_path: Path,
+    folder: Callable[[str], Path],
+    home: Path,
+    threads: int,
+    budget: TuningBudget,
+) -> tuple[dict[str, CompiledInfo], dict[str, str]]:
+    """Compile with each of ours among ``rivals`` into its folder: what that took, or why it failed."""
+    compiled: dict[str, CompiledInfo] = {}
+    failures: dict[str, str] = {}
+    for rival in (each for each in OURS if each in rivals):
+        print(f"  compiles for {rival}", flush=True)
+        libraries = rival in WITH_LIBRARIES
+        try:
+            if WITH_LIBRARIES.get(rival, rival) == ZERO_TRIALS:
+                compiled[rival] = _compile_without_trials(model_path, folder(rival), home, threads, libraries)
+            else:
+                compiled[rival] = _compile_tuned(model_path, folder(rival), home, threads, budget, libraries)
+        except CommandFailed as error:
+            failures[rival] = str(error).strip().splitlines()[-1][-400:]
+    return compiled, failures
+
+
+def _compile_without_trials(model_path: Path, folder: Path, home: Path, threads: int, libraries: bool) -> CompiledInfo:
+    """Run ``tunefarm compile`` with an empty store."""
     arguments = ["compile", str(model_path), "--target", f"host:{threads}", "--output", str(folder), "--json"]
     return _compiled([*arguments, "--fresh", _choice(libraries)], home, threads)
 
 
-def compile_tuned(
-    model_path: Path,
-    folder: Path,
-    home: Path,
-    threads: int,
-    seconds: int,
-    trials: int = 100_000,
-    *,
-    libraries: bool = False,
+def _compile_tuned(
+    model_path: Path, folder: Path, home: Path, threads: int, budget: TuningBudget, libraries: bool
 ) -> CompiledInfo:
-    """Tune the model for ``seconds`` or ``trials`` into ``folder``, which a later run of as many uses again.
+    """Tune the model into ``folder``, which a later run with the same budget uses again.
 
     A store that has the records takes no trials.
-
-    Raises:
-        CommandFailed: the command fails.
     """
-    kept = folder / f"tuned-{seconds}-seconds-{trials}-trials.json"
+    kept = folder / f"tuned-{budget.seconds}-seconds-{budget.trials}-trials.json"
     if kept.exists():
         return CompiledInfo.model_validate_json(kept.read_text(encoding="utf-8"))
-    tuning = ["tune", str(model_path), "--target", f"host:{threads}", "--seconds", str(seconds)]
-    tuning += ["--trials", str(trials), _choice(libraries)]
+    tuning = ["tune", str(model_path), "--target", f"host:{threads}", "--seconds", str(budget.seconds)]
+    tuning += ["--trials", str(budget.trials), _choice(libraries)]
     wall_s, summary = _tunefarm(
-        [*tuning, "--output", str(folder), "--json"], home, threads, seconds + TIMEOUT_S, shows_progress=True
+        [*tuning, "--output", str(folder), "--json"], home, threads, budget.seconds + TIMEOUT_S, shows_progress=True
     )
     manifest = ModelManifest.model_validate_json((folder / MANIFEST_NAME).read_text(encoding="utf-8"))
     info = _info(wall_s, summary["seconds"], [each.kind for each in manifest.functions])

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from benchmarks.child_process import CommandFailed
 from benchmarks.comparison.raw_results import OtherMachine, RawResults
 from benchmarks.machine import Machine, this_machine
 from benchmarks.models.compare import PACKAGES, write_expected
-from benchmarks.models.compiling import CompiledInfo, compile_tuned, compile_without_trials
+from benchmarks.models.compiling import TuningBudget, compile_ours
 from benchmarks.models.model_files import FORMATS, model_file
 from benchmarks.models.model_result import ModelResult
 from benchmarks.models.operators.operator_cases import GROUPS, OPERATORS
@@ -97,7 +96,14 @@ def measure(race: Race, name: str, threads: int) -> ModelResult:
     for file_format in FORMATS:
         model_file(operator, file_format, race.work)
     write_expected(operator, race.work)
-    compiled, failures = _compiled(race, name, threads)
+    compiled, failures = compile_ours(
+        race.rivals,
+        race.work / f"{name}.pt2",
+        lambda rival: _artifact(race, name, threads, rival),
+        race.work / "stores" / f"{race.trials}-trials" / name,
+        threads,
+        TuningBudget(TUNE_TIMEOUT_S, race.trials),
+    )
     orders = [
         ProcessOrder(
             model=name,
@@ -123,23 +129,6 @@ def measure(race: Race, name: str, threads: int) -> ModelResult:
 
 def _artifact(race: Race, name: str, threads: int, rival: str) -> Path:
     return race.work / "compiled" / f"{name}-{threads}-threads-{rival}"
-
-
-def _compiled(race: Race, name: str, threads: int) -> tuple[dict[str, CompiledInfo], dict[str, str]]:
-    """What each of ours took to compile, or why it failed."""
-    path, home = race.work / f"{name}.pt2", race.work / "stores" / f"{race.trials}-trials" / name
-    compiled: dict[str, CompiledInfo] = {}
-    failures: dict[str, str] = {}
-    for rival in (each for each in OURS if each in race.rivals):
-        folder = _artifact(race, name, threads, rival)
-        try:
-            if rival == ZERO_TRIALS:
-                compiled[rival] = compile_without_trials(path, folder, home, threads)
-            else:
-                compiled[rival] = compile_tuned(path, folder, home, threads, TUNE_TIMEOUT_S, race.trials)
-        except CommandFailed as error:
-            failures[rival] = str(error).strip().splitlines()[-1][-400:]
-    return compiled, failures
 
 
 def _parse() -> argparse.Namespace:

@@ -36,6 +36,8 @@ class CompiledModel:
         self._machine = machine
         self._weights = weights
         self._entries = {entry.name: entry for entry in manifest.entries}
+        # The VM makes a function each time that it is asked for one.
+        self._functions = {name: machine[name] for name in self._entries}
         self._dispatch = None if manifest.dynamic is None else SizeDispatch(manifest, manifest.dynamic)
 
     def __repr__(self) -> str:
@@ -102,7 +104,7 @@ class CompiledModel:
 
     def run_tensors(self, entry: str, tensors: Sequence[Any]) -> Any:
         """Run a function on tensors of TVM, which are not checked beyond what the kernels check; returns TVM's."""
-        return self._machine[entry](*tensors, *self._weights[entry])
+        return self._functions[entry](*tensors, *self._weights[entry])
 
     def instrument(self, function: Callable[..., int]) -> None:
         """Call ``function`` before and after each call of the program, as TVM's ``set_instrument`` describes."""
@@ -151,6 +153,7 @@ def open_model(files: ModelFiles, library: int) -> CompiledModel:
     manifest = files.manifest
     if manifest.num_cores > 0:
         use_recorded_threads(manifest.num_cores)
+    weights = _weights_of(files)
     try:
         with opened_regions(manifest, files.folder):
             # tvm.runtime.load_module would derive the format from the resolved path, which has no suffix.
@@ -158,10 +161,10 @@ def open_model(files: ModelFiles, library: int) -> CompiledModel:
             program = tvm_ffi.get_global_func("ffi.Module.load_from_bytes.relax.VMExecutable")(files.program)
             program.import_module(kernels)
             machine = tvm.relax.VirtualMachine(program, tvm.cpu())
+        return CompiledModel(manifest, machine, weights, files.folder)
     except (RuntimeError, ValueError, OSError, AttributeError) as error:
         reason = str(error).strip().splitlines()[-1][:300]
         raise BadInput("folder", f"TVM cannot load it: {reason}.", "Compile it again for this machine.") from error
-    return CompiledModel(manifest, machine, _weights_of(files), files.folder)
 
 
 def _weights_of(files: ModelFiles) -> dict[str, list[Any]]:
