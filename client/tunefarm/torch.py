@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tunefarm.model.sizes.numpy_arrays import leaves_of
 from tunefarm.model.sizes.wanted_buckets import MAX_BUCKETS, WantedBuckets, named_sizes, size_range
 from tunefarm_schemas.bad_input import BadInput
 
@@ -35,7 +36,6 @@ class TorchCallable:
         self._returned = [each.arg for each in signature.output_specs if each.kind == OutputKind.USER_OUTPUT]
         self._is_given = [isinstance(each, TensorArgument) for each in self._given]  # rather than a constant
         self._is_returned = [isinstance(each, TensorArgument) for each in self._returned]
-        self._kept: dict[str, frozenset[int]] = {}  # by entry, results that are memory of the model
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -98,30 +98,8 @@ class TorchCallable:
         plain = [each.contiguous() for each in tensors]
         plain = [each if each.data_ptr() % _ALIGNMENT_BYTES == 0 else each.clone() for each in plain]
         given = [tvm.runtime.from_dlpack(each) for each in plain]
-
-        def run() -> list[Any]:
-            return [torch.from_dlpack(each) for each in _leaves(self.compiled.run_tensors(entry, given))]
-
         with self._lock:
-            results = run()
-            if entry not in self._kept:
-                # Memory that two calls return, while the first still holds it, is a weight or a constant.
-                again = [each.data_ptr() for each in run()]
-                self._kept[entry] = frozenset(n for n, each in enumerate(results) if each.data_ptr() == again[n])
-            return self._own(results, {each.data_ptr() for each in plain}, self._kept[entry])
-
-    @staticmethod
-    def _own(results: list[Any], seen: set[int], kept: frozenset[int]) -> list[Any]:
-        """The results, with copies of those that are memory of an input, of the model or of another result.
-
-        ``seen`` are the addresses of the inputs, ``kept`` the numbers of results that are memory of the model.
-        """
-        owned = []
-        for number, each in enumerate(results):
-            is_shared = number in kept or each.data_ptr() in seen
-            seen.add(each.data_ptr())
-            owned.append(each.clone() if is_shared else each)
-        return owned
+            return [torch.from_dlpack(each) for each in leaves_of(self.compiled.run_owned(entry, given))]
 
 
 class TorchOperations:
@@ -195,11 +173,3 @@ def compile(  # noqa: A001 - it is reached as tunefarm.torch.compile
         path = save_exported(exported, Path(folder) / f"{type(model).__name__}.pt2")
         compiled = compile_model(path, None, target, **options)
     return TorchCallable(compiled, exported)
-
-
-def _leaves(result: Any) -> list[Any]:
-    import tvm
-
-    if isinstance(result, tvm.runtime.Tensor):
-        return [result]
-    return [leaf for each in result for leaf in _leaves(each)]

@@ -1,8 +1,8 @@
 """Loads a compiled model into this process and calls it."""
 
-import math
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +24,38 @@ _ALIGNMENT_BYTES: Final = 64
 """Kernels load whole vectors, and refuse tensors that begin elsewhere."""
 
 
+class OwnedResults:
+    """Copies the results of one function that are memory of an input, of the model or of another result.
+
+    TVM allocates the other results in each call, so that they are the caller's. All results of the first call are
+    copied, and held until the second one: what returns the same memory then is the model's.
+    """
+
+    def __init__(self, weights: Sequence[Any]) -> None:
+        """``weights`` are TVM's tensors that each call gets."""
+        self._weights = frozenset(each.data_ptr() for each in weights)
+        self._first: list[Any] = []
+        self._kept: frozenset[int] | None = None  # numbers of the results that are memory of the model
+
+    def of(self, inputs: Sequence[Any], result: Any) -> Any:
+        """The result of a call in the same nesting; ``result`` is a tensor of TVM or nested tuples of them."""
+        leaves = leaves_of(result)
+        if self._kept is None and self._first:
+            addresses = [each.data_ptr() for each in self._first]
+            self._kept = frozenset(n for n, each in enumerate(leaves) if each.data_ptr() == addresses[n])
+            self._first = []
+        seen = {each.data_ptr() for each in inputs} | self._weights
+        owned = []
+        for number, each in enumerate(leaves):
+            address = each.data_ptr()
+            is_shared = self._kept is None or number in self._kept or address in seen
+            seen.add(address)
+            owned.append(each.copyto(each.device) if is_shared else each)
+        if self._kept is None:
+            self._first = leaves
+        return nested_like(result, iter(owned))
+
+
 class CompiledModel:
     """A compiled model in this process. Not for several threads at once."""
 
@@ -38,6 +70,7 @@ class CompiledModel:
         self._entries = {entry.name: entry for entry in manifest.entries}
         # The VM makes a function each time that it is asked for one.
         self._functions = {name: machine[name] for name in self._entries}
+        self._results = {name: OwnedResults(weights[name]) for name in self._entries}
         self._dispatch = None if manifest.dynamic is None else SizeDispatch(manifest, manifest.dynamic)
 
     def __repr__(self) -> str:
@@ -100,7 +133,12 @@ class CompiledModel:
 
     def _run(self, chosen: ModelEntry, arrays: Sequence[Any]) -> Any:
         tensors = [_tensor_of(_checked(each, array)) for each, array in zip(chosen.inputs, arrays, strict=True)]
-        return _arrays_of(self.run_tensors(chosen.name, tensors))
+        result = self.run_owned(chosen.name, tensors)
+        return nested_like(result, map(_array_of, leaves_of(result)))
+
+    def run_owned(self, entry: str, tensors: Sequence[Any]) -> Any:
+        """As ``run_tensors``; returns a tensor or nested tuples, whose memory belongs to nothing else."""
+        return self._results[entry].of(tensors, _tuples_of(self.run_tensors(entry, tensors)))
 
     def run_tensors(self, entry: str, tensors: Sequence[Any]) -> Any:
         """Run a function on tensors of TVM, which are not checked beyond what the kernels check; returns TVM's."""
@@ -189,7 +227,7 @@ def _ordered(entry: ModelEntry, inputs: Sequence[Any], named: Mapping[str, Any])
 
 def _checked(expected: TensorArgument, given: Any) -> Array:
     array = np.asarray(given)
-    if tuple(array.shape) != expected.shape or str(array.dtype) != expected.dtype:
+    if array.shape != expected.shape or array.dtype != _dtype(expected.dtype):
         problem = f"{expected.name} is {array.dtype}{list(array.shape)}."
         raise BadInput("inputs", problem, f"Give {expected.dtype}{list(expected.shape)}.")
     return array
@@ -200,18 +238,42 @@ def _tensor_of(array: Array) -> Any:
     import tvm
     import tvm_ffi
 
-    aligned = array.ctypes.data % _ALIGNMENT_BYTES == 0 and array.flags.c_contiguous and array.flags.writeable
-    if aligned and array.dtype.kind in "iuf" and math.prod(array.shape):
-        return tvm_ffi.from_dlpack(array)
-    return tvm.runtime.tensor(array)
+    if array.dtype.kind not in "iuf" or not array.size:
+        return tvm.runtime.tensor(array)
+    address, is_constant = array.__array_interface__["data"]
+    is_usable = address % _ALIGNMENT_BYTES == 0 and array.flags.c_contiguous and not is_constant
+    # A copy by TVM takes twice as long, and 20 us more.
+    return tvm_ffi.from_dlpack(array if is_usable else aligned_copy(array))
 
 
-def _arrays_of(result: Any) -> Any:
+def aligned_copy(array: Array) -> Array:
+    """A copy where kernels can read it in place."""
+    memory = np.empty(array.nbytes + _ALIGNMENT_BYTES, np.uint8)
+    begin = -memory.ctypes.data % _ALIGNMENT_BYTES
+    copy = memory[begin : begin + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
+@cache
+def _dtype(name: str) -> np.dtype[Any]:
+    import ml_dtypes  # noqa: F401 - registers its types
+
+    return np.dtype(name)
+
+
+def _array_of(tensor: Any) -> Array:
+    """A tensor of TVM as an array: a view if NumPy has the element type, else a copy."""
+    has_view = _dtype(str(tensor.dtype)).kind in "iuf"
+    return np.from_dlpack(tensor) if has_view else tensor.numpy()
+
+
+def _tuples_of(result: Any) -> Any:
     import tvm
 
     if isinstance(result, tvm.runtime.Tensor):
-        return result.numpy()
-    return tuple(_arrays_of(each) for each in result)
+        return result
+    return tuple(_tuples_of(each) for each in result)
 
 
 def _signature(entry: ModelEntry) -> str:

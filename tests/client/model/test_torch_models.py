@@ -11,6 +11,7 @@ import tunefarm
 from tunefarm.frontend.model_import import import_model
 from tunefarm.frontend.model_source import parse_model_source
 from tunefarm.model.compilation import ModelCompiler
+from tunefarm.model.loaded_model import aligned_copy
 from tunefarm.model.model_writing import copy_model
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
@@ -112,7 +113,7 @@ def test_torch_results_are_memory_of_their_own_and_have_the_structure_of_the_mod
     compiled = tunefarm.torch.compile(model, ({"x": x, "y": y}, None), target="host:1", settings=settings)
     with torch.no_grad():
         expected = model({"x": x, "y": y})
-    for _ in range(2):
+    for _ in range(3):
         found = compiled({"y": y, "x": x}, None)  # in another order
         torch.testing.assert_close(found, expected)
         assert found["cache"] is None
@@ -127,6 +128,25 @@ def test_torch_results_are_memory_of_their_own_and_have_the_structure_of_the_mod
         compiled({"x": x, "y": y}, 3)
     with pytest.raises(BadInput, match="another structure"):
         compiled({"x": [x], "y": 2.0}, None)
+
+
+def test_array_results_are_memory_of_their_own(settings: Settings) -> None:
+    model = Unusual().eval()
+    compiled = tunefarm.torch.compile(
+        model, ({"x": torch.rand(3, 4), "y": torch.rand(3, 4)}, None), target="host:1", settings=settings
+    ).compiled
+    arrays = [aligned_copy(np.full((3, 4), 2, np.float32)) for _ in range(2)]
+    expected = [each.copy() for each in compiled(*arrays)]
+    for _ in range(3):
+        found = compiled(*arrays)
+        held = compiled(*arrays)
+        for number in range(len(found)):
+            for one, right in zip([*found[number:], *held], [*expected[number:], *expected], strict=True):
+                np.testing.assert_array_equal(one, right)
+            found[number].fill(7)
+        for one, right in zip(held, expected, strict=True):
+            np.testing.assert_array_equal(one, right)
+    assert all((array == 2).all() for array in arrays)
 
 
 def test_torch_callables_serve_several_threads(settings: Settings) -> None:

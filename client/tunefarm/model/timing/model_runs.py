@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from tunefarm.intake.user_file import register_functions
-from tunefarm.model.loaded_model import CompiledModel
+from tunefarm.model.loaded_model import CompiledModel, aligned_copy
 from tunefarm.model.random_inputs import random_inputs
 from tunefarm_schemas.tuning.model import ModelEntry
 from tunefarm_workers.timing.interleaved_timing import Entrant, sampled_round
@@ -38,9 +38,9 @@ def callable_functions(functions: Collection[str], functions_file: str | None) -
 
 
 def run_of(model: CompiledModel, entry: ModelEntry | None = None) -> Run:
-    """One run of an entry, the first by default, on random inputs, as its users call it."""
+    """One run of an entry, the first by default, on random inputs, as its users call it, with no input to copy."""
     chosen = entry or model.manifest.entries[0]
-    return partial(model, *random_inputs(chosen, 0), entry=chosen.name)
+    return partial(model, *map(aligned_copy, random_inputs(chosen, 0)), entry=chosen.name)
 
 
 def warmed(run: Run) -> tuple[Entrant, float]:
