@@ -26,7 +26,9 @@ class TorchCallable:
 
     def __init__(self, compiled: "CompiledModel", exported: Any) -> None:
         """Used by ``compile``. ``exported`` is the program of torch that was compiled."""
+        import torch
         from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
+        from torch.utils import _pytree as pytree
 
         self.compiled = compiled
         self._entry = compiled.entry()
@@ -36,6 +38,9 @@ class TorchCallable:
         self._returned = [each.arg for each in signature.output_specs if each.kind == OutputKind.USER_OUTPUT]
         self._is_given = [isinstance(each, TensorArgument) for each in self._given]  # rather than a constant
         self._is_returned = [isinstance(each, TensorArgument) for each in self._returned]
+        self._types = [getattr(torch, each.dtype) for each in self._entry.inputs]
+        plain = pytree.tree_structure(((0,) * len(self._given), {}))
+        self._takes_tensors = all(self._is_given) and self._arguments == plain
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -51,18 +56,17 @@ class TorchCallable:
         from torch.utils import _pytree as pytree
 
         given = self._tensors_of(inputs)
-        tensors = []
-        for expected, tensor in zip(self._entry.inputs, given, strict=True):
-            kind = str(tensor.dtype).removeprefix("torch.")
-            has_constant_shape = self.compiled.dispatch is None
-            if kind != expected.dtype or (has_constant_shape and tuple(tensor.shape) != expected.shape):
+        dispatch = self.compiled.dispatch
+        for expected, dtype, tensor in zip(self._entry.inputs, self._types, given, strict=True):
+            if tensor.dtype != dtype or (dispatch is None and tensor.shape != expected.shape):
+                kind = str(tensor.dtype).removeprefix("torch.")
                 problem = f"{expected.name} is {kind}{list(tensor.shape)}."
                 raise BadInput("inputs", problem, f"Give {expected.dtype}{list(expected.shape)}.")
-            tensors.append(tensor.detach())
-        if self.compiled.dispatch is None:
+        tensors = [each.detach() if each.requires_grad else each for each in given]
+        if dispatch is None:
             leaves = self._run(self._entry.name, tensors)
         else:
-            leaves = self.compiled.dispatch.serve(tensors, TorchOperations(), self._run)
+            leaves = dispatch.serve(tensors, TorchOperations(), self._run)
         results = iter(leaves)
         returned = zip(self._returned, self._is_returned, strict=True)
         outputs = [next(results) if is_tensor else each.value for each, is_tensor in returned]
@@ -73,6 +77,9 @@ class TorchCallable:
         import torch
         from torch.utils import _pytree as pytree
 
+        is_plain = self._takes_tensors and len(inputs) == len(self._given)
+        if is_plain and all(isinstance(each, torch.Tensor) for each in inputs):
+            return list(inputs)
         leaves = pytree.tree_leaves(inputs)
         with suppress(ValueError):  # lists for tuples, and the like, have the same leaves in the same order
             leaves = self._arguments.flatten_up_to((inputs, {}))

@@ -44,11 +44,11 @@ class OwnedResults:
             addresses = [each.data_ptr() for each in self._first]
             self._kept = frozenset(n for n, each in enumerate(leaves) if each.data_ptr() == addresses[n])
             self._first = []
-        seen = {each.data_ptr() for each in inputs} | self._weights
+        seen = {each.data_ptr() for each in inputs}
         owned = []
         for number, each in enumerate(leaves):
             address = each.data_ptr()
-            is_shared = self._kept is None or number in self._kept or address in seen
+            is_shared = self._kept is None or number in self._kept or address in seen or address in self._weights
             seen.add(address)
             owned.append(each.copyto(each.device) if is_shared else each)
         if self._kept is None:

@@ -87,6 +87,18 @@ def test_torch_compile_keeps_the_nesting_of_results_and_the_mode(settings: Setti
         compiled(arguments[0])
 
 
+def test_named_results_keep_their_names(settings: Settings) -> None:
+    class Highest(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, x: torch.Tensor) -> Any:
+            return x.topk(50)
+
+    scores = torch.rand(2, 1000)
+    compiled = tunefarm.torch.compile(Highest(), (scores,), target="host:1", settings=settings)
+    found, expected = compiled(scores), scores.topk(50)
+    assert torch.equal(found.values, expected.values)
+    assert torch.equal(found.indices, expected.indices)
+
+
 class Unusual(torch.nn.Module):  # type: ignore[misc]
     """Results that are inputs, buffers, equal or none."""
 

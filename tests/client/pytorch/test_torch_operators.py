@@ -130,6 +130,8 @@ def test_operators_that_tvm_lacks_are_converted() -> None:
             n.clamp(max=6),
             functional.interpolate(x[None], scale_factor=2, mode="linear"),
             x.scatter_reduce(0, n[:6].reshape(1, 6) % 6, y[:1], "amax"),
+            x[*torch.tril_indices(6, 6, -1)],
+            x[*torch.triu_indices(6, 6, 1)],
         )
 
     require_as_torch(Of(function), (torch.randn(6, 6), torch.randn(6, 6), torch.arange(1, 9)))

@@ -33,8 +33,21 @@ def export_module(model: Any, example_inputs: Sequence[Any] | None, axes: Sequen
 
 
 def save_exported(exported: Any, path: Path) -> Path:
-    """Write an exported program to a ``.pt2`` file; returns the path."""
-    import torch
+    """Write an exported program to a ``.pt2`` file; returns the path.
 
-    torch.export.save(exported, path)
+    Results in a structure that torch cannot write, such as those of ``topk``, are written as a tuple.
+    """
+    import torch
+    from torch.utils import _pytree as pytree
+
+    try:
+        torch.export.save(exported, path)
+    except RuntimeError:  # its subclass for what is not implemented
+        signature = exported.module_call_graph[0].signature
+        structure = signature.out_spec
+        signature.out_spec = pytree.tree_structure((0,) * structure.num_leaves)
+        try:
+            torch.export.save(exported, path)
+        finally:
+            signature.out_spec = structure
     return path

@@ -6,6 +6,7 @@ any function of the process.
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from tvm import relax, te
@@ -17,7 +18,9 @@ from tunefarm_search.relax.expressions import extents_of, operator_of, rewritten
 
 _SORTS: Final = frozenset({"relax.sort", "relax.argsort", "relax.topk", "relax.median"})
 _MAX_INSERTED: Final = 32
-"""So many first elements are kept in order while the others pass; for more, all elements are sorted."""
+"""So many first elements are kept in order while the others pass, one by one."""
+_MAX_SELECTED: Final = 1 / 4
+"""Up to this part of the elements, the first ones are selected before they are sorted; for more, all are sorted."""
 
 _IsBefore = Callable[[Any, Any], Any]
 
@@ -99,8 +102,14 @@ def _taken(rows: te.Tensor, positions: te.Tensor) -> te.Tensor:
 
 def first_positions(rows: te.Tensor, count: int, descending: bool, dtype: str) -> te.Tensor:
     """Where in each row of shape [rows, length] its first ``count`` elements are, in their order; [rows, count]."""
-    found = (_inserted if count <= _MAX_INSERTED else _merged)(rows, count, _before(descending))
+    found = _way_for(count, int(rows.shape[1]))(rows, count, _before(descending))
     return te.compute((rows.shape[0], count), lambda row, place: found[row, place].astype(dtype), name="positions")
+
+
+def _way_for(count: int, length: int) -> Callable[[te.Tensor, int, _IsBefore], te.Tensor]:
+    if count <= _MAX_INSERTED:
+        return _inserted
+    return _selected if count <= _MAX_SELECTED * length else _merged
 
 
 def _before(descending: bool) -> _IsBefore:
@@ -142,6 +151,91 @@ def _inserted(rows: te.Tensor, count: int, is_before: _IsBefore) -> te.Tensor:
     )
 
 
+@dataclass(frozen=True)
+class _OrderedRun:
+    """Positions in each row of a buffer, from one place to another."""
+
+    buffer: Any
+    begin: Any
+    end: Any
+
+
+class _Merge:
+    """Merges ordered positions in a row of ``data``; equal elements of the first positions come first."""
+
+    def __init__(self, data: Any, row: Any, is_before: _IsBefore) -> None:
+        self._data, self._row, self._is_before = data, row, is_before
+        self._left, self._right, self._is_left = _variable("int32"), _variable("int32"), _variable("bool")
+
+    def sort(self, source: Any, target: Any, length: Any, passes: int) -> Any:
+        """Order the first ``length`` of at most 2^passes positions; returns the buffer, of the two, that has them."""
+        for width in (1 << each for each in range(passes)):
+            with T.serial(0, (length + (2 * width - 1)) // (2 * width)) as pair:
+                begin = pair * (2 * width)
+                middle, end = T.min(begin + width, length), T.min(begin + 2 * width, length)
+                self.join(_OrderedRun(source, begin, middle), _OrderedRun(source, middle, end), _OrderedRun(target, begin, end))
+            source, target = target, source
+        return source
+
+    def join(self, first: "_OrderedRun", second: "_OrderedRun", target: "_OrderedRun") -> None:
+        """Fill ``target`` with the first positions of two ordered runs."""
+        row, left, right, is_left = self._row, self._left, self._right, self._is_left
+        left[0], right[0] = first.begin, second.begin
+        with T.serial(0, target.end - target.begin) as step:
+            is_left[0] = left[0] < first.end
+            with T.If(T.And(is_left[0], right[0] < second.end)), T.Then():
+                one, other = first.buffer[row, left[0]], second.buffer[row, right[0]]
+                is_left[0] = T.Not(self._is_before(self._data[row, other], self._data[row, one]))
+            with T.If(is_left[0]):
+                with T.Then():
+                    target.buffer[row, target.begin + step] = first.buffer[row, left[0]]
+                    left[0] = left[0] + 1
+                with T.Else():
+                    target.buffer[row, target.begin + step] = second.buffer[row, right[0]]
+                    right[0] = right[0] + 1
+
+
+def _selected(rows: te.Tensor, count: int, is_before: _IsBefore) -> te.Tensor:
+    """Collect what is before the last of the first ``count`` elements so far, and merge it with these when it is much.
+
+    Few elements are collected where they are in no order, and no more are sorted than by ``_merged`` in the worst case.
+    """
+    number, length = map(int, rows.shape)
+    blocks, passes = math.ceil(length / count), math.ceil(math.log2(2 * count))
+
+    def program(given: Any, buffers: Any) -> Any:
+        with IRBuilder() as builder:
+            data, (found, merged, one, other) = T.buffer_proxy(given), map(T.buffer_proxy, buffers)
+            with T.parallel(0, number) as row:
+                merge, collected = _Merge(data, row, is_before), _variable("int32")
+                collected[0] = 0
+                found[row, count - 1] = 0
+                with T.serial(0, blocks) as block:
+                    begin = block * count
+                    with T.serial(0, T.min(length - begin, count)) as place:
+                        this, last = data[row, begin + place], data[row, found[row, count - 1]]
+                        with T.If(T.Or(block == 0, is_before(this, last))), T.Then():
+                            one[row, collected[0]] = begin + place
+                            collected[0] = collected[0] + 1
+                    is_first, is_last = block == 0, block == blocks - 1
+                    with T.If(T.Or(T.Or(is_first, is_last), collected[0] > count)), T.Then():
+                        ordered = merge.sort(one, other, collected[0], passes)
+                        known = T.if_then_else(is_first, 0, count)
+                        merge.join(_OrderedRun(found, 0, known), _OrderedRun(ordered, 0, collected[0]), _OrderedRun(merged, 0, count))
+                        with T.serial(0, count) as place:
+                            found[row, place] = merged[row, place]
+                        collected[0] = 0
+            return builder.get()
+
+    return te.extern(
+        [(number, count)] * 2 + [(number, 2 * count)] * 2,
+        [rows],
+        lambda given, kept: program(given[0], kept),
+        name="selected",
+        dtype=["int32"] * 4,
+    )[0]
+
+
 def _merged(rows: te.Tensor, _count: int, is_before: _IsBefore) -> te.Tensor:
     """Sort all elements: merge neighbouring runs of one, then two, then four elements and so on."""
     number, length = map(int, rows.shape)
@@ -151,27 +245,10 @@ def _merged(rows: te.Tensor, _count: int, is_before: _IsBefore) -> te.Tensor:
         with IRBuilder() as builder:
             data, (source, target) = T.buffer_proxy(given), (T.buffer_proxy(one), T.buffer_proxy(other))
             with T.parallel(0, number) as row:
-                left, right, is_left = _variable("int32"), _variable("int32"), _variable("bool")
+                merge = _Merge(data, row, is_before)
                 with T.serial(0, length) as place:
                     source[row, place] = place
-                for width in (1 << each for each in range(passes)):
-                    with T.serial(0, math.ceil(length / (2 * width))) as pair:
-                        begin = pair * (2 * width)
-                        middle, end = T.min(begin + width, length), T.min(begin + 2 * width, length)
-                        left[0], right[0] = begin, middle
-                        with T.serial(0, end - begin) as step:
-                            is_left[0] = left[0] < middle
-                            with T.If(T.And(is_left[0], right[0] < end)), T.Then():
-                                one, other = data[row, source[row, left[0]]], data[row, source[row, right[0]]]
-                                is_left[0] = T.Not(is_before(other, one))
-                            with T.If(is_left[0]):
-                                with T.Then():
-                                    target[row, begin + step] = source[row, left[0]]
-                                    left[0] = left[0] + 1
-                                with T.Else():
-                                    target[row, begin + step] = source[row, right[0]]
-                                    right[0] = right[0] + 1
-                    source, target = target, source
+                merge.sort(source, target, length, passes)
             return builder.get()
 
     orders = te.extern(

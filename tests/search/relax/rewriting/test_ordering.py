@@ -12,10 +12,12 @@ from tests.search.relax.test_preparation import result_of
 from tunefarm_search.relax.preparation import prepare
 from tunefarm_search.tvm.target import host_target
 
-FEW, MANY = 3, 40
-"""Elements that are kept in order while the others pass, and so many that all are sorted."""
+FEW, SOME, MANY, ALL = 3, 40, 100, 330
+"""Elements that are kept in order while the others pass, that are selected first, and so many that all are sorted."""
 # Many elements are equal: they keep their order.
-GIVEN = np.random.default_rng(0).integers(0, 20, (2, 70, 3)).astype("float32")
+GIVEN = np.random.default_rng(0).integers(0, 50, (2, ALL, 3)).astype("float32")
+GIVEN[0, :, 0].sort()
+GIVEN[0, ::-1, 1].sort()
 
 
 def top(count: int, *, largest: bool) -> Callable[[Any], Any]:
@@ -31,14 +33,16 @@ def first(count: int, *, descending: bool) -> Sequence[Any]:
     return np.take_along_axis(GIVEN, positions, axis=1), positions
 
 
-MIDDLE = np.take_along_axis(in_order(descending=False), np.full((2, 1, 3), 34), axis=1)
+MIDDLE = np.take_along_axis(in_order(descending=False), np.full((2, 1, 3), (ALL - 1) // 2), axis=1)
 CASES: dict[str, tuple[Callable[[Any], Any], Any]] = {
     "few largest": (top(FEW, largest=True), first(FEW, descending=True)),
     "few smallest": (top(FEW, largest=False), first(FEW, descending=False)),
+    "some largest": (top(SOME, largest=True), first(SOME, descending=True)),
+    "some smallest": (top(SOME, largest=False), first(SOME, descending=False)),
     "many largest": (top(MANY, largest=True), first(MANY, descending=True)),
     "one": (top(1, largest=True), first(1, descending=True)),
-    "all": (top(70, largest=False), first(70, descending=False)),
-    "sorted": (lambda x: relax.op.sort(x, 1, True), first(70, descending=True)[0]),
+    "all": (top(ALL, largest=False), first(ALL, descending=False)),
+    "sorted": (lambda x: relax.op.sort(x, 1, True), first(ALL, descending=True)[0]),
     "sorted along the last axis": (lambda x: relax.op.sort(x, -1, False), np.sort(GIVEN, axis=-1)),
     "positions": (lambda x: relax.op.argsort(x, 1, False, "int32"), in_order(descending=False)),
     "median": (
@@ -47,9 +51,9 @@ CASES: dict[str, tuple[Callable[[Any], Any], Any]] = {
     ),
     "median of all in as many axes": (
         lambda x: relax.op.median(x, None, True),
-        np.sort(GIVEN, axis=None)[209].reshape(1, 1, 1),
+        np.sort(GIVEN, axis=None)[GIVEN.size // 2 - 1].reshape(1, 1, 1),
     ),
-    "median of all": (lambda x: relax.op.median(x, None, False), np.sort(GIVEN, axis=None)[209]),
+    "median of all": (lambda x: relax.op.median(x, None, False), np.sort(GIVEN, axis=None)[GIVEN.size // 2 - 1]),
 }
 
 

@@ -81,6 +81,11 @@ def _unchecked(_node: fx.Node, _importer: Any) -> None:
     """Leaves out a check of values, such as that of ``one_hot`` for its classes: kernels cannot fail."""
 
 
+def _places_of_triangle(node: fx.Node, _importer: Any) -> Any:
+    """The rows and columns of a triangle, which depend on nothing."""
+    return relax.const(node.target(*node.args).numpy(), str(value_of(node).dtype).removeprefix("torch."))
+
+
 CONVERTERS: Final[Mapping[str, Convert]] = MappingProxyType(
     {
         **dict.fromkeys(("mm.default", "bmm.default", "matmul.default"), matrix_product),
@@ -139,6 +144,7 @@ CONVERTERS: Final[Mapping[str, Convert]] = MappingProxyType(
         "scatter_reduce.two": scatter_reduce,
         **dict.fromkeys(("_embedding_bag_forward_only.default", "_embedding_bag.default"), embedding_bag),
         "unfold.default": _windows,
+        **dict.fromkeys(("tril_indices.default", "triu_indices.default"), _places_of_triangle),
         "grid_sampler_2d.default": sampled_on_grid,
         "roi_align.default": regions,
         **dict.fromkeys(("div.Tensor_mode", "div.Scalar_mode"), rounded_quotient),
