@@ -152,7 +152,7 @@ def _inserted(rows: te.Tensor, count: int, is_before: _IsBefore) -> te.Tensor:
 
 
 @dataclass(frozen=True)
-class _OrderedRun:
+class _Places:
     """Positions in each row of a buffer, from one place to another."""
 
     buffer: Any
@@ -173,11 +173,11 @@ class _Merge:
             with T.serial(0, (length + (2 * width - 1)) // (2 * width)) as pair:
                 begin = pair * (2 * width)
                 middle, end = T.min(begin + width, length), T.min(begin + 2 * width, length)
-                self.join(_OrderedRun(source, begin, middle), _OrderedRun(source, middle, end), _OrderedRun(target, begin, end))
+                self.join(_Places(source, begin, middle), _Places(source, middle, end), _Places(target, begin, end))
             source, target = target, source
         return source
 
-    def join(self, first: "_OrderedRun", second: "_OrderedRun", target: "_OrderedRun") -> None:
+    def join(self, first: "_Places", second: "_Places", target: "_Places") -> None:
         """Fill ``target`` with the first positions of two ordered runs."""
         row, left, right, is_left = self._row, self._left, self._right, self._is_left
         left[0], right[0] = first.begin, second.begin
@@ -221,7 +221,8 @@ def _selected(rows: te.Tensor, count: int, is_before: _IsBefore) -> te.Tensor:
                     with T.If(T.Or(T.Or(is_first, is_last), collected[0] > count)), T.Then():
                         ordered = merge.sort(one, other, collected[0], passes)
                         known = T.if_then_else(is_first, 0, count)
-                        merge.join(_OrderedRun(found, 0, known), _OrderedRun(ordered, 0, collected[0]), _OrderedRun(merged, 0, count))
+                        both = _Places(found, 0, known), _Places(ordered, 0, collected[0])
+                        merge.join(*both, _Places(merged, 0, count))
                         with T.serial(0, count) as place:
                             found[row, place] = merged[row, place]
                         collected[0] = 0
