@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.child_process import CommandFailed, run_command
-from benchmarks.models.rivals import OURS, WITH_LIBRARIES, ZERO_TRIALS
+from benchmarks.models.rivals import OURS, TUNED_RIVALS, WITH_LIBRARIES
 from tunefarm.artifact.artifact_folder import MANIFEST_NAME
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.model import ModelManifest
@@ -54,10 +54,10 @@ def compile_ours(
         print(f"  compiles for {rival}", flush=True)
         libraries = rival in WITH_LIBRARIES
         try:
-            if WITH_LIBRARIES.get(rival, rival) == ZERO_TRIALS:
-                compiled[rival] = _compile_without_trials(model_path, folder(rival), home, threads, libraries)
-            else:
+            if rival in TUNED_RIVALS:
                 compiled[rival] = _compile_tuned(model_path, folder(rival), home, threads, budget, libraries)
+            else:
+                compiled[rival] = _compile_without_trials(model_path, folder(rival), home, threads, libraries)
         except CommandFailed as error:
             failures[rival] = str(error).strip().splitlines()[-1][-400:]
     return compiled, failures

@@ -153,6 +153,7 @@ ZERO_TRIALS, TUNED = "zero-trials", "tuned"
 WITH_LIBRARIES = {"zero-trials-libraries": ZERO_TRIALS, "tuned-libraries": TUNED}
 """The same, with parts of the model run by libraries where they are faster."""
 OURS = (ZERO_TRIALS, TUNED, *WITH_LIBRARIES)
+TUNED_RIVALS = frozenset(name for name in OURS if WITH_LIBRARIES.get(name, name) == TUNED)
 
 RIVALS: Mapping[str, Callable[[RivalOrder], OpenRival]] = {
     UNSCHEDULED: open_unscheduled,

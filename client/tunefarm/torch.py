@@ -5,17 +5,15 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from tunefarm.model.sizes.numpy_arrays import leaves_of
+from tunefarm.artifact.aligned_memory import ALIGNMENT_BYTES
 from tunefarm.model.sizes.wanted_buckets import MAX_BUCKETS, WantedBuckets, named_sizes, size_range
 from tunefarm_schemas.bad_input import BadInput
 
 if TYPE_CHECKING:
     from tunefarm.intake.tvm_objects import TargetLike
     from tunefarm.model.loaded_model import CompiledModel
-
-_ALIGNMENT_BYTES: Final = 64
 
 
 class TorchCallable:
@@ -103,10 +101,10 @@ class TorchCallable:
         import tvm
 
         plain = [each.contiguous() for each in tensors]
-        plain = [each if each.data_ptr() % _ALIGNMENT_BYTES == 0 else each.clone() for each in plain]
+        plain = [each if each.data_ptr() % ALIGNMENT_BYTES == 0 else each.clone() for each in plain]
         given = [tvm.runtime.from_dlpack(each) for each in plain]
         with self._lock:
-            return [torch.from_dlpack(each) for each in leaves_of(self.compiled.run_owned(entry, given))]
+            return [torch.from_dlpack(each) for each in self.compiled.run_owned(entry, given)]
 
 
 class TorchOperations:

@@ -7,7 +7,7 @@ from statistics import geometric_mean
 from benchmarks.machine import Machine
 from benchmarks.models.model_result import ModelResult
 from benchmarks.models.operators.operator_cases import GROUPS
-from benchmarks.models.rivals import OURS, RIVALS, TUNED, WITH_LIBRARIES
+from benchmarks.models.rivals import OURS, RIVALS, TUNED_RIVALS
 from benchmarks.report.markdown_table import machine_line, ratio_text, table
 
 
@@ -45,7 +45,7 @@ def _race_lines(race: FinishedRace) -> list[str]:
     results, threads = race.results, race.results[0].threads
     names = [name for name in RIVALS if any(result.rival(name) for result in results)]
     ours = [name for name in OURS if name in names]
-    tuned = f"{race.trials} trials" if TUNED in {WITH_LIBRARIES.get(name, name) for name in ours} else "without tuning"
+    tuned = f"{race.trials} trials" if TUNED_RIVALS.intersection(ours) else "without tuning"
     return [
         f"## {threads} thread{'s' if threads > 1 else ''}, {tuned}",
         "",

@@ -4,11 +4,12 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tunefarm.artifact.aligned_memory import ALIGNMENT_BYTES, aligned_copy
 from tunefarm.artifact.kernel_loading import use_recorded_threads
 from tunefarm.frontend.weights_file import DamagedWeights, read_weights
 from tunefarm.model.library.region_opening import opened_regions
@@ -20,8 +21,6 @@ from tunefarm_schemas.tuning.model import ModelEntry, ModelManifest
 from tunefarm_schemas.tuning.workload import TensorArgument
 
 Array = npt.NDArray[np.generic]
-_ALIGNMENT_BYTES: Final = 64
-"""Kernels load whole vectors, and refuse tensors that begin elsewhere."""
 
 
 class OwnedResults:
@@ -37,23 +36,22 @@ class OwnedResults:
         self._first: list[Any] = []
         self._kept: frozenset[int] | None = None  # numbers of the results that are memory of the model
 
-    def of(self, inputs: Sequence[Any], result: Any) -> Any:
-        """The result of a call in the same nesting; ``result`` is a tensor of TVM or nested tuples of them."""
-        leaves = leaves_of(result)
+    def of(self, inputs: Sequence[Any], results: list[Any]) -> list[Any]:
+        """The results of a call, in order; all are tensors of TVM."""
         if self._kept is None and self._first:
             addresses = [each.data_ptr() for each in self._first]
-            self._kept = frozenset(n for n, each in enumerate(leaves) if each.data_ptr() == addresses[n])
+            self._kept = frozenset(n for n, each in enumerate(results) if each.data_ptr() == addresses[n])
             self._first = []
         seen = {each.data_ptr() for each in inputs}
         owned = []
-        for number, each in enumerate(leaves):
+        for number, each in enumerate(results):
             address = each.data_ptr()
             is_shared = self._kept is None or number in self._kept or address in seen or address in self._weights
             seen.add(address)
             owned.append(each.copyto(each.device) if is_shared else each)
         if self._kept is None:
-            self._first = leaves
-        return nested_like(result, iter(owned))
+            self._first = results
+        return owned
 
 
 class CompiledModel:
@@ -133,12 +131,17 @@ class CompiledModel:
 
     def _run(self, chosen: ModelEntry, arrays: Sequence[Any]) -> Any:
         tensors = [_tensor_of(_checked(each, array)) for each, array in zip(chosen.inputs, arrays, strict=True)]
-        result = self.run_owned(chosen.name, tensors)
-        return nested_like(result, map(_array_of, leaves_of(result)))
+        result, owned = self._owned(chosen.name, tensors)
+        return nested_like(result, map(_array_of, owned))
 
-    def run_owned(self, entry: str, tensors: Sequence[Any]) -> Any:
-        """As ``run_tensors``; returns a tensor or nested tuples, whose memory belongs to nothing else."""
-        return self._results[entry].of(tensors, _tuples_of(self.run_tensors(entry, tensors)))
+    def run_owned(self, entry: str, tensors: Sequence[Any]) -> list[Any]:
+        """As ``run_tensors``; returns the tensors of the result, out of their nesting, with memory of their own."""
+        return self._owned(entry, tensors)[1]
+
+    def _owned(self, entry: str, tensors: Sequence[Any]) -> tuple[Any, list[Any]]:
+        """The result, a tensor or nested tuples, and its tensors with memory of their own."""
+        result = _tuples_of(self.run_tensors(entry, tensors))
+        return result, self._results[entry].of(tensors, leaves_of(result))
 
     def run_tensors(self, entry: str, tensors: Sequence[Any]) -> Any:
         """Run a function on tensors of TVM, which are not checked beyond what the kernels check; returns TVM's."""
@@ -241,18 +244,9 @@ def _tensor_of(array: Array) -> Any:
     if array.dtype.kind not in "iuf" or not array.size:
         return tvm.runtime.tensor(array)
     address, is_constant = array.__array_interface__["data"]
-    is_usable = address % _ALIGNMENT_BYTES == 0 and array.flags.c_contiguous and not is_constant
+    is_usable = address % ALIGNMENT_BYTES == 0 and array.flags.c_contiguous and not is_constant
     # A copy by TVM takes twice as long, and 20 us more.
     return tvm_ffi.from_dlpack(array if is_usable else aligned_copy(array))
-
-
-def aligned_copy(array: Array) -> Array:
-    """A copy where kernels can read it in place."""
-    memory = np.empty(array.nbytes + _ALIGNMENT_BYTES, np.uint8)
-    begin = -memory.ctypes.data % _ALIGNMENT_BYTES
-    copy = memory[begin : begin + array.nbytes].view(array.dtype).reshape(array.shape)
-    copy[...] = array
-    return copy
 
 
 @cache

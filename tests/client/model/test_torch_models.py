@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import tunefarm
+from tunefarm.artifact.aligned_memory import aligned_copy
 from tunefarm.frontend.model_import import import_model
 from tunefarm.frontend.model_source import parse_model_source
 from tunefarm.model.compilation import ModelCompiler
-from tunefarm.model.loaded_model import aligned_copy
 from tunefarm.model.model_writing import copy_model
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput

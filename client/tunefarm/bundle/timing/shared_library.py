@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from tunefarm.artifact.aligned_memory import aligned_copy, aligned_memory
 from tunefarm.bundle.bundle_folder import WEIGHTS
 from tunefarm.frontend.weights_file import Array
 from tunefarm.model.random_inputs import random_inputs
@@ -16,7 +17,6 @@ from tunefarm_schemas.edge.release import RUNTIME_ABI
 from tunefarm_schemas.tuning.bundle import BundleManifest
 
 Memory = npt.NDArray[np.uint8]
-_ALIGNMENT: Final = 64
 _FIX: Final = "Link it for this host's C library, or omit the timing: --no-timing."
 
 
@@ -93,16 +93,14 @@ def _bytes_of(dtype: str) -> int:
 
 
 def _memory(size_bytes: int) -> Memory:
-    """Zeros that begin at a multiple of 64 bytes, at least one."""
-    memory = np.zeros(max(size_bytes, 1) + _ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % _ALIGNMENT
-    return memory[start : start + size_bytes]
+    """Zeros."""
+    memory = aligned_memory(size_bytes)
+    memory.fill(0)
+    return memory
 
 
 def _aligned(content: bytes) -> Memory:
-    memory = _memory(len(content))
-    memory[:] = np.frombuffer(content, np.uint8)
-    return memory
+    return aligned_copy(np.frombuffer(content, np.uint8))
 
 
 def _pointers(many: Sequence[Array]) -> "ctypes.Array[ctypes.c_void_p]":

@@ -198,7 +198,8 @@ class _Merge:
 def _selected(rows: te.Tensor, count: int, is_before: _IsBefore) -> te.Tensor:
     """Collect what is before the last of the first ``count`` elements so far, and merge it with these when it is much.
 
-    Few elements are collected where they are in no order, and no more are sorted than by ``_merged`` in the worst case.
+    Few elements are collected where they are in no order. In the worst order, all are, which takes about as long
+    as ``_merged``.
     """
     number, length = map(int, rows.shape)
     blocks, passes = math.ceil(length / count), math.ceil(math.log2(2 * count))

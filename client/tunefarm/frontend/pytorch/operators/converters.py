@@ -83,7 +83,7 @@ def _unchecked(_node: fx.Node, _importer: Any) -> None:
 
 def _places_of_triangle(node: fx.Node, _importer: Any) -> Any:
     """The rows and columns of a triangle, which depend on nothing."""
-    return relax.const(node.target(*node.args).numpy(), str(value_of(node).dtype).removeprefix("torch."))
+    return relax.const(node.target(*node.args, dtype=value_of(node).dtype).numpy())
 
 
 CONVERTERS: Final[Mapping[str, Convert]] = MappingProxyType(
