@@ -118,6 +118,31 @@ def _triangle(arrays: list[Array], call: Any, _type: Any) -> Array:
     return keep(arrays[0], int(call.args[1]))
 
 
+def _counted(_arrays: list[Array], call: Any, result: Any) -> Array:
+    return np.arange(*map(_integer, call.args), dtype=numpy_dtype(str(result.dtype)))
+
+
+def _clipped(arrays: list[Array], call: Any, _type: Any) -> Array:
+    if arrays[0].dtype.kind not in "iu":
+        raise TypeError("other numbers may be rounded differently")
+    low, high = map(_integer, call.args[1:])
+    return np.asarray(np.clip(arrays[0].astype(np.int64), low, high))
+
+
+def _integer(number: Any) -> int:
+    """A number of TVM's. Others may be rounded differently."""
+    if not isinstance(number, tvm.tirx.IntImm):
+        raise TypeError(f"{number} is no constant integer")
+    return int(number)
+
+
+def _remainder(arrays: list[Array], _call: Any, _type: Any) -> Array:
+    value, divisor = arrays
+    if any(each.dtype.kind not in "iu" for each in arrays) or np.any(value < 0) or np.any(divisor < 1):
+        raise ValueError("TVM's remainder has another sign, or is rounded differently")
+    return np.asarray(np.remainder(value, divisor))
+
+
 def _part(array: Array, attributes: Any, index: int) -> Array:
     """The part ``index`` of a split, whose parts have the size of the first but for the last."""
     sections, axis = attributes.indices_or_sections, int(attributes.axis) % array.ndim
@@ -152,6 +177,10 @@ _EVALUATIONS: Final[Mapping[str, _Evaluation]] = {
     "relax.strided_slice": _sliced,
     "relax.tril": _triangle,
     "relax.triu": _triangle,
+    "relax.arange": _counted,
+    "relax.mod": _remainder,
+    "relax.clip": _clipped,
+    "relax.abs": _by(np.abs),
     "relax.astype": _same,
     "relax.add": _by(np.add),
     "relax.subtract": _by(np.subtract),
@@ -159,6 +188,13 @@ _EVALUATIONS: Final[Mapping[str, _Evaluation]] = {
     "relax.maximum": _by(np.maximum),
     "relax.minimum": _by(np.minimum),
     "relax.negative": _by(np.negative),
+    "relax.less": _by(np.less),
+    "relax.less_equal": _by(np.less_equal),
+    "relax.greater": _by(np.greater),
+    "relax.greater_equal": _by(np.greater_equal),
+    "relax.equal": _by(np.equal),
+    "relax.not_equal": _by(np.not_equal),
+    "relax.where": _by(np.where),
     "relax.exp": _by(np.exp),
     "relax.sqrt": _by(np.sqrt),
     "relax.rsqrt": _by(_reciprocal_root),

@@ -33,7 +33,9 @@ from tunefarm_search.relax.identities import with_views, without_identities
 from tunefarm_search.relax.integer.rewriting import with_integer_products
 from tunefarm_search.relax.operators.batch_norm import fold_batch_norms
 from tunefarm_search.relax.operators.clipped_indices import with_clipped_indices
+from tunefarm_search.relax.operators.constant_indices import with_slices
 from tunefarm_search.relax.operators.ordering import with_own_sorts
+from tunefarm_search.relax.operators.padded_convolutions import with_padding_in_convolutions
 from tunefarm_search.relax.operators.separate_resizing import RESIZE, legalize_resize
 from tunefarm_search.relax.operators.wide_sums import with_wide_sums
 from tunefarm_search.relax.products.dilated import with_plain_convolutions
@@ -127,9 +129,8 @@ def _lowered(module: Any, names: Sequence[str], target: Target) -> tuple[Any, Pr
     # Before it is evaluated, the repetition of a matrix can still be told from several matrices.
     module = _run(fold_constants(without_identities(module)), passes.CanonicalizeBindings())
     module = _run(fold_batch_norms(module), passes.DecomposeOpsForInference(), passes.CanonicalizeBindings(), keep)
-    module = with_integer_products(
-        split_slices(with_plain_softmax(with_clipped_indices(fold_constants(module)))), target
-    )
+    module = with_padding_in_convolutions(with_clipped_indices(with_slices(fold_constants(module))))
+    module = with_integer_products(split_slices(with_plain_softmax(module)), target)
     if target.kind == "llvm":
         module = with_padded_channels(with_channels_last(module), target)
     module = _run(with_views(module), passes.CanonicalizeBindings(), keep)

@@ -27,6 +27,7 @@ from tunefarm_search.untried.inlining import inline_cheap_blocks
 from tunefarm_search.untried.rules import Shape, block_by_block, row_by_row
 from tunefarm_search.untried.tiled_choice import cheapest_points
 from tunefarm_search.untried.window_rules import windows_in_registers
+from tunefarm_search.validation.trace_application import apply_steps
 
 TRIED_POINTS: Final = 24
 MAX_MOVED: Final = 2.5
@@ -112,20 +113,24 @@ def _attention(module: Any, target: Target, *, parallel: bool) -> UntriedSchedul
 def _tiled(
     inlined: _Inlined, target: Target, known: Sequence[BlockFacts | None], *, parallel: bool
 ) -> UntriedSchedule | None:
-    module, reuses = inlined.module, _has_reuse(known)
-    if not reuses and not _crosses(inlined.schedule()):
+    reuses, given = _has_reuse(known), inlined.schedule()
+    if not reuses and not _crosses(given):
         return None
-    space = search_space(module, target, "stable", Space())
+    if reuses:
+        given = tvm.s_tir.Schedule(inlined.module)
+    # The estimate knows what a function without reductions reads only where copies of it are inlined.
+    space = search_space(given.mod, target, "stable", Space())
     scheduler = Scheduler(space)
-    limit = math.inf if reuses else MAX_MOVED * _moved(module)
+    limit = math.inf if reuses else MAX_MOVED * _moved(given.mod)
     for point, _ in cheapest_points(space, TRIED_POINTS):
         applied = scheduler.apply(point)
         if not isinstance(applied, Scheduled):
             continue
         trace = applied.trace if parallel else _without_threads(applied.trace)
-        scheduled = scheduler.module_of(trace)
-        if _moved(scheduled) <= limit:
-            return UntriedSchedule(trace, scheduled, "tiles")
+        schedule = given.copy()
+        apply_steps(json.loads(trace.text), schedule)
+        if _moved(schedule.mod) <= limit:
+            return UntriedSchedule(trace_of(schedule), schedule.mod, "tiles")
     return None
 
 

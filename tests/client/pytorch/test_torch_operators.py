@@ -94,6 +94,7 @@ def test_pools_are_those_of_torch() -> None:
             functional.max_pool2d(x, 2, ceil_mode=True),
             *functional.max_pool2d(x, (3, 2), (2, 1), 1, (1, 2), return_indices=True),
             functional.adaptive_max_pool2d(x, (3, 4)),
+            functional.adaptive_max_pool2d(x, 1),
             functional.adaptive_avg_pool2d(x, (3, 4)),
             functional.avg_pool2d(x, 3, 2, 1, divisor_override=5),
         )

@@ -33,6 +33,11 @@ def strided_and_dilated(builder: Any, given: Sequence[Any], weights: Sequence[An
     return relax.op.nn.silu(one)
 
 
+def of_some_pixels(builder: Any, given: Sequence[Any], weights: Sequence[Any]) -> Any:
+    one = builder.emit(conv2d(given[0], weights[0], strides=(2, 4)))
+    return conv2d(one, weights[1], strides=(3, 1))
+
+
 def depthwise(builder: Any, given: Sequence[Any], weights: Sequence[Any]) -> Any:
     one = builder.emit(conv2d(given[0], weights[0], padding=1))
     return conv2d(one, weights[1], padding=1, groups=8)
@@ -49,7 +54,9 @@ def residual_with_pooling(builder: Any, given: Sequence[Any], weights: Sequence[
     both = builder.emit(relax.op.concat([builder.emit(relax.op.add(one, two)), one], 1))
     pooled = builder.emit(relax.op.nn.max_pool2d(both, (2, 2), (2, 2)))
     mean = builder.emit(relax.op.mean(pooled, [2, 3]))
-    return relax.op.matmul(mean, weights[2])
+    most = builder.emit(relax.op.max(pooled, [2, 3], keepdims=True))
+    both = builder.emit(relax.op.add(mean, builder.emit(relax.op.reshape(most, (1, 16)))))
+    return relax.op.matmul(both, weights[2])
 
 
 def of_one_axis(builder: Any, given: Sequence[Any], weights: Sequence[Any]) -> Any:
@@ -113,6 +120,7 @@ FIRST = (8, 3, 3, 3)
 CASES: dict[str, tuple[Emit, tuple[int, ...], list[tuple[int, ...]]]] = {
     "plain": (plain, IMAGE, [FIRST, (8,)]),
     "strided and dilated": (strided_and_dilated, IMAGE, [FIRST]),
+    "of some pixels": (of_some_pixels, IMAGE, [(8, 3, 1, 1), (5, 8, 1, 1)]),
     "depthwise": (depthwise, IMAGE, [FIRST, (8, 1, 3, 3)]),
     "grouped": (grouped, IMAGE, [FIRST, (4, 4, 1, 1)]),
     "residual with pooling": (residual_with_pooling, IMAGE, [FIRST, (8, 8, 3, 3), (16, 10)]),
@@ -175,6 +183,12 @@ def test_only_inputs_and_outputs_of_a_model_are_transposed(name: str, transposit
     assert [operator_of(each) for each in calls].count("relax.permute_dims") == transpositions
     layouts = {str(each.attrs.data_layout) for each in calls if operator_of(each).startswith("relax.nn.conv")}
     assert layouts <= {"NHWC", "NWC"}
+
+
+def test_only_pixels_that_are_read_are_transposed() -> None:
+    calls = calls_of(prepared_case("of some pixels")[0])
+    moved = [tuple(each.args[0].ty.shape) for each in calls if operator_of(each) == "relax.permute_dims"]
+    assert moved == [(1, 3, 3, 3), (1, 1, 3, 5)]
 
 
 @pytest.mark.parametrize(

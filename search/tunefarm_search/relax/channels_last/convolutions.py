@@ -4,6 +4,7 @@ A vector then holds results of one pixel: it reads weights in a row, and wastes 
 Weights are transposed when the model is prepared, inputs and outputs of the model where they enter and leave it.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +16,7 @@ from tunefarm_search.relax.channels_last.operators import (
     channels_last_axes,
     channels_last_call,
     channels_last_of,
+    pieces_with_channels_last,
 )
 from tunefarm_search.relax.channels_last.transposed import phases_of, transposed_convolution
 from tunefarm_search.relax.constants import Array, array_of, constant_of, is_constant
@@ -30,6 +32,15 @@ def with_channels_last(module: Any) -> Any:
     """Compute convolutions with constant weights, and what stands between them, with the channels last."""
     # Operators that read the same tensor transpose it in the same way.
     return relax.transform.EliminateCommonSubexpr()(rewritten(module, _ChannelsLast(module)))
+
+
+def _every(data: Any, strides: Sequence[int]) -> Any:
+    """The pixels of images, with the channels first, that a kernel of one pixel reads."""
+    if set(strides) == {1}:
+        return data
+    pixels = integers(data.ty.shape)[2:]
+    axes = range(2, 2 + len(strides))
+    return relax.op.strided_slice(data, [*axes], [0] * len(strides), pixels, strides)
 
 
 @mutator
@@ -65,11 +76,17 @@ class _ChannelsLast(PyExprMutator):  # type: ignore[misc]
             return None
         # From OIHW to HWIO.
         packed = constant_of(np.transpose(weights, [*range(2, weights.ndim), 1, 0]))
-        sizes = [integers(getattr(call.attrs, each)) for each in ("strides", "padding", "dilation")]
-        layouts = (f"N{spatial}C", f"{spatial}IO")
-        data = self._channels_last(call.args[0])
+        strides, padding, dilation = (
+            integers(getattr(call.attrs, each)) for each in ("strides", "padding", "dilation")
+        )
+        data = call.args[0]
+        if set(weights.shape[2:]) == {1} and not any(padding) and channels_last_of(data, self._value) is None:
+            # Only the pixels that it reads are transposed.
+            data, strides = self.builder_.emit(_every(data, strides)), [1] * len(strides)
+        sizes = (strides, padding, dilation, int(call.attrs.groups))
+        layouts = {"data_layout": f"N{spatial}C", "kernel_layout": f"{spatial}IO"}
         dtype = str(call.ty.dtype)  # halves may be summed in float32
-        return OPERATORS[name](data, packed, *sizes, int(call.attrs.groups), *layouts, out_dtype=dtype)
+        return OPERATORS[name](self._channels_last(data), packed, *sizes, **layouts, out_dtype=dtype)
 
     def _is_lone(self, call: Any, weights: Array) -> bool:
         """Whether it is a depthwise convolution of an input with the channels first.
@@ -101,6 +118,8 @@ class _ChannelsLast(PyExprMutator):  # type: ignore[misc]
 
     def _channels_last(self, data: Any) -> Any:
         moved = channels_last_of(data, self._value)
+        if moved is None:
+            moved = pieces_with_channels_last(data, self._value, self.builder_)
         if moved is not None:
             return moved
         return self.builder_.emit(relax.op.permute_dims(data, channels_last_axes(len(data.ty.shape))))

@@ -8,15 +8,19 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
-from tvm import relax
+from tvm import relax, topi
 
 from tunefarm_search.relax.constants import array_of, constant_of, is_constant
-from tunefarm_search.relax.expressions import BINARY, ELEMENTWISE, Lookup, integers, operator_of, scalar_of
+from tunefarm_search.relax.expressions import BINARY, ELEMENTWISE, OPAQUE, Lookup, integers, operator_of, scalar_of
 
 _POOLS: Final = {
     "relax.nn.max_pool2d": relax.op.nn.max_pool2d,
     "relax.nn.avg_pool2d": relax.op.nn.avg_pool2d,
 }
+
+_CONCATENATION: Final = "relax.concat"
+_FLIP: Final = "relax.flip"
+_SLICE: Final = "relax.strided_slice"
 
 
 def channels_first_axes(rank: int) -> list[int]:
@@ -143,16 +147,17 @@ def _resize(call: Any, lookup: Lookup, builder: Any) -> Any:
     return _transposed(builder, relax.op.image.resize2d(data, call.args[1], layout="NHWC", **named))
 
 
-def _mean(call: Any, lookup: Lookup, builder: Any) -> Any:
+def _reduction(call: Any, lookup: Lookup, builder: Any) -> Any:
     data, attributes = channels_last_of(call.args[0], lookup), call.attrs
     if data is None or attributes.axis is None:
         return None
     rank = len(data.ty.shape)
     axes = sorted(int(axis) % rank for axis in attributes.axis)
     moved = [channels_last_axes(rank).index(axis) for axis in axes]
+    reduce = getattr(relax.op, operator_of(call).removeprefix("relax."))
     if bool(attributes.keepdims):
-        return _transposed(builder, relax.op.mean(data, moved, keepdims=True))
-    return relax.op.mean(data, moved) if axes == list(range(2, rank)) else None
+        return _transposed(builder, reduce(data, moved, keepdims=True))
+    return reduce(data, moved) if axes == list(range(2, rank)) else None
 
 
 def _concatenation(call: Any, lookup: Lookup, builder: Any) -> Any:
@@ -162,6 +167,52 @@ def _concatenation(call: Any, lookup: Lookup, builder: Any) -> Any:
         return None
     axis = channels_last_axes(rank).index(int(call.attrs.axis) % rank)
     return _transposed(builder, relax.op.concat(operands, axis))
+
+
+def _slice(call: Any, lookup: Lookup, builder: Any) -> Any:
+    data = channels_last_of(call.args[0], lookup)
+    return None if data is None else _transposed(builder, _same_part(call, data))
+
+
+def _same_part(call: Any, data: Any) -> Any:
+    """A call of ``strided_slice`` or ``flip`` on ``data``, which has the channels last."""
+    places = channels_last_axes(data.ty.ndim)
+    if operator_of(call) == _FLIP:
+        return relax.op.flip(data, places.index(int(call.attrs.axis) % data.ty.ndim))
+    axes, *bounds = (integers(numbers) for numbers in call.args[1:])
+    return relax.op.strided_slice(data, [places.index(axis % data.ty.ndim) for axis in axes], *bounds)
+
+
+def pieces_with_channels_last(expression: Any, lookup: Lookup, builder: Any) -> Any:
+    """A concatenation of parts of one tensor, such as one with a reflection around it, with the channels last.
+
+    That tensor is transposed before: rows of channels are then copied as they are. None for other expressions.
+    """
+    if operator_of(lookup(expression)) != _CONCATENATION:
+        return None
+    sources: dict[Any, Any] = {}
+    pieces = _moved_pieces(expression, lookup, builder, sources)
+    return pieces if len(sources) == 1 else None
+
+
+def _moved_pieces(expression: Any, lookup: Lookup, builder: Any, sources: dict[Any, Any]) -> Any:
+    value = lookup(expression)
+    if operator_of(value) == _CONCATENATION:
+        parts = [_moved_pieces(each, lookup, builder, sources) for each in _tensors(value)]
+        rank = value.ty.ndim
+        return builder.emit(relax.op.concat(parts, channels_last_axes(rank).index(int(value.attrs.axis) % rank)))
+    if operator_of(value) in {_SLICE, _FLIP}:
+        return builder.emit(_same_part(value, _moved_pieces(value.args[0], lookup, builder, sources)))
+    if expression not in sources:
+        moved = channels_last_of(expression, lookup)
+        sources[expression] = _transposed_alone(expression, builder) if moved is None else moved
+    return sources[expression]
+
+
+def _transposed_alone(data: Any, builder: Any) -> Any:
+    """``data`` with the channels last, by a function that is fused with none: choices between parts take its tiles."""
+    axes, alone = channels_last_axes(data.ty.ndim), {"op_pattern": OPAQUE}
+    return builder.emit_te(topi.transpose, data, axes, primfunc_name_hint="transpose", primfunc_attrs=alone)
 
 
 def _permutation(call: Any, lookup: Lookup, _builder: Any) -> Any:
@@ -176,10 +227,13 @@ _REWRITES: Final[dict[str, Callable[[Any, Lookup, Any], Any]]] = {
     **dict.fromkeys(ELEMENTWISE, _elementwise),
     **dict.fromkeys(BINARY, _binary),
     **dict.fromkeys(_POOLS, _pool),
-    "relax.concat": _concatenation,
+    _CONCATENATION: _concatenation,
     "relax.dequantize": _scaled,
+    _FLIP: _slice,
+    _SLICE: _slice,
     "relax.image.resize2d": _resize,
-    "relax.mean": _mean,
+    "relax.max": _reduction,
+    "relax.mean": _reduction,
     "relax.nn.adaptive_avg_pool2d": _adaptive_pool,
     "relax.permute_dims": _permutation,
     "relax.quantize": _scaled,

@@ -78,8 +78,10 @@ def adaptive_max_pool(node: fx.Node, importer: Any) -> Any:
     if any(user.args[1] == 1 for user in node.users):
         raise ValueError("the positions of its maxima are used")
     result, emit = importer.env[node.args[0]], importer.block_builder.emit
-    rank = result.ty.ndim
-    for axis, count in zip((rank - 2, rank - 1), node.args[1], strict=True):
+    axes, counts = [result.ty.ndim - 2, result.ty.ndim - 1], [int(count) for count in node.args[1]]
+    if counts == [1, 1]:
+        return emit(relax.op.max(result, axes, keepdims=True)), None
+    for axis, count in zip(axes, counts, strict=True):
         extent, places = int(value_of(node.args[0]).shape[axis]), torch.arange(count)
         first, end = places * extent // count, -(-(places + 1) * extent // count)
         widest = torch.arange(int((end - first).max()))
