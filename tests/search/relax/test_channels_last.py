@@ -38,6 +38,15 @@ def of_some_pixels(builder: Any, given: Sequence[Any], weights: Sequence[Any]) -
     return conv2d(one, weights[1], strides=(3, 1))
 
 
+def of_a_repeated_edge(builder: Any, given: Sequence[Any], weights: Sequence[Any]) -> Any:
+    image = given[0]
+    for axis, extent in ((2, 6), (3, 9)):
+        before = builder.emit(relax.op.flip(builder.emit(relax.op.strided_slice(image, [axis], [0], [2])), axis))
+        after = builder.emit(relax.op.strided_slice(image, [axis], [extent - 1], [extent]))
+        image = builder.emit(relax.op.concat([before, image, after], axis))
+    return relax.op.nn.relu(conv2d(image, weights[0]))
+
+
 def depthwise(builder: Any, given: Sequence[Any], weights: Sequence[Any]) -> Any:
     one = builder.emit(conv2d(given[0], weights[0], padding=1))
     return conv2d(one, weights[1], padding=1, groups=8)
@@ -120,6 +129,7 @@ FIRST = (8, 3, 3, 3)
 CASES: dict[str, tuple[Emit, tuple[int, ...], list[tuple[int, ...]]]] = {
     "plain": (plain, IMAGE, [FIRST, (8,)]),
     "strided and dilated": (strided_and_dilated, IMAGE, [FIRST]),
+    "of a repeated edge": (of_a_repeated_edge, IMAGE, [FIRST]),
     "of some pixels": (of_some_pixels, IMAGE, [(8, 3, 1, 1), (5, 8, 1, 1)]),
     "depthwise": (depthwise, IMAGE, [FIRST, (8, 1, 3, 3)]),
     "grouped": (grouped, IMAGE, [FIRST, (4, 4, 1, 1)]),
@@ -183,6 +193,12 @@ def test_only_inputs_and_outputs_of_a_model_are_transposed(name: str, transposit
     assert [operator_of(each) for each in calls].count("relax.permute_dims") == transpositions
     layouts = {str(each.attrs.data_layout) for each in calls if operator_of(each).startswith("relax.nn.conv")}
     assert layouts <= {"NHWC", "NWC"}
+
+
+def test_pieces_of_an_image_are_put_together_after_it_is_transposed() -> None:
+    calls = calls_of(prepared_case("of a repeated edge")[0])
+    shapes = {tuple(each.ty.shape) for each in calls if operator_of(each) == "relax.concat"}
+    assert shapes == {(1, 9, 9, 3), (1, 9, 12, 3)}
 
 
 def test_only_pixels_that_are_read_are_transposed() -> None:

@@ -34,12 +34,9 @@ def with_channels_last(module: Any) -> Any:
     return relax.transform.EliminateCommonSubexpr()(rewritten(module, _ChannelsLast(module)))
 
 
-def _every(data: Any, strides: Sequence[int]) -> Any:
-    """The pixels of images, with the channels first, that a kernel of one pixel reads."""
-    if set(strides) == {1}:
-        return data
-    pixels = integers(data.ty.shape)[2:]
-    axes = range(2, 2 + len(strides))
+def _every(strides: Sequence[int], data: Any) -> Any:
+    """The pixels of images, with the channels first, in places that are multiples of ``strides``."""
+    axes, pixels = range(2, 2 + len(strides)), integers(data.ty.shape)[2:]
     return relax.op.strided_slice(data, [*axes], [0] * len(strides), pixels, strides)
 
 
@@ -80,9 +77,10 @@ class _ChannelsLast(PyExprMutator):  # type: ignore[misc]
             integers(getattr(call.attrs, each)) for each in ("strides", "padding", "dilation")
         )
         data = call.args[0]
-        if set(weights.shape[2:]) == {1} and not any(padding) and channels_last_of(data, self._value) is None:
+        skips = set(weights.shape[2:]) == {1} and max(strides) > 1 and not any(padding)
+        if skips and channels_last_of(data, self._value) is None:
             # Only the pixels that it reads are transposed.
-            data, strides = self.builder_.emit(_every(data, strides)), [1] * len(strides)
+            data, strides = self.builder_.emit(_every(strides, data)), [1] * len(strides)
         sizes = (strides, padding, dilation, int(call.attrs.groups))
         layouts = {"data_layout": f"N{spatial}C", "kernel_layout": f"{spatial}IO"}
         dtype = str(call.ty.dtype)  # halves may be summed in float32

@@ -184,35 +184,37 @@ def _same_part(call: Any, data: Any) -> Any:
 
 
 def pieces_with_channels_last(expression: Any, lookup: Lookup, builder: Any) -> Any:
-    """A concatenation of parts of one tensor, such as one with a reflection around it, with the channels last.
+    """Pieces of one tensor side by side, such as an image with its reflection around it, with the channels last.
 
-    That tensor is transposed before: rows of channels are then copied as they are. None for other expressions.
+    That tensor is transposed before, by a function that is fused with none: choices between pieces would take its
+    tiles. Rows of channels are then copied as they are. None for other expressions.
     """
-    if operator_of(lookup(expression)) != _CONCATENATION:
+    sources = _sources(expression, lookup) if operator_of(lookup(expression)) == _CONCATENATION else set()
+    if len(sources) != 1 or expression in sources:
         return None
-    sources: dict[Any, Any] = {}
-    pieces = _moved_pieces(expression, lookup, builder, sources)
-    return pieces if len(sources) == 1 else None
+    (source,) = sources
+    axes, alone = channels_last_axes(source.ty.ndim), {"op_pattern": OPAQUE}
+    moved = builder.emit_te(topi.transpose, source, axes, primfunc_name_hint="transpose", primfunc_attrs=alone)
+    return _pieces(expression, moved, lookup, builder)
 
 
-def _moved_pieces(expression: Any, lookup: Lookup, builder: Any, sources: dict[Any, Any]) -> Any:
+def _sources(expression: Any, lookup: Lookup) -> set[Any]:
+    """The tensors of whose pieces an expression consists; itself if it does not consist of pieces."""
     value = lookup(expression)
-    if operator_of(value) == _CONCATENATION:
-        parts = [_moved_pieces(each, lookup, builder, sources) for each in _tensors(value)]
-        rank = value.ty.ndim
-        return builder.emit(relax.op.concat(parts, channels_last_axes(rank).index(int(value.attrs.axis) % rank)))
+    if operator_of(value) == _CONCATENATION and int(value.attrs.axis) % value.ty.ndim > 1:
+        return {source for each in _tensors(value) for source in _sources(each, lookup)}
+    return _sources(value.args[0], lookup) if operator_of(value) in {_SLICE, _FLIP} else {expression}
+
+
+def _pieces(expression: Any, source: Any, lookup: Lookup, builder: Any) -> Any:
+    """``expression`` with ``source``, which has the channels last, in place of what it consists of."""
+    value = lookup(expression)
+    if operator_of(value) == _CONCATENATION and int(value.attrs.axis) % value.ty.ndim > 1:
+        parts = [_pieces(each, source, lookup, builder) for each in _tensors(value)]
+        return builder.emit(relax.op.concat(parts, int(value.attrs.axis) % value.ty.ndim - 1))
     if operator_of(value) in {_SLICE, _FLIP}:
-        return builder.emit(_same_part(value, _moved_pieces(value.args[0], lookup, builder, sources)))
-    if expression not in sources:
-        moved = channels_last_of(expression, lookup)
-        sources[expression] = _transposed_alone(expression, builder) if moved is None else moved
-    return sources[expression]
-
-
-def _transposed_alone(data: Any, builder: Any) -> Any:
-    """``data`` with the channels last, by a function that is fused with none: choices between parts take its tiles."""
-    axes, alone = channels_last_axes(data.ty.ndim), {"op_pattern": OPAQUE}
-    return builder.emit_te(topi.transpose, data, axes, primfunc_name_hint="transpose", primfunc_attrs=alone)
+        return builder.emit(_same_part(value, _pieces(value.args[0], source, lookup, builder)))
+    return source
 
 
 def _permutation(call: Any, lookup: Lookup, _builder: Any) -> Any:
