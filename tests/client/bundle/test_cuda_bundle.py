@@ -86,13 +86,14 @@ def test_host_part_allocates_copies_launches_and_frees_in_order(host: HostPart) 
     assert "3 vectors, worst error inf of what is allowed" in ended.stdout
     assert host.calls() == [
         *("allocate 0: 512", "allocate 1: 512", "in 0: 512"),
-        *("launch twice_kernel 16,1,1 8,1,1 0: 0 1", "synchronize", "out 1: 512"),
+        *("launch model_gpu_twice_kernel 16,1,1 8,1,1 0: 0 1", "synchronize", "out 1: 512"),
         "release: 0 blocks, 0 modules",
         *("allocate 2: 8192", "allocate 3: 8192", "allocate 4: 8192", "in 2: 8192"),
-        *("launch mirrored_kernel 32,1,1 64,1,1 0: 2 4", "launch mirrored_kernel_1 32,1,1 64,1,1 0: 4 3"),
+        "launch model_gpu_mirrored_kernel 32,1,1 64,1,1 0: 2 4",
+        "launch model_gpu_mirrored_kernel_1 32,1,1 64,1,1 0: 4 3",
         *("synchronize", "out 3: 8192", "release: 0 blocks, 0 modules"),
         *("allocate 5: 8192", "allocate 6: 16384", "allocate 7: 32768", "in 5: 8192", "in 6: 16384"),
-        *("launch matmul_kernel 4,4,1 32,16,1 0: 5 6 7", "synchronize", "out 7: 32768"),
+        *("launch model_gpu_matmul_kernel 4,4,1 32,16,1 0: 5 6 7", "synchronize", "out 7: 32768"),
         "release: 0 blocks, 0 modules",
     ]
 
@@ -140,8 +141,8 @@ def test_dynamic_shared_memory_is_asked_for_and_launched(fork_server: ForkServer
     assert manifest.requires_cuda.shared_memory_bytes == 1536
     host = host_part(tmp_path / "bundle", tmp_path / "host")
     assert "1 vectors" in host().stdout
-    assert "attribute matmul_kernel 8 1536" in host.calls()
-    assert "launch matmul_kernel 4,4,1 32,16,1 1536: 0 1 2" in host.calls()
+    assert "attribute model_gpu_matmul_kernel 8 1536" in host.calls()
+    assert "launch model_gpu_matmul_kernel 4,4,1 32,16,1 1536: 0 1 2" in host.calls()
 
 
 @needs_nvcc
