@@ -48,6 +48,8 @@ def _zeros(padded: Any, layout: str, spatial: str) -> list[int] | None:
     if operator_of(padded) != "relax.nn.pad" or str(padded.attrs.pad_mode) != "constant":
         return None
     widths = integers(padded.attrs.pad_width)
+    if len(widths) != 2 * len(layout):
+        return None  # channels in blocks, such as NCHW16c
     pairs = dict(zip(layout, zip(widths[::2], widths[1::2], strict=True), strict=True))
     others = [pair for letter, pair in pairs.items() if letter not in spatial]
     if float(padded.attrs.pad_value) or min(widths) < 0 or any(map(any, others)):
