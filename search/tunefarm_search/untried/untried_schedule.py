@@ -113,12 +113,11 @@ def _attention(module: Any, target: Target, *, parallel: bool) -> UntriedSchedul
 def _tiled(
     inlined: _Inlined, target: Target, known: Sequence[BlockFacts | None], *, parallel: bool
 ) -> UntriedSchedule | None:
-    reuses, given = _has_reuse(known), inlined.schedule()
+    reuses = _has_reuse(known)
+    # The estimate knows what a function without reductions reads only where copies of it are inlined.
+    given = tvm.s_tir.Schedule(inlined.module) if reuses else inlined.schedule()
     if not reuses and not _crosses(given):
         return None
-    if reuses:
-        given = tvm.s_tir.Schedule(inlined.module)
-    # The estimate knows what a function without reductions reads only where copies of it are inlined.
     space = search_space(given.mod, target, "stable", Space())
     scheduler = Scheduler(space)
     limit = math.inf if reuses else MAX_MOVED * _moved(given.mod)

@@ -33,6 +33,11 @@ def strided_and_dilated(builder: Any, given: Sequence[Any], weights: Sequence[An
     return relax.op.nn.silu(one)
 
 
+def of_both_halves(builder: Any, given: Sequence[Any], weights: Sequence[Any]) -> Any:
+    halves = builder.emit(relax.op.split(given[0], 2, 2))
+    return relax.op.nn.relu(conv2d(builder.emit(relax.op.concat(halves, 3)), weights[0]))
+
+
 def of_some_pixels(builder: Any, given: Sequence[Any], weights: Sequence[Any]) -> Any:
     one = builder.emit(conv2d(given[0], weights[0], strides=(2, 4)))
     return conv2d(one, weights[1], strides=(3, 1))
@@ -130,6 +135,7 @@ CASES: dict[str, tuple[Emit, tuple[int, ...], list[tuple[int, ...]]]] = {
     "plain": (plain, IMAGE, [FIRST, (8,)]),
     "strided and dilated": (strided_and_dilated, IMAGE, [FIRST]),
     "of a repeated edge": (of_a_repeated_edge, IMAGE, [FIRST]),
+    "of both halves": (of_both_halves, IMAGE, [FIRST]),
     "of some pixels": (of_some_pixels, IMAGE, [(8, 3, 1, 1), (5, 8, 1, 1)]),
     "depthwise": (depthwise, IMAGE, [FIRST, (8, 1, 3, 3)]),
     "grouped": (grouped, IMAGE, [FIRST, (4, 4, 1, 1)]),

@@ -189,8 +189,8 @@ def pieces_with_channels_last(expression: Any, lookup: Lookup, builder: Any) -> 
     That tensor is transposed before, by a function that is fused with none: choices between pieces would take its
     tiles. Rows of channels are then copied as they are. None for other expressions.
     """
-    sources = _sources(expression, lookup) if operator_of(lookup(expression)) == _CONCATENATION else set()
-    if len(sources) != 1 or expression in sources:
+    sources = _sources(expression, lookup) if _side_by_side(lookup(expression)) else set()
+    if len(sources) != 1:
         return None
     (source,) = sources
     axes, alone = channels_last_axes(source.ty.ndim), {"op_pattern": OPAQUE}
@@ -198,20 +198,27 @@ def pieces_with_channels_last(expression: Any, lookup: Lookup, builder: Any) -> 
     return _pieces(expression, moved, lookup, builder)
 
 
+def _side_by_side(value: Any) -> Sequence[Any]:
+    """The pieces that an expression puts together along an axis of pixels; empty for other expressions."""
+    if operator_of(value) != _CONCATENATION or int(value.attrs.axis) % value.ty.ndim < 2:
+        return ()
+    return list(value.args[0].fields) if isinstance(value.args[0], relax.Tuple) else ()
+
+
 def _sources(expression: Any, lookup: Lookup) -> set[Any]:
     """The tensors of whose pieces an expression consists; itself if it does not consist of pieces."""
     value = lookup(expression)
-    if operator_of(value) == _CONCATENATION and int(value.attrs.axis) % value.ty.ndim > 1:
-        return {source for each in _tensors(value) for source in _sources(each, lookup)}
+    if pieces := _side_by_side(value):
+        return {source for each in pieces for source in _sources(each, lookup)}
     return _sources(value.args[0], lookup) if operator_of(value) in {_SLICE, _FLIP} else {expression}
 
 
 def _pieces(expression: Any, source: Any, lookup: Lookup, builder: Any) -> Any:
     """``expression`` with ``source``, which has the channels last, in place of what it consists of."""
     value = lookup(expression)
-    if operator_of(value) == _CONCATENATION and int(value.attrs.axis) % value.ty.ndim > 1:
-        parts = [_pieces(each, source, lookup, builder) for each in _tensors(value)]
-        return builder.emit(relax.op.concat(parts, int(value.attrs.axis) % value.ty.ndim - 1))
+    if pieces := _side_by_side(value):
+        moved = [_pieces(each, source, lookup, builder) for each in pieces]
+        return builder.emit(relax.op.concat(moved, int(value.attrs.axis) % value.ty.ndim - 1))
     if operator_of(value) in {_SLICE, _FLIP}:
         return builder.emit(_same_part(value, _pieces(value.args[0], source, lookup, builder)))
     return source

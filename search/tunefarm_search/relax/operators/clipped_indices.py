@@ -11,7 +11,7 @@ import numpy as np
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tunefarm_search.relax.constants import array_of, constant_of, is_constant
+from tunefarm_search.relax.constants import Array, array_of, constant_of, is_constant
 from tunefarm_search.relax.expressions import extents_of, operator_of, rewritten, value_of
 
 _TAKE: Final = "relax.take"
@@ -91,5 +91,9 @@ class _Clipping(PyExprMutator):  # type: ignore[misc]
         known = value_of(indices, self.lookup_binding)
         if not is_constant(known):
             return False
-        array = array_of(known)
-        return bool(np.all(array >= 0) and np.all(array < np.array(extents)))
+        return are_inside(array_of(known), extents)
+
+
+def are_inside(indices: Array, extents: Sequence[int]) -> bool:
+    """Whether indices, whose last axis has one for each extent or that are all for the same, are of elements."""
+    return bool(np.all(indices >= 0) and np.all(indices < np.array(extents)))

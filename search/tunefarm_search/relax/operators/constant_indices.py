@@ -14,6 +14,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tunefarm_search.relax.constants import Array, array_of, is_constant
 from tunefarm_search.relax.expressions import extents_of, integers, operator_of, rewritten, value_of
+from tunefarm_search.relax.operators.clipped_indices import are_inside
 
 MAX_RUNS: Final = 4
 """Slices of one axis: each is a loop of its own."""
@@ -70,9 +71,7 @@ class _KnownPositions(PyExprMutator):  # type: ignore[misc]
         if extents is None or call.attrs.axis is None or not is_constant(known):
             return []
         indices = array_of(known)
-        if indices.ndim != 1 or indices.size < MIN_ELEMENTS:
-            return []
-        if indices.min() < 0 or indices.max() >= extents[int(call.attrs.axis)]:
+        if indices.ndim != 1 or not indices.size or not are_inside(indices, [extents[int(call.attrs.axis)]]):
             return []
         runs = _runs_of(indices)
         return runs if len(runs) <= MAX_RUNS and len(runs) * MIN_ELEMENTS <= indices.size else []

@@ -9,7 +9,7 @@ from typing import Any
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tunefarm_search.relax.expressions import integers, operator_of, rewritten, value_of
-from tunefarm_search.relax.products.convolution_kernels import OPERATORS, SPATIAL
+from tunefarm_search.relax.products.convolution_kernels import ATTRIBUTES, OPERATORS, SPATIAL
 
 
 def with_padding_in_convolutions(module: Any) -> Any:
@@ -28,19 +28,10 @@ class _OwnPadding(PyExprMutator):  # type: ignore[misc]
         zeros = _zeros(padded, str(visited.attrs.data_layout), SPATIAL[name])
         if zeros is None:
             return visited
-        attributes = visited.attrs
-        return OPERATORS[name](
-            padded.args[0],
-            visited.args[1],
-            integers(attributes.strides),
-            [before + own for before, own in zip(zeros, integers(attributes.padding), strict=True)],
-            integers(attributes.dilation),
-            int(attributes.groups),
-            str(attributes.data_layout),
-            str(attributes.kernel_layout),
-            str(attributes.out_layout),
-            out_dtype=str(call.ty.dtype),
-        )
+        attributes = {each: getattr(visited.attrs, each) for each in ATTRIBUTES}
+        own = integers(attributes["padding"])
+        attributes["padding"] = [more + width for more, width in zip(zeros, own, strict=True)]
+        return OPERATORS[name](padded.args[0], visited.args[1], **attributes, out_dtype=str(call.ty.dtype))
 
 
 def _zeros(padded: Any, layout: str, spatial: str) -> list[int] | None:

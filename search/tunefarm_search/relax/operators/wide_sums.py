@@ -10,6 +10,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tunefarm_search.relax.expressions import MATMUL, operator_of, rewritten
+from tunefarm_search.relax.products.convolution_kernels import ATTRIBUTES
 
 _HALVES: Final = frozenset({"float16", "bfloat16"})
 _SUMS: Final = frozenset(
@@ -23,9 +24,8 @@ _SUMS: Final = frozenset(
 _SCANS: Final = {"relax.cumsum": relax.op.cumsum, "relax.cumprod": relax.op.cumprod}
 _WITHOUT_BFLOAT16: Final = frozenset({"relax.nn.layer_norm", "relax.nn.group_norm", "relax.nn.rms_norm", "relax.power"})
 """Operators that TVM has in float16 and float32."""
-_SHAPE: Final = ("strides", "padding", "dilation", "groups", "data_layout", "kernel_layout", "out_layout")
 _CONVOLUTIONS: Final = {
-    f"relax.nn.conv{rank}d{suffix}": (getattr(relax.op.nn, f"conv{rank}d{suffix}"), (*_SHAPE, *more))
+    f"relax.nn.conv{rank}d{suffix}": (getattr(relax.op.nn, f"conv{rank}d{suffix}"), (*ATTRIBUTES, *more))
     for rank in (1, 2, 3)
     for suffix, more in (("", ()), ("_transpose", ("output_padding",)))
 }

@@ -18,6 +18,8 @@ OPERATORS: Final = {
     CONVOLUTION: relax.op.nn.conv2d,
     "relax.nn.conv3d": relax.op.nn.conv3d,
 }
+ATTRIBUTES: Final = ("strides", "padding", "dilation", "groups", "data_layout", "kernel_layout", "out_layout")
+"""Of each operator, but for the type of its result."""
 
 
 def has_known_kernels(call: Any) -> bool:
