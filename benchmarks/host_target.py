@@ -1,8 +1,8 @@
 """The target of every tuner in a comparison."""
 
-import tvm
+from tunefarm_search.tvm.target import host_cpu
 
 
 def host_target(cores: int) -> dict[str, object]:
     """This host's processor with all its instructions, on ``cores`` threads."""
-    return {"kind": "llvm", "num-cores": cores, "mcpu": str(tvm.target.codegen.llvm_get_system_cpu())}
+    return {"kind": "llvm", "num-cores": cores, "mcpu": host_cpu()}

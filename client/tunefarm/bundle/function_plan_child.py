@@ -28,7 +28,7 @@ from tunefarm_search.relax.static_plan.plan import DTYPES, KernelCall, PlannedTe
 from tunefarm_search.tvm.cpu_features import required_cpu_features
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
 from tunefarm_search.tvm.serialization import load_json
-from tunefarm_search.tvm.target import canonical_target, reason_it_cannot_run_here
+from tunefarm_search.tvm.target import canonical_target, host_cpu, reason_it_cannot_run_here
 from tunefarm_search.tvm.workload import ENTRY
 from tunefarm_search.validation.judgement import NotPermitted, require_permitted
 from tunefarm_workers.builder.model_source import model_header, model_source
@@ -90,8 +90,7 @@ def _require_kind(target: Target, *, is_cuda: bool) -> None:
 def _target(order: FunctionsPlanOrder) -> tuple[Target, tuple[str, ...]]:
     if isinstance(order.target, Target):
         return order.target, ()
-    host_cpu = str(tvm.target.codegen.llvm_get_system_cpu())
-    attributes, notes = parse_target_text(order.target, host_cores=order.host_cores, host_cpu=host_cpu)
+    attributes, notes = parse_target_text(order.target, host_cores=order.host_cores, host_cpu=host_cpu())
     canonical = canonical_target(attributes, order.host_cores)
     return canonical.target, (*notes, *canonical.notes)
 

@@ -25,10 +25,12 @@ def facts() -> TvmFacts:
     import tvm
     from tvm.target import codegen
 
+    from tunefarm_search.tvm.target import host_cpu
+
     return TvmFacts(
         tvm_version=str(tvm.__version__),
         llvm_version=str(codegen.llvm_version_major()),
-        host_cpu=str(codegen.llvm_get_system_cpu()),
+        host_cpu=host_cpu(),
     )
 
 

@@ -4,8 +4,6 @@ import os
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tvm.target import codegen
-
 from tunefarm.intake.intake_request import IntakeAnswer, IntakeRequest
 from tunefarm.intake.module_reader import ConvertedByFrontend, read_module
 from tunefarm.intake.schedules.own_intrinsics import carrying_sketch, carrying_trace, register_own_intrinsics
@@ -21,7 +19,7 @@ from tunefarm_schemas.tuning.workload import Workload
 from tunefarm_search.relax.placeholders import is_model, tasks_without_weights
 from tunefarm_search.space.space import sketches_of
 from tunefarm_search.tvm.serialization import load_json
-from tunefarm_search.tvm.target import canonical_target, reason_it_cannot_run_here
+from tunefarm_search.tvm.target import canonical_target, host_cpu, reason_it_cannot_run_here
 from tunefarm_search.tvm.workload import functions_of, untuned_functions, workload_of
 from tunefarm_search.validation.foreign_input import require_permitted_module
 from tunefarm_search.validation.memory_bounds import refuse_strays
@@ -106,7 +104,7 @@ def understand_target(text: str, host_cores: int, *, elsewhere: bool = False) ->
     Raises:
         BadInput: TVM does not know the target, or it is to be measured here and this machine cannot run it.
     """
-    attributes, notes = parse_target_text(text, host_cores=host_cores, host_cpu=str(codegen.llvm_get_system_cpu()))
+    attributes, notes = parse_target_text(text, host_cores=host_cores, host_cpu=host_cpu())
     known = canonical_target(attributes, host_cores)
     reason = None if elsewhere else reason_it_cannot_run_here(known.target)
     if reason is not None:

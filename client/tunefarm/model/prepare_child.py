@@ -18,7 +18,7 @@ from tunefarm_search.relax.tasks import ModelTask, model_tasks, rounds_to_bytes
 from tunefarm_search.relax.weights import LiftedModel, lift_weights
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
 from tunefarm_search.tvm.serialization import load_json
-from tunefarm_search.tvm.target import canonical_target
+from tunefarm_search.tvm.target import canonical_target, host_cpu
 
 _PROGRAM = "program.vm"
 
@@ -47,9 +47,7 @@ def prepared_model(order: PrepareOrder, given: int, *, kind: str = "llvm") -> tu
     Raises:
         BadInput: the model or the target cannot be compiled.
     """
-    attributes, notes = parse_target_text(
-        order.target, host_cores=order.host_cores, host_cpu=str(tvm.target.codegen.llvm_get_system_cpu())
-    )
+    attributes, notes = parse_target_text(order.target, host_cores=order.host_cores, host_cpu=host_cpu())
     canonical = canonical_target(attributes, order.host_cores)
     if canonical.target.kind != kind:
         raise BadInput("target", *_of_another_kind(canonical.target.kind, kind))

@@ -9,11 +9,17 @@ from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.features.analytical_cost import NestCost, nest_cost
 from tunefarm_search.features.gpu_cost import gpu_model, gpu_nest_cost
 from tunefarm_search.features.loop_nest import FloatArray, LoopNest, loop_nests, tracked
-from tunefarm_search.features.machine import ProcessorModel
+from tunefarm_search.features.machine import SAPPHIRE_RAPIDS_COSTS, CycleCosts, ProcessorModel
 from tunefarm_search.features.separate_passes import SeparatePasses
 from tunefarm_search.space.decisions import Rows, SketchSpace
 from tunefarm_search.space.space import SearchSpace
-from tunefarm_search.tvm.target import vector_bytes, vector_load_bytes, vector_registers, vector_unit_bytes
+from tunefarm_search.tvm.target import (
+    computes_two_registers,
+    vector_bytes,
+    vector_load_bytes,
+    vector_registers,
+    vector_unit_bytes,
+)
 
 FeatureArray = npt.NDArray[np.float32]
 
@@ -27,7 +33,12 @@ def machine_of(target: Target) -> ProcessorModel:
     if target.kind != "llvm":
         return ProcessorModel(cores, vector_bytes=16, vector_registers=16, unit_bytes=16, load_bytes=16)
     return ProcessorModel(
-        cores, vector_bytes(target), vector_registers(target), vector_unit_bytes(target), vector_load_bytes(target)
+        cores,
+        vector_bytes(target),
+        vector_registers(target),
+        vector_unit_bytes(target),
+        vector_load_bytes(target),
+        costs=SAPPHIRE_RAPIDS_COSTS if computes_two_registers(target) else CycleCosts(),
     )
 
 

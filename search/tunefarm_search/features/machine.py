@@ -75,6 +75,10 @@ class CycleCosts:
     result_in_memory: float = 1.0
 
 
+SAPPHIRE_RAPIDS_COSTS = CycleCosts(bytes_multiplied_per_cycle=128, line_from_beyond=8.0)
+"""Of processors that multiply twice as much in a cycle, and whose memory beyond L2 is far away."""
+
+
 @dataclass(frozen=True)
 class ProcessorModel:
     """The processor parameters of the model. Cache sizes are per core.

@@ -3,8 +3,10 @@
 import difflib
 import json
 import platform
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import tvm
@@ -24,10 +26,20 @@ _COMPUTE_HALVES = frozenset({"znver1", "znver4"})
 """LLVM's names of processors whose vector units are half as wide as their registers."""
 _LOADS_HALVES = frozenset({"znver1"})
 """LLVM's names of processors that load half a register at a time."""
+_WITH_TILES = "sapphirerapids"
+_COMPUTE_TWO = frozenset({_WITH_TILES, "emeraldrapids", "graniterapids", "graniterapids-d"})
+"""LLVM's names of server processors of one line that multiply two registers of AVX-512 in a cycle."""
 _X86 = frozenset({"x86_64", "i386", "i486", "i586", "i686"})
 _LEAST_UNIT_BYTES = 32
 """Processors with shorter registers compute two of them at the same time."""
 FEW_VECTOR_REGISTERS = 16
+CPU_FACTS = Path("/proc/cpuinfo")
+_FLAGS_WITH_TILES = """
+    abm amx_tile avx avx2 avx512_bf16 avx512_bitalg avx512_fp16 avx512_vbmi2 avx512_vnni avx512_vpopcntdq avx512bw
+    avx512cd avx512dq avx512f avx512ifma avx512vbmi avx512vl avx_vnni bmi1 bmi2 cx16 f16c fma gfni lahf_lm movbe pni
+    popcnt sse4_1 sse4_2 ssse3
+"""
+"""What Linux calls the instruction sets of Sapphire Rapids that LLVM uses, and its tiles, which older ones lack."""
 INSTRUCTION_SETS = (
     *("sse", "ssse", "avx", "amx", "fma", "f16c", "bmi", "lzcnt", "popcnt", "movbe", "gfni", "sha", "vaes", "xop"),
     *("vpclmulqdq", "neon", "sve", "sme", "dotprod", "i8mm", "bf16", "fullfp16"),
@@ -105,6 +117,11 @@ def vector_unit_bytes(target: Target) -> int:
     return register // 2 if computes_halves else max(register, _LEAST_UNIT_BYTES)
 
 
+def computes_two_registers(target: Target) -> bool:
+    """Whether a CPU multiplies two registers of AVX-512 in a cycle, as Sapphire Rapids does."""
+    return json.loads(target.canonical).get("mcpu") in _COMPUTE_TWO
+
+
 def vector_load_bytes(target: Target) -> int:
     """Bytes that one load of a CPU brings into a vector register."""
     register = vector_bytes(target)
@@ -117,8 +134,24 @@ def _is_x86(given: Mapping[str, Any]) -> bool:
 
 def host_target(num_cores: int | None = None) -> Target:
     """The CPU this process runs on, as a canonical target."""
-    given = {"kind": "llvm", "mcpu": str(tvm.target.codegen.llvm_get_system_cpu())}
-    return canonical_target(given, num_cores).target
+    return canonical_target({"kind": "llvm", "mcpu": host_cpu()}, num_cores).target
+
+
+def host_cpu() -> str:
+    """LLVM's name of the CPU this process runs on.
+
+    LLVM goes by the number of the model. A virtual machine may have that of an older one, with all instructions of the
+    processor below: then they tell what it is.
+    """
+    named = str(tvm.target.codegen.llvm_get_system_cpu())
+    older = tvm.target.Target({"kind": "llvm", "mcpu": named})
+    if "amx-tile" in tvm.target.codegen.llvm_get_cpu_features(older):
+        return named
+    try:
+        flags = re.search(r"^flags\s*:(.*)$", CPU_FACTS.read_text(), re.MULTILINE)
+    except OSError:
+        return named
+    return _WITH_TILES if flags and set(_FLAGS_WITH_TILES.split()) <= set(flags[1].split()) else named
 
 
 def reason_it_cannot_run_here(target: Target) -> str | None:

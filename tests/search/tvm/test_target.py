@@ -1,9 +1,13 @@
 import json
+from pathlib import Path
 
 import pytest
+import tvm
 
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_search.tvm.target import canonical_target, host_target, reason_it_cannot_run_here
+from tunefarm_search.tvm import target as target_module
+from tunefarm_search.tvm.cpu_features import required_cpu_features
+from tunefarm_search.tvm.target import canonical_target, host_cpu, host_target, reason_it_cannot_run_here
 
 
 def test_target_default_num_cores_is_noted() -> None:
@@ -48,6 +52,32 @@ def test_host_cannot_run_another_architecture() -> None:
     assert reason_it_cannot_run_here(host_target()) is None
     elsewhere = canonical_target({"kind": "llvm", "mtriple": "riscv64-linux-gnu", "num-cores": 1}).target
     assert "riscv64" in str(reason_it_cannot_run_here(elsewhere))
+
+
+def test_host_with_the_model_number_of_an_older_processor_is_what_its_instructions_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newer = canonical_target({"kind": "llvm", "mcpu": "sapphirerapids", "num-cores": 1}).target
+    facts = tmp_path / "cpuinfo"
+    monkeypatch.setattr(target_module, "CPU_FACTS", facts)
+    monkeypatch.setattr(tvm.target.codegen, "llvm_get_system_cpu", lambda: "rocketlake")
+    flags = [*required_cpu_features(newer), "amx_tile"]
+
+    facts.write_text(f"processor\t: 0\nflags\t\t: fpu {' '.join(flags)}\n")
+    assert host_cpu() == "sapphirerapids"
+    for missing in flags:
+        facts.write_text(f"flags\t\t: fpu {' '.join(flag for flag in flags if flag != missing)}\n")
+        assert host_cpu() == "rocketlake"
+    facts.write_text("Features\t: fp asimd\n")
+    assert host_cpu() == "rocketlake"
+    facts.unlink()
+    assert host_cpu() == "rocketlake"
+
+
+def test_host_that_llvm_knows_is_what_llvm_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target_module, "CPU_FACTS", tmp_path / "none")
+    monkeypatch.setattr(tvm.target.codegen, "llvm_get_system_cpu", lambda: "graniterapids")
+    assert host_cpu() == "graniterapids"
 
 
 def test_host_cannot_run_missing_instructions() -> None:

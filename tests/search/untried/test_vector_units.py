@@ -3,11 +3,15 @@
 import math
 import re
 
+import numpy as np
 import tvm
 from tvm import te, topi
 
 from tunefarm_schemas.tuning.target import Target
-from tunefarm_search.features.features import machine_of
+from tunefarm_schemas.tuning.trace import Space
+from tunefarm_search.features.features import FeatureExtractor, machine_of
+from tunefarm_search.model.population import GeneticOperators, features_of
+from tunefarm_search.space.space import search_space
 from tunefarm_search.tvm.target import canonical_target
 from tunefarm_search.untried.untried_schedule import untried_schedule
 
@@ -48,6 +52,19 @@ def test_registers_are_those_of_the_processor() -> None:
     assert registers("haswell") == (32, 16, 32)
     assert registers("x86-64-v2") == (16, 16, 32)
     assert registers("cortex-a76", "aarch64-linux-gnu") == (16, 32, 32)
+
+
+def test_memory_weighs_more_where_two_registers_are_multiplied_in_a_cycle() -> None:
+    def memory_share(processor: str) -> float:
+        space = search_space(pointwise(), target(processor), "stable", Space())
+        extractor = FeatureExtractor(space)
+        points = GeneticOperators(space.sketches, np.random.default_rng(0)).sample(200)
+        features, _ = features_of(points, space.sketches, extractor)
+        memory, cycles = (features[:, extractor.names.index(f"loops0.{name}")] for name in ("memory_cycles", "cycles"))
+        return float(np.median(memory - cycles))
+
+    assert memory_share("sapphirerapids") > memory_share("icelake-server") + 0.5
+    assert memory_share("icelake-server") == memory_share("znver5")
 
 
 def test_results_of_a_product_fit_into_the_registers() -> None:

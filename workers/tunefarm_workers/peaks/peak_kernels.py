@@ -14,6 +14,7 @@ from tvm import te
 
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_schemas.roofline import Bandwidth, DevicePeaks
+from tunefarm_search.tvm.target import host_cpu
 from tunefarm_workers.builder.scheduled_module import build_in_place
 from tunefarm_workers.threads.thread_placement import place_threads
 
@@ -47,8 +48,7 @@ def measure(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  
 
 
 def _target(cores: int) -> Any:
-    processor = str(tvm.target.codegen.llvm_get_system_cpu())
-    return tvm.target.Target({"kind": "llvm", "mcpu": processor, "num-cores": cores})
+    return tvm.target.Target({"kind": "llvm", "mcpu": host_cpu(), "num-cores": cores})
 
 
 def _operations_per_s(kernel: Any) -> float:

@@ -12,6 +12,7 @@ from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.host_cores import usable_processors
 from tunefarm_search.tvm.serialization import load_json
+from tunefarm_search.tvm.target import host_cpu
 from tunefarm_workers.builder.linker import link_kernel, linker_command
 from tunefarm_workers.builder.shipped_module import ship
 from tunefarm_workers.child.candidate import broken
@@ -78,10 +79,9 @@ def run_references(channel: Channel, payload: bytes, descriptors: list[int]) -> 
 
 def run_facts(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # noqa: ARG001 - as above
     """Entry: answer with ``HostFacts``; the payload is the toolchain."""
-    processor = str(tvm.target.codegen.llvm_get_system_cpu())
     facts = HostFacts(
         code_generator=_code_generator(Toolchain.model_validate_json(payload)),
-        host_target=f'{{"kind":"llvm","mcpu":"{processor}","num-cores":{usable_processors()}}}',
+        host_target=f'{{"kind":"llvm","mcpu":"{host_cpu()}","num-cores":{usable_processors()}}}',
     )
     channel.send(facts.model_dump_json().encode())
 
