@@ -144,14 +144,14 @@ def host_cpu() -> str:
     processor below: then they tell what it is.
     """
     named = str(tvm.target.codegen.llvm_get_system_cpu())
-    older = tvm.target.Target({"kind": "llvm", "mcpu": named})
-    if "amx-tile" in tvm.target.codegen.llvm_get_cpu_features(older):
-        return named
     try:
         flags = re.search(r"^flags\s*:(.*)$", CPU_FACTS.read_text(), re.MULTILINE)
     except OSError:
         return named
-    return _WITH_TILES if flags and set(_FLAGS_WITH_TILES.split()) <= set(flags[1].split()) else named
+    if flags is None or not set(_FLAGS_WITH_TILES.split()) <= set(flags[1].split()):
+        return named
+    features = tvm.target.codegen.llvm_get_cpu_features(tvm.target.Target({"kind": "llvm", "mcpu": named}))
+    return named if "amx-tile" in {str(each) for each in features} else _WITH_TILES
 
 
 def reason_it_cannot_run_here(target: Target) -> str | None:

@@ -75,7 +75,10 @@ def test_host_with_the_model_number_of_an_older_processor_is_what_its_instructio
 
 
 def test_host_that_llvm_knows_is_what_llvm_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(target_module, "CPU_FACTS", tmp_path / "none")
+    newer = canonical_target({"kind": "llvm", "mcpu": "sapphirerapids", "num-cores": 1}).target
+    facts = tmp_path / "cpuinfo"
+    facts.write_text(f"flags\t\t: {' '.join(required_cpu_features(newer))} amx_tile\n")
+    monkeypatch.setattr(target_module, "CPU_FACTS", facts)
     monkeypatch.setattr(tvm.target.codegen, "llvm_get_system_cpu", lambda: "graniterapids")
     assert host_cpu() == "graniterapids"
 
