@@ -3,7 +3,6 @@
 import difflib
 import json
 import platform
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,13 +144,14 @@ def host_cpu() -> str:
     """
     named = str(tvm.target.codegen.llvm_get_system_cpu())
     try:
-        flags = re.search(r"^flags\s*:(.*)$", CPU_FACTS.read_text(), re.MULTILINE)
+        with CPU_FACTS.open(encoding="utf-8") as lines:
+            flags = next((line for line in lines if line.startswith("flags")), "")
     except OSError:
         return named
-    if flags is None or not set(_FLAGS_WITH_TILES.split()) <= set(flags[1].split()):
+    if not set(_FLAGS_WITH_TILES.split()) <= set(flags.split()):
         return named
-    features = tvm.target.codegen.llvm_get_cpu_features(tvm.target.Target({"kind": "llvm", "mcpu": named}))
-    return named if "amx-tile" in {str(each) for each in features} else _WITH_TILES
+    has_tiles = "amx-tile" in _instruction_sets(tvm.target.Target({"kind": "llvm", "mcpu": named}))
+    return named if has_tiles else _WITH_TILES
 
 
 def reason_it_cannot_run_here(target: Target) -> str | None:
