@@ -16,13 +16,13 @@ from tunefarm_schemas.tuning.model import ModelEntry
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.workload import TensorArgument
 from tunefarm_search.relax.attention.fused_attention import with_fused_attention
-from tunefarm_search.relax.attention.padded_softmax import (
+from tunefarm_search.relax.attention.safe_softmax import with_plain_softmax
+from tunefarm_search.relax.attention.softmax_rows import (
     LOG_SOFTMAX,
     SOFTMAX,
     legalize_log_softmax,
     legalize_softmax,
 )
-from tunefarm_search.relax.attention.safe_softmax import with_plain_softmax
 from tunefarm_search.relax.channels_last.convolutions import with_channels_last
 from tunefarm_search.relax.channels_last.padded import with_padded_channels
 from tunefarm_search.relax.constants import constant_of, fold_constants

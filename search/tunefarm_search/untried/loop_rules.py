@@ -81,8 +81,17 @@ def results_vectorised(schedule: Any, block: Any, depth: int, facts: BlockFacts,
     if not facts.in_vectors(axes - 1):
         return list(loops[:-1])
     first = _first_merged(facts, axes - len(loops), lanes) - (axes - len(loops))
-    pieces = vectorize(schedule, fused(schedule, loops[first:]), lanes)
+    merged = fused(schedule, loops[first:])
+    if depth == 0 and first == len(loops) - 1 and _pieces_are_odd(extent_of(schedule, merged), lanes):
+        return list(loops)
+    pieces = vectorize(schedule, merged, lanes)
     return [*loops[:first], *([] if pieces is None else [pieces])]
+
+
+def _pieces_are_odd(extent: int, lanes: int) -> bool:
+    """Whether only pieces fit that LLVM takes apart. It gives a plain loop around one statement whole vectors."""
+    width = piece(extent, lanes)
+    return extent > lanes and width is not None and width % lanes > 0 and width.bit_count() > 1
 
 
 def _first_merged(facts: BlockFacts, lowest: int, lanes: int) -> int:
@@ -144,14 +153,15 @@ def unroll_small(schedule: Any, loops: Sequence[Any], statements: float) -> None
         schedule.unroll(loop)
 
 
-def partial_sums(schedule: Any, block: Any, facts: BlockFacts, lanes: int) -> Any | None:
-    """Split a reduction along a contiguous axis into partial results side by side; return the block of those.
+def partial_sums(schedule: Any, block: Any, facts: BlockFacts, lanes: int, last: int) -> list[Any]:
+    """Split a reduction along a contiguous axis into partial results side by side; return the blocks of those.
 
-    The given block then reduces the partial results. None if the reduction stays as it is.
+    The first block has a vector of partial results, the second one, if that is enough, ``last`` of them. The given
+    block then reduces those. No blocks if the reduction stays as it is.
     """
     axis = facts.contiguous_axis
     if axis is None or not facts.sums_partially:
-        return None
+        return []
     loops, extents, first = schedule.get_loops(block), facts.pattern.extents, axis
     size = extents[axis]
     # As few as make many: LLVM does not see that the elements of three fused loops are neighbours.
@@ -162,9 +172,14 @@ def partial_sums(schedule: Any, block: Any, facts: BlockFacts, lanes: int) -> An
         size *= extents[first]
     width = _width(size, lanes)
     if width == 1:
-        return None
+        return []
+    results = sum(facts.pattern.spatial)
     _, inner = schedule.split(fused(schedule, loops[first : axis + 1]), [None, width])
-    return schedule.rfactor(inner, sum(facts.pattern.spatial))
+    blocks = [schedule.rfactor(inner, results)]
+    if width >= 2 * last and width % last == 0:
+        _, inner = schedule.split(schedule.get_loops(block)[-1], [None, last])
+        blocks.append(schedule.rfactor(inner, results))
+    return blocks
 
 
 def _width(extent: int, lanes: int) -> int:

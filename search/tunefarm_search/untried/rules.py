@@ -22,6 +22,10 @@ ROWS_AT_ONCE: Final = 8
 """Rows that each step computes before the next step at most."""
 ELEMENTS_AT_ONCE: Final = 4096
 """Elements of a value of these rows at most: half of a first-level cache."""
+LAST_SUMS: Final = 4
+"""Partial results of a row that are reduced one after the other, if it is the only row of a step."""
+LAST_SUMS_AT_ONCE: Final = 8
+"""The same of several rows: LLVM transposes those of eight rows, and reduces them in vectors."""
 
 
 @dataclass(frozen=True)
@@ -75,12 +79,13 @@ def row_by_row(schedule: Any, shape: Shape, *, parallel: bool) -> bool:
         shared, row = schedule.split(row, [None, at_once])
     if parallel:
         schedule.parallel(shared)
+    last = LAST_SUMS if at_once == 1 else LAST_SUMS_AT_ONCE
     for block, facts in reversed(list(zip(blocks[:-1], known[:-1], strict=True))):
-        sums = partial_sums(schedule, block, facts, shape.lanes) if facts.reduces else None
+        sums = partial_sums(schedule, block, facts, shape.lanes, last) if facts.reduces else []
         place = shared if at_once > 1 or (facts.chooses and not facts.reduces) else row
         schedule.compute_at(block, place, preserve_unit_loops=True)
-        if sums is not None:
-            schedule.compute_at(sums, place, preserve_unit_loops=True)
+        for each in reversed(sums):
+            schedule.compute_at(each, place, preserve_unit_loops=True)
         _within(schedule, block, sums, facts, _depth(schedule, block, place), shape)
     depth = max(_depth(schedule, blocks[-1], row), len(schedule.get_loops(blocks[-1])) - own)
     results_vectorised(schedule, blocks[-1], depth, known[-1], shape.lanes)
@@ -166,11 +171,12 @@ def _within(schedule: Any, block: Any, sums: Any, facts: BlockFacts, depth: int,
     """Schedule the loops of a block below ``depth`` others."""
     if not facts.reduces:
         results_vectorised(schedule, block, depth, facts, shape.lanes)
-    elif sums is None:
+    elif not sums:
         reduced = _reduced(schedule, block, depth, facts, shape)
         schedule.decompose_reduction(block, reduced.sums[0])
     else:
-        for each, vector in ((sums, _first_result(schedule, sums)), (block, None)):
+        for each in (*sums, block):
+            vector = None if each is block else _first_result(schedule, each)
             reduced = reduction_vectorised(schedule, each, depth, vector, shape.lanes)
             schedule.decompose_reduction(each, reduced.sums[0])
 
@@ -190,8 +196,8 @@ def _first_result(schedule: Any, block: Any) -> int:
 
 def _reduction_alone(schedule: Any, block: Any, facts: BlockFacts, shape: Shape, *, parallel: bool) -> None:
     """Schedule one reduction in loops of its own."""
-    sums = partial_sums(schedule, block, facts, shape.lanes)
-    if sums is None:
+    sums = partial_sums(schedule, block, facts, shape.lanes, LAST_SUMS)
+    if not sums:
         reduced = _reduced(schedule, block, 0, facts, shape)
         if parallel:
             _parallel(schedule, reduced.results, shape)
@@ -199,11 +205,13 @@ def _reduction_alone(schedule: Any, block: Any, facts: BlockFacts, shape: Shape,
         return
     *results, lane = schedule.get_loops(block)
     row = fused(schedule, results) if results else schedule.add_unit_loop(lane)
-    schedule.compute_at(sums, row, preserve_unit_loops=True)
+    for each in reversed(sums):
+        schedule.compute_at(each, row, preserve_unit_loops=True)
     if parallel and extent_of(schedule, row) > 1:
         schedule.parallel(row)
-    reduced = reduction_vectorised(schedule, sums, 1, _first_result(schedule, sums), shape.lanes)
-    schedule.decompose_reduction(sums, reduced.sums[0])
+    for each in sums:
+        reduced = reduction_vectorised(schedule, each, 1, _first_result(schedule, each), shape.lanes)
+        schedule.decompose_reduction(each, reduced.sums[0])
     schedule.decompose_reduction(block, lane)
 
 

@@ -2,13 +2,12 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Final
 
 import tvm
-import tvm_ffi
 
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Space, Trace
@@ -142,11 +141,15 @@ def _without_threads(trace: Trace) -> Trace:
 def _moved(module: Any) -> float:
     """Number of times that any statement of a function runs."""
     schedule = tvm.s_tir.Schedule(module)
-    blocks: list[Any] = []
-    tvm_ffi.structural_walk(module["main"].body, (tvm.s_tir.SBlock, blocks.append), order="post")
-    names = [str(block.name_hint) for block in blocks if block.iter_vars]
-    loops = [schedule.get_loops(schedule.get_sblock(name)) for name in names]
+    loops = [schedule.get_loops(block) for block in _blocks_within(schedule, schedule.get_sblock("root"))]
     return float(sum(math.prod(int(schedule.get(loop).extent) for loop in each) for each in loops))
+
+
+def _blocks_within(schedule: Any, block: Any) -> Iterator[Any]:
+    """The blocks within another at any depth. Not by name: blocks of partial sums of partial sums share theirs."""
+    for child in schedule.get_child_blocks(block):
+        yield child
+        yield from _blocks_within(schedule, child)
 
 
 def _windows(inlined: _Inlined, target: Target, *, parallel: bool) -> UntriedSchedule | None:

@@ -93,6 +93,15 @@ def test_partial_sums_are_whole_vectors(elements: int, widths: set[int], target:
     assert {int(re.findall(r"\d+", shape.replace("int64", ""))[-1]) for shape in buffers} <= widths
 
 
+@pytest.mark.parametrize(("rows", "last"), [((3, 197), 4), ((64, 64), 8)])
+def test_the_last_partial_sums_are_few(rows: tuple[int, int], last: int, target: Target) -> None:
+    """A row that is alone waits for each of its last additions; those of several rows are transposed."""
+    script = untried_schedule(module_of("softmax", (*rows, 768)), target).module.script()
+    buffers = re.findall(r"_rf_1 = T.sblock_alloc_buffer\(\((.*?)\)\)", script)
+    assert len(buffers) == 2
+    assert {int(re.findall(r"\d+", shape.replace("int64", ""))[-1]) for shape in buffers} == {last}
+
+
 def test_several_rows_are_added_at_once(target: Target) -> None:
     """The last additions of a row depend on each other, and so do not fill the processor."""
     schedule = tvm.s_tir.Schedule(untried_schedule(module_of("layer_norm", (50, 30, 384)), target).module)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tunefarm_search.relax.attention.bounds import BoundsAnalysis
-from tunefarm_search.relax.attention.padded_softmax import is_softmax_of_rows
+from tunefarm_search.relax.attention.softmax_rows import is_softmax_of_rows
 from tunefarm_search.relax.constants import array_of, is_constant
 from tunefarm_search.relax.expressions import operator_of
 

@@ -9,7 +9,7 @@ import numpy as np
 from tvm import relax
 
 from tunefarm_search.relax.attention.guard import GuardMatcher
-from tunefarm_search.relax.attention.padded_softmax import is_softmax_of_rows
+from tunefarm_search.relax.attention.softmax_rows import is_softmax_of_rows
 from tunefarm_search.relax.expressions import MATMUL, extents_of, operator_of, scalar_of, value_of
 
 _RESHAPE: Final = "relax.reshape"

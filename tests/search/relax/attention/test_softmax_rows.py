@@ -10,7 +10,7 @@ from tvm import relax
 
 from tests.search.relax.models import one_entry, random_array
 from tests.search.relax.test_preparation import result_of
-from tunefarm_search.relax.attention.padded_softmax import padded_elements
+from tunefarm_search.relax.attention.softmax_rows import padded_elements
 from tunefarm_search.relax.preparation import PreparedModel, prepare
 from tunefarm_search.relax.tasks import model_tasks
 from tunefarm_search.tvm.serialization import load_json
@@ -53,11 +53,23 @@ def test_log_softmax_is_that_of_numpy(axis: int) -> None:
     largest = given.max(axis, keepdims=True)
     expected = given - largest - np.log(np.exp(given - largest).sum(axis, keepdims=True))
     np.testing.assert_allclose(result_of(prepared, (given,)), expected, rtol=1e-5, atol=1e-5)
-    [task] = model_tasks(prepared)
-    schedule = tvm.s_tir.Schedule(load_json(task.workload.module_json))
-    assert [int(i.dom.extent) for i in schedule.get(schedule.get_sblock("logarithm")).iter_vars] == [
+    assert extents_of_block(prepared, "logarithm") == [
         extent for number, extent in enumerate((4, 21, 50)) if number != axis % 3
     ]
+
+
+def test_softmax_divides_once_for_each_row() -> None:
+    """Dividing a vector takes about as long as its exponentials."""
+    prepared = softmax_of((4, 21, 64))
+    assert extents_of_block(prepared, "reciprocal") == [4, 21]
+    [task] = model_tasks(prepared)
+    assert load_json(task.workload.module_json).script().count(" / ") == 1
+
+
+def extents_of_block(prepared: PreparedModel, name: str) -> list[int]:
+    [task] = model_tasks(prepared)
+    schedule = tvm.s_tir.Schedule(load_json(task.workload.module_json))
+    return [int(each.dom.extent) for each in schedule.get(schedule.get_sblock(name)).iter_vars]
 
 
 @pytest.mark.parametrize("number", [-3.4e38, -np.inf, 88.0])

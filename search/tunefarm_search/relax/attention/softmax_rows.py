@@ -1,11 +1,12 @@
-"""Softmax and its logarithm, over a number of elements that no vector divides, such as the 197 tokens of a picture.
+"""Softmax and its logarithm, with one division or logarithm for each row, and rows of whole vectors.
 
-LLVM adds such a row element by element, because the order of additions matters. So the row is copied to one of whole
-vectors, which ends with minus infinity, whose exponential is zero. That of the lowest number is one where a mask makes
-all elements of a row the lowest number.
+Where no vector divides the number of elements, such as the 197 tokens of a picture, LLVM adds a row element by element,
+because the order of additions matters. So the row is copied to one of whole vectors, which ends with minus infinity,
+whose exponential is zero. That of the lowest number is one where a mask makes all elements of a row the lowest number.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, Final
 
 import tvm
@@ -29,20 +30,23 @@ def is_softmax_of_rows(call: Any) -> bool:
 
 
 def legalize_softmax(builder: Any, call: Any) -> Any:
-    """A call of ``nn.softmax`` as one of a TIR function, for TVM's pass ``LegalizeOps``."""
-    shape = extents_of(call) or (1,)
-    is_padded = is_softmax_of_rows(call) and str(call.ty.dtype) == "float32"
-    if not is_padded or padded_elements(shape[-1]) == shape[-1]:
-        return tvm.ir.Op.get(SOFTMAX).get_attr("FLegalize")(builder, call)
-    return builder.call_te(_softmax, call.args[0], primfunc_name_hint="softmax")
+    """A call of ``nn.softmax`` as one of a TIR function, for TVM's pass ``LegalizeOps``.
+
+    TVM's function divides each element of a row, which takes longer than its exponential.
+    """
+    return _legalize(builder, call, _softmax, "softmax")
 
 
 def legalize_log_softmax(builder: Any, call: Any) -> Any:
-    """The same of ``nn.log_softmax``, along any axis. TVM's function computes a logarithm for each element of a row."""
+    """The same of ``nn.log_softmax``. TVM's function computes a logarithm for each element of a row."""
+    return _legalize(builder, call, _log_softmax, "log_softmax")
+
+
+def _legalize(builder: Any, call: Any, function: Callable[[te.Tensor, int], te.Tensor], name: str) -> Any:
     if extents_of(call) is None or str(call.ty.dtype) != "float32":
-        return tvm.ir.Op.get(LOG_SOFTMAX).get_attr("FLegalize")(builder, call)
+        return call.op.get_attr("FLegalize")(builder, call)
     axis = int(call.attrs.axis) % len(call.ty.shape)
-    return builder.call_te(_log_softmax, call.args[0], axis, primfunc_name_hint="log_softmax")
+    return builder.call_te(function, call.args[0], axis, primfunc_name_hint=name)
 
 
 def padded_elements(elements: int) -> int:
@@ -51,9 +55,14 @@ def padded_elements(elements: int) -> int:
     return elements if elements % _SMALLEST_VECTOR == 0 or padded > _MAX_MORE * elements else padded
 
 
-def _softmax(tensor: te.Tensor) -> te.Tensor:
-    powers, _, total = _powers(tensor, len(tensor.shape) - 1)
-    return te.compute(tensor.shape, lambda *at: powers(*at) / total(*at[:-1]), name="softmax")
+def _softmax(tensor: te.Tensor, axis: int) -> te.Tensor:
+    powers, _, total = _powers(tensor, axis)
+    reciprocal = te.compute(total.shape, lambda *at: 1 / total(*at), name="reciprocal")
+
+    def element(*at: Any) -> Any:
+        return powers(*at) * reciprocal(*at[:axis], *at[axis + 1 :])
+
+    return te.compute(tensor.shape, element, name="softmax")
 
 
 def _log_softmax(tensor: te.Tensor, axis: int) -> te.Tensor:
