@@ -16,6 +16,7 @@ from tests.search.relax.models import (
     tuples,
     two_entries,
 )
+from tests.search.scheduled import build_quickly
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.relax.assembly import with_schedules
@@ -23,7 +24,6 @@ from tunefarm_search.relax.building import lower, virtual_machine
 from tunefarm_search.relax.preparation import PreparedModel, prepare
 from tunefarm_search.relax.tasks import calls_per_run, is_reshape, model_tasks, tir_functions
 from tunefarm_search.tvm.target import host_target
-from tunefarm_workers.builder.scheduled_module import build_scheduled
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def here() -> Target:
 
 
 def result_of(prepared: PreparedModel, inputs: tuple[object, ...], entry: str = "main") -> object:
-    machine = virtual_machine(lower(with_schedules(prepared, {}), prepared.target), prepared.target, build_scheduled)
+    machine = virtual_machine(lower(with_schedules(prepared, {}), prepared.target), prepared.target, build_quickly)
     return run(machine, inputs, entry)
 
 
