@@ -8,13 +8,14 @@ AVX-512 without VNNI saturates sums of two products at 16 bits: neither is used 
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, Literal
 
 import tvm
 from tvm.s_tir import TensorIntrin
 
 from tunefarm_schemas.tuning.target import Target
-from tunefarm_search.tvm.target import tvm_target
+from tunefarm_search.tvm.target import TARGETS_AT_ONCE, tvm_target
 
 SUMS: Final = 16
 """Sums of one intrinsic: neighbouring output channels."""
@@ -53,6 +54,7 @@ DOT_PRODUCTS: Final = (
 """In order of preference."""
 
 
+@lru_cache(maxsize=TARGETS_AT_ONCE)
 def dot_product_of(target: Target) -> DotProduct | None:
     """The intrinsic to use on a target; None if the processor has no such instruction."""
     if target.kind != "llvm":

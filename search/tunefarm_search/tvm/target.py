@@ -5,6 +5,7 @@ import json
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ _X86 = frozenset({"x86_64", "i386", "i486", "i586", "i686"})
 _LEAST_UNIT_BYTES = 32
 """Processors with shorter registers compute two of them at the same time."""
 FEW_VECTOR_REGISTERS = 16
+TARGETS_AT_ONCE = 64
+"""Of which answers are kept: LLVM lists 200 features for each question, and schedules of a model ask thousands."""
 CPU_FACTS = Path("/proc/cpuinfo")
 _FLAGS_WITH_TILES = """
     abm amx_tile avx avx2 avx512_bf16 avx512_bitalg avx512_fp16 avx512_vbmi2 avx512_vnni avx512_vpopcntdq avx512bw
@@ -87,6 +90,7 @@ def tvm_target(target: Target) -> Any:
     return tvm.target.Target(json.loads(target.canonical))
 
 
+@lru_cache(maxsize=TARGETS_AT_ONCE)
 def vector_bytes(target: Target) -> int:
     """Bytes of a vector register of a CPU that LLVM builds for."""
     given = json.loads(target.canonical)

@@ -8,6 +8,7 @@ import tvm
 from tvm import relax
 
 from tests.search.relax.models import multilayer_perceptron, run
+from tests.search.scheduled import build_quickly
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.relax.assembly import put_back, with_schedules
@@ -17,7 +18,6 @@ from tunefarm_search.relax.tasks import model_tasks
 from tunefarm_search.relax.weights import lift_weights
 from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import host_target
-from tunefarm_workers.builder.scheduled_module import build_scheduled
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def test_with_schedules_replaces_the_functions_of_a_task(here: Target) -> None:
     schedule.split(schedule.get_loops(block)[-1], [None, 8])
     assembled = with_schedules(prepared, dict.fromkeys(task.functions, schedule.mod))
     assert str(assembled[task.functions[0]].script()) != str(prepared.module[task.functions[0]].script())
-    machine = virtual_machine(lower(assembled, here), here, build_scheduled)
+    machine = virtual_machine(lower(assembled, here), here, build_quickly)
     np.testing.assert_allclose(run(machine, model.inputs), model.expected(*model.inputs), rtol=1e-4, atol=1e-4)
 
 

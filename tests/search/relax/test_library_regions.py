@@ -24,6 +24,7 @@ from tests.search.relax.models import (
     two_entries,
 )
 from tests.search.relax.products.winograd.convolutions import convolution
+from tests.search.scheduled import build_quickly
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.relax.building import lower, virtual_machine
 from tunefarm_search.relax.library_regions.cutting import CutModel, Region, cut
@@ -31,7 +32,6 @@ from tunefarm_search.relax.library_regions.units import units_of
 from tunefarm_search.relax.preparation import prepare
 from tunefarm_search.relax.tasks import calls_per_run, model_tasks
 from tunefarm_search.tvm.target import host_target
-from tunefarm_workers.builder.scheduled_module import build_scheduled
 
 
 @pytest.fixture(scope="module")
@@ -218,14 +218,14 @@ def result_of(model: CutModel, inputs: tuple[object, ...], entry: str = "main") 
     target = model.prepared.target
     for region in model.regions:
         tvm_ffi.register_global_func(region.name, run_by_tvm(region, target), override=True)
-    machine = virtual_machine(lower(model.prepared.module, target), target, build_scheduled)
+    machine = virtual_machine(lower(model.prepared.module, target), target, build_quickly)
     return run(machine, inputs, entry)
 
 
 def run_by_tvm(region: Region, target: Target) -> Callable[..., None]:
     module = tvm.IRModule({"main": region.function.with_attr("global_symbol", "main")})
     own = prepare(module, {}, target)
-    machine = virtual_machine(lower(own.module, target), target, build_scheduled)
+    machine = virtual_machine(lower(own.module, target), target, build_quickly)
 
     def call(*tensors: object) -> None:
         given = len(region.function.params)

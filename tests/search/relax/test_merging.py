@@ -6,6 +6,7 @@ import numpy as np
 import tvm
 
 from tests.search.relax.models import SmallModel, multilayer_perceptron
+from tests.search.scheduled import build_quickly
 from tunefarm_search.relax.building import lower, virtual_machine
 from tunefarm_search.relax.merging import merged
 from tunefarm_search.relax.preparation import prepare
@@ -13,7 +14,6 @@ from tunefarm_search.relax.tasks import model_tasks
 from tunefarm_search.relax.weights import lift_weights
 from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import host_target
-from tunefarm_workers.builder.scheduled_module import build_scheduled
 
 SOURCE = """
 @I.ir_module
@@ -53,7 +53,7 @@ def test_merged_entries_call_the_functions_of_their_own_module() -> None:
     tvm.relax.analysis.well_formed(module)  # raises where it is not
     assert _names(module) == {"main@4", "main@8", "scale", "scale_1", "twice", "twice_1"}
     prepared = prepare(load_json(tvm.ir.save_json(module)), {}, host_target(1))
-    machine = virtual_machine(lower(prepared.module, prepared.target), prepared.target, build_scheduled)
+    machine = virtual_machine(lower(prepared.module, prepared.target), prepared.target, build_quickly)
     for size, factor in ((4, 4), (8, 9)):
         ones = tvm.runtime.tensor(np.ones(size, "float32"))
         assert (machine[f"main@{size}"](ones).numpy() == factor).all()

@@ -8,6 +8,7 @@ import pytest
 import tvm
 
 from tests.search.relax.integer.quantized_networks import QuantizedLayer
+from tests.search.scheduled import build_quickly
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Space, Trace
 from tunefarm_search.relax.preparation import prepare
@@ -18,7 +19,6 @@ from tunefarm_search.tvm.dot_products import dot_product_of
 from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import canonical_target, host_target, tvm_target
 from tunefarm_search.validation.judged_schedule import judged_schedule
-from tunefarm_workers.builder.scheduled_module import build_scheduled
 
 VNNI = canonical_target({"kind": "llvm", "mcpu": "znver4"}, 1).target
 AVX_VNNI = canonical_target({"kind": "llvm", "mcpu": "alderlake"}, 1).target
@@ -43,7 +43,7 @@ def test_every_candidate_has_the_instruction(target: Target, instruction: str) -
         found = scheduler.apply(Point(0, tuple(row.tolist())))
         assert isinstance(found, Scheduled)
         assert isinstance(scheduler.replay(found.trace), Scheduled)
-        library = build_scheduled(scheduler.module_of(found.trace), tvm_target(target))
+        library = build_quickly(scheduler.module_of(found.trace), tvm_target(target))
         assert instruction in library.inspect_source("asm")
 
 
@@ -89,5 +89,5 @@ def _argument(parameter: Any) -> Any:
 
 def _result(module: Any, arguments: list[Any], target: Target) -> Any:
     tensors = [tvm.runtime.tensor(each) for each in arguments]
-    build_scheduled(module, tvm_target(target))["main"](*tensors)
+    build_quickly(module, tvm_target(target))["main"](*tensors)
     return tensors[-1].numpy().copy()

@@ -7,13 +7,14 @@ import pytest
 import tvm
 from tvm import te
 
+from tests.search.scheduled import build_quickly
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Space
 from tunefarm_search.space.decisions import SketchSpace
 from tunefarm_search.space.scheduling import Point, Scheduled, Scheduler
 from tunefarm_search.space.space import SearchSpace, search_space
 from tunefarm_search.tvm.target import canonical_target, tvm_target
-from tunefarm_workers.builder.scheduled_module import build_in_place, replay
+from tunefarm_workers.builder.scheduled_module import replay
 
 TARGET = canonical_target({"kind": "llvm", "num-cores": 2}).target
 REDUCED = 96
@@ -86,7 +87,7 @@ def scheduled(space: SearchSpace, sketch: SketchSpace) -> Iterator[Any]:
 
 def called(module: Any, arrays: list[Any]) -> Any:
     tensors = [tvm.runtime.tensor(array) for array in arrays]
-    build_in_place(module, tvm_target(TARGET))["main"](*tensors)
+    build_quickly(module, tvm_target(TARGET))["main"](*tensors)
     return tensors[-1].numpy()
 
 

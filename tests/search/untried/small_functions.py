@@ -8,6 +8,7 @@ import numpy as np
 import tvm
 from tvm import te, topi
 
+from tests.search.scheduled import build_quickly
 from tunefarm_search.tvm.target import canonical_target, tvm_target
 from tunefarm_search.tvm.workload import workload_of
 from tunefarm_search.untried.untried_schedule import untried_schedule
@@ -167,8 +168,7 @@ def largest_difference(kind: str, extents: tuple[int, int, int]) -> float:
 
 
 def _run(module: Any, target: Any, inputs: list[Any]) -> list[Any]:
-    with tvm_target(target) as built_for:
-        library = tvm.compile(module, target=built_for)
+    library = build_quickly(module, tvm_target(target))
     tensors = [tvm.runtime.tensor(each) for each in inputs]
     library["main"](*tensors)
     return [each.numpy() for each in tensors]

@@ -12,6 +12,7 @@ from tvm import relax
 
 from tests.search.relax.integer.quantized_networks import RANGES, QuantizedLayer
 from tests.search.relax.models import run
+from tests.search.scheduled import build_quickly
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.relax.assembly import with_schedules
 from tunefarm_search.relax.building import lower, virtual_machine
@@ -63,7 +64,7 @@ def result_of(prepared: PreparedModel, x: Any, *, scheduled: bool) -> Any:
         found = untried_schedule(load_json(task.workload.module_json), prepared.target)
         schedules |= dict.fromkeys(task.functions, found.module)
     lowered = lower(with_schedules(prepared, schedules), prepared.target)
-    return run(virtual_machine(lowered, prepared.target, build_scheduled), (x,))
+    return run(virtual_machine(lowered, prepared.target, build_quickly), (x,))
 
 
 def assert_computes(layer: QuantizedLayer, target: Target, *, scheduled: bool) -> PreparedModel:

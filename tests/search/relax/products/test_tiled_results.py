@@ -11,13 +11,13 @@ from tvm import relax
 
 from tests.search.relax.models import one_entry, random_array
 from tests.search.relax.test_preparation import result_of
+from tests.search.scheduled import build_quickly
 from tunefarm_search.relax.building import lower, virtual_machine
 from tunefarm_search.relax.preparation import PreparedModel, prepare
 from tunefarm_search.relax.tasks import model_tasks
 from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import host_target
 from tunefarm_search.untried.untried_schedule import untried_schedule
-from tunefarm_workers.builder.scheduled_module import build_scheduled
 
 HERE = host_target(1)
 WEIGHTS, BIAS = random_array(24, 48), random_array(48, seed=1)
@@ -64,7 +64,7 @@ def test_no_kernel_copies_the_result_of_the_model() -> None:
 
 def test_results_of_two_runs_are_apart() -> None:
     prepared = residual_block(12)
-    machine = virtual_machine(lower(prepared.module, HERE), HERE, build_scheduled)
+    machine = virtual_machine(lower(prepared.module, HERE), HERE, build_quickly)
     given = [tuple(map(tvm.runtime.tensor, (random_array(12, 24, seed=at), random_array(12, 48)))) for at in (0, 1)]
     found = [machine["main"](*each) for each in given]
     for result, inputs in zip(found, given, strict=True):
