@@ -1,5 +1,6 @@
 """From a model to a device in the field: bundle, release, publication, enrolment, update, inference, report, return."""
 
+import hashlib
 import json
 import shutil
 import subprocess
@@ -93,11 +94,7 @@ def test_a_fleet_gets_what_was_published_and_returns_from_what_does_not_work(
     assert device.running() == "net-2"
     _require_right_numbers(device, second, tmp_path)
 
-    broken = tmp_path / "broken"
-    shutil.copytree(first, broken)
-    expected = next(broken.glob("vectors/0/output0.bin"))
-    expected.write_bytes(bytes(byte ^ 0x55 for byte in expected.read_bytes()))
-    _publish(service, releases, broken, "net-3")
+    _publish(service, releases, _with_other_results(first, tmp_path / "broken"), "net-3")
     device.agent("serve", "--once")
     assert device.running() == "net-2"
     _require_right_numbers(device, second, tmp_path)
@@ -114,6 +111,17 @@ def test_a_fleet_gets_what_was_published_and_returns_from_what_does_not_work(
         device.agent("serve", "--once")
     assert (channel["current"], channel["state"]) == ("net-3", "stopped")
     assert device.running() == "net-2"
+
+
+def _with_other_results(bundle: Path, folder: Path) -> Path:
+    """A whole bundle that expects other results than its model computes."""
+    shutil.copytree(bundle, folder)
+    expected, manifest = folder / "vectors/0/output0.bin", folder / "manifest.json"
+    given = expected.read_bytes()
+    expected.write_bytes(bytes(byte ^ 0x55 for byte in given))
+    digests = [hashlib.sha256(each).hexdigest() for each in (given, expected.read_bytes())]
+    manifest.write_text(manifest.read_text().replace(*digests))
+    return folder
 
 
 def _publish(service: RealService, releases: Path, bundle: Path, name: str) -> None:
