@@ -80,16 +80,19 @@ def results_vectorised(schedule: Any, block: Any, depth: int, facts: BlockFacts,
         schedule.annotate(loops[-1], PARTITION, True)
     if not facts.in_vectors(axes - 1):
         return list(loops[:-1])
-    first = _first_merged(facts, axes - len(loops), lanes) - (axes - len(loops))
+    lowest = axes - len(loops)
+    first, plain = (_first_merged(facts, lowest, width) - lowest for width in (lanes, 1))
+    elements = math.prod(extent_of(schedule, loop) for loop in loops[first:])
+    if plain + depth > 0 and _pieces_are_odd(elements, lanes):
+        fused(schedule, loops[plain:])
+        return list(loops[:plain])
     merged = fused(schedule, loops[first:])
-    if depth == 0 and first == len(loops) - 1 and _pieces_are_odd(extent_of(schedule, merged), lanes):
-        return list(loops)
     pieces = vectorize(schedule, merged, lanes)
     return [*loops[:first], *([] if pieces is None else [pieces])]
 
 
 def _pieces_are_odd(extent: int, lanes: int) -> bool:
-    """Whether only pieces fit that LLVM takes apart. It gives a plain loop around one statement whole vectors."""
+    """Whether only pieces fit that LLVM takes apart. It gives a plain loop whole vectors and a rest."""
     width = piece(extent, lanes)
     return extent > lanes and width is not None and width % lanes > 0 and width.bit_count() > 1
 

@@ -36,6 +36,15 @@ class Shape:
     lanes: int
 
 
+@dataclass(frozen=True)
+class _RowLoops:
+    """The loop over steps, or around rows that share padding; the loop over rows in it or the same; rows of a step."""
+
+    shared: Any
+    row: Any
+    at_once: int
+
+
 def block_by_block(schedule: Any, shape: Shape, *, parallel: bool) -> None:
     """Schedule each block in loops of its own, of a schedule whose cheap blocks are inlined.
 
@@ -73,21 +82,17 @@ def row_by_row(schedule: Any, shape: Shape, *, parallel: bool) -> bool:
     nest = _row_loops(schedule, blocks[-1], known, rows, shape)
     if nest is None:
         return False
-    shared, row = nest
-    at_once = _rows_at_once(known, rows, shape) if shared is row else 1
-    if at_once > 1:
-        shared, row = schedule.split(row, [None, at_once])
     if parallel:
-        schedule.parallel(shared)
-    last = LAST_SUMS if at_once == 1 else LAST_SUMS_AT_ONCE
+        schedule.parallel(nest.shared)
+    last = LAST_SUMS if nest.at_once == 1 else LAST_SUMS_AT_ONCE
     for block, facts in reversed(list(zip(blocks[:-1], known[:-1], strict=True))):
         sums = partial_sums(schedule, block, facts, shape.lanes, last) if facts.reduces else []
-        place = shared if at_once > 1 or (facts.chooses and not facts.reduces) else row
+        place = nest.shared if nest.at_once > 1 or (facts.chooses and not facts.reduces) else nest.row
         schedule.compute_at(block, place, preserve_unit_loops=True)
         for each in reversed(sums):
             schedule.compute_at(each, place, preserve_unit_loops=True)
         _within(schedule, block, sums, facts, _depth(schedule, block, place), shape)
-    depth = max(_depth(schedule, blocks[-1], row), len(schedule.get_loops(blocks[-1])) - own)
+    depth = max(_depth(schedule, blocks[-1], nest.row), len(schedule.get_loops(blocks[-1])) - own)
     results_vectorised(schedule, blocks[-1], depth, known[-1], shape.lanes)
     return True
 
@@ -118,21 +123,21 @@ def _rows_first(schedule: Any, block: Any, known: Sequence[BlockFacts]) -> int:
         if facts.reduces or {read.name for read in facts.pattern.reads} <= reduced:
             reduced |= {write.name for write in facts.pattern.writes}
     reads = [read for read in known[-1].pattern.reads if read.name in reduced]
-    axes = range(len(known[-1].pattern.extents))
-    apart = [axis for axis in axes if any(read.moves(axis) for read in reads)]
-    along = [axis for axis in axes if axis not in apart]
+    extents = known[-1].pattern.extents
+    last = len(extents) - 1
+    moved = [axis for axis, extent in enumerate(extents) if extent > 1]
+    apart = [axis for axis in moved if any(read.moves(axis) for read in reads)]
+    along = [axis for axis in moved if axis not in apart]
     if not apart or not along or max(apart) < min(along):
-        return len(axes)
+        return len(extents)
     loops = schedule.get_loops(block)
-    vector = [loops[axes[-1]]] if apart[-1] == axes[-1] else []
-    schedule.reorder(*[loops[axis] for axis in apart if axis != axes[-1]], *[loops[axis] for axis in along], *vector)
+    vector = [loops[last]] if apart[-1] == last else []
+    schedule.reorder(*[loops[axis] for axis in apart if axis != last], *[loops[axis] for axis in along], *vector)
     return 1
 
 
-def _row_loops(
-    schedule: Any, block: Any, known: Sequence[BlockFacts], rows: int, shape: Shape
-) -> tuple[Any, Any] | None:
-    """The loop that shares padding, and the loop over rows in it or the same; None if the block's loops differ."""
+def _row_loops(schedule: Any, block: Any, known: Sequence[BlockFacts], rows: int, shape: Shape) -> _RowLoops | None:
+    """The loops over rows; None if the block's loops differ."""
     loops = schedule.get_loops(block)
     extents = [extent_of(schedule, loop) for loop in loops]
     count = next((n for n in range(1, len(loops) + 1) if math.prod(extents[:n]) % rows == 0), None)
@@ -141,24 +146,46 @@ def _row_loops(
     total = math.prod(extents[:count])
     if total > rows:
         row, _ = schedule.split(fused(schedule, loops[:count]), [rows, total // rows])
-        return row, row
+        return _steps(schedule, [row], [rows], known, rows, shape)
     wanted = CHUNKS_PER_CORE * shape.cores
-    padded = any(facts.chooses and not facts.reduces for facts in known[:-1])
-    first = next((n for n in range(1, count) if math.prod(extents[:n]) >= wanted), count) if padded else count
-    shared = fused(schedule, loops[:first])
-    return shared, fused(schedule, loops[first:count]) if first < count else shared
+    # Neighbouring windows read the same padding.
+    padded = any(each.chooses and not each.reduces for each in known[:-1]) and any(
+        each.reduces and each.slides for each in known
+    )
+    if padded:
+        first = next((n for n in range(1, count) if math.prod(extents[:n]) >= wanted), count)
+        shared = fused(schedule, loops[:first])
+        return _RowLoops(shared, fused(schedule, loops[first:count]) if first < count else shared, 1)
+    return _steps(schedule, loops[:count], extents[:count], known, rows, shape)
 
 
-def _rows_at_once(known: Sequence[BlockFacts], rows: int, shape: Shape) -> int:
+def _steps(
+    schedule: Any, loops: Sequence[Any], extents: Sequence[int], known: Sequence[BlockFacts], rows: int, shape: Shape
+) -> _RowLoops:
+    """Loops over steps and their rows from loops over rows. The rows of a step are neighbours along one axis.
+
+    TVM finds no bounds of rows that cross another axis.
+    """
+    at_once, axis = max((_rows_at_once(known, rows, extent, shape), axis) for axis, extent in enumerate(extents))
+    if at_once == 1:
+        row = fused(schedule, loops)
+        return _RowLoops(row, row, 1)
+    step, row = schedule.split(loops[axis], [None, at_once])
+    steps = [*loops[:axis], step, *loops[axis + 1 :]]
+    schedule.reorder(*steps, row)
+    return _RowLoops(fused(schedule, steps), row, at_once)
+
+
+def _rows_at_once(known: Sequence[BlockFacts], rows: int, extent: int, shape: Shape) -> int:
     """The number of rows that each step computes before the next step, so that additions of one row hide in others'.
 
-    1 without partial sums: only their last additions depend on each other.
+    1 without partial sums: only their last additions depend on each other. A divisor of the rows along one axis.
     """
     if not any(facts.sums_partially for facts in known):
         return 1
     row_elements = max(facts.iterations for facts in known) / rows
     most = min(ROWS_AT_ONCE, ELEMENTS_AT_ONCE / row_elements, rows / (CHUNKS_PER_CORE * shape.cores))
-    return max((at_once for at_once in range(2, int(most) + 1) if rows % at_once == 0), default=1)
+    return max((at_once for at_once in range(2, int(most) + 1) if extent % at_once == 0), default=1)
 
 
 def _depth(schedule: Any, block: Any, place: Any) -> int:
