@@ -128,10 +128,11 @@ def has_state(store: Store, name: str, *states: LaneState) -> bool:
     return lane is not None and lane.state in states
 
 
-def await_ready(store: Store, *workers: Worker) -> None:
+def await_ready(store: Store, *workers: Worker, within_s: float = START_S) -> None:
     for worker in workers:
         eventually(
             lambda worker=worker: has_state(store, worker.name, LaneState.READY, LaneState.BUSY) or _died(worker),
+            within_s,
             what=f"readiness of {worker.name}",
         )
 

@@ -82,7 +82,7 @@ def farm(tmp_path: Path) -> Iterator[Farm]:
         worker = parts.enter_context(Worker(broker.url, home, "gateway", **gateway_environment(board)))
         store = Store.open(f"sqlite:///{home}/tunefarm.db", home / "blobs")
         parts.callback(store.close)
-        await_ready(store, worker)
+        await_ready(store, worker, within_s=HANGING_S)
         yield Farm(tmp_path, environment, service)
 
 
