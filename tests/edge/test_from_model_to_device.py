@@ -1,6 +1,5 @@
 """From a model to a device in the field: bundle, release, publication, enrolment, update, inference, report, return."""
 
-import hashlib
 import json
 import shutil
 import subprocess
@@ -17,6 +16,7 @@ from tests.client.bundle.test_bundle import imported
 from tests.search.relax.models import SmallModel, convolutional_network, tuples
 from tests.servers.real_service import HANGING_S, RealService
 from tunefarm.bundle.bundle_build import BundleBuilder
+from tunefarm.release.release_folder import digest_of_file
 from tunefarm.startup.fork_servers import start_fork_server
 
 
@@ -117,10 +117,9 @@ def _with_other_results(bundle: Path, folder: Path) -> Path:
     """A whole bundle that expects other results than its model computes."""
     shutil.copytree(bundle, folder)
     expected, manifest = folder / "vectors/0/output0.bin", folder / "manifest.json"
-    given = expected.read_bytes()
-    expected.write_bytes(bytes(byte ^ 0x55 for byte in given))
-    digests = [hashlib.sha256(each).hexdigest() for each in (given, expected.read_bytes())]
-    manifest.write_text(manifest.read_text().replace(*digests))
+    listed = digest_of_file(expected)
+    expected.write_bytes(bytes(byte ^ 0x55 for byte in expected.read_bytes()))
+    manifest.write_text(manifest.read_text().replace(listed, digest_of_file(expected)))
     return folder
 
 

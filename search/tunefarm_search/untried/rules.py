@@ -147,12 +147,12 @@ def _row_loops(schedule: Any, block: Any, known: Sequence[BlockFacts], rows: int
     if total > rows:
         row, _ = schedule.split(fused(schedule, loops[:count]), [rows, total // rows])
         return _steps(schedule, [row], [rows], known, rows, shape)
-    wanted = CHUNKS_PER_CORE * shape.cores
     # Neighbouring windows read the same padding.
     padded = any(each.chooses and not each.reduces for each in known[:-1]) and any(
         each.reduces and each.slides for each in known
     )
     if padded:
+        wanted = CHUNKS_PER_CORE * shape.cores
         first = next((n for n in range(1, count) if math.prod(extents[:n]) >= wanted), count)
         shared = fused(schedule, loops[:first])
         return _RowLoops(shared, fused(schedule, loops[first:count]) if first < count else shared, 1)
@@ -194,18 +194,24 @@ def _depth(schedule: Any, block: Any, place: Any) -> int:
     return 1 + next(n for n, loop in enumerate(schedule.get_loops(block)) if schedule.get_sref(loop).same_as(wanted))
 
 
-def _within(schedule: Any, block: Any, sums: Any, facts: BlockFacts, depth: int, shape: Shape) -> None:
-    """Schedule the loops of a block below ``depth`` others."""
+def _within(schedule: Any, block: Any, sums: Sequence[Any], facts: BlockFacts, depth: int, shape: Shape) -> None:
+    """Schedule the loops of a block, and of its partial sums, below ``depth`` others."""
     if not facts.reduces:
         results_vectorised(schedule, block, depth, facts, shape.lanes)
     elif not sums:
         reduced = _reduced(schedule, block, depth, facts, shape)
         schedule.decompose_reduction(block, reduced.sums[0])
     else:
-        for each in (*sums, block):
-            vector = None if each is block else _first_result(schedule, each)
-            reduced = reduction_vectorised(schedule, each, depth, vector, shape.lanes)
-            schedule.decompose_reduction(each, reduced.sums[0])
+        for each in sums:
+            _sums_vectorised(schedule, each, depth, shape)
+        reduced = reduction_vectorised(schedule, block, depth, None, shape.lanes)
+        schedule.decompose_reduction(block, reduced.sums[0])
+
+
+def _sums_vectorised(schedule: Any, sums: Any, depth: int, shape: Shape) -> None:
+    """Compute the partial sums of one block side by side."""
+    reduced = reduction_vectorised(schedule, sums, depth, _first_result(schedule, sums), shape.lanes)
+    schedule.decompose_reduction(sums, reduced.sums[0])
 
 
 def _reduced(schedule: Any, block: Any, depth: int, facts: BlockFacts, shape: Shape) -> Reduced:
@@ -237,8 +243,7 @@ def _reduction_alone(schedule: Any, block: Any, facts: BlockFacts, shape: Shape,
     if parallel and extent_of(schedule, row) > 1:
         schedule.parallel(row)
     for each in sums:
-        reduced = reduction_vectorised(schedule, each, 1, _first_result(schedule, each), shape.lanes)
-        schedule.decompose_reduction(each, reduced.sums[0])
+        _sums_vectorised(schedule, each, 1, shape)
     schedule.decompose_reduction(block, lane)
 
 
