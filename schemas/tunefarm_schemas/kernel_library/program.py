@@ -11,6 +11,8 @@ from typing import Final
 from tunefarm_schemas.kernel_library.refused import LibraryRefused, require
 
 MAX_PROGRAM_BYTES: Final = 256 << 20
+RELEASE_FUNCTION: Final = "tunefarm_release"
+"""A function of a program that returns its argument. TVM's VM holds the last result until the next call returns one."""
 _MAGIC: Final = 0xD225DE2F4214151E
 _PACKED, _BYTECODE = 0, 1
 _MAX_FUNCTIONS: Final = 1 << 16

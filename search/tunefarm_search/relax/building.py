@@ -8,6 +8,7 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
+from tunefarm_schemas.kernel_library.program import RELEASE_FUNCTION
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.relax.expressions import viewed_by
 from tunefarm_search.tvm.target import tvm_target
@@ -44,6 +45,8 @@ def lower(module: Any, target: Target) -> LoweredModel:
     constants = dict((lowered.attrs or {}).get("const_name_to_constant", {}))
     builder = relax.ExecBuilder()
     rest = tvm_ffi.get_global_func("relax.VMCodeGen")(builder, lowered)
+    with builder.function(RELEASE_FUNCTION, num_inputs=1):
+        builder.emit_ret(builder.r(0))
     called = _called(lowered)
     functions = {
         variable: each

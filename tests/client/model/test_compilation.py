@@ -35,6 +35,22 @@ def test_load_model_keeps_models_apart_whose_functions_have_equal_names(
     assert [float(model(np.zeros(4, np.float32))[0]) for model in models] == [1.0, 2.0]
 
 
+def test_run_tensors_uses_the_memory_of_a_large_result_again_once_the_caller_drops_it(
+    fork_server: ForkServer, tmp_path: Path
+) -> None:
+    elements = 1 << 14
+    model = load_model(compiled(fork_server, plus(1.0, elements), tmp_path / "model").folder)
+    given = [tvm.runtime.tensor(np.zeros(elements, "float32"))]
+
+    def address() -> int:
+        return int(np.from_dlpack(model.run_tensors("main", given)).ctypes.data)
+
+    assert address() == address()
+    held = np.from_dlpack(model.run_tensors("main", given))
+    assert address() != held.ctypes.data
+    assert (held == 1.0).all()
+
+
 def test_load_model_accepts_arrays_of_any_alignment_and_layout(network: CompiledOnce) -> None:
     model, given = load_model(network.folder), network.model.inputs[0]
     shifted = np.empty(given.size + 1, "float32")[1:].reshape(given.shape)

@@ -14,7 +14,7 @@ from tunefarm.model.model_folder import read_model_folder
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.kernel_library.check import exported_functions
-from tunefarm_schemas.kernel_library.program import functions_of_program, refusal_of_program
+from tunefarm_schemas.kernel_library.program import RELEASE_FUNCTION, functions_of_program, refusal_of_program
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def with_program(folder: Path, program: bytes) -> None:
 def test_read_model_folder_accepts_what_compile_wrote(folder: Path) -> None:
     files = read_model_folder(str(folder))
     os.close(files.weights)
-    assert set(functions_of_program(files.program).defined) == {"main"}
+    assert set(functions_of_program(files.program).defined) == {"main", RELEASE_FUNCTION}
 
 
 @pytest.mark.parametrize("name", ["kernels.so", "program.vm", "weights.safetensors"])

@@ -146,13 +146,14 @@ def convolved(data: Array, weight: Array, padding: int = 1) -> Array:
     return np.einsum("nchwyx,ocyx->nohw", windows, weight)
 
 
-def plus(number: float) -> SmallModel:
-    """A model whose only function has the same name whatever it adds."""
+def plus(number: float, elements: int = 4) -> SmallModel:
+    """A model of a vector, whose only function has the same name whatever it adds."""
 
     def build(builder: Any, given: Sequence[Any], names: Sequence[Any]) -> Any:
         return builder.emit(relax.op.add(given[0], relax.const(number, "float32")))
 
-    return SmallModel(one_entry(build, [(4,)], ()), {"main": ()}, (random_array(4),), lambda x: x + number)
+    module = one_entry(build, [(elements,)], ())
+    return SmallModel(module, {"main": ()}, (random_array(elements),), lambda x: x + number)
 
 
 def tuples() -> SmallModel:
