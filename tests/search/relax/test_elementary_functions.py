@@ -32,12 +32,19 @@ def _sigmoid(x: Array) -> Array:
     return np.where(x < 0, falling, 1.0) / (1.0 + falling)
 
 
+def _of_angle(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """A function of angles up to 2 to the power of 31, and of the sign of others; NaN of infinities."""
+    return lambda x: np.where(np.isinf(x), np.nan, function(np.clip(x, -(2.0**31), 2.0**31)))
+
+
 FUNCTIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Array], Array], float]] = {
     "exp": (expressions.exp, np.exp, 2),
     "sigmoid": (expressions.sigmoid, _sigmoid, 4),
     "tanh": (expressions.tanh, np.tanh, 7),
     "erf": (expressions.erf, np.vectorize(math.erf), 7),
     "log": (expressions.log, np.log, 2),
+    "sin": (expressions.sin, _of_angle(np.sin), 2),
+    "cos": (expressions.cos, _of_angle(np.cos), 2),
     "square": (lambda x: expressions.power(x, 2), lambda x: x**2, 1),
     "cube": (lambda x: expressions.power(x, 3), lambda x: x**3, 2),
     "fourth": (lambda x: expressions.power(x, 4), lambda x: x**4, 2),
@@ -53,7 +60,8 @@ def _grid() -> Array:
     bits = np.arange(0, 2**32, 8191, dtype=np.uint64).astype(np.uint32).view(np.float32)
     near = [np.linspace(-110, 100, 200_003), np.linspace(-10, 10, 200_003), np.linspace(0.5, 2, 100_003)]
     special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 88.8, 89.0, -87.4, -103.9, -104.1, 1e-45, 3.4e38]
-    every = np.concatenate([bits, np.concatenate([*near, special]).astype(np.float32)])
+    zeros = np.pi / 2 * np.concatenate([np.arange(1, 20_000), np.arange(1, 2**30, 50_021)])
+    every = np.concatenate([bits, np.concatenate([*near, zeros, special]).astype(np.float32)])
     return np.resize(every, -(-len(every) // LANES) * LANES)
 
 
@@ -102,7 +110,7 @@ def _network() -> Any:
     x = relax.Var("x", relax.TensorType((64, 64), "float32"))
     operators = (
         relax.op.sigmoid, relax.op.tanh, relax.op.nn.gelu, relax.op.nn.silu, relax.op.nn.softmax,
-        relax.op.nn.log_softmax, relax.op.exp, relax.op.log, relax.op.erf,
+        relax.op.nn.log_softmax, relax.op.exp, relax.op.log, relax.op.erf, relax.op.sin, relax.op.cos,
     )  # fmt: skip
     with builder.function("main", [x]):
         with builder.dataflow():
@@ -123,7 +131,7 @@ def test_functions_of_models_call_no_library_for_elements() -> None:
         with tvm_target(TARGETS["host"]) as built_for:
             library = tvm.compile(untried_schedule(module, TARGETS["host"]).module, target=built_for)
         assembly = str(library.mod.inspect_source("asm"))
-        assert not re.findall(r"\b(?:exp|erf|tanh|log|pow)f?(?:@PLT)?$", assembly, re.MULTILINE)
+        assert not re.findall(r"\b(?:exp|erf|tanh|log|pow|sin|cos)f?(?:@PLT)?$", assembly, re.MULTILINE)
 
 
 def test_functions_of_the_user_and_other_types_stay_as_they_are() -> None:

@@ -33,6 +33,14 @@ _LARGEST: Final = (2.0 - 2.0**-23) * 2.0**127
 _NEGATIVE_INFINITY_BITS: Final = -0x800000
 _NAN_BITS: Final = 0x7FC00000
 _SUBNORMAL_SCALE: Final = 25
+_TWO_BY_PI: Final = 0.6366197723675814
+_HALF_PI: Final = (1.570796012878418, 3.139164164167596e-07, 6.223371969669989e-14, 2.0222662487959506e-21)
+"""Parts of pi / 2, whose sum it is within 2 to the power of -118. The first three have 22 bits: times a number of
+quarter turns below 2 to the power of 31 they are exact.
+"""
+_HIGHEST_ANGLE: Final = 2.0**31
+_TO_INTEGER_DOUBLE: Final = 6755399441055744.0
+"""As ``_TO_INTEGER``, of float64: 1.5 times 2 to the power of 52."""
 _TANH_ONE: Final = 7.90531110763549805
 _ERF_ONE: Final = 3.832506856900711
 
@@ -41,6 +49,8 @@ _LOG: Final = (
     *(3.3333331174e-1, -2.4999993993e-1, 2.0000714765e-1, -1.6668057665e-1, 1.4249322787e-1),
     *(-1.2420140846e-1, 1.1676998740e-1, -1.1514610310e-1, 7.0376836292e-2),
 )
+_SIN: Final = (-1.6666654611e-1, 8.3321608736e-3, -1.9515295891e-4)
+_COS: Final = (4.166664568298827e-2, -1.388731625493765e-3, 2.443315711809948e-5)
 _TANH_ABOVE: Final = (
     *(4.89352455891786e-03, 6.37261928875436e-04, 1.48572235717979e-05, 5.12229709037114e-08),
     *(-8.60467152213735e-11, 2.00018790482477e-13, -2.76076847742355e-16),
@@ -83,6 +93,19 @@ def erf(x: Expression) -> Expression:
 def log(x: Expression) -> Expression:
     """The natural logarithm, within 2 units; minus infinity of 0, NaN of negative numbers, and of subnormal ones."""
     return _bound(x, _log)
+
+
+def sin(x: Expression) -> Expression:
+    """The sine, within 2 units up to 2 to the power of 31, and that of this angle beyond; NaN of infinities.
+
+    Beyond, neighbouring numbers of float32 are at least 40 turns apart.
+    """
+    return _wave(x, 0)
+
+
+def cos(x: Expression) -> Expression:
+    """The cosine, as accurate as the sine."""
+    return _wave(x, 1)
 
 
 def power(x: Expression, exponent: int) -> Expression:
@@ -130,6 +153,37 @@ def _log(x: Expression) -> Expression:
     return tirx.Select(x < 0.0, _of_bits(_NAN_BITS), tirx.Select(tirx.isnan(x), x, not_zero))
 
 
+def _wave(x: Expression, quarter_turns: int) -> Expression:
+    """The sine of an angle and some quarter turns."""
+    limit = _float(_HIGHEST_ANGLE)
+
+    def of(given: Expression) -> Expression:
+        return _bound(given * _double(_TWO_BY_PI) + _double(_TO_INTEGER_DOUBLE), lambda n: of_parts(given, n))
+
+    def of_parts(given: Expression, shifted: Expression) -> Expression:
+        turns = (tirx.reinterpret("int64", shifted) & 3).astype("int32") + quarter_turns
+        rest = _bound(shifted - _double(_TO_INTEGER_DOUBLE), lambda n: _less(given, n))
+        return _bound(
+            turns, lambda q: _bound(rest.astype("float32"), lambda r: _bound(r * r, lambda s: turned(q, r, s)))
+        )
+
+    def turned(turns: Expression, rest: Expression, square: Expression) -> Expression:
+        sine = _polynomial(square, _SIN) * square * rest + rest
+        cosine = _polynomial(square, _COS) * (square * square) - square * 0.5 + 1.0
+        value = tirx.Select((turns & 1) == 0, sine, cosine)
+        return tirx.reinterpret("float32", tirx.reinterpret("int32", value) ^ ((turns & 2) << 30))
+
+    found = _bound(tirx.max(-limit, tirx.min(limit, x)).astype("float64"), of)
+    return tirx.Select(tirx.abs(x) > _float(_LARGEST), _of_bits(_NAN_BITS), found)
+
+
+def _less(angle: Expression, turns: Expression) -> Expression:
+    """An angle without some quarter turns, in float64."""
+    for each in _HALF_PI:
+        angle = angle - turns * _double(each)
+    return angle
+
+
 def _odd_quotient(x: Expression, one: float, above: Sequence[float], below: Sequence[float]) -> Expression:
     """An odd function as its argument times a quotient of polynomials of its square; exactly 1 or -1 beyond ``one``.
 
@@ -170,3 +224,7 @@ def _bound(value: Expression, body: Callable[[Expression], Expression]) -> Expre
 
 def _float(value: float) -> Expression:
     return tirx.FloatImm("float32", value)
+
+
+def _double(value: float) -> Expression:
+    return tirx.FloatImm("float64", value)

@@ -14,6 +14,8 @@ REPLACED: Final[dict[str, Callable[[Any], Any]]] = {
     "tirx.tanh": expressions.tanh,
     "tirx.erf": expressions.erf,
     "tirx.log": expressions.log,
+    "tirx.sin": expressions.sin,
+    "tirx.cos": expressions.cos,
 }
 _POWER: Final = "tirx.pow"
 _EXPONENTS: Final = frozenset({2.0, 3.0, 4.0})
