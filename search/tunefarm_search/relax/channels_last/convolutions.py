@@ -21,6 +21,7 @@ from tunefarm_search.relax.channels_last.operators import (
 from tunefarm_search.relax.channels_last.transposed import phases_of, transposed_convolution
 from tunefarm_search.relax.constants import Array, array_of, constant_of, is_constant
 from tunefarm_search.relax.expressions import integers, operator_of, rewritten, value_of
+from tunefarm_search.relax.operators.grid_sampling import can_sample_with_channels_last, sampled_with_channels_last
 from tunefarm_search.relax.products.convolution_kernels import OPERATORS, SPATIAL
 
 _TRANSPOSED: Final = {f"{name}_transpose": spatial for name, spatial in SPATIAL.items()}
@@ -49,7 +50,7 @@ class _ChannelsLast(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: Any) -> Any:
         """Replace a convolution, or an operator whose operands have the channels last."""
         visited = self.visit_expr_post_order(call)
-        for rewrite in (self._convolution, self._transposed_convolution):
+        for rewrite in (self._convolution, self._transposed_convolution, self._sampling):
             found = rewrite(visited)
             if found is not None:
                 return self._channels_first(found)
@@ -103,6 +104,12 @@ class _ChannelsLast(PyExprMutator):  # type: ignore[misc]
         if weights is None or phases is None:
             return None
         return transposed_convolution(call, phases, self._channels_last(call.args[0]), weights, self.builder_)
+
+    def _sampling(self, call: Any) -> Any:
+        """Images sampled with channels last; None for other expressions."""
+        if not can_sample_with_channels_last(call):
+            return None
+        return sampled_with_channels_last(call, self._channels_last(call.args[0]), self.builder_)
 
     def _weights(self, call: Any, layout: str, kernel_layout: str) -> Array | None:
         """The constant weights of a convolution of floats in these layouts; None for others."""
