@@ -73,6 +73,12 @@ def residual_with_pooling(builder: Any, given: Sequence[Any], weights: Sequence[
     return relax.op.matmul(both, weights[2])
 
 
+def sums_of_rows(builder: Any, given: Sequence[Any], weights: Sequence[Any]) -> Any:
+    one = builder.emit(conv2d(given[0], weights[0], padding=1))
+    sums = builder.emit(relax.op.sum(one, [3]))
+    return relax.op.add(sums, builder.emit(relax.op.min(one, [-1])))
+
+
 def of_one_axis(builder: Any, given: Sequence[Any], weights: Sequence[Any]) -> Any:
     one = builder.emit(relax.op.nn.gelu(relax.op.nn.conv1d(given[0], weights[0], padding=1)))
     return relax.op.permute_dims(one, [0, 2, 1])
@@ -140,6 +146,7 @@ CASES: dict[str, tuple[Emit, tuple[int, ...], list[tuple[int, ...]]]] = {
     "depthwise": (depthwise, IMAGE, [FIRST, (8, 1, 3, 3)]),
     "grouped": (grouped, IMAGE, [FIRST, (4, 4, 1, 1)]),
     "residual with pooling": (residual_with_pooling, IMAGE, [FIRST, (8, 8, 3, 3), (16, 10)]),
+    "sums of rows": (sums_of_rows, IMAGE, [FIRST]),
     "of one axis": (of_one_axis, (1, 3, 9), [(8, 3, 3)]),
     "widening": (widening, IMAGE, [FIRST, (8, 5, 2, 3), (5,)]),
     "halves": (halves, IMAGE, [FIRST, (8, 5, 2, 2), (8,)]),
@@ -192,7 +199,14 @@ def calls_of(prepared: PreparedModel) -> list[Any]:
 
 @pytest.mark.parametrize(
     ("name", "transpositions"),
-    [("residual with pooling", 1), ("depthwise", 2), ("of one axis", 1), ("enlarged", 2), ("tokens", 3)],
+    [
+        ("residual with pooling", 1),
+        ("depthwise", 2),
+        ("sums of rows", 2),
+        ("of one axis", 1),
+        ("enlarged", 2),
+        ("tokens", 3),
+    ],
 )
 def test_only_inputs_and_outputs_of_a_model_are_transposed(name: str, transpositions: int) -> None:
     calls = calls_of(prepared_case(name)[0])

@@ -157,7 +157,10 @@ def _reduction(call: Any, lookup: Lookup, builder: Any) -> Any:
     reduce = getattr(relax.op, operator_of(call).removeprefix("relax."))
     if bool(attributes.keepdims):
         return _transposed(builder, reduce(data, moved, keepdims=True))
-    return reduce(data, moved) if axes == list(range(2, rank)) else None
+    if not set(axes) <= set(range(2, rank)):
+        return None
+    reduced = reduce(data, moved)
+    return reduced if len(axes) == rank - 2 else _transposed(builder, reduced)
 
 
 def _concatenation(call: Any, lookup: Lookup, builder: Any) -> Any:
@@ -243,7 +246,9 @@ _REWRITES: Final[dict[str, Callable[[Any, Lookup, Any], Any]]] = {
     "relax.image.resize2d": _resize,
     "relax.max": _reduction,
     "relax.mean": _reduction,
+    "relax.min": _reduction,
     "relax.nn.adaptive_avg_pool2d": _adaptive_pool,
     "relax.permute_dims": _permutation,
     "relax.quantize": _scaled,
+    "relax.sum": _reduction,
 }
