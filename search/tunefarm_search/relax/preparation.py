@@ -30,6 +30,7 @@ from tunefarm_search.relax.elementary.replacement import without_library_calls
 from tunefarm_search.relax.expressions import MATMUL
 from tunefarm_search.relax.function_names import with_short_names
 from tunefarm_search.relax.identities import with_views, without_identities
+from tunefarm_search.relax.integer.operators import QUANTIZE, legalize_quantize
 from tunefarm_search.relax.integer.rewriting import with_integer_products
 from tunefarm_search.relax.operators.batch_norm import fold_batch_norms
 from tunefarm_search.relax.operators.clipped_indices import with_clipped_indices
@@ -52,6 +53,7 @@ _LEGALIZED: Final = {
     SOFTMAX: legalize_softmax,
     LOG_SOFTMAX: legalize_log_softmax,
     RESIZE: legalize_resize,
+    QUANTIZE: legalize_quantize,
 }
 """Operators that TVM has functions for that are slower on a CPU."""
 

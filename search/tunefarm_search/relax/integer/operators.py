@@ -1,15 +1,19 @@
 """Sums of products of 8-bit integers as tensor expressions, in the form that dot products compute."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
+import tvm
 from tvm import te, tirx
 
+from tunefarm_search.relax.expressions import scalar_of
 from tunefarm_search.relax.integer.packing import PackedWeights
 from tunefarm_search.tvm.dot_products import PRODUCTS, SUMS
 
 SHIFT = {("int8", "uint8"): 128, ("uint8", "int8"): -128, ("int8", "int8"): 0, ("uint8", "uint8"): 0}
 """What is added to activations of the first type to have them in the second."""
+QUANTIZE: Final = "relax.quantize"
+_BOUNDS: Final = {"int8": (-128, 127), "uint8": (0, 255)}
 
 
 @dataclass(frozen=True)
@@ -126,7 +130,7 @@ class IntegerProducts:
 
 @dataclass(frozen=True)
 class Requantization:
-    """From sums to integers of the next operator: ``clip(round(sum * factor + addend) + zero_point)``.
+    """From numbers to integers of the next operator: ``clip(round(number) + zero_point)``.
 
     Rounds half to even. ``lowest`` and ``highest`` bound the rounded result with its zero point.
     """
@@ -137,13 +141,31 @@ class Requantization:
     dtype: str
 
     def integers(self, sums: Any, offsets: Any, factors: Any, addends: Any) -> Any:
-        """Integers of ``dtype`` from int32 sums; the other tensors hold one number for each channel."""
+        """Integers of ``sum * factor + addend`` for int32 sums; other tensors hold a number for each channel."""
 
         def result(*at: Any) -> Any:
             channel = at[-1]
             value = (sums[at] + offsets[channel]).astype("float32") * factors[channel] + addends[channel]
-            bounds = [tirx.const(float(each - self.zero_point), "float32") for each in (self.lowest, self.highest)]
-            rounded = tirx.nearbyint(te.max(te.min(value, bounds[1]), bounds[0]))
-            return (rounded.astype("int32") + tirx.const(self.zero_point, "int32")).astype(self.dtype)
+            return self._integer(value)
 
         return te.compute(sums.shape, result, name="requantized")
+
+    def of_floats(self, data: te.Tensor, scale: float) -> te.Tensor:
+        """Integers of floats in steps of ``scale``. A product with its reciprocal, as in torch, is no division."""
+        factor = tirx.FloatImm("float32", 1.0 / scale)
+        return te.compute(data.shape, lambda *at: self._integer(data[at] * factor), name="quantized")
+
+    def _integer(self, value: Any) -> Any:
+        # TVM compiles ``round`` to a rounding half to even of LLVM's, and unlike ``nearbyint`` always in vectors.
+        bounds = [tirx.const(float(each - self.zero_point), "float32") for each in (self.lowest, self.highest)]
+        rounded = tirx.round(te.max(te.min(value, bounds[1]), bounds[0]))
+        return (rounded.astype("int32") + tirx.const(self.zero_point, "int32")).astype(self.dtype)
+
+
+def legalize_quantize(builder: Any, call: Any) -> Any:
+    """A call of ``relax.quantize`` as a call of a TIR function, for TVM's pass ``LegalizeOps``."""
+    scale, zero_point, dtype = scalar_of(call.args[1]), scalar_of(call.args[2]), str(call.ty.dtype)
+    if not scale or zero_point is None or dtype not in _BOUNDS or str(call.args[0].ty.dtype) != "float32":
+        return tvm.ir.Op.get(QUANTIZE).get_attr("FLegalize")(builder, call)
+    rounding = Requantization(int(zero_point), *_BOUNDS[dtype], dtype)
+    return builder.call_te(rounding.of_floats, call.args[0], scale, primfunc_name_hint="quantize")
