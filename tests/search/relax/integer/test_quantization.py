@@ -30,6 +30,12 @@ def test_quantization_rounds_half_to_even(scale: float, zero_point: int, dtype: 
     np.testing.assert_array_equal(np.asarray(result_of(prepared, (VALUES,))), expected.astype(dtype))
 
 
+def test_scales_without_a_reciprocal_are_divided_by() -> None:
+    scale = np.float32(1e-40)
+    found = np.asarray(result_of(prepared_quantization(scale, np.array(0, "int8"), "int8"), (VALUES,)))
+    assert (found == np.where(VALUES < 0, -128, np.where(VALUES > 0, 127, 0))).all()
+
+
 def test_scales_of_single_elements_are_divided_by() -> None:
     scales = np.linspace(0.1, 2.0, len(VALUES)).astype(np.float32)
     found = result_of(prepared_quantization(scales, np.zeros(len(VALUES), "int8"), "int8"), (VALUES,))
