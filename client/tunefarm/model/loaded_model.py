@@ -1,6 +1,5 @@
 """Loads a compiled model into this process and calls it."""
 
-import math
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
@@ -18,7 +17,7 @@ from tunefarm.model.model_folder import ModelFiles, read_model_folder
 from tunefarm.model.sizes.numpy_arrays import NumpyOperations, leaves_of, nested_like
 from tunefarm.model.sizes.size_dispatch import SizeDispatch
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.kernel_library.program import RELEASE_FUNCTION, functions_of_program
+from tunefarm_schemas.kernel_library.program import RELEASE_FUNCTION
 from tunefarm_schemas.tuning.model import ModelEntry, ModelManifest
 from tunefarm_schemas.tuning.workload import TensorArgument
 
@@ -64,22 +63,9 @@ class CompiledModel:
     """A compiled model in this process. Not for several threads at once."""
 
     def __init__(
-        self,
-        manifest: ModelManifest,
-        machine: Any,
-        functions: Collection[str],
-        weights: Mapping[str, Sequence[Any]],
-        folder: Path,
+        self, manifest: ModelManifest, machine: Any, weights: Mapping[str, Sequence[Any]], folder: Path
     ) -> None:
-        """Used by ``load_model``.
-
-        Args:
-            manifest: of the model.
-            machine: TVM's VM.
-            functions: those of its program, by name.
-            weights: its tensors for each entry.
-            folder: the model's.
-        """
+        """Used by ``load_model``. ``machine`` is TVM's VM; ``weights`` are its tensors for each entry."""
         self.manifest = manifest
         self.folder = folder
         self._machine = machine
@@ -88,7 +74,9 @@ class CompiledModel:
         # The VM makes a function each time that it is asked for one.
         self._functions = {name: machine[name] for name in self._entries}
         self._release = None
-        if RELEASE_FUNCTION in functions and any(_result_bytes(each) >= _LARGE_BYTES for each in manifest.entries):
+        has_large_result = any(_result_bytes(each) >= _LARGE_BYTES for each in manifest.entries)
+        # Models of earlier versions have no such function.
+        if has_large_result and machine.module.implements_function(RELEASE_FUNCTION):
             self._release = machine[RELEASE_FUNCTION]
         self._results = {name: OwnedResults(weights[name]) for name in self._entries}
         self._dispatch = None if manifest.dynamic is None else SizeDispatch(manifest, manifest.dynamic)
@@ -227,7 +215,7 @@ def open_model(files: ModelFiles, library: int) -> CompiledModel:
             program = tvm_ffi.get_global_func("ffi.Module.load_from_bytes.relax.VMExecutable")(files.program)
             program.import_module(kernels)
             machine = tvm.relax.VirtualMachine(program, tvm.cpu())
-        return CompiledModel(manifest, machine, functions_of_program(files.program).defined, weights, files.folder)
+        return CompiledModel(manifest, machine, weights, files.folder)
     except (RuntimeError, ValueError, OSError, AttributeError) as error:
         reason = str(error).strip().splitlines()[-1][:300]
         raise BadInput("folder", f"TVM cannot load it: {reason}.", "Compile it again for this machine.") from error
@@ -244,7 +232,9 @@ def _weights_of(files: ModelFiles) -> dict[str, list[Any]]:
 
 
 def _result_bytes(entry: ModelEntry) -> int:
-    return sum(math.prod(each.shape) * _dtype(each.dtype).itemsize for each in entry.outputs)
+    from tunefarm_workers.correctness.element_type import size_in_bytes
+
+    return sum(map(size_in_bytes, entry.outputs))
 
 
 def _ordered(entry: ModelEntry, inputs: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:

@@ -33,7 +33,7 @@ def _sigmoid(x: Array) -> Array:
 
 
 def _of_angle(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """A function of angles up to 2 to the power of 31, and of the sign of others; NaN of infinities."""
+    """A function of angles, which are at most 2 to the power of 31 or its negative; NaN of infinities."""
     return lambda x: np.where(np.isinf(x), np.nan, function(np.clip(x, -(2.0**31), 2.0**31)))
 
 

@@ -15,7 +15,7 @@ SHIFT = {("int8", "uint8"): 128, ("uint8", "int8"): -128, ("int8", "int8"): 0, (
 QUANTIZE: Final = "relax.quantize"
 _LEAST_SCALE: Final = 2.0**-126
 """The reciprocals of smaller scales are no numbers of float32."""
-_BOUNDS: Final = {"int8": (-128, 127), "uint8": (0, 255)}
+RANGES: Final = {"int8": (-128, 127), "uint8": (0, 255)}
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def legalize_quantize(builder: Any, call: Any) -> Any:
     """A call of ``relax.quantize`` as a call of a TIR function, for TVM's pass ``LegalizeOps``."""
     scale, zero_point, dtype = scalar_of(call.args[1]), scalar_of(call.args[2]), str(call.ty.dtype)
     has_reciprocal = scale is not None and scale >= _LEAST_SCALE
-    if not has_reciprocal or zero_point is None or dtype not in _BOUNDS or str(call.args[0].ty.dtype) != "float32":
+    if not has_reciprocal or zero_point is None or dtype not in RANGES or str(call.args[0].ty.dtype) != "float32":
         return tvm.ir.Op.get(QUANTIZE).get_attr("FLegalize")(builder, call)
-    rounding = Requantization(int(zero_point), *_BOUNDS[dtype], dtype)
+    rounding = Requantization(int(zero_point), *RANGES[dtype], dtype)
     return builder.call_te(rounding.of_floats, call.args[0], scale, primfunc_name_hint="quantize")

@@ -20,13 +20,12 @@ from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.relax.channels_last.operators import channels_first_axes, channels_last_call, channels_last_of
 from tunefarm_search.relax.constants import constant_of
 from tunefarm_search.relax.expressions import operator_of, scalar_of, uses_of, value_of
-from tunefarm_search.relax.integer.operators import Requantization
+from tunefarm_search.relax.integer.operators import QUANTIZE, RANGES, Requantization
 from tunefarm_search.relax.integer.products import FoundProducts, found_products
 from tunefarm_search.relax.integer.quantized_values import constant_values, quantized_tensor
 from tunefarm_search.tvm.dot_products import DotProduct, dot_product_of
 
 _Bounds = tuple[float | None, float | None]
-_RANGES: Final = {"int8": (-128, 127), "uint8": (0, 255)}
 _RESHAPES: Final = frozenset(f"relax.{name}" for name in ("reshape", "flatten", "expand_dims", "squeeze"))
 _RECTIFIERS: Final[dict[str, _Bounds]] = {"relax.nn.relu": (0.0, None), "relax.nn.relu6": (0.0, 6.0)}
 
@@ -86,7 +85,7 @@ class _Rewriting(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: Any) -> Any:
         """Replace a call by integer arithmetic, or by the same operator with channels last."""
         visited = self.visit_expr_post_order(call)
-        integers = self._requantized(call, visited) if operator_of(visited) == "relax.quantize" else None
+        integers = self._requantized(call, visited) if operator_of(visited) == QUANTIZE else None
         if integers is not None:
             return integers
         found = found_products(visited, self._value, self._dot_product)
@@ -136,7 +135,7 @@ class _Rewriting(PyExprMutator):  # type: ignore[misc]
         """The integers of a quantization of sums, if nothing else reads the numbers between; None otherwise."""
         scale, zero_point = (scalar_of(self._value(each)) for each in visited.args[1:3])
         dtype, chain = str(visited.attrs.out_dtype), self._chain(given.args[0])
-        if scale is None or zero_point is None or dtype not in _RANGES or chain is None:
+        if scale is None or zero_point is None or dtype not in RANGES or chain is None:
             return None
         found = chain.replaced.found
         bias = _per_channel(chain.bias, found.factors.size, len(visited.ty.shape), is_first=found.is_channels_first)
@@ -196,7 +195,7 @@ def _bounds(call: Any) -> _Bounds | None:
 
 def _limits(dtype: str, bounds: _Bounds, scale: float, zero_point: int) -> tuple[int, int]:
     """The lowest and the highest integer that a quantization of numbers between bounds gives."""
-    lowest, highest = _RANGES[dtype]
+    lowest, highest = RANGES[dtype]
     below, above = (
         default if bound is None else int(np.clip(np.rint(bound / scale) + zero_point, lowest, highest))
         for bound, default in zip(bounds, (lowest, highest), strict=True)

@@ -44,6 +44,7 @@ def _weighted_sums(pixels: te.Tensor, places: te.Tensor, weights: te.Tensor) -> 
     def value(n: Any, y: Any, x: Any, channel: Any) -> Any:
         found: Any = 0.0
         for each in range(_NEIGHBOURS):
+            # Places are inside already, but a task of this function alone is called with any integers.
             place = tirx.max(0, tirx.min(last, places[each, n, y, x]))
             found = found + weights[each, n, y, x] * pixels[n, place, channel]
         return found
@@ -74,7 +75,7 @@ class _Points:
         def weight(down: Any, right: Any, y: Any, x: Any) -> Any:
             is_inside = tirx.all(down >= 0.0, down <= self.height - 1.0, right >= 0.0, right <= self.width - 1.0)
             nearness = (1.0 - tirx.abs(y - down)) * (1.0 - tirx.abs(x - right))
-            return tirx.Select(is_inside, nearness, _float(0.0))
+            return tirx.Select(is_inside, nearness, 0.0)
 
         return self._of_neighbours(grid, weight, "weights")
 
@@ -105,7 +106,7 @@ class _Points:
 def _reflected(place: Any, lowest: float, highest: float) -> Any:
     """A place between mirrors at these two."""
     if highest <= lowest:
-        return _float(0.0)
+        return tirx.const(0.0, "float32")
     distance = tirx.abs(place - lowest)
     turns = tirx.floor(distance * (1.0 / (highest - lowest)))
     rest = distance - turns * (highest - lowest)
@@ -115,8 +116,4 @@ def _reflected(place: Any, lowest: float, highest: float) -> Any:
 
 def _within(value: Any, lowest: float, highest: float) -> Any:
     """The nearest value between these two; the lowest one of NaN."""
-    return tirx.min(tirx.max(value, _float(lowest)), _float(highest))
-
-
-def _float(value: float) -> Any:
-    return tirx.FloatImm("float32", value)
+    return tirx.min(tirx.max(value, lowest), highest)
