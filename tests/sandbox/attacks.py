@@ -119,6 +119,7 @@ ATTACKS: dict[str, Callable[[str], object]] = {
     "stream": lambda _: call("socket", 2, 1, 0),
     "socket of": lambda words: call("socket", *map(int, words.split())),
     "anonymous file": lambda _: os.memfd_create("mine"),
+    "state of the processor": lambda words: call("arch_prctl", *map(int, words.split())),
     "splice": lambda _: call("splice", 0, 0, 1, 0, 1, 0),
 }
 

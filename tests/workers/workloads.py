@@ -8,7 +8,7 @@ from tvm import te
 
 from tunefarm_schemas.tuning.measurement import Candidate, CandidateOrigin, Dispatch, ExportOrder, MeasureTask, Purpose
 from tunefarm_schemas.tuning.trace import Trace
-from tunefarm_search.tvm.intrinsics import load_intrinsics
+from tunefarm_search.tvm.tensor_intrinsics.of_tvm import load_intrinsics
 from tunefarm_search.tvm.trace import trace_of
 
 TARGET = '{"kind":"llvm","num-cores":2}'

@@ -28,3 +28,6 @@ SEALED: Final = frozenset(
         *("getrlimit", "uname", "sysinfo", "getrandom"),
     }
 )
+
+SEALED_WITH: Final = (("arch_prctl", (0x1023, 18)),)
+"""Calls with the only values of their first arguments: a kernel asks for the registers of Intel's matrix unit."""

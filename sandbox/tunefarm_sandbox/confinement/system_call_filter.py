@@ -27,7 +27,7 @@ from tunefarm_sandbox.confinement.denied_system_calls import (
 )
 from tunefarm_sandbox.confinement.filter_prefix import RETURN_ERRNO, only_with, unknown_above
 from tunefarm_sandbox.confinement.filter_program import FilterProgram
-from tunefarm_sandbox.confinement.sealed_system_calls import SEALED
+from tunefarm_sandbox.confinement.sealed_system_calls import SEALED, SEALED_WITH
 
 _CLONE_THREAD: Final = 0x00010000
 _GET_ACTION_AVAIL: Final = 2
@@ -94,6 +94,10 @@ def seal_program() -> FilterProgram:
     numbers = {seccomp.resolve_syscall(seccomp.Arch.NATIVE, name) for name in SEALED}
     for number in sorted(number for number in numbers if number >= 0):
         filtered.add_rule_exactly(seccomp.ALLOW, number)
+    for name, values in SEALED_WITH:
+        if seccomp.resolve_syscall(seccomp.Arch.NATIVE, name) >= 0:
+            arguments = [seccomp.Arg(at, seccomp.EQ, value) for at, value in enumerate(values)]
+            filtered.add_rule(seccomp.ALLOW, name, *arguments)
     return _program(seccomp, b"", filtered)
 
 

@@ -21,9 +21,9 @@ from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_schemas.tuning.workload import Workload
 from tunefarm_search.records.asked_forms import MARK, Form, forms_of, hash_of, workload_of_form
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
-from tunefarm_search.tvm.intrinsics import triple_of
 from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import canonical_target
+from tunefarm_search.tvm.tensor_intrinsics.of_tvm import triple_of
 from tunefarm_search.validation.foreign_input import foreign_module, foreign_workload
 from tunefarm_search.validation.judged_schedule import judged_schedule
 from tunefarm_search.validation.judgement import NotPermitted

@@ -7,14 +7,21 @@ What follows the sums, such as a requantization, is computed of the tile while i
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 import tvm
 
 from tunefarm_schemas.tuning.target import Target
-from tunefarm_search.tvm.dot_products import PRODUCTS, SUMS, DotProduct, dot_product_of, register_dot_products
+from tunefarm_search.tvm.tensor_intrinsics.dot_products import (
+    PRODUCTS,
+    SUMS,
+    DotProduct,
+    dot_product_of,
+    register_dot_products,
+)
 
-_REDUCTION: Final = 2
+REDUCTION: Final = 2
+"""The kind of an axis of a block that sums go along."""
 PRODUCTS_PER_NS: Final = 200
 """Of one core, for the decision whether threads pay."""
 WORTH_THREADS_NS: Final = 20_000
@@ -38,15 +45,15 @@ class TileRule:
 
     def rows(self, schedule: Any, loop: Any) -> Sequence[Any]:
         """All rows inside: the weights of a tile stay in the cache."""
-        return [1, _extent(schedule, loop)]
+        return [1, extent_of(schedule, loop)]
 
     def tile(self, schedule: Any, column: Any, channel: Any) -> tuple[Sequence[Any], Sequence[Any]]:
         """Divisors of both extents."""
-        columns, channels = _extent(schedule, column), _extent(schedule, channel)
+        columns, channels = extent_of(schedule, column), extent_of(schedule, channel)
         fitting = [
             (width, blocks)
-            for width in _divisors(columns)
-            for blocks in _divisors(channels)
+            for width in divisors(columns)
+            for blocks in divisors(channels)
             if width * blocks <= self.dot_product.max_tile
         ]
         width, blocks = min(fitting, key=lambda each: (sum(each) / math.prod(each), -each[1]))
@@ -61,7 +68,7 @@ class SampledTile:
 
     def rows(self, schedule: Any, loop: Any) -> Sequence[Any]:
         """Any two factors."""
-        return list(schedule.sample_perfect_tile(loop, n=2, max_innermost_factor=_extent(schedule, loop)))
+        return list(schedule.sample_perfect_tile(loop, n=2, max_innermost_factor=extent_of(schedule, loop)))
 
     def tile(self, schedule: Any, column: Any, channel: Any) -> tuple[Sequence[Any], Sequence[Any]]:
         """Any factors; the inner ones at most what registers hold."""
@@ -81,27 +88,41 @@ def dot_product_schedule(
     if dot_product is None:
         return None
     schedule = tvm.s_tir.Schedule(module, seed=seed)
-    found = [each for each in _blocks(schedule) if _is_dot_product(schedule, each, dot_product)]
-    if len(found) != 1:
+    sums = sums_of_products(schedule, dot_product)
+    if sums is None:
         return None
     register_dot_products()
-    _Tiling(schedule, found[0], dot_product, choose(dot_product), target.num_cores).apply()
+    DotProductTiling(schedule, sums, dot_product, choose(dot_product), target.num_cores, PRODUCTS_PER_NS).apply()
     return schedule
 
 
+def sums_of_products(schedule: Any, dot_product: DotProduct) -> Any:
+    """The only block of sums that the intrinsic computes; None if there is none, or several."""
+    found = [each for each in _blocks(schedule) if _is_dot_product(schedule, each, dot_product)]
+    return found[0] if len(found) == 1 else None
+
+
 @dataclass(frozen=True)
-class _Tiling:
+class DotProductTiling:
+    """One schedule. ``products_per_ns`` is a core's, for the decision whether threads pay."""
+
+    SUMS_ARE_IN_REGISTERS: ClassVar[bool] = True
+    """When what follows them is computed."""
+
     schedule: Any
     sums: Any
     dot_product: DotProduct
     choice: Choice
     cores: int
+    products_per_ns: int
 
     def apply(self) -> None:
-        is_parallel = self.cores > 1 and _iterations(self.schedule, self.sums) / PRODUCTS_PER_NS > WORTH_THREADS_NS
+        """Transform the schedule."""
+        products = _iterations(self.schedule, self.sums)
+        is_parallel = self.cores > 1 and products / self.products_per_ns > WORTH_THREADS_NS
         results = self._results()
         self._stage(is_parallel=is_parallel)
-        self._tile_sums(self._tile_results(results, is_parallel=is_parallel))
+        self.tile_sums(self._tile_results(results, is_parallel=is_parallel))
 
     def _results(self) -> Any:
         """The block that reads the sums, with all that follows inlined where it has the shape of the sums."""
@@ -119,7 +140,7 @@ class _Tiling:
     def _elementwise(self, block: Any) -> None:
         """A block in loops of its own, such as the last one where channels do not fill blocks of 16."""
         *_, channel = self.schedule.get_loops(block)
-        vector = math.gcd(_extent(self.schedule, channel), SUMS)
+        vector = math.gcd(extent_of(self.schedule, channel), SUMS)
         if vector > 1:
             self.schedule.vectorize(self.schedule.split(channel, [None, vector])[1])
 
@@ -131,7 +152,7 @@ class _Tiling:
             for each in schedule.get_producers(schedule.get_sblock(name)):
                 schedule.compute_inline(each)
             *front, channel = schedule.get_loops(schedule.get_sblock(name))
-            if _extent(schedule, channel) % SUMS == 0:
+            if extent_of(schedule, channel) % SUMS == 0:
                 schedule.vectorize(channel)
             if is_parallel and len(front) > 1:
                 schedule.parallel(schedule.fuse(*front[:2]))
@@ -141,7 +162,7 @@ class _Tiling:
         schedule = self.schedule
         *front, column, channel = schedule.get_loops(results)
         blocks, lane = schedule.split(channel, [None, SUMS])
-        column_factors, block_factors = self.choice.tile(schedule, column, blocks)
+        column_factors, block_factors = self.factors(column, blocks)
         column, inner_column = schedule.split(column, column_factors)
         blocks, inner_block = schedule.split(blocks, block_factors)
         outer = [*front, blocks]
@@ -156,17 +177,25 @@ class _Tiling:
         if is_parallel:
             schedule.parallel(around)
         schedule.vectorize(lane)
-        for loop in (inner_column, inner_block):
+        for loop in (inner_column, inner_block) if self.SUMS_ARE_IN_REGISTERS else (inner_block,):
             schedule.unroll(loop)
         return depth
 
-    def _tile_sums(self, depth: int) -> None:
+    def factors(self, column: Any, blocks: Any) -> tuple[Sequence[Any], Sequence[Any]]:
+        """Two factors of each of the two loops; the inner ones make the tile."""
+        return self.choice.tile(self.schedule, column, blocks)
+
+    def loops_of_tile(self, depth: int) -> tuple[list[Any], list[Any]]:
+        """Behind ``depth`` outer ones: the loops over its results, and those over products."""
+        loops = self.schedule.get_loops(self.sums)[depth:]
+        kinds = [int(each.iter_type) for each in self.schedule.get(self.sums).iter_vars]
+        pairs = list(zip(loops, kinds, strict=True))
+        return [loop for loop, kind in pairs if kind != REDUCTION], [loop for loop, kind in pairs if kind == REDUCTION]
+
+    def tile_sums(self, depth: int) -> None:
         """Keep the sums of a tile in registers over all products."""
         schedule = self.schedule
-        loops = schedule.get_loops(self.sums)[depth:]
-        kinds = [int(each.iter_type) for each in schedule.get(self.sums).iter_vars]
-        results = [loop for loop, kind in zip(loops, kinds, strict=True) if kind != _REDUCTION]
-        steps = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == _REDUCTION]
+        results, steps = self.loops_of_tile(depth)
         blocks, lane = schedule.split(results[-1], [None, SUMS])
         schedule.reorder(*steps[:-1], *results[:-1], blocks, lane, steps[-1])
         initial = schedule.decompose_reduction(self.sums, steps[0])
@@ -179,7 +208,7 @@ class _Tiling:
 def _is_dot_product(schedule: Any, block: Any, dot_product: DotProduct) -> bool:
     """Whether a block has the sums that the intrinsic computes, of activations in its type and packed weights."""
     given = schedule.get(block)
-    if not any(int(each.iter_type) == _REDUCTION for each in given.iter_vars) or len(given.reads) != 2:
+    if not any(int(each.iter_type) == REDUCTION for each in given.iter_vars) or len(given.reads) != 2:
         return False
     data, weights = (region.source for region in given.reads)
     tail = [getattr(extent, "value", None) for extent in list(weights.shape)[-2:]]
@@ -207,7 +236,8 @@ def _name(schedule: Any, block: Any) -> str:
     return str(schedule.get(block).name_hint)
 
 
-def _extent(schedule: Any, loop: Any) -> int:
+def extent_of(schedule: Any, loop: Any) -> int:
+    """Of a loop."""
     return int(schedule.get(loop).extent)
 
 
@@ -215,12 +245,13 @@ def _extents(schedule: Any, block: Any) -> list[int]:
     """Of the loops over the results of a block."""
     kinds = [int(each.iter_type) for each in schedule.get(block).iter_vars]
     loops = zip(schedule.get_loops(block), kinds, strict=True)
-    return [_extent(schedule, loop) for loop, kind in loops if kind != _REDUCTION]
+    return [extent_of(schedule, loop) for loop, kind in loops if kind != REDUCTION]
 
 
 def _iterations(schedule: Any, block: Any) -> int:
-    return math.prod(_extent(schedule, loop) for loop in schedule.get_loops(block))
+    return math.prod(extent_of(schedule, loop) for loop in schedule.get_loops(block))
 
 
-def _divisors(number: int) -> list[int]:
+def divisors(number: int) -> list[int]:
+    """In ascending order."""
     return [each for each in range(1, number + 1) if number % each == 0]

@@ -19,12 +19,13 @@ from tunefarm_search.space.decisions import SketchSpace, sketch_space
 from tunefarm_search.space.dot_product_tiling import SampledTile, dot_product_schedule
 from tunefarm_search.space.elementwise_inlining import ELEMENTARY_CALLS, ElementwiseInlining
 from tunefarm_search.space.lowering_check import LoweringCheck
+from tunefarm_search.space.matrix_tiling import matrix_tile_schedule
 from tunefarm_search.space.streamed_reduction import StreamedReduction
 from tunefarm_search.space.tiled_movement import TiledMovement
 from tunefarm_search.space.winograd_transforms import sampled_factors, transform_schedule
 from tunefarm_search.tvm.errors import TVM_ERRORS
-from tunefarm_search.tvm.intrinsics import leave_intrinsics_out, load_intrinsics_for
 from tunefarm_search.tvm.target import FLOAT_BYTES, tvm_target, vector_bytes
+from tunefarm_search.tvm.tensor_intrinsics.of_tvm import leave_intrinsics_out, load_intrinsics_for
 from tunefarm_search.tvm.trace import steps_of, trace_of
 from tunefarm_search.validation.judged_schedule import judged_schedule
 from tunefarm_search.validation.judgement import named_callees
@@ -93,7 +94,7 @@ def _own_sketch(module: Any, target: Target) -> list[Trace]:
 
     TVM's sketches are left out then: they are many times slower.
     """
-    ways = [partial(dot_product_schedule, module, target, SampledTile)]
+    ways = [partial(each, module, target, SampledTile) for each in (matrix_tile_schedule, dot_product_schedule)]
     if target.kind == "llvm":
         lanes, threads = vector_bytes(target) // FLOAT_BYTES, {"is_parallel": target.num_cores > 1}
         ways.append(partial(transform_schedule, module, sampled_factors, **threads))

@@ -16,8 +16,8 @@ from tunefarm_search.model.boosting import xgboost_module
 from tunefarm_search.space.space import SearchSpace
 from tunefarm_search.strategy.candidate_selector import CandidateSelector
 from tunefarm_search.strategy.protocol import Outcome, Proposal, StrategyReport
-from tunefarm_search.tvm.intrinsics import load_intrinsics_for
 from tunefarm_search.tvm.target import tvm_target
+from tunefarm_search.tvm.tensor_intrinsics.of_tvm import load_intrinsics_for
 from tunefarm_search.tvm.trace import trace_of
 
 ROUND = 64

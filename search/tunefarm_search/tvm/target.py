@@ -17,6 +17,7 @@ from tunefarm_schemas.frozen import canonical_json
 from tunefarm_schemas.host_cores import usable_processors
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.tvm.target_attributes import require_permitted_target
+from tunefarm_search.tvm.tile_registers import are_granted
 from tunefarm_search.tvm.trace import plain
 
 FLOAT_BYTES = 4
@@ -26,7 +27,7 @@ _COMPUTE_HALVES = frozenset({"znver1", "znver4"})
 """LLVM's names of processors whose vector units are half as wide as their registers."""
 _LOADS_HALVES = frozenset({"znver1"})
 """LLVM's names of processors that load half a register at a time."""
-_WITH_TILES = "sapphirerapids"
+_WITHOUT_TILES, _WITH_TILES = "icelake-server", "sapphirerapids"
 _COMPUTE_TWO = frozenset({_WITH_TILES, "emeraldrapids", "graniterapids", "graniterapids-d"})
 """LLVM's names of server processors of one line that multiply two registers of AVX-512 in a cycle."""
 _X86 = frozenset({"x86_64", "i386", "i486", "i586", "i686"})
@@ -144,8 +145,14 @@ def host_cpu() -> str:
     """LLVM's name of the CPU this process runs on.
 
     LLVM goes by the number of the model. A virtual machine may have that of an older one, with all instructions of the
-    processor below: then they tell what it is.
+    processor below: then they tell what it is. Where the kernel denies the registers of a matrix unit, it is the last
+    processor of the line that had none.
     """
+    named = _named_cpu()
+    return named if not _has_tiles(named) or are_granted() else _WITHOUT_TILES
+
+
+def _named_cpu() -> str:
     named = str(tvm.target.codegen.llvm_get_system_cpu())
     try:
         with CPU_FACTS.open(encoding="utf-8") as lines:
@@ -154,8 +161,11 @@ def host_cpu() -> str:
         return named
     if not set(_FLAGS_WITH_TILES.split()) <= set(flags.split()):
         return named
-    has_tiles = "amx-tile" in _instruction_sets(tvm.target.Target({"kind": "llvm", "mcpu": named}))
-    return named if has_tiles else _WITH_TILES
+    return named if _has_tiles(named) else _WITH_TILES
+
+
+def _has_tiles(processor: str) -> bool:
+    return "amx-tile" in _instruction_sets(tvm.target.Target({"kind": "llvm", "mcpu": processor}))
 
 
 def reason_it_cannot_run_here(target: Target) -> str | None:

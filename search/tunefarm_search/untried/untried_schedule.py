@@ -14,6 +14,7 @@ from tunefarm_schemas.tuning.trace import Space, Trace
 from tunefarm_search.features.features import machine_of
 from tunefarm_search.space.attention_tiling import attention_schedule, rows_of_registers
 from tunefarm_search.space.dot_product_tiling import TileRule, dot_product_schedule
+from tunefarm_search.space.matrix_tiling import matrix_tile_schedule
 from tunefarm_search.space.scheduling import Scheduled, Scheduler
 from tunefarm_search.space.space import search_space
 from tunefarm_search.space.tiled_movement import crossing_read
@@ -95,8 +96,11 @@ class _Inlined:
 
 
 def _dot_products(module: Any, target: Target) -> UntriedSchedule | None:
-    schedule = dot_product_schedule(module, target, TileRule)
-    return None if schedule is None else UntriedSchedule(trace_of(schedule), schedule.mod, "dot products")
+    for schedule_of in (matrix_tile_schedule, dot_product_schedule):
+        schedule = schedule_of(module, target, TileRule)
+        if schedule is not None:
+            return UntriedSchedule(trace_of(schedule), schedule.mod, "dot products")
+    return None
 
 
 def _transform(module: Any, target: Target, *, parallel: bool) -> UntriedSchedule | None:

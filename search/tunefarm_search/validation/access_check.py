@@ -12,6 +12,7 @@ from tvm.ir import Call, Op, StringImm, TensorLoad
 
 from tunefarm_search.validation.index_range import Condition, Fact, Known, Span, fit, holds_load, witness
 from tunefarm_search.validation.permitted_nodes import ARITHMETIC, LLVM_CALLS
+from tunefarm_search.validation.tile_intrinsics import first_elements
 from tunefarm_search.validation.warp_intrinsics import ALL_REDUCE, Elements, fragment_accesses
 
 _LAZY: Final = "prim.if_then_else"
@@ -167,6 +168,11 @@ class AccessCheck:
         by_name = name is not None and any(word in name for word in _BY_NAME)
         if name == ALL_REDUCE:
             return mutator.default_mutate(call)
+        of_tiles = first_elements(call)
+        if of_tiles is not None:
+            for element in of_tiles:
+                mutator.mutate(element)
+            return call
         accesses = fragment_accesses(call)
         if accesses is not None and all(map(self._is_inside, accesses)):
             for accessed in accesses:

@@ -5,8 +5,9 @@ from typing import Any
 
 from tvm.s_tir import Schedule
 
+from tunefarm_search.tvm.tensor_intrinsics.matrix_tiles import tiles_named
 from tunefarm_search.validation.judgement import require_permitted
-from tunefarm_search.validation.trace_application import apply_steps
+from tunefarm_search.validation.trace_application import apply_steps, intrinsics_in
 
 
 def judged_schedule(
@@ -27,7 +28,15 @@ def judged_schedule(
         NotPermitted: the scheduled module contains something that is on no allow-list.
         Exception: TVM's error for a trace that does not apply.
     """
+    with_tiles = _names_tiles(steps)
+    if with_tiles:
+        # Only our own intrinsics may add these instructions: their form shows what they access.
+        require_permitted(module, callees)
     schedule = Schedule(module, seed=seed)
     apply_steps(steps, schedule, kind, triple)
-    require_permitted(schedule.mod, callees)
+    require_permitted(schedule.mod, callees, with_tiles=with_tiles)
     return schedule
+
+
+def _names_tiles(steps: Any) -> bool:
+    return any(isinstance(name, str) and tiles_named(name) is not None for name in intrinsics_in(steps))

@@ -11,8 +11,10 @@ from typing import Any, Final
 import tvm
 from tvm_ffi.serialization import to_json_graph_str
 
+from tunefarm_search.tvm.tensor_intrinsics.matrix_tiles import TILE_INTRINSICS
 from tunefarm_search.tvm.workload import ENTRY
 from tunefarm_search.validation.permitted_nodes import (
+    ADDRESS,
     ANNOTATION_VALUES,
     ANNOTATIONS,
     ARITHMETIC,
@@ -32,21 +34,23 @@ from tunefarm_search.validation.permitted_nodes import (
 
 Node = Mapping[str, Any]
 SHOWN: Final = 100
+_OPERATORS: Final = ARITHMETIC | SCHEDULING | LLVM_CALLS | NAMED_CALLS
 
 
 class NotPermitted(ValueError):
     """Raised for a forbidden part of a module; the text completes a sentence that begins with "it"."""
 
 
-def require_permitted(module: Any, callees: Collection[str] = ()) -> None:
+def require_permitted(module: Any, callees: Collection[str] = (), *, with_tiles: bool = False) -> None:
     """Accept a module of one TIR function that only computes.
 
-    ``callees`` are names of functions outside of the module that it may call.
+    ``callees`` are names of functions outside of the module that it may call; ``with_tiles`` permits the instructions
+    of a matrix unit, whose calls do not state all that they access.
 
     Raises:
         NotPermitted: it calls, imports or names something that is not on the lists.
     """
-    _Judge(_nodes(module), callees).judge()
+    _Judge(_nodes(module), callees, with_tiles=with_tiles).judge()
 
 
 def named_callees(module: Any) -> frozenset[str]:
@@ -86,9 +90,11 @@ def _nodes(module: Any) -> Sequence[Node]:
 class _Judge:
     """One module's nodes, which refer to each other by number."""
 
-    def __init__(self, nodes: Sequence[Node], callees: Collection[str]) -> None:
+    def __init__(self, nodes: Sequence[Node], callees: Collection[str], *, with_tiles: bool = False) -> None:
         self.nodes = nodes
         self._callees = callees
+        self._intrinsics = (*LLVM_INTRINSICS, *TILE_INTRINSICS) if with_tiles else LLVM_INTRINSICS
+        self._operators = _OPERATORS | {ADDRESS} if with_tiles else _OPERATORS
         self._by_type: Mapping[str, Callable[[Any], None]] = {
             "ir.Call": self._call,
             "ir.GlobalVar": self._global_name,
@@ -143,7 +149,7 @@ class _Judge:
             arguments = arguments[1:]
         elif name in LLVM_CALLS:
             intrinsic = self._intrinsic(arguments)
-            if not any(intrinsic == known or intrinsic.startswith(f"{known}.") for known in LLVM_INTRINSICS):
+            if not any(intrinsic == known or intrinsic.startswith(f"{known}.") for known in self._intrinsics):
                 raise _not_called(f"{short}({intrinsic!r})")
         for argument in arguments:
             if argument["type"] == "ir.StringImm":
@@ -158,7 +164,7 @@ class _Judge:
         return str(attributes["type"]) != "None"
 
     def _op(self, name: Any) -> None:
-        if not (name in ARITHMETIC or name in SCHEDULING or name in LLVM_CALLS or name in NAMED_CALLS):
+        if name not in self._operators:
             raise _not_called(str(name)[:SHOWN])
 
     def _function_name(self, function: Node) -> str:

@@ -40,6 +40,8 @@ SCHEDULING: Final = frozenset(
 )
 """Operators that TVM's own schedules and tensor intrinsics add to a function."""
 
+ADDRESS: Final = "tirx.address_of"
+"""The operator by which instructions of a matrix unit get what they access."""
 LLVM_CALLS: Final = frozenset({"tirx.call_llvm_intrin", "tirx.call_llvm_pure_intrin"})
 LLVM_INTRINSICS: Final = (
     *("llvm.abs", "llvm.ceil", "llvm.copysign", "llvm.ctpop", "llvm.exp", "llvm.exp2", "llvm.fabs", "llvm.floor"),

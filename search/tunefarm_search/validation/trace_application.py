@@ -4,8 +4,8 @@ from typing import Any
 
 from tvm.s_tir.schedule import Trace as TvmTrace
 
-from tunefarm_search.tvm.dot_products import is_dot_product, register_dot_products
-from tunefarm_search.tvm.intrinsics import load_intrinsics
+from tunefarm_search.tvm.tensor_intrinsics.of_tvm import load_intrinsics
+from tunefarm_search.tvm.tensor_intrinsics.ours import register_ours
 from tunefarm_search.validation.own_intrinsics import is_carried, register_carried
 
 
@@ -14,13 +14,10 @@ def apply_steps(steps: Any, schedule: Any, kind: str = "llvm", triple: str = "")
 
     Raises TVM's error for a trace that does not apply.
     """
-    names = intrinsics_in(steps)
-    if names:
-        register_dot_products()
-    for name in names:
+    for name in intrinsics_in(steps):
         if isinstance(name, str) and is_carried(name):
             register_carried(name)
-        elif not isinstance(name, str) or not is_dot_product(name):
+        elif not isinstance(name, str) or not register_ours(name):
             load_intrinsics(kind, triple)
     TvmTrace.apply_json_to_schedule(steps, schedule)
 

@@ -13,8 +13,8 @@ from tvm import relax
 from tunefarm.frontend.weights_file import read_weights, write_weights
 from tunefarm.model.library.library import LIBRARIES, LibraryKernel, installed_libraries
 from tunefarm_search.relax.onnx_graph import OnnxRegion, place_weights
-from tunefarm_search.tvm.dot_products import dot_product_of
 from tunefarm_search.tvm.target import host_target
+from tunefarm_search.tvm.tensor_intrinsics.dot_products import dot_product_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 WEIGHTS = "weights.safetensors"

@@ -1,6 +1,7 @@
 """A child cannot affect another child, the machine or its own limits."""
 
 import os
+import platform
 import signal
 import socket
 import tempfile
@@ -131,6 +132,16 @@ def test_sealed_child_cannot_attack(server: ForkServer, attack: str, entry: str)
 def test_sealed_child_learns_nothing_about_paths(server: ForkServer, attack: str, entry: str) -> None:
     for path in ("/", "/no/such/file", "/proc/self/exe", "/usr/lib"):
         assert outcome_of(server, f"{attack}: {path}", entry) == "PermissionError"
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the call is of x86")
+def test_sealed_child_gets_registers_of_a_matrix_unit_and_no_others(server: ForkServer) -> None:
+    registers, others, request = 18, 17, 0x1023
+    base_of_a_segment = 0x1003
+    asked = outcome_of(server, f"state of the processor: {request} {registers}", "attempt_sealed")
+    assert asked in {"done 0", "OSError"}  # the latter of processors without the unit
+    for refused in (f"{request} {others}", f"{base_of_a_segment} {registers}"):
+        assert outcome_of(server, f"state of the processor: {refused}", "attempt_sealed") == "PermissionError"
 
 
 def test_sealed_child_computes_and_answers(server: ForkServer) -> None:

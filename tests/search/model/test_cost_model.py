@@ -146,7 +146,7 @@ def test_random_scores_have_chance_accuracy() -> None:
 @pytest.mark.faults
 def test_search_never_imports_scipy() -> None:
     code = (
-        "from tunefarm_search.tvm.intrinsics import load_intrinsics; load_intrinsics('llvm')\n"
+        "from tunefarm_search.tvm.tensor_intrinsics.of_tvm import load_intrinsics; load_intrinsics('llvm')\n"
         "import tunefarm_search.loop.loop, tunefarm_search.replay.replay_farm, sys, numpy as np\n"
         "from tunefarm_search.model.boosting import BoostedTrees\n"
         "trees = BoostedTrees.fit(np.eye(8, dtype='float32'), np.arange(8.0), rounds=3, depth=3, seed=0)\n"

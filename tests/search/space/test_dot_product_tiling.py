@@ -15,9 +15,9 @@ from tunefarm_search.relax.preparation import prepare
 from tunefarm_search.relax.tasks import model_tasks
 from tunefarm_search.space.scheduling import Point, Rejected, Scheduled, Scheduler
 from tunefarm_search.space.space import search_space
-from tunefarm_search.tvm.dot_products import dot_product_of
 from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import canonical_target, host_target, tvm_target
+from tunefarm_search.tvm.tensor_intrinsics.dot_products import dot_product_of
 from tunefarm_search.validation.judged_schedule import judged_schedule
 
 VNNI = canonical_target({"kind": "llvm", "mcpu": "znver4"}, 1).target

@@ -61,6 +61,7 @@ def test_host_with_the_model_number_of_an_older_processor_is_what_its_instructio
     facts = tmp_path / "cpuinfo"
     monkeypatch.setattr(target_module, "CPU_FACTS", facts)
     monkeypatch.setattr(tvm.target.codegen, "llvm_get_system_cpu", lambda: "rocketlake")
+    monkeypatch.setattr(target_module, "are_granted", lambda: True)
     flags = [*required_cpu_features(newer), "amx_tile"]
 
     facts.write_text(f"processor\t: 0\nflags\t\t: fpu {' '.join(flags)}\n")
@@ -80,7 +81,18 @@ def test_host_that_llvm_knows_is_what_llvm_says(tmp_path: Path, monkeypatch: pyt
     facts.write_text(f"flags\t\t: {' '.join(required_cpu_features(newer))} amx_tile\n")
     monkeypatch.setattr(target_module, "CPU_FACTS", facts)
     monkeypatch.setattr(tvm.target.codegen, "llvm_get_system_cpu", lambda: "graniterapids")
+    monkeypatch.setattr(target_module, "are_granted", lambda: True)
     assert host_cpu() == "graniterapids"
+
+
+@pytest.mark.parametrize(("processor", "without"), [("graniterapids", "icelake-server"), ("znver4", "znver4")])
+def test_host_whose_kernel_denies_tiles_is_the_last_processor_without(
+    monkeypatch: pytest.MonkeyPatch, processor: str, without: str
+) -> None:
+    monkeypatch.setattr(tvm.target.codegen, "llvm_get_system_cpu", lambda: processor)
+    monkeypatch.setattr(target_module, "CPU_FACTS", Path("/nonexistent"))
+    monkeypatch.setattr(target_module, "are_granted", lambda: False)
+    assert host_cpu() == without
 
 
 def test_host_cannot_run_missing_instructions() -> None:

@@ -21,7 +21,7 @@ _KERNEL_FLAGS: Final = (
     # The start files contain constructors, which would run when the library is loaded.
     "-nostartfiles",
     "-Wl,-z,relro,-z,now,-z,noexecstack,-z,text",
-    # Removes stack maps (aligned_stack.py): they hold addresses that the loader would write into constant memory.
+    # Removes stack maps (x86/aligned_stack.py): they hold addresses that the loader would write into constant memory.
     "-Wl,--gc-sections,--strip-all",
     "-Wl,--build-id=none,--hash-style=gnu",
 )

@@ -9,7 +9,7 @@ import tvm
 from tunefarm_search.tvm.target_attributes import require_permitted_target
 from tunefarm_search.validation.judged_schedule import judged_schedule
 from tunefarm_search.validation.judgement import require_permitted
-from tunefarm_workers.builder.aligned_stack import pipeline_for
+from tunefarm_workers.builder.x86.lowering import pipeline_for
 
 _NO_CHECKS: Final = "tirx.disable_assert"
 

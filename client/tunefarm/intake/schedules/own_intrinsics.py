@@ -13,7 +13,7 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import canonical_json
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Sketch, Trace
-from tunefarm_search.tvm.intrinsics import is_of_tvm, load_intrinsics_for
+from tunefarm_search.tvm.tensor_intrinsics.of_tvm import is_of_tvm, load_intrinsics_for
 from tunefarm_search.validation.own_intrinsics import FIELD, carried_name, is_carried, require_pair
 from tunefarm_search.validation.trace_application import intrinsics_in
 

@@ -10,7 +10,7 @@ from tunefarm.intake.intake_request import ScheduleSource, SeedSource
 from tunefarm.intake.user_file import describe, user_object
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.trace import Trace
-from tunefarm_search.tvm.intrinsics import load_intrinsics
+from tunefarm_search.tvm.tensor_intrinsics.of_tvm import load_intrinsics
 from tunefarm_search.tvm.trace import trace_of
 from tunefarm_search.validation.foreign_input import CALLEE_FIX
 from tunefarm_search.validation.judged_schedule import judged_schedule

@@ -8,7 +8,7 @@ from tvm import te, tirx
 
 from tunefarm_search.relax.expressions import scalar_of
 from tunefarm_search.relax.integer.packing import PackedWeights
-from tunefarm_search.tvm.dot_products import PRODUCTS, SUMS
+from tunefarm_search.tvm.tensor_intrinsics.dot_products import PRODUCTS, SUMS
 
 SHIFT = {("int8", "uint8"): 128, ("uint8", "int8"): -128, ("int8", "int8"): 0, ("uint8", "uint8"): 0}
 """What is added to activations of the first type to have them in the second."""

@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tunefarm_search.tvm.dot_products import PRODUCTS, SUMS
+from tunefarm_search.tvm.tensor_intrinsics.dot_products import PRODUCTS, SUMS
 
 MAX_PARTS: Final = 3
 _LOWEST, _HIGHEST = -128, 127

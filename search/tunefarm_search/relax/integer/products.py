@@ -16,7 +16,7 @@ from tunefarm_search.relax.integer.quantized_values import (
     quantized_constant,
     quantized_tensor,
 )
-from tunefarm_search.tvm.dot_products import DotProduct
+from tunefarm_search.tvm.tensor_intrinsics.dot_products import DotProduct
 
 _RANKS: Final = {"relax.nn.conv1d": 1, "relax.nn.conv2d": 2}
 

@@ -23,7 +23,7 @@ from tunefarm_search.relax.expressions import operator_of, scalar_of, uses_of, v
 from tunefarm_search.relax.integer.operators import QUANTIZE, RANGES, Requantization
 from tunefarm_search.relax.integer.products import FoundProducts, found_products
 from tunefarm_search.relax.integer.quantized_values import constant_values, quantized_tensor
-from tunefarm_search.tvm.dot_products import DotProduct, dot_product_of
+from tunefarm_search.tvm.tensor_intrinsics.dot_products import DotProduct, dot_product_of
 
 _Bounds = tuple[float | None, float | None]
 _RESHAPES: Final = frozenset(f"relax.{name}" for name in ("reshape", "flatten", "expand_dims", "squeeze"))

@@ -19,9 +19,9 @@ from tunefarm_search.relax.building import lower, virtual_machine
 from tunefarm_search.relax.placeholders import tasks_without_weights
 from tunefarm_search.relax.preparation import PreparedModel, prepare
 from tunefarm_search.relax.tasks import model_tasks, rounds_to_bytes
-from tunefarm_search.tvm.dot_products import dot_product_of
 from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import canonical_target, host_target, tvm_target
+from tunefarm_search.tvm.tensor_intrinsics.dot_products import dot_product_of
 from tunefarm_search.untried.untried_schedule import untried_schedule
 from tunefarm_search.validation.judged_schedule import judged_schedule
 from tunefarm_workers.builder.scheduled_module import build_scheduled

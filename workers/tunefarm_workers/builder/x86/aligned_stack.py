@@ -7,36 +7,16 @@ slower, depending on where its process placed the stack. A stack map, which emit
 
 from typing import Any, Final
 
-import tvm
 import tvm_ffi
 from tvm import tirx
-from tvm.target.codegen import llvm_get_system_triple
 
-_NAME: Final = "tunefarm_aligned_stack"
-_ARCHITECTURES: Final = ("x86_64", "i386", "i686")
-"""x86 has vectors longer than 16 bytes. Tested on x86_64 only."""
 _PARALLEL: Final = 1
 """``ForKind.kParallel``."""
 
 
-def pipeline_for(target: Any) -> str | None:
-    """Return the lowering pipeline for functions of a target; None for TVM's default."""
-    if str(target.kind.name) != "llvm":
-        return None
-    triple = str(target.attrs.get("mtriple", "")) or llvm_get_system_triple()
-    return _NAME if triple.startswith(_ARCHITECTURES) else None
-
-
-def _pipeline() -> tuple[Any, Any, Any]:
-    lower, finalize_host, finalize_device = tirx.get_tir_pipeline("s_tir")
-    return tvm.transform.Sequential([lower, _with_marks]), finalize_host, finalize_device
-
-
-@tvm.transform.module_pass(opt_level=0)  # type: ignore[untyped-decorator]
-def _with_marks(module: tvm.IRModule, _context: Any) -> tvm.IRModule:
-    for name, function in module.functions.items():
-        module.update_func(name, function.with_body(tvm_ffi.structural_mutate(function.body, _MARKING)))
-    return module
+def with_marks(function: Any) -> Any:
+    """The lowered function, with a stack map in each function that code generation makes of it."""
+    return function.with_body(tvm_ffi.structural_mutate(function.body, _MARKING))
 
 
 def _mark_loop(loop: Any, mutator: Any) -> Any:
@@ -61,5 +41,3 @@ def _mark() -> Any:
 
 
 _MARKING: Final = [(tirx.For, _mark_loop), (tirx.AttrStmt, _mark_function)]
-
-tirx.register_tir_pipeline(_NAME, _pipeline)

@@ -13,8 +13,8 @@ from pathlib import Path
 import tvm
 
 from tunefarm_schemas.tuning.target import Target
-from tunefarm_search.tvm.dot_products import is_dot_product
 from tunefarm_search.tvm.quick_decorators import quick_decorators
+from tunefarm_search.tvm.tensor_intrinsics.ours import is_ours
 
 PACKAGE = "tvm.s_tir.tensor_intrin"
 
@@ -48,7 +48,7 @@ def triple_of(target: Target) -> str:
 def is_of_tvm(name: str) -> bool:
     """Whether a name is that of an intrinsic in one of TVM's modules that are loaded, or one of ours."""
     loaded = [module for path, module in sys.modules.items() if path.startswith(f"{PACKAGE}.")]
-    return is_dot_product(name) or any(name in _texts(module) for module in loaded)
+    return is_ours(name) or any(name in _texts(module) for module in loaded)
 
 
 def _texts(module: types.ModuleType) -> list[str]:

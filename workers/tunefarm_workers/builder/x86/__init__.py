@@ -1,0 +1,1 @@
+"""What x86 needs between a scheduled function and code generation."""
