@@ -109,7 +109,8 @@ class BundleBuilder:
             parts = source.planned(self.fork_server, name, form, memory, scratch)
             compiler = compiler_of(form, parts.target, cc)
             records = source.chosen(parts)
-            functions, problems, kernels = self._kernels(parts, name, form, records, scratch)
+            functions, problems, kernels, features = self._kernels(parts, name, form, records, scratch)
+            parts = parts.model_copy(update={"cpu_features": tuple(sorted({*parts.cpu_features, *features}))})
             if problems and source.needs_schedules:
                 raise _without_schedule(problems)
             entries = entry_vectors(parts, source.references, memory.vectors)
@@ -160,8 +161,8 @@ class BundleBuilder:
 
     def _kernels(
         self, parts: PlannedParts, name: str, form: BundleForm, records: Mapping[str, ChosenRecord], scratch: Path
-    ) -> tuple[tuple[ModelFunction, ...], dict[str, str], dict[str, bytes]]:
-        """How each function was scheduled, what went wrong with that, and the files of the kernels."""
+    ) -> tuple[tuple[ModelFunction, ...], dict[str, str], dict[str, bytes], set[str]]:
+        """How each function was scheduled, what went wrong with that, the files of the kernels, and what they need."""
         orders = function_orders(parts.tasks, parts.rest_json, parts.target, records, scratch)
         if form == "c":
             _require_types_of_c(orders)
@@ -171,13 +172,15 @@ class BundleBuilder:
         functions: list[ModelFunction] = []
         problems: dict[str, str] = {}
         files: dict[str, bytes] = {}
+        features: set[str] = set()
         for number, ((task, order), (built, path)) in enumerate(zip(orders, results, strict=True)):
             files[f"kernels/kernel{number}.{_SUFFIXES.get(form, 'o')}"] = path.read_bytes()
             made = functions_of(task, order, built)
             functions += made
+            features.update(built.cpu_features)
             if built.problem:
                 problems |= dict.fromkeys((each.name for each in made), built.problem)
-        return tuple(functions), problems, files
+        return tuple(functions), problems, files, features
 
 
 def _of_bundle(order: FunctionOrder, name: str, number: int, form: BundleForm) -> FunctionOrder:

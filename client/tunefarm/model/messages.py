@@ -89,11 +89,19 @@ class FunctionOrder(Frozen):
 
 
 class FunctionBuilt(Frozen):
-    """The object file is the next message. ``problem`` says why a better schedule was not used; empty if it was."""
+    """The object file is the next message.
+
+    Attributes:
+        kind: of its schedule.
+        way: what an untried schedule was made by.
+        problem: says why a better schedule was not used; empty if it was.
+        cpu_features: that it needs and other code for its target does not, as Linux names them.
+    """
 
     kind: FunctionKind
     way: str = ""
     problem: str = ""
+    cpu_features: tuple[str, ...] = ()
 
 
 class ObjectsOrder(Frozen):

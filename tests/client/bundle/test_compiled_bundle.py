@@ -8,6 +8,7 @@ import pytest
 import tvm
 
 from tests.client.bundle.bundle_library import computed, loaded
+from tests.search.relax.integer.quantized_networks import QuantizedLayer
 from tests.search.relax.models import convolutional_network
 from tunefarm.bundle.bundle_build import BuiltBundle, BundleBuilder
 from tunefarm.bundle.bundle_folder import read_bundle
@@ -57,6 +58,18 @@ def test_manifest_says_what_the_library_needs(library: Path) -> None:
     assert "libc.so.6" in requires.libraries
     words = Path("/proc/cpuinfo").read_text().split()
     assert set(requires.cpu_features) <= set(words)
+
+
+@pytest.mark.parametrize(("channels", "needed"), [((256, 32), {"amx_int8", "amx_tile"}), ((32, 32), set())])
+def test_manifest_asks_for_a_matrix_unit_only_where_a_kernel_uses_it(
+    fork_server: ForkServer, tmp_path: Path, channels: tuple[int, int], needed: set[str]
+) -> None:
+    layer = QuantizedLayer(0, channels, size=8)
+    target = '{"kind": "llvm", "mcpu": "sapphirerapids", "mtriple": "x86_64-linux-gnu", "num-cores": 1}'
+    model = ImportedModel(str(tvm.ir.save_json(layer.module())), {}, "test", ())
+    made = BundleBuilder(fork_server).build(model, target, "Quantized", "library", tmp_path / "bundle")
+    assert made.manifest.requires is not None
+    assert {each for each in made.manifest.requires.cpu_features if each.startswith("amx")} == needed
 
 
 @pytest.mark.faults

@@ -21,6 +21,8 @@ from functools import lru_cache
 from typing import Any, Final
 
 import tvm
+import tvm_ffi
+from tvm.ir import Call
 from tvm.s_tir import TensorIntrin
 
 from tunefarm_schemas.tuning.target import Target
@@ -45,6 +47,7 @@ RELEASE: Final = "llvm.x86.tilerelease"
 TILE_INTRINSICS: Final = (CONFIGURE, CLEAR, LOAD, MULTIPLY, STORE, RELEASE)
 """LLVM's names of the instructions."""
 
+_CALL: Final = "tirx.call_llvm_intrin"
 _PREFIX: Final = "tunefarm.tiles"
 _NAME: Final = re.compile(
     rf"{re.escape(_PREFIX)}_(clear|add)_(\d+)x(\d+)x(\d+)_(\d+)_((?:\d+x){{0,2}}\d+|none)_(\d+)_((?:\d+x){{0,2}}\d+|none)"
@@ -60,6 +63,19 @@ def has_matrix_tiles(target: Target) -> bool:
     if target.kind != "llvm":
         return False
     return FEATURE in {str(name) for name in tvm.target.codegen.llvm_get_cpu_features(tvm_target(target))}
+
+
+def uses_matrix_unit(function: Any) -> bool:
+    """Whether a scheduled or lowered function has instructions of the unit."""
+    configure = int(tvm.target.codegen.llvm_lookup_intrinsic_id(CONFIGURE))
+    found: list[bool] = []
+
+    def look(call: Any) -> None:
+        if str(getattr(call.op, "name", "")) == _CALL:
+            found.append(int(call.args[0]) == configure)
+
+    tvm_ffi.structural_walk(function.body, (Call, look), order="post")
+    return any(found)
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,11 @@ instruction itself, since kernels may call no function of the C library that mak
 
 from typing import Any, Final
 
-import tvm
 import tvm_ffi
 from tvm import tirx
-from tvm.ir import Call, StringImm
+from tvm.ir import StringImm
 
-from tunefarm_search.tvm.tensor_intrinsics.matrix_tiles import CONFIGURE
+from tunefarm_search.tvm.tensor_intrinsics.matrix_tiles import uses_matrix_unit
 from tunefarm_search.tvm.tile_registers import ARCH_PRCTL, REQUEST, TILE_DATA
 
 _NAME: Final = "tunefarm_request_tiles"
@@ -24,27 +23,14 @@ define i64 @{_NAME}(i64 %number, i64 %request, i64 %part) {{
 }}
 """
 """In LLVM's language. TVM expands its functions where they are called."""
-_CALL: Final = "tirx.call_llvm_intrin"
 
 
 def with_request(function: Any) -> Any:
     """The lowered function, which asks for the registers first if it has instructions of the unit."""
-    if not _uses_matrix_unit(function):
+    if not uses_matrix_unit(function):
         return function
     body = tvm_ffi.structural_mutate(function.body, [(tirx.AttrStmt, _request_first)])
     return function.with_body(tirx.AttrStmt(tirx.const(0, "int32"), "pragma_import_llvm", StringImm(_SOURCE), body))
-
-
-def _uses_matrix_unit(function: Any) -> bool:
-    configure = int(tvm.target.codegen.llvm_lookup_intrinsic_id(CONFIGURE))
-    found: list[bool] = []
-
-    def look(call: Any) -> None:
-        if str(getattr(call.op, "name", "")) == _CALL:
-            found.append(int(call.args[0]) == configure)
-
-    tvm_ffi.structural_walk(function.body, (Call, look), order="post")
-    return any(found)
 
 
 def _request_first(statement: Any, mutator: Any) -> Any:
