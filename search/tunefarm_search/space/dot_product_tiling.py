@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final, Protocol
 import tvm
 
 from tunefarm_schemas.tuning.target import Target
+from tunefarm_search.space.straight_code import partition
 from tunefarm_search.tvm.tensor_intrinsics.dot_products import (
     PRODUCTS,
     SUMS,
@@ -154,6 +155,10 @@ class DotProductTiling:
             *front, channel = schedule.get_loops(schedule.get_sblock(name))
             if extent_of(schedule, channel) % SUMS == 0:
                 schedule.vectorize(channel)
+            elif front and extent_of(schedule, channel) < SUMS:
+                schedule.unroll(channel)
+                for loop in front[-2:]:
+                    partition(schedule, loop)
             if is_parallel and len(front) > 1:
                 schedule.parallel(schedule.fuse(*front[:2]))
 

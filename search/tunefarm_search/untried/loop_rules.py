@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tunefarm_search.space.access_pattern import REDUCTION
+from tunefarm_search.space.straight_code import partition
 from tunefarm_search.untried.block_facts import BlockFacts
 
 MAX_UNROLLED: Final = 32
@@ -14,8 +15,6 @@ QUARTER: Final = 4
 """Elements of the smallest vectors worth having."""
 LATENCY: Final = 4
 """Cycles until the result of an addition can be added to."""
-PARTITION: Final = "pragma_loop_partition_hint"
-"""TVM's annotation of a loop for a part of its own for each of the values that conditions have in it."""
 MANY_ELEMENTS: Final = 1024
 """Loops of that many elements are long enough."""
 VECTORS_AT_ONCE: Final = 4
@@ -77,7 +76,7 @@ def results_vectorised(schedule: Any, block: Any, depth: int, facts: BlockFacts,
     axes = len(facts.pattern.extents)
     if axes - 1 in facts.conditional:
         # TVM makes a loop of each range in which the choice is the same, and LLVM vectors of each loop.
-        schedule.annotate(loops[-1], PARTITION, True)
+        partition(schedule, loops[-1])
     if not facts.in_vectors(axes - 1):
         return list(loops[:-1])
     lowest = axes - len(loops)
