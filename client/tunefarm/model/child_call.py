@@ -19,6 +19,10 @@ from tunefarm_workers.conversation.child_answer import ChildFailed, answer_of
 
 Answer = TypeVar("Answer", bound=Frozen)
 _FIX: Final = "Use a smaller model, or raise TUNEFARM_MODEL_MEMORY_BYTES and TUNEFARM_MODEL_TIMEOUT_S."
+_NO_INSTRUCTION: Final = "SIGILL"
+_FIX_OF_INSTRUCTION: Final = (
+    "This processor lacks an instruction: compile for --target host, or run it where it was compiled."
+)
 
 
 @contextmanager
@@ -63,5 +67,7 @@ def exchange(
             return answered, answer_of(child, timeout_s, doing, lambda: True) if has_bytes else b""
     except ChildFailed as failed:
         reason = " ".join(failed.failure.message.splitlines()[:1] + failed.failure.message.splitlines()[1:][-1:])
+        if _NO_INSTRUCTION in reason:
+            raise BadInput("target", f"{doing} the model failed: {reason}", _FIX_OF_INSTRUCTION) from failed
         raise BadInput("model", f"{doing} it failed: {reason}", _FIX) from failed
     raise refusal.as_error()

@@ -1,7 +1,7 @@
 """The child that prepares a model: it answers with its tasks, and writes bytecode and weights."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import tvm
 
@@ -18,9 +18,12 @@ from tunefarm_search.relax.tasks import ModelTask, model_tasks, rounds_to_bytes
 from tunefarm_search.relax.weights import LiftedModel, lift_weights
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
 from tunefarm_search.tvm.serialization import load_json
-from tunefarm_search.tvm.target import canonical_target, host_cpu
+from tunefarm_search.tvm.target import canonical_target, host_cpu, other_architecture
 
 _PROGRAM = "program.vm"
+_FOR_OTHERS: Final = (
+    "Compile it on such a machine, or build a bundle for one: tunefarm bundle build MODEL --target TARGET"
+)
 
 
 def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
@@ -75,6 +78,9 @@ def _of_another_kind(given: str, kind: str) -> tuple[str, str]:
 
 def _prepared(order: PrepareOrder, given: int, result: int) -> tuple[PreparedModel, PreparedParts, bytes]:
     model, notes = prepared_model(order, given)
+    elsewhere = other_architecture(model.target)
+    if elsewhere is not None:
+        raise BadInput("target", f"{elsewhere}, where the compiled model is verified.", _FOR_OTHERS)
     tasks = model_tasks(model)
     try:
         lifted = lift_weights(model.module, [entry.name for entry in model.entries])

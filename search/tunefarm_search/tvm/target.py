@@ -168,18 +168,25 @@ def _has_tiles(processor: str) -> bool:
     return "amx-tile" in _instruction_sets(tvm.target.Target({"kind": "llvm", "mcpu": processor}))
 
 
+def other_architecture(target: Target) -> str | None:
+    """That a CPU target that LLVM builds for has another architecture than this host, or None."""
+    machine, architecture = platform.machine(), str(json.loads(target.canonical)["mtriple"]).split("-")[0]
+    if architecture_named(machine) == architecture_named(architecture):
+        return None
+    return f"the target is for {architecture} and this host is {machine}"
+
+
 def reason_it_cannot_run_here(target: Target) -> str | None:
     """Why code for this target cannot run on this host, or None if it may."""
-    attributes = json.loads(target.canonical)
     if target.kind == "c":
         return "candidates are built and run here, and targets of the kind c give the text of a program"
     if target.kind != "llvm":
         if tvm.runtime.device(target.kind, 0).exist:
             return None
         return f"this host has no device of the kind {target.kind}"
-    machine, architecture = platform.machine(), str(attributes["mtriple"]).split("-")[0]
-    if architecture_named(machine) != architecture_named(architecture):
-        return f"the target is for {architecture} and this host is {machine}"
+    elsewhere = other_architecture(target)
+    if elsewhere is not None:
+        return elsewhere
     missing = sorted(_instruction_sets(tvm_target(target)) - _instruction_sets(tvm_target(host_target(1))))
     return f"this host's processor lacks {', '.join(missing[:6])}" if missing else None
 

@@ -108,6 +108,26 @@ def test_run_model_times_a_model(network: CompiledOnce, fork_server: ForkServer)
     assert compared.worst_error is None
 
 
+@pytest.mark.parametrize(
+    ("processor", "refused"),
+    [
+        ({"mtriple": "riscv64-linux-gnu"}, "the target is for riscv64"),
+        ({"mcpu": "diamondrapids"}, "killed by SIGILL"),
+    ],
+    ids=["architecture", "instructions"],
+)
+def test_compile_refuses_a_target_that_this_host_cannot_run(
+    fork_server: ForkServer, tmp_path: Path, processor: dict[str, object], refused: str
+) -> None:
+    model = convolutional_network()
+    imported = ImportedModel(str(tvm.ir.save_json(model.module)), model.weights, "test", ())
+    target = json.dumps({"kind": "llvm", "num-cores": 1, **processor})
+    with pytest.raises(BadInput, match=refused) as error:
+        ModelCompiler(fork_server, tmp_path / "elsewhere").compile(imported, target, "elsewhere")
+    assert error.value.field == "target"
+    assert not (tmp_path / "elsewhere").exists()
+
+
 def test_compile_leaves_nothing_behind_after_an_error(fork_server: ForkServer, tmp_path: Path) -> None:
     model = convolutional_network()
     imported = ImportedModel(str(tvm.ir.save_json(model.module)), model.weights, "test", ())
