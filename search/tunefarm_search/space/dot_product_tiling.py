@@ -153,14 +153,16 @@ class DotProductTiling:
             for each in schedule.get_producers(schedule.get_sblock(name)):
                 schedule.compute_inline(each)
             *front, channel = schedule.get_loops(schedule.get_sblock(name))
-            if extent_of(schedule, channel) % SUMS == 0:
+            is_vector = extent_of(schedule, channel) % SUMS == 0
+            if is_vector:
                 schedule.vectorize(channel)
-            elif front and extent_of(schedule, channel) < SUMS:
+            if is_parallel and len(front) > 1:
+                schedule.parallel(schedule.fuse(*front[:2]))
+                front = front[2:]
+            if not is_vector and extent_of(schedule, channel) < SUMS:
                 schedule.unroll(channel)
                 for loop in front[-2:]:
                     partition(schedule, loop)
-            if is_parallel and len(front) > 1:
-                schedule.parallel(schedule.fuse(*front[:2]))
 
     def _tile_results(self, results: Any, *, is_parallel: bool) -> int:
         """Compute the sums tile by tile; return the number of loops around a tile."""

@@ -64,6 +64,22 @@ def test_untried_schedules_multiply_tiles(layer: QuantizedLayer) -> None:
     assert "vpdpbusd" not in assembly
 
 
+@pytest.mark.parametrize(
+    "layer",
+    [
+        QuantizedLayer(2, (3, 64), size=112, kernel=7, stride=2, padding=(3, 3)),
+        QuantizedLayer(2, (64, 64), size=28, kernel=3, padding=(1, 1), channels_last=True),
+        QuantizedLayer(0, (768, 768), size=64),
+    ],
+    ids=["few channels", "image", "matrix product"],
+)
+def test_threads_multiply_tiles(layer: QuantizedLayer) -> None:
+    target = canonical_target({"kind": "llvm", "mcpu": "sapphirerapids"}, 2).target
+    found = untried_schedule(module_for(layer, target), target)
+    assert "T.parallel" in found.module.script()
+    assert "tdpbusd" in found.module.script()
+
+
 @layers
 def test_every_access_is_proven(layer: QuantizedLayer) -> None:
     trace = trace_of(scheduled(layer))
