@@ -6,7 +6,7 @@ from typing import Any
 from tvm.s_tir import Schedule
 
 from tunefarm_search.tvm.tensor_intrinsics.matrix_tiles import tiles_named
-from tunefarm_search.validation.judgement import require_permitted
+from tunefarm_search.validation.judgement import NotPermitted, require_permitted
 from tunefarm_search.validation.trace_application import apply_steps, intrinsics_in
 
 
@@ -39,4 +39,12 @@ def judged_schedule(
 
 
 def _names_tiles(steps: Any) -> bool:
-    return any(isinstance(name, str) and tiles_named(name) is not None for name in intrinsics_in(steps))
+    """Whether a trace tensorizes with tiles.
+
+    Raises NotPermitted if it does not use both parts of one intrinsic: one part sets the shapes that the other assumes.
+    """
+    names = {name for name in intrinsics_in(steps) if isinstance(name, str) and tiles_named(name) is not None}
+    for tiles in map(tiles_named, names):
+        if tiles is not None and names != {tiles.clearing, tiles.adding}:
+            raise NotPermitted("tensorizes with parts of several intrinsics for tiles, which is not allowed")
+    return bool(names)

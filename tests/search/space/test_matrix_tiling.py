@@ -1,6 +1,7 @@
 """Sums of products of 8-bit integers use the matrix unit of a processor that has one."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from tunefarm_search.untried.untried_schedule import untried_schedule
 from tunefarm_search.validation.judged_schedule import judged_schedule
 from tunefarm_search.validation.judgement import NotPermitted, require_permitted
 from tunefarm_search.validation.memory_bounds import bounds_of
+from tunefarm_search.validation.trace_application import intrinsics_in
 from tunefarm_workers.builder.scheduled_module import build_scheduled
 
 SAPPHIRE_RAPIDS = canonical_target({"kind": "llvm", "mcpu": "sapphirerapids"}, 1).target
@@ -145,6 +147,18 @@ def test_only_traces_may_add_these_instructions() -> None:
     require_permitted(found.mod, with_tiles=True)
     with pytest.raises(NotPermitted, match="address_of"):
         judged_schedule(found.mod, json.loads(trace_of(found).text))
+
+
+def test_parts_of_two_intrinsics_are_refused() -> None:
+    layer = LAYERS["matrix product"]
+    text = trace_of(scheduled(layer)).text
+    (tiles,) = {tiles_named(name) for name in intrinsics_in(json.loads(text))}
+    assert tiles is not None
+    larger = replace(tiles, row_tiles=1, rows=tiles.positions)
+    assert larger != tiles
+    judged_schedule(module_for(layer), json.loads(text))
+    with pytest.raises(NotPermitted, match="several intrinsics"):
+        judged_schedule(module_for(layer), json.loads(text.replace(tiles.clearing, larger.clearing)))
 
 
 @pytest.mark.parametrize("access", ["T.address_of(B[", "T.evaluate(B[", "T.address_of(C[", "T.evaluate(C["])

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import tvm
 import tvm_ffi
+from tvm import tirx
 from tvm.ir import Call
 from tvm.s_tir import TensorIntrin
 
@@ -29,11 +30,10 @@ from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.tvm.quick_decorators import quick_decorators
 from tunefarm_search.tvm.target import TARGETS_AT_ONCE, tvm_target
 from tunefarm_search.tvm.tensor_intrinsics.dot_products import PRODUCTS, SUMS
+from tunefarm_search.tvm.tile_registers import are_granted
 
 FEATURE: Final = "amx-int8"
 """LLVM's name of the instruction set."""
-ACTIVATION: Final = "uint8"
-"""The type of the activations; weights are int8."""
 TILE_ROWS: Final = 16
 TILE_BYTES: Final = 64
 """Of a row."""
@@ -71,7 +71,7 @@ def uses_matrix_unit(function: Any) -> bool:
     found: list[bool] = []
 
     def look(call: Any) -> None:
-        if str(getattr(call.op, "name", "")) == _CALL:
+        if str(getattr(call.op, "name", "")) == _CALL and isinstance(call.args[0], tirx.IntImm):
             found.append(int(call.args[0]) == configure)
 
     tvm_ffi.structural_walk(function.body, (Call, look), order="post")
@@ -178,9 +178,13 @@ def tiles_named(name: str) -> MatrixTiles | None:
 
 
 def register_tiles(tiles: MatrixTiles) -> None:
-    """Make both parts of an intrinsic known to TVM. Idempotent."""
+    """Make both parts of an intrinsic known to TVM. Idempotent.
+
+    Asks for the registers too: functions that TVM builds of records on its own, in this process, do not.
+    """
     if TensorIntrin.get(tiles.adding, allow_missing=True) is not None:
         return
+    are_granted()
     with quick_decorators():
         for name, head, description, implementation in (
             (tiles.clearing, _HEAD_OF_SUMS, _CLEARED, _clearing(tiles)),
