@@ -15,6 +15,7 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.relax.constants import constant_of
 from tunefarm_search.relax.expressions import operator_of
+from tunefarm_search.relax.integer.run_time_products import is_wide_product
 from tunefarm_search.relax.preparation import prepare
 from tunefarm_search.relax.tasks import ModelTask, model_tasks
 
@@ -45,7 +46,7 @@ def tasks_without_weights(module: Any, target: Target, largest_bytes: int = LARG
     """The tasks of a Relax module, of which the parameters after the first ``num_input`` are weights.
 
     Scalars and integers stay parameters, because their contents may become part of a function. Integers that are
-    dequantized do not, unless 8 bits cannot hold them less their zero point.
+    dequantized or multiplied do not, unless 8 bits cannot hold them less their zero point.
 
     Raises:
         BadInput: as for ``prepare``, or its weights have more than ``largest_bytes``.
@@ -79,15 +80,26 @@ def _with_placeholders(module: Any, variable: Any, function: Any, largest_bytes:
 
 
 def _quantized(function: Any) -> dict[Any, int]:
-    """The variables that dequantizations read, with an integer to stand in them: zero for zero points."""
+    """The variables that dequantizations and wide products read as weights, with an integer to stand in them.
+
+    That is zero for zero points.
+    """
     values = relax.analysis.get_var2val(function)
     found: dict[Any, int] = {}
 
+    def value_of(argument: Any) -> Any:
+        return values.get(argument) if isinstance(argument, relax.Var) else None
+
     def keep(expression: Any) -> None:
-        if operator_of(expression) != "relax.dequantize":
-            return
-        for argument, filling in ((expression.args[0], 1), (expression.args[2], 0)):
-            value: Any = values.get(argument) if isinstance(argument, relax.Var) else None
+        read: tuple[tuple[Any, int], ...] = ()
+        if operator_of(expression) == "relax.dequantize":
+            read = (expression.args[0], 1), (expression.args[2], 0)
+        elif is_wide_product(expression):
+            weight = value_of(expression.args[1])
+            is_shifted = operator_of(weight) == "relax.subtract"
+            read = ((weight.args[0], 1), (weight.args[1], 0)) if is_shifted else ((expression.args[1], 1),)
+        for argument, filling in read:
+            value = value_of(argument)
             found[value.args[0] if operator_of(value) == "relax.astype" else argument] = filling
 
     relax.analysis.post_order_visit(function, keep)

@@ -12,7 +12,8 @@ from tunefarm_search.relax.constants import array_of, is_constant
 from tunefarm_search.relax.expressions import Lookup, operator_of, scalar_of
 
 Array = npt.NDArray[Any]
-_INTEGERS: Final = frozenset({"int8", "uint8"})
+INTEGERS: Final = frozenset({"int8", "uint8"})
+"""Types of activations."""
 _WIDER: Final = frozenset({"int8", "uint8", "int32"})
 
 
@@ -47,7 +48,7 @@ class QuantizedConstant:
 def quantized_tensor(expression: Any, lookup: Lookup) -> QuantizedTensor | None:
     """What ``expression`` dequantizes, if that is an activation in 8 bits with one scale."""
     call = lookup(expression)
-    if operator_of(call) != "relax.dequantize" or str(call.args[0].ty.dtype) not in _INTEGERS:
+    if operator_of(call) != "relax.dequantize" or str(call.args[0].ty.dtype) not in INTEGERS:
         return None
     scale, zero_point = scalar_of(lookup(call.args[1])), scalar_of(lookup(call.args[2]))
     if scale is None or zero_point is None or str(call.ty.dtype) != "float32":

@@ -5,6 +5,8 @@ A convolution or matrix product of a dequantized activation with a dequantized c
 all of that is one multiplication, one addition and one rounding. Results are those of the float operators to within one
 step: the sums are exact, and three roundings to float32 are left.
 
+Matrix products of 8-bit integers that were widened, less a zero point that is known at run time, become such sums too.
+
 Convolutions give their channels last. Operators behind them do so too where they can.
 """
 
@@ -23,6 +25,7 @@ from tunefarm_search.relax.expressions import operator_of, scalar_of, uses_of, v
 from tunefarm_search.relax.integer.operators import QUANTIZE, RANGES, Requantization
 from tunefarm_search.relax.integer.products import FoundProducts, found_products
 from tunefarm_search.relax.integer.quantized_values import constant_values, quantized_tensor
+from tunefarm_search.relax.integer.run_time_products import RunTimeProducts, is_wide_product, run_time_products
 from tunefarm_search.tvm.tensor_intrinsics.dot_products import DotProduct, dot_product_of
 
 _Bounds = tuple[float | None, float | None]
@@ -37,7 +40,7 @@ def with_integer_products(module: Any, target: Target) -> Any:
         return module
     rewritten = tvm.IRModule(module.functions, attrs=module.attrs)
     for variable, function in module.functions.items():
-        if isinstance(function, relax.Function) and _dequantizes(function):
+        if isinstance(function, relax.Function) and _computes_with_integers(function):
             rewriting = _Rewriting(rewritten, function, dot_product)
             changed = rewriting.visit_expr(function)
             # The mutator adds functions to a module of its own.
@@ -49,9 +52,13 @@ def with_integer_products(module: Any, target: Target) -> Any:
     return relax.transform.EliminateCommonSubexpr()(rewritten)
 
 
-def _dequantizes(function: Any) -> bool:
+def _computes_with_integers(function: Any) -> bool:
     found: list[bool] = []
-    relax.analysis.post_order_visit(function, lambda each: found.append(operator_of(each) == "relax.dequantize"))
+
+    def look(each: Any) -> None:
+        found.append(operator_of(each) == "relax.dequantize" or is_wide_product(each))
+
+    relax.analysis.post_order_visit(function, look)
     return any(found)
 
 
@@ -88,6 +95,9 @@ class _Rewriting(PyExprMutator):  # type: ignore[misc]
         integers = self._requantized(call, visited) if operator_of(visited) == QUANTIZE else None
         if integers is not None:
             return integers
+        wide = run_time_products(visited, self._value, self._dot_product)
+        if wide is not None:
+            return self._as_wide(wide)
         found = found_products(visited, self._value, self._dot_product)
         if found is not None:
             sums = self._sums(found)
@@ -118,6 +128,16 @@ class _Rewriting(PyExprMutator):  # type: ignore[misc]
                 data, products = moved, replace(products, channels_first=False)
         packed = constant_of(products.weights.packed)
         return self.builder_.emit_te(products.sums, data, packed, primfunc_name_hint="integer_products")
+
+    def _as_wide(self, found: RunTimeProducts) -> Any:
+        """The integers that the product of wide ones would give."""
+        packed = constant_of(found.products.weights.packed)
+        sums = self.builder_.emit_te(found.products.sums, found.data, packed, primfunc_name_hint="integer_products")
+        if found.zero_point is None:
+            return relax.op.subtract(sums, constant_of(np.int32(found.shift) * found.totals)) if found.shift else sums
+        shift = constant_of(np.array(found.shift, np.int32))
+        zero_point = self.builder_.emit(relax.op.add(found.zero_point, shift)) if found.shift else found.zero_point
+        return relax.op.subtract(sums, self.builder_.emit(relax.op.multiply(zero_point, constant_of(found.totals))))
 
     def _as_floats(self, sums: Any, found: FoundProducts) -> Any:
         """The sums as the float operator would give them, in its layout."""
