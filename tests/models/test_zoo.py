@@ -28,6 +28,7 @@ from tunefarm_search.relax.building import lower, virtual_machine  # noqa: E402
 from tunefarm_search.relax.preparation import prepare  # noqa: E402
 from tunefarm_search.relax.tasks import model_tasks  # noqa: E402
 from tunefarm_search.tvm.target import host_target  # noqa: E402
+from tunefarm_search.tvm.tensor_intrinsics.dot_products import dot_product_of  # noqa: E402
 from tunefarm_workers.builder.scheduled_module import build_scheduled  # noqa: E402
 
 Arrays = tuple[npt.NDArray[np.generic], ...]
@@ -70,6 +71,21 @@ def test_compile_of_tiny_models_computes_what_torch_computes(name: str, file_for
         found = loaded(*(tensor.numpy() for tensor in inputs))
         outputs = found if isinstance(found, tuple) else (found,)
         assert worst_error(outputs, _expected(module, inputs)) <= model.tolerance
+
+
+@pytest.mark.parametrize("name", ["bert", "whisper"])
+def test_models_that_onnxruntime_quantized_for_run_time_compile(name: str, folder: Path) -> None:
+    quantization = pytest.importorskip("onnxruntime.quantization")
+    path, output = folder / f"{name}-quantized.onnx", folder / f"{name}-quantized"
+    quantization.quantize_dynamic(str(model_file(TINY_ZOO[name], "onnx", folder)), str(path))
+    subprocess.run(
+        [sys.executable, "-m", "tunefarm", "compile", str(path), "--fresh", "--output", str(output)], check=True
+    )
+    manifest = tunefarm.load_model(output).manifest
+    assert manifest.verified is not None
+    assert manifest.verified.worst_error <= 1
+    has_instruction = dot_product_of(host_target(1)) is not None
+    assert any("integer_products" in function.name for function in manifest.functions) == has_instruction
 
 
 def _run(machine: Any, inputs: Arrays) -> Arrays:

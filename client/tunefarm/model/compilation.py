@@ -21,6 +21,7 @@ from tunefarm.model.messages import (
     Caches,
     FunctionBuilt,
     FunctionOrder,
+    ModelCompared,
     ObjectsOrder,
     PreparedParts,
     PreparedTask,
@@ -50,6 +51,7 @@ from tunefarm_schemas.tuning.model import (
     ModelFunction,
     ModelManifest,
     ModelVerification,
+    VerificationReference,
 )
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_workers.builder.sealed_library import sealed
@@ -308,7 +310,7 @@ class ModelCompiler:
         if problem := _difference(compared.worst_error, reference):
             raise BadInput("model", problem, "Do not use it; report this with the model.")
         verified = ModelVerification(
-            reference="framework" if reference.against == "outputs" else "unscheduled",
+            reference=_referenced(reference, compared),
             input_sets=len(reference.entries) or INPUT_SETS,
             worst_error=compared.worst_error,
         )
@@ -347,6 +349,12 @@ class ModelCompiler:
         began_s = time.monotonic()
         yield
         self._stages.append(CompilationStage(name, time.monotonic() - began_s))
+
+
+def _referenced(reference: Reference, compared: ModelCompared) -> VerificationReference:
+    if compared.by_function:
+        return "unscheduled functions"
+    return "framework" if reference.against == "outputs" else "unscheduled"
 
 
 def _difference(worst_error: float | None, reference: Reference) -> str:

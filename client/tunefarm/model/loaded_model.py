@@ -63,12 +63,16 @@ class CompiledModel:
     """A compiled model in this process. Not for several threads at once."""
 
     def __init__(
-        self, manifest: ModelManifest, machine: Any, weights: Mapping[str, Sequence[Any]], folder: Path
+        self, manifest: ModelManifest, machine: Any, kernels: Any, weights: Mapping[str, Sequence[Any]], folder: Path
     ) -> None:
-        """Used by ``load_model``. ``machine`` is TVM's VM; ``weights`` are its tensors for each entry."""
+        """Used by ``load_model``.
+
+        ``machine`` is TVM's VM, ``kernels`` its library; ``weights`` are its tensors for each entry.
+        """
         self.manifest = manifest
         self.folder = folder
         self._machine = machine
+        self._kernels = kernels
         self._weights = weights
         self._entries = {entry.name: entry for entry in manifest.entries}
         # The VM makes a function each time that it is asked for one.
@@ -160,6 +164,10 @@ class CompiledModel:
             self._release(None)
         return result
 
+    def kernel(self, name: str) -> Any:
+        """The function of the library with this name; None if it has none."""
+        return self._kernels[name] if self._kernels.implements_function(name) else None
+
     def instrument(self, function: Callable[..., int]) -> None:
         """Call ``function`` before and after each call of the program, as TVM's ``set_instrument`` describes."""
         self._machine.set_instrument(function)
@@ -215,7 +223,7 @@ def open_model(files: ModelFiles, library: int) -> CompiledModel:
             program = tvm_ffi.get_global_func("ffi.Module.load_from_bytes.relax.VMExecutable")(files.program)
             program.import_module(kernels)
             machine = tvm.relax.VirtualMachine(program, tvm.cpu())
-        return CompiledModel(manifest, machine, weights, files.folder)
+        return CompiledModel(manifest, machine, kernels, weights, files.folder)
     except (RuntimeError, ValueError, OSError, AttributeError) as error:
         reason = str(error).strip().splitlines()[-1][:300]
         raise BadInput("folder", f"TVM cannot load it: {reason}.", "Compile it again for this machine.") from error

@@ -148,11 +148,12 @@ class AwaitsTurn(Frozen):
 
 
 class ModelCompared(Frozen):
-    """``worst_error`` is relative to what is allowed.
+    """``worst_error`` is relative to what is allowed; if it is ``by_function``, of each function on the same arguments.
 
     ``latency_s`` and ``cold_latency_s`` are of one run with warm and with cold caches; None if it was not timed so.
     """
 
     worst_error: float | None
+    by_function: bool = False
     latency_s: float | None
     cold_latency_s: float | None

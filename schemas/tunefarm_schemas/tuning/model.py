@@ -1,6 +1,6 @@
 """Compiled models."""
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -57,16 +57,21 @@ class ModelFunction(Frozen):
     way: str = ""
 
 
+VerificationReference: TypeAlias = Literal["framework", "unscheduled", "unscheduled functions"]
+
+
 class ModelVerification(Frozen):
     """What a compiled model was compared with.
 
     Attributes:
-        reference: ``framework``, or ``unscheduled``, which is TVM's build of the same module without schedules.
+        reference: ``framework``; or ``unscheduled``, which is TVM's build of the same module without schedules; or
+            ``unscheduled functions`` if each function of the model was compared with that of this build on the same
+            arguments, because roundings to 8-bit integers add up over the model.
         input_sets: how many sets of inputs were compared.
         worst_error: the largest error relative to what is allowed; at most 1.
     """
 
-    reference: Literal["framework", "unscheduled"]
+    reference: VerificationReference
     input_sets: int
     worst_error: float
 

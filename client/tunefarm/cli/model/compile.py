@@ -134,9 +134,12 @@ def _verified_text(compilation: "Compilation") -> str:
     verified = compilation.manifest.verified
     if verified is None:
         return "not compared: the unscheduled build would run too long, or --no-verify was given"
-    against = "the framework" if verified.reference == "framework" else "an unscheduled build"
+    sets = f"on {counted(verified.input_sets, 'set')} of inputs"
     error = f"its worst error is {verified.worst_error:.3g} times what is allowed"
-    return f"equal to {against} on {counted(verified.input_sets, 'set')} of inputs: {error}"
+    if verified.reference == "unscheduled functions":
+        return f"each function equal to that of an unscheduled build {sets}, since roundings add up: {error}"
+    against = "the framework" if verified.reference == "framework" else "an unscheduled build"
+    return f"equal to {against} {sets}: {error}"
 
 
 def bucket_lines(manifest: ModelManifest) -> list[str]:
