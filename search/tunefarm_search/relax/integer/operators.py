@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import tvm
-from tvm import te, tirx
+from tvm import relax, te, tirx
 
 from tunefarm_search.relax.expressions import scalar_of
 from tunefarm_search.relax.integer.packing import PackedWeights
@@ -167,8 +167,23 @@ class Requantization:
 def legalize_quantize(builder: Any, call: Any) -> Any:
     """A call of ``relax.quantize`` as a call of a TIR function, for TVM's pass ``LegalizeOps``."""
     scale, zero_point, dtype = scalar_of(call.args[1]), scalar_of(call.args[2]), str(call.ty.dtype)
+    is_known = dtype in RANGES and str(call.args[0].ty.dtype) == "float32"
+    if is_known and all(isinstance(each, relax.Var) and each.ty.ndim == 0 for each in call.args[1:3]):
+        return builder.call_te(_quantized_at_run_time, *call.args[:3], dtype, primfunc_name_hint="quantize")
     has_reciprocal = scale is not None and scale >= _LEAST_SCALE
-    if not has_reciprocal or zero_point is None or dtype not in RANGES or str(call.args[0].ty.dtype) != "float32":
+    if not is_known or not has_reciprocal or zero_point is None:
         return tvm.ir.Op.get(QUANTIZE).get_attr("FLegalize")(builder, call)
     rounding = Requantization(int(zero_point), *RANGES[dtype], dtype)
     return builder.call_te(rounding.of_floats, call.args[0], scale, primfunc_name_hint="quantize")
+
+
+def _quantized_at_run_time(data: te.Tensor, scale: te.Tensor, zero_point: te.Tensor, dtype: str) -> te.Tensor:
+    """Integers of floats, with one scale and zero point that are known only then; one division for all elements."""
+    lowest, highest = (tirx.const(float(each), "float32") for each in RANGES[dtype])
+
+    def integer(*at: Any) -> Any:
+        zero, factor = zero_point().astype("float32"), tirx.const(1.0, "float32") / scale()
+        rounded = tirx.round(te.max(te.min(data[at] * factor, highest - zero), lowest - zero))
+        return (rounded + zero).astype("int32").astype(dtype)
+
+    return te.compute(data.shape, integer, name="quantized")

@@ -120,3 +120,20 @@ def test_products_of_two_activations_stay_wide() -> None:
     prepared = prepare(builder.get(), {}, VNNI)
     assert "integer_products" not in names_of(prepared)
     assert isinstance(prepared.module, tvm.IRModule)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_floats_are_quantized_with_a_scale_of_run_time(dtype: str) -> None:
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType([40, 33], "float32"))
+    scale, zero_point = relax.Var("s", relax.TensorType([], "float32")), relax.Var("z", relax.TensorType([], dtype))
+    with builder.function("main", [x, scale, zero_point]):
+        builder.emit_func_output(builder.emit(relax.op.quantize(x, scale, zero_point, axis=0, out_dtype=dtype)))
+    given = np.random.default_rng(2).standard_normal((40, 33)).astype("float32")
+    inputs = (given, np.float32(0.013), np.asarray(90, dtype))
+    limits = np.iinfo(dtype)
+    found = untried_result(prepare(builder.get(), {}, HERE), tuple(map(np.asarray, inputs)))
+    steps = np.clip(np.rint(given.astype("float64") / np.float64(inputs[1])) + 90, limits.min, limits.max)
+    assert np.abs(found.astype("int64") - steps).max() <= 1
+    assert np.mean(found != steps) < 1e-2
+    assert {limits.min, limits.max} & set(found.reshape(-1).tolist())
