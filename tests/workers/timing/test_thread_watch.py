@@ -12,7 +12,7 @@ import pytest
 from tests.workers import workloads
 from tests.workers.measuring import RunningFarm, message_of, misdeed, reason_of
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.tuning.measurement import ComparisonOrder, Failed, Purpose, Timing
+from tunefarm_schemas.tuning.measurement import ComparisonOrder, Failed, Measurement, Purpose, Timing
 from tunefarm_workers.lane.attempt import Stage
 from tunefarm_workers.threads.thread_watch import ThreadWatch
 
@@ -59,9 +59,17 @@ def make_idle(pid: int) -> None:
 def test_timing_disturbed_once_is_repeated(running: RunningFarm, act: Callable[[int], None]) -> None:
     opened = running.open(workloads.matmul(64))
     with interfering(running, act, times=1) as done:
-        measured = running.measure(opened, misdeed("take a while"), Purpose.VERIFY)
+        measured = measured_without_load(running, opened)
     assert len(done) == 1
     assert isinstance(measured.result, Timing), measured.result
+
+
+def measured_without_load(running: RunningFarm, opened: str) -> Measurement:
+    """A measurement that did not fail because the host was busy, which is repeated, as the tuner does."""
+    while True:
+        measured = running.measure(opened, misdeed("take a while"), Purpose.VERIFY)
+        if not isinstance(measured.result, Failed) or not measured.result.failure.under_load:
+            return measured
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is no other core to move to")
