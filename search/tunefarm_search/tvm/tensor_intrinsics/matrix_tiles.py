@@ -67,15 +67,17 @@ def has_matrix_tiles(target: Target) -> bool:
 
 def uses_matrix_unit(function: Any) -> bool:
     """Whether a scheduled or lowered function has instructions of the unit."""
-    configure = int(tvm.target.codegen.llvm_lookup_intrinsic_id(CONFIGURE))
     found: list[bool] = []
-
-    def look(call: Any) -> None:
-        if str(getattr(call.op, "name", "")) == _CALL and isinstance(call.args[0], tirx.IntImm):
-            found.append(int(call.args[0]) == configure)
-
-    tvm_ffi.structural_walk(function.body, (Call, look), order="post")
+    look = (Call, lambda call: found.append(intrinsic_of(call) == CONFIGURE))
+    tvm_ffi.structural_walk(function.body, look, order="post")
     return any(found)
+
+
+def intrinsic_of(call: Any) -> str:
+    """LLVM's name of the intrinsic that a call runs for its effect; empty for other calls."""
+    if str(getattr(call.op, "name", "")) != _CALL or not isinstance(call.args[0], tirx.IntImm):
+        return ""
+    return str(tvm.target.codegen.llvm_get_intrinsic_name(int(call.args[0])))
 
 
 @dataclass(frozen=True)
