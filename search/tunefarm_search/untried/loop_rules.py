@@ -17,6 +17,10 @@ LATENCY: Final = 4
 """Cycles until the result of an addition can be added to."""
 MANY_ELEMENTS: Final = 1024
 """Loops of that many elements are long enough."""
+LAST_SUMS: Final = 2
+"""Partial results that are reduced one after the other."""
+REGISTER_CYCLES: Final = 12
+"""Cycles to initialise a register of partial results and to add it to another, beside other rows (ADR 62)."""
 VECTORS_AT_ONCE: Final = 4
 """Independent vectors of a reduction or a loop of copies: they hide the latency of an addition."""
 
@@ -155,11 +159,12 @@ def unroll_small(schedule: Any, loops: Sequence[Any], statements: float) -> None
         schedule.unroll(loop)
 
 
-def partial_sums(schedule: Any, block: Any, facts: BlockFacts, lanes: int, last: int) -> list[Any]:
+def partial_sums(schedule: Any, block: Any, facts: BlockFacts, lanes: int) -> list[Any]:
     """Split a reduction along a contiguous axis into partial results side by side; return the blocks of those.
 
-    The first block has a vector of partial results, the second one, if that is enough, ``last`` of them. The given
-    block then reduces those. No blocks if the reduction stays as it is.
+    The first block has as many as a few vectors, the next one vector, each further one half a vector, if they are
+    powers of two: LLVM adds them in registers. The given block then reduces the last ones. No blocks if the reduction
+    stays as it is.
     """
     axis = facts.contiguous_axis
     if axis is None or not facts.sums_partially:
@@ -178,8 +183,9 @@ def partial_sums(schedule: Any, block: Any, facts: BlockFacts, lanes: int, last:
     results = sum(facts.pattern.spatial)
     _, inner = schedule.split(fused(schedule, loops[first : axis + 1]), [None, width])
     blocks = [schedule.rfactor(inner, results)]
-    if width >= 2 * last and width % last == 0:
-        _, inner = schedule.split(schedule.get_loops(block)[-1], [None, last])
+    while _is_halved(width) and width > LAST_SUMS:
+        width = min(width // 2, lanes)
+        _, inner = schedule.split(schedule.get_loops(block)[-1], [None, width])
         blocks.append(schedule.rfactor(inner, results))
     return blocks
 
@@ -191,13 +197,20 @@ def _width(extent: int, lanes: int) -> int:
     vector: LLVM moves the others between registers.
     """
     divisors = [width for width in range(2, VECTORS_AT_ONCE * lanes + 1) if extent % width == 0]
-    whole = [width for width in divisors if width >= QUARTER and width.bit_count() == 1]
+    whole = [width for width in divisors if width >= QUARTER and _is_halved(width)]
     short = [width for width in divisors if width < lanes]
 
     def cycles(width: int) -> float:
-        return extent / width * max(LATENCY, _registers(width, lanes)) + LATENCY * width
+        registers = _registers(width, lanes)
+        last = REGISTER_CYCLES * registers if _is_halved(width) else LATENCY * width
+        return extent / width * max(LATENCY, registers) + last
 
     return min([1, *(whole or short)], key=cycles)
+
+
+def _is_halved(width: int) -> bool:
+    """Whether halves of that many partial results are added to each other, instead of one result after the other."""
+    return width.bit_count() == 1
 
 
 def _registers(width: int, lanes: int) -> int:

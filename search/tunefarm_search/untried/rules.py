@@ -22,10 +22,6 @@ ROWS_AT_ONCE: Final = 8
 """Rows that each step computes before the next step at most."""
 ELEMENTS_AT_ONCE: Final = 4096
 """Elements of a value of these rows at most: half of a first-level cache."""
-LAST_SUMS: Final = 4
-"""Partial results of a row that are reduced one after the other, if it is the only row of a step."""
-LAST_SUMS_AT_ONCE: Final = 8
-"""The same of several rows: LLVM transposes those of eight rows, and reduces them in vectors."""
 
 
 @dataclass(frozen=True)
@@ -84,14 +80,11 @@ def row_by_row(schedule: Any, shape: Shape, *, parallel: bool) -> bool:
         return False
     if parallel:
         schedule.parallel(nest.shared)
-    last = LAST_SUMS if nest.at_once == 1 else LAST_SUMS_AT_ONCE
     for block, facts in reversed(list(zip(blocks[:-1], known[:-1], strict=True))):
-        sums = partial_sums(schedule, block, facts, shape.lanes, last) if facts.reduces else []
+        sums = partial_sums(schedule, block, facts, shape.lanes) if facts.reduces else []
         place = nest.shared if nest.at_once > 1 or (facts.chooses and not facts.reduces) else nest.row
         schedule.compute_at(block, place, preserve_unit_loops=True)
-        for each in reversed(sums):
-            schedule.compute_at(each, place, preserve_unit_loops=True)
-        _within(schedule, block, sums, facts, _depth(schedule, block, place), shape)
+        _within(schedule, block, sums, facts, place, shape)
     depth = max(_depth(schedule, blocks[-1], nest.row), len(schedule.get_loops(blocks[-1])) - own)
     results_vectorised(schedule, blocks[-1], depth, known[-1], shape.lanes)
     return True
@@ -194,24 +187,29 @@ def _depth(schedule: Any, block: Any, place: Any) -> int:
     return 1 + next(n for n, loop in enumerate(schedule.get_loops(block)) if schedule.get_sref(loop).same_as(wanted))
 
 
-def _within(schedule: Any, block: Any, sums: Sequence[Any], facts: BlockFacts, depth: int, shape: Shape) -> None:
-    """Schedule the loops of a block, and of its partial sums, below ``depth`` others."""
+def _within(schedule: Any, block: Any, sums: Sequence[Any], facts: BlockFacts, place: Any, shape: Shape) -> None:
+    """Schedule the loops of a block, and its partial sums, within the loop ``place``."""
+    depth = _depth(schedule, block, place)
     if not facts.reduces:
         results_vectorised(schedule, block, depth, facts, shape.lanes)
     elif not sums:
         reduced = _reduced(schedule, block, depth, facts, shape)
         schedule.decompose_reduction(block, reduced.sums[0])
     else:
-        for each in sums:
-            _sums_vectorised(schedule, each, depth, shape)
         reduced = reduction_vectorised(schedule, block, depth, None, shape.lanes)
+        # The halves of one row stay in registers. LLVM transposes single vectors of several rows itself.
+        _sums_vectorised(schedule, sums, reduced.results[-1] if len(sums) > 1 else place, shape)
         schedule.decompose_reduction(block, reduced.sums[0])
 
 
-def _sums_vectorised(schedule: Any, sums: Any, depth: int, shape: Shape) -> None:
-    """Compute the partial sums of one block side by side."""
-    reduced = reduction_vectorised(schedule, sums, depth, _first_result(schedule, sums), shape.lanes)
-    schedule.decompose_reduction(sums, reduced.sums[0])
+def _sums_vectorised(schedule: Any, sums: Sequence[Any], place: Any, shape: Shape) -> None:
+    """Compute the partial sums of each block side by side, within the loop ``place``."""
+    for each in reversed(sums):
+        schedule.compute_at(each, place, preserve_unit_loops=True)
+    for each in sums:
+        depth, axis = _depth(schedule, each, place), _first_result(schedule, each)
+        reduced = reduction_vectorised(schedule, each, depth, axis, shape.lanes)
+        schedule.decompose_reduction(each, reduced.sums[0])
 
 
 def _reduced(schedule: Any, block: Any, depth: int, facts: BlockFacts, shape: Shape) -> Reduced:
@@ -229,7 +227,7 @@ def _first_result(schedule: Any, block: Any) -> int:
 
 def _reduction_alone(schedule: Any, block: Any, facts: BlockFacts, shape: Shape, *, parallel: bool) -> None:
     """Schedule one reduction in loops of its own."""
-    sums = partial_sums(schedule, block, facts, shape.lanes, LAST_SUMS)
+    sums = partial_sums(schedule, block, facts, shape.lanes)
     if not sums:
         reduced = _reduced(schedule, block, 0, facts, shape)
         if parallel:
@@ -238,12 +236,9 @@ def _reduction_alone(schedule: Any, block: Any, facts: BlockFacts, shape: Shape,
         return
     *results, lane = schedule.get_loops(block)
     row = fused(schedule, results) if results else schedule.add_unit_loop(lane)
-    for each in reversed(sums):
-        schedule.compute_at(each, row, preserve_unit_loops=True)
     if parallel and extent_of(schedule, row) > 1:
         schedule.parallel(row)
-    for each in sums:
-        _sums_vectorised(schedule, each, 1, shape)
+    _sums_vectorised(schedule, sums, row, shape)
     schedule.decompose_reduction(block, lane)
 
 

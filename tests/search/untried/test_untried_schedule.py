@@ -17,7 +17,7 @@ from tests.search.untried.small_functions import EXTENTS, KINDS, largest_differe
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.tvm.operation_count import floating_point_operations
 from tunefarm_search.tvm.serialization import load_json
-from tunefarm_search.tvm.target import tvm_target
+from tunefarm_search.tvm.target import tvm_target, vector_bytes
 from tunefarm_search.untried.untried_schedule import untried_schedule
 from tunefarm_search.validation.judged_schedule import judged_schedule
 from tunefarm_workers.builder.scheduled_module import build_in_place
@@ -86,7 +86,7 @@ def test_concatenated_rows_are_copied_in_vectors(target: Target) -> None:
     assert code.count("store <") > 2 * code.count("store float")
 
 
-@pytest.mark.parametrize(("elements", "widths"), [(1000, {8}), (768, {16, 32}), (100, {4}), (98, {7, 14})])
+@pytest.mark.parametrize(("elements", "widths"), [(1000, {8}), (768, {32, 64}), (100, {4}), (98, {7, 14})])
 def test_partial_sums_are_whole_vectors(elements: int, widths: set[int], target: Target) -> None:
     module = module_of("softmax", (64, 64, elements))
     buffers = re.findall(r"_rf = T.sblock_alloc_buffer\(\((.*?)\)\)", untried_schedule(module, target).module.script())
@@ -94,13 +94,17 @@ def test_partial_sums_are_whole_vectors(elements: int, widths: set[int], target:
     assert {int(re.findall(r"\d+", shape.replace("int64", ""))[-1]) for shape in buffers} <= widths
 
 
-@pytest.mark.parametrize(("rows", "last"), [((1, 197), 4), ((64, 64), 8)])
-def test_the_last_partial_sums_are_few(rows: tuple[int, int], last: int, target: Target) -> None:
-    """A row that is alone waits for each of its last additions; those of several rows are transposed."""
+@pytest.mark.parametrize("rows", [(1, 197), (64, 64)])
+def test_partial_sums_are_added_half_to_half(rows: tuple[int, int], target: Target) -> None:
     script = untried_schedule(module_of("softmax", (*rows, 768)), target).module.script()
-    buffers = re.findall(r"_rf_1 = T.sblock_alloc_buffer\(\((.*?)\)\)", script)
-    assert len(buffers) == 2
-    assert {int(re.findall(r"\d+", shape.replace("int64", ""))[-1]) for shape in buffers} == {last}
+    widths: dict[str, list[int]] = {}
+    for name, shape in re.findall(r"(\w+)_rf(?:_\d+)? = T.sblock_alloc_buffer\(\((.*?)\)\)", script):
+        widths.setdefault(name, []).append(int(re.findall(r"\d+", shape.replace("int64", ""))[-1]))
+    lanes = vector_bytes(target) // 4
+    assert len(widths) == 2
+    for found in widths.values():
+        registers = [width for width in sorted(found) if width <= lanes]
+        assert registers == [2**power for power in range(1, lanes.bit_length())]
 
 
 @pytest.mark.parametrize(("axes", "at_once"), [((50, 30), 6), ((12, 197), 6), ((1, 197), None), ((48, 49), 8)])

@@ -14,6 +14,7 @@ from tvm import relax, te
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tunefarm_search.relax.attention.matching import Attention, AttentionMatcher, Mask
+from tunefarm_search.relax.elementary.expressions import exp_without_overflow
 from tunefarm_search.relax.expressions import OPAQUE, extents_of, rewritten
 from tunefarm_search.validation.permitted_nodes import ATTENTION
 
@@ -182,7 +183,7 @@ def attention(
     largest = _reduced(te.max, score, (heads, rows, tiles), "largest")
 
     def power(head: Any, row: Any, tile: Any, lane: Any) -> Any:
-        return te.exp(score(head, row, tile, lane) - largest[head, row])
+        return exp_without_overflow(score(head, row, tile, lane) - largest[head, row])
 
     powers = te.compute(scores.shape, power, name="powers")
     total = _reduced(te.sum, powers, (heads, rows, tiles), "total")

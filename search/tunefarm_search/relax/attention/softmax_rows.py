@@ -12,6 +12,7 @@ from typing import Any, Final
 import tvm
 from tvm import te
 
+from tunefarm_search.relax.elementary.expressions import exp_without_overflow
 from tunefarm_search.relax.expressions import extents_of, operator_of
 
 SOFTMAX: Final = "relax.nn.softmax"
@@ -86,7 +87,11 @@ def _powers(tensor: te.Tensor, axis: int) -> tuple[te.Tensor, te.Tensor, te.Tens
         return te.compute(rows, lambda *at: combine(elements(*at[:axis], inner, *at[axis:]), axis=inner), name=name)
 
     largest = reduced(wide, te.max, "largest")
-    powers = te.compute(wide.shape, lambda *at: te.exp(wide(*at) - largest(*at[:axis], *at[axis + 1 :])), name="powers")
+
+    def power(*at: Any) -> Any:
+        return exp_without_overflow(wide(*at) - largest(*at[:axis], *at[axis + 1 :]))
+
+    powers = te.compute(wide.shape, power, name="powers")
     return powers, largest, reduced(powers, te.sum, "total")
 
 
