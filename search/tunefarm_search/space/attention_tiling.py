@@ -16,6 +16,8 @@ from tunefarm_search.validation.permitted_nodes import ATTENTION
 _STEPS: Final = 4
 """Keys that are added without a loop."""
 _HEAD_AND_ROW: Final = 2
+_VECTORS: Final = 4
+"""Vectors of a row that are kept in registers, at most."""
 _WIDE: Final = 16
 """Elements of the widest vectors, of which processors have 32 and not 16 registers."""
 Factors = Callable[[Any, Any], Sequence[Any]]
@@ -45,7 +47,7 @@ def attention_schedule(module: Any, factors: Factors, lanes: int, *, is_parallel
     products = [each for each in blocks if ATTENTION in schedule.get(each).annotations]
     if not products:
         return None
-    tiles = 4 if lanes >= _WIDE else 1
+    most = _VECTORS if lanes >= _WIDE else 1
     scores, sums = products
     head, row, width = schedule.get_loops(blocks[-1])
     split = factors(schedule, row)
@@ -57,18 +59,18 @@ def attention_schedule(module: Any, factors: Factors, lanes: int, *, is_parallel
     for each in reversed(blocks[:-1]):
         if each in (scores, sums):
             place = _scores if each is scores else _sums
-            place(schedule, each, around, split[2], tiles)
+            place(schedule, each, around, split[2], most)
         else:
             _softmax(schedule, each, around)
     return schedule
 
 
-def _sums(schedule: Any, block: Any, around: Any, rows: Any, tiles: int) -> None:
+def _sums(schedule: Any, block: Any, around: Any, rows: Any, most: int) -> None:
     """The sums of values, for some rows and some vectors of a value at a time."""
     head, row, width, key = _loops_at(schedule, block, around)
     row, inner_row = schedule.split(row, [None, rows])
     extent = int(schedule.get(width).extent)
-    width, inner, lane = schedule.split(width, [None, math.gcd(extent // _WIDE, tiles), _WIDE])
+    width, inner, lane = schedule.split(width, [None, _divisor(extent // _WIDE, most), _WIDE])
     key, step = schedule.split(key, [None, math.gcd(int(schedule.get(key).extent), _STEPS)])
     schedule.reorder(head, row, width, key, step, inner_row, inner, lane)
     straight(schedule, (step, inner_row, inner, lane))
@@ -89,14 +91,19 @@ def _softmax(schedule: Any, block: Any, around: Any) -> None:
         schedule.decompose_reduction(block, sums[0])
 
 
-def _scores(schedule: Any, block: Any, around: Any, rows: Any, tiles: int) -> None:
+def _scores(schedule: Any, block: Any, around: Any, rows: Any, most: int) -> None:
     """The scores, for some rows and some tiles of keys at a time."""
     head, row, tile, lane, element = _loops_at(schedule, block, around)
     row, inner_row = schedule.split(row, [None, rows])
-    tile, inner_tile = schedule.split(tile, [None, tiles])
+    tile, inner_tile = schedule.split(tile, [None, _divisor(int(schedule.get(tile).extent), most)])
     schedule.reorder(head, tile, row, element, inner_row, inner_tile, lane)
     straight(schedule, (inner_row, inner_tile, lane))
     schedule.decompose_reduction(block, element)
+
+
+def _divisor(extent: int, most: int) -> int:
+    """The largest divisor up to ``most``."""
+    return max(each for each in range(1, most + 1) if extent % each == 0)
 
 
 def _loops_at(schedule: Any, block: Any, around: Any) -> list[Any]:

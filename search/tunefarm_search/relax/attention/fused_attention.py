@@ -13,23 +13,25 @@ import tvm
 from tvm import relax, te
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tunefarm_search.relax.attention.matching import Attention, AttentionMatcher, Mask
+from tunefarm_search.relax.attention.matching import Attention, AttentionMatcher, Mask, matrices_of
 from tunefarm_search.relax.elementary.expressions import exp_without_overflow
 from tunefarm_search.relax.expressions import OPAQUE, extents_of, rewritten
 from tunefarm_search.validation.permitted_nodes import ATTENTION
 
 _LANES: Final = 16
 """Keys of a tile: those of a cache line, and of the widest vector."""
-_TILES: Final = 4
-"""A row of scores is filled to a multiple of so many tiles, which are computed at once."""
+_TILES: Final = (4, 3)
+"""A row of scores is filled to a multiple of so many tiles, which are computed at once. One or two are not filled."""
 _AXES: Final = 3
 """Heads, rows, and keys or elements."""
 _ROWS: Final = range(4, 9)
 """Rows of scores that are computed at once."""
 _MAX_MORE_ROWS: Final = 1.1
 """Times as many, where none of these divides their number."""
-_MIN_BYTES: Final = 512 << 10
+_MIN_BYTES: Final = 256 << 10
 """Of all scores. Less stays in a cache of one core."""
+_MIN_ODD_KEYS: Final = 33
+"""So many keys that fill no whole tiles are worth it in any case: vectors do not divide their scores."""
 
 
 def with_fused_attention(module: Any) -> Any:
@@ -54,7 +56,7 @@ class _Fusing(PyExprMutator):  # type: ignore[misc]
         if found is None or not _is_worth_it(found):
             return self.visit_expr_post_order(call)
         scores = found.scores
-        queries, keys, values = (self.visit_expr(each) for each in (*scores.product.args, found.values))
+        queries, keys, values = (self._matrices(each) for each in (*scores.product.args, found.values))
         if scores.scale != 1:
             queries = self.builder_.emit(relax.op.multiply(queries, relax.const(np.float32(scores.scale))))
         rows = int(queries.ty.shape[1])
@@ -70,7 +72,17 @@ class _Fusing(PyExprMutator):  # type: ignore[misc]
             primfunc_name_hint="attention",
             primfunc_attrs={"op_pattern": OPAQUE},
         )
-        return fused if more == rows else relax.op.strided_slice(self.builder_.emit(fused), [1], [0], [rows])
+        if more > rows:
+            fused = relax.op.strided_slice(self.builder_.emit(fused), [1], [0], [rows])
+        extents = extents_of(call)
+        return fused if len(extents) == _AXES else relax.op.reshape(self.builder_.emit(fused), extents)
+
+    def _matrices(self, expression: Any) -> Any:
+        """An operand with one axis for all heads."""
+        visited, matrices = self.visit_expr(expression), matrices_of(expression)
+        return (
+            visited if extents_of(expression) == matrices else self.builder_.emit(relax.op.reshape(visited, matrices))
+        )
 
     def _mask_in_tiles(self, mask: Mask, rows: int) -> Any:
         tensor = self.builder_.emit(self.visit_expr(mask.tensor))
@@ -82,15 +94,16 @@ class _Fusing(PyExprMutator):  # type: ignore[misc]
 
 def _is_worth_it(found: Attention) -> bool:
     product = found.scores.product
-    shapes = [extents_of(each) for each in (product, found.values, *product.args)]
-    known = [shape for shape in shapes if shape is not None and len(shape) == _AXES]
+    shapes = [matrices_of(each) for each in (product, found.values, *product.args)]
+    known = [shape for shape in shapes if shape is not None]
     # Operands with fewer heads are broadcast.
     kinds = {str(each.ty.dtype) for each in (product, found.values, *product.args)}
     if len(known) < len(shapes) or len({heads for heads, *_ in known}) > 1 or kinds != {"float32"}:
         return False
     (heads, rows, keys), (_, count, width), *_ = known
     has_tiles = width % _LANES == 0 and _divisible(rows) <= _MAX_MORE_ROWS * rows
-    return has_tiles and count == keys and 4 * heads * rows * keys >= _MIN_BYTES
+    is_large = 4 * heads * rows * keys >= _MIN_BYTES or (keys >= _MIN_ODD_KEYS and keys % _LANES > 0)
+    return has_tiles and count == keys and is_large
 
 
 def _divisible(rows: int) -> int:
@@ -138,7 +151,8 @@ def mask_in_tiles(mask: te.Tensor, rows: int) -> te.Tensor:
 
 
 def _tiles_of(keys: int) -> int:
-    return -(-keys // (_LANES * _TILES)) * _TILES
+    whole = -(-keys // _LANES)
+    return whole if whole < min(_TILES) else min(-(-whole // each) * each for each in _TILES)
 
 
 def attention(

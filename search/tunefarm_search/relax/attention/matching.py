@@ -66,6 +66,15 @@ class Attention:
     is_guarded: bool
 
 
+def matrices_of(expression: Any) -> tuple[int, int, int] | None:
+    """The number of matrices along the last two axes, their rows and columns; None if there is no matrix."""
+    extents = extents_of(expression)
+    if extents is None or len(extents) < _MATRIX:
+        return None
+    *outer, rows, columns = extents
+    return math.prod(outer), rows, columns
+
+
 class AttentionMatcher:
     """Matches calls of one function."""
 
@@ -88,7 +97,7 @@ class AttentionMatcher:
         if not is_softmax_of_rows(powers):
             return None
         scores = self._scores(powers.args[0], readers=readers, may_have_mask=True)
-        if scores is None or extents_of(scores.product) != extents_of(call.args[0]):
+        if scores is None or matrices_of(scores.product) != matrices_of(call.args[0]):
             return None
         return Attention(scores, call.args[1], guarded is not None)
 
@@ -147,8 +156,8 @@ class AttentionMatcher:
 
 
 def _mask_for(scores: Any, mask: Any, product: Any) -> Mask | None:
-    """How heads and rows of ``product``, of shape (heads, rows, keys), share a mask; None if it does not fit."""
-    whole, own, heads_and_matrix = extents_of(scores), extents_of(mask), extents_of(product)
+    """How heads and rows of ``product``, of shape (..., rows, keys), share a mask; None if it does not fit."""
+    whole, own, heads_and_matrix = extents_of(scores), extents_of(mask), matrices_of(product)
     if whole is None or own is None or heads_and_matrix is None or len(own) > len(whole):
         return None
     own = (1,) * (len(whole) - len(own)) + own

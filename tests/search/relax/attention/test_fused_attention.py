@@ -76,6 +76,8 @@ def expected_of(queries: Array, keys: Array, values: Array) -> Array:
         (2, 8, 64, 1, 128),
         (1, 5, 3, 192, 16),
         (3, 11, 8, 50, 16),
+        (2, 8, 8, 90, 32),
+        (1, 12, 16, 20, 16),
     ],
     ids=lambda sizes: "x".join(map(str, sizes)),
 )
@@ -116,9 +118,12 @@ def test_rows_of_all_heads_times_values_of_each_stay_as_they_are() -> None:
     assert "attention" not in functions_of(prepare(one_entry(build, shapes, ()), {"main": ()}, HERE))
 
 
-def test_small_scores_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("keys", "is_fused"), [(64, False), (31, False), (50, True)])
+def test_small_scores_are_fused_if_vectors_do_not_divide_them(
+    keys: int, monkeypatch: pytest.MonkeyPatch, *, is_fused: bool
+) -> None:
     monkeypatch.setattr(fused_attention, "_MIN_BYTES", 4 * 2 * 12 * 64 + 1)
-    assert "attention" not in functions_of(attention_of(2, 12, 8, 64, 16))
+    assert ("attention" in functions_of(attention_of(2, 12, 8, keys, 16))) == is_fused
 
 
 @pytest.mark.parametrize("rows", [12, 11])

@@ -125,6 +125,37 @@ def test_mask_is_added(mask: Callable[[int], tuple[int, ...]], keys: int, *, is_
     np.testing.assert_allclose(untried_result(prepared, inputs), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("mask", [(BATCH, HEADS, ROWS, 50), (BATCH, 1, 1, 50)], ids=["whole", "of keys of batches"])
+def test_heads_of_batches_have_axes_of_their_own(mask: tuple[int, ...]) -> None:
+    """As ONNX exporters write attention."""
+
+    def build(builder: Any, given: Sequence[Any], _weights: Sequence[Any]) -> Any:
+        turned = builder.emit(relax.op.permute_dims(given[1], [0, 1, 3, 2]))
+        products = builder.emit(relax.op.matmul(given[0], turned))
+        scores = builder.emit(relax.op.add(products, given[3]))
+        return relax.op.matmul(builder.emit(relax.op.nn.softmax(scores, axis=-1)), given[2])
+
+    *flat, added_mask = inputs_for(mask, 50)
+    inputs = [*(array.reshape(BATCH, HEADS, *array.shape[1:]) for array in flat), added_mask]
+    prepared = prepare(one_entry(build, [array.shape for array in inputs], ()), {"main": ()}, HERE)
+    assert "attention" in functions_of(prepared)
+    expected = expected_of(products_of(flat) + added_mask, flat[2]).reshape(BATCH, HEADS, ROWS, WIDTH)
+    np.testing.assert_allclose(untried_result(prepared, inputs), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_keys_without_heads_are_one_head() -> None:
+    def build(builder: Any, given: Sequence[Any], _weights: Sequence[Any]) -> Any:
+        scores = builder.emit(relax.op.matmul(given[0], given[1]))
+        return relax.op.matmul(builder.emit(relax.op.nn.softmax(scores, axis=-1)), given[2])
+
+    inputs = random_array(ROWS, ELEMENTS), random_array(ELEMENTS, 50, seed=1), random_array(50, WIDTH, seed=2)
+    prepared = prepare(one_entry(build, [array.shape for array in inputs], ()), {"main": ()}, HERE)
+    assert "attention" in functions_of(prepared)
+    powers = np.exp(inputs[0].astype("float64") @ inputs[1])
+    expected = powers / powers.sum(axis=-1, keepdims=True) @ inputs[2]
+    np.testing.assert_allclose(untried_result(prepared, inputs), expected, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("change", [hidden_where(-math.inf), hidden_where(float(np.finfo(np.float32).min)), kept_where])
 def test_scores_are_replaced(change: Changed) -> None:
     shape = (ROWS, 50)
