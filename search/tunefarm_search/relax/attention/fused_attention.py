@@ -22,8 +22,6 @@ _LANES: Final = 16
 """Keys of a tile: those of a cache line, and of the widest vector."""
 _TILES: Final = (4, 3)
 """A row of scores is filled to a multiple of so many tiles, which are computed at once. One or two are not filled."""
-_AXES: Final = 3
-"""Heads, rows, and keys or elements."""
 _ROWS: Final = range(4, 9)
 """Rows of scores that are computed at once."""
 _MAX_MORE_ROWS: Final = 1.1
@@ -75,14 +73,14 @@ class _Fusing(PyExprMutator):  # type: ignore[misc]
         if more > rows:
             fused = relax.op.strided_slice(self.builder_.emit(fused), [1], [0], [rows])
         extents = extents_of(call)
-        return fused if len(extents) == _AXES else relax.op.reshape(self.builder_.emit(fused), extents)
+        return fused if extents == matrices_of(call) else relax.op.reshape(self.builder_.emit(fused), extents)
 
     def _matrices(self, expression: Any) -> Any:
         """An operand with one axis for all heads."""
         visited, matrices = self.visit_expr(expression), matrices_of(expression)
-        return (
-            visited if extents_of(expression) == matrices else self.builder_.emit(relax.op.reshape(visited, matrices))
-        )
+        if extents_of(expression) == matrices:
+            return visited
+        return self.builder_.emit(relax.op.reshape(visited, matrices))
 
     def _mask_in_tiles(self, mask: Mask, rows: int) -> Any:
         tensor = self.builder_.emit(self.visit_expr(mask.tensor))
