@@ -13,8 +13,8 @@ Lookup = Callable[[Any], Any]
 ELEMENTWISE: Final = frozenset(
     f"relax.{name}"
     for name in (
-        *("abs", "astype", "clip", "exp", "negative", "round", "sigmoid", "sqrt", "tanh", "nn.gelu", "nn.leakyrelu"),
-        *("nn.relu", "nn.relu6", "nn.silu"),
+        *("abs", "astype", "clip", "exp", "negative", "round", "sigmoid", "sqrt", "tanh", "nn.gelu", "nn.gelu_tanh"),
+        *("nn.leakyrelu", "nn.relu", "nn.relu6", "nn.silu"),
     )
 )
 """Operators of one tensor, perhaps with numbers."""
