@@ -36,6 +36,7 @@ from tunefarm_search.relax.operators.batch_norm import fold_batch_norms
 from tunefarm_search.relax.operators.clipped_indices import with_clipped_indices
 from tunefarm_search.relax.operators.constant_indices import with_slices
 from tunefarm_search.relax.operators.gelu import with_gelu
+from tunefarm_search.relax.operators.norms import with_norms
 from tunefarm_search.relax.operators.ordering import with_own_sorts
 from tunefarm_search.relax.operators.padded_convolutions import with_padding_in_convolutions
 from tunefarm_search.relax.operators.separate_resizing import RESIZE, legalize_resize
@@ -131,7 +132,7 @@ def _lowered(module: Any, names: Sequence[str], target: Target) -> tuple[Any, Pr
     module = _run(with_wide_sums(module), passes.CanonicalizeBindings())
     # Before it is evaluated, the repetition of a matrix can still be told from several matrices.
     module = _run(fold_constants(without_identities(module)), passes.CanonicalizeBindings())
-    module = fold_batch_norms(with_gelu(module))
+    module = fold_batch_norms(with_norms(with_gelu(module)))
     module = _run(module, passes.DecomposeOpsForInference(), passes.CanonicalizeBindings(), keep)
     module = with_padding_in_convolutions(with_clipped_indices(with_slices(fold_constants(module))))
     module = with_integer_products(split_slices(with_plain_softmax(module)), target)
