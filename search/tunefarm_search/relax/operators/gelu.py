@@ -31,11 +31,11 @@ def with_gelu(module: Any) -> Any:
 
     The factors may have any order.
     """
-    return rewritten(module, _Recognizing(module))
+    return rewritten(module, _FindingGelu(module))
 
 
 @mutator
-class _Recognizing(PyExprMutator):  # type: ignore[misc]
+class _FindingGelu(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: Any) -> Any:
         visited = self.visit_expr_post_order(call)
         if operator_of(visited) not in (_MULTIPLY, _DIVIDE):

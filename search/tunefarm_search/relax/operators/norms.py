@@ -24,11 +24,11 @@ _ROOTS: Final = {_DIVIDE: "relax.sqrt", _MULTIPLY: "relax.rsqrt"}
 
 def with_norms(module: Any) -> Any:
     """Replace the arithmetic of norms of float32 along the last axis, with a scale and a shift, by operators."""
-    return rewritten(module, _Recognizing(module))
+    return rewritten(module, _FindingNorms(module))
 
 
 @mutator
-class _Recognizing(PyExprMutator):  # type: ignore[misc]
+class _FindingNorms(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: Any) -> Any:
         visited, name = self.visit_expr_post_order(call), operator_of(call)
         if name not in (_ADD, _DIVIDE, _MULTIPLY) or str(visited.ty.dtype) != "float32":
