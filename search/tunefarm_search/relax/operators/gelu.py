@@ -27,7 +27,7 @@ Product = tuple[float, tuple[Any, ...]]
 
 
 def with_gelu(module: Any) -> Any:
-    """Replace ``x / 2 * (1 + erf(x / sqrt(2)))``, and the approximation with a hyperbolic tangent, by ``nn.gelu``.
+    """Replace ``x / 2 * (1 + erf(x / sqrt(2)))`` of float32 by ``nn.gelu``, and the form with ``tanh`` by its operator.
 
     The factors may have any order.
     """
@@ -38,7 +38,7 @@ def with_gelu(module: Any) -> Any:
 class _FindingGelu(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: Any) -> Any:
         visited = self.visit_expr_post_order(call)
-        if operator_of(visited) not in (_MULTIPLY, _DIVIDE):
+        if operator_of(visited) not in (_MULTIPLY, _DIVIDE) or str(visited.ty.dtype) != "float32":
             return visited
         _, factors = self._product(visited)
         for factor in factors:
