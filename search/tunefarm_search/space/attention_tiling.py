@@ -10,6 +10,7 @@ from typing import Any, Final
 import tvm
 
 from tunefarm_search.space.access_pattern import REDUCTION
+from tunefarm_search.space.dot_product_tiling import divisors
 from tunefarm_search.space.straight_code import straight
 from tunefarm_search.validation.permitted_nodes import ATTENTION
 
@@ -103,7 +104,7 @@ def _scores(schedule: Any, block: Any, around: Any, rows: Any, most: int) -> Non
 
 def _divisor(extent: int, most: int) -> int:
     """The largest divisor up to ``most``."""
-    return max(each for each in range(1, most + 1) if extent % each == 0)
+    return max(each for each in divisors(extent) if each <= most)
 
 
 def _loops_at(schedule: Any, block: Any, around: Any) -> list[Any]:

@@ -157,13 +157,13 @@ class AttentionMatcher:
 
 def _mask_for(scores: Any, mask: Any, product: Any) -> Mask | None:
     """How heads and rows of ``product``, of shape (..., rows, keys), share a mask; None if it does not fit."""
-    whole, own, heads_and_matrix = extents_of(scores), extents_of(mask), matrices_of(product)
-    if whole is None or own is None or heads_and_matrix is None or len(own) > len(whole):
+    whole, own, matrices = extents_of(scores), extents_of(mask), matrices_of(scores)
+    if whole is None or own is None or matrices is None or len(own) > len(whole):
         return None
     own = (1,) * (len(whole) - len(own)) + own
     (rows, keys), outer = own[-_MATRIX:], own[:-_MATRIX]
-    heads = math.prod(whole[:-_MATRIX])
-    if (heads, *whole[-_MATRIX:]) != heads_and_matrix or keys != whole[-1] or rows not in (1, whole[-2]):
+    heads = matrices[0]
+    if matrices != matrices_of(product) or keys != whole[-1] or rows not in (1, whole[-2]):
         return None
     # Heads of a group follow one another if the mask has the first axes of the scores, and one for the others.
     kept = next((axis for axis, extent in enumerate(outer) if extent != whole[axis]), len(outer))

@@ -51,37 +51,31 @@ class _FindingGelu(PyExprMutator):  # type: ignore[misc]
 
     def _arguments(self, factor: Any) -> list[tuple[Any, Any]]:
         """Arguments of a GELU that ``factor``, one and a function of it, may be part of, each with its operator."""
-        function = self._other_summand(factor, 1.0)
+        function = self._added_to_one(factor)
         if operator_of(function) == "relax.erf":
-            return [(argument, relax.op.nn.gelu) for argument in self._scaled(function.args[0], math.sqrt(0.5))]
+            argument = self._scaled(function.args[0], math.sqrt(0.5))
+            return [] if argument is None else [(argument, relax.op.nn.gelu)]
         if operator_of(function) != "relax.tanh":
             return []
-        sums = [self._value(each) for each in self._scaled(function.args[0], math.sqrt(2 / math.pi))]
-        pairs = [pair for each in sums if operator_of(each) == _ADD for pair in (each.args, each.args[::-1])]
+        total = self._value(self._scaled(function.args[0], math.sqrt(2 / math.pi)))
+        pairs = (total.args, total.args[::-1]) if operator_of(total) == _ADD else ()
         return [(argument, relax.op.nn.gelu_tanh) for argument, cube in pairs if self._is_cube(cube, argument)]
 
-    def _other_summand(self, expression: Any, number: float) -> Any:
-        """What is added to a number in a sum; None for other expressions."""
+    def _added_to_one(self, expression: Any) -> Any:
+        """The other summand of a sum with one; None for other expressions."""
         total = self._value(expression)
         if operator_of(total) != _ADD:
             return None
         for one, other in (total.args, total.args[::-1]):
             found = scalar_of(self._value(one))
-            if found is not None and _is_close(found, number):
+            if found is not None and _is_close(found, 1):
                 return self._value(other)
         return None
 
-    def _scaled(self, product: Any, scale: float) -> list[Any]:
-        """The expressions of which ``product`` is that multiple, each of them a variable or a parameter."""
-        call = self._value(product)
-        if operator_of(call) == _DIVIDE:
-            divisor = scalar_of(self._value(call.args[1]))
-            return [call.args[0]] if divisor and _is_close(1 / divisor, scale) else []
-        if operator_of(call) != _MULTIPLY:
-            return []
-        numbers = [scalar_of(self._value(each)) for each in call.args[::-1]]
-        pairs = zip(call.args, numbers, strict=True)
-        return [argument for argument, number in pairs if number is not None and _is_close(number, scale)]
+    def _scaled(self, product: Any, scale: float) -> Any:
+        """What ``product`` multiplies by ``scale`` itself; None for other expressions."""
+        number, factors = self._product(product, depth=1)
+        return factors[0] if len(factors) == 1 and _is_close(number, scale) else None
 
     def _is_cube(self, expression: Any, argument: Any) -> bool:
         number, factors = self._product(expression, argument)
