@@ -74,7 +74,7 @@ def _movement_cost(nest: LoopNest, sketch: SketchSpace, rows: Rows, machine: Pro
     parallel = _parallel(nest, extents, np.full(len(extents), float(len(nest.parts))), machine)
     imbalance = np.ceil(parallel / machine.cores) * machine.cores / parallel
     memory = _memory_cycles(traffic, machine.costs)
-    cycles = np.maximum(moved["cycles"], memory) * imbalance / machine.cores
+    cycles = _together(moved["cycles"], memory, machine.costs) * imbalance / machine.cores
     named = {**moved, **traffic, "parallel": parallel, "imbalance": imbalance, "memory_cycles": memory, "total": cycles}
     return NestCost(cycles, named)
 
@@ -134,7 +134,7 @@ def _arithmetic(
     spilled = np.maximum(accumulators + np.maximum(held, 2) - registers, 0)
     multiplied = accumulators * np.maximum(in_register, machine.unit_bytes) / costs.bytes_multiplied_per_cycle
     step = np.maximum(_together(multiplied, load_units / costs.loads_per_cycle, costs), costs.latency)
-    step += 2 * accumulators * at_once / per_row / body.reuse
+    step += 2 * accumulators * at_once / per_row / body.reuse + costs.iteration / body.reduced
     step += costs.spilled_result * spilled + costs.result_while_spilling * accumulators * (spilled > 0)
     step += costs.operation_of_long_body * accumulators * np.maximum(body.operations / skipped / costs.long_body - 1, 0)
     fused = _fused_vector(nest, extents)

@@ -9,7 +9,7 @@ from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.features.analytical_cost import NestCost, nest_cost
 from tunefarm_search.features.gpu_cost import gpu_model, gpu_nest_cost
 from tunefarm_search.features.loop_nest import FloatArray, LoopNest, loop_nests, tracked
-from tunefarm_search.features.machine import SAPPHIRE_RAPIDS_COSTS, CycleCosts, ProcessorModel
+from tunefarm_search.features.machine import ProcessorModel, as_sapphire_rapids
 from tunefarm_search.features.separate_passes import SeparatePasses
 from tunefarm_search.space.decisions import Rows, SketchSpace
 from tunefarm_search.space.space import SearchSpace
@@ -32,14 +32,10 @@ def machine_of(target: Target) -> ProcessorModel:
     cores = max(1, target.num_cores)
     if target.kind != "llvm":
         return ProcessorModel(cores, vector_bytes=16, vector_registers=16, unit_bytes=16, load_bytes=16)
-    return ProcessorModel(
-        cores,
-        vector_bytes(target),
-        vector_registers(target),
-        vector_unit_bytes(target),
-        vector_load_bytes(target),
-        costs=SAPPHIRE_RAPIDS_COSTS if computes_two_registers(target) else CycleCosts(),
+    model = ProcessorModel(
+        cores, vector_bytes(target), vector_registers(target), vector_unit_bytes(target), vector_load_bytes(target)
     )
+    return as_sapphire_rapids(model) if computes_two_registers(target) else model
 
 
 class FeatureExtractor:

@@ -1,6 +1,6 @@
 """The processor parameters of the analytical cost model."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tunefarm_search.tvm.target import FEW_VECTOR_REGISTERS
 
@@ -13,6 +13,7 @@ class CycleCosts:
         bytes_multiplied_per_cycle: throughput of the vector units.
         loads_per_cycle: vector loads from the L1 cache.
         latency: latency of a multiplication that depends on the previous one.
+        iteration: cost of each repetition of a body, for its jump and its pointers, where arithmetic does not hide it.
         not_overlapped: share of the shorter of two kinds of work that does not hide behind the longer.
         spilled_result: cost per result that does not fit into the registers.
         result_while_spilling: cost per result, if there are more than registers.
@@ -48,6 +49,7 @@ class CycleCosts:
     bytes_multiplied_per_cycle: int = 64
     loads_per_cycle: float = 2.0
     latency: float = 4.0
+    iteration: float = 0.0
     not_overlapped: float = 0.2
     spilled_result: float = 4.0
     result_while_spilling: float = 0.5
@@ -73,10 +75,6 @@ class CycleCosts:
     allocated_bytes: int = 1024
     allocation: float = 45.0
     result_in_memory: float = 1.0
-
-
-SAPPHIRE_RAPIDS_COSTS = CycleCosts(bytes_multiplied_per_cycle=128, line_from_beyond=8.0)
-"""Of processors that multiply twice as much in a cycle, and whose memory beyond L2 is far away."""
 
 
 @dataclass(frozen=True)
@@ -112,3 +110,18 @@ class ProcessorModel:
     def lanes(self, element_bytes: int) -> int:
         """Elements in one vector register, at least 1."""
         return max(1, self.vector_bytes // element_bytes)
+
+
+def as_sapphire_rapids(model: ProcessorModel) -> ProcessorModel:
+    """The model of a processor that multiplies twice as much in a cycle, with larger caches, and memory far beyond L2.
+
+    A line from L2 costs twice as many cycles, too. Tiles of more than three quarters of the L2 of 2 MB are slower.
+    """
+    return replace(
+        model,
+        first_cache_bytes=48 * 1024,
+        second_cache_bytes=1536 * 1024,
+        costs=CycleCosts(
+            bytes_multiplied_per_cycle=128, iteration=1.0, line_from_second_level=1.0, line_from_beyond=8.0
+        ),
+    )

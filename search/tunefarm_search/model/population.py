@@ -107,6 +107,10 @@ class GeneticOperators:
         """All points one step from a point."""
         return self.of_rows(point.sketch, self._sketches[point.sketch].neighbours(point.row))
 
+    def one_decision_apart(self, point: Point) -> Population:
+        """The point, and all that differ from it in one decision, by however many steps."""
+        return self.of_rows(point.sketch, self._sketches[point.sketch].one_decision_apart(point.row))
+
     def transplants(self, point: Point) -> Population:
         """The decisions of a point in each other sketch, whose additional decisions are drawn at random."""
         taken = dict(zip((column.slot for column in self._sketches[point.sketch].columns), point.rows, strict=True))

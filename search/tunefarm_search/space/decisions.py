@@ -106,13 +106,12 @@ class SketchSpace:
 
     def neighbours(self, row: npt.NDArray[np.int32]) -> Rows:
         """All points one step away from a point: one prime moved, or one choice or location changed."""
-        found = []
-        for number, column in enumerate(self.columns):
-            others = self._one_step(column, int(row[number]))
-            block = np.repeat(row[None, :], len(others), axis=0)
-            block[:, number] = others
-            found.append(block)
-        return np.concatenate(found) if found else np.zeros((0, 0), np.int32)
+        others = [self._one_step(column, int(row[number])) for number, column in enumerate(self.columns)]
+        return _replaced(row, others)
+
+    def one_decision_apart(self, row: npt.NDArray[np.int32]) -> Rows:
+        """All points with another row of one column or of none: far more than there are neighbours."""
+        return _replaced(row, [np.arange(len(column.table)) for column in self.columns])
 
     def decisions(self, row: npt.NDArray[np.int32]) -> dict[int, Any]:
         """Decisions by the number of their instruction, in TVM's form."""
@@ -167,6 +166,16 @@ class SketchSpace:
             table, counts = column.tiles.neighbours
             return table[row, : counts[row]]
         return np.delete(np.arange(len(column.table)), row)
+
+
+def _replaced(row: npt.NDArray[np.int32], others: Sequence[npt.NDArray[np.int64]]) -> Rows:
+    """A point for each of these rows of each column, which replaces the point's own."""
+    points = np.repeat(row[None, :].astype(np.int32), sum(map(len, others)), axis=0)
+    end = 0
+    for number, rows in enumerate(others):
+        points[end : end + len(rows), number] = rows
+        end += len(rows)
+    return points
 
 
 def sketch_space(number: int, trace: Trace) -> SketchSpace:
