@@ -107,9 +107,9 @@ class GeneticOperators:
         """All points one step from a point."""
         return self.of_rows(point.sketch, self._sketches[point.sketch].neighbours(point.row))
 
-    def one_decision_apart(self, point: Point) -> Population:
-        """The point, and all that differ from it in one decision, by however many steps."""
-        return self.of_rows(point.sketch, self._sketches[point.sketch].one_decision_apart(point.row))
+    def one_decision_apart(self, point: Point, max_rows: int) -> Population:
+        """Points that differ from a point in one decision, by however many steps; so many of each decision at most."""
+        return self.of_rows(point.sketch, self._sketches[point.sketch].one_decision_apart(point.row, max_rows))
 
     def transplants(self, point: Point) -> Population:
         """The decisions of a point in each other sketch, whose additional decisions are drawn at random."""

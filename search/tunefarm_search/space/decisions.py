@@ -109,9 +109,12 @@ class SketchSpace:
         others = [self._one_step(column, int(row[number])) for number, column in enumerate(self.columns)]
         return _replaced(row, others)
 
-    def one_decision_apart(self, row: npt.NDArray[np.int32]) -> Rows:
-        """All points with another row of one column or of none: far more than there are neighbours."""
-        return _replaced(row, [np.arange(len(column.table)) for column in self.columns])
+    def one_decision_apart(self, row: npt.NDArray[np.int32], max_rows: int) -> Rows:
+        """Points with any row of one column in place of the point's own: far more than there are neighbours.
+
+        Of a column with more than ``max_rows`` rows, takes as many or fewer, evenly spaced.
+        """
+        return _replaced(row, [np.arange(0, size, math.ceil(size / max_rows)) for size in self.sizes.tolist()])
 
     def decisions(self, row: npt.NDArray[np.int32]) -> dict[int, Any]:
         """Decisions by the number of their instruction, in TVM's form."""

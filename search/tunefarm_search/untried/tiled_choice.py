@@ -14,11 +14,13 @@ from tunefarm_search.space.space import SearchSpace
 from tunefarm_search.tvm.target import FLOAT_BYTES
 
 RANDOM_POINTS: Final = 1024
+ROWS_OF_COLUMN: Final = 1024
+"""How many other values of each decision of a sketch's best point are estimated."""
 GENERATIONS: Final = 5
 KEPT: Final = 48
 KEPT_OF_SKETCH: Final = 16
 STEPPED_OF_SKETCH: Final = 8
-"""So many of the best points of each sketch, of which all neighbours are estimated: an estimate costs microseconds."""
+"""How many of the best points of each sketch have all their neighbours estimated, which takes microseconds each."""
 SEED: Final = 1
 VECTOR: Final = "loops0.fused_vector"
 """The feature with the logarithm of the elements that TVM vectorises: LLVM seldom finds vectors in other loops."""
@@ -43,10 +45,9 @@ def cheapest_points(space: SearchSpace, count: int) -> Sequence[tuple[Point, flo
             kept = population.take(_kept(prior, population.sketch))
             parts = [kept, operators.mutate(kept, 0.1)]
             for number in np.unique(kept.sketch):
-                best, *others = np.flatnonzero(kept.sketch == number)[:STEPPED_OF_SKETCH]
-                point = kept.point(int(best), space.sketches)
-                parts += [operators.one_decision_apart(point), operators.neighbours(point)]
-                parts += [operators.neighbours(kept.point(int(n), space.sketches)) for n in others]
+                best = np.flatnonzero(kept.sketch == number)[:STEPPED_OF_SKETCH]
+                first, *others = (kept.point(int(n), space.sketches) for n in best)
+                parts += [operators.one_decision_apart(first, ROWS_OF_COLUMN), *map(operators.neighbours, others)]
             population = operators.join(parts).unique()
             prior = _prior(population, space, extractor)
     order = np.argsort(-prior)[:count]

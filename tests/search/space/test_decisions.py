@@ -62,6 +62,22 @@ def test_samples_mutants_and_neighbours_stay_in_grid(convolution_space: SearchSp
         assert ((near != points[0]).sum(axis=1) == 1).all()
 
 
+def test_one_decision_apart_is_every_other_row_of_each_column(convolution_space: SearchSpace) -> None:
+    for sketch in convolution_space.sketches:
+        start = sketch.sample(np.random.default_rng(4), 1)[0]
+        apart = sketch.one_decision_apart(start, max_rows=int(sketch.sizes.max()))
+        changed = (apart != start).sum(axis=1)
+        assert len(apart) == sketch.sizes.sum()
+        assert (changed == 0).sum() == len(sketch.columns)
+        assert changed.max() == 1
+        others = {tuple(row) for row in apart[changed == 1].tolist()}
+        assert len(others) == (sketch.sizes - 1).sum()
+        assert {tuple(row) for row in sketch.neighbours(start).tolist()} <= others
+        some = {tuple(row) for row in sketch.one_decision_apart(start, max_rows=7).tolist()}
+        assert len(sketch.columns) < len(some) <= 7 * len(sketch.columns)
+        assert some <= others | {tuple(start.tolist())}
+
+
 def test_transplant_keeps_tiles_of_shared_loops(convolution_space: SearchSpace) -> None:
     sketches = convolution_space.sketches
     operators = GeneticOperators(sketches, np.random.default_rng(2))
