@@ -15,12 +15,12 @@ from tunefarm_search.tvm.target import FLOAT_BYTES
 
 RANDOM_POINTS: Final = 1024
 ROWS_OF_COLUMN: Final = 1024
-"""How many other values of each decision of a sketch's best point are estimated."""
+"""At most so many values of each decision are tried in the best point of a sketch."""
 GENERATIONS: Final = 5
 KEPT: Final = 48
 KEPT_OF_SKETCH: Final = 16
 STEPPED_OF_SKETCH: Final = 8
-"""How many of the best points of each sketch have all their neighbours estimated, which takes microseconds each."""
+"""So many of the best points of each sketch have all their neighbours estimated, which takes microseconds each."""
 SEED: Final = 1
 VECTOR: Final = "loops0.fused_vector"
 """The feature with the logarithm of the elements that TVM vectorises: LLVM seldom finds vectors in other loops."""
@@ -42,13 +42,7 @@ def cheapest_points(space: SearchSpace, count: int) -> Sequence[tuple[Point, flo
         population = operators.sample(RANDOM_POINTS)
         prior = _prior(population, space, extractor)
         for _ in range(GENERATIONS):
-            kept = population.take(_kept(prior, population.sketch))
-            parts = [kept, operators.mutate(kept, 0.1)]
-            for number in np.unique(kept.sketch):
-                best = np.flatnonzero(kept.sketch == number)[:STEPPED_OF_SKETCH]
-                first, *others = (kept.point(int(n), space.sketches) for n in best)
-                parts += [operators.one_decision_apart(first, ROWS_OF_COLUMN), *map(operators.neighbours, others)]
-            population = operators.join(parts).unique()
+            population = _next_generation(population.take(_kept(prior, population.sketch)), space, operators)
             prior = _prior(population, space, extractor)
     order = np.argsort(-prior)[:count]
     points = [(population.point(int(n), space.sketches), float(2.0 ** -prior[n])) for n in order]
@@ -62,6 +56,16 @@ def _kept(prior: FloatArray, sketch: npt.NDArray[np.int32]) -> npt.NDArray[np.in
     wanted = np.zeros(len(order), bool)
     wanted[np.concatenate([order[:KEPT], *each])] = True
     return np.asarray(order[wanted[order]])
+
+
+def _next_generation(kept: Population, space: SearchSpace, operators: GeneticOperators) -> Population:
+    """The kept points, in ascending order of cost, a mutant of each, and what is around the best of each sketch."""
+    parts = [kept, operators.mutate(kept, 0.1)]
+    for number in np.unique(kept.sketch):
+        best = np.flatnonzero(kept.sketch == number)[:STEPPED_OF_SKETCH]
+        first, *others = (kept.point(int(n), space.sketches) for n in best)
+        parts += [operators.one_decision_apart(first, ROWS_OF_COLUMN), *map(operators.neighbours, others)]
+    return operators.join(parts).unique()
 
 
 def _prior(population: Population, space: SearchSpace, extractor: FeatureExtractor) -> FloatArray:
