@@ -2,6 +2,8 @@
 
 import re
 import sys
+from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import packages_distributions
 
 import pytest
@@ -39,14 +41,20 @@ def pins() -> list[str]:
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 def test_imported_packages_are_declared(distribution: str) -> None:
     own = next((ROOT / distribution).glob("*/__init__.py")).parent.name
-    providers, allowed = packages_distributions(), own_or_reachable(distribution)
+    allowed = own_or_reachable(distribution)
     missing = {
         f"{path.relative_to(ROOT)}: {name}"
         for path in python_files(distribution)
         for name in imported_names(path) - {own} - set(sys.stdlib_module_names)
-        if not {normal(provider) for provider in providers.get(name, [name])} & allowed
+        if not {normal(provider) for provider in providers().get(name, [name])} & allowed
     }
     assert not missing
+
+
+@cache
+def providers() -> Mapping[str, list[str]]:
+    """The distributions of each importable name; reading them takes half a second."""
+    return packages_distributions()
 
 
 def own_or_reachable(distribution: str) -> set[str]:

@@ -134,6 +134,7 @@ def serve(channel: socket.socket) -> list[str]:
 
 
 def _become(request: dict[str, Any], descriptors: Sequence[int]) -> list[str]:
+    gc.enable()
     os.setsid()
     for number, descriptor in enumerate(descriptors, start=1):
         os.dup2(descriptor, number)
@@ -160,6 +161,7 @@ def end_process(main: Callable[[], int]) -> NoReturn:
 
 
 if __name__ == "__main__":
+    gc.disable()  # imported objects stay
     from tunefarm.cli.command_line import application, main
 
     application()
