@@ -89,7 +89,7 @@ MARKS_OF_FILE: Final = re.compile(r"^pytestmark = (\[[^\]]*\]|.*)", re.MULTILINE
 
 
 def innermost_frames(context: int = 1) -> list[inspect.FrameInfo]:
-    """As ``inspect.stack``, which reads the source of all frames: for those of pytest this took 3% of the suite's time."""
+    """As ``inspect.stack``, which reads the source of all frames: those of pytest take 3% of the suite's time."""
     frame, found = sys._getframe(1), []
     while frame is not None and len(found) < TVM_FRAMES:
         read = inspect.getframeinfo(frame, context)
