@@ -46,7 +46,7 @@ DEMO_TRIALS ?= 128
 DEMO_MODEL_SECONDS ?= 45
 # Tests often wait for something, so more of them than a small machine has cores run side by side. Each process collects
 # all tests and has fixtures of its own. tests/conftest.py decides what each takes at a time, and in which order.
-TEST_PROCESSES ?= 4
+TEST_PROCESSES ?= 3
 BENCH_ARGUMENTS ?=
 FUZZ_MINUTES ?= 60
 FUZZ_SEED ?= 0
