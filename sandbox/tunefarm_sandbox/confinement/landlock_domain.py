@@ -41,6 +41,7 @@ _PROGRAMS: Final = ("/bin", "/sbin", "/usr/bin", "/usr/local/bin", "/usr/include
 _FACTS: Final = (
     *("/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives", "/dev/null", "/dev/zero", "/dev/urandom"),
     *("/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/loadavg", "/proc/sys/vm", "/sys/devices/system"),
+    "/sys/kernel/mm/transparent_hugepage",
 )
 _OF_THIS_PROCESS: Final = "/proc/self"
 _THREADS_OF_THIS_PROCESS: Final = "/proc/self/task"

@@ -2,15 +2,17 @@
 
 import json
 import os
+import re
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
 from safetensors import numpy as safetensors
 
-from tunefarm.frontend.weights_file import DamagedWeights, read_weights, write_weights
+from tunefarm.frontend.weights_file import DamagedWeights, WeightMemory, read_weights, write_weights
 
 
 @pytest.fixture
@@ -22,6 +24,17 @@ def descriptor() -> Iterator[int]:
 
 def contents(descriptor: int) -> bytes:
     return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+
+
+def flags_of_memory(address: int) -> list[str]:
+    """Linux's flags of this process's memory that has an address."""
+    is_within = False
+    for line in Path("/proc/self/smaps").read_text(encoding="utf-8").splitlines():
+        if bounds := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):
+            is_within = int(bounds[1], 16) <= address < int(bounds[2], 16)
+        elif is_within and line.startswith("VmFlags:"):
+            return line.split()[1:]
+    raise AssertionError(f"no memory has the address {address:#x}")
 
 
 def put(descriptor: int, header: object, data: bytes = b"") -> None:
@@ -47,6 +60,38 @@ def test_read_weights_returns_what_was_written(descriptor: int) -> None:
         assert read[name].dtype == array.dtype
         np.testing.assert_array_equal(read[name], array)
         assert not read[name].flags.writeable
+
+
+@pytest.mark.parametrize("memory", [WeightMemory.WRITABLE, WeightMemory.COPIED])
+def test_own_weights_are_written_without_changing_the_file(descriptor: int, memory: WeightMemory) -> None:
+    weights = {"first": np.arange(6, dtype=np.float32), "second": np.arange(1 << 20).reshape(1 << 10, -1)}
+    write_weights(descriptor, weights)
+
+    read = read_weights(descriptor, memory)
+
+    for name, array in weights.items():
+        np.testing.assert_array_equal(read[name], array)
+        read[name][...] = 0
+        np.testing.assert_array_equal(read_weights(descriptor)[name], array)
+
+
+def test_copied_weights_ask_for_huge_pages(descriptor: int) -> None:
+    write_weights(descriptor, {"many": np.ones(1 << 21, np.float32)})
+
+    many = read_weights(descriptor, WeightMemory.COPIED)["many"]
+
+    assert "hg" in flags_of_memory(many.ctypes.data)
+
+
+def test_copied_weights_of_a_file_that_shrinks_are_damaged(descriptor: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_weights(descriptor, {"many": np.ones(1 << 10, np.float32)})
+    whole_bytes = os.fstat(descriptor).st_size
+    described = os.fstat(descriptor)
+    os.ftruncate(descriptor, whole_bytes // 2)
+    monkeypatch.setattr(os, "fstat", lambda _descriptor: described)
+
+    with pytest.raises(DamagedWeights, match=f"ends after {whole_bytes // 2} of {whole_bytes} bytes"):
+        read_weights(descriptor, WeightMemory.COPIED)
 
 
 def test_write_weights_writes_what_the_safetensors_package_reads(descriptor: int) -> None:

@@ -13,8 +13,10 @@ from tests.client.model.conftest import CompiledOnce, compiled
 from tests.search.relax.models import convolutional_network, plus
 from tunefarm.frontend.model_import import ImportedModel
 from tunefarm.frontend.relax_model import ModelReference
+from tunefarm.frontend.weights_file import have_huge_pages
 from tunefarm.model.compilation import ModelCompiler
 from tunefarm.model.loaded_model import load_model
+from tunefarm.model.model_folder import WEIGHTS_NAME
 from tunefarm.model.model_run import run_model
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
@@ -24,6 +26,20 @@ def test_load_model_computes_what_numpy_computes(network: CompiledOnce) -> None:
     model, inputs = load_model(network.folder), network.model.inputs
     np.testing.assert_allclose(model(*inputs), network.model.expected(*inputs), rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(model(x0=inputs[0]), network.model.expected(*inputs), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("is_shared", [True, False], ids=["shared", "copied"])
+def test_load_model_maps_the_weights_that_processes_share(
+    network: CompiledOnce, tmp_path: Path, is_shared: bool
+) -> None:
+    folder = shutil.copytree(network.folder, tmp_path / "model")
+
+    model = load_model(folder, shared_weights=is_shared)
+
+    is_mapped = str(folder / WEIGHTS_NAME) in Path("/proc/self/maps").read_text(encoding="utf-8")
+    assert is_mapped == (is_shared or not have_huge_pages())
+    inputs = network.model.inputs
+    np.testing.assert_allclose(model(*inputs), network.model.expected(*inputs), rtol=1e-4, atol=1e-4)
 
 
 def test_load_model_keeps_models_apart_whose_functions_have_equal_names(
