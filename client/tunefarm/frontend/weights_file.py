@@ -11,6 +11,7 @@ import os
 import resource
 import struct
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from enum import Enum, auto
 from pathlib import Path
 from types import MappingProxyType
@@ -139,11 +140,12 @@ def _contents(descriptor: int, size_bytes: int, memory: WeightMemory) -> memoryv
 def _copied(descriptor: int, size_bytes: int) -> memoryview:
     """The contents of a file in memory that asks for huge pages.
 
-    The memory ends with one, since Linux aligns memory of whole huge pages alone to them.
+    Its size is rounded up to whole huge pages, since Linux aligns only such memory to them.
     """
     whole_bytes = -(-size_bytes // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES
     memory = mmap.mmap(-1, whole_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    memory.madvise(mmap.MADV_HUGEPAGE)
+    with suppress(OSError):  # a kernel that was built without huge pages
+        memory.madvise(mmap.MADV_HUGEPAGE)
     contents, done = memoryview(memory)[:size_bytes], 0
     while done < size_bytes:
         read_bytes = os.preadv(descriptor, [contents[done : done + _CHUNK_BYTES]], done)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from safetensors import numpy as safetensors
 
-from tunefarm.frontend.weights_file import DamagedWeights, WeightMemory, read_weights, write_weights
+from tunefarm.frontend.weights_file import DamagedWeights, WeightMemory, have_huge_pages, read_weights, write_weights
 
 
 @pytest.fixture
@@ -75,6 +75,7 @@ def test_own_weights_are_written_without_changing_the_file(descriptor: int, memo
         np.testing.assert_array_equal(read_weights(descriptor)[name], array)
 
 
+@pytest.mark.skipif(not have_huge_pages(), reason="the system has no huge pages")
 def test_copied_weights_ask_for_huge_pages(descriptor: int) -> None:
     write_weights(descriptor, {"many": np.ones(1 << 21, np.float32)})
 

@@ -16,7 +16,7 @@ _FLUSHING: Final = MappingProxyType({"x86_64": (7, 0x8040), "aarch64": (0, 1 << 
 def flush_subnormals() -> bool:
     """Make this thread, and those that it starts, compute with zero in place of subnormal numbers.
 
-    Returns whether this is known how to do on this processor.
+    Returns whether it does: the control registers of other processors than these are not known here.
     """
     if platform.machine() not in _FLUSHING:
         return False
