@@ -126,16 +126,30 @@ def _line(stream: IO[str], until_s: float) -> str | None:
     return stream.readline()
 
 
-def time_by_turns(orders: Sequence[ProcessOrder], rounds: int) -> tuple[RivalResult, ...]:
-    """Open the rivals one after the other, then take ``rounds`` samples; each round begins with a different rival."""
+def time_by_turns(orders: Sequence[ProcessOrder], rounds: int, processes: int = 1) -> tuple[RivalResult, ...]:
+    """Open the rivals one after the other, then take ``rounds`` samples; each round begins with a different rival.
+
+    Each rival has ``processes`` processes, one after the other, which share the rounds: where its memory lies differs
+    from process to process, and with it the times of small operators by some percent.
+    """
     results = {order.rival: RivalResult(rival=order.rival, ready=None, samples=()) for order in orders}
+    for number in range(processes):
+        _take_turns(results, orders, len(range(number, rounds, processes)))
+    return tuple(results.values())
+
+
+def _take_turns(results: dict[str, RivalResult], orders: Sequence[ProcessOrder], rounds: int) -> None:
+    """Take ``rounds`` samples more of the rivals that neither failed nor have a single call as their time."""
     children: list[RivalChild] = []
     try:
         for order in orders:
+            result = results[order.rival]
+            if result.failure is not None or (result.ready is not None and result.ready.once):
+                continue
             child = RivalChild(order)
             children.append(child)
             _keep(results, child, _opened)
-        for turn in range(rounds):
+        for turn in range(rounds if children else 0):
             start = turn % len(children)
             for child in children[start:] + children[:start]:
                 result = results[child.order.rival]
@@ -144,7 +158,6 @@ def time_by_turns(orders: Sequence[ProcessOrder], rounds: int) -> tuple[RivalRes
     finally:
         for child in children:
             child.__exit__(None, None, None)
-    return tuple(results.values())
 
 
 def _keep(
@@ -159,7 +172,7 @@ def _keep(
 
 def _opened(result: RivalResult, child: RivalChild) -> RivalResult:
     ready = child.open()
-    samples = (Sample(call_s=ready.first_call_s, calls=1),) if ready.once else ()
+    samples = (Sample(call_s=ready.first_call_s, calls=1),) if ready.once else result.samples
     return result.model_copy(update={"ready": ready, "samples": samples})
 
 

@@ -36,6 +36,7 @@ def test_rivals_give_the_results_of_torch_and_a_sample_of_each_round(name: str, 
             for rival in rivals
         ],
         ROUNDS,
+        processes=2,
     )
     *timed, failed = results
     assert [result.rival for result in timed] == list(rivals[:-1])

@@ -33,6 +33,7 @@ class Race:
 
     rivals: tuple[str, ...]
     rounds: int
+    processes: int
     trials: int
     work: Path
 
@@ -45,7 +46,7 @@ def main() -> int:
     """Measure every operator without a result, then write the page."""
     options = _parse()
     if not options.only_report:
-        race = Race(tuple(options.rivals), options.rounds, options.trials, options.work)
+        race = Race(tuple(options.rivals), options.rounds, options.processes, options.trials, options.work)
         names = options.operators or [model.name for group in options.groups for model in GROUPS[group]]
         cases = [(name, threads) for threads in options.threads for name in names]
         try:
@@ -116,7 +117,7 @@ def measure(race: Race, name: str, threads: int) -> ModelResult:
         for rival in race.rivals
         if rival not in failures
     ]
-    timed = {result.rival: result for result in time_by_turns(orders, race.rounds)}
+    timed = {result.rival: result for result in time_by_turns(orders, race.rounds, race.processes)}
     failed = {rival: RivalResult(rival=rival, ready=None, samples=(), failure=text) for rival, text in failures.items()}
     return ModelResult(
         model=name,
@@ -138,6 +139,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--rivals", nargs="+", choices=list(RIVALS), default=list(DEFAULT_RIVALS))
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2], help="of each rival")
     parser.add_argument("--rounds", type=int, default=21)
+    parser.add_argument("--processes", type=int, default=3, help="of each rival, which share the rounds")
     parser.add_argument("--trials", type=int, default=500, help="for an operator and a number of threads")
     parser.add_argument("--work", type=Path, default=Path("bench-output/operators"))
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results/models/operators"))
