@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import IO, Self, TypeVar
@@ -26,6 +27,11 @@ class RivalResult(Frozen):
     ready: Ready | None
     samples: tuple[Sample, ...]
     failure: str | None = None
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether there is more to time: it has not failed, and no single call is its time."""
+        return self.failure is None and not (self.ready is not None and self.ready.once)
 
     @property
     def seconds(self) -> tuple[float, ...]:
@@ -139,22 +145,18 @@ def time_by_turns(orders: Sequence[ProcessOrder], rounds: int, processes: int = 
 
 
 def _take_turns(results: dict[str, RivalResult], orders: Sequence[ProcessOrder], rounds: int) -> None:
-    """Take ``rounds`` samples more of the rivals that neither failed nor have a single call as their time."""
-    children: list[RivalChild] = []
+    """Take ``rounds`` samples more of each rival that goes on."""
+    children: deque[RivalChild] = deque()
     try:
         for order in orders:
-            result = results[order.rival]
-            if result.failure is not None or (result.ready is not None and result.ready.once):
-                continue
-            child = RivalChild(order)
-            children.append(child)
-            _keep(results, child, _opened)
-        for turn in range(rounds if children else 0):
-            start = turn % len(children)
-            for child in children[start:] + children[:start]:
-                result = results[child.order.rival]
-                if result.failure is None and result.ready is not None and not result.ready.once:
+            if results[order.rival].goes_on:
+                children.append(RivalChild(order))
+                _keep(results, children[-1], _opened)
+        for _ in range(rounds):
+            for child in children:
+                if results[child.order.rival].goes_on:
                     _keep(results, child, _sampled)
+            children.rotate(-1)
     finally:
         for child in children:
             child.__exit__(None, None, None)
