@@ -87,6 +87,24 @@ def test_torch_compile_keeps_the_nesting_of_results_and_the_mode(settings: Setti
         compiled(arguments[0])
 
 
+class Elementary(torch.nn.Module):  # type: ignore[misc]
+    """Functions of single elements, of three types."""
+
+    def forward(self, x: Any) -> Any:
+        of_one = (torch.sinh, torch.cosh, torch.tan, torch.atan, torch.asinh, lambda y: torch.pow(y.abs(), 0.45))
+        of_two = (torch.atan2, torch.pow)
+        others = (torch.sinh(x.double()), torch.cosh(x.half()))
+        return *(each(x) for each in of_one), *(each(x.abs(), x + 1) for each in of_two), *others
+
+
+def test_elementary_functions_are_those_of_torch(settings: Settings) -> None:
+    torch.manual_seed(0)
+    model, numbers = Elementary(), torch.randn(8, 32)
+    compiled = tunefarm.torch.compile(model, (numbers,), target="host:1", settings=settings)
+    for found, expected in zip(compiled(numbers), model(numbers), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-3 if found.dtype == torch.float16 else 1e-6, atol=0)
+
+
 def test_named_results_keep_their_names(settings: Settings) -> None:
     class Highest(torch.nn.Module):  # type: ignore[misc]
         def forward(self, x: torch.Tensor) -> Any:

@@ -6,23 +6,38 @@ from typing import Any, Final
 import tvm
 import tvm_ffi
 
-from tunefarm_search.relax.elementary import expressions
+from tunefarm_search.relax.elementary import expressions, hyperbolic, powers, trigonometric
 
-REPLACED: Final[dict[str, Callable[[Any], Any]]] = {
+REPLACED: Final[dict[str, Callable[..., Any]]] = {
     "tirx.exp": expressions.exp,
     "tirx.sigmoid": expressions.sigmoid,
     "tirx.tanh": expressions.tanh,
     "tirx.erf": expressions.erf,
     "tirx.log": expressions.log,
-    "tirx.sin": expressions.sin,
-    "tirx.cos": expressions.cos,
+    "tirx.sin": trigonometric.sin,
+    "tirx.cos": trigonometric.cos,
+    "tirx.tan": trigonometric.tan,
+    "tirx.asin": trigonometric.asin,
+    "tirx.acos": trigonometric.acos,
+    "tirx.atan": trigonometric.atan,
+    "tirx.atan2": trigonometric.atan2,
+    "tirx.sinh": hyperbolic.sinh,
+    "tirx.cosh": hyperbolic.cosh,
+    "tirx.asinh": hyperbolic.asinh,
+    "tirx.acosh": hyperbolic.acosh,
+    "tirx.atanh": hyperbolic.atanh,
+    "tirx.pow": powers.power,
 }
-_POWER: Final = "tirx.pow"
-_EXPONENTS: Final = frozenset({2.0, 3.0, 4.0})
+_OF_FLOAT64: Final[dict[str, Callable[..., Any]]] = {
+    "tirx.sinh": hyperbolic.sinh_of_float64,
+    "tirx.cosh": hyperbolic.cosh_of_float64,
+}
+"""Functions that TVM does not compile for CPUs."""
+_HALVES: Final = frozenset({"float16", "bfloat16"})
 
 
 def without_library_calls(module: Any, kept: Collection[str]) -> Any:
-    """Replace elementary functions of float32 in a module's TIR functions by arithmetic.
+    """Replace elementary functions of float32 and halves in a module's TIR functions by arithmetic of float32.
 
     For CPUs, TVM compiles them to one call of the C library for each element, also in vectorised loops. Of functions of
     functions in one expression, only the innermost are replaced: TVM's code generator writes out every variable of an
@@ -43,14 +58,14 @@ def without_library_calls(module: Any, kept: Collection[str]) -> Any:
 
 def _replaced(call: Any) -> Any:
     name = str(getattr(call.op, "name", ""))
-    if name != _POWER and name not in REPLACED:
+    if name not in REPLACED or any(map(_has_variables, call.args)):
         return call
-    if str(call.ty.dtype) != "float32" or _has_variables(call.args[0]):
-        return call
-    if name == _POWER:
-        exponent = getattr(call.args[1], "value", None)
-        return expressions.power(call.args[0], int(exponent)) if exponent in _EXPONENTS else call
-    return REPLACED[name](call.args[0])
+    kind = str(call.ty.dtype)
+    if kind == "float32":
+        return REPLACED[name](*call.args)
+    if kind in _HALVES:
+        return REPLACED[name](*(each.astype("float32") for each in call.args)).astype(kind)
+    return _OF_FLOAT64[name](*call.args) if kind == "float64" and name in _OF_FLOAT64 else call
 
 
 def _has_variables(expression: Any) -> bool:
