@@ -149,4 +149,3 @@ def _odd_quotient(x: Expression, one: float, above: Sequence[float], below: Sequ
 
 def _power_of_two(exponent: Expression) -> Expression:
     return tirx.reinterpret("float32", (exponent + _BIAS) << MANTISSA_BITS)
-

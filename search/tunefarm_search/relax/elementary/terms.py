@@ -20,10 +20,12 @@ _SIGN_BIT: Final = -0x80000000
 
 
 def float32(value: float) -> Expression:
+    """A constant."""
     return tirx.FloatImm("float32", value)
 
 
 def float64(value: float) -> Expression:
+    """A constant of type float64."""
     return tirx.FloatImm("float64", value)
 
 
@@ -33,6 +35,7 @@ def of_bits(bits: int) -> Expression:
 
 
 def not_a_number() -> Expression:
+    """The quiet NaN."""
     return of_bits(_NAN_BITS)
 
 

@@ -104,9 +104,10 @@ def acos(x: Expression) -> Expression:
 def _of_angle(
     x: Expression, quarter_turns: int, value: Callable[[Expression, Expression, Expression], Expression]
 ) -> Expression:
-    """``value`` of the number of quarter turns in an angle and in ``quarter_turns``, and of its sine and cosine without.
+    """``value`` of three numbers, of which the sine and cosine of an angle follow.
 
-    The rest is at most an eighth turn.
+    They are the quarter turns in the angle, ``quarter_turns`` more, and the sine and cosine of what is left without
+    them, which is at most an eighth turn.
     """
     limit = float32(_HIGHEST_ANGLE)
 
@@ -157,15 +158,18 @@ def _angle_of_quotient(above: Expression, below: Expression) -> Expression:
         reduced = tirx.Select(is_high, -d, tirx.Select(is_middle, difference, n))
         divisor = tirx.Select(is_high, n, tirx.Select(is_middle, n + d, d))
         start = tirx.Select(is_high, float32(_HALF_PI), tirx.Select(is_middle, float32(_HALF_PI / 2), float32(0.0)))
-        rest = tirx.Select(is_high, float32(_HALF_PI_REST), tirx.Select(is_middle, float32(_HALF_PI_REST / 2), float32(0.0)))
         quotient = reduced / tirx.Select(divisor == 0.0, float32(1.0), divisor)
-        return bound(quotient, lambda q: bound(q * q, lambda s: start + (polynomial(s, _ATAN) * s * q + rest + q)))
+        return bound(start, lambda angle: bound(quotient, lambda q: bound(q * q, lambda s: summed(angle, q, s))))
+
+    def summed(angle: Expression, quotient: Expression, square: Expression) -> Expression:
+        rest = angle * float32(_HALF_PI_REST / _HALF_PI)
+        return angle + (polynomial(square, _ATAN) * square * quotient + rest + quotient)
 
     return bound(above, lambda n: bound(below, lambda d: of(n, d)))
 
 
 def _inverse_sine(a: Expression, value: Callable[[Expression], Expression]) -> Expression:
-    """``value`` of the inverse sine of ``a``, or if that is above a half, of half of what it is less than a quarter turn.
+    """``value`` of the inverse sine of ``a``, or of half of its difference to a quarter turn if ``a`` is above a half.
 
     ``a`` is evaluated repeatedly.
     """
