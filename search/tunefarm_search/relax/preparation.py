@@ -129,7 +129,7 @@ def with_constants(module: Any, weights: Weights) -> Any:
 def _lowered(module: Any, names: Sequence[str], target: Target) -> tuple[Any, PreparationStages]:
     passes, keep = relax.transform, relax.transform.DeadCodeElimination(list(names))
     module = _run(module, passes.LambdaLift(), passes.ConvertToDataflow(1), passes.CanonicalizeBindings())
-    module = _run(with_wide_sums(module), passes.CanonicalizeBindings())
+    module = _run(with_wide_sums(module, widens_operands=target.kind == "llvm"), passes.CanonicalizeBindings())
     # Before it is evaluated, the repetition of a matrix can still be told from several matrices.
     module = _run(fold_constants(without_identities(module)), passes.CanonicalizeBindings())
     module = fold_batch_norms(with_norms(with_gelu(module)))

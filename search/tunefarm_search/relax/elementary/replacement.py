@@ -33,7 +33,6 @@ _OF_FLOAT64: Final[dict[str, Callable[..., Any]]] = {
     "tirx.cosh": hyperbolic.cosh_of_float64,
 }
 """Functions that TVM does not compile for CPUs."""
-_HALVES: Final = frozenset({"float16", "bfloat16"})
 
 
 def without_library_calls(module: Any, kept: Collection[str]) -> Any:
@@ -63,7 +62,7 @@ def _replaced(call: Any) -> Any:
     kind = str(call.ty.dtype)
     if kind == "float32":
         return REPLACED[name](*call.args)
-    if kind in _HALVES:
+    if kind == "float16":
         return REPLACED[name](*(each.astype("float32") for each in call.args)).astype(kind)
     return _OF_FLOAT64[name](*call.args) if kind == "float64" and name in _OF_FLOAT64 else call
 

@@ -31,16 +31,30 @@ _CONVOLUTIONS: Final = {
 }
 
 
-def with_wide_sums(module: Any) -> Any:
-    """Return the module with operators that sum halves computing in float32, and their results rounded to halves."""
-    return rewritten(module, _Widening(module))
+def with_wide_sums(module: Any, *, widens_operands: bool) -> Any:
+    """Return the module with operators that sum halves computing in float32, and their results rounded to halves.
+
+    Args:
+        module: a Relax module in dataflow form.
+        widens_operands: whether products and convolutions read float32 as well, for processors that compute with
+            nothing narrower: operands are converted once instead of in each step, and constant ones when the model
+            is built. Otherwise they read halves, as the matrix units of GPUs do.
+    """
+    return rewritten(module, _Widening(module, widens_operands))
 
 
 @mutator
 class _Widening(PyExprMutator):  # type: ignore[misc]
+    def __init__(self, module: Any, widens_operands: bool) -> None:
+        super().__init__(module)
+        self._widens_operands = widens_operands
+
     def visit_call_(self, call: Any) -> Any:
         visited, name = self.visit_expr_post_order(call), operator_of(call)
         kind = _kind_of(call)
+        if (name == MATMUL or name in _CONVOLUTIONS) and _kind_of(call.args[0]) in _HALVES:
+            product = self._product(name, visited)
+            return product if kind == "float32" else relax.op.astype(self.builder_.emit(product), kind)
         if kind not in _HALVES:
             return visited
         if name in _SUMS or (name in _WITHOUT_BFLOAT16 and kind == "bfloat16"):
@@ -49,15 +63,17 @@ class _Widening(PyExprMutator):  # type: ignore[misc]
             attributes = visited.attrs
             axis = None if attributes.axis is None else int(attributes.axis)
             wide = _SCANS[name](self._wide(visited.args[0]), axis, "float32", bool(attributes.exclusive))
-        elif name == MATMUL:
-            wide = relax.op.matmul(*visited.args, out_dtype="float32")
-        elif name in _CONVOLUTIONS:
-            convolve, attributes = _CONVOLUTIONS[name]
-            given = {each: getattr(visited.attrs, each) for each in attributes}
-            wide = convolve(*visited.args, **given, out_dtype="float32")
         else:
             return visited
         return relax.op.astype(self.builder_.emit(wide), kind)
+
+    def _product(self, name: str, call: Any) -> Any:
+        operands = [self._wide(each) for each in call.args] if self._widens_operands else call.args
+        if name == MATMUL:
+            return relax.op.matmul(*operands, out_dtype="float32")
+        convolve, attributes = _CONVOLUTIONS[name]
+        given = {each: getattr(call.attrs, each) for each in attributes}
+        return convolve(*operands, **given, out_dtype="float32")
 
     def _wide(self, argument: Any) -> Any:
         if isinstance(argument, relax.Tuple):

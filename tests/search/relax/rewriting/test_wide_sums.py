@@ -1,5 +1,6 @@
 """What sums halves computes in float32, as frameworks do."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +11,9 @@ from tvm import relax
 
 from tests.search.relax.models import one_entry
 from tests.search.relax.test_preparation import result_of
+from tunefarm_search.relax.operators.wide_sums import with_wide_sums
 from tunefarm_search.relax.preparation import prepare
+from tunefarm_search.relax.tasks import model_tasks
 from tunefarm_search.tvm.target import host_target
 
 KINDS = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
@@ -53,6 +56,36 @@ def test_sums_of_halves_lose_no_more_than_a_rounding(name: str, kind: str) -> No
     prepared = prepare(one_entry(build, [shape], ()), {"main": ()}, host_target(1))
     exact = expected(data.astype("float64"))
     np.testing.assert_allclose(result_of(prepared, (data,)), exact, rtol=ROUNDED[kind])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("result", ["float32", None], ids=["result in float32", "result in halves"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_processors_read_the_weights_of_halves_in_float32(kind: str, result: str | None) -> None:
+    weight = np.ones((32, 32, 3, 3), KINDS[kind])
+    x = relax.Var("x", relax.TensorType((1, 32, 8, 8), kind))
+    w = relax.Var("w", relax.TensorType(weight.shape, kind))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, w], attrs={"num_input": 1}):
+        with builder.dataflow():
+            output = builder.emit_output(relax.op.nn.conv2d(x, w, out_dtype=result))
+        builder.emit_func_output(output)
+    prepared = prepare(builder.finalize(), {"main": (weight,)}, host_target(1))
+    products = [task.workload for task in model_tasks(prepared) if len(task.workload.arguments) == 3]
+    assert [each.arguments[1].dtype for each in products] == ["float32"]
+    outputs = [entry.outputs[0].dtype for entry in prepared.entries]
+    assert outputs == [result or kind]
+
+
+def test_gpus_read_halves() -> None:
+    x = relax.Var("x", relax.TensorType((16, 64), "float16"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            output = builder.emit_output(relax.op.matmul(x, relax.op.permute_dims(x)))
+        builder.emit_func_output(output)
+    text = with_wide_sums(builder.finalize(), widens_operands=False)["main"].script()
+    assert re.search(r'R\.matmul\(x, \w+, out_dtype="float32"\)', text)
+    assert text.count("R.astype") == 1  # of the result
 
 
 def test_convolutions_of_halves_are_summed_in_float32() -> None:
