@@ -29,7 +29,7 @@ _FAR: Final = 200.0
 _DOUBLE_BIAS: Final = 1023
 _DOUBLE_MANTISSA_BITS: Final = 52
 
-SIMPLE: Final[dict[float, Callable[[Expression], Expression]]] = {
+_SIMPLE: Final[dict[float, Callable[[Expression], Expression]]] = {
     -2.0: lambda x: bound(1.0 / x, lambda inverse: inverse * inverse),
     -1.0: lambda x: 1.0 / x,
     -0.5: lambda x: 1.0 / tirx.sqrt(x),
@@ -43,7 +43,7 @@ SIMPLE: Final[dict[float, Callable[[Expression], Expression]]] = {
 
 def power(x: Expression, exponent: Expression) -> Expression:
     """``x`` to the power of ``exponent``, within 1 unit; of zeros, infinities and NaN as IEEE 754 says."""
-    simple = SIMPLE.get(getattr(exponent, "value", math.nan))
+    simple = _SIMPLE.get(getattr(exponent, "value", math.nan))
     if simple is not None:
         return bound(x, simple)
     return bound(x, lambda base: bound(exponent, lambda y: _power(base, y)))
