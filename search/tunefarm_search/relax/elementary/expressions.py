@@ -106,7 +106,7 @@ def _exp_of_limited(x: Expression, halvings: int) -> Expression:
     return bound(x, of)
 
 
-def _exp(x: Expression, shifted: Expression, halvings: int = 0) -> Expression:
+def _exp(x: Expression, shifted: Expression, halvings: int) -> Expression:
     """The exponential, with the nearest integer to ``x / ln 2`` in the last bits of ``shifted``, halved repeatedly."""
     # Twice the exponential of the rest, times 2 to the power of one less: that is a normal number, or 0 for the lowest.
     whole = tirx.reinterpret("int32", shifted) - (_TO_INTEGER_BITS + 1 + halvings)

@@ -8,7 +8,7 @@ from tvm import tirx
 
 from tunefarm_search.relax.elementary.terms import (
     LARGEST,
-    TO_INTEGER,
+    TO_INTEGER_FLOAT64,
     Expression,
     bound,
     float32,
@@ -80,7 +80,7 @@ def _power_of_positive(x: Expression, y: Expression) -> Expression:
 
     def of_nearest(given: Expression) -> Expression:
         # As an integer: TVM's analysis would find the difference of the number and this sum less its addend to be 0.
-        nearest = tirx.reinterpret("int64", given + float64(TO_INTEGER)).astype("int32")
+        nearest = tirx.reinterpret("int64", given + float64(TO_INTEGER_FLOAT64)).astype("int32")
         return bound(nearest, lambda whole: of(given, whole))
 
     return bound(exponent, of_nearest)

@@ -10,7 +10,7 @@ Expression = Any
 
 LARGEST: Final = (2.0 - 2.0**-23) * 2.0**127
 MANTISSA_BITS: Final = 23
-TO_INTEGER: Final = 6755399441055744.0
+TO_INTEGER_FLOAT64: Final = 6755399441055744.0
 """1.5 times 2 to the power of 52: a float64 that is the sum with it has the nearest integer in its last bits."""
 _NAN_BITS: Final = 0x7FC00000
 _SQRT_HALF_BITS: Final = 0x3F3504F3

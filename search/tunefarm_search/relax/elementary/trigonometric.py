@@ -10,7 +10,7 @@ from tvm import tirx
 
 from tunefarm_search.relax.elementary.terms import (
     LARGEST,
-    TO_INTEGER,
+    TO_INTEGER_FLOAT64,
     Expression,
     bound,
     float32,
@@ -75,7 +75,7 @@ def atan2(y: Expression, x: Expression) -> Expression:
         angle = bound(first, lambda a: tirx.Select(is_left, _less_than_half_turn(a), a))
         return tirx.Select(tirx.isnan(x) | tirx.isnan(y), not_a_number(), with_sign(angle, sign_of(y)))
 
-    return bound(y, lambda y: bound(x, lambda x: of(y, x)))
+    return bound(y, lambda rise: bound(x, lambda run: of(rise, run)))
 
 
 def asin(x: Expression) -> Expression:
@@ -112,11 +112,11 @@ def _of_angle(
     limit = float32(_HIGHEST_ANGLE)
 
     def of(given: Expression) -> Expression:
-        return bound(given * float64(_TWO_BY_PI) + float64(TO_INTEGER), lambda n: of_parts(given, n))
+        return bound(given * float64(_TWO_BY_PI) + float64(TO_INTEGER_FLOAT64), lambda n: of_parts(given, n))
 
     def of_parts(given: Expression, shifted: Expression) -> Expression:
         turns = (tirx.reinterpret("int64", shifted) & 3).astype("int32") + quarter_turns
-        rest = bound(shifted - float64(TO_INTEGER), lambda n: _less(given, n))
+        rest = bound(shifted - float64(TO_INTEGER_FLOAT64), lambda n: _less(given, n))
         return bound(turns, lambda q: bound(rest.astype("float32"), lambda r: bound(r * r, lambda s: of_rest(q, r, s))))
 
     def of_rest(turns: Expression, rest: Expression, square: Expression) -> Expression:

@@ -13,6 +13,8 @@ from tunefarm_search.relax.expressions import MATMUL, operator_of, rewritten
 from tunefarm_search.relax.products.convolution_kernels import ATTRIBUTES
 
 _HALVES: Final = frozenset({"float16", "bfloat16"})
+_SUMMED: Final = _HALVES | {"float32"}
+"""Types of the results of products of halves that are summed in float32."""
 _SUMS: Final = frozenset(
     f"relax.{name}"
     for name in (
@@ -52,12 +54,11 @@ class _Widening(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: Any) -> Any:
         visited, name = self.visit_expr_post_order(call), operator_of(call)
         kind = _kind_of(call)
-        if (name == MATMUL or name in _CONVOLUTIONS) and _kind_of(call.args[0]) in _HALVES:
-            product = self._product(name, visited)
-            return product if kind == "float32" else relax.op.astype(self.builder_.emit(product), kind)
-        if kind not in _HALVES:
+        if kind in _SUMMED and (name == MATMUL or name in _CONVOLUTIONS) and _kind_of(call.args[0]) in _HALVES:
+            wide = self._product(name, visited)
+        elif kind not in _HALVES:
             return visited
-        if name in _SUMS or (name in _WITHOUT_BFLOAT16 and kind == "bfloat16"):
+        elif name in _SUMS or (name in _WITHOUT_BFLOAT16 and kind == "bfloat16"):
             wide = relax.Call(visited.op, [self._wide(each) for each in visited.args], visited.attrs)
         elif name in _SCANS:
             attributes = visited.attrs
@@ -65,7 +66,7 @@ class _Widening(PyExprMutator):  # type: ignore[misc]
             wide = _SCANS[name](self._wide(visited.args[0]), axis, "float32", bool(attributes.exclusive))
         else:
             return visited
-        return relax.op.astype(self.builder_.emit(wide), kind)
+        return wide if kind == "float32" else relax.op.astype(self.builder_.emit(wide), kind)
 
     def _product(self, name: str, call: Any) -> Any:
         widens = self._widens_operands and not _reads_each_weight_once(name, call)
