@@ -54,7 +54,7 @@ FUZZ_REPLAY ?=
 FUZZ_ARGUMENTS ?=
 SUITE ?=
 
-.PHONY: help demo demo-model test test-models test-targets test-browser test-tuf-conformance check bench bench-quick bench-models bench-trust bench-service bench-dashboard bench-farm bench-fleet soak test-faults fuzz wheels clean
+.PHONY: help demo demo-model test test-extended test-models test-targets test-browser test-tuf-conformance check bench bench-quick bench-models bench-trust bench-service bench-dashboard bench-farm bench-fleet soak test-faults fuzz wheels clean
 
 help:  ## list these targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -136,8 +136,11 @@ demo-model: $(ONNX_STAMP)  ## compile a small CNN from a file, then tune it; abo
 
 test: $(STAMP) $(SODIUM_STAMP) $(BROWSER_STAMP)  ## run the tests: no network, warnings are errors; those that compare times come first, alone
 	$(BIN)/python -m pytest -q -m "timing and not faults and not models and not targets" $$(grep -rl "mark.timing" tests --include "*.py")
-	$(BIN)/python -m pytest -m "not faults and not timing and not models and not targets" \
+	$(BIN)/python -m pytest -m "not extended and not faults and not timing and not models and not targets" \
 		--numprocesses $(TEST_PROCESSES) --no-loadscope-reorder
+
+test-extended: $(STAMP)  ## run the further cases of tests of which `make test` runs a few
+	$(BIN)/python -m pytest -m "extended and not faults" --numprocesses 2 --dist load
 
 test-models: $(FRAMEWORKS_STAMP)  ## run the tests that need torch, ONNX, TFLite or JAX; installs them
 	$(BIN)/python -m pytest -m "models and not faults" --numprocesses 2 --dist loadfile

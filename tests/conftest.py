@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pytest
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
@@ -72,12 +73,10 @@ FIRST: Final = (
     "acceptance",
     "faults",
     "client",
-    "search",
-    "api",
-    "cuda",
-    "benchmarks",
 )
 """The slowest folders start first, so that no process is left with them at the end."""
+COMPUTING: Final = "search"
+"""A folder of many short files whose tests compute all the time. They run beside others, which often wait."""
 OF_FRAMEWORKS: Final = ("models", "client/onnx", "client/pytorch", "client/stablehlo", "client/tflite")
 """Folders whose tests import frameworks, which may not be installed and take seconds to load."""
 
@@ -138,13 +137,37 @@ def _is_deselected(path: Path, selected: str) -> bool:
     return any(re.search(rf"\bnot {mark}\b", selected) for mark in marks)
 
 
+@pytest.hookimpl(tryfirst=True)  # before cases are selected by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=_rank)
+    _mark_extended_cases(items)
+    files = list(dict.fromkeys(item.path for item in items))
+    computing = [path for path in files if path.is_relative_to(HERE / COMPUTING)]
+    others = [path for path in files if _folder(path) not in (*FIRST, COMPUTING)]
+    places = {path: number / len(kind) for kind in (computing, others) for number, path in enumerate(kind)}
+    items.sort(key=lambda item: (_rank(item), places.get(item.path, 0.0)))
+
+
+def _mark_extended_cases(items: list[pytest.Item]) -> None:
+    """Mark the cases of a test with ``quick_cases(n)`` as ``extended``, but for ``n`` that are evenly spread."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("quick_cases"):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for each in cases.values():
+        (quick,) = each[0].iter_markers("quick_cases")
+        kept = {round(position) for position in np.linspace(0, len(each) - 1, quick.args[0])}
+        for number, item in enumerate(each):
+            if number not in kept:
+                item.add_marker("extended")
 
 
 def _rank(item: pytest.Item) -> int:
-    folder = item.path.relative_to(HERE).parts[0]
+    folder = _folder(item.path)
     return FIRST.index(folder) if folder in FIRST else len(FIRST)
+
+
+def _folder(path: Path) -> str:
+    return path.relative_to(HERE).parts[0]
 
 
 def pytest_collection_finish() -> None:

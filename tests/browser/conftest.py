@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 SWITCHES = (
     "--no-sandbox",
     "--disable-gpu",
+    "--in-process-gpu",
     "--disable-quic",
     "--no-first-run",
     "--disable-background-networking",

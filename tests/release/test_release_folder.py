@@ -290,6 +290,7 @@ def runners_verify(workshop: Workshop, keys: dict[str, Key]) -> bool:
 
 
 @pytest.mark.parametrize("name", ["publish", "refresh", "targets", "timestamp", "channel-canary", "root"])
+@pytest.mark.quick_cases(2)
 def test_repository_is_valid_after_every_write(workshop: Workshop, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     workshop.publish("cnn-1")
     workshop.bundle("cnn-2")

@@ -59,6 +59,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("command", ["tune", "submit", "compile"])
 @pytest.mark.parametrize(("model", "said"), REFUSED, ids=[model for model, _ in REFUSED])
+@pytest.mark.quick_cases(6)
 def test_model_that_cannot_be_read_leaves_nothing(
     tunefarm: Callable[..., Any],
     environment: dict[str, str],

@@ -89,6 +89,7 @@ def test_a_few_lucky_turns_do_not_decide() -> None:
 
 
 @pytest.mark.parametrize(("ratio", "wins"), [(0.95, range(12, 13)), (1.0, range(4)), (1.03, range(1))])
+@pytest.mark.quick_cases(1)
 def test_turns_that_scatter_by_three_percent_seldom_err(ratio: float, wins: range) -> None:
     generator = random.Random(3)
     won = 0

@@ -103,6 +103,7 @@ def _computed(function: Callable[..., Any], target: Target, *values: Array) -> A
 
 @pytest.mark.parametrize("target", sorted(TARGETS))
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
+@pytest.mark.quick_cases(12)
 def test_elementary_functions_are_accurate_for_every_magnitude(name: str, target: str) -> None:
     function, reference, units = FUNCTIONS[name]
     given = _grid()
@@ -114,6 +115,7 @@ def test_elementary_functions_are_accurate_for_every_magnitude(name: str, target
 
 @pytest.mark.parametrize("target", sorted(TARGETS))
 @pytest.mark.parametrize("name", sorted(BINARY))
+@pytest.mark.quick_cases(2)
 def test_functions_of_two_numbers_are_accurate_for_every_magnitude(name: str, target: str) -> None:
     function, reference, units = BINARY[name]
     first, second = _pairs()

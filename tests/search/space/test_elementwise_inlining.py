@@ -95,6 +95,7 @@ def test_function_that_would_run_more_often_keeps_its_block(finish: Any, kept: s
 
 
 @pytest.mark.parametrize("finish", [silu, silu_and_addition, clipped_gate])
+@pytest.mark.quick_cases(1)
 def test_inlining_preserves_results(finish: Any) -> None:
     module = function_after_product(finish)
     space, random = space_of(module), np.random.default_rng(0)

@@ -59,6 +59,7 @@ def scheduled(layer: QuantizedLayer) -> Any:
 
 
 @layers
+@pytest.mark.quick_cases(3)
 def test_untried_schedules_multiply_tiles(layer: QuantizedLayer) -> None:
     found = untried_schedule(module_for(layer), SAPPHIRE_RAPIDS)
     assembly = build_scheduled(found.module, tvm_target(SAPPHIRE_RAPIDS)).inspect_source("asm")
@@ -91,6 +92,7 @@ def test_every_access_is_proven(layer: QuantizedLayer) -> None:
 
 @pytest.mark.skipif(not has_matrix_tiles(host_target(1)), reason="the processor has no matrix unit")
 @layers
+@pytest.mark.quick_cases(3)
 def test_sums_equal_those_of_vectors(layer: QuantizedLayer) -> None:
     module = module_for(layer)
     vectors = dot_product_schedule(module, SAPPHIRE_RAPIDS, TileRule)

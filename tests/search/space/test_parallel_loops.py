@@ -25,6 +25,7 @@ def threads_share(module: tvm.IRModule) -> int:
 
 
 @pytest.mark.parametrize("name", ["GMM", "C2D", "DEP"])
+@pytest.mark.quick_cases(1)
 def test_parallel_extent_matches_prediction(name: str, target: Target) -> None:
     space = search_space(load_json(te_workload(name).module_json), target, "stable", Space())
     scheduler, random = Scheduler(space), np.random.default_rng(2)

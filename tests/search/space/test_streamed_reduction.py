@@ -114,6 +114,7 @@ def test_streamed_reduction_gets_vector_sketches(tensors: list[Any], expected: i
 @pytest.mark.parametrize(
     "tensors", [dense(), with_epilogue(), per_batch(), normalized()], ids=lambda tensors: tensors[-1].op.name
 )
+@pytest.mark.quick_cases(3)
 def test_vector_sums_are_correct_for_any_length(tensors: list[Any], abi: str, target: Target) -> None:
     space = space_of(tensors, target, abi)
     random = np.random.default_rng(1)

@@ -41,6 +41,7 @@ def space_of(module: tvm.IRModule) -> SearchSpace:
 
 
 @pytest.mark.parametrize("module", [transpose(), permutation(), packing(), sum_with_transpose()])
+@pytest.mark.quick_cases(2)
 def test_tiled_movement_preserves_results(module: tvm.IRModule) -> None:
     space, random = space_of(module), np.random.default_rng(0)
     assert len(space.sketches) == 3

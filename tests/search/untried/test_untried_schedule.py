@@ -36,6 +36,7 @@ def elsewhere() -> ProcessPoolExecutor:
 
 @pytest.mark.parametrize("extents", EACH_SHAPE)
 @pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.quick_cases(16)
 def test_untried_schedule_keeps_results(
     kind: str, extents: tuple[int, int, int], elsewhere: ProcessPoolExecutor
 ) -> None:
@@ -43,6 +44,7 @@ def test_untried_schedule_keeps_results(
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.quick_cases(6)
 def test_trace_of_untried_schedule_gives_its_module(kind: str, target: Target) -> None:
     module = module_of(kind, (2, 28, 28))
     found = untried_schedule(module, target)
@@ -150,6 +152,7 @@ def test_blocks_with_little_work_each_start_no_threads(target: Target) -> None:
 
 
 @pytest.mark.parametrize("name", ["GMM", "SFM", "NRM", "TBG", "DEP", "CBR", "T2D", "GRP", "DIL", "CAP"])
+@pytest.mark.quick_cases(4)
 def test_untried_schedule_exists_for_workloads_of_tvm(name: str, target: Target) -> None:
     found = untried_schedule(load_json(te_workload(name).module_json), target)
     assert found.way != "none"

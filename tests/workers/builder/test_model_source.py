@@ -119,6 +119,7 @@ def compiled(model: SmallModel, entry: str, kernels: Any, folder: Path) -> tuple
 
 
 @pytest.mark.parametrize("model", [multilayer_perceptron, convolutional_network, reshaped])
+@pytest.mark.quick_cases(3)
 def test_program_computes_the_model(model: Callable[[], SmallModel], kernels: Any, tmp_path: Path) -> None:
     small = model()
     library, plan = compiled(small, "main", kernels, tmp_path)

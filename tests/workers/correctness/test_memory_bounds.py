@@ -50,6 +50,7 @@ def test_verification_refuses_access_through_pointer(running: RunningFarm) -> No
 
 
 @pytest.mark.parametrize("name", OPEN)
+@pytest.mark.quick_cases(3)
 def test_verification_checks_unproven_access_at_run_time(running: RunningFarm, name: str) -> None:
     make, strays = OPEN[name]
     (result,) = compared(running, make())

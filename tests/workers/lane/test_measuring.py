@@ -50,6 +50,7 @@ def test_trace_that_does_not_replay_is_invalid(running: RunningFarm, text: str) 
 @pytest.mark.parametrize(
     ("dtype", "out"), [("float16", ""), ("bfloat16", ""), ("float64", ""), ("int8", "int32"), ("bfloat16", "float32")]
 )
+@pytest.mark.quick_cases(3)
 def test_element_type_is_measured_correctly(running: RunningFarm, dtype: str, out: str) -> None:
     module = workloads.matmul(64, dtype, out)
     vectors = (dtype, out) != ("bfloat16", "")  # TVM cannot lower vectors of these

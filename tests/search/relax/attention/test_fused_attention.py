@@ -81,6 +81,7 @@ def expected_of(queries: Array, keys: Array, values: Array) -> Array:
     ],
     ids=lambda sizes: "x".join(map(str, sizes)),
 )
+@pytest.mark.quick_cases(3)
 def test_result_is_that_of_the_operators(sizes: tuple[int, int, int, int, int]) -> None:
     prepared, inputs = attention_of(*sizes), given_for(*sizes)
     assert "attention" in functions_of(prepared)

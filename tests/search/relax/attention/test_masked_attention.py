@@ -115,6 +115,7 @@ def products_of(inputs: Sequence[Array]) -> Array:
     ],
     ids=["whole", "of batches", "of keys of batches", "of rows", "of keys"],
 )
+@pytest.mark.quick_cases(3)
 def test_mask_is_added(mask: Callable[[int], tuple[int, ...]], keys: int, *, is_guarded: bool) -> None:
     shape = mask(keys)
     prepared = masked_attention(added, shape, keys, is_guarded=is_guarded)

@@ -83,6 +83,7 @@ def names_of(prepared: Any) -> str:
 @pytest.mark.parametrize("rank", [2, 3])
 @pytest.mark.parametrize("points", POINTS.values(), ids=POINTS)
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.quick_cases(4)
 def test_products_are_exact(dtype: str, points: tuple[int, ...] | None, rank: int) -> None:
     prepared, inputs = prepare(module_of(dtype, points, rank), {}, HERE), inputs_of(dtype, points, rank)
     np.testing.assert_array_equal(untried_result(prepared, inputs), expected(inputs, "int8", 0))

@@ -55,6 +55,7 @@ def spread(weights: Array, dilation: int) -> Array:
     ],
     ids=["whole parts", "batch of uneven parts", "no padding", "uneven padding", "parts of one pixel"],
 )
+@pytest.mark.quick_cases(2)
 def test_results_are_those_of_the_dilated_convolution(
     images: int, extents: tuple[int, int], dilation: int, padding: tuple[int, int, int, int]
 ) -> None:

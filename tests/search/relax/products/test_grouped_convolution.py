@@ -42,6 +42,7 @@ def prepared_model(data: Array, weights: Array, attributes: dict[str, Any]) -> P
     ],
     ids=["one axis", "strides", "dilation", "1 x 1", "volumes"],
 )
+@pytest.mark.quick_cases(2)
 def test_results_are_those_of_the_operator(
     data: tuple[int, ...], weights: tuple[int, ...], attributes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

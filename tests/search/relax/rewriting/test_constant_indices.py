@@ -46,6 +46,7 @@ def elements_at(indices: Sequence[int], axis: int) -> PreparedModel:
 
 @pytest.mark.parametrize("axis", [1, 2, -1])
 @pytest.mark.parametrize("indices", [REFLECTED, AROUND, ROLLED, [*range(9, -1, -1)], [*range(4, 14)]], ids=str)
+@pytest.mark.quick_cases(4)
 def test_runs_of_neighbours_are_slices(indices: Sequence[int], axis: int) -> None:
     prepared, given = elements_at(indices, axis), random_array(*SHAPE)
     np.testing.assert_array_equal(untried_result(prepared, (given,)), np.take(given, indices, axis) + 1)

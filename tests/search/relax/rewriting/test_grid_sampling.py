@@ -28,6 +28,7 @@ def prepared_sampling(padding: str, align_corners: bool, images: tuple[int, ...]
 
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("align_corners", [False, True])
+@pytest.mark.quick_cases(2)
 def test_samples_are_those_of_the_given_layout(
     padding: str, align_corners: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

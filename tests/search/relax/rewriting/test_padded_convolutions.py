@@ -50,6 +50,7 @@ def equal(layout: str, widths: list[int], mode: str = "constant", value: float =
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("pairs", [{"H": (0, 1), "W": (0, 1)}, {"H": (2, 1)}, {"W": (1, 3)}], ids=str)
+@pytest.mark.quick_cases(2)
 def test_zeros_around_an_image_are_padding(layout: str, pairs: dict[str, tuple[int, int]]) -> None:
     prepared = equal(layout, widths_of(layout, **pairs))
     assert not [name for name in functions_of(prepared) if "pad" in name]

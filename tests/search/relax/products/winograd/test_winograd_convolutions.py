@@ -53,6 +53,7 @@ def any_tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     ],
     indirect=["any_tile"],
 )
+@pytest.mark.quick_cases(3)
 def test_results_are_those_of_the_convolution(any_tile: int, model: Convolved) -> None:
     found = untried_result(prepared_of(model), (model.data,))
     np.testing.assert_allclose(found, np.maximum(model.expected, 0), rtol=1e-4, atol=1e-4)
@@ -72,6 +73,7 @@ def test_results_are_those_of_the_convolution(any_tile: int, model: Convolved) -
     indirect=["any_tile"],
     ids=["silu", "two readers", "pooling"],
 )
+@pytest.mark.quick_cases(1)
 def test_what_follows_is_computed_of_the_results(any_tile: int, emit: Any, of_numpy: Callable[[Any], Any]) -> None:
     model = convolved(1, (16, 16), (8, 8), emit=emit)
     found = untried_result(prepared_of(model), (model.data,))
