@@ -118,6 +118,15 @@ MODELS = {
     "thresholded relu": lambda: one("ThresholdedRelu", alpha=0.1),
     "mean variance normalization": lambda: one("MeanVarianceNormalization", axes=[0, 2, 3]),
     "local response normalization": lambda: one("LRN", size=5, alpha=0.3, beta=0.6, bias=2.0),
+    "transform": lambda: one("DFT", inputs={"x": (2, 9, 5, 1)}, axis=1),
+    "half of a transform": lambda: one("DFT", inputs={"x": (2, 5, 8, 1)}, axis=2, onesided=1),
+    "longer inverse transform": lambda: one("DFT", constants(n=INT64(12)), {"x": (2, 9, 2)}, inverse=1),
+    "shorter transform along a later axis": lambda: one(
+        "DFT", constants(n=INT64(6), a=INT64(-2)), {"x": (2, 9, 1)}, opset=20, onesided=1),
+    "spectrogram": lambda: one("STFT", constants(s=INT64(5), w=np.abs(normal(16))), {"x": (2, 50, 1)}, onesided=1),
+    "spectrogram of all frequencies": lambda: model_of(
+        [node("STFT", ["x", "s", "", "n"], ["y"], onesided=0)], {"x": (2, 40, 1)}, ["y"],
+        constants(s=INT64(8), n=INT64(15))),
     "powers that are cut off": lambda: model_of(
         [node("Pow", ["n", "x"], ["p"]), node("Cast", ["p"], ["y"], to=TensorProto.FLOAT)],
         X, ["y"], constants(n=np.array(37, np.int32))),

@@ -11,8 +11,8 @@ from onnx import AttributeProto, numpy_helper
 from tvm import relax
 from tvm.relax.frontend.onnx.onnx_frontend import onnx_input
 
-from tunefarm.frontend.onnx.constants import constant
-from tunefarm.frontend.onnx.operators import advice_for, converter_of
+from tunefarm.frontend.onnx.operators.constants import constant
+from tunefarm.frontend.onnx.operators.converters import advice_for, converter_of
 from tunefarm.frontend.onnx.skeleton import subgraphs
 from tunefarm.frontend.onnx.structure import opset_of, shape_text, static_shape
 from tunefarm.frontend.unsupported_operators import UnsupportedOperator, refuse_unsupported

@@ -1,6 +1,7 @@
 """Translates an exported program of torch to Relax, by TVM's converters and ours. Called only in a confined child."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import ml_dtypes
@@ -13,7 +14,14 @@ from torch.export.graph_signature import InputKind, OutputKind
 from tvm import relax
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
+from tunefarm.frontend.fourier import ComplexParts
 from tunefarm.frontend.model_source import FIELD
+from tunefarm.frontend.pytorch.operators.complex_numbers import (
+    converted,
+    has_converter,
+    involves_complex,
+    is_complex,
+)
 from tunefarm.frontend.pytorch.operators.converters import CONVERTERS
 from tunefarm.frontend.pytorch.operators.nodes import standing_for, value_of
 from tunefarm.frontend.relax_model import RelaxModel
@@ -102,7 +110,7 @@ class _ProgramImporter(ExportedProgramImporter):  # type: ignore[misc]
         inputs, parameters, arrays = _variables(program)
         self.block_builder = relax.BlockBuilder()
         attributes = {"num_input": len(inputs)}
-        arguments = [*inputs.values(), *parameters.values()]
+        arguments = [*inputs.values(), *_flat(parameters.values())]
         nodes = program.graph.nodes
         with self.block_builder.function(name=ENTRY, params=arguments, attrs=attributes):
             if self._has_cond_op(nodes):
@@ -137,19 +145,23 @@ class _ProgramImporter(ExportedProgramImporter):  # type: ignore[misc]
             elif node.op == "get_attr":
                 self.env[node] = getattr(graph_module, node.target)
             elif node.op == "call_function":
-                name = self._user_name(node)
-                convert = self.convert_map[node.target.__name__] if name is None else self._of_user[name]
                 with standing_for(self, self._promoted(node)):
-                    result = _convert(convert, node)
+                    result = _convert(self._converter(node), node)
                 self.env[node] = self._as_in_torch(node, result)
             elif node.op == "output":
-                _refuse_numbers(node.args[0])
+                _refuse_other_results(node.args[0])
                 return self._flatten_output_args(self.retrieve_args(node)[0])
         raise ValueError("a graph has no output")
 
+    def _converter(self, node: fx.Node) -> Callable[[fx.Node], Any]:
+        name = self._user_name(node)
+        if name is not None:
+            return self._of_user[name]
+        return partial(converted, importer=self) if involves_complex(node) else self.convert_map[node.target.__name__]
+
     def _promoted(self, node: fx.Node) -> dict[fx.Node, Any]:
         """Operands of integers in the type in which torch computes: TVM adds 0 to them instead of 0.5."""
-        dtype = _computed_in(node)
+        dtype = None if involves_complex(node) else _computed_in(node)
         if dtype is None:
             return {}
         kind, emit = self._convert_data_type(dtype), self.block_builder.emit
@@ -162,18 +174,26 @@ class _ProgramImporter(ExportedProgramImporter):  # type: ignore[misc]
             BadInput: it has another shape than in torch, which shows an error of a converter.
         """
         expected = node.meta.get("val")
-        if not isinstance(expected, torch.Tensor) or not isinstance(result, relax.Expr):
+        if isinstance(result, ComplexParts):
+            for part in (result.real, result.imaginary):
+                self._require_shape(node, part)
             return result
-        if not isinstance(result.ty, relax.TensorType):
+        self._require_shape(node, result)
+        if not _is_tensor(result) or not isinstance(expected, torch.Tensor):
             return result
+        dtype = self._convert_data_type(expected.dtype)
+        same = str(result.ty.dtype) == dtype
+        return result if same else self.block_builder.emit(relax.op.astype(result, dtype))
+
+    def _require_shape(self, node: fx.Node, result: Any) -> None:
+        expected = node.meta.get("val")
+        if not _is_tensor(result) or not isinstance(expected, torch.Tensor):
+            return
         shape = [getattr(extent, "value", None) for extent in result.ty.shape or ()]
         if shape != list(expected.shape):
             problem = f"{_operator(node)} at {node.name} is converted to the shape {shape}, not {list(expected.shape)}."
             fix = "Register a converter for it in the file of the model: converters = {OPERATOR: function}."
             raise BadInput(FIELD, problem, fix)
-        dtype = self._convert_data_type(expected.dtype)
-        same = str(result.ty.dtype) == dtype
-        return result if same else self.block_builder.emit(relax.op.astype(result, dtype))
 
     def _user_name(self, node: fx.Node) -> str | None:
         names = (_operator(node), _operator(node).rpartition(".")[0], node.target.__name__)
@@ -187,7 +207,13 @@ class _ProgramImporter(ExportedProgramImporter):  # type: ignore[misc]
         namespace = getattr(node.target, "namespace", None)
         foreign = namespace is not None and namespace not in _NAMESPACES
         name = node.target.__name__
+        if not foreign and involves_complex(node):
+            return has_converter(node)
         return not foreign and name in self.convert_map and name not in _RANDOM
+
+
+def _is_tensor(result: Any) -> bool:
+    return isinstance(result, relax.Expr) and isinstance(result.ty, relax.TensorType)
 
 
 def _convert(convert: Callable[[fx.Node], Any], node: fx.Node) -> Any:
@@ -200,8 +226,10 @@ def _convert(convert: Callable[[fx.Node], Any], node: fx.Node) -> Any:
         raise BadInput(FIELD, problem, _advice(node) or _REPLACE) from error
 
 
-def _refuse_numbers(results: Any) -> None:
+def _refuse_other_results(results: Any) -> None:
     for result in results:
+        if isinstance(result, fx.Node) and is_complex(value_of(result)):
+            raise BadInput(FIELD, f"it returns {result.name}, complex numbers.", "Return torch.view_as_real of them.")
         if result is not None and not isinstance(result, fx.Node):
             raise BadInput(FIELD, f"it returns {result!r}, which is not a tensor.", "Return tensors only.")
 
@@ -254,10 +282,21 @@ def _variables(program: ExportedProgram) -> tuple[dict[str, Any], dict[str, Any]
                 fix = "Make it a constant of the module, or a tensor."
                 raise BadInput(FIELD, f"its input {node.name} is not a tensor.", fix)
         elif node.users:
-            tensor = _contents(program, specification)
-            parameters[node.name] = _variable(str(specification.target), tensor)
-            arrays.append(_shared_array(str(specification.target), tensor, shared))
+            name, tensor = str(specification.target), _contents(program, specification)
+            if tensor.is_complex():
+                parts = {f"{name}.real": tensor.resolve_conj().real, f"{name}.imag": tensor.resolve_conj().imag}
+                parameters[node.name] = ComplexParts(*(_variable(each, part) for each, part in parts.items()))
+            else:
+                parts = {name: tensor}
+                parameters[node.name] = _variable(name, tensor)
+            arrays += [_shared_array(each, part, shared) for each, part in parts.items()]
     return inputs, parameters, tuple(arrays)
+
+
+def _flat(variables: Iterable[Any]) -> list[Any]:
+    """The variables, with those of both parts in place of one of complex numbers."""
+    pairs = ((each.real, each.imaginary) if isinstance(each, ComplexParts) else (each,) for each in variables)
+    return [each for pair in pairs for each in pair]
 
 
 def _variable(name: str, tensor: torch.Tensor) -> Any:
@@ -326,7 +365,6 @@ def _shapes(node: fx.Node) -> str:
 
 _REPLACE: Final = "Replace it by other operators before the export."
 _ADVICE: Final = (
-    (("fft", "stft", "complex"), "Move Fourier transforms out of the model, before or behind it."),
     (("nonzero", "unique", "masked_select", "aten::index.Tensor"), MASKS),
     (("rand", "bernoulli", "dropout", "multinomial"), "Take random numbers as an input, and call eval() for dropout."),
     (("while_loop", "scan", "map"), "Unroll the loop, or export its body as a model of its own."),
@@ -336,6 +374,8 @@ _ADVICE: Final = (
 
 def _advice(node: fx.Node) -> str:
     name = _operator(node)
+    if involves_complex(node):
+        return "Compute it of the real and the imaginary parts, which torch.view_as_real gives."
     return next((advice for words, advice in _ADVICE if any(word in name for word in words)), "") or _registration(name)
 
 

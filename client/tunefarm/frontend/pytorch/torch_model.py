@@ -13,6 +13,8 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from tunefarm.frontend.model_source import FIELD
+from tunefarm.frontend.pytorch.operators.complex_numbers import is_complex
+from tunefarm.frontend.pytorch.operators.nodes import value_of
 from tunefarm.frontend.pytorch.operators.recurrent import KEPT
 from tunefarm.frontend.pytorch.program_translation import Converters, translated
 from tunefarm.frontend.pytorch.pt2_archive import require_safe_archive
@@ -107,6 +109,7 @@ def import_program(program: ExportedProgram, shapes: Shapes, converters: Convert
     Raises:
         BadInput: operators have no conversion, dynamic dimensions have no size, or it changes its inputs or buffers.
     """
+    _refuse_complex_inputs(program)
     program, notes = _with_sizes(program, shapes)
     with torch.no_grad():
         decomposed = program.run_decompositions(_decompositions())
@@ -246,6 +249,14 @@ def _refuse_mutation(program: ExportedProgram) -> None:
     if changed:
         problem = f"the model changes {', '.join(map(str, changed[:10]))} when it runs."
         raise BadInput(FIELD, problem, "Take the state as inputs, and return the new state beside the outputs.")
+
+
+def _refuse_complex_inputs(program: ExportedProgram) -> None:
+    nodes = {node.name: node for node in program.graph.find_nodes(op="placeholder")}
+    for name in program.graph_signature.user_inputs:  # some may be numbers
+        if name in nodes and is_complex(value_of(nodes[name])):
+            fix = "Take real and imaginary parts along a last axis, and call torch.view_as_complex in the model."
+            raise BadInput(FIELD, f"its input {name} has complex numbers.", fix)
 
 
 def _no_such_input(unknown: list[str], known: list[str]) -> BadInput:

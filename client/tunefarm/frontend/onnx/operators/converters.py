@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from tunefarm.frontend.onnx.elementwise import (
+from tunefarm.frontend.onnx.folding import OF_DATA
+from tunefarm.frontend.onnx.operators.elementwise import (
     clip,
     elu,
     gather,
@@ -26,10 +27,10 @@ from tunefarm.frontend.onnx.elementwise import (
     thresholded_relu,
     top_k,
 )
-from tunefarm.frontend.onnx.folding import OF_DATA
-from tunefarm.frontend.onnx.quantized import QUANTISED, QUANTISED_OF_MICROSOFT, with_scalar_scales
-from tunefarm.frontend.onnx.recurrent import gru, lstm, rnn
-from tunefarm.frontend.onnx.spatial import conv, conv_transpose, pool, resize, roi_align
+from tunefarm.frontend.onnx.operators.quantized import QUANTISED, QUANTISED_OF_MICROSOFT, with_scalar_scales
+from tunefarm.frontend.onnx.operators.recurrent import gru, lstm, rnn
+from tunefarm.frontend.onnx.operators.spatial import conv, conv_transpose, pool, resize, roi_align
+from tunefarm.frontend.onnx.operators.transforms import spectrogram, transform, transform_of_axis
 from tunefarm.frontend.unsupported_operators import BOXES, MASKS
 
 _OF_MICROSOFT: Final = frozenset(
@@ -49,13 +50,13 @@ _NOT_ONNX: Final = (_OF_MICROSOFT - {"Gelu"}) | {"AllClassNMS"}
 
 _OURS: Final[Mapping[str, Any]] = MappingProxyType({
     "AveragePool": pool("AveragePool"), "Clip": clip, "Constant": literal, "Conv": conv,
-    "ConvTranspose": conv_transpose, "Elu": elu, "GRU": gru, "Gather": gather, "IsInf": is_infinite,
+    "ConvTranspose": conv_transpose, "DFT": transform, "Elu": elu, "GRU": gru, "Gather": gather, "IsInf": is_infinite,
     "LRN": local_response_normalization, "LSTM": lstm,
     "LpNormalization": lp_normalization, "MaxPool": pool("MaxPool"),
     "MeanVarianceNormalization": mean_variance_normalization, "OneHot": one_hot, "Pow": power, "RNN": rnn,
     "RMSNormalization": rms_normalization, "Resize": resize, "RoiAlign": roi_align,
-    "ScatterElements": scatter_elements, "Selu": selu, "Swish": swish, "ThresholdedRelu": thresholded_relu,
-    "TopK": top_k, **QUANTISED,
+    "STFT": spectrogram, "ScatterElements": scatter_elements, "Selu": selu, "Swish": swish,
+    "ThresholdedRelu": thresholded_relu, "TopK": top_k, **QUANTISED,
 })  # fmt: skip
 _OURS_OF_MICROSOFT: Final[Mapping[str, Any]] = MappingProxyType({
     "SkipLayerNormalization": skip_normalization(of_squares=False),
@@ -63,6 +64,8 @@ _OURS_OF_MICROSOFT: Final[Mapping[str, Any]] = MappingProxyType({
 })  # fmt: skip
 _SINCE: Final = MappingProxyType({"RoiAlign": 16})
 """Versions of operators that had other defaults before."""
+_LATER: Final[Mapping[str, Any]] = MappingProxyType({"DFT": (20, transform_of_axis)})
+"""Versions of operators since which they have other inputs, and their converters."""
 _WITH_SCALES: Final = frozenset({"DequantizeLinear", "QuantizeLinear"})
 _OF_UNKNOWN_SIZE: Final = OF_DATA | {"NonMaxSuppression"}
 """Operators whose results have a size that depends on data, unless they are constants."""
@@ -79,6 +82,9 @@ _ADVICE: Final[Mapping[str, str]] = MappingProxyType(
 def converter_of(domain: str, operator: str, opset: int) -> Any:
     """A function of builder, inputs, attributes and scope that gives a Relax expression; None if there is none."""
     if domain in {"", "ai.onnx"}:
+        since, later = _LATER.get(operator, (0, None))
+        if later is not None and opset >= since:
+            return later
         if operator in _OURS and opset >= _SINCE.get(operator, 1):
             return _OURS[operator]
         table = _tvm_table()

@@ -9,8 +9,8 @@ from tvm import relax
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from tunefarm.frontend.onnx.constants import constant
-from tunefarm.frontend.onnx.spatial import pool
+from tunefarm.frontend.onnx.operators.constants import constant
+from tunefarm.frontend.onnx.operators.spatial import pool
 
 _Converter = Callable[[Any, Any, Mapping[str, Any], Any], Any]
 

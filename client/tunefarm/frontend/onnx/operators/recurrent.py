@@ -14,7 +14,7 @@ from tvm import relax
 from tvm.ir import GenericConst
 
 from tunefarm.frontend.along_axis import pieces
-from tunefarm.frontend.onnx.constants import constant
+from tunefarm.frontend.onnx.operators.constants import constant
 
 MAX_STEPS: Final = 512
 _Activation = Callable[[Any], Any]

@@ -8,7 +8,7 @@ from tvm import relax
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from tunefarm.frontend.onnx.constants import constant
+from tunefarm.frontend.onnx.operators.constants import constant
 
 _SAME: Final = frozenset({b"SAME_UPPER", b"SAME_LOWER"})
 
