@@ -33,6 +33,68 @@ def test_operators_that_tvm_converts_wrongly_are_converted_as_torch_computes_the
     require_as_torch(Of(function), (torch.randn(2, 4, 5),))
 
 
+def test_truth_values_are_compared_and_counted() -> None:
+    def function(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return a == b, a != b, a < b, a >= b, a.eq(1), a.ne(0), a > 0.5, a.count_nonzero(1)
+
+    require_as_torch(Of(function), (torch.randn(3, 4) > 0, torch.randn(3, 4) > 0))
+
+
+def test_signs_and_numbers_beside_nan_are_those_of_torch() -> None:
+    def function(x: torch.Tensor, y: torch.Tensor, n: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        largest, smallest = torch.fmax(x, y).nan_to_num(7.0), torch.fmin(x, y).nan_to_num(7.0)
+        return (
+            largest,
+            smallest,
+            torch.signbit(x),
+            torch.signbit(n),
+            torch.erfc(x.nan_to_num(0.0)),
+            torch.dist(y[3:], y[:1]),
+        )
+
+    nan = float("nan")
+    x, y = torch.tensor([nan, 1.0, nan, -0.0, 0.0, -2.0]), torch.tensor([3.0, nan, nan, 1.0, -1.0, -0.5])
+    require_as_torch(Of(function), (x, y, torch.tensor([-2, 0, 5])))
+
+
+@pytest.mark.parametrize("includes", [True, False], ids=["with the elements", "without the elements"])
+@pytest.mark.parametrize("reduction", ["sum", "prod", "amax", "amin", "mean"])
+def test_scattered_values_are_combined_as_in_torch(reduction: str, includes: bool) -> None:
+    def function(x: torch.Tensor, places: torch.Tensor, n: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            x.scatter_reduce(1, places, x, reduction, include_self=includes),
+            x.scatter_reduce(0, places[:2] % 2, 3 * x, reduction, include_self=includes),
+            n.scatter_reduce(1, places, n + 1, reduction, include_self=includes),
+        )
+
+    places = torch.randint(0, 3, (3, 5))
+    require_as_torch(Of(function), (torch.randn(3, 5), places, torch.randint(-5, 5, (3, 5))))
+
+
+def test_values_are_written_through_views() -> None:
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            x.clone().fill_diagonal_(5.0),
+            x.diagonal_scatter(x[0, 1:], 1),
+            x.as_strided((3, 2, 2), (1, 0, 5), 2),
+            x.as_strided_scatter(x[:2, :2], (2, 2), (6, 2), 1),
+            x.new_full((2, 3), 1.5),
+        )
+
+    require_as_torch(Of(function), (torch.randn(4, 4),))
+
+
+def test_bits_are_shifted_by_tensors() -> None:
+    def function(n: torch.Tensor, by: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return n << by, n >> by, torch.bitwise_left_shift(n, 2), torch.bitwise_right_shift(n, by)
+
+    require_as_torch(Of(function), (torch.randint(0, 1000, (3, 4)), torch.randint(0, 5, (3, 4))))
+
+
+def test_maxima_of_a_volume_cover_it_evenly() -> None:
+    require_as_torch(nn.AdaptiveMaxPool3d((2, 3, 1)).eval(), (torch.randn(1, 2, 5, 7, 4),))
+
+
 @pytest.mark.parametrize("mode", ["bilinear", "nearest"])
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("align_corners", [False, True])

@@ -45,6 +45,8 @@ _OF_TORCH: Final = {
 """Torch's decompositions into its operators; its others are into primitives, which have no converters."""
 _OF_TRUTH_VALUES: Final = frozenset({"add", "mul", "maximum", "minimum"})
 """Operators of numbers that torch has for truth values as well."""
+_COMPARISONS: Final = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
+"""Operators that LLVM refuses for truth values."""
 _RANDOM: Final = frozenset(
     {
         "bernoulli.p",
@@ -53,6 +55,7 @@ _RANDOM: Final = frozenset(
         "randn_like.default",
         "rand.default",
         "native_dropout.default",
+        "exponential.default",
     }
 )
 _BITS: Final = {
@@ -243,7 +246,14 @@ def _computed_in(node: fx.Node) -> torch.dtype | None:
         return result.dtype
     if node.target.__name__.partition(".")[0] in _OF_TRUTH_VALUES:
         return torch.int8  # what is not zero becomes true
-    return torch.float32 if any(isinstance(each, float) for each in node.args) else None
+    if any(isinstance(each, float) for each in node.args):
+        return torch.float32
+    compares = node.target.__name__.partition(".")[0] in _COMPARISONS
+    return torch.int8 if compares and all(map(_is_truth_value, node.all_input_nodes)) else None
+
+
+def _is_truth_value(node: fx.Node) -> bool:
+    return getattr(value_of(node), "dtype", None) == torch.bool
 
 
 def _narrower(node: fx.Node, dtype: torch.dtype) -> list[fx.Node]:

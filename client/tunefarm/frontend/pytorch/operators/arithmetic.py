@@ -175,14 +175,45 @@ def clamp(node: fx.Node, importer: Any) -> Any:
 def copied_sign(node: fx.Node, importer: Any) -> Any:
     """The magnitude of one number with the sign of another, which zero has as well."""
     magnitude, emit = _operand(node.args[0], node, importer), importer.block_builder.emit
-    kind = str(magnitude.ty.dtype)
-    magnitude, zero = emit(relax.op.abs(magnitude)), relax.const(0, kind)
+    magnitude = emit(relax.op.abs(magnitude))
     if not isinstance(node.args[1], fx.Node):
         return emit(relax.op.negative(magnitude)) if math.copysign(1, node.args[1]) < 0 else magnitude
-    sign = _operand(node.args[1], node, importer)
-    inverse = emit(relax.op.divide(relax.const(1, kind), sign))  # minus infinity for minus zero
-    is_negative = emit(relax.op.logical_or(emit(relax.op.less(sign, zero)), emit(relax.op.less(inverse, zero))))
+    is_negative = _is_negative(_operand(node.args[1], node, importer), emit)
     return emit(relax.op.where(is_negative, emit(relax.op.negative(magnitude)), magnitude))
+
+
+def sign_bit(node: fx.Node, importer: Any) -> Any:
+    """Whether a number is negative, as minus zero is."""
+    return _is_negative(importer.env[node.args[0]], importer.block_builder.emit)
+
+
+def _is_negative(number: Any, emit: Callable[[Any], Any]) -> Any:
+    kind = str(number.ty.dtype)
+    is_below = emit(relax.op.less(number, relax.const(0, kind)))
+    if "float" not in kind:
+        return is_below
+    inverse = emit(relax.op.divide(relax.const(1, kind), number))  # minus infinity for minus zero
+    return emit(relax.op.logical_or(is_below, emit(relax.op.less(inverse, relax.const(0, kind)))))
+
+
+def number_of_two(choose: Callable[..., Any]) -> Convert:
+    """``fmax`` and ``fmin``: the other operand where one is NaN."""
+
+    def convert(node: fx.Node, importer: Any) -> Any:
+        left, right = (_operand(each, node, importer) for each in node.args[:2])
+        emit = importer.block_builder.emit
+        if not value_of(node).dtype.is_floating_point:
+            return emit(choose(left, right))
+        chosen = emit(relax.op.where(emit(relax.op.isnan(right)), left, emit(choose(left, right))))
+        return emit(relax.op.where(emit(relax.op.isnan(left)), right, chosen))
+
+    return convert
+
+
+def complementary_error(node: fx.Node, importer: Any) -> Any:
+    """``erfc``, as accurate as the error function: tails are not computed relative to themselves."""
+    data, emit = importer.env[node.args[0]], importer.block_builder.emit
+    return emit(relax.op.subtract(relax.const(1, str(data.ty.dtype)), emit(relax.op.erf(data))))
 
 
 def power_of_two(node: fx.Node, importer: Any) -> Any:

@@ -10,8 +10,10 @@ from tvm import relax
 from tunefarm.frontend.along_axis import scattered
 from tunefarm.frontend.pytorch.operators.nodes import argument, as_kind, value_of
 
-_REDUCTIONS: Final = MappingProxyType({"sum": "add", "prod": "mul", "amax": "max", "amin": "min"})
+_REDUCTIONS: Final = MappingProxyType({"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "mean": "add"})
 """Of ``scatter_reduce``: torch's names, and those of Relax."""
+_MEAN_OF_VALUES: Final = "mean"
+_EXTREMES: Final = frozenset({"amax", "amin"})
 _OF_SCATTER: Final = MappingProxyType({None: "update", "add": "add", "multiply": "mul"})
 _SUM, _MEAN = range(2)
 """Modes of embedding bags."""
@@ -19,24 +21,48 @@ _SUM, _MEAN = range(2)
 
 def scatter_add(node: fx.Node, importer: Any) -> Any:
     """Values added to elements at positions of one axis."""
-    return _scattered(node, importer, "add")
+    return _scattered(node, importer, importer.env[node.args[0]], "add")
 
 
 def scatter_reduce(node: fx.Node, importer: Any) -> Any:
-    """Values combined with elements at positions of one axis."""
-    reduction = _REDUCTIONS.get(node.args[4])
-    if reduction is None or not node.kwargs.get("include_self", True):
-        raise ValueError(f"it scatters by {node.args[4]}, or without the elements that are there")
-    return _scattered(node, importer, reduction)
+    """Values combined with elements at positions of one axis, or with each other in place of these elements."""
+    emit, name = importer.block_builder.emit, node.args[4]
+    includes = argument(node, 5, "include_self", True)
+    if includes and name != _MEAN_OF_VALUES:
+        return _scattered(node, importer, importer.env[node.args[0]], _REDUCTIONS[name])
+    data, positions = (importer.env[node.args[each]] for each in (0, 2))
+    kind = str(data.ty.dtype)
+    none, ones = emit(relax.op.zeros(data.ty.shape, kind)), emit(relax.op.ones(positions.ty.shape, kind))
+    counts = scattered(none, positions, ones, node.args[1], "add", emit)
+    if not includes:
+        is_met = emit(relax.op.greater(counts, relax.const(0, kind)))
+        data = emit(relax.op.where(is_met, relax.const(_neutral(name, value_of(node).dtype), kind), data))
+    result = _scattered(node, importer, data, _REDUCTIONS[name])
+    if name != _MEAN_OF_VALUES:
+        return result
+    one = relax.const(1, kind)
+    counts = emit(relax.op.add(counts, one)) if includes else emit(relax.op.maximum(counts, one))
+    divide = relax.op.divide if value_of(node).dtype.is_floating_point else relax.op.floor_divide
+    return emit(divide(result, counts))
+
+
+def _neutral(name: str, dtype: torch.dtype) -> float:
+    """What changes nothing when it is combined with a value."""
+    if name not in _EXTREMES:
+        return 1 if name == "prod" else 0
+    if dtype.is_floating_point:
+        return float("-inf") if name == "amax" else float("inf")
+    limits = torch.iinfo(dtype)
+    return limits.min if name == "amax" else limits.max
 
 
 def scatter(node: fx.Node, importer: Any) -> Any:
     """Values in place of elements at positions of one axis, or combined with them."""
-    return _scattered(node, importer, _OF_SCATTER[node.kwargs.get("reduce")])
+    return _scattered(node, importer, importer.env[node.args[0]], _OF_SCATTER[node.kwargs.get("reduce")])
 
 
-def _scattered(node: fx.Node, importer: Any, reduction: str) -> Any:
-    emit, (data, positions) = importer.block_builder.emit, (importer.env[node.args[each]] for each in (0, 2))
+def _scattered(node: fx.Node, importer: Any, data: Any, reduction: str) -> Any:
+    emit, positions = importer.block_builder.emit, importer.env[node.args[2]]
     values, kind = node.args[3], str(data.ty.dtype)
     if isinstance(values, fx.Node):
         values = as_kind(kind, importer.env[values], emit)

@@ -12,17 +12,20 @@ from tvm import relax
 from tunefarm.frontend.pytorch.operators.arithmetic import (
     any_set,
     clamp,
+    complementary_error,
     copied_sign,
     elu,
     hypotenuse,
     leaky_mean,
     logarithm_of_sums,
+    number_of_two,
     power_of_integers,
     power_of_two,
     reduction,
     rounded_quotient,
     scan,
     shift,
+    sign_bit,
     vector_norm,
     with_factor,
 )
@@ -34,7 +37,7 @@ from tunefarm.frontend.pytorch.operators.collecting import (
     scatter_reduce,
     searched,
 )
-from tunefarm.frontend.pytorch.operators.indexing import index, index_put, select
+from tunefarm.frontend.pytorch.operators.indexing import index, index_put, select, strided, written_through
 from tunefarm.frontend.pytorch.operators.nodes import Convert, value_of
 from tunefarm.frontend.pytorch.operators.norms import batch_norm, group_norm, layer_norm, variance_and_mean
 from tunefarm.frontend.pytorch.operators.ordering import (
@@ -81,11 +84,22 @@ def _unchecked(_node: fx.Node, _importer: Any) -> None:
     """Leaves out a check of values, such as that of ``one_hot`` for its classes: kernels cannot fail."""
 
 
+def _filled(node: fx.Node, importer: Any) -> Any:
+    """One number in each element."""
+    result = value_of(node)
+    number = relax.const(node.args[2], str(result.dtype).removeprefix("torch."))
+    return importer.block_builder.emit(relax.op.full([int(extent) for extent in result.shape], number))
+
+
 def _places_of_triangle(node: fx.Node, _importer: Any) -> Any:
     """The rows and columns of a triangle, which depend on nothing."""
     return relax.const(node.target(*node.args, dtype=value_of(node).dtype).numpy())
 
 
+_SHIFTS_LEFT, _SHIFTS_RIGHT = (
+    (f"bitwise_{side}_shift.Tensor", f"bitwise_{side}_shift.Tensor_Scalar", f"__{side[0]}shift__.Tensor")
+    for side in ("left", "right")
+)
 CONVERTERS: Final[Mapping[str, Convert]] = MappingProxyType(
     {
         **dict.fromkeys(("mm.default", "bmm.default", "matmul.default"), matrix_product),
@@ -108,7 +122,8 @@ CONVERTERS: Final[Mapping[str, Convert]] = MappingProxyType(
         "cumsum.default": scan(relax.op.cumsum),
         "cumprod.default": scan(relax.op.cumprod),
         "logcumsumexp.default": logarithm_of_sums,
-        "linalg_vector_norm.default": vector_norm,
+        **dict.fromkeys(("linalg_vector_norm.default", "norm.Scalar"), vector_norm),
+        "new_full.default": _filled,
         "topk.default": largest,
         "kthvalue.default": at_rank,
         "cummax.default": running(relax.op.maximum),
@@ -121,7 +136,7 @@ CONVERTERS: Final[Mapping[str, Convert]] = MappingProxyType(
         "avg_pool3d.default": average_pool(3),
         "max_pool2d_with_indices.default": max_pool(2),
         "max_pool3d_with_indices.default": max_pool(3),
-        "adaptive_max_pool2d.default": adaptive_max_pool,
+        **dict.fromkeys(("adaptive_max_pool2d.default", "adaptive_max_pool3d.default"), adaptive_max_pool),
         "upsample_nearest2d.vec": nearest,
         "upsample_bilinear2d.vec": bilinear,
         "_upsample_bilinear2d_aa.default": smoothed("bilinear"),
@@ -131,13 +146,17 @@ CONVERTERS: Final[Mapping[str, Convert]] = MappingProxyType(
         "var_mean.correction": variance_and_mean,
         "hypot.default": hypotenuse,
         **dict.fromkeys(("copysign.Tensor", "copysign.Scalar"), copied_sign),
+        "signbit.default": sign_bit,
+        "fmax.default": number_of_two(relax.op.maximum),
+        "fmin.default": number_of_two(relax.op.minimum),
+        "erfc.default": complementary_error,
         "exp2.default": power_of_two,
         **dict.fromkeys(("clamp.default", "clamp.Tensor"), clamp),
         "_cdist_forward.default": distances,
         "_trilinear.default": trilinear_product,
         "rrelu_with_noise_functional.default": leaky_mean,
-        "__lshift__.Scalar": shift(relax.op.left_shift),
-        "__rshift__.Scalar": shift(relax.op.right_shift),
+        **dict.fromkeys(("__lshift__.Scalar", *_SHIFTS_LEFT), shift(relax.op.left_shift)),
+        **dict.fromkeys(("__rshift__.Scalar", *_SHIFTS_RIGHT), shift(relax.op.right_shift)),
         **dict.fromkeys(("scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce"), scatter),
         "scatter_add.default": scatter_add,
         "masked_scatter.default": masked_scatter,
@@ -160,6 +179,9 @@ CONVERTERS: Final[Mapping[str, Convert]] = MappingProxyType(
         "index.Tensor": index,
         "index_put.default": index_put,
         "select.int": select,
+        "as_strided.default": strided,
+        "as_strided_scatter.default": written_through(torch.as_strided),
+        "diagonal_scatter.default": written_through(torch.diagonal),
         "lstm.input": lstm,
         "gru.input": gru,
         "rnn_tanh.input": rnn_tanh,

@@ -3,14 +3,14 @@
 TVM's own read outside of the data for positions that count from the end.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import fx
 from tvm import relax
 
-from tunefarm.frontend.pytorch.operators.nodes import argument, value_of
+from tunefarm.frontend.pytorch.operators.nodes import Convert, argument, value_of
 
 
 def select(node: fx.Node, importer: Any) -> Any:
@@ -69,6 +69,36 @@ def index_put(node: fx.Node, importer: Any) -> Any:
     written = emit(relax.op.scatter_nd(joined, at, values, reduction))
     unfolded = emit(relax.op.reshape(written, [shape[axis] for axis in turn]))
     return emit(relax.op.permute_dims(unfolded, [turn.index(axis) for axis in range(len(shape))]))
+
+
+def strided(node: fx.Node, importer: Any) -> Any:
+    """``as_strided``: elements of a contiguous tensor, by constant positions."""
+    emit = importer.block_builder.emit
+    flat = emit(relax.op.reshape(importer.env[node.args[0]], [-1]))
+    return emit(relax.op.take(flat, relax.const(_places(node, node.args[1:], torch.as_strided).numpy()), axis=0))
+
+
+def written_through(view: Callable[..., torch.Tensor]) -> Convert:
+    """A copy with other values in place of those that a view shows, such as a diagonal."""
+
+    def convert(node: fx.Node, importer: Any) -> Any:
+        data, values, emit = *(importer.env[each] for each in node.args[:2]), importer.block_builder.emit
+        places = _places(node, node.args[2:], view).reshape(-1)
+        count = int(value_of(node).numel())
+        is_shown, source = torch.zeros(count, dtype=torch.bool), torch.zeros(count, dtype=torch.int64)
+        is_shown[places], source[places] = True, torch.arange(len(places))
+        taken = emit(relax.op.take(emit(relax.op.reshape(values, [-1])), relax.const(source.numpy()), axis=0))
+        flat = emit(relax.op.reshape(data, [-1]))
+        result = emit(relax.op.where(relax.const(is_shown.numpy()), taken, flat))
+        return emit(relax.op.reshape(result, data.ty.shape))
+
+    return convert
+
+
+def _places(node: fx.Node, arguments: Sequence[Any], view: Callable[..., torch.Tensor]) -> torch.Tensor:
+    """The positions that a view shows of a tensor whose elements lie in their order."""
+    given = value_of(node.args[0])
+    return view(torch.arange(given.numel()).reshape(given.shape), *arguments, **node.kwargs)
 
 
 def _is_masked_value(node: fx.Node) -> bool:

@@ -74,12 +74,13 @@ def _positions(node: fx.Node, importer: Any, window: _PoolWindow) -> Any:
 
 
 def adaptive_max_pool(node: fx.Node, importer: Any) -> Any:
-    """The maxima of windows that cover an image evenly."""
+    """The maxima of windows that cover an image or a volume evenly."""
     if any(user.args[1] == 1 for user in node.users):
         raise ValueError("the positions of its maxima are used")
     result, emit = importer.env[node.args[0]], importer.block_builder.emit
-    axes, counts = [result.ty.ndim - 2, result.ty.ndim - 1], [int(count) for count in node.args[1]]
-    if counts == [1, 1]:
+    counts = [int(count) for count in node.args[1]]
+    axes = list(range(result.ty.ndim - len(counts), result.ty.ndim))
+    if set(counts) == {1}:
         return emit(relax.op.max(result, axes, keepdims=True)), None
     for axis, count in zip(axes, counts, strict=True):
         extent, places = int(value_of(node.args[0]).shape[axis]), torch.arange(count)
