@@ -11,6 +11,7 @@ from onnx.reference import ReferenceEvaluator
 from tests.client.frontend.untuned import by_tvm
 from tests.client.onnx.graphs import TensorProto, assert_equal, constants, model_of, node, normal, saved
 from tunefarm.frontend.onnx.reading import read_onnx
+from tunefarm_schemas.bad_input import BadInput
 
 pytestmark = pytest.mark.models
 X = {"x": (1, 4, 9, 8)}
@@ -118,6 +119,12 @@ MODELS = {
     "thresholded relu": lambda: one("ThresholdedRelu", alpha=0.1),
     "mean variance normalization": lambda: one("MeanVarianceNormalization", axes=[0, 2, 3]),
     "local response normalization": lambda: one("LRN", size=5, alpha=0.3, beta=0.6, bias=2.0),
+    "reversed sequences": lambda: one("ReverseSequence", constants(n=np.array([2, 5, 1])), {"x": (5, 3, 2)}),
+    "reversed sequences of a batch": lambda: one(
+        "ReverseSequence", constants(n=np.array([2, 5, 1])), {"x": (3, 5)}, time_axis=1, batch_axis=0),
+    "identity of another type": lambda: model_of(
+        [node("EyeLike", ["x"], ["y"], k=1, dtype=TensorProto.DOUBLE)], {"x": (3, 4)}, ["y"],
+        types={"y": TensorProto.DOUBLE}),
     "transform": lambda: one("DFT", inputs={"x": (2, 9, 5, 1)}, axis=1),
     "half of a transform": lambda: one("DFT", inputs={"x": (2, 5, 8, 1)}, axis=2, onesided=1),
     "longer inverse transform": lambda: one("DFT", constants(n=INT64(12)), {"x": (2, 9, 2)}, inverse=1),
@@ -277,3 +284,42 @@ def test_norms_over_an_even_number_of_channels_keep_the_type(tmp_path: Path, kin
     (found,) = by_tvm(read_onnx(path, shapes), [given])
     assert found.dtype == given.dtype
     np.testing.assert_allclose(found.astype(np.float32), expected, atol=1e-6 if kind == TensorProto.FLOAT else 2e-3)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        one("SpaceToDepth", inputs={"x": (1, 2, 4, 6)}, opset=28, blocksize=2, mode="CRD"),
+        one("CumProd", constants(a=INT64(1)), {"x": (2, 5, 3)}, opset=26),
+        one("CumProd", constants(a=INT64(-1)), {"x": (2, 5, 3)}, opset=26, exclusive=1, reverse=1),
+        model_of(
+            [
+                node("Greater", ["x", "z"], ["b"]),
+                node("ReduceMax", ["b", "a"], ["m"]),
+                node("ReduceMin", ["b", "a"], ["n"]),
+                node("Xor", ["m", "n"], ["c"]),
+                node("Cast", ["c"], ["y"], to=TensorProto.FLOAT),
+            ],
+            {"x": (3, 4, 2)},
+            ["y"],
+            constants(z=np.float32(0.3), a=np.array([1])),
+            opset=20,
+        ),
+    ],
+    ids=["blocks behind channels", "running product", "from the end", "truth values"],
+)
+def test_operators_of_later_versions_are_those_of_onnx(tmp_path: Path, model: Any) -> None:
+    """By ONNX's own implementation: onnxruntime lacks some of these versions."""
+    (given,) = model.graph.input
+    array = normal(*(each.dim_value for each in given.type.tensor_type.shape.dim), seed=2)
+    (expected,) = ReferenceEvaluator(model).run(None, {"x": array})
+    (found,) = by_tvm(read_onnx(saved(model, tmp_path), {"x": array.shape}), [array])
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_maxima_of_regions_are_refused(tmp_path: Path) -> None:
+    """ONNX, onnxruntime and TVM have different ones."""
+    regions = constants(r=np.array([[8, 8, 40, 44]], np.float32), b=np.array([0]))
+    model = one("RoiAlign", regions, {"x": (1, 2, 16, 16)}, opset=16, mode="max")
+    with pytest.raises(BadInput, match="it takes maxima"):
+        read_onnx(saved(model, tmp_path), {"x": (1, 2, 16, 16)})

@@ -11,6 +11,7 @@ from tunefarm.frontend.onnx.folding import OF_DATA
 from tunefarm.frontend.onnx.operators.elementwise import (
     clip,
     elu,
+    extreme,
     gather,
     is_infinite,
     literal,
@@ -26,6 +27,12 @@ from tunefarm.frontend.onnx.operators.elementwise import (
     swish,
     thresholded_relu,
     top_k,
+)
+from tunefarm.frontend.onnx.operators.movement import (
+    identity_like,
+    reversed_sequences,
+    running_product,
+    space_to_depth,
 )
 from tunefarm.frontend.onnx.operators.quantized import QUANTISED, QUANTISED_OF_MICROSOFT, with_scalar_scales
 from tunefarm.frontend.onnx.operators.recurrent import gru, lstm, rnn
@@ -50,12 +57,15 @@ _NOT_ONNX: Final = (_OF_MICROSOFT - {"Gelu"}) | {"AllClassNMS"}
 
 _OURS: Final[Mapping[str, Any]] = MappingProxyType({
     "AveragePool": pool("AveragePool"), "Clip": clip, "Constant": literal, "Conv": conv,
-    "ConvTranspose": conv_transpose, "DFT": transform, "Elu": elu, "GRU": gru, "Gather": gather, "IsInf": is_infinite,
+    "ConvTranspose": conv_transpose, "CumProd": running_product, "DFT": transform, "Elu": elu, "EyeLike": identity_like,
+    "GRU": gru, "Gather": gather, "IsInf": is_infinite,
     "LRN": local_response_normalization, "LSTM": lstm,
     "LpNormalization": lp_normalization, "MaxPool": pool("MaxPool"),
     "MeanVarianceNormalization": mean_variance_normalization, "OneHot": one_hot, "Pow": power, "RNN": rnn,
-    "RMSNormalization": rms_normalization, "Resize": resize, "RoiAlign": roi_align,
-    "STFT": spectrogram, "ScatterElements": scatter_elements, "Selu": selu, "Swish": swish,
+    "RMSNormalization": rms_normalization, "ReduceMax": extreme(onnx_frontend.ReduceMax),
+    "ReduceMin": extreme(onnx_frontend.ReduceMin), "Resize": resize, "ReverseSequence": reversed_sequences,
+    "RoiAlign": roi_align, "STFT": spectrogram, "ScatterElements": scatter_elements, "Selu": selu,
+    "SpaceToDepth": space_to_depth, "Swish": swish,
     "ThresholdedRelu": thresholded_relu, "TopK": top_k, **QUANTISED,
 })  # fmt: skip
 _OURS_OF_MICROSOFT: Final[Mapping[str, Any]] = MappingProxyType({

@@ -64,6 +64,21 @@ def selu(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -
     return relax.op.multiply(relax.const(gamma, str(inputs[0].ty.dtype)), result)
 
 
+def extreme(converter: Any) -> Any:
+    """ReduceMax or ReduceMin, of truth values as bytes: TVM knows no bounds of these."""
+
+    def convert(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+        # Since version 18 the axes are an input.
+        convert_as_tvm = converter.get_converter(18 if len(inputs) > 1 or "axes" not in attributes else 13)
+        if str(inputs[0].ty.dtype) != "bool":
+            return convert_as_tvm(builder, inputs, attributes, scope)
+        bytes_ = [builder.emit(relax.op.astype(inputs[0], "int8")), *list(inputs)[1:]]
+        result = convert_as_tvm(builder, onnx_frontend.onnx_input(bytes_), attributes, scope)
+        return relax.op.astype(builder.emit(result), "bool")
+
+    return convert
+
+
 def thresholded_relu(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
     """In the type of the input, as elu; NaN and infinity below the threshold give 0."""
     del builder, scope

@@ -63,6 +63,8 @@ def roi_align(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: A
     """Half a pixel of the feature map; TVM's converter shifts by half a pixel of the image."""
     mode = attributes.get("coordinate_transformation_mode", b"half_pixel")
     scale = attributes.get("spatial_scale", 1.0)
+    if attributes.get("mode", b"avg") != b"avg":
+        raise ValueError("it takes maxima, of which ONNX and its implementations have different ones")
     operands = list(inputs)
     if mode == b"half_pixel" and scale != 1:
         shift = relax.const(np.full(4, 0.5 - 0.5 / scale, str(inputs[1].ty.dtype)))
