@@ -86,6 +86,10 @@ def with_shapes(model: Any) -> Any:
     for output in forgetting.graph.output:
         if output.type.HasField("tensor_type"):
             output.type.tensor_type.ClearField("shape")
+    for node in forgetting.graph.node:
+        # ONNX infers the shape of all frequencies where this attribute is missing, though half of them are the default.
+        if node.op_type == "STFT" and all(each.name != "onesided" for each in node.attribute):
+            node.attribute.append(helper.make_attribute("onesided", 1))
     for of_values in (True, False):  # values that are shapes are followed too; where that fails, it may be ONNX's fault
         try:
             return shape_inference.infer_shapes(forgetting, check_type=True, strict_mode=True, data_prop=of_values)
