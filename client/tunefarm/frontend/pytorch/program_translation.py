@@ -253,7 +253,7 @@ def _computed_in(node: fx.Node) -> torch.dtype | None:
 
 
 def _is_truth_value(node: fx.Node) -> bool:
-    return getattr(value_of(node), "dtype", None) == torch.bool
+    return bool(getattr(value_of(node), "dtype", None) == torch.bool)
 
 
 def _narrower(node: fx.Node, dtype: torch.dtype) -> list[fx.Node]:

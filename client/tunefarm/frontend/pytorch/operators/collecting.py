@@ -53,7 +53,7 @@ def _neutral(name: str, dtype: torch.dtype) -> float:
     if dtype.is_floating_point:
         return float("-inf") if name == "amax" else float("inf")
     limits = torch.iinfo(dtype)
-    return limits.min if name == "amax" else limits.max
+    return int(limits.min if name == "amax" else limits.max)  # as a float, that of int64 would be rounded beyond it
 
 
 def scatter(node: fx.Node, importer: Any) -> Any:
