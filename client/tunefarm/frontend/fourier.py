@@ -15,9 +15,11 @@ from tvm import relax
 
 Emit: TypeAlias = Callable[[Any], Any]
 
-_MAX_DIRECT: Final = 512
-"""Elements whose transform is one product: the matrices of larger ones do not stay in caches."""
-_MAX_PRIME: Final = 4096
+_MAX_DIRECT: Final = 64
+"""Elements of complex numbers whose transform is one product."""
+_MAX_DIRECT_OF_REAL: Final = 400
+"""Elements of real numbers whose transform is one product: folding halves it, and no transposition is needed."""
+_MAX_PRIME: Final = 1024
 """The largest prime factor of a length, since its matrix is stored."""
 
 
@@ -30,15 +32,15 @@ class ComplexParts:
 
 
 def transformed(value: ComplexParts, axis: int, scale: float, emit: Emit, *, is_forward: bool) -> ComplexParts:
-    """The transform over an axis, times ``scale``.
+    """The transform over an axis, times ``scale``; an imaginary part of None is zero.
 
     Raises:
         ValueError: the length has a large prime factor.
     """
-    order = _with_last(axis, value.real.ty.ndim)
-    moved = ComplexParts(*(_permuted(each, order, emit) for each in (value.real, value.imaginary)))
-    result = _of_last_axis(moved, scale, emit, is_forward=is_forward)
-    return ComplexParts(*(_permuted(each, _inverse(order), emit) for each in (result.real, result.imaginary)))
+    shape = [int(each) for each in value.real.ty.shape]
+    axis %= len(shape)
+    blocks = _reshaped(value, [math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])], emit)
+    return _reshaped(_of_blocks(blocks, scale, emit, is_forward=is_forward), shape, emit)
 
 
 def spectrum(data: Any, axis: int, scale: float, emit: Emit, *, is_half: bool) -> ComplexParts:
@@ -51,11 +53,10 @@ def spectrum(data: Any, axis: int, scale: float, emit: Emit, *, is_half: bool) -
     moved = _permuted(data, order, emit)
     extent = _last_extent(moved)
     count = extent // 2 + 1 if is_half else extent
-    if _is_direct(extent):
+    if _is_direct(extent, _MAX_DIRECT_OF_REAL):
         result = _of_folded(moved, count, scale, emit)
     else:
-        zero = emit(relax.op.zeros_like(moved))
-        whole = _of_last_axis(ComplexParts(moved, zero), scale, emit, is_forward=True)
+        whole = transformed(ComplexParts(moved, None), -1, scale, emit, is_forward=True)
         result = ComplexParts(*(_first(each, 0, count, emit) for each in (whole.real, whole.imaginary)))
     return ComplexParts(*(_permuted(each, _inverse(order), emit) for each in (result.real, result.imaginary)))
 
@@ -73,7 +74,7 @@ def from_spectrum(value: ComplexParts, axis: int, extent: int, scale: float, emi
     twice[0] = 1.0
     if extent % 2 == 0:
         twice[-1] = 1.0
-    if _is_direct(extent):
+    if _is_direct(extent, _MAX_DIRECT_OF_REAL):
         cosines, sines = (scale * twice * each for each in _cosines_and_sines(extent, count, extent))
         sums = emit(relax.op.matmul(real, _matrix(cosines, real)))
         result = emit(relax.op.subtract(sums, emit(relax.op.matmul(imaginary, _matrix(sines, real)))))
@@ -81,7 +82,7 @@ def from_spectrum(value: ComplexParts, axis: int, extent: int, scale: float, emi
         weights = relax.const(twice.reshape(-1).astype(str(real.ty.dtype)))
         rest = [(0, 0)] * (real.ty.ndim - 1) + [(0, extent - count)]
         padded = [_padded(emit(relax.op.multiply(each, weights)), rest, emit) for each in (real, imaginary)]
-        result = _of_last_axis(ComplexParts(*padded), scale, emit, is_forward=False).real
+        result = transformed(ComplexParts(*padded), -1, scale, emit, is_forward=False).real
     return _permuted(result, _inverse(order), emit)
 
 
@@ -103,29 +104,45 @@ def _of_folded(data: Any, count: int, scale: float, emit: Emit) -> ComplexParts:
     )
 
 
-def _of_last_axis(value: ComplexParts, scale: float, emit: Emit, *, is_forward: bool) -> ComplexParts:
-    extent = _last_extent(value.real)
+def _of_blocks(value: ComplexParts, scale: float, emit: Emit, *, is_forward: bool) -> ComplexParts:
+    """The transform over the second of three axes. The third one needs no transposition, and fills vectors."""
+    outer, extent, inner = (int(each) for each in value.real.ty.shape)
     sign = -1.0 if is_forward else 1.0
-    if _is_direct(extent):
+    if _is_direct(extent, _MAX_DIRECT):
         cosines, sines = _cosines_and_sines(extent, extent, extent)
-        cosines, sines = scale * cosines, sign * scale * sines
-        of_real = _product(value.real, cosines, sines, emit)
-        of_imaginary = _product(value.imaginary, -sines, cosines, emit)
-        return _halves(emit(relax.op.add(of_real, of_imaginary)), extent, emit)
+        return _multiplied(value, scale * cosines, sign * scale * sines, emit)
     first, second = _factors(extent)
-    outer = [int(each) for each in value.real.ty.shape][:-1]
-    rank = len(outer)
-    swapped = [*range(rank), rank + 1, rank]
     # Element (second t + u) of the input stands at (t, u), and element (k + first l) of the result at (k, l).
-    split = (emit(relax.op.reshape(each, [*outer, first, second])) for each in (value.real, value.imaginary))
-    columns = ComplexParts(*(_permuted(each, swapped, emit) for each in split))
-    columns = _of_last_axis(columns, scale, emit, is_forward=is_forward)  # (u, k)
-    cosines, sines = _cosines_and_sines(extent, second, first)
-    rows = _turned(columns, cosines, sign * sines, emit)
-    rows = ComplexParts(*(_permuted(each, swapped, emit) for each in (rows.real, rows.imaginary)))
-    result = _of_last_axis(rows, 1.0, emit, is_forward=is_forward)  # (k, l)
-    ordered = (_permuted(each, swapped, emit) for each in (result.real, result.imaginary))
-    return ComplexParts(*(emit(relax.op.reshape(each, [*outer, extent])) for each in ordered))
+    columns = _reshaped(value, [outer, first, second * inner], emit)
+    columns = _of_blocks(columns, scale, emit, is_forward=is_forward)  # (k, u)
+    cosines, sines = (each[:, :, None] for each in _cosines_and_sines(extent, first, second))
+    columns = _turned(_reshaped(columns, [outer, first, second, inner], emit), cosines, sign * sines, emit)
+    rows = _reshaped(columns, [outer * first, second, inner], emit)
+    rows = _reshaped(_of_blocks(rows, 1.0, emit, is_forward=is_forward), [outer, first, second, inner], emit)  # (k, l)
+    ordered = ComplexParts(*(_permuted(each, [0, 2, 1, 3], emit) for each in (rows.real, rows.imaginary)))
+    return _reshaped(ordered, [outer, extent, inner], emit)
+
+
+def _multiplied(value: ComplexParts, cosines: Any, sines: Any, emit: Emit) -> ComplexParts:
+    """Products with the matrix of both, which is symmetric, over the second of three axes."""
+    outer, extent, inner = (int(each) for each in value.real.ty.shape)
+
+    def product(data: Any, upper: Any, lower: Any) -> Any:
+        if inner == 1:
+            rows = emit(relax.op.reshape(data, [outer, extent]))
+            return emit(relax.op.matmul(rows, _matrix(np.concatenate([upper, lower], axis=1), data)))
+        return emit(relax.op.matmul(_matrix(np.concatenate([upper, lower], axis=0), data), data))
+
+    both = product(value.real, cosines, sines)
+    if value.imaginary is not None:
+        both = emit(relax.op.add(both, product(value.imaginary, -sines, cosines)))
+    parts = (emit(relax.op.strided_slice(both, [1], [begin], [begin + extent])) for begin in (0, extent))
+    return _reshaped(ComplexParts(*parts), [outer, extent, inner], emit)
+
+
+def _reshaped(value: ComplexParts, shape: list[int], emit: Emit) -> ComplexParts:
+    parts = (value.real, value.imaginary)
+    return ComplexParts(*(None if each is None else emit(relax.op.reshape(each, shape)) for each in parts))
 
 
 def _turned(value: ComplexParts, cosines: Any, sines: Any, emit: Emit) -> ComplexParts:
@@ -153,8 +170,8 @@ def _cosines_and_sines(extent: int, rows: int, columns: int) -> tuple[Any, Any]:
     return cosines[places], sines[places]
 
 
-def _is_direct(extent: int) -> bool:
-    return extent <= _MAX_DIRECT or (extent <= _MAX_PRIME and _factors(extent)[0] == 1)
+def _is_direct(extent: int, most: int) -> bool:
+    return extent <= most or (extent <= _MAX_PRIME and _factors(extent)[0] == 1)
 
 
 def _factors(extent: int) -> tuple[int, int]:
@@ -169,17 +186,8 @@ def _factors(extent: int) -> tuple[int, int]:
     return smaller, extent // smaller
 
 
-def _product(data: Any, first: Any, second: Any, emit: Emit) -> Any:
-    """The products with two matrices, side by side."""
-    return emit(relax.op.matmul(data, _matrix(np.concatenate([first, second], axis=1), data)))
-
-
 def _matrix(values: Any, like: Any) -> Any:
     return relax.const(np.ascontiguousarray(values).astype(str(like.ty.dtype)))
-
-
-def _halves(both: Any, count: int, emit: Emit) -> ComplexParts:
-    return ComplexParts(_first(both, 0, count, emit), _first(both, count, 2 * count, emit))
 
 
 def _first(data: Any, begin: int, end: int, emit: Emit) -> Any:

@@ -51,6 +51,7 @@ def movement(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         torch.cat([first.roll(1, -1), second.flip(0)], 0),
         number[..., None].permute(2, 1, 0)[:, 1:3],
         torch.stack([number, number.conj()]).flatten(1),
+        nn.functional.pad(number, (1, 0, 0, 2)),
         number[torch.tensor([3, 0, 3])],
         number.mean(-1, keepdim=True) + number.sum(0),
         filled,
@@ -120,9 +121,15 @@ def test_complex_weights_are_two_weights() -> None:
         (torch.fft.rfft, (noise(8),), "it returns _fft_r2c, complex numbers", "view_as_real"),
         (lambda x: torch.fft.rfft(x).log().abs(), (noise(8),), r"aten::log.default at log \(complex64\[5\]\)", "parts"),
         (lambda x: (torch.fft.rfft(x) ** 0.5).abs(), (noise(8),), "to the power of 0.5", ""),
-        (lambda x: torch.fft.rfft(x).abs(), (noise(8209),), "a prime above 4096; pad it", ""),
+        (
+            lambda x: nn.functional.pad(torch.fft.rfft(x), (0, 1), value=1.0).abs(),
+            (noise(8),),
+            "by others than zero",
+            "",
+        ),
+        (lambda x: torch.fft.rfft(x).abs(), (noise(8209),), "a prime above 1024; pad it", ""),
     ],
-    ids=["input", "result", "operator", "exponent", "length"],
+    ids=["input", "result", "operator", "exponent", "padding", "length"],
 )
 def test_what_has_no_conversion_is_refused_with_a_way_around(
     function: Callable[..., Any], inputs: tuple[torch.Tensor, ...], problem: str, fix: str

@@ -20,7 +20,7 @@ _OF_EACH_PART: Final = frozenset(
         *("clone", "alias", "detach", "contiguous", "copy", "lift_fresh_copy", "resolve_conj", "getitem"),
         *("cat", "stack", "split", "split_with_sizes", "unbind", "slice", "select", "slice_scatter", "select_scatter"),
         *("index", "index_select", "gather", "flip", "roll", "constant_pad_nd", "unfold"),
-        *("sum", "mean", "cumsum", "neg", "where"),
+        *("sum", "mean", "neg", "where"),
     }
 )
 """Operators that treat both parts alike: those that move elements, and sums."""
@@ -44,6 +44,8 @@ def converted(node: fx.Node, importer: Any) -> Any:
     name = _base_name(node)
     if name in CONVERTERS_OF_COMPLEX:
         return CONVERTERS_OF_COMPLEX[name](node, importer)
+    if name == "constant_pad_nd" and argument(node, 2, "value", 0) != 0:
+        raise ValueError("it pads complex numbers by others than zero")
     convert = importer.convert_map[node.target.__name__]
     parts = [_parts(each, importer) for each in node.all_input_nodes]
     results = []
