@@ -151,7 +151,7 @@ def _mark_extended_cases(items: list[pytest.Item]) -> None:
     """Mark the cases of a test with ``quick_cases(n)`` as ``extended``, but for ``n`` that are evenly spread."""
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("quick_cases"):
+        if item.get_closest_marker("quick_cases") and not item.get_closest_marker("faults"):
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for each in cases.values():
         (quick,) = each[0].iter_markers("quick_cases")
