@@ -20,14 +20,14 @@ def scattered(data: Any, positions: Any, values: Any, axis: int, reduction: str,
     Positions and values may have fewer elements than the data along each axis, and positions fewer than the values.
     TVM reads them wrongly then, so the rest of the data is cut off before, and put back afterwards.
     """
-    extents, counts, given = (_extents(each) for each in (data, positions, values))
+    sizes, counts, given = (extents(each) for each in (data, positions, values))
     if counts != given:
         axes = list(range(len(counts)))
         values = emit(relax.op.strided_slice(values, axes, [0] * len(axes), counts))
-    shorter = [each for each in range(len(counts)) if each != axis % len(counts) and counts[each] < extents[each]]
+    shorter = [each for each in range(len(counts)) if each != axis % len(counts) and counts[each] < sizes[each]]
     parts, rests = data, []
     for each in shorter:
-        rests.append(emit(relax.op.strided_slice(parts, [each], [counts[each]], [extents[each]])))
+        rests.append(emit(relax.op.strided_slice(parts, [each], [counts[each]], [sizes[each]])))
         parts = emit(relax.op.strided_slice(parts, [each], [0], [counts[each]]))
     result = emit(relax.op.scatter_elements(parts, positions, values, axis, reduction))
     for each, rest in zip(reversed(shorter), reversed(rests), strict=True):
@@ -35,5 +35,6 @@ def scattered(data: Any, positions: Any, values: Any, axis: int, reduction: str,
     return result
 
 
-def _extents(tensor: Any) -> list[int]:
+def extents(tensor: Any) -> list[int]:
+    """The constant shape of a Relax expression."""
     return [int(extent) for extent in tensor.ty.shape]

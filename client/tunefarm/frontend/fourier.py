@@ -13,6 +13,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from tvm import relax
 
+from tunefarm.frontend.along_axis import extents
+
 Emit: TypeAlias = Callable[[Any], Any]
 
 _MAX_DIRECT: Final = 64
@@ -31,13 +33,23 @@ class ComplexParts:
     imaginary: Any
 
 
+def of_pairs(data: Any, emit: Emit) -> ComplexParts:
+    """The numbers whose parts are the elements of the last axis, which has two."""
+    return ComplexParts(*(emit(relax.op.take(data, relax.const(each, "int64"), axis=-1)) for each in (0, 1)))
+
+
+def as_pairs(value: ComplexParts, emit: Emit) -> Any:
+    """The parts of the numbers along a new last axis."""
+    return emit(relax.op.concat([emit(relax.op.expand_dims(each, -1)) for each in (value.real, value.imaginary)], -1))
+
+
 def transformed(value: ComplexParts, axis: int, scale: float, emit: Emit, *, is_forward: bool) -> ComplexParts:
     """The transform over an axis, times ``scale``; an imaginary part of None is zero.
 
     Raises:
         ValueError: the length has a large prime factor.
     """
-    shape = [int(each) for each in value.real.ty.shape]
+    shape = extents(value.real)
     axis %= len(shape)
     blocks = _reshaped(value, [math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])], emit)
     return _reshaped(_of_blocks(blocks, scale, emit, is_forward=is_forward), shape, emit)
@@ -80,8 +92,9 @@ def from_spectrum(value: ComplexParts, axis: int, extent: int, scale: float, emi
         result = emit(relax.op.subtract(sums, emit(relax.op.matmul(imaginary, _matrix(sines, real)))))
     else:
         weights = relax.const(twice.reshape(-1).astype(str(real.ty.dtype)))
-        rest = [(0, 0)] * (real.ty.ndim - 1) + [(0, extent - count)]
-        padded = [_padded(emit(relax.op.multiply(each, weights)), rest, emit) for each in (real, imaginary)]
+        rest = [*(0,) * (2 * real.ty.ndim - 1), extent - count]
+        weighted = (emit(relax.op.multiply(each, weights)) for each in (real, imaginary))
+        padded = [emit(relax.op.nn.pad(each, rest)) for each in weighted]
         result = transformed(ComplexParts(*padded), -1, scale, emit, is_forward=False).real
     return _permuted(result, _inverse(order), emit)
 
@@ -106,7 +119,7 @@ def _of_folded(data: Any, count: int, scale: float, emit: Emit) -> ComplexParts:
 
 def _of_blocks(value: ComplexParts, scale: float, emit: Emit, *, is_forward: bool) -> ComplexParts:
     """The transform over the second of three axes. The third one needs no transposition, and fills vectors."""
-    outer, extent, inner = (int(each) for each in value.real.ty.shape)
+    outer, extent, inner = extents(value.real)
     sign = -1.0 if is_forward else 1.0
     if _is_direct(extent, _MAX_DIRECT):
         cosines, sines = _cosines_and_sines(extent, extent, extent)
@@ -125,7 +138,7 @@ def _of_blocks(value: ComplexParts, scale: float, emit: Emit, *, is_forward: boo
 
 def _multiplied(value: ComplexParts, cosines: Any, sines: Any, emit: Emit) -> ComplexParts:
     """Products with the matrix of both, which is symmetric, over the second of three axes."""
-    outer, extent, inner = (int(each) for each in value.real.ty.shape)
+    outer, extent, inner = extents(value.real)
 
     def product(data: Any, upper: Any, lower: Any) -> Any:
         if inner == 1:
@@ -197,10 +210,6 @@ def _first(data: Any, begin: int, end: int, emit: Emit) -> Any:
     return emit(relax.op.strided_slice(data, [data.ty.ndim - 1], [begin], [end]))
 
 
-def _padded(data: Any, widths: list[tuple[int, int]], emit: Emit) -> Any:
-    return emit(relax.op.nn.pad(data, [width for pair in widths for width in pair]))
-
-
 def _permuted(data: Any, order: list[int], emit: Emit) -> Any:
     return data if order == sorted(order) else emit(relax.op.permute_dims(data, order))
 
@@ -214,4 +223,4 @@ def _inverse(order: list[int]) -> list[int]:
 
 
 def _last_extent(data: Any) -> int:
-    return int(data.ty.shape[data.ty.ndim - 1])
+    return extents(data)[-1]

@@ -11,7 +11,6 @@ from tunefarm.frontend.onnx.folding import OF_DATA
 from tunefarm.frontend.onnx.operators.elementwise import (
     clip,
     elu,
-    extreme,
     gather,
     is_infinite,
     literal,
@@ -27,6 +26,7 @@ from tunefarm.frontend.onnx.operators.elementwise import (
     swish,
     thresholded_relu,
     top_k,
+    with_truth_values_as_bytes,
 )
 from tunefarm.frontend.onnx.operators.movement import (
     identity_like,
@@ -62,8 +62,7 @@ _OURS: Final[Mapping[str, Any]] = MappingProxyType({
     "LRN": local_response_normalization, "LSTM": lstm,
     "LpNormalization": lp_normalization, "MaxPool": pool("MaxPool"),
     "MeanVarianceNormalization": mean_variance_normalization, "OneHot": one_hot, "Pow": power, "RNN": rnn,
-    "RMSNormalization": rms_normalization, "ReduceMax": extreme(onnx_frontend.ReduceMax),
-    "ReduceMin": extreme(onnx_frontend.ReduceMin), "Resize": resize, "ReverseSequence": reversed_sequences,
+    "RMSNormalization": rms_normalization, "Resize": resize, "ReverseSequence": reversed_sequences,
     "RoiAlign": roi_align, "STFT": spectrogram, "ScatterElements": scatter_elements, "Selu": selu,
     "SpaceToDepth": space_to_depth, "Swish": swish,
     "ThresholdedRelu": thresholded_relu, "TopK": top_k, **QUANTISED,
@@ -76,7 +75,13 @@ _SINCE: Final = MappingProxyType({"RoiAlign": 16})
 """Versions of operators that had other defaults before."""
 _LATER: Final[Mapping[str, Any]] = MappingProxyType({"DFT": (20, transform_of_axis)})
 """Versions of operators since which they have other inputs, and their converters."""
-_WITH_SCALES: Final = frozenset({"DequantizeLinear", "QuantizeLinear"})
+_WRAPPERS: Final[Mapping[str, Any]] = MappingProxyType(
+    {
+        **dict.fromkeys(("DequantizeLinear", "QuantizeLinear"), with_scalar_scales),
+        **dict.fromkeys(("ReduceMax", "ReduceMin"), with_truth_values_as_bytes),
+    }
+)
+"""What changes the operands of TVM's converters."""
 _OF_UNKNOWN_SIZE: Final = OF_DATA | {"NonMaxSuppression"}
 """Operators whose results have a size that depends on data, unless they are constants."""
 _ADVICE: Final[Mapping[str, str]] = MappingProxyType(
@@ -100,7 +105,7 @@ def converter_of(domain: str, operator: str, opset: int) -> Any:
         table = _tvm_table()
         is_known = operator in table and operator not in _NOT_ONNX | _OF_UNKNOWN_SIZE
         converter = table[operator].get_converter(opset) if is_known else None
-        return with_scalar_scales(converter) if converter is not None and operator in _WITH_SCALES else converter
+        return _WRAPPERS[operator](converter) if converter is not None and operator in _WRAPPERS else converter
     if domain != "com.microsoft":
         return None
     if operator in _OURS_OF_MICROSOFT:

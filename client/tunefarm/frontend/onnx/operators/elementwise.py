@@ -64,16 +64,14 @@ def selu(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -
     return relax.op.multiply(relax.const(gamma, str(inputs[0].ty.dtype)), result)
 
 
-def extreme(converter: Any) -> Any:
-    """ReduceMax or ReduceMin, of truth values as bytes: TVM knows no bounds of these."""
+def with_truth_values_as_bytes(converter: Any) -> Any:
+    """A converter that gets bytes in place of truth values: TVM knows no largest and smallest of these."""
 
     def convert(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
-        # Since version 18 the axes are an input.
-        convert_as_tvm = converter.get_converter(18 if len(inputs) > 1 or "axes" not in attributes else 13)
         if str(inputs[0].ty.dtype) != "bool":
-            return convert_as_tvm(builder, inputs, attributes, scope)
+            return converter(builder, inputs, attributes, scope)
         bytes_ = [builder.emit(relax.op.astype(inputs[0], "int8")), *list(inputs)[1:]]
-        result = convert_as_tvm(builder, onnx_frontend.onnx_input(bytes_), attributes, scope)
+        result = converter(builder, onnx_frontend.onnx_input(bytes_), attributes, scope)
         return relax.op.astype(builder.emit(result), "bool")
 
     return convert

@@ -7,7 +7,8 @@ import numpy as np
 from tvm import relax
 from tvm.ir import GenericConst
 
-from tunefarm.frontend.fourier import ComplexParts, from_spectrum, spectrum, transformed
+from tunefarm.frontend.along_axis import extents
+from tunefarm.frontend.fourier import ComplexParts, as_pairs, from_spectrum, of_pairs, spectrum, transformed
 from tunefarm.frontend.onnx.operators.constants import constant
 
 _COMPLEX = 2
@@ -33,15 +34,15 @@ def spectrogram(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope:
     emit, signal, window = builder.emit, inputs[0], _optional(inputs, 2)
     step = _number(inputs[1], "frame_step")
     length = _number(_optional(inputs, 3), "frame_length") or int(window.ty.shape[0])
-    if step is None or _extents(signal)[-1] == _COMPLEX:
+    if step is None or extents(signal)[-1] == _COMPLEX:
         raise ValueError("its signal is complex, or frame_step is missing")
-    begins = np.arange((_extents(signal)[1] - length) // step + 1) * step
+    begins = np.arange((extents(signal)[1] - length) // step + 1) * step
     data = emit(relax.op.squeeze(signal, [-1]))
     frames = emit(relax.op.take(data, constant(begins[:, None] + np.arange(length)), axis=1))
     if window is not None:
         frames = emit(relax.op.multiply(frames, window))
     is_half = bool(attributes.get("onesided", 1))
-    return _as_pairs(spectrum(frames, -1, 1.0, emit, is_half=is_half), emit)
+    return as_pairs(spectrum(frames, -1, 1.0, emit, is_half=is_half), emit)
 
 
 def _transform(builder: Any, inputs: Any, axis: int, attributes: Mapping[str, Any]) -> Any:
@@ -49,42 +50,30 @@ def _transform(builder: Any, inputs: Any, axis: int, attributes: Mapping[str, An
     axis %= data.ty.ndim
     is_half, is_inverse = bool(attributes.get("onesided", 0)), bool(attributes.get("inverse", 0))
     length = _number(_optional(inputs, 1), "dft_length")
-    is_complex = _extents(data)[-1] == _COMPLEX
+    is_complex = extents(data)[-1] == _COMPLEX
     if is_half and is_inverse and is_complex:
-        extent = length or 2 * (_extents(data)[axis] - 1)
-        real = from_spectrum(_of_pairs(data, emit), axis, extent, 1.0 / extent, emit)
+        extent = length or 2 * (extents(data)[axis] - 1)
+        real = from_spectrum(of_pairs(data, emit), axis, extent, 1.0 / extent, emit)
         return relax.op.expand_dims(real, -1)
-    extent = length or _extents(data)[axis]
+    extent = length or extents(data)[axis]
     data = _of_extent(data, axis, extent, emit)
     if not is_complex and not is_inverse:
         real = emit(relax.op.squeeze(data, [-1]))
-        return _as_pairs(spectrum(real, axis, 1.0, emit, is_half=is_half), emit)
+        return as_pairs(spectrum(real, axis, 1.0, emit, is_half=is_half), emit)
     if is_half:
         raise ValueError("onesided takes real numbers, or the frequencies of some for the inverse")
-    value = _of_pairs(data, emit) if is_complex else _of_real(emit(relax.op.squeeze(data, [-1])), emit)
+    value = of_pairs(data, emit) if is_complex else ComplexParts(emit(relax.op.squeeze(data, [-1])), None)
     scale = 1.0 / extent if is_inverse else 1.0
-    return _as_pairs(transformed(value, axis, scale, emit, is_forward=not is_inverse), emit)
+    return as_pairs(transformed(value, axis, scale, emit, is_forward=not is_inverse), emit)
 
 
 def _of_extent(data: Any, axis: int, extent: int, emit: Any) -> Any:
     """The beginning of an axis, or the axis with zeros behind it."""
-    given = _extents(data)[axis]
+    given = extents(data)[axis]
     if extent < given:
         return emit(relax.op.strided_slice(data, [axis], [0], [extent]))
     widths = [(0, extent - given) if each == axis else (0, 0) for each in range(data.ty.ndim)]
     return data if extent == given else emit(relax.op.nn.pad(data, [width for pair in widths for width in pair]))
-
-
-def _of_real(data: Any, emit: Any) -> ComplexParts:
-    return ComplexParts(data, emit(relax.op.zeros_like(data)))
-
-
-def _of_pairs(data: Any, emit: Any) -> ComplexParts:
-    return ComplexParts(*(emit(relax.op.take(data, relax.const(each, "int64"), axis=-1)) for each in (0, 1)))
-
-
-def _as_pairs(value: ComplexParts, emit: Any) -> Any:
-    return relax.op.concat([emit(relax.op.expand_dims(each, -1)) for each in (value.real, value.imaginary)], -1)
 
 
 def _optional(inputs: Sequence[Any], number: int) -> Any:
@@ -97,7 +86,3 @@ def _number(given: Any, name: str) -> int | None:
     if not isinstance(given, GenericConst):
         raise ValueError(f"its {name} is not a constant")
     return int(given.value.numpy().reshape(()))
-
-
-def _extents(data: Any) -> list[int]:
-    return [int(extent) for extent in data.ty.shape]

@@ -9,7 +9,7 @@ import torch
 from torch import fx
 from tvm import relax
 
-from tunefarm.frontend.fourier import ComplexParts, from_spectrum, spectrum, transformed
+from tunefarm.frontend.fourier import ComplexParts, as_pairs, from_spectrum, of_pairs, spectrum, transformed
 from tunefarm.frontend.pytorch.operators.nodes import Convert, argument, as_kind, scaled, standing_for, value_of
 
 _MAX_POWER: Final = 16
@@ -211,17 +211,6 @@ def _conjugate(node: fx.Node, importer: Any) -> Any:
     return ComplexParts(value.real, importer.block_builder.emit(relax.op.negative(value.imaginary)))
 
 
-def _of_pairs(node: fx.Node, importer: Any) -> Any:
-    """Numbers whose parts are the elements of the last axis, which has two."""
-    data, emit = importer.env[node.args[0]], importer.block_builder.emit
-    return ComplexParts(*(emit(relax.op.take(data, relax.const(each, "int64"), axis=-1)) for each in (0, 1)))
-
-
-def _as_pairs(node: fx.Node, importer: Any) -> Any:
-    value, emit = importer.env[node.args[0]], importer.block_builder.emit
-    return emit(relax.op.concat([emit(relax.op.expand_dims(each, -1)) for each in (value.real, value.imaginary)], -1))
-
-
 def _constant(node: fx.Node, importer: Any) -> Any:
     """Equal numbers of a shape."""
     number, kind = complex(node.args[-1]), _part_kind(node)
@@ -292,8 +281,8 @@ CONVERTERS_OF_COMPLEX: Final[Mapping[str, Convert]] = MappingProxyType(
         "polar": _polar,
         "complex": _of_parts,
         **dict.fromkeys(("_conj", "conj", "_conj_physical", "conj_physical"), _conjugate),
-        "view_as_complex": _of_pairs,
-        "view_as_real": _as_pairs,
+        "view_as_complex": lambda node, importer: of_pairs(importer.env[node.args[0]], importer.block_builder.emit),
+        "view_as_real": lambda node, importer: as_pairs(importer.env[node.args[0]], importer.block_builder.emit),
         **dict.fromkeys(("full", "scalar_tensor"), _constant),
         "_to_copy": _in_other_type,
         "real": lambda node, importer: importer.env[node.args[0]].real,
