@@ -14,6 +14,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 Array = npt.NDArray[Any]
+_FULL_LIKE: Final = "relax.full_like"
 _Evaluation = Callable[[list[Array], Any, Any], Array]
 
 
@@ -62,7 +63,8 @@ class _ConstantFolding(PyExprMutator):  # type: ignore[misc]
         evaluate = _EVALUATIONS.get(getattr(visited.op, "name", ""))
         if evaluate is None:
             return visited
-        values = [self._constant(argument) for argument in visited.args if isinstance(argument.ty, relax.TensorType)]
+        given = visited.args[1:] if visited.op.name == _FULL_LIKE else visited.args
+        values = [self._constant(argument) for argument in given if isinstance(argument.ty, relax.TensorType)]
         if any(value is None for value in values):
             return visited
         try:
@@ -101,6 +103,12 @@ def _reshaped(arrays: list[Array], _call: Any, result: Any) -> Array:
 
 def _broadcast(arrays: list[Array], _call: Any, result: Any) -> Array:
     return np.broadcast_to(arrays[0], [int(extent) for extent in result.shape])
+
+
+def _not_finite(arrays: list[Array], call: Any, result: Any) -> Array:
+    if np.isfinite(arrays[0]).all():
+        raise ValueError("TVM fills with finite numbers itself, without a constant, and fails for others")
+    return _broadcast(arrays, call, result)
 
 
 def _sliced(arrays: list[Array], call: Any, _type: Any) -> Array:
@@ -174,6 +182,7 @@ _EVALUATIONS: Final[Mapping[str, _Evaluation]] = {
     **{f"relax.{name}": _reshaped for name in ("reshape", "flatten", "expand_dims", "squeeze")},
     "relax.broadcast_to": _broadcast,
     "relax.full": _broadcast,
+    _FULL_LIKE: _not_finite,
     "relax.strided_slice": _sliced,
     "relax.tril": _triangle,
     "relax.triu": _triangle,

@@ -9,7 +9,8 @@ from tvm import relax
 
 from tests.search.relax.models import one_entry, random_array, run
 from tests.search.scheduled import build_quickly
-from tunefarm.frontend.fourier import ComplexParts, from_spectrum, spectrum, transformed
+from tunefarm.frontend.expressions.complex_numbers import ComplexParts
+from tunefarm.frontend.expressions.fourier import from_spectrum, spectrum, transformed
 from tunefarm_search.relax.building import lower, virtual_machine
 from tunefarm_search.relax.preparation import prepare
 from tunefarm_search.tvm.target import host_target

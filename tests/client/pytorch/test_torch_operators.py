@@ -89,6 +89,21 @@ def test_bits_are_shifted_by_tensors() -> None:
         return n << by, n >> by, torch.bitwise_left_shift(n, 2), torch.bitwise_right_shift(n, by)
 
     require_as_torch(Of(function), (torch.randint(0, 1000, (3, 4)), torch.randint(0, 5, (3, 4))))
+    numbers = torch.tensor([[1], [-5], [7], [-(2**31)], [2**31 - 1]], dtype=torch.int32)
+    widths = torch.tensor([0, 1, 31, 32, 33, 70, -1], dtype=torch.int32)
+    require_as_torch(Of(lambda n, by: (n << by, n >> by, n << 32, n >> 40)), (numbers, widths))
+
+
+def test_special_functions_are_as_in_torch() -> None:
+    numbers = torch.linspace(-3.97, 30, 341)
+
+    def gammas(x: torch.Tensor, n: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        ends = torch.lgamma(torch.full_like(x, torch.inf)).isinf(), torch.lgamma(x.round().clamp(max=0)).isinf()
+        return torch.lgamma(x), torch.digamma(x), torch.special.multigammaln(x.abs() + 2, 2), torch.lgamma(n), *ends
+
+    require_as_torch(Of(gammas), (numbers, torch.arange(1, 9)))
+    inside = torch.cat([torch.linspace(-0.999, 0.999, 401), 1 - torch.logspace(-6, -1, 30)])
+    require_as_torch(Of(lambda x: (torch.erfinv(x), torch.erfinv(x.sign()).isinf())), (inside,))
 
 
 def test_maxima_of_a_volume_cover_it_evenly() -> None:

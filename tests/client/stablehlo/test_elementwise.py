@@ -69,6 +69,43 @@ def test_integers_equal_jax() -> None:
     assert_equals_jax(together(*shifts, jnp.invert, jnp.negative, jnp.sign, jnp.abs, lambda n: n**3), N)
 
 
+@pytest.mark.parametrize("dtype", ["int32", "uint32", "int8"])
+def test_shifts_by_the_width_and_more_equal_jax(dtype: str) -> None:
+    shifts = (lax.shift_left, lax.shift_right_logical, lax.shift_right_arithmetic)
+    width = jnp.iinfo(dtype).bits
+    by = jnp.asarray([0, 1, width - 1, width, width + 1, 2 * width], dtype)
+    numbers = jnp.asarray([[1], [-5], [7], [-(2 ** (width - 1))], [2 ** (width - 1) - 1]], "int32").astype(dtype)
+    numbers, by = jnp.broadcast_arrays(numbers, by)
+    assert_equals_jax(together(*shifts), numbers, by, tolerance=0)
+    constants = [lambda n, by=each: [shift(n, jnp.full_like(n, by)) for shift in shifts] for each in (1, width)]
+    assert_equals_jax(together(*constants), numbers, tolerance=0)
+
+
+def test_random_numbers_of_a_constant_seed_equal_jax() -> None:
+    def function(x: Any) -> Any:
+        first, second = jax.random.split(jax.random.key(1))
+        kept = jax.random.bernoulli(first, 0.5, x.shape)
+        return jnp.where(kept, x, 0), jax.random.normal(second, x.shape), jax.random.permutation(second, 9)
+
+    assert_equals_jax(function, X)
+
+
+def test_special_functions_equal_jax() -> None:
+    numbers = jnp.concatenate([jnp.linspace(-9.9, 30.0, 500), jnp.logspace(-20, 20, 50), jnp.asarray([1.0, 2.0])])
+    assert_equals_jax(together(lax.lgamma, lax.digamma), numbers[100:], tolerance=1e-5)
+    assert_equals_jax(lax.lgamma, numbers[:100], tolerance=2e-5)
+    inside = jnp.concatenate([jnp.linspace(-1, 1, 401), 1 - jnp.logspace(-6, -1, 30)])
+    assert_equals_jax(lax.erf_inv, inside, tolerance=2e-5)
+    halves = inside.astype(jnp.float16)
+    assert_equals_jax(together(lax.erf_inv, lax.lgamma), halves[1:-1], tolerance=2e-3)
+
+
+def test_precision_is_reduced_as_in_jax() -> None:
+    bits = ((5, 10), (8, 7), (8, 23))
+    assert_equals_jax(together(*(lambda x, bits=each: lax.reduce_precision(x, *bits) for each in bits)), X, tolerance=0)
+    assert_equals_jax(lax.population_count, N, tolerance=0)
+
+
 @pytest.mark.parametrize("dtype", ["int8", "int16", "uint8", "uint16", "uint32"])
 def test_narrow_integers_wrap_round_as_in_jax(dtype: str) -> None:
     assert_equals_jax(lambda n: (n * 31, n + 100, n // 3, n.max(), n >> 1), (N + 9).astype(dtype))

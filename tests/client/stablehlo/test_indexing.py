@@ -77,6 +77,36 @@ def test_scatters_of_windows_equal_jax(at: int) -> None:
     assert_equals_jax(function, TABLE, jnp.int32(at))
 
 
-def test_other_scatters_are_refused_with_advice() -> None:
-    with pytest.raises(BadInput, match=r"stablehlo.scatter at .* Scatter one window, or whole rows"):
-        imported(lambda x, i: x.at[:, i].add(1.0), TABLE, jnp.asarray([1, 2], jnp.int32))
+def test_scatters_of_several_windows_equal_jax() -> None:
+    def function(x: Any, at: Any) -> Any:
+        part, whole = x[:2, :2], x[:5]
+        return (
+            x.at[:, at].add(1.0),
+            x.at[1:8:3, ::2].set(5.0),
+            x.at[at, at].multiply(-2.0),
+            jax.vmap(lambda row, i: row.at[i].add(1.0))(whole, at),
+            jax.vmap(lambda row, i: lax.dynamic_update_slice(row, row[:2], (i,)))(whole, at),
+            jax.vmap(lambda i: x.at[i].set(part[0, 0]))(at),
+            lax.scatter_add(
+                x,
+                at[:, None],
+                jnp.broadcast_to(part, (5, 2, 2)),
+                lax.ScatterDimensionNumbers((1, 2), (), (0,)),
+                mode=lax.GatherScatterMode.FILL_OR_DROP,
+            ),
+            (x > 0).at[at].set(True),
+        )
+
+    assert_equals_jax(function, TABLE, jnp.asarray([1, 5, 0, 9, 12], jnp.int32))
+
+
+@pytest.mark.parametrize(
+    ("function", "advice"),
+    [
+        (lambda x, i: x.at[i].apply(jnp.sin), "Scatter by replacing"),
+        (lambda x, i: (x > 0).at[i].max(x[:2] > 1), "Scatter truth values by replacing"),
+    ],
+)
+def test_other_scatters_are_refused_with_advice(function: Any, advice: str) -> None:
+    with pytest.raises(BadInput, match=f"stablehlo.scatter at .* {advice}"):
+        imported(function, TABLE, jnp.asarray([1, 2], jnp.int32))

@@ -96,6 +96,21 @@ def test_orders_equal_jax(axis: int) -> None:
     assert_equals_jax(function, X)
 
 
+def test_orders_by_several_keys_equal_jax() -> None:
+    def function(x: Any) -> Any:
+        coarse, truth = jnp.round(x), x > 0
+        descending = lax.sort((-coarse, truth, x), dimension=2, num_keys=3)
+        return lax.sort((coarse, truth, x), num_keys=2), descending, jnp.lexsort((x, coarse), axis=1)
+
+    assert_equals_jax(function, X)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "uint16", "uint32", "bfloat16", "float16"])
+def test_orders_of_other_types_equal_jax(dtype: str) -> None:
+    values = (X * 40).astype("int32").astype(dtype)
+    assert_equals_jax(lambda x: (jnp.sort(x, 1), jnp.argsort(x, 2, stable=True)), values, tolerance=0)
+
+
 def test_greatest_elements_equal_jax() -> None:
     assert_equals_jax(lambda x: (lax.top_k(x, 3), jnp.median(x, 1)), X)
 

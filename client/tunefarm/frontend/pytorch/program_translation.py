@@ -14,7 +14,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from tvm import relax
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
-from tunefarm.frontend.fourier import ComplexParts
+from tunefarm.frontend.expressions.complex_numbers import ComplexParts
 from tunefarm.frontend.model_source import FIELD
 from tunefarm.frontend.pytorch.operators.complex_numbers import (
     converted,

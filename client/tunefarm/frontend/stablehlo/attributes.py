@@ -1,5 +1,6 @@
 """Types, attributes and constants of MLIR as Python values."""
 
+import re
 from typing import Any, Final
 
 import ml_dtypes
@@ -13,6 +14,9 @@ DTYPES: Final = {
     "ui8": "uint8", "ui16": "uint16", "ui32": "uint32", "ui64": "uint64",
 }  # fmt: skip
 """TVM's name of each element type that both know."""
+_ELIDED: Final = "Export the constants with their contents: print the module without eliding large ones."
+PART_DTYPES: Final = DTYPES | {"complex<f32>": "float32", "complex<f64>": "float64"}
+"""The same, and that of the parts of complex numbers."""
 
 
 class Unconvertible(Exception):
@@ -25,15 +29,20 @@ def shape_of(value: Any) -> tuple[int, ...]:
 
 
 def dtype_of(value: Any) -> str:
-    """TVM's name of the element type of a tensor.
+    """TVM's name of the element type of a tensor; of complex numbers, that of their parts.
 
     Raises:
-        Unconvertible: TVM has no such type, for example of complex or quantized numbers.
+        Unconvertible: TVM has no such type, for example of quantized numbers.
     """
     name = str(ir.RankedTensorType(value.type).element_type)
-    if name not in DTYPES:
+    if name not in PART_DTYPES:
         raise Unconvertible(f"Convert tensors of {name} to {', '.join(DTYPES)} before the export.")
-    return DTYPES[name]
+    return PART_DTYPES[name]
+
+
+def is_complex(value: Any) -> bool:
+    """Whether a value is a tensor of complex numbers."""
+    return isinstance(value.type, ir.RankedTensorType) and str(value.type.element_type).startswith("complex<")
 
 
 def numpy_dtype(dtype: str) -> np.dtype[Any]:
@@ -64,35 +73,43 @@ def pairs(op: Any, name: str, count: int) -> tuple[tuple[int, int], ...]:
 
 
 def contents(op: Any) -> npt.NDArray[np.generic]:
-    """The value of a ``stablehlo.constant``.
+    """The value of a ``stablehlo.constant``; complex numbers as complex ones.
 
     Raises:
         Unconvertible: of an element type that TVM lacks, or elided in the text.
     """
-    attribute, dtype, shape = op.attributes["value"], numpy_dtype(dtype_of(op.result)), shape_of(op.result)
+    dtype, shape = numpy_dtype(dtype_of(op.result)), shape_of(op.result)
+    if is_complex(op.result):
+        return _filled(_printed(op, dtype).view(f"c{2 * dtype.itemsize}"), shape)
+    attribute = op.attributes["value"]
     if not isinstance(attribute, ir.DenseElementsAttr):  # dense_resource<__elided__>
-        raise Unconvertible("Export the constants with their contents: print the module without eliding large ones.")
-    if dtype != ml_dtypes.bfloat16:
-        return np.array(attribute, dtype).reshape(shape)
-    return _bfloat16(attribute, shape)
+        raise Unconvertible(_ELIDED)
+    if dtype == ml_dtypes.bfloat16:
+        return _filled(_printed(op, dtype), shape)
+    return np.array(attribute, dtype).reshape(shape)
 
 
-def _bfloat16(attribute: Any, shape: tuple[int, ...]) -> npt.NDArray[np.generic]:
-    """The bindings give no buffer of bfloat16, so this reads what MLIR prints: numbers, or the bits in hexadecimal."""
-    printed = str(attribute)
-    body = printed[printed.index("<") + 1 : printed.rindex(">", 0, printed.rindex(":"))]
+def _filled(numbers: npt.NDArray[np.generic], shape: tuple[int, ...]) -> npt.NDArray[np.generic]:
+    """One number stands for all."""
+    return np.array(np.broadcast_to(numbers.reshape(shape if numbers.size != 1 else ()), shape))
+
+
+def _printed(op: Any, dtype: np.dtype[Any]) -> npt.NDArray[np.generic]:
+    """What MLIR prints of a constant whose bytes the bindings do not give: numbers, or their bytes in hexadecimal."""
+    found = re.search(r" dense<(.*)> : tensor<", op.operation.get_asm(), re.DOTALL)
+    if found is None:
+        raise Unconvertible(_ELIDED)
+    body = found[1]
     if body.startswith('"0x'):
-        bits = np.frombuffer(bytes.fromhex(body[3:-1]), np.uint16)
-        return np.array(np.broadcast_to(bits.view(ml_dtypes.bfloat16).reshape(shape if bits.size > 1 else ()), shape))
-    numbers = [_bfloat16_number(each) for each in body.replace("[", " ").replace("]", " ").replace(",", " ").split()]
-    return np.array(np.broadcast_to(np.array(numbers).reshape(shape if len(numbers) > 1 else ()), shape))
+        return np.frombuffer(bytes.fromhex(body[3:-1]), dtype)
+    return np.array([_number(each, dtype) for each in re.split(r"[\s,()\[\]]+", body) if each], dtype)
 
 
-def _bfloat16_number(printed: str) -> Any:
+def _number(printed: str, dtype: np.dtype[Any]) -> Any:
     """A number as MLIR prints it: what has no decimal form is printed as its bits."""
     if printed.startswith("0x"):
-        return np.array(int(printed, 16), np.uint16).view(ml_dtypes.bfloat16)[()]
-    return ml_dtypes.bfloat16(float(printed))
+        return np.array(int(printed, 16), f"u{dtype.itemsize}").view(dtype)[()]
+    return dtype.type(float(printed))
 
 
 def node_name(op: Any) -> str:

@@ -12,10 +12,18 @@ from jaxlib.mlir import ir
 from tvm import relax
 
 from tunefarm.frontend.relax_model import RelaxModel
-from tunefarm.frontend.stablehlo.attributes import DTYPES, Unconvertible, contents, numpy_dtype
+from tunefarm.frontend.stablehlo.attributes import (
+    DTYPES,
+    PART_DTYPES,
+    Unconvertible,
+    contents,
+    dtype_of,
+    is_complex,
+    numpy_dtype,
+)
 from tunefarm.frontend.stablehlo.dynamic_shapes import input_names, with_shapes
 from tunefarm.frontend.stablehlo.loops import nested
-from tunefarm.frontend.stablehlo.operand import Operand
+from tunefarm.frontend.stablehlo.operand import Operand, Value, regrouped, tensors
 from tunefarm.frontend.stablehlo.translation import Translation
 from tunefarm.frontend.unsupported_operators import refuse_unsupported
 from tunefarm_schemas.bad_input import BadInput
@@ -80,25 +88,31 @@ def _entry(
     arguments = list(function.regions[0].blocks[0].arguments)
     inputs = [_parameter(argument, each) for argument, each in zip(arguments, names, strict=True)]
     found = _weights(translation, function)
-    weights: dict[Any, Operand] = {}
-    for place, (value, array) in enumerate(found.items()):
-        dtype = DTYPES[str(ir.RankedTensorType(value.type).element_type)]
-        variable = relax.Var(f"weight_{place}", relax.TensorType(array.shape, dtype))
-        weights[value] = Operand(variable, array.shape, dtype)
-    parameters = [each.compact for each in (*inputs, *weights.values())]
+    arrays: list[npt.NDArray[np.generic]] = []
+
+    def weight(array: npt.NDArray[np.generic], dtype: str) -> Operand:
+        variable = relax.Var(f"weight_{len(arrays)}", relax.TensorType(array.shape, dtype))
+        arrays.append(np.ascontiguousarray(array))
+        return Operand(variable, array.shape, dtype)
+
+    weights: dict[Any, Value] = {}
+    for value, array in found.items():
+        parts = (array.real, array.imag) if is_complex(value) else (array,)
+        (weights[value],) = regrouped([weight(each, dtype_of(value)) for each in parts], [is_complex(value)])
+    parameters = [each.compact for each in (*inputs, *tensors(weights.values()))]
     with translation.builder.function(name, parameters, {"num_input": len(inputs)}):
         results = translation.function(name, inputs, weights)
         translation.builder.emit_func_output(results[0] if len(results) == 1 else relax.Tuple(results))
-    return tuple(found.values())
+    return tuple(arrays)
 
 
 def _weights(translation: Translation, function: Any) -> Mapping[Any, npt.NDArray[np.generic]]:
     """The large constants that a function reads, those of its callees included."""
     found: dict[Any, npt.NDArray[np.generic]] = {}
     for op in nested(function.regions, translation.called_by):
-        if op.operation.name != "stablehlo.constant" or op.result in found or _is_splat(op):
+        if op.operation.name != "stablehlo.constant" or op.result in found:
             continue
-        if _size_bytes(op.result.type) >= MIN_WEIGHT_BYTES:
+        if _size_bytes(op.result.type) >= MIN_WEIGHT_BYTES and not _is_splat(op):
             try:
                 found[op.result] = contents(op)
             except Unconvertible as error:
@@ -107,13 +121,16 @@ def _weights(translation: Translation, function: Any) -> Mapping[Any, npt.NDArra
 
 
 def _is_splat(op: Any) -> bool:
+    if is_complex(op.result):
+        numbers = contents(op).reshape(-1)
+        return bool((numbers == numbers[:1]).all())
     value = op.attributes["value"]
     return bool(isinstance(value, ir.DenseElementsAttr) and value.is_splat)
 
 
 def _size_bytes(kind: Any) -> int:
-    """Of a tensor; 0 where its size is not known."""
-    dtype = DTYPES.get(str(kind.element_type)) if isinstance(kind, ir.RankedTensorType) else None
+    """Of a tensor, or of a part of complex ones; 0 where its size is not known."""
+    dtype = PART_DTYPES.get(str(kind.element_type)) if isinstance(kind, ir.RankedTensorType) else None
     return math.prod(kind.shape) * numpy_dtype(dtype).itemsize if dtype else 0
 
 

@@ -50,13 +50,7 @@ ADVICE: Final = {
         ),
         _DYNAMIC,
     ),
-    **dict.fromkeys(
-        (
-            "stablehlo.cholesky", "stablehlo.complex", "stablehlo.fft", "stablehlo.imag", "stablehlo.real",
-            "stablehlo.triangular_solve",
-        ),
-        _OUTSIDE,
-    ),
+    **dict.fromkeys(("stablehlo.cholesky", "stablehlo.triangular_solve"), _OUTSIDE),
     "stablehlo.uniform_dequantize": "Export an int8 model from ONNX or TFLite.",
     "stablehlo.uniform_quantize": "Export an int8 model from ONNX or TFLite.",
 }  # fmt: skip

@@ -4,9 +4,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
+import tvm
 from tvm import relax, te, tirx
 
-from tunefarm.frontend.stablehlo.attributes import Unconvertible, dtype_of, shape_of
+from tunefarm.frontend.expressions.shifts import shifted_left, shifted_right
+from tunefarm.frontend.expressions.special_functions import digamma, inverse_error, log_gamma, of_elements
+from tunefarm.frontend.stablehlo.attributes import Unconvertible, dtype_of, integer, shape_of
 from tunefarm.frontend.stablehlo.operand import Emitter, Operand
 from tunefarm.frontend.stablehlo.scalars import comparison_of
 
@@ -91,12 +94,16 @@ BINARY: Final[dict[str, Function]] = {
     "stablehlo.remainder": R.mod,
     "stablehlo.subtract": R.subtract,
 }
+SPECIAL: Final[dict[str, Function]] = {
+    "chlo.digamma": digamma, "chlo.erf_inv": inverse_error, "chlo.lgamma": log_gamma, "stablehlo.popcnt": tirx.popcount,
+}  # fmt: skip
+_FLOATING_POINT: Final = {(5, 10): "float16", (8, 7): "bfloat16", (8, 23): "float32"}
+"""The type that has these numbers of bits in its exponent and in its mantissa."""
 DIVISIONS: Final = frozenset({"stablehlo.divide", "stablehlo.remainder"})
 BITWISE: Final[dict[str, Function]] = {
     "stablehlo.and": R.bitwise_and,
     "stablehlo.or": R.bitwise_or,
     "stablehlo.xor": R.bitwise_xor,
-    "stablehlo.shift_left": R.left_shift,
 }
 LOGICAL: Final[dict[str, Function]] = {
     "stablehlo.add": R.logical_or,
@@ -179,15 +186,28 @@ def _not(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Operand
     return apply(R.logical_not if operands[0].dtype == "bool" else R.bitwise_not, op, operands, emitter)
 
 
+def _shift_left(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Operand]:
+    return apply(lambda x, bits: shifted_left(x, bits, emitter.emit), op, operands, emitter)
+
+
 def _shift_right(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Operand]:
     """TVM shifts arithmetically where the type is signed."""
-    dtype = operands[0].dtype
+    dtype, emit = operands[0].dtype, emitter.emit
     if (op.operation.name == "stablehlo.shift_right_logical") == dtype.startswith("uint"):
-        return apply(R.right_shift, op, operands, emitter)
+        return apply(lambda x, bits: shifted_right(x, bits, emit), op, operands, emitter)
     other = dtype.removeprefix("u") if dtype.startswith("u") else f"u{dtype}"
-    return apply(
-        lambda x, bits: R.astype(R.right_shift(R.astype(x, other), R.astype(bits, other)), dtype), op, operands, emitter
-    )
+
+    def in_other_type(x: Any) -> Any:
+        return (
+            relax.const(x.value.numpy().astype(other))
+            if isinstance(x, tvm.ir.GenericConst)
+            else emit(R.astype(x, other))
+        )
+
+    def shifted(x: Any, bits: Any) -> Any:
+        return R.astype(shifted_right(in_other_type(x), in_other_type(bits), emit), dtype)
+
+    return apply(shifted, op, operands, emitter)
 
 
 def _compare(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Operand]:
@@ -200,6 +220,21 @@ def _compare(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Ope
     if operands[0].dtype == "bool":
         return apply(lambda a, b: function(R.astype(a, "int8"), R.astype(b, "int8")), op, operands, emitter)
     return apply(function, op, operands, emitter)
+
+
+def _special(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Operand]:
+    name = str(op.operation.name)
+    short = name.partition(".")[2]
+    return apply(lambda x: emitter.computed(short, of_elements(SPECIAL[name], short), x), op, operands, emitter)
+
+
+def _reduce_precision(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Operand]:
+    """There and back through the type that has as many bits."""
+    sizes = (integer(op, "exponent_bits"), integer(op, "mantissa_bits"))
+    if sizes not in _FLOATING_POINT:
+        raise Unconvertible("Reduce the precision to that of float16, bfloat16 or float32.")
+    dtype = operands[0].dtype
+    return apply(lambda x: R.astype(emitter.emit(R.astype(x, _FLOATING_POINT[sizes])), dtype), op, operands, emitter)
 
 
 def _convert(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Operand]:
@@ -240,13 +275,16 @@ def _unchanged(_op: Any, operands: Sequence[Operand], _emitter: Emitter) -> list
 CONVERTERS: Final[dict[str, Converter]] = {
     **dict.fromkeys(UNARY, _unary),
     **dict.fromkeys(BINARY | BITWISE, _binary),
+    **dict.fromkeys(SPECIAL, _special),
     "stablehlo.bitcast_convert": _bitcast,
     "stablehlo.clamp": _clamp,
     "stablehlo.compare": _compare,
     "stablehlo.convert": _convert,
     "stablehlo.not": _not,
     "stablehlo.optimization_barrier": _unchanged,
+    "stablehlo.reduce_precision": _reduce_precision,
     "stablehlo.select": _select,
+    "stablehlo.shift_left": _shift_left,
     "stablehlo.shift_right_arithmetic": _shift_right,
     "stablehlo.shift_right_logical": _shift_right,
 }

@@ -2,7 +2,8 @@
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from jaxlib.mlir.dialects import stablehlo
@@ -14,9 +15,6 @@ from tunefarm.frontend.stablehlo.operand import Emitter, Operand
 from tunefarm.frontend.stablehlo.shaping import sliced
 
 R: Final = relax.op
-_SCATTER_ADVICE: Final = (
-    "Scatter one window, or whole rows at indexes of the leading dimensions, as x.at[i].set(row) does."
-)
 _COMBINATIONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "update": lambda _, new: new,
     "add": operator.add,
@@ -117,52 +115,77 @@ def _dynamic_update_slice(_op: Any, operands: Sequence[Operand], emitter: Emitte
 
 
 def _scatter(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Operand]:
-    """One window at an index, or whole rows at indexes of the leading dimensions, as ``x.at[i, j].set(rows)`` does."""
-    if len(operands) != 3 or operands[0].dtype == "bool":
-        raise Unconvertible(_SCATTER_ADVICE)
-    data, indices, updates = operands
+    """One window at one index, or several."""
+    if len(operands) != 3:
+        raise Unconvertible("Scatter into one tensor.")
+    data, indices, _ = operands
     numbers = stablehlo.ScatterDimensionNumbers(op.attributes["scatter_dimension_numbers"])
-    depth, vector = len(numbers.scattered_dims_to_operand_dims), numbers.index_vector_dim
-    batch = [size for axis, size in enumerate(indices.shape) if axis != vector]
+    batch = [size for axis, size in enumerate(indices.shape) if axis != numbers.index_vector_dim]
     if math.prod(batch) == 1 and not list(numbers.input_batching_dims):
         return [_window_scattered(op, numbers, operands, emitter)]
-    leading = list(range(depth))
-    regular = (
-        list(numbers.scattered_dims_to_operand_dims) == list(numbers.inserted_window_dims) == leading
-        and not list(numbers.input_batching_dims)
-        and list(numbers.update_window_dims) == list(range(len(batch), len(updates.shape)))
-        and updates.shape[len(batch) :] == data.shape[depth:]
-        and vector >= len(indices.shape) - 1
-    )
-    if not regular:
-        raise Unconvertible(_SCATTER_ADVICE)
-    return [_rows_scattered(emitter, data, indices, updates, depth, _scatter_kind(op))]
+    kind = _scatter_kind(op)
+    if data.dtype != "bool":
+        return [_windows_scattered(numbers, operands, emitter, kind)]
+    if kind != "update":
+        raise Unconvertible("Scatter truth values by replacing.")
+    numbers_of = [_as_integers(each, emitter) for each in operands]
+    written = _windows_scattered(numbers, numbers_of, emitter, kind)
+    return [Operand(emitter.emit(R.astype(written.compact, "bool")), data.shape, "bool")]
+
+
+def _as_integers(operand: Operand, emitter: Emitter) -> Operand:
+    if operand.dtype != "bool":
+        return operand
+    return Operand(emitter.emit(R.astype(operand.compact, "int8")), operand.shape, "int8")
+
+
+@dataclass(frozen=True)
+class _Windows:
+    """Which element of the updates goes to which element of the data.
+
+    Attributes:
+        place_in_update: the axis of the updates along which a window extends, of each axis of the data that has one.
+        extents: the size of a window along each axis of the data.
+        component_of: the component of an index that says where windows begin, of each axis that has one.
+    """
+
+    place_in_update: Mapping[int, int]
+    extents: tuple[int, ...]
+    component_of: Mapping[int, int]
+
+
+def _windows_of(numbers: Any, data: Operand, updates: Operand) -> _Windows:
+    without = {*numbers.inserted_window_dims, *numbers.input_batching_dims}
+    kept = [axis for axis in range(len(data.shape)) if axis not in without]
+    place_in_update = dict(zip(kept, numbers.update_window_dims, strict=True))
+    extents = [1 if axis in without else updates.shape[place_in_update[axis]] for axis in range(len(data.shape))]
+    components = {axis: place for place, axis in enumerate(numbers.scattered_dims_to_operand_dims)}
+    return _Windows(place_in_update, tuple(extents), components)
+
+
+def _fits(windows: _Windows, starts: Mapping[int, Any], shape: Sequence[int]) -> list[Any]:
+    """Whether a window lies in the data: one that sticks out changes nothing."""
+    return [
+        tirx.all(starts[axis] >= 0, starts[axis] <= shape[axis] - windows.extents[axis])
+        for axis in sorted(windows.component_of)
+    ]
 
 
 def _window_scattered(op: Any, numbers: Any, operands: Sequence[Operand], emitter: Emitter) -> Operand:
-    """Each element of the result takes part if it is in the window; a window that sticks out changes nothing."""
+    """Each element of the result takes part if it is in the window."""
     data, indices, updates = operands
-    kind, shape = _scatter_kind(op), data.shape
-    windows, inserted = list(numbers.update_window_dims), list(numbers.inserted_window_dims)
-    kept = [axis for axis in range(len(shape)) if axis not in inserted]
-    place_in_update = dict(zip(kept, windows, strict=True))
-    extents = [updates.shape[place_in_update[axis]] if axis in place_in_update else 1 for axis in range(len(shape))]
-    component_of = {axis: place for place, axis in enumerate(numbers.scattered_dims_to_operand_dims)}
+    kind, shape, windows = _scatter_kind(op), data.shape, _windows_of(numbers, data, updates)
 
     def compute(x: te.Tensor, flat: te.Tensor, update: te.Tensor) -> te.Tensor:
-        starts = [
-            flat(component_of[axis]).astype("int64") if axis in component_of else tirx.IntImm("int64", 0)
-            for axis in range(len(shape))
-        ]
-        fits = [
-            tirx.all(starts[axis] >= 0, starts[axis] <= shape[axis] - extents[axis]) for axis in sorted(component_of)
-        ]
+        starts = {axis: tirx.IntImm("int64", 0) for axis in range(len(shape))}
+        starts.update({axis: flat(place).astype("int64") for axis, place in windows.component_of.items()})
+        fits = _fits(windows, starts, shape)
 
         def element(*index: Any) -> Any:
-            offsets = [i - start for i, start in zip(index, starts, strict=True)]
-            inside = [tirx.all(offset >= 0, offset < extent) for offset, extent in zip(offsets, extents, strict=True)]
+            offsets = [i - starts[axis] for axis, i in enumerate(index)]
+            inside = [tirx.all(each >= 0, each < extent) for each, extent in zip(offsets, windows.extents, strict=True)]
             places = [tirx.IntImm("int64", 0)] * len(update.shape)
-            for axis, place in place_in_update.items():
+            for axis, place in windows.place_in_update.items():
                 places[place] = offsets[axis]
             old, new = x(*index), update(*places)
             return tirx.if_then_else(tirx.all(*fits, *inside), _COMBINATIONS[kind](old, new), old)
@@ -186,31 +209,66 @@ def _scatter_kind(op: Any) -> str:
     raise Unconvertible("Scatter by replacing, adding, multiplying, or by the maximum or minimum.")
 
 
-def _rows_scattered(
-    emitter: Emitter, data: Operand, indices: Operand, updates: Operand, depth: int, kind: str
-) -> Operand:
-    """StableHLO drops what is written outside, TVM checks no index: such updates go to a row that is cut off."""
-    rows = data.shape[0]
-    batch = updates.shape[: len(updates.shape) - (len(data.shape) - depth)]
+def _windows_scattered(numbers: Any, operands: Sequence[Operand], emitter: Emitter, kind: str) -> Operand:
+    """By the position of each element, or of each row where windows have whole rows.
+
+    TVM checks no position: windows that stick out go to a row that is cut off.
+    """
+    data, indices, updates = operands
+    windows, rows = _windows_of(numbers, data, updates), data.shape[0]
+    depth = max(1, _explicit_axes(windows, data.shape, len(updates.shape)))
+    outer = updates.shape[: len(updates.shape) - len(data.shape) + depth]
+    vector, batching = numbers.index_vector_dim, list(numbers.input_batching_dims)
+    of_batch = [axis for axis in range(len(updates.shape)) if axis not in list(numbers.update_window_dims)]
+    of_indices = [axis for axis in range(len(indices.shape)) if axis != vector]
 
     def compute(at: te.Tensor) -> te.Tensor:
         def element(*index: Any) -> Any:
-            *batched, component = index
-            starts = [at(*batched, each) for each in range(depth)]
-            inside = tirx.all(
-                *(tirx.all(start >= 0, start < size) for start, size in zip(starts, data.shape, strict=False))
-            )
-            outside = tirx.if_then_else(component == 0, tirx.IntImm("int64", rows), tirx.IntImm("int64", 0))
-            return tirx.if_then_else(inside, at(*index).astype("int64"), outside)
+            *outer_index, axis_of_data = index
+            batch = [outer_index[axis] for axis in of_batch]
+            starts = {
+                axis: at(*([*batch[:vector], place, *batch[vector:]] if vector < len(at.shape) else batch)).astype(
+                    "int64"
+                )
+                for axis, place in windows.component_of.items()
+            }
+            places = [starts.get(axis, tirx.IntImm("int64", 0)) for axis in range(depth)]
+            for axis, place in windows.place_in_update.items():
+                if axis < depth:
+                    places[axis] = places[axis] + outer_index[place]
+            for axis, of_index in zip(batching, numbers.scatter_indices_batching_dims, strict=True):
+                places[axis] = batch[of_indices.index(of_index)]
+            fits = tirx.all(*_fits(windows, starts, data.shape))
+            outside = [tirx.IntImm("int64", rows), *(tirx.IntImm("int64", 0) for _ in places[1:])]
+            return _chosen(axis_of_data, [tirx.if_then_else(fits, *pair) for pair in zip(places, outside, strict=True)])
 
-        return te.compute((*batch, depth), element, name="scatter_index")
+        return te.compute((*outer, depth), element, name="scatter_index")
 
-    flat = emitter.reshaped(emitter.full(indices), (*batch, depth))
-    places = emitter.computed("scatter_index", compute, flat)
+    places = emitter.computed("scatter_index", compute, emitter.full(indices))
     spare = emitter.emit(relax.op.zeros((1, *data.shape[1:]), data.dtype))
     extended = emitter.emit(R.concat([emitter.full(data), spare], axis=0))
     written = emitter.emit(R.scatter_nd(extended, places, emitter.full(updates), kind))
     return Operand(emitter.emit(R.strided_slice(written, [0], [0], [rows], [1])), data.shape, data.dtype)
+
+
+def _explicit_axes(windows: _Windows, shape: Sequence[int], update_rank: int) -> int:
+    """How many leading axes of the data have positions; along the others, windows are whole and in order."""
+    depth = len(shape)
+    while depth > 0:
+        axis = depth - 1
+        is_whole = axis not in windows.component_of and windows.extents[axis] == shape[axis]
+        if not is_whole or windows.place_in_update.get(axis) != update_rank - len(shape) + axis:
+            break
+        depth = axis
+    return depth
+
+
+def _chosen(place: Any, values: Sequence[Any]) -> Any:
+    """The value at a place."""
+    result = values[-1]
+    for number, value in reversed(list(enumerate(values[:-1]))):
+        result = tirx.if_then_else(place == number, value, result)
+    return result
 
 
 CONVERTERS: Final[dict[str, Converter]] = {

@@ -1,6 +1,6 @@
 """A tensor that is broadcast only where an operator needs all of it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +39,37 @@ class Operand:
         if isinstance(self.compact, tvm.ir.GenericConst) and all(size == 1 for size in self.compact_shape):
             return np.asarray(self.compact.value.numpy()).reshape(())
         return None
+
+
+@dataclass(frozen=True)
+class ComplexOperand:
+    """Complex numbers: their real and their imaginary parts."""
+
+    real: Operand
+    imaginary: Operand
+
+    @property
+    def scalar(self) -> None:
+        """No complex number counts as known while the program is converted."""
+        return
+
+
+Value = Operand | ComplexOperand
+
+
+def tensors(values: Iterable[Value]) -> list[Operand]:
+    """The tensors of these values: two of each that is complex."""
+    return [
+        part
+        for each in values
+        for part in ((each.real, each.imaginary) if isinstance(each, ComplexOperand) else (each,))
+    ]
+
+
+def regrouped(parts: Iterable[Operand], are_complex: Iterable[bool]) -> list[Value]:
+    """The values of which these are the tensors."""
+    following = iter(parts)
+    return [ComplexOperand(next(following), next(following)) if each else next(following) for each in are_complex]
 
 
 def constant(array: npt.NDArray[np.generic], dtype: str) -> Operand:

@@ -37,6 +37,12 @@ WINDOW_REDUCERS: Final[dict[str, Callable[..., Any]]] = {
 }
 
 
+_SORTED_AS: Final = {
+    **dict.fromkeys(("bool", "int8", "int16", "uint8", "uint16"), "int32"), "uint32": "int64", "bfloat16": "float32",
+}  # fmt: skip
+"""Element types that TVM does not sort, and types that hold their numbers."""
+
+
 def neutral(name: str, dtype: str) -> Any:
     """The number that changes nothing in a reduction by this operator."""
     kind = numpy_dtype(dtype)
@@ -186,12 +192,19 @@ def _windows(
 
 
 def _sort(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Operand]:
-    """By the first operand; the others follow it."""
-    axis, descending = integer(op, "dimension"), _descends(op, len(operands))
-    whole = [emitter.full(each) for each in operands]
+    """By one or more operands, the first one before all; the others follow them."""
+    axis, whole = integer(op, "dimension"), [emitter.full(each) for each in operands]
+    keys = _keys(op, len(operands))
+    sortable = [_sortable(each, operand.dtype, emitter) for each, operand in zip(whole, operands, strict=True)]
     if len(operands) == 1:
-        return [emitter.operand(R.sort(whole[0], axis, descending), operands[0].shape, operands[0].dtype)]
-    order = emitter.emit(R.argsort(whole[0], axis, descending, "int32"))
+        value = emitter.emit(R.sort(sortable[0], axis, keys[0]))
+        value = value if sortable[0] is whole[0] else emitter.emit(R.astype(value, operands[0].dtype))
+        return [Operand(value, operands[0].shape, operands[0].dtype)]
+    order = None
+    for key, descending in reversed(list(zip(sortable, keys, strict=False))):  # sorting is stable
+        moved = key if order is None else emitter.emit(R.gather_elements(key, order, axis))
+        inner = emitter.emit(R.argsort(moved, axis, descending, "int32"))
+        order = inner if order is None else emitter.emit(R.gather_elements(order, inner, axis))
     results = []
     for operand, value in zip(operands, whole, strict=True):
         if _counts_along(operand, axis):
@@ -202,22 +215,39 @@ def _sort(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Operan
     return results
 
 
-def _descends(op: Any, count: int) -> bool:
-    """Whether a comparator orders by its first pair alone, from the greatest down."""
+def _sortable(value: Any, dtype: str, emitter: Emitter) -> Any:
+    """In a type that TVM sorts."""
+    return emitter.emit(R.astype(value, _SORTED_AS[dtype])) if dtype in _SORTED_AS else value
 
-    def holds(first: int, second: int) -> Any:
-        outcomes = [
-            evaluate_region(op.regions[0], first, second, *(each for _ in range(count - 1) for each in rest))
-            for rest in ((0, 1), (1, 0))
-        ]
-        return outcomes[0][0] if outcomes[0] is not None and outcomes[0] == outcomes[1] else None
 
-    answers = (holds(1, 2), holds(2, 1), holds(1, 1))
-    if answers == (True, False, False):
-        return False
-    if answers == (False, True, False):
-        return True
-    raise Unconvertible("Sort by one key, ascending or descending.")
+def _keys(op: Any, count: int) -> list[bool]:
+    """Of each operand by which a comparator orders, one after another: whether from the greatest down."""
+    keys: list[bool] = []
+    for place in range(count):
+        answers = tuple(_ordered(op, count, place, pair) for pair in ((0, 1), (1, 0)))
+        if answers == (True, False):
+            keys.append(False)
+        elif answers == (False, True):
+            keys.append(True)
+        else:
+            break
+    equal = _ordered(op, count, len(keys) - 1, (0, 0))
+    if not keys or equal is not False:
+        raise Unconvertible("Sort by keys, each ascending or descending.")
+    return keys
+
+
+def _ordered(op: Any, count: int, place: int, pair: tuple[int, int]) -> bool | None:
+    """Whether a comparator puts the first of two before the other, which are equal in the operands before ``place``.
+
+    None if that depends on operands behind it.
+    """
+    outcomes = set()
+    for rest in ((0, 1), (1, 0)):
+        pairs = [(0, 0)] * place + [pair] + [rest] * (count - place - 1)
+        outcome = evaluate_region(op.regions[0], *(number for each in pairs for number in each))
+        outcomes.add(None if outcome is None else bool(outcome[0]))
+    return outcomes.pop() if len(outcomes) == 1 else None
 
 
 def greatest(data: Operand, count: int, shapes: Sequence[Any], emitter: Emitter) -> list[Operand]:

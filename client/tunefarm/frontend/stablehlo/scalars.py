@@ -1,5 +1,6 @@
 """Evaluates scalars that are known while a program is converted: indexes of loops, reducers and comparators."""
 
+import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -19,6 +20,12 @@ def _divided(value: Scalar, by: Scalar) -> Any:
     return np.trunc(np.true_divide(value, by)) if value.dtype.kind in "iu" else np.divide(value, by)
 
 
+def _shifted_right(kind: str, value: Scalar, bits: Scalar) -> Any:
+    """As signed (``i``) or unsigned (``u``) integers."""
+    dtype = f"{kind}{value.dtype.itemsize}"
+    return np.right_shift(value.astype(dtype), bits.astype(dtype))
+
+
 _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "stablehlo.abs": np.abs,
     "stablehlo.add": np.add,
@@ -35,6 +42,9 @@ _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "stablehlo.or": np.bitwise_or,
     "stablehlo.remainder": np.fmod,
     "stablehlo.reshape": lambda value: value,
+    "stablehlo.shift_left": np.left_shift,
+    "stablehlo.shift_right_arithmetic": functools.partial(_shifted_right, "i"),
+    "stablehlo.shift_right_logical": functools.partial(_shifted_right, "u"),
     "stablehlo.select": lambda condition, on_true, on_false: on_true if condition else on_false,
     "stablehlo.sign": np.sign,
     "stablehlo.sqrt": np.sqrt,

@@ -8,11 +8,12 @@ import tvm
 from jaxlib.mlir import ir
 from tvm import relax
 
-from tunefarm.frontend.stablehlo import contractions, elementwise, indexing, reductions, shaping
+from tunefarm.frontend.stablehlo import complex_numbers, contractions, elementwise, indexing, reductions, shaping
 from tunefarm.frontend.stablehlo.attributes import (
-    DTYPES,
+    PART_DTYPES,
     Unconvertible,
     dtype_of,
+    is_complex,
     node_name,
     operand_types,
     shape_of,
@@ -27,7 +28,7 @@ from tunefarm.frontend.stablehlo.custom_operators import (
     composite_attribute,
 )
 from tunefarm.frontend.stablehlo.loops import free_values, known_trips, nested
-from tunefarm.frontend.stablehlo.operand import Emitter, Operand, constant
+from tunefarm.frontend.stablehlo.operand import ComplexOperand, Emitter, Operand, Value, constant, regrouped, tensors
 from tunefarm.frontend.stablehlo.scalars import fold
 from tunefarm.frontend.unsupported_operators import UnsupportedOperator
 from tunefarm_schemas.bad_input import BadInput
@@ -47,7 +48,7 @@ MAX_DOUBLINGS: Final = 31
 """A loop whose number of iterations is unknown runs at most two to the power of this many times."""
 TERMINATORS: Final = frozenset({"func.return", "stablehlo.return"})
 
-Scope = Mapping[Any, Operand]
+Scope = Mapping[Any, Value]
 
 
 class Translation:
@@ -63,8 +64,8 @@ class Translation:
         self._functions = functions
         self._called: list[str] = []
         self._converted_count = 0
-        self._constants: dict[Any, Operand] = {}
-        self._structured: dict[str, Callable[[Any, list[Operand], Scope], list[Operand]]] = {
+        self._constants: dict[Any, Value] = {}
+        self._structured: dict[str, Callable[[Any, list[Value], Scope], list[Value]]] = {
             "func.call": self._call,
             "stablehlo.case": self._case,
             "stablehlo.composite": self._composite,
@@ -83,7 +84,10 @@ class Translation:
         """
         self._constants = dict(weights)
         results = self._region(self._functions[name].regions[0], arguments, {})
-        return [self._emitter.full(each) for each in results]
+        if any(map(_is_complex, results)) and not self.unsupported:
+            fix = "Return their real and imaginary parts, for example jnp.stack([z.real, z.imag], -1)."
+            raise BadInput("model", f"Results of {name} are complex numbers.", fix)
+        return [self._emitter.full(each) for each in tensors(results)]
 
     def called_by(self, op: Any) -> Any | None:
         """The function that an operator calls; None if it calls none, or one whose name is enough."""
@@ -101,7 +105,7 @@ class Translation:
         shown = f"{name} @{target}" if target else name
         self.unsupported[op] = UnsupportedOperator(shown, node_name(op), operand_types(op), advice)
 
-    def _region(self, region: Any, arguments: Sequence[Operand], scope: Scope) -> list[Operand]:
+    def _region(self, region: Any, arguments: Sequence[Value], scope: Scope) -> list[Value]:
         block = region.blocks[0]
         values = {**scope, **dict(zip(block.arguments, arguments, strict=True))}
         for op in block.operations:
@@ -111,13 +115,13 @@ class Translation:
             values.update(zip(op.results, results, strict=True))
         return []
 
-    def _converted(self, op: Any, operands: list[Operand], scope: Scope) -> list[Operand]:
+    def _converted(self, op: Any, operands: list[Value], scope: Scope) -> list[Value]:
         self._converted_count += 1
         if self._converted_count > MAX_OPERATORS:
             fix = "Export a part of the model, or keep its loops as loops."
             raise BadInput("model", f"It has more than {MAX_OPERATORS} operators with its calls inlined.", fix)
         try:
-            return self._convert(op, operands, scope)
+            return list(self._convert(op, operands, scope))
         except Unconvertible as error:
             self.refuse(op, str(error))
         except (tvm.error.InternalError, TypeError, ValueError) as error:
@@ -126,16 +130,21 @@ class Translation:
                 self.refuse(op, f"TVM has no such operator: {first[:200]}.")
         return [_zeros(each) for each in op.results]
 
-    def _convert(self, op: Any, operands: list[Operand], scope: Scope) -> list[Operand]:
+    def _convert(self, op: Any, values: list[Value], scope: Scope) -> Sequence[Value]:
         name = str(op.operation.name)
         if name in self._structured:
-            return self._structured[name](op, operands, scope)
+            return self._structured[name](op, values, scope)
         if name in ADVICE:
             raise Unconvertible(ADVICE[name])
         for result in op.results:
             dtype_of(result)
         if name == "stablehlo.constant":
             return [self._constant(op)]
+        if name in IGNORED_OPERATORS:
+            return values
+        if complex_numbers.involves_complex(op):
+            return complex_numbers.converted(op, values, self._emitter, CONVERTERS)
+        operands = tensors(values)
         numbers = [each.scalar for each in operands]
         known = [each for each in numbers if each is not None]
         if operands and len(known) == len(numbers) and len(op.results) == 1:
@@ -143,18 +152,17 @@ class Translation:
             if number is not None:
                 folded = constant(number, dtype_of(op.result))
                 return [Operand(folded.compact, shape_of(op.result), folded.dtype)]
-        if name in IGNORED_OPERATORS:
-            return operands
         if name in CONVERTERS:
             return CONVERTERS[name](op, operands, self._emitter)
         raise Unconvertible("")
 
-    def _constant(self, op: Any) -> Operand:
+    def _constant(self, op: Any) -> Value:
         if op.result not in self._constants:
-            self._constants[op.result] = CONVERTERS["stablehlo.constant"](op, [], self._emitter)[0]
+            convert = complex_numbers.constants if is_complex(op.result) else CONVERTERS["stablehlo.constant"]
+            (self._constants[op.result],) = convert(op, [], self._emitter)
         return self._constants[op.result]
 
-    def _call(self, op: Any, operands: list[Operand], _scope: Scope) -> list[Operand]:
+    def _call(self, op: Any, operands: list[Value], _scope: Scope) -> list[Value]:
         """The callee's operators in place of the call."""
         name = text(op, "callee") or text(op, "decomposition")
         if name not in self._functions or name in self._called:
@@ -164,20 +172,23 @@ class Translation:
         self._called.pop()
         return results
 
-    def _composite(self, op: Any, operands: list[Operand], scope: Scope) -> list[Operand]:
-        return self._named(text(op, "name"), op, operands) or self._call(op, operands, scope)
+    def _composite(self, op: Any, operands: list[Value], scope: Scope) -> list[Value]:
+        return list(self._named(text(op, "name"), op, operands)) or self._call(op, operands, scope)
 
-    def _custom_call(self, op: Any, operands: list[Operand], _scope: Scope) -> list[Operand]:
+    def _custom_call(self, op: Any, operands: list[Value], _scope: Scope) -> list[Value]:
         target = text(op, "call_target_name")
         if target in IGNORED_CALLS:
             return operands
         results = self._named(KNOWN_CALLS.get(target, ""), op, operands)
         if not results:
             raise Unconvertible(call_advice(target))
-        return results
+        return list(results)
 
-    def _named(self, name: str, op: Any, operands: list[Operand]) -> list[Operand]:
+    def _named(self, name: str, op: Any, values: list[Value]) -> Sequence[Value]:
         """An operator that a composite or a custom call stands for; empty if it has no converter."""
+        if complex_numbers.involves_complex(op):
+            return []
+        operands = tensors(values)
         if name in elementwise.UNARY:
             return elementwise.apply(elementwise.UNARY[name], op, operands, self._emitter)
         count = composite_attribute(op, "k")
@@ -185,9 +196,9 @@ class Translation:
             return reductions.greatest(operands[0], count, op.results, self._emitter)
         return []
 
-    def _case(self, op: Any, operands: list[Operand], scope: Scope) -> list[Operand]:
+    def _case(self, op: Any, operands: list[Value], scope: Scope) -> list[Value]:
         """Branches as functions, under a chain of Relax conditions; only the taken one if that is known."""
-        index, regions = operands[0], list(op.regions)
+        (index,), regions = tensors(operands), list(op.regions)
         of_truth = str(op.operation.name) == "stablehlo.if"
         if index.scalar is not None:
             chosen = int(not index.scalar) if of_truth else int(index.scalar)
@@ -206,7 +217,7 @@ class Translation:
             expression = relax.If(condition, call, expression)
         return self._unpacked(expression, op.results)
 
-    def _while(self, op: Any, operands: list[Operand], scope: Scope) -> list[Operand]:
+    def _while(self, op: Any, operands: list[Value], scope: Scope) -> list[Value]:
         """Unrolled if it is short, by doubled calls of its body if not.
 
         A call of the n-th function runs the loop two to the power of n times: Relax functions that call themselves
@@ -227,7 +238,7 @@ class Translation:
         captured = self._captured(op.regions, scope)
         loop = self._outlined("loop", operands, captured, scope, functools.partial(self._tuple, body))
 
-        def doubled(half: Any, state: Sequence[Operand], inner: Scope) -> Any:
+        def doubled(half: Any, state: Sequence[Value], inner: Scope) -> Any:
             once = self._unpacked(self._call_of(half, state, captured, inner), op.results)
             return self._repeated(half, once, captured, inner, condition if trips is None else None)
 
@@ -241,14 +252,14 @@ class Translation:
         return operands
 
     def _repeated(
-        self, loop: Any, state: Sequence[Operand], captured: Sequence[Any], scope: Scope, condition: Any | None
+        self, loop: Any, state: Sequence[Value], captured: Sequence[Any], scope: Scope, condition: Any | None
     ) -> Any:
         """A call of a loop's function, where the loop goes on."""
         call = self._call_of(loop, state, captured, scope)
         if condition is None:
             return call
-        goes_on = self._emitter.full(self._region(condition, state, scope)[0])
-        return relax.If(goes_on, call, relax.Tuple([self._emitter.full(each) for each in state]))
+        (goes_on,) = tensors(self._region(condition, state, scope))
+        return relax.If(self._emitter.full(goes_on), call, self._together(state))
 
     def _captured(self, regions: Any, scope: Scope) -> list[Any]:
         """The values that a function of these regions gets as parameters: variables and weights of the caller."""
@@ -265,63 +276,75 @@ class Translation:
     def _outlined(
         self,
         name: str,
-        state: Sequence[Operand],
+        state: Sequence[Value],
         captured: Sequence[Any],
         scope: Scope,
-        emit: Callable[[Sequence[Operand], Scope], Any],
+        emit: Callable[[Sequence[Value], Scope], Any],
     ) -> Any:
         """Define a private function; its parameters are the state and what it captures.
 
         Args:
             name: the beginning of its name.
-            state: operands with the shapes of its first parameters.
+            state: values with the shapes of its first parameters.
             captured: the values of the enclosing scope that it reads.
             scope: of the caller.
             emit: gives its result, a tuple, for its parameters and its own scope.
         """
         outer, kept = {**self._constants, **scope}, self._constants
-        parameters = [_variable(f"state_{place}", each.shape, each.dtype) for place, each in enumerate(state)]
-        inner_state = [
-            Operand(parameter, each.shape, each.dtype) for parameter, each in zip(parameters, state, strict=True)
+        of_state = [_parameter(f"state_{place}", each, each.shape) for place, each in enumerate(tensors(state))]
+        read = [outer[key] for key in captured]
+        of_read = [
+            _parameter(f"captured_{place}", each, each.compact_shape) for place, each in enumerate(tensors(read))
         ]
+        parameters = [each.compact for each in (*of_state, *of_read)]
         inner = {key: each for key, each in outer.items() if _is_constant(each)}
-        for place, key in enumerate(captured):
-            each = outer[key]
-            parameters.append(_variable(f"captured_{place}", each.compact_shape, each.dtype))
-            inner[key] = Operand(parameters[-1], each.shape, each.dtype)
+        inner.update(zip(captured, regrouped(of_read, map(_is_complex, read)), strict=True))
+        inner_state = regrouped(of_state, map(_is_complex, state))
         self._constants = {key: inner[key] for key in kept if key in inner}
         with self.builder.function(self.builder.get_unique_name(name), parameters, private=True):
             function = self.builder.emit_func_output(self._emitter.emit(emit(inner_state, inner)))
         self._constants = kept
         return function
 
-    def _call_of(self, function: Any, state: Sequence[Operand], captured: Sequence[Any], scope: Scope) -> Any:
+    def _call_of(self, function: Any, state: Sequence[Value], captured: Sequence[Any], scope: Scope) -> Any:
         outer = {**self._constants, **scope}
-        of_state = [self._emitter.full(each) for each in state]
-        others = [self._emitter.reshaped(outer[key].compact, outer[key].compact_shape) for key in captured]
+        of_state = [self._emitter.full(each) for each in tensors(state)]
+        read = tensors(outer[key] for key in captured)
+        others = [self._emitter.reshaped(each.compact, each.compact_shape) for each in read]
         return relax.Call(function, [*of_state, *others])
 
-    def _tuple(self, region: Any, arguments: Sequence[Operand], scope: Scope) -> Any:
-        return relax.Tuple([self._emitter.full(each) for each in self._region(region, arguments, scope)])
+    def _tuple(self, region: Any, arguments: Sequence[Value], scope: Scope) -> Any:
+        return self._together(self._region(region, arguments, scope))
 
-    def _unpacked(self, expression: Any, results: Any) -> list[Operand]:
+    def _together(self, values: Sequence[Value]) -> Any:
+        return relax.Tuple([self._emitter.full(each) for each in tensors(values)])
+
+    def _unpacked(self, expression: Any, results: Any) -> list[Value]:
         whole = self._emitter.emit(expression)
-        return [
-            self._emitter.operand(relax.TupleGetItem(whole, place), shape_of(each), dtype_of(each))
-            for place, each in enumerate(results)
+        kinds = [(shape_of(each), dtype_of(each)) for each in results for _ in range(1 + is_complex(each))]
+        parts = [
+            self._emitter.operand(relax.TupleGetItem(whole, place), shape, dtype)
+            for place, (shape, dtype) in enumerate(kinds)
         ]
+        return regrouped(parts, map(is_complex, results))
 
 
-def _variable(name: str, shape: Sequence[int], dtype: str) -> Any:
-    return relax.Var(name, relax.TensorType(shape, dtype))
+def _parameter(name: str, like: Operand, shape: Sequence[int]) -> Operand:
+    """A parameter of this shape that stands for an operand."""
+    return Operand(relax.Var(name, relax.TensorType(shape, like.dtype)), like.shape, like.dtype)
 
 
-def _is_constant(operand: Operand) -> bool:
-    return isinstance(operand.compact, tvm.ir.GenericConst)
+def _is_complex(value: Value) -> bool:
+    return not isinstance(value, Operand)
 
 
-def _zeros(value: Any) -> Operand:
+def _is_constant(value: Value) -> bool:
+    return all(isinstance(each.compact, tvm.ir.GenericConst) for each in tensors([value]))
+
+
+def _zeros(value: Any) -> Value:
     """What takes the place of a result that could not be converted."""
     kind = ir.RankedTensorType(value.type) if isinstance(value.type, ir.RankedTensorType) else None
-    dtype = DTYPES.get(str(kind.element_type), "float32") if kind else "float32"
-    return Operand(relax.const(0, dtype), tuple(kind.shape) if kind else (), dtype)
+    dtype = PART_DTYPES.get(str(kind.element_type), "float32") if kind else "float32"
+    zeros = Operand(relax.const(0, dtype), tuple(kind.shape) if kind else (), dtype)
+    return ComplexOperand(zeros, zeros) if is_complex(value) else zeros

@@ -8,7 +8,7 @@ import tflite
 from tvm import relax
 from tvm.relax.frontend.tflite import tflite_frontend
 
-from tunefarm.frontend.along_axis import pieces
+from tunefarm.frontend.expressions.along_axis import pieces
 
 _MAX_STEPS: Final = 256
 """Of a recurrent layer, which is unrolled."""

@@ -11,7 +11,7 @@ from tvm import relax
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from tunefarm.frontend.along_axis import scattered
+from tunefarm.frontend.expressions.along_axis import scattered
 from tunefarm.frontend.onnx.operators.constants import constant
 
 _REDUCTIONS: Final = MappingProxyType({b"none": "update", b"add": "add", b"mul": "mul", b"max": "max", b"min": "min"})

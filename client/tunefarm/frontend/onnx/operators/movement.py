@@ -8,7 +8,7 @@ from onnx import helper
 from tvm import relax
 from tvm.ir import GenericConst
 
-from tunefarm.frontend.along_axis import extents
+from tunefarm.frontend.expressions.along_axis import extents
 from tunefarm.frontend.onnx.operators.constants import constant
 
 

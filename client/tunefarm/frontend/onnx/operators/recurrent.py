@@ -13,7 +13,7 @@ import numpy as np
 from tvm import relax
 from tvm.ir import GenericConst
 
-from tunefarm.frontend.along_axis import pieces
+from tunefarm.frontend.expressions.along_axis import pieces
 from tunefarm.frontend.onnx.operators.constants import constant
 
 MAX_STEPS: Final = 512

@@ -7,8 +7,9 @@ import numpy as np
 from tvm import relax
 from tvm.ir import GenericConst
 
-from tunefarm.frontend.along_axis import extents
-from tunefarm.frontend.fourier import ComplexParts, as_pairs, from_spectrum, of_pairs, spectrum, transformed
+from tunefarm.frontend.expressions.along_axis import extents
+from tunefarm.frontend.expressions.complex_numbers import ComplexParts, as_pairs, of_pairs
+from tunefarm.frontend.expressions.fourier import from_spectrum, spectrum, transformed
 from tunefarm.frontend.onnx.operators.constants import constant
 
 _COMPLEX = 2

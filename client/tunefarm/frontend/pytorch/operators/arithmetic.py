@@ -9,6 +9,7 @@ import torch
 from torch import fx
 from tvm import relax
 
+from tunefarm.frontend.expressions.special_functions import of_elements
 from tunefarm.frontend.pytorch.operators.nodes import (
     HALVES,
     MAX_PAIRED,
@@ -216,6 +217,17 @@ def complementary_error(node: fx.Node, importer: Any) -> Any:
     return emit(relax.op.subtract(relax.const(1, str(data.ty.dtype)), emit(relax.op.erf(data))))
 
 
+def special(function: Callable[[Any], Any], name: str) -> Convert:
+    """A function of elements by its expansion."""
+
+    def convert(node: fx.Node, importer: Any) -> Any:
+        builder = importer.block_builder
+        data = as_kind(str(value_of(node).dtype).removeprefix("torch."), importer.env[node.args[0]], builder.emit)
+        return builder.emit_te(of_elements(function, name), data, primfunc_name_hint=name)
+
+    return convert
+
+
 def power_of_two(node: fx.Node, importer: Any) -> Any:
     """``exp2``."""
     data, emit = importer.env[node.args[0]], importer.block_builder.emit
@@ -234,6 +246,6 @@ def shift(shifted: Callable[..., Any]) -> Convert:
     def convert(node: fx.Node, importer: Any) -> Any:
         data, amount = importer.env[node.args[0]], node.args[1]
         by = importer.env[amount] if isinstance(amount, fx.Node) else relax.const(int(amount), str(data.ty.dtype))
-        return importer.block_builder.emit(shifted(data, by))
+        return shifted(data, by, importer.block_builder.emit)
 
     return convert

@@ -7,7 +7,7 @@ import torch
 from torch import fx
 from tvm import relax
 
-from tunefarm.frontend.along_axis import scattered
+from tunefarm.frontend.expressions.along_axis import scattered
 from tunefarm.frontend.pytorch.operators.nodes import argument, as_kind, value_of
 
 _REDUCTIONS: Final = MappingProxyType({"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "mean": "add"})

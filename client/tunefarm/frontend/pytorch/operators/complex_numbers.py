@@ -1,4 +1,4 @@
-"""Complex numbers as their real and imaginary parts: Relax has no complex element types."""
+"""Operators on complex numbers."""
 
 import operator
 from collections.abc import Callable, Mapping
@@ -9,7 +9,21 @@ import torch
 from torch import fx
 from tvm import relax
 
-from tunefarm.frontend.fourier import ComplexParts, as_pairs, from_spectrum, of_pairs, spectrum, transformed
+from tunefarm.frontend.expressions.complex_numbers import (
+    ComplexParts,
+    as_pairs,
+    conjugate,
+    divided,
+    exponential,
+    logarithm,
+    magnitude,
+    multiplied,
+    of_pairs,
+    on_circle,
+    phase,
+    square_root,
+)
+from tunefarm.frontend.expressions.fourier import from_spectrum, spectrum, transformed
 from tunefarm.frontend.pytorch.operators.nodes import Convert, argument, as_kind, scaled, standing_for, value_of
 
 _MAX_POWER: Final = 16
@@ -82,19 +96,19 @@ def _parts(operand: Any, importer: Any) -> ComplexParts:
     return ComplexParts(value, importer.block_builder.emit(relax.op.zeros_like(value)) if is_number else value)
 
 
-def _factor(operand: Any, kind: str, importer: Any) -> tuple[Any, Any | None]:
-    """The real and the imaginary part of an operand of arithmetic; None is an imaginary part of zero."""
+def _factor(operand: Any, kind: str, importer: Any) -> ComplexParts:
+    """An operand of arithmetic; real ones have no imaginary part."""
     if isinstance(operand, fx.Node):
         value = importer.env[operand]
         if isinstance(value, ComplexParts):
-            return value.real, value.imaginary
-        return as_kind(kind, value, importer.block_builder.emit), None
+            return value
+        return ComplexParts(as_kind(kind, value, importer.block_builder.emit), None)
     if isinstance(operand, complex):
-        return relax.const(operand.real, kind), relax.const(operand.imag, kind)
-    return relax.const(float(operand), kind), None
+        return ComplexParts(relax.const(operand.real, kind), relax.const(operand.imag, kind))
+    return ComplexParts(relax.const(float(operand), kind), None)
 
 
-def _operands(node: fx.Node, importer: Any) -> tuple[tuple[Any, Any | None], tuple[Any, Any | None]]:
+def _operands(node: fx.Node, importer: Any) -> tuple[ComplexParts, ComplexParts]:
     kind = _part_kind(node)
     return _factor(node.args[0], kind, importer), _factor(node.args[1], kind, importer)
 
@@ -104,9 +118,9 @@ def _sum_of(*, is_difference: bool, swaps: bool = False) -> Convert:
         emit, (left, right) = importer.block_builder.emit, _operands(node, importer)
         left, right = (right, left) if swaps else (left, right)
         alpha = -node.kwargs.get("alpha", 1) if is_difference else node.kwargs.get("alpha", 1)
-        right = (scaled(right[0], alpha, emit), None if right[1] is None else scaled(right[1], alpha, emit))
-        real = emit(relax.op.add(left[0], right[0]))
-        parts = [each for each in (left[1], right[1]) if each is not None]
+        added = [None if each is None else scaled(each, alpha, emit) for each in (right.real, right.imaginary)]
+        real = emit(relax.op.add(left.real, added[0]))
+        parts = [each for each in (left.imaginary, added[1]) if each is not None]
         imaginary = emit(relax.op.add(*parts)) if len(parts) > 1 else _stretched(parts[0], real, emit)
         return ComplexParts(real, imaginary)
 
@@ -121,48 +135,18 @@ def _product_by(multiply: Callable[[Any, Any], Any]) -> Convert:
     """A product of numbers or of matrices."""
 
     def convert(node: fx.Node, importer: Any) -> Any:
-        return _multiplied(*_operands(node, importer), multiply, importer.block_builder.emit)
+        return multiplied(*_operands(node, importer), importer.block_builder.emit, multiply)
 
     return convert
 
 
-def _multiplied(
-    left: tuple[Any, Any | None],
-    right: tuple[Any, Any | None],
-    multiply: Callable[[Any, Any], Any],
-    emit: Callable[[Any], Any],
-) -> ComplexParts:
-    (a, b), (c, d) = left, right
-    if b is None or d is None:
-        other = emit(multiply(b, c)) if d is None else emit(multiply(a, d))
-        return ComplexParts(emit(multiply(a, c)), other)
-    real = emit(relax.op.subtract(emit(multiply(a, c)), emit(multiply(b, d))))
-    return ComplexParts(real, emit(relax.op.add(emit(multiply(a, d)), emit(multiply(b, c)))))
-
-
 def _quotient(node: fx.Node, importer: Any) -> Any:
-    emit, (left, right) = importer.block_builder.emit, _operands(node, importer)
-    return _divided(left, right, emit)
-
-
-def _divided(left: tuple[Any, Any | None], right: tuple[Any, Any | None], emit: Callable[[Any], Any]) -> ComplexParts:
-    real, imaginary = right
-    if imaginary is None:
-        return ComplexParts(*(emit(relax.op.divide(each, real)) for each in left))
-    conjugate = (real, emit(relax.op.negative(imaginary)))
-    product = _multiplied(left, conjugate, relax.op.multiply, emit)
-    square = _squared(ComplexParts(real, imaginary), emit)
-    return ComplexParts(emit(relax.op.divide(product.real, square)), emit(relax.op.divide(product.imaginary, square)))
+    return divided(*_operands(node, importer), importer.block_builder.emit)
 
 
 def _reciprocal(node: fx.Node, importer: Any) -> Any:
-    one = relax.const(1.0, _part_kind(node)), None
-    return _divided(one, _factor(node.args[0], _part_kind(node), importer), importer.block_builder.emit)
-
-
-def _squared(value: ComplexParts, emit: Callable[[Any], Any]) -> Any:
-    squares = (emit(relax.op.multiply(each, each)) for each in (value.real, value.imaginary))
-    return emit(relax.op.add(*squares))
+    one = ComplexParts(relax.const(1.0, _part_kind(node)), None)
+    return divided(one, importer.env[node.args[0]], importer.block_builder.emit)
 
 
 def _power(node: fx.Node, importer: Any) -> Any:
@@ -172,43 +156,23 @@ def _power(node: fx.Node, importer: Any) -> Any:
     base = importer.env[node.args[0]]
     result = base
     for _ in range(int(exponent) - 1):
-        result = _multiplied((result.real, result.imaginary), (base.real, base.imaginary), relax.op.multiply, emit)
+        result = multiplied(result, base, emit)
     return result
 
 
-def _absolute(node: fx.Node, importer: Any) -> Any:
-    return importer.block_builder.emit(relax.op.sqrt(_squared(importer.env[node.args[0]], importer.block_builder.emit)))
-
-
-def _angle(node: fx.Node, importer: Any) -> Any:
-    value = importer.env[node.args[0]]
-    return importer.block_builder.emit(relax.op.atan2(value.imaginary, value.real))
-
-
-def _exponential(node: fx.Node, importer: Any) -> Any:
-    value, emit = importer.env[node.args[0]], importer.block_builder.emit
-    return _on_circle(emit(relax.op.exp(value.real)), value.imaginary, emit)
-
-
-def _on_circle(radius: Any, angle: Any, emit: Callable[[Any], Any]) -> ComplexParts:
-    real, imaginary = (emit(relax.op.multiply(radius, emit(each(angle)))) for each in (relax.op.cos, relax.op.sin))
-    return ComplexParts(real, imaginary)
+def _of_one(function: Callable[[ComplexParts, Callable[[Any], Any]], Any]) -> Convert:
+    return lambda node, importer: function(importer.env[node.args[0]], importer.block_builder.emit)
 
 
 def _polar(node: fx.Node, importer: Any) -> Any:
     radius, angle = (importer.env[each] for each in node.args[:2])
-    return _on_circle(radius, angle, importer.block_builder.emit)
+    return on_circle(radius, angle, importer.block_builder.emit)
 
 
 def _of_parts(node: fx.Node, importer: Any) -> Any:
     real, imaginary = (importer.env[each] for each in node.args[:2])
     shape, emit = relax.ShapeExpr([int(extent) for extent in value_of(node).shape]), importer.block_builder.emit
     return ComplexParts(*(emit(relax.op.broadcast_to(each, shape)) for each in (real, imaginary)))
-
-
-def _conjugate(node: fx.Node, importer: Any) -> Any:
-    value = importer.env[node.args[0]]
-    return ComplexParts(value.real, importer.block_builder.emit(relax.op.negative(value.imaginary)))
 
 
 def _constant(node: fx.Node, importer: Any) -> Any:
@@ -275,14 +239,16 @@ CONVERTERS_OF_COMPLEX: Final[Mapping[str, Convert]] = MappingProxyType(
         "div": _quotient,
         "reciprocal": _reciprocal,
         "pow": _power,
-        "abs": _absolute,
-        "angle": _angle,
-        "exp": _exponential,
+        "abs": _of_one(magnitude),
+        "angle": _of_one(phase),
+        "exp": _of_one(exponential),
+        "log": _of_one(logarithm),
+        "sqrt": _of_one(square_root),
         "polar": _polar,
         "complex": _of_parts,
-        **dict.fromkeys(("_conj", "conj", "_conj_physical", "conj_physical"), _conjugate),
-        "view_as_complex": lambda node, importer: of_pairs(importer.env[node.args[0]], importer.block_builder.emit),
-        "view_as_real": lambda node, importer: as_pairs(importer.env[node.args[0]], importer.block_builder.emit),
+        **dict.fromkeys(("_conj", "conj", "_conj_physical", "conj_physical"), _of_one(conjugate)),
+        "view_as_complex": _of_one(of_pairs),
+        "view_as_real": _of_one(as_pairs),
         **dict.fromkeys(("full", "scalar_tensor"), _constant),
         "_to_copy": _in_other_type,
         "real": lambda node, importer: importer.env[node.args[0]].real,

@@ -9,6 +9,8 @@ import torch
 from torch import fx
 from tvm import relax
 
+from tunefarm.frontend.expressions.shifts import shifted_left, shifted_right
+from tunefarm.frontend.expressions.special_functions import digamma, inverse_error, log_gamma
 from tunefarm.frontend.pytorch.operators.arithmetic import (
     any_set,
     clamp,
@@ -26,6 +28,7 @@ from tunefarm.frontend.pytorch.operators.arithmetic import (
     scan,
     shift,
     sign_bit,
+    special,
     vector_norm,
     with_factor,
 )
@@ -150,13 +153,16 @@ CONVERTERS: Final[Mapping[str, Convert]] = MappingProxyType(
         "fmax.default": number_of_two(relax.op.maximum),
         "fmin.default": number_of_two(relax.op.minimum),
         "erfc.default": complementary_error,
+        "lgamma.default": special(log_gamma, "lgamma"),
+        "digamma.default": special(digamma, "digamma"),
+        "erfinv.default": special(inverse_error, "erfinv"),
         "exp2.default": power_of_two,
         **dict.fromkeys(("clamp.default", "clamp.Tensor"), clamp),
         "_cdist_forward.default": distances,
         "_trilinear.default": trilinear_product,
         "rrelu_with_noise_functional.default": leaky_mean,
-        **dict.fromkeys(("__lshift__.Scalar", *_SHIFTS_LEFT), shift(relax.op.left_shift)),
-        **dict.fromkeys(("__rshift__.Scalar", *_SHIFTS_RIGHT), shift(relax.op.right_shift)),
+        **dict.fromkeys(("__lshift__.Scalar", *_SHIFTS_LEFT), shift(shifted_left)),
+        **dict.fromkeys(("__rshift__.Scalar", *_SHIFTS_RIGHT), shift(shifted_right)),
         **dict.fromkeys(("scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce"), scatter),
         "scatter_add.default": scatter_add,
         "masked_scatter.default": masked_scatter,

@@ -14,7 +14,7 @@ import torch
 from torch import fx
 from tvm import relax
 
-from tunefarm.frontend.along_axis import pieces
+from tunefarm.frontend.expressions.along_axis import pieces
 from tunefarm.frontend.pytorch.operators.nodes import value_of
 
 States = tuple[Any, ...]

@@ -6,16 +6,13 @@ Complex Fourier Series", 1965): n (a + b) multiplications instead of n n.
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 from tvm import relax
 
-from tunefarm.frontend.along_axis import extents
-
-Emit: TypeAlias = Callable[[Any], Any]
+from tunefarm.frontend.expressions.along_axis import extents
+from tunefarm.frontend.expressions.complex_numbers import ComplexParts, Emit
 
 _MAX_DIRECT: Final = 64
 """Elements of complex numbers whose transform is one product."""
@@ -23,24 +20,6 @@ _MAX_DIRECT_OF_REAL: Final = 400
 """Elements of real numbers whose transform is one product: folding halves it, and no transposition is needed."""
 _MAX_PRIME: Final = 1024
 """The largest prime factor of a length, since its matrix is stored."""
-
-
-@dataclass(frozen=True)
-class ComplexParts:
-    """The real and the imaginary parts of complex numbers, as Relax expressions."""
-
-    real: Any
-    imaginary: Any
-
-
-def of_pairs(data: Any, emit: Emit) -> ComplexParts:
-    """The numbers whose parts are the elements of the last axis, which has two."""
-    return ComplexParts(*(emit(relax.op.take(data, relax.const(each, "int64"), axis=-1)) for each in (0, 1)))
-
-
-def as_pairs(value: ComplexParts, emit: Emit) -> Any:
-    """The parts of the numbers along a new last axis."""
-    return emit(relax.op.concat([emit(relax.op.expand_dims(each, -1)) for each in (value.real, value.imaginary)], -1))
 
 
 def transformed(value: ComplexParts, axis: int, scale: float, emit: Emit, *, is_forward: bool) -> ComplexParts:

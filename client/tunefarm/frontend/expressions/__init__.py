@@ -1,0 +1,1 @@
+"""Relax expressions that importers of several frameworks share."""
