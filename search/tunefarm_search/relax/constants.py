@@ -14,6 +14,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 Array = npt.NDArray[Any]
+_CONCATENATION: Final = "relax.concat"
 _FULL_LIKE: Final = "relax.full_like"
 _Evaluation = Callable[[list[Array], Any, Any], Array]
 
@@ -64,6 +65,8 @@ class _ConstantFolding(PyExprMutator):  # type: ignore[misc]
         if evaluate is None:
             return visited
         given = visited.args[1:] if visited.op.name == _FULL_LIKE else visited.args
+        if visited.op.name == _CONCATENATION:
+            given = getattr(given[0], "fields", given)
         values = [self._constant(argument) for argument in given if isinstance(argument.ty, relax.TensorType)]
         if any(value is None for value in values):
             return visited
@@ -151,6 +154,10 @@ def _remainder(arrays: list[Array], _call: Any, _type: Any) -> Array:
     return np.asarray(np.remainder(value, divisor))
 
 
+def _joined(arrays: list[Array], call: Any, _type: Any) -> Array:
+    return np.concatenate(arrays, int(call.attrs.axis))
+
+
 def _part(array: Array, attributes: Any, index: int) -> Array:
     """The part ``index`` of a split, whose parts have the size of the first but for the last."""
     sections, axis = attributes.indices_or_sections, int(attributes.axis) % array.ndim
@@ -184,6 +191,7 @@ _EVALUATIONS: Final[Mapping[str, _Evaluation]] = {
     "relax.full": _broadcast,
     _FULL_LIKE: _not_finite,
     "relax.strided_slice": _sliced,
+    _CONCATENATION: _joined,
     "relax.tril": _triangle,
     "relax.triu": _triangle,
     "relax.arange": _counted,
@@ -203,6 +211,14 @@ _EVALUATIONS: Final[Mapping[str, _Evaluation]] = {
     "relax.greater_equal": _by(np.greater_equal),
     "relax.equal": _by(np.equal),
     "relax.not_equal": _by(np.not_equal),
+    "relax.bitwise_and": _by(np.bitwise_and),
+    "relax.bitwise_or": _by(np.bitwise_or),
+    "relax.bitwise_xor": _by(np.bitwise_xor),
+    "relax.left_shift": _by(np.left_shift),
+    "relax.right_shift": _by(np.right_shift),
+    "relax.logical_and": _by(np.logical_and),
+    "relax.logical_or": _by(np.logical_or),
+    "relax.logical_not": _by(np.logical_not),
     "relax.where": _by(np.where),
     "relax.exp": _by(np.exp),
     "relax.sqrt": _by(np.sqrt),

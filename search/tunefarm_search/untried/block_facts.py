@@ -38,6 +38,7 @@ class BlockFacts:
     Attributes:
         calls: names of the intrinsics that an iteration calls, such as ``exp``.
         operations: in floating point, of an iteration.
+        size: nodes of its expressions, indices included.
         chooses: whether an iteration computes one of several values, as padding and concatenation do.
         conditional: the iterators that the choice depends on.
         backward: the iterators along which it reads in the opposite direction, as flips do.
@@ -50,6 +51,7 @@ class BlockFacts:
     pattern: AccessPattern
     calls: tuple[str, ...]
     operations: int
+    size: int
     chooses: bool
     conditional: frozenset[int]
     backward: frozenset[int]
@@ -190,6 +192,7 @@ def facts_of(schedule: Any, block: Any) -> BlockFacts | None:
         pattern=pattern,
         calls=tuple(_name(call) for call in calls),
         operations=sum("float" in str(each.ty.dtype) for each in arithmetic),
+        size=len(arithmetic) + len(calls),
         chooses=bool(conditions),
         conditional=_iterators_in(conditions, held),
         backward=_iterators_in(_subtracted(held), held),

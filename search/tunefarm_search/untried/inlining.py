@@ -3,11 +3,17 @@
 from itertools import pairwise
 from typing import Any, Final
 
+import tvm
+import tvm_ffi
+
 from tunefarm_search.tvm.errors import TVM_ERRORS
 from tunefarm_search.untried.block_facts import FEW_OPERATIONS, BlockFacts, blocks_of, facts_of
 
 MAX_REPEATED: Final = 1.5
 """Each element of anything but a copy is computed at most this many times on average."""
+MAX_COPIED: Final = 256
+"""Nodes of expressions that take the place of several reads. Where each result is read twice to compute the next one,
+as in random number generators, they double with each step."""
 
 
 def inline_cheap_blocks(schedule: Any) -> None:
@@ -21,10 +27,22 @@ def inline_cheap_blocks(schedule: Any) -> None:
             continue
         consumers = [facts_of(schedule, each) for each in schedule.get_consumers(block)]
         if all(each is not None and _may_inline(facts, each, len(consumers)) for each in consumers):
+            reads = _reads(schedule, block)
+            if reads > 1 and reads * facts.size > MAX_COPIED:
+                continue
             try:
                 schedule.compute_inline(block)
             except TVM_ERRORS:
                 continue
+
+
+def _reads(schedule: Any, block: Any) -> int:
+    """How many expressions read what a block writes."""
+    loads: list[Any] = []
+    for consumer in schedule.get_consumers(block):
+        tvm_ffi.structural_walk(schedule.get(consumer).body, (tvm.ir.TensorLoad, loads.append), order="post")
+    written = schedule.get(block).writes[0].source
+    return sum(each.source.same_as(written) for each in loads)
 
 
 def _may_inline(facts: BlockFacts, consumer: BlockFacts, consumers: int) -> bool:

@@ -1,4 +1,5 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from tests.search.relax.models import (
     convolutional_network,
     flattened,
     multilayer_perceptron,
+    one_entry,
     random_array,
     run,
     tuples,
@@ -21,9 +23,12 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.relax.assembly import with_schedules
 from tunefarm_search.relax.building import lower, virtual_machine
+from tunefarm_search.relax.constants import array_of, fold_constants, is_constant
 from tunefarm_search.relax.preparation import PreparedModel, prepare
 from tunefarm_search.relax.tasks import calls_per_run, is_reshape, model_tasks, tir_functions
 from tunefarm_search.tvm.target import host_target
+
+FILLINGS = (-np.inf, 2.5, np.inf)
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +75,34 @@ def test_prepare_leaves_no_work_on_constants_at_run_time(here: Target) -> None:
     model = multilayer_perceptron()
     functions = tir_functions(prepare(model.module, model.weights, here).module)
     assert not [name for name in functions if "transpose" in name or "permute" in name]
+
+
+def test_prepare_fills_with_numbers_that_are_not_finite(here: Target) -> None:
+    def build(builder: relax.BlockBuilder, given: Sequence[Any], _names: Sequence[Any]) -> Any:
+        filled = [builder.emit(relax.op.full_like(given[0], relax.const(each, "float32"))) for each in FILLINGS]
+        return relax.Tuple([builder.emit(relax.op.maximum(each, given[0])) for each in filled])
+
+    data = random_array(2, 3)
+    found = result_of(prepare(one_entry(build, [(2, 3)], ()), {"main": ()}, here), (data,))
+    assert_close(found, tuple(np.maximum(np.float32(each), data) for each in FILLINGS))
+
+
+def test_constants_are_folded_by_numpy() -> None:
+    numbers = np.arange(12, dtype="uint32").reshape(3, 4) * np.uint32(0x9E3779B9)
+    bits = np.array([3, 5, 31, 0], "uint32")
+
+    def build(builder: relax.BlockBuilder, _given: Sequence[Any], _names: Sequence[Any]) -> Any:
+        data, by = relax.const(numbers), relax.const(bits)
+        moved = builder.emit(relax.op.bitwise_or(relax.op.left_shift(data, by), relax.op.right_shift(data, by)))
+        both = builder.emit(relax.op.concat([moved, builder.emit(relax.op.bitwise_xor(moved, data))], 1))
+        return builder.emit(relax.op.bitwise_and(both, relax.const(np.uint32(0xFFFFF0))))
+
+    folded = fold_constants(one_entry(build, [(1,)], ()))
+    bindings = [each for block in folded["main"].body.blocks for each in block.bindings]
+    assert not [each for each in bindings if isinstance(each.value, relax.Call)]
+    (found,) = [array_of(each.value) for each in bindings if is_constant(each.value)][-1:]
+    moved = numbers << bits | numbers >> bits
+    np.testing.assert_array_equal(found, np.concatenate([moved, moved ^ numbers], 1) & np.uint32(0xFFFFF0))
 
 
 def test_prepare_folds_batch_norms_into_convolutions(here: Target) -> None:

@@ -18,7 +18,7 @@ from tests.search.untried.small_functions import EXTENTS, KINDS, largest_differe
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.tvm.operation_count import floating_point_operations
 from tunefarm_search.tvm.serialization import load_json
-from tunefarm_search.tvm.target import tvm_target, vector_bytes
+from tunefarm_search.tvm.target import host_target, tvm_target, vector_bytes
 from tunefarm_search.untried.untried_schedule import untried_schedule
 from tunefarm_search.validation.judged_schedule import judged_schedule
 from tunefarm_workers.builder.scheduled_module import build_in_place
@@ -156,3 +156,24 @@ def test_blocks_with_little_work_each_start_no_threads(target: Target) -> None:
 def test_untried_schedule_exists_for_workloads_of_tvm(name: str, target: Target) -> None:
     found = untried_schedule(load_json(te_workload(name).module_json), target)
     assert found.way != "none"
+
+
+def test_values_that_are_read_twice_at_each_step_do_not_double() -> None:
+    x = te.placeholder((64,), "int32", name="x")
+    first, second = x, topi.add(x, tvm.tirx.const(7, "int32"))
+    for _ in range(30):
+        first = topi.add(first, second)
+        second = topi.bitwise_xor(topi.add(second, second), first)
+    here = host_target(1)
+    found = untried_schedule(tvm.IRModule({"main": te.create_prim_func([x, second])}), here)
+    sums: list[Any] = []
+    tvm_ffi.structural_walk(found.module["main"].body, (tvm.tirx.Add, sums.append), order="post")
+    assert len(sums) < 10_000  # of 60 values; 2 to the power of 30 if all were computed where they are read
+    numbers = np.arange(64, dtype="int32")
+    expected, other = numbers, numbers + np.int32(7)
+    for _ in range(30):
+        expected = expected + other
+        other = (other + other) ^ expected
+    arguments = [tvm.runtime.tensor(numbers), tvm.runtime.tensor(np.zeros_like(numbers))]
+    build_in_place(found.module, tvm_target(here))["main"](*arguments)
+    np.testing.assert_array_equal(arguments[1].numpy(), other)

@@ -97,8 +97,8 @@ BINARY: Final[dict[str, Function]] = {
 SPECIAL: Final[dict[str, Function]] = {
     "chlo.digamma": digamma, "chlo.erf_inv": inverse_error, "chlo.lgamma": log_gamma, "stablehlo.popcnt": tirx.popcount,
 }  # fmt: skip
-_FLOATING_POINT: Final = {(5, 10): "float16", (8, 7): "bfloat16", (8, 23): "float32"}
-"""The type that has these numbers of bits in its exponent and in its mantissa."""
+_FLOAT16, _BFLOAT16 = (5, 10), (8, 7)
+"""The numbers of bits in their exponents and mantissas."""
 DIVISIONS: Final = frozenset({"stablehlo.divide", "stablehlo.remainder"})
 BITWISE: Final[dict[str, Function]] = {
     "stablehlo.and": R.bitwise_and,
@@ -229,12 +229,24 @@ def _special(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Ope
 
 
 def _reduce_precision(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Operand]:
-    """There and back through the type that has as many bits."""
-    sizes = (integer(op, "exponent_bits"), integer(op, "mantissa_bits"))
-    if sizes not in _FLOATING_POINT:
-        raise Unconvertible("Reduce the precision to that of float16, bfloat16 or float32.")
-    dtype = operands[0].dtype
-    return apply(lambda x: R.astype(emitter.emit(R.astype(x, _FLOATING_POINT[sizes])), dtype), op, operands, emitter)
+    sizes, dtype = (integer(op, "exponent_bits"), integer(op, "mantissa_bits")), operands[0].dtype
+    if dtype != "float32" or sizes not in {_FLOAT16, _BFLOAT16}:
+        raise Unconvertible("Reduce the precision of float32 to that of float16 or bfloat16.")
+    if sizes == _FLOAT16:
+        return apply(lambda x: R.astype(emitter.emit(R.astype(x, "float16")), dtype), op, operands, emitter)
+    compute = of_elements(_as_bfloat16, "reduce_precision")
+    return apply(lambda x: emitter.computed("reduce_precision", compute, x), op, operands, emitter)
+
+
+def _as_bfloat16(x: Any) -> Any:
+    """Rounded to the nearest, to even ones between two. Compilers may drop a conversion there and back."""
+    bits = tirx.reinterpret("uint32", x)
+    half, last = (
+        tirx.const(0x7FFF, "uint32"),
+        tirx.bitwise_and(bits >> tirx.const(16, "uint32"), tirx.const(1, "uint32")),
+    )
+    rounded = tirx.bitwise_and(bits + half + last, tirx.const(0xFFFF0000, "uint32"))
+    return tirx.if_then_else(tirx.isnan(x), x, tirx.reinterpret("float32", rounded))
 
 
 def _convert(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Operand]:

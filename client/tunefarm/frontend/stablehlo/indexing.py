@@ -9,6 +9,7 @@ from typing import Any, Final
 from jaxlib.mlir.dialects import stablehlo
 from tvm import relax, te, tirx
 
+from tunefarm.frontend.expressions.slices import clamped, updated
 from tunefarm.frontend.stablehlo.attributes import Unconvertible, integers, shape_of
 from tunefarm.frontend.stablehlo.elementwise import Converter
 from tunefarm.frontend.stablehlo.operand import Emitter, Operand
@@ -25,13 +26,6 @@ _COMBINATIONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
 SCATTERS: Final = {
     "stablehlo.add": "add", "stablehlo.maximum": "max", "stablehlo.minimum": "min", "stablehlo.multiply": "mul",
 }  # fmt: skip
-
-
-def _clamped(start: Any, greatest: int) -> Any:
-    """A start index moved into its tensor, as StableHLO has it; a constant where there is one place only."""
-    if greatest == 0:
-        return tirx.IntImm("int64", 0)
-    return tirx.max(tirx.min(start.astype("int64"), tirx.IntImm("int64", greatest)), tirx.IntImm("int64", 0))
 
 
 def _gather(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Operand]:
@@ -51,7 +45,7 @@ def _gather(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Oper
             places = [tirx.IntImm("int64", 0) if axis in dropped else next(window) for axis in range(len(extents))]
             for component, axis in enumerate(start_map):
                 at = [*batch[:vector], component, *batch[vector:]] if vector < len(starts.shape) else batch
-                places[axis] = places[axis] + _clamped(starts(*at), extents[axis] - sizes[axis])
+                places[axis] = places[axis] + clamped(starts(*at), extents[axis] - sizes[axis])
             for axis, of_start in zip(batching, of_starts, strict=True):
                 places[axis] = batch[of_start - (of_start > vector)]
             return data(*places)
@@ -76,7 +70,7 @@ def _dynamic_slice(op: Any, operands: Sequence[Operand], emitter: Emitter) -> li
     def compute(x: te.Tensor, *at: te.Tensor) -> te.Tensor:
         return te.compute(
             shape,
-            lambda *index: x(*(i + _clamped(start(), most) for i, start, most in zip(index, at, free, strict=True))),
+            lambda *index: x(*(i + clamped(start(), most) for i, start, most in zip(index, at, free, strict=True))),
             name="dynamic_slice",
         )
 
@@ -96,19 +90,11 @@ def _dynamic_update_slice(_op: Any, operands: Sequence[Operand], emitter: Emitte
     known = [_known_start(each, most) for each, most in zip(starts, free, strict=True)]
 
     def compute(x: te.Tensor, part: te.Tensor, *at: te.Tensor) -> te.Tensor:
-        def element(*index: Any) -> Any:
-            places = [
-                i - (_clamped(start(), most) if fixed is None else tirx.IntImm("int64", fixed))
-                for i, start, most, fixed in zip(index, at, free, known, strict=True)
-            ]
-            inside = [
-                tirx.all(place >= 0, place < taken)
-                for place, taken, most in zip(places, update.shape, free, strict=True)
-                if most
-            ]
-            return tirx.if_then_else(tirx.all(*inside), part(*places), x(*index))
-
-        return te.compute(data.shape, element, name="dynamic_update_slice")
+        places = [
+            clamped(start(), most) if fixed is None else tirx.IntImm("int64", fixed)
+            for start, most, fixed in zip(at, free, known, strict=True)
+        ]
+        return updated(x, part, places)
 
     whole = [emitter.full(each) for each in operands]
     return [Operand(emitter.computed("dynamic_update_slice", compute, *whole), data.shape, data.dtype)]

@@ -183,6 +183,8 @@ class _Weights(tflite_frontend.ExprTable):  # type: ignore[misc]
 class _Converter(OwnConverters):
     """TVM's converters, which go on after one that fails, so that all failures are named at once."""
 
+    _is_in_floats = False
+
     def convert_all(self) -> list[UnsupportedOperator]:
         """Convert the operators in their order; those that could not be."""
         refused = []
@@ -206,21 +208,47 @@ class _Converter(OwnConverters):
         if code not in self.convert_map:
             raise ValueError("")
         inputs, outputs = self.get_input_tensors(operator), self.get_output_tensors(operator)
-        of_weights = any(each.qnn_params is not None for each in inputs[1:])
+        quantised = [each for each in [*inputs, *outputs] if each.qnn_params is not None]
         of_values = any(each.qnn_params is not None for each in [*inputs[:1], *outputs])
-        if of_weights and not of_values:
+        if quantised and not of_values:
             if code not in _OF_DYNAMIC_RANGE:
                 raise ValueError("its weights are quantised alone: quantise the activations too, or neither")
             self._dequantise_weights(inputs)
-        elif (of_weights or of_values) and code not in self._SUPPORTED_QUANTIZED_OPS | _PASSING_QUANTISED:
+        elif code in _OF_ONE_SCALE:
+            if not all(self.has_same_qnn_params(quantised[0], each) for each in quantised[1:]):
+                raise ValueError("its tensors have different scales")
+        elif quantised and code not in self._SUPPORTED_QUANTIZED_OPS | _IN_FLOATS | _OF_INTEGERS:
             raise ValueError("it has a conversion for floating-point tensors only")
-        result = self.convert_map[code](op=operator)
+        is_in_floats = bool(quantised) and code in _IN_FLOATS
+        result = self._in_floats(operator, code) if is_in_floats else self.convert_map[code](op=operator)
         if result is None:
             return  # the converter took it as a constant
         result = self.bb.emit(self.bb.normalize(result))
         for index, output in enumerate(outputs):
             value = result if len(outputs) == 1 else self.bb.emit(relax.TupleGetItem(result, index))
             self.exp_tab.set_expr(_text(output.tensor), self._checked(value, output.tensor))
+
+    def get_tensors(self, tensors_idx_list: Any) -> list[Any]:
+        """As TVM has it; while an operator is converted in floats, no tensor is quantised."""
+        tensors: list[Any] = super().get_tensors(tensors_idx_list)
+        if self._is_in_floats:
+            for each in tensors:
+                each.qnn_params = None
+        return tensors
+
+    def _in_floats(self, operator: Any, code: str) -> Any:
+        """An operator on quantised tensors, by the numbers that they stand for."""
+        (output,), outside = self.get_output_tensors(operator), dict(self.exp_tab.exprs)
+        for each in self.get_input_tensors(operator):
+            if each.qnn_params is not None:
+                self.exp_tab.set_expr(_text(each.tensor), self._float(each), force_override=True)
+        self._is_in_floats = True
+        try:
+            result = self._emit(self.convert_map[code](op=operator))
+        finally:
+            self._is_in_floats = False
+            self.exp_tab.exprs = outside
+        return self.quantize(result, output) if output.qnn_params else result
 
     def _dequantise_weights(self, tensors: list[Any]) -> None:
         for each in tensors:
@@ -266,12 +294,19 @@ class _Converter(OwnConverters):
         return f"CUSTOM {visible_line(custom.decode(errors='replace'))}" if custom else f"code {code.BuiltinCode()}"
 
 
-_PASSING_QUANTISED: Final = frozenset(
+_OF_ONE_SCALE: Final = frozenset(
     {
-        *("EXPAND_DIMS", "GATHER", "GATHER_ND", "PACK", "PAD", "RESIZE_NEAREST_NEIGHBOR", "SLICE", "SPACE_TO_DEPTH"),
-        *("SPLIT", "SQUEEZE", "STRIDED_SLICE", "TILE", "TRANSPOSE", "UNPACK"),
+        *("ARG_MAX", "ARG_MIN", "BATCH_TO_SPACE_ND", "DEPTH_TO_SPACE", "DYNAMIC_UPDATE_SLICE", "EXPAND_DIMS", "GATHER"),
+        *("GATHER_ND", "MIRROR_PAD", "PACK", "PAD", "PADV2", "RESIZE_NEAREST_NEIGHBOR", "REVERSE_V2", "SELECT"),
+        *("SELECT_V2", "SLICE", "SPACE_TO_BATCH_ND", "SPACE_TO_DEPTH", "SPLIT", "SPLIT_V", "SQUEEZE", "STRIDED_SLICE"),
+        *("TILE", "TOPK_V2", "TRANSPOSE", "UNPACK"),
     }
 )
+"""Operators that move or compare elements, which may be quantised if all are in the same way."""
+_IN_FLOATS: Final = frozenset({"BATCH_MATMUL", "ELU", "GELU", "L2_NORMALIZATION", "PRELU"})
+"""Operators whose quantised operands are computed as floats."""
+_OF_INTEGERS: Final = frozenset({"CAST"})
+"""Operators that take quantised elements for integers."""
 
 
 def _advice(code: str) -> str:

@@ -6,9 +6,9 @@ from typing import Any, Final
 import numpy as np
 import tflite
 from tvm import relax
-from tvm.relax.frontend.tflite import tflite_frontend
 
 from tunefarm.frontend.expressions.along_axis import pieces
+from tunefarm.frontend.tflite.movement import MovementConverters, options_of
 
 _MAX_STEPS: Final = 256
 """Of a recurrent layer, which is unrolled."""
@@ -17,30 +17,21 @@ _NOT_CONVERTED: Final = (9, 10, 11, 16, 17, 20, 21, 22, 23)
 """Inputs of an LSTM: peepholes, a projection, and norms."""
 
 
-class OwnConverters(tflite_frontend.OperatorConverter):  # type: ignore[misc]
+class OwnConverters(MovementConverters):
     """TVM's table of converters, with ours in place of some."""
 
-    def convert_gather_nd(self, op: Any) -> Any:
-        """TVM's converter transposes the positions, which Relax expects as they are."""
-        data, positions = (self.get_tensor_expr(each) for each in self.get_input_tensors(op))
-        return relax.op.gather_nd(data, self._emit(relax.op.astype(positions, "int64")))
-
-    def convert_scatter_nd(self, op: Any) -> Any:
-        """As ``convert_gather_nd``; values of one position are added."""
-        given = self.get_input_tensors(op)
-        positions, values = (self.get_tensor_expr(each) for each in given[:2])
-        shape = tuple(int(extent) for extent in self.get_tensor_value(given[2]))
-        nothing = self._emit(relax.op.zeros(shape, str(values.ty.dtype)))
-        return relax.op.scatter_nd(nothing, self._emit(relax.op.astype(positions, "int64")), values, "add")
-
-    def convert_expand_dims(self, op: Any) -> Any:
-        """TVM's converter calls the operator with a number of axes, which it does not take."""
-        given = self.get_input_tensors(op)
-        return relax.op.expand_dims(self.get_tensor_expr(given[0]), int(np.ravel(self.get_tensor_value(given[1]))[0]))
+    def convert_cumsum(self, op: Any) -> Any:
+        """From the end, too."""
+        options, (data, axis) = options_of(op, tflite.CumsumOptions), self.get_input_tensors(op)
+        value, along = self.get_tensor_expr(data), self._integers(axis)[0]
+        if options.Reverse():
+            value = self._emit(relax.op.flip(value, along))
+        total = self._emit(relax.op.cumsum(value, along, exclusive=options.Exclusive()))
+        return self._emit(relax.op.flip(total, along)) if options.Reverse() else total
 
     def convert_softmax(self, op: Any) -> Any:
         """With ``beta``, which TVM's converter ignores."""
-        options = _options(op, tflite.SoftmaxOptions)
+        options = options_of(op, tflite.SoftmaxOptions)
         if options is None or options.Beta() == 1:
             return super().convert_softmax(op)
         (given,), (result,) = self.get_input_tensors(op), self.get_output_tensors(op)
@@ -49,16 +40,23 @@ class OwnConverters(tflite_frontend.OperatorConverter):  # type: ignore[misc]
         shares = relax.op.nn.softmax(self._emit(relax.op.multiply(data, factor)), -1)
         return self.quantize(shares, result) if result.qnn_params else shares
 
+    def convert_elu(self, op: Any) -> Any:
+        """In the type of the operand, which may be other than that of the tensor."""
+        data = self.get_tensor_expr(self.get_input_tensors(op)[0])
+        zero, one = (relax.const(each, str(data.ty.dtype)) for each in (0.0, 1.0))
+        below = self._emit(relax.op.exp(self._emit(relax.op.minimum(data, zero))))
+        return relax.op.add(self._emit(relax.op.nn.relu(data)), self._emit(relax.op.subtract(below, one)))
+
     def convert_gelu(self, op: Any) -> Any:
         """With ``approximate``, which TVM's converter ignores."""
-        options = _options(op, tflite.GeluOptions)
-        if options is None or not options.Approximate() or self.is_quantized(op):
-            return super().convert_gelu(op)
-        return relax.op.nn.gelu_tanh(self.get_tensor_expr(self.get_input_tensors(op)[0]))
+        options = options_of(op, tflite.GeluOptions)
+        is_tanh = options is not None and options.Approximate()
+        data = self.get_tensor_expr(self.get_input_tensors(op)[0])
+        return relax.op.nn.gelu_tanh(data) if is_tanh else relax.op.nn.gelu(data)
 
     def convert_fully_connected(self, op: Any) -> Any:
         """Inputs of more axes are rows one after another, unless the operator keeps their axes."""
-        options, given = _options(op, tflite.FullyConnectedOptions), self.get_input_tensors(op)
+        options, given = options_of(op, tflite.FullyConnectedOptions), self.get_input_tensors(op)
         data, width = self.get_tensor_expr(given[0]), int(self.get_tensor_shape(given[1])[-1])
         shape = [int(extent) for extent in data.ty.shape]
         if (options is not None and options.KeepNumDims()) or shape == [shape[0], width]:
@@ -73,57 +71,15 @@ class OwnConverters(tflite_frontend.OperatorConverter):  # type: ignore[misc]
 
     def convert_batch_matmul(self, op: Any) -> Any:
         """With constant operands, and with fewer matrices on either side; TVM's converter takes neither."""
-        if self.is_quantized(op):
-            return super().convert_batch_matmul(op)
-        options = _options(op, tflite.BatchMatMulOptions)
+        options = options_of(op, tflite.BatchMatMulOptions)
         left, right = (self.get_tensor_expr(each) for each in self.get_input_tensors(op))
         left = self._swapped(left) if options is not None and options.AdjX() else left
         right = self._swapped(right) if options is not None and options.AdjY() else right
         return relax.op.matmul(left, right)
 
-    def convert_space_to_batch_nd(self, op: Any) -> Any:
-        """TVM's converter calls a function of its compiler."""
-        given = self.get_input_tensors(op)
-        blocks, pads = (self.get_tensor_value(each) for each in given[1:3])
-        count = len(blocks)
-        data = self.get_tensor_expr(given[0])
-        around = [(0, 0), *((int(low), int(high)) for low, high in pads)]
-        around += [(0, 0)] * (len(data.ty.shape) - len(around))
-        data = self._emit(relax.op.nn.pad(data, [each for pair in around for each in pair]))
-        batch, *extents = (int(extent) for extent in data.ty.shape)
-        rest = extents[count:]
-        split = [each for extent, block in zip(extents, blocks, strict=False) for each in (extent // block, block)]
-        parts = self._emit(relax.op.reshape(data, [batch, *map(int, split), *rest]))
-        within, outside = [2 * axis + 2 for axis in range(count)], [2 * axis + 1 for axis in range(count)]
-        last = range(2 * count + 1, 2 * count + 1 + len(rest))
-        moved = self._emit(relax.op.permute_dims(parts, [*within, 0, *outside, *last]))
-        return relax.op.reshape(moved, [batch * math.prod(map(int, blocks)), *map(int, split[::2]), *rest])
-
-    def convert_batch_to_space_nd(self, op: Any) -> Any:
-        """TVM's converter calls a function of its compiler."""
-        given = self.get_input_tensors(op)
-        blocks, crops = ([*map(int, np.ravel(self.get_tensor_value(each)))] for each in given[1:3])
-        count, data = len(blocks), self.get_tensor_expr(given[0])
-        batch, *extents = (int(extent) for extent in data.ty.shape)
-        kept, rest = batch // math.prod(blocks), extents[count:]
-        parts = self._emit(relax.op.reshape(data, [*blocks, kept, *extents]))
-        pairs = [each for axis in range(count) for each in (count + 1 + axis, axis)]
-        last = range(2 * count + 1, 2 * count + 1 + len(rest))
-        moved = self._emit(relax.op.permute_dims(parts, [count, *pairs, *last]))
-        whole = [extent * block for extent, block in zip(extents, blocks, strict=False)]
-        joined = self._emit(relax.op.reshape(moved, [kept, *whole, *rest]))
-        axes = list(range(1, count + 1))
-        ends = [extent - high for extent, high in zip(whole, crops[1::2], strict=True)]
-        return relax.op.strided_slice(joined, axes, crops[::2], ends)
-
-    def convert_sparse_to_dense(self, op: Any) -> Any:
-        """TVM's converter calls a function of its compiler."""
-        del op
-        raise ValueError("it has no conversion: use SCATTER_ND")
-
     def convert_transpose_conv(self, op: Any) -> Any:
         """With the channels first, as the operator is lowered, with a bias and an activation."""
-        options, given = _options(op, tflite.TransposeConvOptions), self.get_input_tensors(op)
+        options, given = options_of(op, tflite.TransposeConvOptions), self.get_input_tensors(op)
         if options is None:
             raise ValueError("the file has no options for it")
         wanted = [int(extent) for extent in self.get_tensor_value(given[0])][1:3]
@@ -158,7 +114,7 @@ class OwnConverters(tflite_frontend.OperatorConverter):  # type: ignore[misc]
         given = self.get_input_tensors(op)
         if given[1].tensor_idx == -1:
             return super().convert_unidirectional_sequence_lstm(op)
-        options = _options(op, tflite.UnidirectionalSequenceLSTMOptions)
+        options = options_of(op, tflite.UnidirectionalSequenceLSTMOptions)
         if self.is_quantized(op) or any(given[each].tensor_idx != -1 for each in _NOT_CONVERTED if each < len(given)):
             raise ValueError("it is quantized, or has peepholes, a projection or norms")
         data = self.get_tensor_expr(given[0])
@@ -206,16 +162,3 @@ class OwnConverters(tflite_frontend.OperatorConverter):  # type: ignore[misc]
     def _swapped(self, matrices: Any) -> Any:
         rank = len(matrices.ty.shape)
         return self._emit(relax.op.permute_dims(matrices, [*range(rank - 2), rank - 1, rank - 2]))
-
-    def _emit(self, value: Any) -> Any:
-        return self.bb.emit(self.bb.normalize(value))
-
-
-def _options(operator: Any, kind: Any) -> Any:
-    """The options of an operator; None if the file has none."""
-    table = operator.BuiltinOptions()
-    if table is None:
-        return None
-    options = kind()
-    options.Init(table.Bytes, table.Pos)
-    return options
