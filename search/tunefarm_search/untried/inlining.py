@@ -1,5 +1,6 @@
 """Inlining of blocks whose values are cheaper to compute where they are read than to keep."""
 
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any, Final
 
@@ -25,9 +26,10 @@ def inline_cheap_blocks(schedule: Any) -> None:
         facts = facts_of(schedule, block)
         if facts is None or facts.reduces or facts.is_output:
             continue
-        consumers = [facts_of(schedule, each) for each in schedule.get_consumers(block)]
+        readers = schedule.get_consumers(block)
+        consumers = [facts_of(schedule, each) for each in readers]
         if all(each is not None and _may_inline(facts, each, len(consumers)) for each in consumers):
-            reads = _reads(schedule, block)
+            reads = _reads(schedule, block, readers)
             if reads > 1 and reads * facts.size > MAX_COPIED:
                 continue
             try:
@@ -36,11 +38,11 @@ def inline_cheap_blocks(schedule: Any) -> None:
                 continue
 
 
-def _reads(schedule: Any, block: Any) -> int:
+def _reads(schedule: Any, block: Any, readers: Iterable[Any]) -> int:
     """How many expressions read what a block writes."""
     loads: list[Any] = []
-    for consumer in schedule.get_consumers(block):
-        tvm_ffi.structural_walk(schedule.get(consumer).body, (tvm.ir.TensorLoad, loads.append), order="post")
+    for each in readers:
+        tvm_ffi.structural_walk(schedule.get(each).body, (tvm.ir.TensorLoad, loads.append), order="post")
     written = schedule.get(block).writes[0].source
     return sum(each.source.same_as(written) for each in loads)
 

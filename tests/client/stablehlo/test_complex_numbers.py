@@ -39,9 +39,10 @@ def test_arithmetic_equals_jax() -> None:
 def test_functions_equal_jax() -> None:
     def function(x: Any, y: Any) -> Any:
         z = x + 1j * y
-        return jnp.abs(z), jnp.angle(z), [parts(each) for each in (jnp.exp(z), jnp.log(z), jnp.sqrt(z))]
+        powers = z**z, z**2.5, jnp.zeros_like(z) ** z.real.round(), 2**z
+        return jnp.abs(z), jnp.angle(z), [parts(each) for each in (jnp.exp(z), jnp.log(z), jnp.sqrt(z), *powers)]
 
-    assert_equals_jax(function, X, Y)
+    assert_equals_jax(function, jnp.abs(X), Y)
 
 
 def test_square_roots_of_real_numbers_equal_jax() -> None:

@@ -88,6 +88,17 @@ def logarithm(value: ComplexParts, emit: Emit) -> ComplexParts:
     return ComplexParts(emit(relax.op.log(magnitude(value, emit))), phase(value, emit))
 
 
+def power(base: ComplexParts, exponent: ComplexParts, emit: Emit) -> ComplexParts:
+    """The exponential of the exponent times the logarithm of the base; 1 for an exponent of zero, else 0 of zero."""
+    zero, one = (relax.const(each, str(base.real.ty.dtype)) for each in (0.0, 1.0))
+    of_zero = emit(relax.op.equal(magnitude(base, emit), zero))
+    by_zero = emit(relax.op.equal(magnitude(exponent, emit), zero))
+    safe = ComplexParts(emit(relax.op.where(of_zero, one, base.real)), base.imaginary)
+    result = exponential(multiplied(exponent, logarithm(safe, emit), emit), emit)
+    real = emit(relax.op.where(of_zero, emit(relax.op.astype(by_zero, str(base.real.ty.dtype))), result.real))
+    return ComplexParts(real, emit(relax.op.where(of_zero, zero, result.imaginary)))
+
+
 def square_root(value: ComplexParts, emit: Emit) -> ComplexParts:
     """The principal square root, whose real part is not negative.
 

@@ -215,6 +215,7 @@ _CONVERTERS: Final[dict[str, ComplexConverter]] = {
     "stablehlo.fft": _fft,
     "stablehlo.imag": _of_part("imaginary"),
     "stablehlo.log": _of_numbers(arithmetic.logarithm),
+    "stablehlo.power": _of_numbers(arithmetic.power),
     "stablehlo.real": _of_part("real"),
     "stablehlo.sqrt": _of_numbers(arithmetic.square_root),
 }
