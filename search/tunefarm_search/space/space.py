@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import tvm
-import tvm_ffi
 from tvm.s_tir import meta_schedule
 
 from tunefarm_schemas.bad_input import BadInput
@@ -151,7 +150,7 @@ def _context(module: Any, target: Target, abi: Abi) -> Any:
         load_intrinsics_for(target)
     else:
         leave_intrinsics_out()
-    rules = _rules(name, module)
+    rules = _rules(name)
     steps: Any = list(meta_schedule.postproc.Postproc.create(name)) if name else None
     if steps is None:
         steps = list(_tune_context(module, for_tvm, rules, "from-target").space_generator.postprocs)
@@ -160,7 +159,7 @@ def _context(module: Any, target: Target, abi: Abi) -> Any:
     return _tune_context(module, for_tvm, rules, steps)
 
 
-def _rules(name: str | None, module: Any) -> Any:
+def _rules(name: str | None) -> Any:
     """The rules with a name, with additional ones for CPUs; without a name, TVM's choice for the target."""
     if name is None:
         return "from-target"
@@ -169,7 +168,7 @@ def _rules(name: str | None, module: Any) -> Any:
         return rules
     rules = [ElementwiseInlining(), *map(_without_repeating_bits, rules)]
     rules[_before_tiling(rules) : _before_tiling(rules)] = [StreamedReduction(), TiledMovement()]
-    return [_without_vectors(rule) for rule in rules] if stores_bfloat16(module) else rules
+    return rules
 
 
 def _without_repeating_bits(rule: Any) -> Any:
@@ -190,29 +189,9 @@ def _without_repeating_bits(rule: Any) -> Any:
     )
 
 
-def stores_bfloat16(module: Any) -> bool:
-    """Whether a function keeps results in bfloat16. TVM cannot lower vectors of those, so request none.
-
-    Reading bfloat16 and computing in wider floats is possible. LLVM still vectorises what it can.
-    """
-    blocks: list[Any] = []
-    for function in module.functions.values():
-        tvm_ffi.structural_walk(function.body, (tvm.s_tir.SBlock, blocks.append), order="post")
-    return any(str(region.source.dtype) == "bfloat16" for block in blocks for region in block.writes)
-
-
 def _before_tiling(rules: Sequence[Any]) -> int:
     tiles = meta_schedule.schedule_rule.MultiLevelTiling
     return next(number for number, rule in enumerate(rules) if isinstance(rule, tiles))
-
-
-def _without_vectors(rule: Any) -> Any:
-    rules = meta_schedule.schedule_rule
-    return rules.ParallelizeVectorizeUnroll(16, -1, [0, 16, 64, 512], True) if _vectorises(rule) else rule
-
-
-def _vectorises(rule: Any) -> bool:
-    return isinstance(rule, meta_schedule.schedule_rule.ParallelizeVectorizeUnroll)
 
 
 def _named_rules(for_tvm: Any) -> str | None:

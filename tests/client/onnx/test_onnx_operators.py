@@ -317,6 +317,17 @@ def test_operators_of_later_versions_are_those_of_onnx(tmp_path: Path, model: An
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("coordinates", ["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"])
+@pytest.mark.parametrize("rounding", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
+def test_nearest_elements_are_those_of_onnxruntime(tmp_path: Path, coordinates: str, rounding: str) -> None:
+    """In sizes of which several elements are equally near, too."""
+    for extents, sizes in (((2, 2), (7, 8)), ((5, 7), (3, 2)), ((4, 6), (8, 1)), ((10, 13), (15, 4))):
+        weights = constants(r=np.zeros(0, np.float32), s=np.zeros(0, np.float32), n=np.array([1, 1, *sizes]))
+        shapes = {"x": (1, 1, *extents)}
+        model = one("Resize", weights, shapes, coordinate_transformation_mode=coordinates, nearest_mode=rounding)
+        assert_equal(saved(model, tmp_path), {"x": np.arange(np.prod(extents), dtype="float32").reshape(shapes["x"])})
+
+
 def test_maxima_of_regions_are_refused(tmp_path: Path) -> None:
     """ONNX, onnxruntime and TVM have different ones."""
     regions = constants(r=np.array([[8, 8, 40, 44]], np.float32), b=np.array([0]))

@@ -113,6 +113,7 @@ def test_orders_of_other_types_equal_jax(dtype: str) -> None:
 
 def test_greatest_elements_equal_jax() -> None:
     assert_equals_jax(lambda x: (lax.top_k(x, 3), jnp.median(x, 1)), X)
+    assert_equals_jax(lambda x: (lax.approx_max_k(x, 3), lax.approx_min_k(x, 2, reduction_dimension=1)), X)
 
 
 def test_other_reducers_are_refused_with_advice() -> None:

@@ -96,8 +96,8 @@ def test_replay_rejects_invalid_trace(text: str, matmul_space: SearchSpace) -> N
     assert isinstance(Scheduler(matmul_space).replay(Trace(text=text)), Rejected)
 
 
-@pytest.mark.parametrize(("dtype", "out", "vectors"), [("bfloat16", "bfloat16", False), ("bfloat16", "float32", True)])
-def test_bfloat16_results_are_not_vectorized(target: Target, dtype: str, out: str, vectors: bool) -> None:
+@pytest.mark.parametrize(("dtype", "out"), [("bfloat16", "bfloat16"), ("bfloat16", "float32")])
+def test_bfloat16_results_are_vectorized(target: Target, dtype: str, out: str) -> None:
     left = tvm.te.placeholder((64, 64), dtype, name="A")
     right = tvm.te.placeholder((64, 64), dtype, name="B")
     axis = tvm.te.reduce_axis((0, 64), name="k")
@@ -107,7 +107,7 @@ def test_bfloat16_results_are_not_vectorized(target: Target, dtype: str, out: st
     module = tvm.IRModule({"main": tvm.te.create_prim_func([left, right, product])})
     space = search_space(module, target, "stable", Space())
     texts = [sketch.steps.sketch.text for sketch in space.sketches]
-    assert any("meta_schedule.vectorize" in text for text in texts) is vectors
+    assert any("meta_schedule.vectorize" in text for text in texts)
     assert all("meta_schedule.parallel" in text for text in texts)
 
 

@@ -53,8 +53,7 @@ def test_trace_that_does_not_replay_is_invalid(running: RunningFarm, text: str) 
 @pytest.mark.quick_cases(3)
 def test_element_type_is_measured_correctly(running: RunningFarm, dtype: str, out: str) -> None:
     module = workloads.matmul(64, dtype, out)
-    vectors = (dtype, out) != ("bfloat16", "")  # TVM cannot lower vectors of these
-    measured = running.measure(running.open(module), workloads.tiled(module, vectors=vectors))
+    measured = running.measure(running.open(module), workloads.tiled(module))
     assert isinstance(measured.result, Timing), measured.result
     assert measured.worst_error is not None
     assert measured.worst_error <= 1.0

@@ -33,7 +33,7 @@ _MAX_TIMED_S: Final = 0.5
 """A slower function as written is not timed: the call would delay the candidates."""
 _SHORT_S: Final = 0.05
 _NOT_BUILT = (tvm.error.InternalError, ValueError, RuntimeError)
-"""Raised by TVM if it cannot compile the reordered loops of a type, such as vectors of bfloat16."""
+"""Raised by TVM if it cannot compile the reordered loops of a type."""
 
 
 def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # noqa: ARG001 - an entry's shape

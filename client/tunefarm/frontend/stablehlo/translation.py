@@ -8,7 +8,6 @@ import tvm
 from jaxlib.mlir import ir
 from tvm import relax
 
-from tunefarm.frontend.stablehlo import complex_numbers, contractions, elementwise, indexing, reductions, shaping
 from tunefarm.frontend.stablehlo.attributes import (
     PART_DTYPES,
     Unconvertible,
@@ -19,7 +18,17 @@ from tunefarm.frontend.stablehlo.attributes import (
     shape_of,
     text,
 )
-from tunefarm.frontend.stablehlo.custom_operators import (
+from tunefarm.frontend.stablehlo.loops import free_values, known_trips, nested
+from tunefarm.frontend.stablehlo.operand import ComplexOperand, Emitter, Operand, Value, constant, regrouped, tensors
+from tunefarm.frontend.stablehlo.operators import (
+    complex_numbers,
+    contractions,
+    elementwise,
+    indexing,
+    reductions,
+    shaping,
+)
+from tunefarm.frontend.stablehlo.operators.custom_operators import (
     ADVICE,
     IGNORED_CALLS,
     IGNORED_OPERATORS,
@@ -27,8 +36,6 @@ from tunefarm.frontend.stablehlo.custom_operators import (
     call_advice,
     composite_attribute,
 )
-from tunefarm.frontend.stablehlo.loops import free_values, known_trips, nested
-from tunefarm.frontend.stablehlo.operand import ComplexOperand, Emitter, Operand, Value, constant, regrouped, tensors
 from tunefarm.frontend.stablehlo.scalars import fold
 from tunefarm.frontend.unsupported_operators import UnsupportedOperator
 from tunefarm_schemas.bad_input import BadInput
@@ -179,6 +186,9 @@ class Translation:
         target = text(op, "call_target_name")
         if target in IGNORED_CALLS:
             return operands
+        if target == "ApproxTopK":
+            comparator = self._functions[str(op.attributes["called_computations"][0].value)]
+            return list(reductions.approximate_top_k(op, comparator, tensors(operands), self._emitter))
         results = self._named(KNOWN_CALLS.get(target, ""), op, operands)
         if not results:
             raise Unconvertible(call_advice(target))

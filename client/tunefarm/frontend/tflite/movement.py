@@ -28,7 +28,7 @@ class MovementConverters(tflite_frontend.OperatorConverter):  # type: ignore[mis
             places = self.get_tensor_value(given[1])
             if ((places < 0) | (places >= int(data.ty.shape[axis]))).any():
                 raise ValueError("its indices are outside of the tensor")
-        batches = options.BatchDims() % data.ty.ndim if options.BatchDims() < 0 else options.BatchDims()
+        batches = options.BatchDims() + (indices.ty.ndim if options.BatchDims() < 0 else 0)
         if batches == 0:
             return relax.op.take(data, indices, axis)
         count = indices.ty.ndim - batches

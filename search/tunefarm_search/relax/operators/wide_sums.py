@@ -26,6 +26,8 @@ _SUMS: Final = frozenset(
 _SCANS: Final = {"relax.cumsum": relax.op.cumsum, "relax.cumprod": relax.op.cumprod}
 _WITHOUT_BFLOAT16: Final = frozenset({"relax.nn.layer_norm", "relax.nn.group_norm", "relax.nn.rms_norm", "relax.power"})
 """Operators that TVM has in float16 and float32."""
+_OF_OTHER_RESULTS: Final = frozenset(f"relax.{name}" for name in ("isnan", "isinf", "isfinite", "argmax", "argmin"))
+"""The same, whose results are truth values or indices."""
 _CONVOLUTIONS: Final = {
     f"relax.nn.conv{rank}d{suffix}": (getattr(relax.op.nn, f"conv{rank}d{suffix}"), (*ATTRIBUTES, *more))
     for rank in (1, 2, 3)
@@ -56,6 +58,8 @@ class _Widening(PyExprMutator):  # type: ignore[misc]
         kind = _kind_of(call)
         if kind in _SUMMED and (name == MATMUL or name in _CONVOLUTIONS) and _kind_of(call.args[0]) in _HALVES:
             wide = self._product(name, visited)
+        elif name in _OF_OTHER_RESULTS and _kind_of(call.args[0]) == "bfloat16":
+            return relax.Call(visited.op, [self._wide(each) for each in visited.args], visited.attrs)
         elif kind not in _HALVES:
             return visited
         elif name in _SUMS or (name in _WITHOUT_BFLOAT16 and kind == "bfloat16"):

@@ -92,6 +92,9 @@ def conv_transpose(builder: Any, inputs: Any, attributes: Mapping[str, Any], sco
     return onnx_frontend.ConvTranspose.get_converter(11)(builder, inputs, attributes, scope)
 
 
+_ROUNDED: Final = frozenset({b"round_prefer_floor", b"round_prefer_ceil"})
+
+
 def resize(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
     """TVM's converter divides the sizes; ONNX takes the scales as they are, which differs unless they divide evenly."""
     if attributes.get("antialias", 0) or attributes.get("keep_aspect_ratio_policy", b"stretch") != b"stretch":
@@ -99,6 +102,24 @@ def resize(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any)
     if attributes.get("coordinate_transformation_mode") in {b"half_pixel_symmetric", b"tf_crop_and_resize"}:
         raise ValueError("its coordinate_transformation_mode has no conversion")
     shape = [int(size) for size in inputs[0].ty.shape]
+    wanted = _wanted(shape, inputs, attributes)
+    if wanted[:2] != shape[:2]:
+        raise ValueError("batch and channels cannot be resized")
+    data = inputs[0]
+    for axis in range(2, len(shape)):
+        places = _chosen_places(shape[axis], wanted[axis], attributes)
+        if places is not None:
+            data = builder.emit(relax.op.take(data, constant(places.astype(np.int64)), axis))
+            shape[axis] = wanted[axis]
+    if wanted == shape:
+        return data
+    operands = onnx_frontend.onnx_input([data, inputs[1], None, constant(np.asarray(wanted, np.int64))])
+    plain = {name: value for name, value in attributes.items() if name != "axes"}
+    return onnx_frontend.Resize.get_converter(18)(builder, operands, plain, scope)
+
+
+def _wanted(shape: Sequence[int], inputs: Any, attributes: Mapping[str, Any]) -> list[int]:
+    """The shape of the result, by scales or sizes."""
     axes = [axis % len(shape) for axis in attributes.get("axes", range(len(shape)))]
     scales, sizes = (_numbers(inputs[index]) for index in (2, 3))
     wanted = list(shape)
@@ -110,13 +131,33 @@ def resize(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any)
     elif sizes is not None:
         for axis, size in zip(axes, sizes, strict=True):
             wanted[axis] = int(size)
-    if wanted[:2] != shape[:2]:
-        raise ValueError("batch and channels cannot be resized")
-    if wanted == shape:
-        return inputs[0]
-    operands = onnx_frontend.onnx_input([inputs[0], inputs[1], None, constant(np.asarray(wanted, np.int64))])
-    plain = {name: value for name, value in attributes.items() if name != "axes"}
-    return onnx_frontend.Resize.get_converter(18)(builder, operands, plain, scope)
+    return wanted
+
+
+def _chosen_places(extent: int, wanted: int, attributes: Mapping[str, Any]) -> Any:
+    """The elements of an axis that a result consists of, where TVM would take others or fail; None elsewhere."""
+    coordinates = attributes.get("coordinate_transformation_mode", b"half_pixel")
+    rounding = attributes.get("nearest_mode", b"round_prefer_floor")
+    is_rounded = attributes.get("mode", b"nearest") == b"nearest" and rounding in _ROUNDED
+    if is_rounded and max(wanted, extent) % min(wanted, extent):
+        return _nearest(extent, wanted, coordinates, rounding)
+    is_divided_by_zero = coordinates == b"align_corners" and wanted == 1 < extent
+    return np.zeros(1) if is_divided_by_zero else None
+
+
+def _nearest(extent: int, wanted: int, coordinates: bytes, rounding: bytes) -> Any:
+    """Places along an axis in onnxruntime's arithmetic: TVM's gives others where two elements are as near."""
+    numbers = np.arange(wanted, dtype=np.float32)
+    half, scale = np.float32(0.5), np.float32(wanted) / np.float32(extent)
+    if coordinates == b"align_corners":
+        positions = numbers * np.float32(extent - 1) / np.float32(max(wanted - 1, 1))
+    elif coordinates == b"asymmetric":
+        positions = numbers * np.float32(extent) / np.float32(wanted)
+    else:
+        positions = (numbers + half) / scale - half
+        positions = positions * (wanted > 1) if coordinates == b"pytorch_half_pixel" else positions
+    places = np.ceil(positions - half) if rounding == b"round_prefer_floor" else np.floor(positions + half)
+    return np.clip(places, 0, extent - 1)
 
 
 def _numbers(value: Any) -> Any:

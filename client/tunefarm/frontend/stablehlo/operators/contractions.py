@@ -8,9 +8,9 @@ from jaxlib.mlir.dialects import stablehlo
 from tvm import relax
 
 from tunefarm.frontend.stablehlo.attributes import Unconvertible, dtype_of, integer, integers, pairs, shape_of
-from tunefarm.frontend.stablehlo.elementwise import Converter
 from tunefarm.frontend.stablehlo.operand import Emitter, Operand
-from tunefarm.frontend.stablehlo.shaping import padded
+from tunefarm.frontend.stablehlo.operators.elementwise import Converter
+from tunefarm.frontend.stablehlo.operators.shaping import padded
 
 R: Final = relax.op
 SPATIAL: Final = "DHW"

@@ -11,9 +11,9 @@ from tvm import relax, te, tirx
 
 from tunefarm.frontend.expressions.slices import clamped, updated
 from tunefarm.frontend.stablehlo.attributes import Unconvertible, integers, shape_of
-from tunefarm.frontend.stablehlo.elementwise import Converter
 from tunefarm.frontend.stablehlo.operand import Emitter, Operand
-from tunefarm.frontend.stablehlo.shaping import sliced
+from tunefarm.frontend.stablehlo.operators.elementwise import Converter
+from tunefarm.frontend.stablehlo.operators.shaping import sliced
 
 R: Final = relax.op
 _COMBINATIONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
@@ -107,15 +107,14 @@ def _scatter(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Ope
     data, indices, _ = operands
     numbers = stablehlo.ScatterDimensionNumbers(op.attributes["scatter_dimension_numbers"])
     batch = [size for axis, size in enumerate(indices.shape) if axis != numbers.index_vector_dim]
-    if math.prod(batch) == 1 and not list(numbers.input_batching_dims):
-        return [_window_scattered(op, numbers, operands, emitter)]
     kind = _scatter_kind(op)
-    if data.dtype != "bool":
-        return [_windows_scattered(numbers, operands, emitter, kind)]
-    if kind != "update":
+    if data.dtype == "bool" and kind != "update":
         raise Unconvertible("Scatter truth values by replacing.")
-    numbers_of = [_as_integers(each, emitter) for each in operands]
-    written = _windows_scattered(numbers, numbers_of, emitter, kind)
+    if math.prod(batch) == 1 and not list(numbers.input_batching_dims):
+        return [_window_scattered(numbers, operands, emitter, kind)]
+    written = _windows_scattered(numbers, [_as_integers(each, emitter) for each in operands], emitter, kind)
+    if data.dtype != "bool":
+        return [written]
     return [Operand(emitter.emit(R.astype(written.compact, "bool")), data.shape, "bool")]
 
 
@@ -157,10 +156,10 @@ def _fits(windows: _Windows, starts: Mapping[int, Any], shape: Sequence[int]) ->
     ]
 
 
-def _window_scattered(op: Any, numbers: Any, operands: Sequence[Operand], emitter: Emitter) -> Operand:
+def _window_scattered(numbers: Any, operands: Sequence[Operand], emitter: Emitter, kind: str) -> Operand:
     """Each element of the result takes part if it is in the window."""
     data, indices, updates = operands
-    kind, shape, windows = _scatter_kind(op), data.shape, _windows_of(numbers, data, updates)
+    shape, windows = data.shape, _windows_of(numbers, data, updates)
 
     def compute(x: te.Tensor, flat: te.Tensor, update: te.Tensor) -> te.Tensor:
         starts = {axis: tirx.IntImm("int64", 0) for axis in range(len(shape))}
@@ -212,12 +211,10 @@ def _windows_scattered(numbers: Any, operands: Sequence[Operand], emitter: Emitt
         def element(*index: Any) -> Any:
             *outer_index, axis_of_data = index
             batch = [outer_index[axis] for axis in of_batch]
-            starts = {
-                axis: at(*([*batch[:vector], place, *batch[vector:]] if vector < len(at.shape) else batch)).astype(
-                    "int64"
-                )
-                for axis, place in windows.component_of.items()
-            }
+            starts = {}
+            for axis, place in windows.component_of.items():
+                start = at(*([*batch[:vector], place, *batch[vector:]] if vector < len(at.shape) else batch))
+                starts[axis] = start.astype("int64")
             places = [starts.get(axis, tirx.IntImm("int64", 0)) for axis in range(depth)]
             for axis, place in windows.place_in_update.items():
                 if axis < depth:

@@ -12,9 +12,9 @@ from tunefarm.frontend.expressions import complex_numbers as arithmetic
 from tunefarm.frontend.expressions.complex_numbers import ComplexParts
 from tunefarm.frontend.expressions.fourier import from_spectrum, spectrum, transformed
 from tunefarm.frontend.stablehlo.attributes import Unconvertible, contents, dtype_of, integers, is_complex, shape_of
-from tunefarm.frontend.stablehlo.elementwise import Converter
 from tunefarm.frontend.stablehlo.operand import ComplexOperand, Emitter, Operand, Value, constant, tensors
-from tunefarm.frontend.stablehlo.reductions import reducer_of
+from tunefarm.frontend.stablehlo.operators.elementwise import Converter
+from tunefarm.frontend.stablehlo.operators.reductions import reducer_of
 from tunefarm.frontend.stablehlo.scalars import comparison_of
 
 _ADVICE: Final = "Write it with the real and the imaginary parts of its operands."

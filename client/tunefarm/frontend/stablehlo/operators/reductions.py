@@ -16,10 +16,10 @@ from tunefarm.frontend.stablehlo.attributes import (
     pairs,
     shape_of,
 )
-from tunefarm.frontend.stablehlo.elementwise import LOGICAL, Converter
 from tunefarm.frontend.stablehlo.operand import Emitter, Operand
+from tunefarm.frontend.stablehlo.operators.elementwise import LOGICAL, Converter
+from tunefarm.frontend.stablehlo.operators.shaping import padded
 from tunefarm.frontend.stablehlo.scalars import evaluate_region
-from tunefarm.frontend.stablehlo.shaping import padded
 
 R: Final = relax.op
 REDUCERS: Final[dict[str, tuple[Callable[..., Any], Callable[..., Any]]]] = {
@@ -250,13 +250,30 @@ def _ordered(op: Any, count: int, place: int, pair: tuple[int, int]) -> bool | N
     return outcomes.pop() if len(outcomes) == 1 else None
 
 
-def greatest(data: Operand, count: int, shapes: Sequence[Any], emitter: Emitter) -> list[Operand]:
-    """The ``count`` greatest elements along the last dimension and their indexes, as ``chlo.top_k`` has them."""
-    pair = emitter.emit(R.topk(emitter.full(data), k=count, axis=-1, ret_type="both", largest=True, dtype="int32"))
+def greatest(
+    data: Operand, count: int, shapes: Sequence[Any], emitter: Emitter, axis: int = -1, *, is_least: bool = False
+) -> list[Operand]:
+    """The ``count`` greatest or least elements along a dimension and their indexes, as ``chlo.top_k`` has them."""
+    value = emitter.full(data)
+    pair = emitter.emit(R.topk(value, k=count, axis=axis, ret_type="both", largest=not is_least, dtype="int32"))
     return [
         emitter.operand(relax.TupleGetItem(pair, place), shape_of(result), dtype_of(result))
         for place, result in enumerate(shapes)
     ]
+
+
+def approximate_top_k(op: Any, comparator: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Operand]:
+    """XLA's custom call of this name, without approximation.
+
+    Raises:
+        Unconvertible: its indexes do not count from 0, or it returns more than the elements asked for.
+    """
+    config = op.attributes["mhlo.backend_config"]
+    axis = int(config["reduction_dim"].value)
+    if not config["aggregate_to_topk"].value or not _counts_along(operands[1], axis):
+        raise Unconvertible("Use jax.lax.top_k, or approx_max_k with aggregate_to_topk.")
+    is_least = evaluate_region(comparator.regions[0], 0, 1, 0, 1) == (True,)
+    return greatest(operands[0], int(config["top_k"].value), op.results, emitter, axis, is_least=is_least)
 
 
 def _top_k(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Operand]:

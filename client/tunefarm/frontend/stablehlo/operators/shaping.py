@@ -7,8 +7,8 @@ import numpy as np
 from tvm import relax, te, tirx
 
 from tunefarm.frontend.stablehlo.attributes import contents, dtype_of, integer, integers, numpy_dtype, shape_of
-from tunefarm.frontend.stablehlo.elementwise import Converter
 from tunefarm.frontend.stablehlo.operand import Emitter, Operand, constant
+from tunefarm.frontend.stablehlo.operators.elementwise import Converter
 
 R: Final = relax.op
 

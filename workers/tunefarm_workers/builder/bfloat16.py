@@ -1,0 +1,90 @@
+"""Lowering of functions in bfloat16 up to the pass that makes their arithmetic that of float32.
+
+That pass of TVM does not look into the values of variables of expressions (``T.Let``), by which elementary functions
+are arithmetic: it leaves bfloat16 there, to be read as integers. And where it rounds, it has the value three times, and
+binds the variables in it three times. So values are rounded here, and variables hidden from it as calls.
+"""
+
+from typing import Any, Final
+
+import tvm
+import tvm_ffi
+from tvm import s_tir, tirx
+
+_SHORT, _LONG = "bfloat16", "float32"
+_SHIFT: Final = 16
+_HALF: Final = 0x7FFF
+"""What rounds to the nearest together with the last bit that is kept, and to even ones between two."""
+_HIDDEN: Final = "tunefarm.let"
+_BITS: Final = "tirx.reinterpret"
+_PASSES: Final = (
+    *(s_tir.transform.CanonicalizeLoop, s_tir.transform.LowerInitBlock),
+    *(s_tir.transform.PlanAndUpdateBufferAllocationLocation, s_tir.transform.ConvertBlocksToOpaque),
+    *(s_tir.transform.CompactBufferAllocation, s_tir.transform.LowerMatchBuffer, s_tir.transform.StmtSimplify),
+    *(s_tir.transform.LowerOpaqueBlock, tirx.transform.FlattenBuffer, tirx.transform.BF16ComputeLegalize),
+)
+"""Those of TVM's pipeline for CPUs, to that pass. The pipeline finds nothing left to do for them."""
+
+
+def without_bfloat16_arithmetic(module: tvm.IRModule, target: Any) -> tvm.IRModule:
+    """The module, whose functions load and store bfloat16 but compute float32; others as they are."""
+    if str(target.kind.name) != "llvm" or not _has_bfloat16(module):
+        return module
+    hidden = _mapped(module, [(tirx.Cast, _rounded), (tirx.Let, _hidden), (tirx.For, _serial)])
+    passes = [tirx.transform.BindTarget(target), *(each() for each in _PASSES)]
+    return _mapped(tvm.transform.Sequential(passes)(hidden), [(tvm.ir.Call, _shown)])
+
+
+def _has_bfloat16(module: tvm.IRModule) -> bool:
+    kinds: set[str] = set()
+    noted = [
+        (tvm.ir.TensorLoad, lambda load: kinds.add(str(load.ty.dtype))),
+        (tirx.BufferStore, lambda store: kinds.add(str(store.buffer.dtype))),
+    ]
+    for function in module.functions.values():
+        tvm_ffi.structural_walk(function.body, noted, order="post")
+    return _SHORT in kinds
+
+
+def _mapped(module: tvm.IRModule, callbacks: Any) -> tvm.IRModule:
+    functions = {
+        variable: function.with_body(tvm_ffi.structural_map(function.body, callbacks))
+        for variable, function in module.functions.items()
+    }
+    return tvm.IRModule(functions, attrs=module.attrs)
+
+
+def _rounded(cast: Any) -> Any:
+    """A conversion from float32 as arithmetic on the bits of a variable."""
+    if (str(cast.value.ty.dtype), str(cast.ty.dtype)) != (_LONG, _SHORT) or isinstance(cast.value, tvm.ir.TensorLoad):
+        return cast
+    value, shift = tirx.Var("value", _LONG), tirx.const(_SHIFT, "uint32")
+    bits = tirx.reinterpret("uint32", value)
+    odd = tirx.bitwise_and(bits >> shift, tirx.const(1, "uint32"))
+    kept = tirx.Cast("uint16", (bits + odd + tirx.const(_HALF, "uint32")) >> shift)
+    return tirx.reinterpret(_SHORT, _hidden(tirx.Let(value, cast.value, kept)))
+
+
+def _hidden(binding: Any) -> Any:
+    return tirx.call_extern(str(binding.ty.dtype), _HIDDEN, binding.var, binding.value, binding.body)
+
+
+def _shown(call: Any) -> Any:
+    if str(getattr(call.op, "name", "")) != "tirx.call_extern" or call.args[0].value != _HIDDEN:
+        return call
+    return tirx.Let(*call.args[1:])
+
+
+def _serial(loop: Any) -> Any:
+    """Copies and constants in a plain loop, of which LLVM makes vectors: a later pass of TVM does not know these."""
+    if loop.kind != tirx.ForKind.VECTORIZED:
+        return loop
+    stores: list[Any] = []
+    tvm_ffi.structural_walk(loop.body, (tirx.BufferStore, stores.append), order="post")
+    if not any(str(each.value.ty.dtype) == _SHORT and not _is_rounded(each.value) for each in stores):
+        return loop
+    return tirx.For(loop.loop_var, loop.min, loop.extent, tirx.ForKind.SERIAL, loop.body, None, loop.annotations)
+
+
+def _is_rounded(value: Any) -> bool:
+    return str(getattr(getattr(value, "op", None), "name", "")) == _BITS
