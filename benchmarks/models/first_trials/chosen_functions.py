@@ -26,6 +26,7 @@ class ChosenFunction:
         operator: the first operator in the function's name.
         shapes: of its first arguments.
         padded_shapes: of the same with channels of zeros, which some processors need for whole vectors.
+        is_alone: whether it is made of its operator, because that is part of another function in the model.
     """
 
     name: str
@@ -33,6 +34,7 @@ class ChosenFunction:
     operator: str
     shapes: tuple[Shape, ...]
     padded_shapes: tuple[Shape, ...] = ()
+    is_alone: bool = False
 
     def is_it(self, name: str, shapes: tuple[Shape, ...]) -> bool:
         """Whether a function of the model with this name and these argument shapes is the chosen one."""
@@ -88,7 +90,7 @@ CHOSEN: Final = (
     _product("matmul-narrow", "vit-tiny", (197, 768), (768, 192)),
     _product("matmul-one-row", "decoder", (1, 512), (512, 1408)),
     _product("matmul-classifier", "resnet50", (1, 2048), (2048, 1000)),
-    ChosenFunction("softmax", "vit-tiny", "softmax", ((1, 3, 197, 197),)),
+    ChosenFunction("softmax", "vit-tiny", "softmax", ((1, 3, 197, 197),), is_alone=True),
     ChosenFunction("layer-norm", "whisper", "layer_norm", ((1, 1500, 384),)),
     ChosenFunction("max-pool", "resnet18", "max_pool2d", ((1, 112, 112, 64),)),
     ChosenFunction("mean", "mobilenet-v2", "mean", ((1, 7, 7, 1280),)),
@@ -109,6 +111,23 @@ def workloads_of_model(model: str, folder: Path) -> list[Workload]:
     return [task.workload for task in model_tasks(prepare(read.module, read.weights, host_target(1)))]
 
 
+def _workload_alone(chosen: ChosenFunction) -> Workload:
+    """The operator of a function along the last axis of its argument."""
+    from tvm import relax
+
+    from tunefarm_search.relax.preparation import prepare
+    from tunefarm_search.relax.tasks import model_tasks
+    from tunefarm_search.tvm.target import host_target
+
+    data, builder = relax.Var("x", relax.TensorType(chosen.shapes[0], "float32")), relax.BlockBuilder()
+    with builder.function("main", [data]):
+        with builder.dataflow():
+            result = builder.emit_output(getattr(relax.op.nn, chosen.operator)(data, -1))
+        builder.emit_func_output(result)
+    (task,) = model_tasks(prepare(builder.get(), {}, host_target(1)))
+    return task.workload
+
+
 def write_functions(folder: Path, names: Collection[str]) -> None:
     """Write those of the chosen functions, each as ``NAME.json``.
 
@@ -117,6 +136,9 @@ def write_functions(folder: Path, names: Collection[str]) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     wanted = [chosen for chosen in CHOSEN if chosen.name in names]
+    for chosen in (each for each in wanted if each.is_alone):
+        (folder / f"{chosen.name}.json").write_text(_workload_alone(chosen).module_json, encoding="utf-8")
+    wanted = [chosen for chosen in wanted if not chosen.is_alone]
     for model in dict.fromkeys(chosen.model for chosen in wanted):
         workloads = workloads_of_model(model, folder)
         for chosen in (each for each in wanted if each.model == model):

@@ -38,7 +38,7 @@ def without_bfloat16_arithmetic(module: tvm.IRModule, target: Any) -> tvm.IRModu
 def _has_bfloat16(module: tvm.IRModule) -> bool:
     kinds: set[str] = set()
     noted = [
-        (tvm.ir.TensorLoad, lambda load: kinds.add(str(load.ty.dtype))),
+        ((tvm.ir.TensorLoad, tirx.Cast), lambda value: kinds.add(str(value.ty.dtype))),
         (tirx.BufferStore, lambda store: kinds.add(str(store.buffer.dtype))),
     ]
     for function in module.functions.values():
@@ -55,7 +55,9 @@ def _mapped(module: tvm.IRModule, callbacks: Any) -> tvm.IRModule:
 
 
 def _rounded(cast: Any) -> Any:
-    """A conversion from float32 as arithmetic on the bits of a variable."""
+    """A conversion from float32 as arithmetic on the bits of a variable, one of a constant as its result."""
+    if isinstance(cast.value, tirx.FloatImm) and str(cast.ty.dtype) == _LONG:
+        return tirx.const(float(cast.value.value), _LONG)
     if (str(cast.value.ty.dtype), str(cast.ty.dtype)) != (_LONG, _SHORT) or isinstance(cast.value, tvm.ir.TensorLoad):
         return cast
     value, shift = tirx.Var("value", _LONG), tirx.const(_SHIFT, "uint32")

@@ -10,7 +10,7 @@ from torch import fx
 from torch.nn import functional
 from tvm import relax
 
-from tunefarm.frontend.pytorch.operators.nodes import argument, standing_for, value_of
+from tunefarm.frontend.pytorch.operators.nodes import HALVES, argument, as_kind, standing_for, value_of
 
 _MAX_POOLS: Final = MappingProxyType({2: (relax.op.nn.max_pool2d, "NCHW"), 3: (relax.op.nn.max_pool3d, "NCDHW")})
 _AVERAGE_POOLS: Final = MappingProxyType({2: (relax.op.nn.avg_pool2d, "NCHW"), 3: (relax.op.nn.avg_pool3d, "NCDHW")})
@@ -189,7 +189,14 @@ def regions(node: fx.Node, importer: Any) -> Any:
 
 
 def sampled_on_grid(node: fx.Node, importer: Any) -> Any:
-    """TVM has the coordinates of a point as the second axis of the grid, torch as the last one."""
-    grid = relax.op.permute_dims(importer.env[node.args[1]], [0, 3, 1, 2])
-    with standing_for(importer, {node.args[1]: importer.block_builder.emit(grid)}):
-        return importer._grid_sampler_2d(node)  # noqa: SLF001 - the converter in TVM's table
+    """TVM has the coordinates of a point as the second axis of the grid, torch as the last one.
+
+    Halves are sampled in float32: TVM's function computes that, and calls it halves.
+    """
+    kind, emit = str(value_of(node).dtype).removeprefix("torch."), importer.block_builder.emit
+    wide = "float32" if value_of(node).dtype in HALVES else kind
+    data, grid = (as_kind(wide, importer.env[each], emit) for each in node.args[:2])
+    grid = emit(relax.op.permute_dims(grid, [0, 3, 1, 2]))
+    with standing_for(importer, dict(zip(node.args[:2], (data, grid), strict=True))):
+        sampled = importer._grid_sampler_2d(node)  # noqa: SLF001 - the converter in TVM's table
+    return as_kind(kind, sampled, emit)
