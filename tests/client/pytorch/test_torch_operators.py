@@ -98,7 +98,7 @@ def test_special_functions_are_as_in_torch() -> None:
     numbers = torch.linspace(-3.97, 30, 341)
 
     def gammas(x: torch.Tensor, n: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        ends = torch.lgamma((x.abs() + 1) / 0).isinf(), torch.lgamma(x.round().clamp(max=0)).isinf()
+        ends = torch.lgamma((1e3 + x).exp()).isinf(), torch.lgamma(x.round().clamp(max=0)).isinf()
         return torch.lgamma(x), torch.digamma(x), torch.special.multigammaln(x.abs() + 2, 2), torch.lgamma(n), *ends
 
     require_as_torch(Of(gammas), (numbers, torch.arange(1, 9)))
