@@ -36,7 +36,7 @@ _OF_FLOAT64: Final[dict[str, Callable[..., Any]]] = {
 
 
 def without_library_calls(module: Any, kept: Collection[str]) -> Any:
-    """Replace elementary functions of float32 and float16 in a module's TIR functions by arithmetic of float32.
+    """Replace elementary functions of float32 and of halves in a module's TIR functions by arithmetic of float32.
 
     For CPUs, TVM compiles them to one call of the C library for each element, also in vectorised loops. Of functions of
     functions in one expression, only the innermost are replaced: TVM's code generator writes out every variable of an
@@ -62,7 +62,7 @@ def _replaced(call: Any) -> Any:
     kind = str(call.ty.dtype)
     if kind == "float32":
         return REPLACED[name](*call.args)
-    if kind == "float16":
+    if kind in {"float16", "bfloat16"}:
         return REPLACED[name](*(each.astype("float32") for each in call.args)).astype(kind)
     return _OF_FLOAT64[name](*call.args) if kind == "float64" and name in _OF_FLOAT64 else call
 
