@@ -50,6 +50,7 @@ FUNCTIONS: dict[str, tuple[Function, Callable[[Any], Any]]] = {
     "shifted": (shifted, lambda x: (np.abs(x) + 0.25) * np.exp(-(np.abs(x) + 0.25))),
     "power": (lambda x, emit: relax.op.power(emit(relax.op.abs(x)), relax.const(1.5, "bfloat16")),
               lambda x: np.abs(x) ** 1.5),
+    "cosh": (lambda x, _: relax.op.cosh(x), np.cosh),
     "softmax": (lambda x, _: relax.op.nn.softmax(x, 1), lambda x: np.exp(x) / np.exp(x).sum(1, keepdims=True)),
     "copies": (lambda x, emit: relax.op.concat([emit(relax.op.flip(x, 0)), x], 1),
                lambda x: np.concatenate([x[::-1], x], 1)),
