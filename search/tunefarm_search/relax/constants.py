@@ -173,6 +173,12 @@ def _of_floats(function: Callable[..., Any]) -> _Evaluation:
     return evaluate
 
 
+def _product(left: Array, right: Array) -> Array:
+    if not (left.any() and right.any()):
+        raise ValueError("the first step of a recurrent layer, whose state is zero, is recognised by its product")
+    return np.asarray(np.matmul(left, right))
+
+
 def _reduced(function: Callable[..., Any]) -> _Evaluation:
     def evaluate(arrays: list[Array], call: Any, result: Any) -> Array:
         over = partial(function, axis=_axes(call.attrs.axis), keepdims=bool(call.attrs.keepdims))
@@ -234,7 +240,7 @@ _EVALUATIONS: Final[Mapping[str, _Evaluation]] = {
     "relax.subtract": _by(np.subtract),
     "relax.multiply": _by(np.multiply),
     "relax.divide": _quotient,
-    "relax.matmul": _of_floats(np.matmul),
+    "relax.matmul": _of_floats(_product),
     "relax.flip": _flipped,
     "relax.sum": _reduced(np.sum),
     "relax.mean": _reduced(np.mean),

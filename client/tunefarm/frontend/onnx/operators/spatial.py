@@ -1,6 +1,7 @@
 """Convolutions and resizing, where TVM's converters ignore attributes or give slow modules."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -93,6 +94,14 @@ def conv_transpose(builder: Any, inputs: Any, attributes: Mapping[str, Any], sco
 
 
 _ROUNDED: Final = frozenset({b"round_prefer_floor", b"round_prefer_ceil"})
+_ROUNDINGS: Final[Mapping[bytes, Callable[[Any], Any]]] = MappingProxyType(
+    {
+        b"round_prefer_floor": lambda positions: np.ceil(positions - np.float32(0.5)),
+        b"round_prefer_ceil": lambda positions: np.floor(positions + np.float32(0.5)),
+        b"floor": np.floor,
+        b"ceil": np.ceil,
+    }
+)
 
 
 def resize(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
@@ -136,13 +145,14 @@ def _wanted(shape: Sequence[int], inputs: Any, attributes: Mapping[str, Any]) ->
 
 def _chosen_places(extent: int, wanted: int, attributes: Mapping[str, Any]) -> Any:
     """The elements of an axis that a result consists of, where TVM would take others or fail; None elsewhere."""
+    if wanted == extent:
+        return None
     coordinates = attributes.get("coordinate_transformation_mode", b"half_pixel")
     rounding = attributes.get("nearest_mode", b"round_prefer_floor")
-    is_rounded = attributes.get("mode", b"nearest") == b"nearest" and rounding in _ROUNDED
-    if is_rounded and max(wanted, extent) % min(wanted, extent):
+    is_aligned, has_ties = coordinates == b"align_corners", max(wanted, extent) % min(wanted, extent) > 0
+    if attributes.get("mode", b"nearest") == b"nearest" and (is_aligned or (rounding in _ROUNDED and has_ties)):
         return _nearest(extent, wanted, coordinates, rounding)
-    is_divided_by_zero = coordinates == b"align_corners" and wanted == 1 < extent
-    return np.zeros(1) if is_divided_by_zero else None
+    return np.zeros(1) if is_aligned and wanted == 1 else None  # TVM divides by zero
 
 
 def _nearest(extent: int, wanted: int, coordinates: bytes, rounding: bytes) -> Any:
@@ -156,8 +166,7 @@ def _nearest(extent: int, wanted: int, coordinates: bytes, rounding: bytes) -> A
     else:
         positions = (numbers + half) / scale - half
         positions = positions * (wanted > 1) if coordinates == b"pytorch_half_pixel" else positions
-    places = np.ceil(positions - half) if rounding == b"round_prefer_floor" else np.floor(positions + half)
-    return np.clip(places, 0, extent - 1)
+    return np.clip(_ROUNDINGS[rounding](positions), 0, extent - 1)
 
 
 def _numbers(value: Any) -> Any:

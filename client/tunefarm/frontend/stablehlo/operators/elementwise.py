@@ -97,7 +97,7 @@ BINARY: Final[dict[str, Function]] = {
 SPECIAL: Final[dict[str, Function]] = {
     "chlo.digamma": digamma, "chlo.erf_inv": inverse_error, "chlo.lgamma": log_gamma, "stablehlo.popcnt": tirx.popcount,
 }  # fmt: skip
-_FLOAT16, _BFLOAT16 = (5, 10), (8, 7)
+_FLOAT16, _BFLOAT16, _FLOAT32 = (5, 10), (8, 7), (8, 23)
 """The numbers of bits in their exponents and mantissas."""
 DIVISIONS: Final = frozenset({"stablehlo.divide", "stablehlo.remainder"})
 BITWISE: Final[dict[str, Function]] = {
@@ -230,6 +230,8 @@ def _special(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Ope
 
 def _reduce_precision(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Operand]:
     sizes, dtype = (integer(op, "exponent_bits"), integer(op, "mantissa_bits")), operands[0].dtype
+    if dtype == "float32" and sizes == _FLOAT32:
+        return list(operands)
     if dtype != "float32" or sizes not in {_FLOAT16, _BFLOAT16}:
         raise Unconvertible("Reduce the precision of float32 to that of float16 or bfloat16.")
     if sizes == _FLOAT16:
