@@ -11,10 +11,9 @@ import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
 
+from tunefarm_search.tvm.bfloat16 import rounded_bits
+
 _SHORT, _LONG = "bfloat16", "float32"
-_SHIFT: Final = 16
-_HALF: Final = 0x7FFF
-"""What rounds to the nearest together with the last bit that is kept, and to even ones between two."""
 _HIDDEN: Final = "tunefarm.let"
 _BITS: Final = "tirx.reinterpret"
 _PASSES: Final = (
@@ -60,10 +59,8 @@ def _rounded(cast: Any) -> Any:
         return tirx.const(float(cast.value.value), _LONG)
     if (str(cast.value.ty.dtype), str(cast.ty.dtype)) != (_LONG, _SHORT) or isinstance(cast.value, tvm.ir.TensorLoad):
         return cast
-    value, shift = tirx.Var("value", _LONG), tirx.const(_SHIFT, "uint32")
-    bits = tirx.reinterpret("uint32", value)
-    odd = tirx.bitwise_and(bits >> shift, tirx.const(1, "uint32"))
-    kept = tirx.Cast("uint16", (bits + odd + tirx.const(_HALF, "uint32")) >> shift)
+    value = tirx.Var("value", _LONG)
+    kept = tirx.Cast("uint16", rounded_bits(value))
     return tirx.reinterpret(_SHORT, _hidden(tirx.Let(value, cast.value, kept)))
 
 

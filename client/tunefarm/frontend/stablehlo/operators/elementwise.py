@@ -12,6 +12,7 @@ from tunefarm.frontend.expressions.special_functions import digamma, inverse_err
 from tunefarm.frontend.stablehlo.attributes import Unconvertible, dtype_of, integer, shape_of
 from tunefarm.frontend.stablehlo.operand import Emitter, Operand
 from tunefarm.frontend.stablehlo.scalars import comparison_of
+from tunefarm_search.tvm.bfloat16 import SHIFT, rounded_bits
 
 R: Final = relax.op
 Converter = Callable[[Any, Sequence[Operand], Emitter], list[Operand]]
@@ -242,13 +243,8 @@ def _reduce_precision(op: Any, operands: Sequence[Operand], emitter: Emitter) ->
 
 def _as_bfloat16(x: Any) -> Any:
     """Rounded to the nearest, to even ones between two. Compilers may drop a conversion there and back."""
-    bits = tirx.reinterpret("uint32", x)
-    half, last = (
-        tirx.const(0x7FFF, "uint32"),
-        tirx.bitwise_and(bits >> tirx.const(16, "uint32"), tirx.const(1, "uint32")),
-    )
-    rounded = tirx.bitwise_and(bits + half + last, tirx.const(0xFFFF0000, "uint32"))
-    return tirx.if_then_else(tirx.isnan(x), x, tirx.reinterpret("float32", rounded))
+    rounded = tirx.reinterpret("float32", rounded_bits(x) << tirx.const(SHIFT, "uint32"))
+    return tirx.if_then_else(tirx.isnan(x), x, rounded)
 
 
 def _convert(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Operand]:
