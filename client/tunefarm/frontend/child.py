@@ -8,7 +8,7 @@ from typing import Any, Final
 from pydantic import Field
 
 from tunefarm.frontend.model_source import FIELD, ModelSource
-from tunefarm.frontend.relax_model import RelaxModel
+from tunefarm.frontend.relax_model import ModelReference, RelaxModel
 from tunefarm.frontend.weights_file import Array, write_weights
 from tunefarm_sandbox.channel.channel import MAX_MESSAGE_BYTES, Channel
 from tunefarm_sandbox.fork_server.question import answer
@@ -32,14 +32,15 @@ class ModelQuestion(Frozen):
 class ModelAnswer(Frozen):
     """A model as TVM JSON. ``weights`` names those of each entry function in the file; several may share one.
 
-    ``references`` gives the entry function and the numbers of inputs and outputs of each; the file holds their arrays.
+    ``references`` gives the entry function and the numbers of inputs, outputs and exact outputs of each; the file holds
+    their arrays.
     """
 
     module_json: str = Field(repr=False)
     weights: Mapping[str, tuple[str, ...]]
     framework: str
     notes: tuple[str, ...]
-    references: tuple[tuple[str, int, int], ...] = ()
+    references: tuple[tuple[str, int, int, int], ...] = ()
 
 
 def main(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
@@ -80,24 +81,30 @@ def passed_on(model: RelaxModel, weights_descriptor: int) -> ModelAnswer:
         weights=names,
         framework=model.framework,
         notes=model.notes,
-        references=tuple((each.entry, len(each.inputs), len(each.outputs)) for each in model.references),
+        references=tuple((each.entry, *map(len, _arrays_of(each))) for each in model.references),
     )
 
 
-def reference_names(number: int, inputs: int, outputs: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names in the file of the inputs and the outputs of a reference."""
-    return (
-        tuple(f"reference.{number}.input.{index}" for index in range(inputs)),
-        tuple(f"reference.{number}.output.{index}" for index in range(outputs)),
+def reference_names(number: int, *counts: int) -> tuple[tuple[str, ...], ...]:
+    """The names in the file of as many inputs, outputs and exact outputs of a reference."""
+    kinds = ("input", "output", "exact")
+    return tuple(
+        tuple(f"reference.{number}.{kind}.{index}" for index in range(count))
+        for kind, count in zip(kinds, counts, strict=True)
     )
 
 
 def _of_references(model: RelaxModel) -> dict[str, Array]:
     held: dict[str, Array] = {}
     for number, reference in enumerate(model.references):
-        inputs, outputs = reference_names(number, len(reference.inputs), len(reference.outputs))
-        held.update(zip((*inputs, *outputs), (*reference.inputs, *reference.outputs), strict=True))
+        kinds = _arrays_of(reference)
+        for names, arrays in zip(reference_names(number, *map(len, kinds)), kinds, strict=True):
+            held.update(zip(names, arrays, strict=True))
     return held
+
+
+def _arrays_of(reference: ModelReference) -> tuple[tuple[Array, ...], tuple[Array, ...], tuple[Array, ...]]:
+    return reference.inputs, reference.outputs, reference.exact
 
 
 def _json_of(module: Any) -> str:

@@ -144,6 +144,6 @@ def _imported(answer: ModelAnswer, descriptor: int) -> ImportedModel:
     )
 
 
-def _reference(arrays: Mapping[str, Array], number: int, entry: str, inputs: int, outputs: int) -> ModelReference:
-    given, results = reference_names(number, inputs, outputs)
-    return ModelReference(entry, tuple(arrays[name] for name in given), tuple(arrays[name] for name in results))
+def _reference(arrays: Mapping[str, Array], number: int, entry: str, *counts: int) -> ModelReference:
+    kinds = reference_names(number, *counts)
+    return ModelReference(entry, *(tuple(arrays[name] for name in names) for names in kinds))

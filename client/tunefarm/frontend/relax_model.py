@@ -10,11 +10,16 @@ import numpy.typing as npt
 
 @dataclass(frozen=True)
 class ModelReference:
-    """What the framework computes for some inputs. Both are in the order of the entry function's, tuples flattened."""
+    """What the framework computes for some inputs. Both are in the order of the entry function's, tuples flattened.
+
+    ``exact`` are the outputs in the same types, but computed in float32, of a model in float16 or bfloat16: they show
+    how much the framework rounds. Empty for others, and where they could not be computed.
+    """
 
     entry: str
     inputs: tuple[npt.NDArray[np.generic], ...]
     outputs: tuple[npt.NDArray[np.generic], ...]
+    exact: tuple[npt.NDArray[np.generic], ...] = ()
 
 
 @dataclass(frozen=True)

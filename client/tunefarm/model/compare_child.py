@@ -9,10 +9,10 @@ import tvm
 
 from tunefarm.frontend.weights_file import read_weights
 from tunefarm.model.loaded_model import CompiledModel, open_model
-from tunefarm.model.messages import CompareOrder, ModelCompared, input_name, output_name
+from tunefarm.model.messages import CompareOrder, ModelCompared, exact_name, input_name, output_name
 from tunefarm.model.model_folder import ModelFiles, read_model_folder
 from tunefarm.model.random_inputs import INPUT_SETS, Array, random_inputs
-from tunefarm.model.relative_error import relative_error
+from tunefarm.model.relative_error import error_beside_exact, relative_error
 from tunefarm.model.timing.model_runs import callable_functions, run_of
 from tunefarm.model.timing.model_times import cold_latencies_s, warm_latencies_s
 from tunefarm.model.timing.timing_child import await_turn
@@ -115,7 +115,12 @@ def _error_against_outputs(model: CompiledModel, arrays: Mapping[str, Array], or
         entry = model.entry(name)
         inputs = [arrays[input_name(number, at)] for at in range(len(entry.inputs))]
         expected = [arrays[output_name(number, at)] for at in range(len(entry.outputs))]
-        errors += _errors(model(*inputs, entry=entry.name), expected, order.is_quantized)
+        found = model(*inputs, entry=entry.name)
+        if exact_name(number, 0) in arrays:
+            exact = [arrays[exact_name(number, at)] for at in range(len(entry.outputs))]
+            errors += map(error_beside_exact, _leaves(found), expected, exact)
+        else:
+            errors += _errors(found, expected, order.is_quantized)
     return max(errors)
 
 

@@ -141,6 +141,11 @@ def output_name(number: int, position: int) -> str:
     return f"output.{number}.{position}"
 
 
+def exact_name(number: int, position: int) -> str:
+    """The name of an output that was computed in float32, which is in that file for models in halves alone."""
+    return f"exact.{number}.{position}"
+
+
 class AwaitsTurn(Frozen):
     """A child is about to time something, and waits for any message before it begins."""
 

@@ -10,7 +10,16 @@ from typing import Literal
 from tunefarm.frontend.relax_model import ModelReference
 from tunefarm.frontend.weights_file import Array, write_weights
 from tunefarm.model.child_call import compiling, exchange
-from tunefarm.model.messages import COMPARE, AwaitsTurn, Caches, CompareOrder, ModelCompared, input_name, output_name
+from tunefarm.model.messages import (
+    COMPARE,
+    AwaitsTurn,
+    Caches,
+    CompareOrder,
+    ModelCompared,
+    exact_name,
+    input_name,
+    output_name,
+)
 from tunefarm.model.timing.model_times import TURN_S
 from tunefarm_sandbox.channel.channel import ChannelClosed
 from tunefarm_sandbox.confinement.confinement import Confinement
@@ -45,6 +54,7 @@ def write_outputs(references: Sequence[ModelReference], descriptor: int) -> Refe
     for number, each in enumerate(references):
         arrays |= {input_name(number, at): array for at, array in enumerate(each.inputs)}
         arrays |= {output_name(number, at): array for at, array in enumerate(each.outputs)}
+        arrays |= {exact_name(number, at): array for at, array in enumerate(each.exact)}
     write_weights(descriptor, arrays)
     return Reference("outputs", descriptor, "its framework's", tuple(each.entry for each in references))
 

@@ -30,6 +30,10 @@ _MASK: Final = 1e3
 """Constants of a mask are larger than this, and so many times as large as what nine of ten elements exceed."""
 _MASK_VALUES: Final = 4
 """Such as sums of two masks. More values are numbers of the model."""
+_MAX_ROUNDING: Final = 3
+"""Times what is allowed, a framework may itself differ from exact results. With more, nothing could be told."""
+_AS_EXACT: Final = 1.5
+"""Times as much as the framework, other results may differ from exact ones."""
 _SMALLEST: Final = 1e-6
 """Outputs with smaller elements are compared as if this were the largest one."""
 
@@ -67,6 +71,19 @@ def relative_error(found: Array, expected: Array, *, is_quantized: bool = False)
     usual = float(differences.max(where=scales >= _LARGE * largest, initial=0))
     of_slices = np.maximum(_OF_SLICES * allowed * scales, max(cancelled * largest, _ALIKE * usual))
     return max(error, float((differences / np.minimum(of_slices, allowed * largest)).max()))
+
+
+def error_beside_exact(found: Array, expected: Array, exact: Array) -> float:
+    """The same for a framework that rounds to halves; ``exact`` is what it computes in float32.
+
+    Where networks add up so much rounding that the framework differs from exact results by more than is allowed, others
+    may, too, in other elements.
+    """
+    error = relative_error(found, expected)
+    rounding = relative_error(expected, exact)
+    if error <= 1 or not 1 / _AS_EXACT < rounding <= _MAX_ROUNDING:
+        return error
+    return min(error, relative_error(found, exact) / (_AS_EXACT * rounding))
 
 
 def _least_of_mask(sizes: Array) -> float:

@@ -35,6 +35,7 @@ from tunefarm_search.relax.integer.rewriting import with_integer_products
 from tunefarm_search.relax.operators.batch_norm import fold_batch_norms
 from tunefarm_search.relax.operators.clipped_indices import with_clipped_indices
 from tunefarm_search.relax.operators.constant_indices import with_slices
+from tunefarm_search.relax.operators.division import DIVIDE, legalize_divide
 from tunefarm_search.relax.operators.gelu import with_gelu
 from tunefarm_search.relax.operators.norms import with_norms
 from tunefarm_search.relax.operators.ordering import with_own_sorts
@@ -56,8 +57,9 @@ _LEGALIZED: Final = {
     LOG_SOFTMAX: legalize_log_softmax,
     RESIZE: legalize_resize,
     QUANTIZE: legalize_quantize,
+    DIVIDE: legalize_divide,
 }
-"""Operators that TVM has functions for that are slower on a CPU."""
+"""Operators that TVM has functions for that are slower on a CPU, or do not compile."""
 
 
 @dataclass(frozen=True)

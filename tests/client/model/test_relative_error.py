@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tunefarm.model.relative_error import relative_error
+from tunefarm.model.relative_error import error_beside_exact, relative_error
 
 NAN, INF = float("nan"), float("inf")
 
@@ -126,3 +126,19 @@ def test_coarse_numbers_differ_by_their_steps_in_any_slice(kind: str) -> None:
 def test_doubles_are_compared_as_doubles_in_models_with_bytes() -> None:
     expected = np.array([1.0, 2.0])
     assert relative_error(expected + 1e-3, expected, is_quantized=True) > 1
+
+
+def test_halves_may_be_as_far_from_exact_results_as_the_frameworks() -> None:
+    exact, rounding = np.linspace(-1, 1, 64, dtype="float32"), 0.05 * np.sin(np.arange(64, dtype="float32"))
+    expected, alike, wrong, random = (
+        (exact + added).astype("float16") for added in (rounding, -rounding, 3 * rounding[::-1], 50 * rounding)
+    )
+    assert relative_error(alike, expected) > 1
+    assert error_beside_exact(alike, expected, exact.astype("float16")) <= 1
+    assert error_beside_exact(wrong, expected, exact.astype("float16")) > 1
+    assert error_beside_exact(alike, random, exact.astype("float16")) > 1
+
+
+def test_frameworks_that_are_exact_are_followed() -> None:
+    exact = np.linspace(-1, 1, 64, dtype="float16")
+    assert error_beside_exact(exact + np.float16(0.03), exact, exact) > 1

@@ -265,3 +265,28 @@ def test_compile_fuses_traced_operators(fork_server: ForkServer, tmp_path: Path)
     found = model(*(each.numpy() for each in inputs))
     found = found[0] if isinstance(found, tuple) else found
     torch.testing.assert_close(torch.from_numpy(found), expected, rtol=1e-4, atol=1e-5)
+
+
+class Deep(torch.nn.Module):  # type: ignore[misc]
+    """Layers that make the rounding of the first ones larger."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(64, 64) for _ in range(24))
+
+    def forward(self, x: Any) -> Any:
+        for layer in self.layers:
+            x = torch.sin(3 * layer(x))
+        return x
+
+
+def test_rounding_of_halves_that_networks_add_up_is_that_of_the_framework(settings: Settings) -> None:
+    torch.manual_seed(0)
+    model, x = Deep().bfloat16(), torch.randn(4, 64).bfloat16()
+    exact = Deep()
+    exact.load_state_dict(model.state_dict())
+    compiled = tunefarm.torch.compile(model, (x,), target="host:1", settings=settings)
+    with torch.no_grad():
+        expected = exact.float()(x.float())
+        of_torch, found = ((each.float() - expected).square().mean() for each in (model(x), compiled(x)))
+    assert found < 2 * of_torch

@@ -5,6 +5,7 @@ from typing import Any, Final
 import torch
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tunefarm.frontend.pytorch.program_translation import ENTRY, array_of
 from tunefarm.frontend.relax_model import ModelReference
@@ -12,6 +13,7 @@ from tunefarm.frontend.weights_file import Array
 
 COUNT: Final = 3
 _LEAST: Final = 0.1
+_HALVES: Final = frozenset({torch.float16, torch.bfloat16})
 _TRUE: Final = 0.7
 """Share of truth values that are true."""
 
@@ -28,17 +30,64 @@ def references_of(program: ExportedProgram) -> tuple[ModelReference, ...]:
     arguments, keywords = program.example_inputs
     try:
         with torch.no_grad():
-            module = program.module()
-            return tuple(_reference(module, arguments, keywords, seed) for seed in range(COUNT))
+            module, exact = program.module(), _Exact(program)
+            return tuple(_reference(module, exact, arguments, keywords, seed) for seed in range(COUNT))
     except Exception:  # noqa: BLE001 - such as a guard of the program, or weights on a device that is not here
         return ()
 
 
-def _reference(module: Any, arguments: Any, keywords: Any, seed: int) -> ModelReference:
+def _reference(module: Any, exact: "_Exact", arguments: Any, keywords: Any, seed: int) -> ModelReference:
     generator = torch.Generator().manual_seed(seed)
     given = pytree.tree_map(lambda leaf: _like(leaf, generator, seed), (arguments, dict(keywords)))
-    inputs = _arrays(given)  # before the call, which may change them
-    return ModelReference(ENTRY, inputs, _arrays(module(*given[0], **given[1])))
+    inputs, wide = _arrays(given), exact.inputs(given)  # before the call, which may change them
+    outputs = module(*given[0], **given[1])
+    return ModelReference(ENTRY, inputs, _arrays(outputs), exact.outputs(wide, outputs))
+
+
+class _Exact:
+    """A program in halves that is computed in float32."""
+
+    def __init__(self, program: ExportedProgram) -> None:
+        self._module = program.module(check_guards=False)  # they compare types
+        tensors = dict((*self._module.named_parameters(), *self._module.named_buffers()))
+        self._is_needed = any(each.dtype in _HALVES for each in tensors.values())
+        self._tensors = _widened(tensors) if self._is_needed else {}
+
+    def inputs(self, given: Any) -> Any:
+        """A copy of arguments and keywords."""
+        return _widened(pytree.tree_map_only(torch.Tensor, torch.clone, given)) if self._is_needed else None
+
+    def outputs(self, wide: Any, outputs: Any) -> tuple[Array, ...]:
+        """The results for ``wide`` in the types of ``outputs``; none if it is not in halves, or cannot be computed."""
+        if not self._is_needed:
+            return ()
+        try:
+            with _InFloat32():
+                results = torch.func.functional_call(self._module, self._tensors, *wide)
+        except Exception:  # noqa: BLE001 - such as an operator that takes halves alone
+            return ()
+        leaves, wanted = (
+            [each for each in pytree.tree_leaves(tree) if isinstance(each, torch.Tensor)] for tree in (results, outputs)
+        )
+        return _arrays([each.to(other.dtype) for each, other in zip(leaves, wanted, strict=True)])
+
+
+class _InFloat32(TorchDispatchMode):  # type: ignore[misc]
+    """Operators that would return halves return float32."""
+
+    def __torch_dispatch__(self, function: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return function(*_widened(args), **_widened(kwargs or {}))
+
+
+def _widened(tree: Any) -> Any:
+    """Tensors and names of types that are halves, as float32."""
+
+    def widen(leaf: Any) -> Any:
+        if isinstance(leaf, torch.Tensor):
+            return leaf.float() if leaf.dtype in _HALVES else leaf
+        return torch.float32 if isinstance(leaf, torch.dtype) and leaf in _HALVES else leaf
+
+    return pytree.tree_map(widen, tree)
 
 
 def _like(leaf: Any, generator: torch.Generator, seed: int) -> Any:

@@ -39,7 +39,8 @@ def legalize_resize(builder: Any, call: Any) -> Any:
 def _is_separable(call: Any, wanted: tuple[int, ...]) -> bool:
     attributes = call.attrs
     method, layout = str(attributes.method), str(attributes.layout)
-    fills_vectors = layout == "NHWC" and wanted[-1] % _VECTOR == 0 and method == "linear"
+    has_corner = 1 in wanted[1:3] and str(attributes.coordinate_transformation_mode) == "align_corners"
+    fills_vectors = layout == "NHWC" and wanted[-1] % _VECTOR == 0 and method == "linear" and not has_corner
     return (
         method in _TAPS
         and layout in {"NHWC", "NCHW"}

@@ -70,10 +70,12 @@ def test_passes_are_two_where_vectors_gain(shape: tuple[int, ...], options: dict
     assert script.count("T.sblock(") == 1 + blocks
 
 
-def test_one_pixel_is_the_corner() -> None:
-    given = random_array(2, 3, 9, 14)
-    module = resizing((2, 3, 9, 14), size=(1, 1), method="linear", coordinate_transformation_mode="align_corners")
-    np.testing.assert_array_equal(result_of(prepared(module), (given,)), given[:, :, :1, :1])
+@pytest.mark.parametrize(("layout", "shape"), [("NCHW", (2, 3, 9, 14)), ("NHWC", (2, 9, 14, 16))])
+def test_one_pixel_is_the_corner(layout: str, shape: tuple[int, ...]) -> None:
+    given, place = random_array(*shape), "align_corners"
+    module = resizing(shape, size=(1, 1), method="linear", coordinate_transformation_mode=place, layout=layout)
+    corner = given[:, :, :1, :1] if layout == "NCHW" else given[:, :1, :1]
+    np.testing.assert_array_equal(result_of(prepared(module), (given,)), corner)
 
 
 def test_fewer_rows_are_computed_first() -> None:
