@@ -283,6 +283,20 @@ def test_most_frequent_elements_are_those_of_torch() -> None:
     require_as_torch(Of(function), (torch.randint(3, (5, 9)),))
 
 
+def test_numbers_are_counted_upwards_and_downwards() -> None:
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            x + torch.arange(3),
+            torch.arange(64, -64, -2),
+            torch.arange(10, 0, -3),
+            torch.arange(7, 7),
+            torch.arange(0, 1, 0.1),
+            torch.arange(1, 0, -0.25, dtype=torch.bfloat16),
+        )
+
+    require_as_torch(Of(function), (torch.randn(3),))
+
+
 def test_elements_of_a_source_are_scattered_by_a_mask() -> None:
     def function(x: torch.Tensor, mask: torch.Tensor, source: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return x.masked_scatter(mask, source), x.masked_scatter(mask[:, :1], source)

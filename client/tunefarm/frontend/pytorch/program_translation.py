@@ -34,7 +34,7 @@ Converters: TypeAlias = Mapping[str, Callable[[fx.Node, Any], Any]]
 """Functions of a node and an importer (``env``, ``block_builder``) that give a Relax expression, by operator."""
 
 ENTRY: Final = "main"
-_NAMESPACES: Final = frozenset({"aten", "prims", "quantized_decomposed", "torchvision", "higher_order"})
+_NAMESPACES: Final = frozenset({"aten", "prims", "quantized_decomposed", "torchvision", "transformers", "higher_order"})
 _DECOMPOSITIONS: Final = 4
 """How often operators are decomposed into others that may have to be decomposed as well."""
 _OF_TORCH: Final = {

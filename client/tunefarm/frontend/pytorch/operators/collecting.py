@@ -101,6 +101,23 @@ def searched(node: fx.Node, importer: Any) -> Any:
     return emit(relax.op.sum(emit(relax.op.astype(is_before, "int64")), -1))
 
 
+def histogram(node: fx.Node, importer: Any) -> Any:
+    """How many elements are in each of several intervals of one width."""
+    low, high = argument(node, 2, "min", 0), argument(node, 3, "max", 0)
+    if low >= high:
+        raise ValueError("its bounds are those of the data")
+    emit, bins = importer.block_builder.emit, argument(node, 1, "bins", 100)
+    data = emit(relax.op.reshape(importer.env[node.args[0]], [-1]))
+    kind = str(data.ty.dtype)
+    least, most, size, last = (relax.const(each, kind) for each in (low, high, high - low, bins - 1))
+    scaled = emit(relax.op.multiply(emit(relax.op.subtract(data, least)), relax.const(bins, kind)))
+    place = emit(relax.op.minimum(emit(relax.op.floor(emit(relax.op.divide(scaled, size)))), last))
+    is_within = emit(relax.op.logical_and(relax.op.greater_equal(data, least), relax.op.less_equal(data, most)))
+    place = emit(relax.op.where(is_within, place, relax.const(-1, kind)))
+    numbers = relax.const(torch.arange(bins, dtype=value_of(node).dtype)[:, None].numpy())
+    return emit(relax.op.sum(emit(relax.op.astype(emit(relax.op.equal(numbers, place)), kind)), 1))
+
+
 def embedding_bag(node: fx.Node, importer: Any) -> Any:
     """Sums or means of rows of a table, as a product with the matrix that says which bag a row is in."""
     table, indices, offsets = (importer.env[each] for each in node.args[:3])

@@ -34,6 +34,7 @@ from tunefarm.frontend.pytorch.operators.arithmetic import (
 )
 from tunefarm.frontend.pytorch.operators.collecting import (
     embedding_bag,
+    histogram,
     masked_scatter,
     scatter,
     scatter_add,
@@ -55,6 +56,7 @@ from tunefarm.frontend.pytorch.operators.products import (
     added_product,
     convolution,
     distances,
+    grouped_product,
     matrix_product,
     trilinear_product,
 )
@@ -99,6 +101,13 @@ def _places_of_triangle(node: fx.Node, _importer: Any) -> Any:
     return relax.const(node.target(*node.args, dtype=value_of(node).dtype).numpy())
 
 
+def _counted(node: fx.Node, importer: Any) -> Any:
+    """Equally spaced numbers. For steps below -1, Relax counts one too many."""
+    if value_of(node).dtype == torch.bfloat16 or any(isinstance(each, fx.Node) for each in node.args):
+        return importer._arange(node)  # noqa: SLF001
+    return relax.const(node.target(*node.args, dtype=value_of(node).dtype).numpy())
+
+
 _SHIFTS_LEFT, _SHIFTS_RIGHT = (
     (f"bitwise_{side}_shift.Tensor", f"bitwise_{side}_shift.Tensor_Scalar", f"__{side[0]}shift__.Tensor")
     for side in ("left", "right")
@@ -107,6 +116,7 @@ CONVERTERS: Final[Mapping[str, Convert]] = MappingProxyType(
     {
         **dict.fromkeys(("mm.default", "bmm.default", "matmul.default"), matrix_product),
         **dict.fromkeys(("addmm.default", "baddbmm.default"), added_product),
+        **dict.fromkeys(("_grouped_mm.default", "grouped_mm_fallback.default"), grouped_product),
         "convolution.default": convolution,
         "quantize_per_tensor.default": lambda node, importer: quantize(node, importer, -1, 3),
         "quantize_per_tensor.tensor": lambda node, importer: quantize(node, importer, -1, 3),
@@ -167,9 +177,11 @@ CONVERTERS: Final[Mapping[str, Convert]] = MappingProxyType(
         "scatter_add.default": scatter_add,
         "masked_scatter.default": masked_scatter,
         "scatter_reduce.two": scatter_reduce,
+        "histc.default": histogram,
         **dict.fromkeys(("_embedding_bag_forward_only.default", "_embedding_bag.default"), embedding_bag),
         "unfold.default": _windows,
         **dict.fromkeys(("tril_indices.default", "triu_indices.default"), _places_of_triangle),
+        **dict.fromkeys(("arange.default", "arange.start", "arange.start_step"), _counted),
         "grid_sampler_2d.default": sampled_on_grid,
         "roi_align.default": regions,
         **dict.fromkeys(("div.Tensor_mode", "div.Scalar_mode"), rounded_quotient),

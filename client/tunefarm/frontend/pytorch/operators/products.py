@@ -16,6 +16,9 @@ _CONVOLUTIONS: Final = MappingProxyType(
         3: (relax.op.nn.conv3d, "NCDHW", "OIDHW"),
     }
 )
+_MATRIX, _MATRICES = 2, 3
+_COPIES: Final = 3
+"""Times as much as a product reads of a matrix, copying it first takes."""
 _VOLUME: Final = 3
 _TRANSPOSED_VOLUME: Final = (relax.op.nn.conv3d_transpose, "NCDHW", "IODHW")
 """TVM's importer has no converter for it."""
@@ -34,6 +37,44 @@ def matrix_product(node: fx.Node, importer: Any) -> Any:
     """``left @ right``."""
     left, right = (importer.env[each] for each in node.args[:2])
     return _product(left, right, node, importer)
+
+
+def grouped_product(node: fx.Node, importer: Any) -> Any:
+    """Each row times the matrix of its group, as experts have one; the third argument gives where groups end.
+
+    Rows behind the last group become zeros.
+    """
+    rows, matrices = (value_of(each) for each in node.args[:2])
+    if rows.dim() != _MATRIX or matrices.dim() != _MATRICES or any(each is not None for each in node.args[3:]):
+        raise ValueError("its rows are not in groups, or it has a bias")
+    emit, ends = importer.block_builder.emit, importer.env[node.args[2]]
+    count, groups = int(rows.shape[0]), int(matrices.shape[0])
+    places = relax.const(torch.arange(count).numpy(), str(ends.ty.dtype))
+    begun = emit(relax.op.less_equal(emit(relax.op.expand_dims(ends, 1)), places))  # (groups, count)
+    group = emit(relax.op.sum(emit(relax.op.astype(begun, "int32")), 0))
+    return (_by_copies if _COPIES * count <= groups else _by_all)(node, importer, group, groups)
+
+
+def _by_copies(node: fx.Node, importer: Any, group: Any, groups: int) -> Any:
+    """Rows times copies of their matrices, for fewer rows than groups: the matrices of others are not read."""
+    emit, (left, right) = importer.block_builder.emit, (importer.env[each] for each in node.args[:2])
+    own = emit(relax.op.take(right, emit(relax.op.minimum(group, relax.const(groups - 1, "int32"))), axis=0))
+    products = _product(emit(relax.op.expand_dims(left, 1)), own, node, importer)  # (count, 1, columns)
+    is_in = emit(relax.op.expand_dims(emit(relax.op.less(group, relax.const(groups, "int32"))), 1))
+    return _chosen(is_in, emit(relax.op.squeeze(products, 1)), emit)
+
+
+def _by_all(node: fx.Node, importer: Any, group: Any, groups: int) -> Any:
+    """Rows times all matrices, of which each takes its own product."""
+    emit = importer.block_builder.emit
+    products = matrix_product(node, importer)  # (groups, count, columns)
+    numbers = relax.const(torch.arange(groups, dtype=torch.int32)[:, None].numpy())
+    is_own = emit(relax.op.expand_dims(emit(relax.op.equal(numbers, group)), 2))
+    return emit(relax.op.sum(_chosen(is_own, products, emit), 0))
+
+
+def _chosen(condition: Any, value: Any, emit: Any) -> Any:
+    return emit(relax.op.where(condition, value, relax.const(0, str(value.ty.dtype))))
 
 
 def added_product(node: fx.Node, importer: Any) -> Any:
