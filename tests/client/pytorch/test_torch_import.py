@@ -271,3 +271,19 @@ def test_import_torch_traces_a_function_whose_last_argument_is_not_given() -> No
     x = torch.randn(3, 4)
     model = imported(Masked(), (x,), traced=True)
     require_equal(by_tvm(model, (x,)), [(2 * x).numpy()])
+
+
+def test_references_are_of_the_examples_where_torch_refuses_other_inputs() -> None:
+    class Heights(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(8, 4)
+
+        def forward(self, boxes: torch.Tensor) -> torch.Tensor:
+            return self.table(boxes[:, 1] - boxes[:, 0])
+
+    boxes = torch.tensor([[0, 7], [3, 5], [1, 2]])
+
+    [reference] = imported(Heights().eval(), (boxes,)).references
+
+    np.testing.assert_array_equal(reference.inputs[0], boxes.numpy())

@@ -19,8 +19,9 @@ _TRUE: Final = 0.7
 
 
 def references_of(program: ExportedProgram) -> tuple[ModelReference, ...]:
-    """Results for three inputs, which are the same at each call; none if torch cannot run the program on them.
+    """Results for three inputs, which are the same at each call; none if torch cannot run the program.
 
+    They are for the example inputs alone if torch refuses others, such as boxes whose corners are in any order.
     Floats are normally distributed, and positive the last time, for models that take roots or logarithms of them.
     Integers do not exceed those of the example inputs, since they may be indices. Truth values are those of the example
     inputs, which may be a mask, the first time.
@@ -31,14 +32,22 @@ def references_of(program: ExportedProgram) -> tuple[ModelReference, ...]:
     try:
         with torch.no_grad():
             module, exact = program.module(), _Exact(program)
-            return tuple(_reference(module, exact, arguments, keywords, seed) for seed in range(COUNT))
+            try:
+                return tuple(
+                    _reference(module, exact, _alike((arguments, dict(keywords)), seed)) for seed in range(COUNT)
+                )
+            except Exception:  # noqa: BLE001 - such as an index out of bounds
+                return (_reference(module, exact, (arguments, dict(keywords))),)
     except Exception:  # noqa: BLE001 - such as a guard of the program, or weights on a device that is not here
         return ()
 
 
-def _reference(module: Any, exact: "_Exact", arguments: Any, keywords: Any, seed: int) -> ModelReference:
+def _alike(given: Any, seed: int) -> Any:
     generator = torch.Generator().manual_seed(seed)
-    given = pytree.tree_map(lambda leaf: _like(leaf, generator, seed), (arguments, dict(keywords)))
+    return pytree.tree_map(lambda leaf: _like(leaf, generator, seed), given)
+
+
+def _reference(module: Any, exact: "_Exact", given: Any) -> ModelReference:
     inputs, wide = _arrays(given), exact.inputs(given)  # before the call, which may change them
     outputs = module(*given[0], **given[1])
     return ModelReference(ENTRY, inputs, _arrays(outputs), exact.outputs(wide, outputs))
