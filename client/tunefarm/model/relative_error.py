@@ -74,7 +74,7 @@ def relative_error(found: Array, expected: Array, *, is_quantized: bool = False)
 
 
 def error_beside_exact(found: Array, expected: Array, exact: Array) -> float:
-    """The same for a framework that rounds to halves; ``exact`` is what it computes in float32.
+    """The ``relative_error`` from a framework that rounds to halves; ``exact`` is what it computes in float32.
 
     Where networks add up so much rounding that the framework differs from exact results by more than is allowed, others
     may, too, in other elements.

@@ -14,6 +14,8 @@ from tunefarm.frontend.weights_file import Array
 COUNT: Final = 3
 _LEAST: Final = 0.1
 _HALVES: Final = frozenset({torch.float16, torch.bfloat16})
+_MAX_WIDENED: Final = 1 << 28
+"""Elements of weights in halves: 1 GiB in float32."""
 _TRUE: Final = 0.7
 """Share of truth values that are true."""
 
@@ -59,7 +61,8 @@ class _Exact:
     def __init__(self, program: ExportedProgram) -> None:
         self._module = program.module(check_guards=False)  # they compare types
         tensors = dict((*self._module.named_parameters(), *self._module.named_buffers()))
-        self._is_needed = any(each.dtype in _HALVES for each in tensors.values())
+        halves = sum(each.numel() for each in tensors.values() if each.dtype in _HALVES)
+        self._is_needed = 0 < halves <= _MAX_WIDENED
         self._tensors = _widened(tensors) if self._is_needed else {}
 
     def inputs(self, given: Any) -> Any:
@@ -67,7 +70,7 @@ class _Exact:
         return _widened(pytree.tree_map_only(torch.Tensor, torch.clone, given)) if self._is_needed else None
 
     def outputs(self, wide: Any, outputs: Any) -> tuple[Array, ...]:
-        """The results for ``wide`` in the types of ``outputs``; none if it is not in halves, or cannot be computed."""
+        """The results for ``wide`` in the types of ``outputs``; none if it is not in halves, too large, or fails."""
         if not self._is_needed:
             return ()
         try:

@@ -7,7 +7,7 @@ import torch
 from torch import fx
 from tvm import relax
 
-from tunefarm.frontend.pytorch.operators.nodes import HALVES, scaled, standing_for, value_of
+from tunefarm.frontend.pytorch.operators.nodes import HALVES, argument, scaled, standing_for, value_of
 
 _CONVOLUTIONS: Final = MappingProxyType(
     {
@@ -45,9 +45,9 @@ def grouped_product(node: fx.Node, importer: Any) -> Any:
     Rows behind the last group become zeros.
     """
     rows, matrices = (value_of(each) for each in node.args[:2])
-    if rows.dim() != _MATRIX or matrices.dim() != _MATRICES or any(each is not None for each in node.args[3:]):
+    if rows.dim() != _MATRIX or matrices.dim() != _MATRICES or argument(node, 3, "bias") is not None:
         raise ValueError("its rows are not in groups, or it has a bias")
-    emit, ends = importer.block_builder.emit, importer.env[node.args[2]]
+    emit, ends = importer.block_builder.emit, importer.env[argument(node, 2, "offs")]
     count, groups = int(rows.shape[0]), int(matrices.shape[0])
     places = relax.const(torch.arange(count).numpy(), str(ends.ty.dtype))
     begun = emit(relax.op.less_equal(emit(relax.op.expand_dims(ends, 1)), places))  # (groups, count)
@@ -57,7 +57,7 @@ def grouped_product(node: fx.Node, importer: Any) -> Any:
 
 def _by_copies(node: fx.Node, importer: Any, group: Any, groups: int) -> Any:
     """Rows times copies of their matrices, for fewer rows than groups: the matrices of others are not read."""
-    emit, (left, right) = importer.block_builder.emit, (importer.env[each] for each in node.args[:2])
+    emit, left, right = importer.block_builder.emit, *(importer.env[each] for each in node.args[:2])
     own = emit(relax.op.take(right, emit(relax.op.minimum(group, relax.const(groups - 1, "int32"))), axis=0))
     products = _product(emit(relax.op.expand_dims(left, 1)), own, node, importer)  # (count, 1, columns)
     is_in = emit(relax.op.expand_dims(emit(relax.op.less(group, relax.const(groups, "int32"))), 1))
