@@ -59,11 +59,11 @@ class _Exact:
     """A program in halves that is computed in float32."""
 
     def __init__(self, program: ExportedProgram) -> None:
-        self._module = program.module(check_guards=False)  # they compare types
-        tensors = dict((*self._module.named_parameters(), *self._module.named_buffers()))
-        halves = sum(each.numel() for each in tensors.values() if each.dtype in _HALVES)
+        halves = sum(each.numel() for each in program.state_dict.values() if each.dtype in _HALVES)
         self._is_needed = 0 < halves <= _MAX_WIDENED
-        self._tensors = _widened(tensors) if self._is_needed else {}
+        if self._is_needed:
+            self._module = program.module(check_guards=False)  # they compare types
+            self._tensors = _widened(dict((*self._module.named_parameters(), *self._module.named_buffers())))
 
     def inputs(self, given: Any) -> Any:
         """A copy of arguments and keywords."""
