@@ -6,13 +6,14 @@ import textwrap
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from tests.client.pytorch.running import by_tvm, imported, require_equal
+from tests.client.pytorch.running import Of, by_tvm, imported, require_equal
 from tunefarm.frontend.model_import import ImportedModel, import_model
 from tunefarm.frontend.model_source import parse_model_source
 from tunefarm.frontend.pytorch.torch_model import import_torch
@@ -287,3 +288,22 @@ def test_references_are_of_the_examples_where_torch_refuses_other_inputs() -> No
     [reference] = imported(Heights().eval(), (boxes,)).references
 
     np.testing.assert_array_equal(reference.inputs[0], boxes.numpy())
+
+
+class Cache:
+    """What a module may return that is no tensor."""
+
+
+@pytest.mark.parametrize(
+    ("function", "fix"),
+    [
+        (lambda x: (x, Cache()), "use_cache = False"),
+        (lambda x: x if x.sum() > 0 else -x, "torch.where"),
+        (lambda x: x.undefined, "have it traced"),
+    ],
+    ids=["another type", "a condition", "an error"],
+)
+def test_module_that_cannot_be_exported_is_refused_with_what_helps(function: Any, fix: str) -> None:
+    with pytest.raises(BadInput, match=r"torch\.export cannot export the module") as refused:
+        import_torch(Of(function), (torch.randn(3),), {}, {}, traced=False)
+    assert fix in refused.value.fix

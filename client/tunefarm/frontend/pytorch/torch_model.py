@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import torch
@@ -29,6 +30,14 @@ _EVALUATED: Final = "The module was in training mode; it was converted in evalua
 _INPUTS_FIX: Final = "Set example_inputs in the file or on the module: a tuple of tensors, as forward takes them."
 _OLD_FILE_FIX: Final = "Save it again with torch.export.save, by a version of torch that is not newer than this one."
 _EXPORT_FIX: Final = "Make torch.export.export(module, example_inputs) work, or have it traced with torch.fx."
+_EXPORT_FIXES: Final = MappingProxyType(
+    {
+        "is not a known type": "Return tensors, or tuples and dictionaries of them; have a decoder of the package "
+        "transformers return no cache: model.config.use_cache = False.",
+        "data-dependent": "Write conditions on values as torch.where or torch.cond, and let no size depend on values.",
+    }
+)
+"""By what torch says."""
 
 
 def import_pt2(path: Path, shapes: Shapes) -> RelaxModel:
@@ -99,8 +108,9 @@ def _exported(module: torch.nn.Module, arguments: tuple[Any, ...], keywords: dic
         with torch.no_grad():
             return torch.export.export(module, arguments, keywords)
     except Exception as error:
-        problem = f"torch.export cannot export the module: {_first_line(error)}."
-        raise BadInput(FIELD, problem, _EXPORT_FIX) from error
+        said = str(error)
+        fix = next((fix for part, fix in _EXPORT_FIXES.items() if part in said), _EXPORT_FIX)
+        raise BadInput(FIELD, f"torch.export cannot export the module: {_first_line(error)}.", fix) from error
 
 
 def import_program(program: ExportedProgram, shapes: Shapes, converters: Converters) -> RelaxModel:
