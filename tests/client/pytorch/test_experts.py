@@ -1,28 +1,24 @@
 """Mixtures of experts, whose rows are multiplied by the matrix of their expert."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
 
 from tests.client.pytorch.running import Of, require_as_torch
+from tunefarm.frontend.model_import import import_model
+from tunefarm.frontend.model_source import parse_model_source
+from tunefarm.frontend.pytorch.package_operators import define_grouped_product
 from tunefarm.frontend.pytorch.torch_model import import_torch
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 
 pytestmark = [pytest.mark.models, pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")]
 
 
-@torch.library.custom_op("transformers::grouped_mm_fallback", mutates_args=())
-def grouped_product(rows: torch.Tensor, matrices: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
-    """The operator that the package transformers has for models that are exported, by its name."""
-    result, begin = rows.new_zeros(len(rows), matrices.shape[2]), 0
-    for matrix, end in zip(matrices, ends.tolist(), strict=True):
-        result[begin:end], begin = rows[begin:end] @ matrix, end
-    return result
-
-
-@grouped_product.register_fake
-def _(rows: torch.Tensor, matrices: torch.Tensor, _ends: torch.Tensor) -> torch.Tensor:
-    return rows.new_empty(len(rows), matrices.shape[2])
+define_grouped_product()
+grouped_product = torch.ops.transformers.grouped_mm_fallback
 
 
 class Experts(nn.Module):
@@ -49,7 +45,7 @@ def test_rows_are_multiplied_by_the_matrices_of_their_experts(tokens: int) -> No
 @pytest.mark.parametrize("groups", [2, 16])
 def test_groups_may_be_empty_and_rows_in_none(groups: int) -> None:
     ends = torch.tensor([0, *[2] * (groups - 2), 4], dtype=torch.int32)
-    require_as_torch(Of(grouped_product), (torch.randn(5, 8), torch.randn(groups, 8, 4), ends))
+    require_as_torch(Of(lambda *given: grouped_product(*given)), (torch.randn(5, 8), torch.randn(groups, 8, 4), ends))
 
 
 def test_grouped_products_of_halves_are_summed_in_float32() -> None:
@@ -68,3 +64,12 @@ def test_elements_are_counted_in_intervals() -> None:
 def test_intervals_that_depend_on_the_data_are_refused() -> None:
     with pytest.raises(BadInput, match="its bounds are those of the data"):
         import_torch(Of(lambda x: torch.histc(x, 4)), (torch.randn(8),), {}, {}, traced=False)
+
+
+def test_files_name_the_operator_of_experts_alone(fork_server: ForkServer, tmp_path: Path) -> None:
+    path = tmp_path / "experts.pt2"
+    torch.export.save(torch.export.export(Experts(4).eval(), (torch.randn(3, 16),)), path)
+
+    model = import_model(fork_server, parse_model_source(str(path)), {})
+
+    assert len(model.references) == 3

@@ -17,6 +17,7 @@ from tunefarm.frontend.model_source import FIELD
 from tunefarm.frontend.pytorch.operators.complex_numbers import is_complex
 from tunefarm.frontend.pytorch.operators.nodes import value_of
 from tunefarm.frontend.pytorch.operators.recurrent import KEPT
+from tunefarm.frontend.pytorch.package_operators import define_grouped_product
 from tunefarm.frontend.pytorch.program_translation import Converters, translated
 from tunefarm.frontend.pytorch.pt2_archive import require_safe_archive
 from tunefarm.frontend.pytorch.references import references_of
@@ -54,6 +55,7 @@ def import_pt2(path: Path, shapes: Shapes) -> RelaxModel:
 def load_pt2(path: Path) -> ExportedProgram:
     """Load a file that ``torch.export.save`` wrote. Raises BadInput if it is damaged or contains pickled objects."""
     require_safe_archive(path)
+    define_grouped_product()
     os.environ.pop("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", None)
     os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"  # torch falls back to whole pickles otherwise
     try:
