@@ -7,13 +7,13 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tunefarm.frontend.pytorch.operators.nodes import HALVES
 from tunefarm.frontend.pytorch.program_translation import ENTRY, array_of
 from tunefarm.frontend.relax_model import ModelReference
 from tunefarm.frontend.weights_file import Array
 
 COUNT: Final = 3
 _LEAST: Final = 0.1
-_HALVES: Final = frozenset({torch.float16, torch.bfloat16})
 _MAX_WIDENED: Final = 1 << 28
 """Elements of weights in halves: 1 GiB in float32."""
 _TRUE: Final = 0.7
@@ -59,7 +59,7 @@ class _Exact:
     """A program in halves that is computed in float32."""
 
     def __init__(self, program: ExportedProgram) -> None:
-        halves = sum(each.numel() for each in program.state_dict.values() if each.dtype in _HALVES)
+        halves = sum(each.numel() for each in program.state_dict.values() if each.dtype in HALVES)
         self._is_needed = 0 < halves <= _MAX_WIDENED
         if self._is_needed:
             self._module = program.module(check_guards=False)  # they compare types
@@ -78,10 +78,8 @@ class _Exact:
                 results = torch.func.functional_call(self._module, self._tensors, *wide)
         except Exception:  # noqa: BLE001 - such as an operator that takes halves alone
             return ()
-        leaves, wanted = (
-            [each for each in pytree.tree_leaves(tree) if isinstance(each, torch.Tensor)] for tree in (results, outputs)
-        )
-        return _arrays([each.to(other.dtype) for each, other in zip(leaves, wanted, strict=True)])
+        pairs = zip(_tensors(results), _tensors(outputs), strict=True)
+        return _arrays([each.to(other.dtype) for each, other in pairs])
 
 
 class _InFloat32(TorchDispatchMode):  # type: ignore[misc]
@@ -96,8 +94,8 @@ def _widened(tree: Any) -> Any:
 
     def widen(leaf: Any) -> Any:
         if isinstance(leaf, torch.Tensor):
-            return leaf.float() if leaf.dtype in _HALVES else leaf
-        return torch.float32 if isinstance(leaf, torch.dtype) and leaf in _HALVES else leaf
+            return leaf.float() if leaf.dtype in HALVES else leaf
+        return torch.float32 if isinstance(leaf, torch.dtype) and leaf in HALVES else leaf
 
     return pytree.tree_map(widen, tree)
 
@@ -116,5 +114,8 @@ def _like(leaf: Any, generator: torch.Generator, seed: int) -> Any:
 
 
 def _arrays(tree: Any) -> tuple[Array, ...]:
-    leaves = [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
-    return tuple(array_of("a reference", leaf).copy() for leaf in leaves)
+    return tuple(array_of("a reference", leaf).copy() for leaf in _tensors(tree))
+
+
+def _tensors(tree: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor)]

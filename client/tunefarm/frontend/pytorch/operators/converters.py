@@ -96,8 +96,8 @@ def _filled(node: fx.Node, importer: Any) -> Any:
     return importer.block_builder.emit(relax.op.full([int(extent) for extent in result.shape], number))
 
 
-def _places_of_triangle(node: fx.Node, _importer: Any) -> Any:
-    """The rows and columns of a triangle, which depend on nothing."""
+def _evaluated(node: fx.Node, _importer: Any) -> Any:
+    """What depends on numbers alone, such as the rows and columns of a triangle."""
     return relax.const(node.target(*node.args, dtype=value_of(node).dtype).numpy())
 
 
@@ -105,7 +105,7 @@ def _counted(node: fx.Node, importer: Any) -> Any:
     """Equally spaced numbers. For steps below -1, Relax counts one too many."""
     if value_of(node).dtype == torch.bfloat16 or any(isinstance(each, fx.Node) for each in node.args):
         return importer._arange(node)  # noqa: SLF001
-    return relax.const(node.target(*node.args, dtype=value_of(node).dtype).numpy())
+    return _evaluated(node, importer)
 
 
 _SHIFTS_LEFT, _SHIFTS_RIGHT = (
@@ -180,7 +180,7 @@ CONVERTERS: Final[Mapping[str, Convert]] = MappingProxyType(
         "histc.default": histogram,
         **dict.fromkeys(("_embedding_bag_forward_only.default", "_embedding_bag.default"), embedding_bag),
         "unfold.default": _windows,
-        **dict.fromkeys(("tril_indices.default", "triu_indices.default"), _places_of_triangle),
+        **dict.fromkeys(("tril_indices.default", "triu_indices.default"), _evaluated),
         **dict.fromkeys(("arange.default", "arange.start", "arange.start_step"), _counted),
         "grid_sampler_2d.default": sampled_on_grid,
         "roi_align.default": regions,
