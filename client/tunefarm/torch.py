@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 class TorchCallable:
     """A compiled model that takes and gives torch tensors, without copies of aligned contiguous ones.
 
-    Calls of several threads run one after another.
+    Calls of several threads run one after another. It has its own copy of buffers that the module changes, and changes
+    inputs that the module changes.
     """
 
     def __init__(self, compiled: "CompiledModel", exported: Any) -> None:
@@ -40,6 +41,31 @@ class TorchCallable:
         plain = pytree.tree_structure(((0,) * len(self._given), {}))
         self._takes_tensors = all(self._is_given) and self._arguments == plain
         self._lock = threading.Lock()
+        self._initial: dict[str, Any] = {}
+        self._changed: list[int] = []
+        if len(self._entry.outputs) > sum(self._is_returned):
+            self._find_state(exported)
+        self.reset()
+
+    def _find_state(self, exported: Any) -> None:
+        """What the module changes, which costs the decomposition of the program."""
+        from tunefarm.frontend.pytorch.decomposition import decomposed
+        from tunefarm.frontend.pytorch.model_state import contents_of, state_of
+
+        state = state_of(decomposed(exported))
+        self._initial = {name: contents_of(exported, name).detach().clone() for name in state.buffers.values()}
+        tensors = [each.name for each, is_tensor in zip(self._given, self._is_given, strict=True) if is_tensor]
+        self._changed = [tensors.index(name) for name in state.inputs]
+
+    @property
+    def buffers(self) -> dict[str, Any]:
+        """The buffers that the module changes, by torch's names, as the last call left them."""
+        return dict(self._buffers)
+
+    def reset(self) -> None:
+        """Give the buffers the contents that they had at the export."""
+        with self._lock:
+            self._buffers = {name: tensor.clone() for name, tensor in self._initial.items()}
 
     def __repr__(self) -> str:
         """One line with the inputs."""
@@ -55,20 +81,31 @@ class TorchCallable:
 
         given = self._tensors_of(inputs)
         dispatch = self.compiled.dispatch
-        for expected, dtype, tensor in zip(self._entry.inputs, self._types, given, strict=True):
+        for expected, dtype, tensor in zip(self._entry.inputs, self._types, given, strict=False):  # buffers follow
             if tensor.dtype != dtype or (dispatch is None and tensor.shape != expected.shape):
                 kind = str(tensor.dtype).removeprefix("torch.")
                 problem = f"{expected.name} is {kind}{list(tensor.shape)}."
                 raise BadInput("inputs", problem, f"Give {expected.dtype}{list(expected.shape)}.")
         tensors = [each.detach() if each.requires_grad else each for each in given]
-        if dispatch is None:
-            leaves = self._run(self._entry.name, tensors)
-        else:
-            leaves = dispatch.serve(tensors, TorchOperations(), self._run)
-        results = iter(leaves)
+        results = iter(self._results_of(tensors))
         returned = zip(self._returned, self._is_returned, strict=True)
         outputs = [next(results) if is_tensor else each.value for each, is_tensor in returned]
         return pytree.tree_unflatten(outputs, self._result)
+
+    def _results_of(self, tensors: list[Any]) -> list[Any]:
+        """The tensors that the module returns; buffers and inputs that it changes have their new values."""
+        with self._lock:
+            dispatch, given = self.compiled.dispatch, [*tensors, *self._buffers.values()]
+            if dispatch is None:
+                leaves = self._run(self._entry.name, given)
+            else:
+                leaves = dispatch.serve(given, TorchOperations(), self._run)
+            count = len(leaves) - len(self._buffers) - len(self._changed)
+            changed = iter(leaves[count:])
+            self._buffers = dict(zip(self._buffers, changed, strict=False))
+            for position, value in zip(self._changed, changed, strict=True):
+                tensors[position].copy_(value)
+            return leaves[:count]
 
     def _tensors_of(self, inputs: tuple[Any, ...]) -> list[Any]:
         """The tensors among the arguments, in the order of the export."""
@@ -84,7 +121,7 @@ class TorchCallable:
         kinds = [isinstance(leaf, torch.Tensor) for leaf in leaves]
         if kinds != self._is_given:
             problem = f"{sum(kinds)} tensors were given, in another structure than at the export."
-            fix = f"Give {len(self._entry.inputs)} as in the example: {self.compiled!r}."
+            fix = f"Give {sum(self._is_given)} as in the example: {self.compiled!r}."
             raise BadInput("inputs", problem, fix)
         tensors = []
         for leaf, argument, is_tensor in zip(leaves, self._given, kinds, strict=True):
@@ -103,8 +140,7 @@ class TorchCallable:
         plain = [each.contiguous() for each in tensors]
         plain = [each if each.data_ptr() % ALIGNMENT_BYTES == 0 else each.clone() for each in plain]
         given = [tvm.runtime.from_dlpack(each) for each in plain]
-        with self._lock:
-            return [torch.from_dlpack(each) for each in self.compiled.run_owned(entry, given)]
+        return [torch.from_dlpack(each) for each in self.compiled.run_owned(entry, given)]
 
 
 class TorchOperations:

@@ -65,7 +65,7 @@ NET = """
 
         def forward(self, x):
             self.calls.add_(1)
-            return x + self.calls
+            return x.mul_(2) + self.calls
 
     counting = Counting().eval()
 
@@ -133,6 +133,20 @@ def test_dynamic_dimensions_take_the_given_size(read: Read) -> None:
     assert model.notes == ("x was fixed at (7, 8).",)
 
 
+def test_changed_buffers_and_inputs_are_inputs_and_results(read: Read) -> None:
+    model = read("net.py:counting")
+
+    assert shapes_of(model) == [(2, 8), (1,)]
+    assert model.weights["main"] == ()
+    assert "further results: b_calls (calls)." in model.notes[0]
+    assert "changes its inputs. Their new values are further results: x." in model.notes[1]
+    for reference in model.references:
+        x, calls = reference.inputs
+        np.testing.assert_allclose(reference.outputs[0], x * 2 + calls + 1, rtol=1e-6)
+        np.testing.assert_allclose(reference.outputs[1], calls + 1)
+        np.testing.assert_allclose(reference.outputs[2], x * 2)
+
+
 def saved(path: Path) -> Path:
     torch.manual_seed(0)
     torch.export.save(torch.export.export(nn.Linear(8, 4).eval(), (torch.zeros(2, 8),)), path)
@@ -153,7 +167,6 @@ def test_pt2_file_gives_its_weights(read: Read, tmp_path: Path) -> None:
     [
         ("unsupported", "2 nodes have no conversion to Relax"),
         ("masking", "nodes have no conversion to Relax: aten::"),
-        ("counting", "changes calls when it runs"),
         ("deciding", "Could not guard on data-dependent expression"),
         ("on_meta", "have no contents: dense.weight, dense.bias"),
         ("dynamic", "inputs have dynamic dimensions: x "),

@@ -2,10 +2,22 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
+from tunefarm.frontend.model_source import FIELD
 from tunefarm.frontend.pytorch.dynamic_axes import DynamicAxis, symbolic_shapes
 from tunefarm_schemas.bad_input import BadInput
+
+_EXPORT_FIX: Final = "Make torch.export.export(module, example_inputs) work, or have it traced with torch.fx."
+_EXPORT_FIXES: Final = MappingProxyType(
+    {
+        "is not a known type": "Return tensors, or tuples and dictionaries of them; have a decoder of the package "
+        "transformers return no cache: model.config.use_cache = False.",
+        "data-dependent": "Write conditions on values as torch.where or torch.cond, and let no size depend on values.",
+    }
+)
+"""By what torch says."""
 
 
 def export_module(model: Any, example_inputs: Sequence[Any] | None, axes: Sequence[DynamicAxis] = ()) -> Any:
@@ -19,17 +31,24 @@ def export_module(model: Any, example_inputs: Sequence[Any] | None, axes: Sequen
     if example_inputs is None:
         raise BadInput("example_inputs", "none were given.", "Give the module's arguments as a tuple of tensors.")
     modes = [(each, each.training) for each in model.modules()]
+    shapes = symbolic_shapes(model, len(example_inputs), axes)
     try:
-        return torch.export.export(
-            model.eval(), tuple(example_inputs), dynamic_shapes=symbolic_shapes(model, len(example_inputs), axes)
-        )
+        with torch.no_grad():  # buffers that the module writes would become part of the graph of gradients
+            return torch.export.export(model.eval(), tuple(example_inputs), dynamic_shapes=shapes)
     except Exception as error:  # torch raises whatever it likes
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
-        fix = "Export it with torch.export.export, and change what that names."
-        raise BadInput("model", f"torch cannot export it: {reason}.", fix) from error
+        raise export_refusal(error) from error
     finally:
         for each, was_training in modes:
             each.training = was_training
+
+
+def export_refusal(error: Exception) -> BadInput:
+    """What ``torch.export`` said of a module, in one line: torch puts its stack and general advice behind it."""
+    said = str(error)
+    fix = next((fix for part, fix in _EXPORT_FIXES.items() if part in said), _EXPORT_FIX)
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    reason = lines[0][:300].rstrip(".") if lines else "no message"
+    return BadInput(FIELD, f"torch.export cannot export the module: {type(error).__name__}: {reason}.", fix)
 
 
 def save_exported(exported: Any, path: Path) -> Path:

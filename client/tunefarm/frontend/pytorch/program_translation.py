@@ -10,12 +10,13 @@ import torch
 from torch import fx
 from torch._decomp import decomposition_table
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind, OutputKind
+from torch.export.graph_signature import InputKind
 from tvm import relax
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
 from tunefarm.frontend.expressions.complex_numbers import ComplexParts
 from tunefarm.frontend.model_source import FIELD
+from tunefarm.frontend.pytorch.model_state import RESULTS, ModelState, contents_of, memory_of
 from tunefarm.frontend.pytorch.operators.complex_numbers import (
     converted,
     has_converter,
@@ -65,10 +66,11 @@ _BITS: Final = {
 }
 
 
-def translated(program: ExportedProgram, converters: Converters) -> RelaxModel:
+def translated(program: ExportedProgram, state: ModelState, converters: Converters) -> RelaxModel:
     """Translate a program of static shapes whose operators are decomposed.
 
-    Its parameters, buffers and constants become weights under torch's names, except those that nothing uses.
+    Its parameters, buffers and constants become weights under torch's names, except those that nothing uses and
+    the buffers of ``state``.
 
     Raises:
         BadInput: operators have no conversion, or weights have no contents.
@@ -76,7 +78,7 @@ def translated(program: ExportedProgram, converters: Converters) -> RelaxModel:
     importer = _ProgramImporter(converters)
     program = importer.in_known_operators(program)
     importer.refuse_unsupported(program.graph_module)
-    return importer.translate(program)
+    return importer.translate(program, state)
 
 
 class _ProgramImporter(ExportedProgramImporter):  # type: ignore[misc]
@@ -108,9 +110,9 @@ class _ProgramImporter(ExportedProgramImporter):  # type: ignore[misc]
         ]
         refuse_unsupported(found)
 
-    def translate(self, program: ExportedProgram) -> RelaxModel:
+    def translate(self, program: ExportedProgram, state: ModelState) -> RelaxModel:
         """Translate a program whose operators all have converters."""
-        inputs, parameters, arrays = _variables(program)
+        inputs, parameters, arrays = _variables(program, state)
         self.block_builder = relax.BlockBuilder()
         attributes = {"num_input": len(inputs)}
         arguments = [*inputs.values(), *_flat(parameters.values())]
@@ -132,8 +134,9 @@ class _ProgramImporter(ExportedProgramImporter):  # type: ignore[misc]
         kinds = [specification.kind for specification in program.graph_signature.output_specs]
         chosen = [
             output
+            for wanted in RESULTS
             for output, kind in zip(outputs, kinds, strict=True)
-            if kind == OutputKind.USER_OUTPUT and not self._is_no_bias(output)
+            if kind == wanted and not self._is_no_bias(output)
         ]
         if not chosen:
             raise BadInput(FIELD, "it returns no tensor.", "Return a tensor or a tuple of tensors.")
@@ -276,10 +279,11 @@ def _bound(function: Callable[[fx.Node, Any], Any], importer: Any) -> Callable[[
     return lambda node: function(node, importer)
 
 
-def _variables(program: ExportedProgram) -> tuple[dict[str, Any], dict[str, Any], tuple[Array, ...]]:
+def _variables(program: ExportedProgram, state: ModelState) -> tuple[dict[str, Any], dict[str, Any], tuple[Array, ...]]:
     """The variables of the inputs and of the weights, by their nodes, and the contents of the weights."""
     nodes = {node.name: node for node in program.graph.find_nodes(op="placeholder")}
     inputs: dict[str, Any] = {}
+    buffers = {name: _variable(name, nodes[name].meta["val"]) for name in state.buffers}
     parameters: dict[str, Any] = {}
     arrays: list[Array] = []
     shared: dict[tuple[Any, ...], Array] = {}
@@ -291,7 +295,7 @@ def _variables(program: ExportedProgram) -> tuple[dict[str, Any], dict[str, Any]
             elif node.users:
                 fix = "Make it a constant of the module, or a tensor."
                 raise BadInput(FIELD, f"its input {node.name} is not a tensor.", fix)
-        elif node.users:
+        elif node.users and node.name not in buffers:
             name, tensor = str(specification.target), _contents(program, specification)
             if tensor.is_complex():
                 parts = {f"{name}.real": tensor.resolve_conj().real, f"{name}.imag": tensor.resolve_conj().imag}
@@ -300,7 +304,7 @@ def _variables(program: ExportedProgram) -> tuple[dict[str, Any], dict[str, Any]
                 parts = {name: tensor}
                 parameters[node.name] = _variable(name, tensor)
             arrays += [_shared_array(each, part, shared) for each, part in parts.items()]
-    return inputs, parameters, tuple(arrays)
+    return {**inputs, **buffers}, parameters, tuple(arrays)
 
 
 def _flat(variables: Iterable[Any]) -> list[Any]:
@@ -319,8 +323,7 @@ def _contents(program: ExportedProgram, specification: Any) -> torch.Tensor:
     if specification.kind not in kinds:
         problem = f"it has {specification.target}, a constant of the kind {specification.kind.name}."
         raise BadInput(FIELD, problem, "Use tensors only.")
-    found = program.state_dict.get(specification.target)
-    tensor = program.constants.get(specification.target) if found is None else found
+    tensor = contents_of(program, specification.target)
     if not isinstance(tensor, torch.Tensor) or tensor.is_meta or type(tensor).__name__ == "FakeTensor":
         fix = "Load the weights before the export; a model on the device meta has none."
         raise BadInput(FIELD, f"the weight {specification.target} has no contents.", fix)
@@ -332,7 +335,7 @@ def _contents(program: ExportedProgram, specification: Any) -> torch.Tensor:
 
 def _shared_array(name: str, tensor: torch.Tensor, shared: dict[tuple[Any, ...], Array]) -> Array:
     """The contents as an array; one array for all weights that are the same memory."""
-    key = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
+    key = memory_of(tensor)
     if tensor.numel() == 0 or key not in shared:
         shared[key] = array_of(name, tensor)
     return shared[key]

@@ -1,12 +1,14 @@
 """What torch computes for random inputs of a program, to compare a compiled model with."""
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tunefarm.frontend.pytorch.model_state import ModelState, contents_of
 from tunefarm.frontend.pytorch.operators.nodes import HALVES
 from tunefarm.frontend.pytorch.program_translation import ENTRY, array_of
 from tunefarm.frontend.relax_model import ModelReference
@@ -20,65 +22,102 @@ _TRUE: Final = 0.7
 """Share of truth values that are true."""
 
 
-def references_of(program: ExportedProgram) -> tuple[ModelReference, ...]:
+def references_of(program: ExportedProgram, state: ModelState) -> tuple[ModelReference, ...]:
     """Results for three inputs, which are the same at each call; none if torch cannot run the program.
 
     They are for the example inputs alone if torch refuses others, such as boxes whose corners are in any order.
     Floats are normally distributed, and positive the last time, for models that take roots or logarithms of them.
     Integers do not exceed those of the example inputs, since they may be indices. Truth values are those of the example
-    inputs, which may be a mask, the first time.
+    inputs, which may be a mask, the first time. The buffers of ``state`` are inputs and results.
     """
     if program.example_inputs is None:
         return ()
     arguments, keywords = program.example_inputs
     try:
         with torch.no_grad():
-            module, exact = program.module(), _Exact(program)
+            buffers = {buffer: contents_of(program, buffer) for buffer in state.buffers.values()}
+            examples = _Inputs(arguments, dict(keywords), buffers)
+            plain, exact = _Plain(program, state), _Exact(program, state)
             try:
-                return tuple(
-                    _reference(module, exact, _alike((arguments, dict(keywords)), seed)) for seed in range(COUNT)
-                )
+                return tuple(_reference(plain, exact, _alike(examples, seed)) for seed in range(COUNT))
             except Exception:  # noqa: BLE001 - such as an index out of bounds
-                return (_reference(module, exact, (arguments, dict(keywords))),)
+                return (_reference(plain, exact, examples),)
     except Exception:  # noqa: BLE001 - such as a guard of the program, or weights on a device that is not here
         return ()
 
 
-def _alike(given: Any, seed: int) -> Any:
+class _Inputs(NamedTuple):
+    """The arguments of a program, and the contents of the buffers that it changes by torch's names."""
+
+    arguments: tuple[Any, ...]
+    keywords: dict[str, Any]
+    buffers: dict[str, torch.Tensor]
+
+
+def _alike(examples: _Inputs, seed: int) -> _Inputs:
     generator = torch.Generator().manual_seed(seed)
-    return pytree.tree_map(lambda leaf: _like(leaf, generator, seed), given)
+    return _mapped(lambda leaf: _like(leaf, generator, seed), examples)
 
 
-def _reference(module: Any, exact: "_Exact", given: Any) -> ModelReference:
-    inputs, wide = _arrays(given), exact.inputs(given)  # before the call, which may change them
-    outputs = module(*given[0], **given[1])
-    return ModelReference(ENTRY, inputs, _arrays(outputs), exact.outputs(wide, outputs))
+def _mapped(function: Callable[[Any], Any], inputs: _Inputs) -> _Inputs:
+    return _Inputs(*pytree.tree_map(function, tuple(inputs)))
+
+
+def _reference(plain: "_Plain", exact: "_Exact", given: _Inputs) -> ModelReference:
+    outputs = plain.outputs(given)
+    return ModelReference(ENTRY, _arrays(tuple(given)), _arrays(outputs), exact.outputs(given, outputs))
+
+
+class _Plain:
+    """A program as torch computes it."""
+
+    def __init__(self, program: ExportedProgram, state: ModelState) -> None:
+        self._module = program.module()
+        self._results = _Results(program, state)
+
+    def outputs(self, given: _Inputs) -> list[torch.Tensor]:
+        """The results, and the new values of what the program changes: copies, so that ``given`` stays as it is."""
+        inputs = _mapped(_copy, given)
+        outputs = torch.func.functional_call(self._module, inputs.buffers, inputs.arguments, inputs.keywords)
+        return self._results.of(outputs, inputs)
+
+
+class _Results:
+    """What the function of a program returns."""
+
+    def __init__(self, program: ExportedProgram, state: ModelState) -> None:
+        self._names = [str(each) for each in program.graph_signature.user_inputs]
+        self._changed = state.inputs
+
+    def of(self, outputs: Any, inputs: _Inputs) -> list[torch.Tensor]:
+        """The tensors of ``outputs``, and those of ``inputs`` that torch changed in place."""
+        named = dict(zip(self._names, pytree.tree_leaves((inputs.arguments, inputs.keywords)), strict=False))
+        return [*_tensors(outputs), *inputs.buffers.values(), *(named[each] for each in self._changed)]
 
 
 class _Exact:
     """A program in halves that is computed in float32."""
 
-    def __init__(self, program: ExportedProgram) -> None:
+    def __init__(self, program: ExportedProgram, state: ModelState) -> None:
+        self._results = _Results(program, state)
         halves = sum(each.numel() for each in program.state_dict.values() if each.dtype in HALVES)
         self._is_needed = 0 < halves <= _MAX_WIDENED
         if self._is_needed:
             self._module = program.module(check_guards=False)  # they compare types
             self._tensors = _widened(dict((*self._module.named_parameters(), *self._module.named_buffers())))
 
-    def inputs(self, given: Any) -> Any:
-        """A copy of arguments and keywords."""
-        return _widened(pytree.tree_map_only(torch.Tensor, torch.clone, given)) if self._is_needed else None
-
-    def outputs(self, wide: Any, outputs: Any) -> tuple[Array, ...]:
-        """The results for ``wide`` in the types of ``outputs``; none if it is not in halves, too large, or fails."""
+    def outputs(self, given: _Inputs, outputs: list[torch.Tensor]) -> tuple[Array, ...]:
+        """The results for ``given`` in the types of ``outputs``; none if it is not in halves, too large, or fails."""
         if not self._is_needed:
             return ()
+        wide = _mapped(_widened, _mapped(_copy, given))
+        tensors = {**self._tensors, **wide.buffers}
         try:
             with _InFloat32():
-                results = torch.func.functional_call(self._module, self._tensors, *wide)
+                found = torch.func.functional_call(self._module, tensors, wide.arguments, wide.keywords)
         except Exception:  # noqa: BLE001 - such as an operator that takes halves alone
             return ()
-        pairs = zip(_tensors(results), _tensors(outputs), strict=True)
+        pairs = zip(self._results.of(found, wide), outputs, strict=True)
         return _arrays([each.to(other.dtype) for each, other in pairs])
 
 
@@ -98,6 +137,10 @@ def _widened(tree: Any) -> Any:
         return torch.float32 if isinstance(leaf, torch.dtype) and leaf in HALVES else leaf
 
     return pytree.tree_map(widen, tree)
+
+
+def _copy(leaf: Any) -> Any:
+    return leaf.clone() if isinstance(leaf, torch.Tensor) else leaf
 
 
 def _like(leaf: Any, generator: torch.Generator, seed: int) -> Any:

@@ -5,7 +5,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 import torch
@@ -14,9 +13,11 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from tunefarm.frontend.model_source import FIELD
+from tunefarm.frontend.pytorch.decomposition import decomposed
+from tunefarm.frontend.pytorch.model_state import state_of
+from tunefarm.frontend.pytorch.module_export import export_refusal
 from tunefarm.frontend.pytorch.operators.complex_numbers import is_complex
 from tunefarm.frontend.pytorch.operators.nodes import value_of
-from tunefarm.frontend.pytorch.operators.recurrent import KEPT
 from tunefarm.frontend.pytorch.package_operators import define_grouped_product
 from tunefarm.frontend.pytorch.program_translation import Converters, translated
 from tunefarm.frontend.pytorch.pt2_archive import require_safe_archive
@@ -30,15 +31,6 @@ Shapes = Mapping[str, tuple[int, ...]]
 _EVALUATED: Final = "The module was in training mode; it was converted in evaluation mode."
 _INPUTS_FIX: Final = "Set example_inputs in the file or on the module: a tuple of tensors, as forward takes them."
 _OLD_FILE_FIX: Final = "Save it again with torch.export.save, by a version of torch that is not newer than this one."
-_EXPORT_FIX: Final = "Make torch.export.export(module, example_inputs) work, or have it traced with torch.fx."
-_EXPORT_FIXES: Final = MappingProxyType(
-    {
-        "is not a known type": "Return tensors, or tuples and dictionaries of them; have a decoder of the package "
-        "transformers return no cache: model.config.use_cache = False.",
-        "data-dependent": "Write conditions on values as torch.where or torch.cond, and let no size depend on values.",
-    }
-)
-"""By what torch says."""
 
 
 def import_pt2(path: Path, shapes: Shapes) -> RelaxModel:
@@ -110,32 +102,22 @@ def _exported(module: torch.nn.Module, arguments: tuple[Any, ...], keywords: dic
         with torch.no_grad():
             return torch.export.export(module, arguments, keywords)
     except Exception as error:
-        said = str(error)
-        fix = next((fix for part, fix in _EXPORT_FIXES.items() if part in said), _EXPORT_FIX)
-        raise BadInput(FIELD, f"torch.export cannot export the module: {_first_line(error)}.", fix) from error
+        raise export_refusal(error) from error
 
 
 def import_program(program: ExportedProgram, shapes: Shapes, converters: Converters) -> RelaxModel:
     """Convert an exported program, for one size of each input.
 
     Raises:
-        BadInput: operators have no conversion, dynamic dimensions have no size, or it changes its inputs or buffers.
+        BadInput: operators have no conversion, dynamic dimensions have no size, or it changes its parameters.
     """
     _refuse_complex_inputs(program)
     program, notes = _with_sizes(program, shapes)
-    with torch.no_grad():
-        decomposed = program.run_decompositions(_decompositions())
-    _refuse_mutation(decomposed)  # before, operators in place hide it
-    model = translated(decomposed, converters)
-    return replace(model, notes=(*notes, *model.notes), references=references_of(program))
-
-
-def _decompositions() -> dict[Any, Any]:
-    """The decompositions of torch into its core operators, less those of operators that have a converter."""
-    table: dict[Any, Any] = dict(torch.export.default_decompositions())
-    for operator in KEPT:
-        table.pop(operator, None)
-    return table
+    core = decomposed(program)
+    state = state_of(core)
+    model = translated(core, state, converters)
+    notes = (*notes, *model.notes, *state.notes())
+    return replace(model, notes=notes, references=references_of(program, state))
 
 
 def _require_contents(module: torch.nn.Module) -> None:
@@ -143,12 +125,6 @@ def _require_contents(module: torch.nn.Module) -> None:
     if missing:
         problem = f"weights have no contents: {', '.join(missing[:10])}."
         raise BadInput(FIELD, problem, "Load the weights; a module on the device meta has none.")
-
-
-def _first_line(error: Exception) -> str:
-    """The reason: torch puts its own stack and general advice behind it."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0][:300].rstrip('.') if lines else 'no message'}"
 
 
 def _arguments(module: torch.nn.Module, inputs: Any, shapes: Shapes) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -253,14 +229,6 @@ def _judge_size(name: str, declared: tuple[Any, ...], size: tuple[int, ...]) -> 
         shown = ", ".join(map(str, declared))
         fix = "Give positive sizes that agree with its fixed dimensions, or export it with dynamic ones."
         raise BadInput("shapes", f"{name} is ({shown}) in the model, which {size} does not fit.", fix)
-
-
-def _refuse_mutation(program: ExportedProgram) -> None:
-    signature = program.graph_signature
-    changed = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
-    if changed:
-        problem = f"the model changes {', '.join(map(str, changed[:10]))} when it runs."
-        raise BadInput(FIELD, problem, "Take the state as inputs, and return the new state beside the outputs.")
 
 
 def _refuse_complex_inputs(program: ExportedProgram) -> None:
