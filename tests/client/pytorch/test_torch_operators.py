@@ -33,6 +33,10 @@ def test_operators_that_tvm_converts_wrongly_are_converted_as_torch_computes_the
     require_as_torch(Of(function), (torch.randn(2, 4, 5),))
 
 
+def test_bytes_are_negated_around_their_range() -> None:
+    require_as_torch(Of(lambda x, y: (-x, -y)), (torch.tensor([0, 1, 200], dtype=torch.uint8), torch.randn(3)))
+
+
 def test_truth_values_are_compared_and_counted() -> None:
     def function(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return a == b, a != b, a < b, a >= b, a.eq(1), a.ne(0), a > 0.5, a.count_nonzero(1)
@@ -303,3 +307,19 @@ def test_elements_of_a_source_are_scattered_by_a_mask() -> None:
 
     mask = torch.tensor([[False, True, True, False], [True, False, True, True], [False, False, True, False]])
     require_as_torch(Of(function), (torch.randn(3, 4), mask, torch.randn(2, 6)))
+
+
+def test_joined_tensors_have_the_type_of_the_result_and_may_be_empty() -> None:
+    def function(x: torch.Tensor, n: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        nothing = torch.zeros(0)
+        return (
+            torch.cat([x, n], -1),
+            torch.cat([n, x > 0]),
+            torch.cat([x, x.double(), n]),
+            torch.cat([nothing, x, x[:, :0]], 1),
+            torch.cat([nothing, x]),
+            torch.stack([n, x], 1),
+            torch.cat([nothing, n.float().flatten()]),
+        )
+
+    require_as_torch(Of(function), (torch.randn(2, 3), torch.randint(-5, 5, (2, 3))))

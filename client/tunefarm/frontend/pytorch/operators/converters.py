@@ -42,7 +42,7 @@ from tunefarm.frontend.pytorch.operators.collecting import (
     searched,
 )
 from tunefarm.frontend.pytorch.operators.indexing import index, index_put, select, strided, written_through
-from tunefarm.frontend.pytorch.operators.nodes import Convert, value_of
+from tunefarm.frontend.pytorch.operators.nodes import Convert, argument, as_kind, value_of
 from tunefarm.frontend.pytorch.operators.norms import batch_norm, group_norm, layer_norm, variance_and_mean
 from tunefarm.frontend.pytorch.operators.ordering import (
     at_rank,
@@ -83,6 +83,22 @@ def _windows(node: fx.Node, importer: Any) -> Any:
     places = relax.const((begins[:, None] + torch.arange(size)).numpy())
     order = [*(each for each in range(rank + 1) if each != axis + 1), axis + 1]
     return emit(relax.op.permute_dims(emit(relax.op.take(data, places, axis=axis)), order))
+
+
+def _joined(node: fx.Node, importer: Any) -> Any:
+    """Tensors one after the other, in the type of the result. Those of the shape (0) have no part, whatever the rank."""
+    result, emit = value_of(node), importer.block_builder.emit
+    kind = importer._convert_data_type(result.dtype)  # noqa: SLF001
+    given = [each for each in node.args[0] if tuple(value_of(each).shape) != (0,)] or node.args[0][:1]
+    parts = [as_kind(kind, importer.env[each], emit) for each in given]
+    return parts[0] if len(parts) == 1 else emit(relax.op.concat(parts, argument(node, 1, "dim", 0)))
+
+
+def _negative(node: fx.Node, importer: Any) -> Any:
+    data, emit = importer.env[node.args[0]], importer.block_builder.emit
+    if not str(data.ty.dtype).startswith("uint"):
+        return emit(relax.op.negative(data))
+    return emit(relax.op.subtract(relax.const(0, str(data.ty.dtype)), data))  # TVM multiplies by -1
 
 
 def _unchecked(_node: fx.Node, _importer: Any) -> None:
@@ -179,6 +195,8 @@ CONVERTERS: Final[Mapping[str, Convert]] = MappingProxyType(
         "scatter_reduce.two": scatter_reduce,
         "histc.default": histogram,
         **dict.fromkeys(("_embedding_bag_forward_only.default", "_embedding_bag.default"), embedding_bag),
+        "neg.default": _negative,
+        "cat.default": _joined,
         "unfold.default": _windows,
         **dict.fromkeys(("tril_indices.default", "triu_indices.default"), _evaluated),
         **dict.fromkeys(("arange.default", "arange.start", "arange.start_step"), _counted),
