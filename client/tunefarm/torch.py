@@ -50,7 +50,8 @@ class TorchCallable:
     def _find_state(self, exported: Any) -> None:
         """What the module changes, which costs the decomposition of the program."""
         from tunefarm.frontend.pytorch.decomposition import decomposed
-        from tunefarm.frontend.pytorch.model_state import contents_of, state_of
+        from tunefarm.frontend.pytorch.model_state import state_of
+        from tunefarm.frontend.pytorch.weights import contents_of
 
         state = state_of(decomposed(exported))
         self._initial = {name: contents_of(exported, name).detach().clone() for name in state.buffers.values()}

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 import tunefarm
-from tunefarm_schemas.bad_input import BadInput
 from tunefarm_services.settings import Settings
 
 torch = pytest.importorskip("torch")
@@ -130,41 +129,7 @@ def test_state_does_not_depend_on_the_number_of_rows(settings: Settings) -> None
 
     model = Totals().eval()
     sizes = {"rows": {0: [2, 8]}}
-    compiled = tunefarm.torch.compile(
-        model, (torch.rand(8, WIDTH),), target="host:1", dynamic=sizes, settings=settings
-    )
+    compiled = tunefarm.torch.compile(model, (torch.rand(8, WIDTH),), target="host:1", dynamic=sizes, settings=settings)
     for count in (2, 5, 8):
         rows = torch.rand(count, WIDTH)
         torch.testing.assert_close(compiled(rows), model(rows), rtol=1e-5, atol=1e-6)
-
-
-class Unregistered(torch.nn.Module):  # type: ignore[misc]
-    def __init__(self) -> None:
-        super().__init__()
-        self.total = torch.zeros(3)
-
-    def forward(self, values: Any) -> Any:
-        return self.total.add_(values) * 2
-
-
-class Phases(torch.nn.Module):  # type: ignore[misc]
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("phase", torch.ones(3, dtype=torch.complex64))
-
-    def forward(self, values: Any) -> Any:
-        self.phase.mul_(torch.complex(values, values))
-        return self.phase.real * 2
-
-
-@pytest.mark.parametrize(
-    ("kind", "problem", "fix"),
-    [
-        (Unregistered, "changes a tensor that is not a buffer: .*total", "register_buffer"),
-        (Phases, "changes phase, which has complex numbers", "view_as_complex"),
-    ],
-)
-def test_state_that_cannot_be_an_input_is_refused(settings: Settings, kind: type[Any], problem: str, fix: str) -> None:
-    with pytest.raises(BadInput, match=problem) as refused:
-        tunefarm.torch.compile(kind().eval(), (torch.rand(3),), target="host:1", settings=settings)
-    assert fix in refused.value.fix

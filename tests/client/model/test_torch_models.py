@@ -18,6 +18,7 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_services.settings import Settings
 
 torch = pytest.importorskip("torch")
+pytree = pytest.importorskip("torch.utils._pytree")
 pytestmark = pytest.mark.models
 
 
@@ -244,6 +245,68 @@ class FusedMultiplyAdd(torch.nn.Module):
 net = FusedMultiplyAdd()
 example_inputs = tuple(torch.zeros(8, 64) for _ in range(3))
 '''
+
+
+class ScaledBytes(torch.Tensor):  # type: ignore[misc]
+    """Bytes times a number, in the form in which packages for quantization keep weights."""
+
+    @staticmethod
+    def __new__(cls, values: Any, scale: Any) -> Any:
+        return torch.Tensor._make_wrapper_subclass(cls, values.shape, dtype=scale.dtype)
+
+    def __init__(self, values: Any, scale: Any) -> None:
+        self.bytes, self.scale = values, scale
+
+    def __tensor_flatten__(self) -> Any:
+        return ["bytes", "scale"], None
+
+    @classmethod
+    def __tensor_unflatten__(cls, tensors: Any, _context: Any, _size: Any, _stride: Any) -> Any:
+        return cls(tensors["bytes"], tensors["scale"])
+
+    @classmethod
+    def __torch_dispatch__(cls, function: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is torch.ops.aten.detach.default:
+            return cls(args[0].bytes.detach(), args[0].scale.detach())
+        plain = pytree.tree_map_only(cls, lambda each: each.bytes * each.scale, args)
+        return function(*plain, **(kwargs or {}))
+
+
+def test_weights_of_quantized_classes_are_tensors_of_the_model(settings: Settings) -> None:
+    torch.manual_seed(0)
+    model, images = Classifier().eval(), torch.rand(4, 1, 28, 28)
+    values = torch.randint(-128, 128, model.hidden.weight.shape, dtype=torch.int8)
+    weight = ScaledBytes(values, torch.full((128, 1), 0.001))
+    model.hidden.weight = torch.nn.Parameter(weight, requires_grad=False)
+    compiled = tunefarm.torch.compile(model, (images,), target="host:1", settings=settings)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(images), model(images), rtol=1e-4, atol=1e-5)
+
+
+def test_modules_that_were_exported_before_compile(settings: Settings) -> None:
+    torch.manual_seed(0)
+    model, images = Classifier().eval(), torch.rand(4, 1, 28, 28)
+    exported = torch.export.export(model, (images,)).module()  # refuses eval()
+    compiled = tunefarm.torch.compile(exported, (images,), target="host:1", settings=settings)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(images), model(images), rtol=1e-4, atol=1e-5)
+
+
+def test_products_of_bytes_are_those_of_torch(settings: Settings) -> None:
+    class Products(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("weights", torch.randint(-128, 128, (32, 48), dtype=torch.int8))
+
+        def forward(self, rows: Any, columns: Any) -> Any:
+            return torch._int_mm(rows, self.weights.t()), torch._int_mm(rows, columns)
+
+    torch.manual_seed(0)
+    model = Products().eval()
+    rows, columns = (torch.randint(-128, 128, shape, dtype=torch.int8) for shape in ((24, 48), (48, 16)))
+    compiled = tunefarm.torch.compile(model, (rows, columns), target="host:1", settings=settings)
+    for found, expected in zip(compiled(rows, columns), model(rows, columns), strict=True):
+        assert torch.equal(found, expected)
 
 
 def test_compile_fuses_traced_operators(fork_server: ForkServer, tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from torch import nn
 from torch.utils import _pytree as pytree
 from tvm import relax
 
-from tunefarm.frontend.pytorch.program_translation import array_of
 from tunefarm.frontend.pytorch.torch_model import import_torch
+from tunefarm.frontend.pytorch.weights import array_of
 from tunefarm.frontend.relax_model import RelaxModel
 
 Arrays = list[np.ndarray]

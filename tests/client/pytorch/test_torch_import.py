@@ -69,6 +69,27 @@ NET = """
 
     counting = Counting().eval()
 
+    class Keeping(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.total = torch.zeros(8)
+
+        def forward(self, x):
+            return self.total.add_(x.sum(0)) * 2
+
+    keeping = Keeping().eval()
+
+    class Turning(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("phase", torch.ones(2, 8, dtype=torch.complex64))
+
+        def forward(self, x):
+            self.phase.mul_(torch.complex(x, x))
+            return self.phase.real * 2
+
+    turning = Turning().eval()
+
     class Deciding(nn.Module):
         def forward(self, x):
             return x * 2 if x.sum() > 0 else x
@@ -167,6 +188,8 @@ def test_pt2_file_gives_its_weights(read: Read, tmp_path: Path) -> None:
     [
         ("unsupported", "2 nodes have no conversion to Relax"),
         ("masking", "nodes have no conversion to Relax: aten::"),
+        ("keeping", "changes a tensor that is not a buffer: .* total is mutated"),
+        ("turning", "changes phase, which has complex numbers"),
         ("deciding", "Could not guard on data-dependent expression"),
         ("on_meta", "have no contents: dense.weight, dense.bias"),
         ("dynamic", "inputs have dynamic dimensions: x "),

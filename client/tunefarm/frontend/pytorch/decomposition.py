@@ -7,8 +7,8 @@ import torch
 from torch.export import ExportedProgram
 
 from tunefarm.frontend.model_source import FIELD
-from tunefarm.frontend.pytorch.model_state import contents_of, memory_of
 from tunefarm.frontend.pytorch.operators.recurrent import KEPT
+from tunefarm.frontend.pytorch.weights import contents_of, memory_of
 from tunefarm_schemas.bad_input import BadInput
 
 _CHANGED_CONSTANT: Final = "is mutated in the forward method"

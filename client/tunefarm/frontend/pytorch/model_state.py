@@ -1,8 +1,7 @@
 """The buffers and inputs that a program of torch changes, which become inputs and results of its function."""
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 
@@ -66,14 +65,3 @@ def state_of(program: ExportedProgram) -> ModelState:
                 FIELD, problem, "Keep real and imaginary parts, and call torch.view_as_complex in the model."
             )
     return state
-
-
-def contents_of(program: ExportedProgram, name: str) -> Any:
-    """The parameter, buffer or constant of this name; None if there is none."""
-    found = program.state_dict.get(name)
-    return program.constants.get(name) if found is None else found
-
-
-def memory_of(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """Equal for tensors that are the same elements in memory."""
-    return tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()

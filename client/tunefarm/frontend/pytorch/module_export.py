@@ -1,6 +1,7 @@
 """Exports a torch module of the caller's process, for which it need not be importable from a file."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -33,13 +34,32 @@ def export_module(model: Any, example_inputs: Sequence[Any] | None, axes: Sequen
     modes = [(each, each.training) for each in model.modules()]
     shapes = symbolic_shapes(model, len(example_inputs), axes)
     try:
+        evaluate(model)
         with torch.no_grad():  # buffers that the module writes would become part of the graph of gradients
-            return torch.export.export(model.eval(), tuple(example_inputs), dynamic_shapes=shapes)
+            exported = torch.export.export(model, tuple(example_inputs), dynamic_shapes=shapes)
     except Exception as error:  # torch raises whatever it likes
         raise export_refusal(error) from error
     finally:
         for each, was_training in modes:
             each.training = was_training
+    return _of_plain_tensors(exported)
+
+
+def evaluate(module: Any) -> None:
+    """Put a module in evaluation mode. One that was exported before, as quantization gives it, keeps its mode."""
+    with suppress(NotImplementedError):
+        module.eval()
+
+
+def _of_plain_tensors(exported: Any) -> Any:
+    """The program with the tensors that weights of quantized classes consist of, which files can hold."""
+    import torch
+
+    if all(type(each) in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) for each in exported.state_dict.values()):
+        return exported
+    from tunefarm.frontend.pytorch.decomposition import decomposed
+
+    return decomposed(exported)
 
 
 def export_refusal(error: Exception) -> BadInput:

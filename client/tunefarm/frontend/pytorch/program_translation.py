@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-import ml_dtypes
-import numpy as np
 import torch
 from torch import fx
 from torch._decomp import decomposition_table
@@ -16,7 +14,7 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 
 from tunefarm.frontend.expressions.complex_numbers import ComplexParts
 from tunefarm.frontend.model_source import FIELD
-from tunefarm.frontend.pytorch.model_state import RESULTS, ModelState, contents_of, memory_of
+from tunefarm.frontend.pytorch.model_state import RESULTS, ModelState
 from tunefarm.frontend.pytorch.operators.complex_numbers import (
     converted,
     has_converter,
@@ -25,6 +23,7 @@ from tunefarm.frontend.pytorch.operators.complex_numbers import (
 )
 from tunefarm.frontend.pytorch.operators.converters import CONVERTERS
 from tunefarm.frontend.pytorch.operators.nodes import standing_for, value_of
+from tunefarm.frontend.pytorch.weights import shared_array, weight_of
 from tunefarm.frontend.relax_model import RelaxModel
 from tunefarm.frontend.unsupported_operators import BOXES, MASKS, UnsupportedOperator, refuse_unsupported
 from tunefarm.frontend.weights_file import Array
@@ -59,11 +58,6 @@ _RANDOM: Final = frozenset(
         "exponential.default",
     }
 )
-_BITS: Final = {
-    torch.bfloat16: (torch.int16, ml_dtypes.bfloat16),
-    torch.float8_e4m3fn: (torch.int8, ml_dtypes.float8_e4m3fn),
-    torch.float8_e5m2: (torch.int8, ml_dtypes.float8_e5m2),
-}
 
 
 def translated(program: ExportedProgram, state: ModelState, converters: Converters) -> RelaxModel:
@@ -296,14 +290,14 @@ def _variables(program: ExportedProgram, state: ModelState) -> tuple[dict[str, A
                 fix = "Make it a constant of the module, or a tensor."
                 raise BadInput(FIELD, f"its input {node.name} is not a tensor.", fix)
         elif node.users and node.name not in buffers:
-            name, tensor = str(specification.target), _contents(program, specification)
+            name, tensor = str(specification.target), weight_of(program, specification)
             if tensor.is_complex():
                 parts = {f"{name}.real": tensor.resolve_conj().real, f"{name}.imag": tensor.resolve_conj().imag}
                 parameters[node.name] = ComplexParts(*(_variable(each, part) for each, part in parts.items()))
             else:
                 parts = {name: tensor}
                 parameters[node.name] = _variable(name, tensor)
-            arrays += [_shared_array(each, part, shared) for each, part in parts.items()]
+            arrays += [shared_array(each, part, shared) for each, part in parts.items()]
     return {**inputs, **buffers}, parameters, tuple(arrays)
 
 
@@ -314,47 +308,14 @@ def _flat(variables: Iterable[Any]) -> list[Any]:
 
 
 def _variable(name: str, tensor: torch.Tensor) -> Any:
-    dtype = ExportedProgramImporter._convert_data_type(tensor.dtype)  # noqa: SLF001 - TVM gives no other way to it
-    return relax.Var(name, relax.TensorType([int(extent) for extent in tensor.shape], dtype))
-
-
-def _contents(program: ExportedProgram, specification: Any) -> torch.Tensor:
-    kinds = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
-    if specification.kind not in kinds:
-        problem = f"it has {specification.target}, a constant of the kind {specification.kind.name}."
-        raise BadInput(FIELD, problem, "Use tensors only.")
-    tensor = contents_of(program, specification.target)
-    if not isinstance(tensor, torch.Tensor) or tensor.is_meta or type(tensor).__name__ == "FakeTensor":
-        fix = "Load the weights before the export; a model on the device meta has none."
-        raise BadInput(FIELD, f"the weight {specification.target} has no contents.", fix)
-    if tensor.layout != torch.strided or tensor.is_quantized:
-        fix = "Convert it with to_dense() or dequantize(), or quantize with torch.export's quantization (PT2E)."
-        raise BadInput(FIELD, f"the weight {specification.target} is a sparse or quantized tensor.", fix)
-    return tensor
-
-
-def _shared_array(name: str, tensor: torch.Tensor, shared: dict[tuple[Any, ...], Array]) -> Array:
-    """The contents as an array; one array for all weights that are the same memory."""
-    key = memory_of(tensor)
-    if tensor.numel() == 0 or key not in shared:
-        shared[key] = array_of(name, tensor)
-    return shared[key]
-
-
-def array_of(name: str, tensor: torch.Tensor) -> Array:
-    """The contents of a tensor.
-
-    Raises:
-        BadInput: numpy has no such element type.
-    """
-    plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     try:
-        if plain.dtype in _BITS:
-            bits, kind = _BITS[plain.dtype]
-            return np.asarray(plain.view(bits).numpy().view(kind))
-        return np.asarray(plain.numpy())
-    except TypeError as error:
-        raise BadInput(FIELD, f"the weight {name} has the element type {plain.dtype}.", "Use another one.") from error
+        dtype = ExportedProgramImporter._convert_data_type(tensor.dtype)  # noqa: SLF001 - TVM gives no other way to it
+    except NotImplementedError as error:
+        kind = str(tensor.dtype).removeprefix("torch.")
+        raise BadInput(
+            FIELD, f"{name} has the element type {kind}.", "Use floats or integers of TVM's types."
+        ) from error
+    return relax.Var(name, relax.TensorType([int(extent) for extent in tensor.shape], dtype))
 
 
 def _calls(graph_module: fx.GraphModule) -> Iterator[fx.Node]:

@@ -16,6 +16,7 @@ MAX_RATIO: Final = 100
 """torch stores members uncompressed; repacked archives of real weights shrink to a half at best."""
 _SMALL_BYTES: Final = 1 << 20
 
+_UNWRAP: Final = "program.run_decompositions() has tensors in place of quantized weights such as torchao's."
 _SAVE: Final = 'Save it with torch.export.save(program, "model.pt2"), from tensors and operators of torch alone.'
 _COMPILED: Final = "Give the program that was compiled, saved with torch.export.save."
 
@@ -89,4 +90,4 @@ def _judge_config(path: Path, member: str, table: Mapping[str, Any]) -> None:
         stored = str(entry.get("path_name", ""))
         if entry.get("use_pickle") or not stored.startswith(("weight_", "tensor_")):
             problem = f"{path.name} contains {name[:200]!r} ({member}) as a pickle. Pickles are never loaded."
-            raise BadInput(FIELD, problem, _SAVE)
+            raise BadInput(FIELD, problem, f"{_SAVE} {_UNWRAP}")

@@ -8,9 +8,10 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tunefarm.frontend.pytorch.model_state import ModelState, contents_of
+from tunefarm.frontend.pytorch.model_state import ModelState
 from tunefarm.frontend.pytorch.operators.nodes import HALVES
-from tunefarm.frontend.pytorch.program_translation import ENTRY, array_of
+from tunefarm.frontend.pytorch.program_translation import ENTRY
+from tunefarm.frontend.pytorch.weights import array_of, contents_of
 from tunefarm.frontend.relax_model import ModelReference
 from tunefarm.frontend.weights_file import Array
 

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from tunefarm.frontend.model_source import FIELD
 from tunefarm.frontend.pytorch.decomposition import decomposed
 from tunefarm.frontend.pytorch.model_state import state_of
-from tunefarm.frontend.pytorch.module_export import export_refusal
+from tunefarm.frontend.pytorch.module_export import evaluate, export_refusal
 from tunefarm.frontend.pytorch.operators.complex_numbers import is_complex
 from tunefarm.frontend.pytorch.operators.nodes import value_of
 from tunefarm.frontend.pytorch.package_operators import define_grouped_product
@@ -75,8 +75,9 @@ def import_torch(
     if isinstance(found, ExportedProgram):
         return import_program(found, shapes, converters)
     _require_contents(found)
-    notes = (_EVALUATED,) if found.training else ()
-    found.eval()
+    was_training = found.training
+    evaluate(found)
+    notes = (_EVALUATED,) if was_training and not found.training else ()
     if inputs is None:
         inputs = getattr(found, "example_inputs", None)
     arguments, keywords = _arguments(found, inputs, shapes)

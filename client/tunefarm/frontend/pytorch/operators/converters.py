@@ -59,6 +59,7 @@ from tunefarm.frontend.pytorch.operators.products import (
     grouped_product,
     matrix_product,
     trilinear_product,
+    wide_product,
 )
 from tunefarm.frontend.pytorch.operators.quantization import dequantize, quantize
 from tunefarm.frontend.pytorch.operators.recurrent import gru, lstm, rnn_relu, rnn_tanh
@@ -86,7 +87,7 @@ def _windows(node: fx.Node, importer: Any) -> Any:
 
 
 def _joined(node: fx.Node, importer: Any) -> Any:
-    """Tensors one after the other, in the type of the result. Those of the shape (0) have no part, whatever the rank."""
+    """Tensors one after the other, in the type of the result. Those of the shape (0) are left out, as in torch."""
     result, emit = value_of(node), importer.block_builder.emit
     kind = importer._convert_data_type(result.dtype)  # noqa: SLF001
     given = [each for each in node.args[0] if tuple(value_of(each).shape) != (0,)] or node.args[0][:1]
@@ -133,6 +134,7 @@ CONVERTERS: Final[Mapping[str, Convert]] = MappingProxyType(
         **dict.fromkeys(("mm.default", "bmm.default", "matmul.default"), matrix_product),
         **dict.fromkeys(("addmm.default", "baddbmm.default"), added_product),
         **dict.fromkeys(("_grouped_mm.default", "grouped_mm_fallback.default"), grouped_product),
+        "_int_mm.default": wide_product,
         "convolution.default": convolution,
         "quantize_per_tensor.default": lambda node, importer: quantize(node, importer, -1, 3),
         "quantize_per_tensor.tensor": lambda node, importer: quantize(node, importer, -1, 3),

@@ -39,6 +39,13 @@ def matrix_product(node: fx.Node, importer: Any) -> Any:
     return _product(left, right, node, importer)
 
 
+def wide_product(node: fx.Node, importer: Any) -> Any:
+    """``left @ right`` of 8-bit integers in int32, in the form in which ONNX's importer multiplies them."""
+    emit = importer.block_builder.emit
+    left, right = (emit(relax.op.astype(importer.env[each], "int32")) for each in node.args[:2])
+    return emit(relax.op.matmul(left, right))
+
+
 def grouped_product(node: fx.Node, importer: Any) -> Any:
     """Each row times the matrix of its group, as experts have one; the third argument gives where groups end.
 
