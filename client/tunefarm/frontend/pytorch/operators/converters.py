@@ -89,7 +89,8 @@ def _windows(node: fx.Node, importer: Any) -> Any:
 def _joined(node: fx.Node, importer: Any) -> Any:
     """Tensors one after the other, in the type of the result. Those of the shape (0) are left out, as in torch."""
     result, emit = value_of(node), importer.block_builder.emit
-    kind = importer._convert_data_type(result.dtype)  # noqa: SLF001
+    dtype = result.dtype.to_real() if result.is_complex() else result.dtype  # each part of complex numbers by itself
+    kind = importer._convert_data_type(dtype)  # noqa: SLF001
     given = [each for each in node.args[0] if tuple(value_of(each).shape) != (0,)] or node.args[0][:1]
     parts = [as_kind(kind, importer.env[each], emit) for each in given]
     return parts[0] if len(parts) == 1 else emit(relax.op.concat(parts, argument(node, 1, "dim", 0)))
