@@ -47,7 +47,7 @@ def export_module(model: Any, example_inputs: Sequence[Any] | None, axes: Sequen
 
 def evaluate(module: Any) -> None:
     """Put a module in evaluation mode. One that was exported before, as quantization gives it, keeps its mode."""
-    with suppress(NotImplementedError):
+    with suppress(RuntimeError):
         module.eval()
 
 

@@ -310,7 +310,7 @@ def _flat(variables: Iterable[Any]) -> list[Any]:
 def _variable(name: str, tensor: torch.Tensor) -> Any:
     try:
         dtype = ExportedProgramImporter._convert_data_type(tensor.dtype)  # noqa: SLF001 - TVM gives no other way to it
-    except NotImplementedError as error:
+    except RuntimeError as error:
         kind = str(tensor.dtype).removeprefix("torch.")
         raise BadInput(
             FIELD, f"{name} has the element type {kind}.", "Use floats or integers of TVM's types."
