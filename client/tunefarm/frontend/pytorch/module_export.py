@@ -27,22 +27,38 @@ def export_module(model: Any, example_inputs: Sequence[Any] | None, axes: Sequen
     Raises:
         BadInput: there are no example inputs, or torch cannot export it.
     """
-    import torch
-
     if example_inputs is None:
         raise BadInput("example_inputs", "none were given.", "Give the module's arguments as a tuple of tensors.")
     modes = [(each, each.training) for each in model.modules()]
     shapes = symbolic_shapes(model, len(example_inputs), axes)
     try:
         evaluate(model)
-        with torch.no_grad():  # buffers that the module writes would become part of the graph of gradients
-            exported = torch.export.export(model, tuple(example_inputs), dynamic_shapes=shapes)
-    except Exception as error:  # torch raises whatever it likes
-        raise export_refusal(error) from error
+        exported = exported_program(model, tuple(example_inputs), shapes=shapes)
     finally:
         for each, was_training in modes:
             each.training = was_training
     return _of_plain_tensors(exported)
+
+
+def exported_program(
+    module: Any, arguments: tuple[Any, ...], keywords: dict[str, Any] | None = None, *, shapes: Any = None
+) -> Any:
+    """The program that ``torch.export`` makes of a module.
+
+    Raises:
+        BadInput: torch cannot export it; what torch said is one line, without its stack and general advice.
+    """
+    import torch
+
+    try:
+        with torch.no_grad():  # buffers that the module writes would become part of the graph of gradients
+            return torch.export.export(module, arguments, keywords, dynamic_shapes=shapes)
+    except Exception as error:  # torch raises whatever it likes
+        said = str(error)
+        fix = next((fix for part, fix in _EXPORT_FIXES.items() if part in said), _EXPORT_FIX)
+        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        reason = f"{type(error).__name__}: {lines[0][:300].rstrip('.') if lines else 'no message'}"
+        raise BadInput(FIELD, f"torch.export cannot export the module: {reason}.", fix) from error
 
 
 def evaluate(module: Any) -> None:
@@ -60,15 +76,6 @@ def _of_plain_tensors(exported: Any) -> Any:
     from tunefarm.frontend.pytorch.decomposition import decomposed
 
     return decomposed(exported)
-
-
-def export_refusal(error: Exception) -> BadInput:
-    """What ``torch.export`` said of a module, in one line: torch puts its stack and general advice behind it."""
-    said = str(error)
-    fix = next((fix for part, fix in _EXPORT_FIXES.items() if part in said), _EXPORT_FIX)
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    reason = lines[0][:300].rstrip(".") if lines else "no message"
-    return BadInput(FIELD, f"torch.export cannot export the module: {type(error).__name__}: {reason}.", fix)
 
 
 def save_exported(exported: Any, path: Path) -> Path:

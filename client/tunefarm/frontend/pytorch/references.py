@@ -38,11 +38,17 @@ def references_of(program: ExportedProgram, state: ModelState) -> tuple[ModelRef
         with torch.no_grad():
             buffers = {buffer: contents_of(program, buffer) for buffer in state.buffers.values()}
             examples = _Inputs(arguments, dict(keywords), buffers)
-            plain, exact = _Plain(program, state), _Exact(program, state)
+            function = _TorchFunction(program, state)
+            module, exact = program.module(), _Exact(program, function)
+
+            def reference(given: _Inputs) -> ModelReference:
+                outputs = function.outputs(module, {}, _mapped(_copy, given))
+                return ModelReference(ENTRY, _arrays(tuple(given)), _arrays(outputs), exact.outputs(given, outputs))
+
             try:
-                return tuple(_reference(plain, exact, _alike(examples, seed)) for seed in range(COUNT))
+                return tuple(reference(_alike(examples, seed)) for seed in range(COUNT))
             except Exception:  # noqa: BLE001 - such as an index out of bounds
-                return (_reference(plain, exact, examples),)
+                return (reference(examples),)
     except Exception:  # noqa: BLE001 - such as a guard of the program, or weights on a device that is not here
         return ()
 
@@ -64,43 +70,26 @@ def _mapped(function: Callable[[Any], Any], inputs: _Inputs) -> _Inputs:
     return _Inputs(*pytree.tree_map(function, tuple(inputs)))
 
 
-def _reference(plain: "_Plain", exact: "_Exact", given: _Inputs) -> ModelReference:
-    outputs = plain.outputs(given)
-    return ModelReference(ENTRY, _arrays(tuple(given)), _arrays(outputs), exact.outputs(given, outputs))
-
-
-class _Plain:
-    """A program as torch computes it."""
-
-    def __init__(self, program: ExportedProgram, state: ModelState) -> None:
-        self._module = program.module()
-        self._results = _Results(program, state)
-
-    def outputs(self, given: _Inputs) -> list[torch.Tensor]:
-        """The results, and the new values of what the program changes: copies, so that ``given`` stays as it is."""
-        inputs = _mapped(_copy, given)
-        outputs = torch.func.functional_call(self._module, inputs.buffers, inputs.arguments, inputs.keywords)
-        return self._results.of(outputs, inputs)
-
-
-class _Results:
-    """What the function of a program returns."""
+class _TorchFunction:
+    """The function of a program, as torch computes it."""
 
     def __init__(self, program: ExportedProgram, state: ModelState) -> None:
         self._names = [str(each) for each in program.graph_signature.user_inputs]
         self._changed = state.inputs
 
-    def of(self, outputs: Any, inputs: _Inputs) -> list[torch.Tensor]:
-        """The tensors of ``outputs``, and those of ``inputs`` that torch changed in place."""
+    def outputs(self, module: Any, tensors: dict[str, torch.Tensor], inputs: _Inputs) -> list[torch.Tensor]:
+        """What ``module`` returns with ``tensors`` in place of its own, and what it changed of ``inputs``, in place."""
+        tensors = {**tensors, **inputs.buffers}
+        found = torch.func.functional_call(module, tensors, inputs.arguments, inputs.keywords)
         named = dict(zip(self._names, pytree.tree_leaves((inputs.arguments, inputs.keywords)), strict=False))
-        return [*_tensors(outputs), *inputs.buffers.values(), *(named[each] for each in self._changed)]
+        return [*_tensors(found), *inputs.buffers.values(), *(named[each] for each in self._changed)]
 
 
 class _Exact:
     """A program in halves that is computed in float32."""
 
-    def __init__(self, program: ExportedProgram, state: ModelState) -> None:
-        self._results = _Results(program, state)
+    def __init__(self, program: ExportedProgram, function: _TorchFunction) -> None:
+        self._function = function
         halves = sum(each.numel() for each in program.state_dict.values() if each.dtype in HALVES)
         self._is_needed = 0 < halves <= _MAX_WIDENED
         if self._is_needed:
@@ -111,15 +100,12 @@ class _Exact:
         """The results for ``given`` in the types of ``outputs``; none if it is not in halves, too large, or fails."""
         if not self._is_needed:
             return ()
-        wide = _mapped(_widened, _mapped(_copy, given))
-        tensors = {**self._tensors, **wide.buffers}
         try:
             with _InFloat32():
-                found = torch.func.functional_call(self._module, tensors, wide.arguments, wide.keywords)
+                found = self._function.outputs(self._module, self._tensors, _mapped(_widened, _mapped(_copy, given)))
         except Exception:  # noqa: BLE001 - such as an operator that takes halves alone
             return ()
-        pairs = zip(self._results.of(found, wide), outputs, strict=True)
-        return _arrays([each.to(other.dtype) for each, other in pairs])
+        return _arrays([each.to(other.dtype) for each, other in zip(found, outputs, strict=True)])
 
 
 class _InFloat32(TorchDispatchMode):  # type: ignore[misc]

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from tunefarm.frontend.model_source import FIELD
 from tunefarm.frontend.pytorch.decomposition import decomposed
 from tunefarm.frontend.pytorch.model_state import state_of
-from tunefarm.frontend.pytorch.module_export import evaluate, export_refusal
+from tunefarm.frontend.pytorch.module_export import evaluate, exported_program
 from tunefarm.frontend.pytorch.operators.complex_numbers import is_complex
 from tunefarm.frontend.pytorch.operators.nodes import value_of
 from tunefarm.frontend.pytorch.package_operators import define_grouped_product
@@ -87,7 +87,7 @@ def import_torch(
     if traced:
         return replace(import_traced(found, arguments, keywords, converters), notes=notes)
     try:
-        program = _exported(found, arguments, keywords)
+        program = exported_program(found, arguments, keywords)
     except BadInput as refused:
         try:
             model = import_traced(found, arguments, keywords, converters)
@@ -96,14 +96,6 @@ def import_torch(
         return replace(model, notes=(*notes, f"torch.fx traced the module, because {refused.problem}"))
     model = import_program(program, {}, converters)
     return replace(model, notes=(*notes, *model.notes))
-
-
-def _exported(module: torch.nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> ExportedProgram:
-    try:
-        with torch.no_grad():
-            return torch.export.export(module, arguments, keywords)
-    except Exception as error:
-        raise export_refusal(error) from error
 
 
 def import_program(program: ExportedProgram, shapes: Shapes, converters: Converters) -> RelaxModel:
