@@ -15,6 +15,7 @@ import os
 import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +23,7 @@ from typing import Any, Final
 from benchmarks.child_process import run_command
 from benchmarks.machine import Machine, this_machine
 from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.tuning.record import BUSY
 
 WORKLOADS: Final = (
     "te:GMM",
@@ -66,6 +68,28 @@ class Trust(Frozen):
     trusted: bool
 
 
+class FreshTiming(Frozen):
+    """Timing of an artifact in a process of its own.
+
+    Attributes:
+        rounds_s: seconds per call in each round. In the first the host may be in any state.
+        foreign_load: share of the time for which other processes kept a thread of it from a core.
+    """
+
+    rounds_s: tuple[float, ...]
+    foreign_load: float
+
+    @property
+    def latency_s(self) -> float:
+        """The least of all rounds."""
+        return min(self.rounds_s)
+
+    @property
+    def was_busy(self) -> bool:
+        """Whether a record with this load would be doubtful."""
+        return self.foreign_load >= BUSY
+
+
 class TrustReport(Frozen):
     """All records, and the machine."""
 
@@ -84,7 +108,7 @@ def measure_trust(workload: str, *, trials: int, processes: int, tolerance: floa
     artifact, home = folder / "artifact", folder / "home"
     arguments = ["tune", workload, "--trials", str(trials), "--output", str(artifact)]
     task = _run_tunefarm(arguments, home, TUNING_TIMEOUT_S)["tasks"][0]
-    rounds_s = [time_in_a_fresh_process(artifact) for _ in range(processes)]
+    rounds_s = [time_in_a_fresh_process(artifact).rounds_s for _ in range(processes)]
     runs = [_run_tunefarm(["artifact", "run", str(artifact)], home, PROCESS_TIMEOUT_S) for _ in range(ARTIFACT_RUNS)]
     return verdict_on(workload, task, rounds_s, [run["latency_s"] for run in runs], tolerance)
 
@@ -129,8 +153,8 @@ def verdict_on(
     )
 
 
-def time_in_a_fresh_process(artifact: Path) -> tuple[float, ...]:
-    """Seconds per call of ``artifact`` in each round of a new process.
+def time_in_a_fresh_process(artifact: Path) -> FreshTiming:
+    """Time ``artifact`` in a new process.
 
     Raises:
         CommandFailed: the artifact does not load or run.
@@ -142,11 +166,11 @@ def time_in_a_fresh_process(artifact: Path) -> tuple[float, ...]:
         environment={"TVM_USE_RUNTIME_LIB": "1", "OPENBLAS_NUM_THREADS": "1"},
         timeout_s=PROCESS_TIMEOUT_S,
     )
-    return tuple(map(float, json.loads(finished.standard_output)))
+    return FreshTiming.model_validate_json(finished.standard_output)
 
 
-def time_artifact(folder: Path) -> list[float]:
-    """Median seconds per call of the artifact in ``folder``, by round, in this process. Loads TVM's runtime only."""
+def time_artifact(folder: Path) -> FreshTiming:
+    """Time the artifact in ``folder`` in this process; a round is a median of samples. Loads TVM's runtime only."""
     import numpy
     import tvm
 
@@ -157,6 +181,7 @@ def time_artifact(folder: Path) -> list[float]:
     from tunefarm_workers.threads.smt_detection import sleep_burst
     from tunefarm_workers.threads.thread_cores import cores_for
     from tunefarm_workers.threads.thread_placement import place_threads
+    from tunefarm_workers.timing.processor_clock import queueing_time_s
 
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     library: Any = tvm.runtime.load_module(str(folder / manifest["library_name"]))
@@ -175,6 +200,7 @@ def time_artifact(folder: Path) -> list[float]:
     def timed_round() -> float:
         return float(statistics.median(timed(max(1, round(SAMPLE_S / once_s)), SAMPLES).results))
 
+    begun_s, queued_s = time.monotonic(), queueing_time_s(os.getpid())
     once_s = float(timed(3, 1).mean)
     rounds_s = [timed_round()]
     shared_cache_wait.wait(once_s, CoreToCoreLatency(ctypes.CDLL(runtime_paths()[1])).is_near)
@@ -182,7 +208,8 @@ def time_artifact(folder: Path) -> list[float]:
         if turn:
             sleep_burst()
         rounds_s.append(timed_round())
-    return rounds_s
+    queued_s = queueing_time_s(os.getpid()) - queued_s
+    return FreshTiming(rounds_s=tuple(rounds_s), foreign_load=queued_s / (time.monotonic() - begun_s))
 
 
 def table(report: TrustReport) -> str:
@@ -212,7 +239,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--time", type=Path, help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)
     if chosen.time is not None:
-        print(json.dumps(time_artifact(chosen.time)))
+        print(time_artifact(chosen.time).model_dump_json())
         return 0
     rows = []
     for workload in chosen.workloads:

@@ -56,21 +56,26 @@ def test_temporary_disturbance_does_not_affect_the_record(tunefarm: Tunefarm, pr
     assert task["trials"] == 48
     assert_kept(before, Trials.read(tunefarm.database))
     # Verification comes after the disturbance, so the record shows the undisturbed machine.
-    fresh_s = min(min(time_in_a_fresh_process(tunefarm.folder / "artifact")) for _ in range(7))
-    assert fresh_s < 1.5 * task["best_latency_s"]
-    assert task["best_latency_s"] < 2.0 * fresh_s
+    timings = [time_in_a_fresh_process(tunefarm.folder / "artifact") for _ in range(7)]
+    fresh_s = min(each.latency_s for each in timings)
+    is_alike = fresh_s < 1.5 * task["best_latency_s"] < 3.0 * fresh_s
+    if not is_alike and any(each.was_busy for each in timings):
+        pytest.skip("other processes than the test's use the cores")
+    assert is_alike, (task, timings)
 
 
 @pytest.mark.faults
 def test_slow_device_still_finishes_and_is_beaten_later(tunefarm: Tunefarm) -> None:
     with disturbed(BUSY):
-        slow = tunefarm.tune(MODULE, "--trials", "16", timeout_s=170)["tasks"][0]
+        slow = tunefarm.tune(MODULE, "--trials", "16", "--output", "slow", timeout_s=170)["tasks"][0]
     assert slow["record_id"]
     latencies_s = []
     for trials in LATER:
         later = tunefarm.tune(MODULE, "--trials", str(trials))["tasks"][0]
         assert later["record_id"]
-        latencies_s.append(later["best_latency_s"])
-        if latencies_s[-1] <= slow["best_latency_s"] * 1.1:
+        # The host may be slower now than then: the kernel of the slow record is timed beside the later record.
+        now_s = min(time_in_a_fresh_process(tunefarm.folder / "slow").latency_s for _ in range(3))
+        latencies_s.append((later["best_latency_s"], now_s))
+        if later["best_latency_s"] <= max(slow["best_latency_s"], now_s) * 1.1:
             return
-    raise AssertionError(f"records of {latencies_s} s came after one of {slow['best_latency_s']} s")
+    raise AssertionError(f"after a record of {slow['best_latency_s']} s: records, and its kernel beside: {latencies_s}")
