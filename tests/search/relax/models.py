@@ -236,3 +236,31 @@ def controlled() -> Any:
             return part
 
     return Controlled
+
+
+def loop(doublings: int, *, ends_early: bool = False) -> Any:
+    """``main`` halves a vector and adds one, two to the power of ``doublings`` times: each function calls one twice.
+
+    With ``ends_early`` the second call is made only if the sum of the vector is less than a thousand.
+    """
+    builder = relax.BlockBuilder()
+    step: Any = None
+    for level in range(doublings + 1):
+        name = "main" if level == doublings else f"loop{level}"
+        given = relax.Var("state", relax.TensorType((4,), "float32"))
+        with builder.function(name, [given], private=name != "main"):
+            if step is None:
+                with builder.dataflow():
+                    half = builder.emit(relax.op.multiply(given, relax.const(0.5, "float32")))
+                    result = builder.emit_output(relax.op.add(half, relax.const(1.0, "float32")))
+            elif ends_early:
+                once = builder.emit(relax.Call(step, [given]))
+                total = builder.emit(relax.op.sum(once))
+                goes_on = builder.emit(relax.op.less(total, relax.const(1000.0, "float32")))
+                result = builder.emit(relax.If(goes_on, relax.Call(step, [once]), once))
+            else:
+                with builder.dataflow():
+                    once = builder.emit(relax.Call(step, [given]))
+                    result = builder.emit_output(relax.Call(step, [once]))
+            step = builder.emit_func_output(result)
+    return builder.get()

@@ -1,6 +1,7 @@
 """Plans of models: which kernel reads and writes what, and where tensors stand."""
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from tests.search.relax.models import (
     controlled,
     convolutional_network,
     flattened,
+    loop,
     multilayer_perceptron,
     one_entry,
     tuples,
@@ -92,6 +94,13 @@ def test_entries_have_plans_of_their_own() -> None:
     assert [len(plan.calls) for plan in plans] == [1, 2]
     with pytest.raises(BadInput, match="no function 'main'"):
         static_plan(model, "main")
+
+
+def test_steps_of_a_loop_are_calls() -> None:
+    once, often = (static_plan(prepare(loop(doublings), {}, TARGET), "main") for doublings in (0, 5))
+    assert [call.function for call in often.calls] == [call.function for call in once.calls] * 2**5
+    for call, following in pairwise(often.calls):
+        assert call.tensors[-1] == following.tensors[0]
 
 
 def test_control_flow_is_refused() -> None:

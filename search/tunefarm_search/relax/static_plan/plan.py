@@ -12,6 +12,7 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.model import ModelEntry
 from tunefarm_search.relax.constants import Array, array_of, is_constant, numpy_dtype
 from tunefarm_search.relax.preparation import PreparedModel
+from tunefarm_search.relax.private_functions import with_inlined_calls
 from tunefarm_search.relax.static_plan.arena import Arena, Lifetime, aligned, placed
 from tunefarm_search.relax.tasks import is_reshape
 
@@ -91,7 +92,8 @@ def static_plan(model: PreparedModel, entry: str) -> StaticPlan:
     if described is None:
         names = ", ".join(each.name for each in model.entries)
         raise BadInput("entry", f"the model has no function {entry!r}.", f"Give one of: {names}.")
-    return _Planning(model.module, described).plan(model.module[entry])
+    module = with_inlined_calls(model.module)
+    return _Planning(module, described).plan(module[entry])
 
 
 @dataclass
@@ -120,6 +122,7 @@ class _Planning:
         self._entry = entry
         self._values: dict[Any, Any] = {}  # a _View, or a list of such values for a tuple
         self._views: list[_View] = []
+        self._numbers: dict[tuple[int, tuple[int, ...], str], int] = {}  # of views, by the identity of their buffers
         self._calls: list[KernelCall] = []
         self._constants: list[tuple[Any, _View]] = []
         self._weights: list[tuple[int, Array]] = []
@@ -185,11 +188,10 @@ class _Planning:
     def _number(self, view: _View) -> int:
         if view.dtype not in DTYPES:
             raise self._refused(f"has a tensor of {view.dtype}")
-        for number, each in enumerate(self._views):
-            if each.buffer is view.buffer and (each.shape, each.dtype) == (view.shape, view.dtype):
-                return number
-        self._views.append(view)
-        return len(self._views) - 1
+        number = self._numbers.setdefault((id(view.buffer), view.shape, view.dtype), len(self._views))
+        if number == len(self._views):
+            self._views.append(view)
+        return number
 
     def _value(self, value: Any) -> Any:
         if is_constant(value):
@@ -224,10 +226,7 @@ class _Planning:
             self._call(COPY, [view, output])
 
     def _arranged(self) -> Arena:
-        buffers: list[_Buffer] = []
-        for view in self._views:
-            if view.buffer.place == "arena" and not any(each is view.buffer for each in buffers):
-                buffers.append(view.buffer)
+        buffers = list({id(each.buffer): each.buffer for each in self._views if each.buffer.place == "arena"}.values())
         arena = placed([Lifetime(each.size_bytes, each.begins, each.ends) for each in buffers])
         for buffer, offset in zip(buffers, arena.offsets, strict=True):
             buffer.position = offset
