@@ -1,0 +1,1 @@
+"""What makes loops of many small steps fast."""

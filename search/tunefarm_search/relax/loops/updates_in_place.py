@@ -1,0 +1,127 @@
+"""Writes a part of a tensor into it, where a function would copy all of it to change that part.
+
+A scan collects its results so: each step writes a row into all of them. TVM's VM copies a tensor of N rows N times.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import tvm
+import tvm_ffi
+from tvm import relax, tirx
+from tvm.ir import TensorLoad
+
+from tunefarm_search.relax.expressions import operator_of, uses_of, viewed_by
+from tunefarm_search.relax.tasks import is_reshape
+
+_CALL: Final = "relax.call_tir"
+_SUFFIX: Final = "_in_place"
+
+
+@dataclass(frozen=True)
+class _Update:
+    """A function that writes elements where a condition holds, and the tensor at ``position`` elsewhere."""
+
+    position: int
+    in_place: Any
+
+
+def with_updates_in_place(module: Any) -> Any:
+    """``module`` with functions that change their argument, where nothing else reads a tensor that a call updates."""
+    updates = {
+        variable: update
+        for variable, function in module.functions.items()
+        if isinstance(function, tirx.PrimFunc) and (update := _update(function)) is not None
+    }
+    if not updates:
+        return module
+    builder = relax.BlockBuilder(module)
+    in_place = {
+        variable: builder.add_func(update.in_place, f"{variable.name_hint}{_SUFFIX}")
+        for variable, update in updates.items()
+    }
+    for variable, function in module.functions.items():
+        if isinstance(function, relax.Function):
+            builder.update_func(variable, _Rewriting(module, function, updates, in_place).function())
+    return builder.get()
+
+
+class _Rewriting:
+    """One Relax function."""
+
+    def __init__(self, module: Any, function: Any, updates: Mapping[Any, _Update], in_place: Mapping[Any, Any]) -> None:
+        self._module = module
+        self._function = function
+        self._updates = updates
+        self._in_place = in_place
+        self._uses = uses_of(function)
+        self._own: set[Any] = set()
+        """Variables whose memory this function allocated, and that no view has."""
+
+    def function(self) -> Any:
+        """The function with calls that update in place."""
+        old = self._function
+        blocks = [self._block(block) for block in old.body.blocks]
+        return relax.Function(old.params, relax.SeqExpr(blocks, old.body.body), old.ret_ty, old.is_pure, old.attrs)
+
+    def _block(self, block: Any) -> Any:
+        if not isinstance(block, relax.DataflowBlock):
+            return block
+        bindings = []
+        for binding in block.bindings:
+            value = self._value(binding.value)
+            if operator_of(binding.value) == _CALL and not self._is_view(binding.value):
+                self._own.add(binding.var)
+            bindings.append(binding if value is binding.value else relax.VarBinding(binding.var, value))
+        return relax.DataflowBlock(bindings)
+
+    def _is_view(self, call: Any) -> bool:
+        return viewed_by(call, self._module) is not None or is_reshape(self._module[call.args[0]])
+
+    def _value(self, value: Any) -> Any:
+        if operator_of(value) != _CALL or value.args[0] not in self._updates:
+            return value
+        variable, given = value.args
+        update = self._updates[variable]
+        tensor = given.fields[update.position]
+        if tensor not in self._own or self._uses[tensor] != 1:
+            return value
+        return relax.op.call_tir_inplace(self._in_place[variable], given, update.position, value.ty_args[0])
+
+
+def _update(function: Any) -> _Update | None:
+    """What a function updates; None if it is of another kind."""
+    stores: list[Any] = []
+    blocks: list[Any] = []
+    tvm_ffi.structural_walk(function.body, [(tirx.BufferStore, stores.append), (tvm.s_tir.SBlock, blocks.append)])
+    if len(stores) != 1 or len(blocks) != 2 or not blocks[0].body.same_as(stores[0]):
+        return None
+    *given, result = function.params
+    store, iterators = stores[0], list(blocks[0].iter_vars)
+    if operator_of(store.value) != "prim.if_then_else" or not store.buffer.same_as(result):
+        return None
+    condition, new, kept = store.value.args
+    position = next((at for at, each in enumerate(given) if _is_element(kept, each, store)), None)
+    if position is None or any(load.source.same_as(kept.source) for load in [*_loads(condition), *_loads(new)]):
+        return None
+    body = tirx.IfThenElse(condition, tirx.BufferStore(given[position], new, list(store.indices)), None)
+    for iterator in reversed(iterators):
+        body = tirx.For(iterator.var, iterator.dom.min, iterator.dom.extent, tirx.ForKind.SERIAL, body)
+    return _Update(position, tirx.PrimFunc(given, body, function.ret_type, attrs=function.attrs))
+
+
+def _is_element(kept: Any, tensor: Any, store: Any) -> bool:
+    """Whether an expression is the element of ``tensor`` where ``store`` writes one of the same shape."""
+    return (
+        isinstance(kept, TensorLoad)
+        and kept.source.same_as(tensor)
+        and bool(tvm_ffi.structural_equal(kept.source.ty, store.buffer.ty, map_free_vars=False))
+        and bool(tvm_ffi.structural_equal(list(kept.indices), list(store.indices), map_free_vars=False))
+    )
+
+
+def _loads(expression: Any) -> list[Any]:
+    found: list[Any] = []
+    tvm_ffi.structural_walk(expression, (TensorLoad, found.append))
+    return found
