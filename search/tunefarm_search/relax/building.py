@@ -11,8 +11,8 @@ from tvm import relax
 from tunefarm_schemas.kernel_library.program import RELEASE_FUNCTION
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.relax.expressions import viewed_by
-from tunefarm_search.relax.loops.private_functions import private_functions, with_inlined_calls, without_argument_checks
-from tunefarm_search.relax.loops.updates_in_place import with_updates_in_place
+from tunefarm_search.relax.loops.private_functions import private_functions, without_argument_checks
+from tunefarm_search.relax.loops.updates_in_place import with_fast_loops
 from tunefarm_search.tvm.target import tvm_target
 
 Build = Callable[[Any, Any], Any]
@@ -42,7 +42,7 @@ def lower(module: Any, target: Target) -> LoweredModel:
     Raises TVM's errors.
     """
     built_for = tvm_target(target)
-    whole = with_updates_in_place(with_inlined_calls(module))
+    whole = with_fast_loops(module)
     private = {str(variable.name_hint) for variable in private_functions(whole)}
     with built_for:
         lowered = relax.get_pipeline("default_build")(_with_views_inside(whole))

@@ -101,6 +101,11 @@ def scalar_of(expression: Any) -> float | None:
     return float(array.reshape(())) if array.size == 1 else None
 
 
+def is_reshape(function: Any) -> bool:
+    """Whether a TIR function only copies its input to another shape; the Relax VM then makes a view instead."""
+    return bool(relax.analysis.has_reshape_pattern(function))
+
+
 def viewed_by(call: Any, module: Any) -> Any:
     """What an expression of ``module`` gives another shape, if it calls a TIR function with ``VIEW``; else None."""
     if operator_of(call) != "relax.call_tir" or not isinstance(call.args[0], tvm.ir.GlobalVar):

@@ -12,6 +12,8 @@ from tvm import relax
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.workload import Workload
+from tunefarm_search.relax.expressions import is_reshape
+from tunefarm_search.relax.loops.updates_in_place import updates_of, with_fast_loops
 from tunefarm_search.relax.preparation import PreparedModel
 from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.workload import ENTRY, workload_of
@@ -71,11 +73,12 @@ def model_tasks(prepared: PreparedModel) -> tuple[ModelTask, ...]:
 
 
 def calls_per_run(prepared: PreparedModel) -> dict[str, dict[str, int]]:
-    """How often one run of each entry calls each TIR function, in order of first call.
+    """How often one run of each entry calls each TIR function of its program, in order of first call.
 
     Counts both branches of a condition, and one iteration of a loop, which Relax expresses as a recursive function.
     """
-    counting = _Counting(prepared.module)
+    module = prepared.module
+    counting = _Counting(with_fast_loops(module) if updates_of(module) else module)
     return {entry.name: dict(counting.calls(entry.name)) for entry in prepared.entries}
 
 
@@ -86,11 +89,6 @@ def tir_functions(module: Any) -> dict[str, Any]:
         for variable, function in sorted(module.functions.items(), key=lambda each: str(each[0].name_hint))
         if isinstance(function, tvm.tirx.PrimFunc)
     }
-
-
-def is_reshape(function: Any) -> bool:
-    """Whether a TIR function only copies its input to another shape; the Relax VM then makes a view instead."""
-    return bool(relax.analysis.has_reshape_pattern(function))
 
 
 def rounds_to_bytes(module: Any) -> bool:

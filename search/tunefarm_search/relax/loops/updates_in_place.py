@@ -12,28 +12,39 @@ import tvm_ffi
 from tvm import relax, tirx
 from tvm.ir import TensorLoad
 
-from tunefarm_search.relax.expressions import operator_of, uses_of, viewed_by
-from tunefarm_search.relax.tasks import is_reshape
+from tunefarm_search.relax.expressions import is_reshape, operator_of, uses_of, viewed_by
+from tunefarm_search.relax.loops.private_functions import with_inlined_calls
 
 _CALL: Final = "relax.call_tir"
 _SUFFIX: Final = "_in_place"
 
 
 @dataclass(frozen=True)
-class _Update:
-    """A function that writes elements where a condition holds, and the tensor at ``position`` elsewhere."""
+class Update:
+    """A function that writes elements where a condition holds, and the tensor at ``position`` elsewhere.
+
+    ``in_place`` leaves the others of that tensor as they are, and has no result.
+    """
 
     position: int
     in_place: Any
 
 
+def with_fast_loops(module: Any) -> Any:
+    """``module`` as its program runs: with inlined calls and with updates in place."""
+    return with_updates_in_place(with_inlined_calls(module))
+
+
+def updates_of(module: Any) -> dict[Any, Update]:
+    """The TIR functions of ``module`` that copy a tensor to change a part of it."""
+    functions = [each for each in module.functions.items() if isinstance(each[1], tirx.PrimFunc)]
+    found = {variable: _update(function) for variable, function in functions}
+    return {variable: update for variable, update in found.items() if update is not None}
+
+
 def with_updates_in_place(module: Any) -> Any:
     """``module`` with functions that change their argument, where nothing else reads a tensor that a call updates."""
-    updates = {
-        variable: update
-        for variable, function in module.functions.items()
-        if isinstance(function, tirx.PrimFunc) and (update := _update(function)) is not None
-    }
+    updates = updates_of(module)
     if not updates:
         return module
     builder = relax.BlockBuilder(module)
@@ -50,7 +61,7 @@ def with_updates_in_place(module: Any) -> Any:
 class _Rewriting:
     """One Relax function."""
 
-    def __init__(self, module: Any, function: Any, updates: Mapping[Any, _Update], in_place: Mapping[Any, Any]) -> None:
+    def __init__(self, module: Any, function: Any, updates: Mapping[Any, Update], in_place: Mapping[Any, Any]) -> None:
         self._module = module
         self._function = function
         self._updates = updates
@@ -90,7 +101,7 @@ class _Rewriting:
         return relax.op.call_tir_inplace(self._in_place[variable], given, update.position, value.ty_args[0])
 
 
-def _update(function: Any) -> _Update | None:
+def _update(function: Any) -> Update | None:
     """What a function updates; None if it is of another kind."""
     stores: list[Any] = []
     blocks: list[Any] = []
@@ -108,7 +119,7 @@ def _update(function: Any) -> _Update | None:
     body = tirx.IfThenElse(condition, tirx.BufferStore(given[position], new, list(store.indices)), None)
     for iterator in reversed(iterators):
         body = tirx.For(iterator.var, iterator.dom.min, iterator.dom.extent, tirx.ForKind.SERIAL, body)
-    return _Update(position, tirx.PrimFunc(given, body, function.ret_type, attrs=function.attrs))
+    return Update(position, tirx.PrimFunc(given, body, function.ret_type, attrs=function.attrs))
 
 
 def _is_element(kept: Any, tensor: Any, store: Any) -> bool:

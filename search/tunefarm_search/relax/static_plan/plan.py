@@ -11,10 +11,10 @@ from tvm import relax
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.model import ModelEntry
 from tunefarm_search.relax.constants import Array, array_of, is_constant, numpy_dtype
+from tunefarm_search.relax.expressions import is_reshape
 from tunefarm_search.relax.loops.private_functions import with_inlined_calls
 from tunefarm_search.relax.preparation import PreparedModel
 from tunefarm_search.relax.static_plan.arena import Arena, Lifetime, aligned, placed
-from tunefarm_search.relax.tasks import is_reshape
 
 Place = Literal["input", "output", "weights", "arena"]
 COPY: Final = ""

@@ -12,8 +12,8 @@ from tests.search.relax.models import random_array
 from tests.search.scheduled import build_quickly
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.relax.building import lower, virtual_machine
-from tunefarm_search.relax.loops.updates_in_place import with_updates_in_place
 from tunefarm_search.relax.preparation import prepare
+from tunefarm_search.relax.tasks import calls_per_run, tir_functions
 from tunefarm_search.tvm.target import host_target
 
 ROWS, WIDTH = 5, 3
@@ -62,7 +62,10 @@ def checked(module: Any, here: Target, expected: Callable[[Any, Any], Any]) -> i
     result = machine["main"](data, row, tvm.runtime.tensor(np.arange(ROWS, dtype="int32")))
     np.testing.assert_array_equal(data.numpy(), given)
     np.testing.assert_allclose(result.numpy(), expected(given.reshape(ROWS, WIDTH), row.numpy()), rtol=1e-6)
-    return int(with_updates_in_place(prepared.module)["main"].script().count("call_tir_inplace"))
+    counted = calls_per_run(prepared)["main"]
+    in_place = {name: count for name, count in counted.items() if name not in tir_functions(prepared.module)}
+    assert sum(counted.values()) == len(tir_functions(prepared.module))
+    return sum(in_place.values())
 
 
 def filled(places: range) -> Callable[[Any, Any], Any]:
