@@ -3,7 +3,8 @@
 A scan collects its results so: each step writes a row into all of them. TVM's VM copies a tensor of N rows N times.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,11 +13,13 @@ import tvm_ffi
 from tvm import relax, tirx
 from tvm.ir import TensorLoad
 
-from tunefarm_search.relax.expressions import is_reshape, operator_of, uses_of, viewed_by
+from tunefarm_search.relax.expressions import extents_of, is_reshape, operator_of, uses_of, viewed_by
 from tunefarm_search.relax.loops.private_functions import with_inlined_calls
 
 _CALL: Final = "relax.call_tir"
 _SUFFIX: Final = "_in_place"
+_MIN_RATIO: Final = 4
+"""Of the elements of a tensor to those that an update in place writes."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +57,11 @@ def with_updates_in_place(module: Any) -> Any:
     }
     for variable, function in module.functions.items():
         if isinstance(function, relax.Function):
-            builder.update_func(variable, _Rewriting(module, function, updates, in_place).function())
+            builder.update_func(variable, _UpdatedFunction(module, function, updates, in_place).function())
     return builder.get()
 
 
-class _Rewriting:
+class _UpdatedFunction:
     """One Relax function."""
 
     def __init__(self, module: Any, function: Any, updates: Mapping[Any, Update], in_place: Mapping[Any, Any]) -> None:
@@ -114,7 +117,7 @@ def _update(function: Any) -> Update | None:
         return None
     condition, new, kept = store.value.args
     position = next((at for at, each in enumerate(given) if _is_element(kept, each, store)), None)
-    if position is None or any(load.source.same_as(kept.source) for load in [*_loads(condition), *_loads(new)]):
+    if position is None or not _is_small_part(new, kept) or not _is_scalar(condition, kept, iterators):
         return None
     body = tirx.IfThenElse(condition, tirx.BufferStore(given[position], new, list(store.indices)), None)
     for iterator in reversed(iterators):
@@ -132,7 +135,26 @@ def _is_element(kept: Any, tensor: Any, store: Any) -> bool:
     )
 
 
-def _loads(expression: Any) -> list[Any]:
+def _is_small_part(new: Any, kept: Any) -> bool:
+    """Whether an expression is an element of a tensor much smaller than that of ``kept``.
+
+    Writing it needs no schedule then; a masked sum, say, does.
+    """
+    if not isinstance(new, TensorLoad) or any(load.source.same_as(kept.source) for load in _found(new, TensorLoad)):
+        return False
+    small, large = extents_of(new.source), extents_of(kept.source)
+    return small is not None and large is not None and math.prod(small) * _MIN_RATIO <= math.prod(large)
+
+
+def _is_scalar(condition: Any, kept: Any, iterators: Sequence[Any]) -> bool:
+    """Whether a condition compares iterators with numbers and scalars, not with elements of a mask or of ``kept``."""
+    loads, variables = _found(condition, TensorLoad), [each.var for each in iterators]
+    used = [each for load in loads for index in load.indices for each in _found(index, tvm.ir.Var)]
+    is_changed = any(load.source.same_as(kept.source) for load in loads)
+    return not is_changed and not any(one.same_as(other) for one in used for other in variables)
+
+
+def _found(expression: Any, kind: Any) -> list[Any]:
     found: list[Any] = []
-    tvm_ffi.structural_walk(expression, (TensorLoad, found.append))
+    tvm_ffi.structural_walk(expression, (kind, found.append))
     return found

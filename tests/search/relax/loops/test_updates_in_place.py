@@ -105,6 +105,22 @@ def test_tensors_in_the_memory_of_an_input_are_copied(here: Target) -> None:
     assert checked(model(build, (ROWS * WIDTH,)), here, filled(range(1))) == 0
 
 
+def test_masked_updates_keep_their_schedule(here: Target) -> None:
+    def masked(data: Any, row: Any, places: Any) -> Any:
+        def element(at: Any, column: Any) -> Any:
+            return tirx.if_then_else(places[at] < 2, row[0, column], data[at, column])
+
+        return te.compute(data.shape, element, name="masked")
+
+    def build(emit: Emit, data: Any, row: Any, places: Any) -> Any:
+        return emit(masked, emit(with_row(4), data, row, places), row, places)
+
+    def expected(data: Any, row: Any) -> Any:
+        return filled(range(2))(filled(range(4, 5))(data, row), row)
+
+    assert checked(model(build), here, expected) == 0
+
+
 def test_updates_that_read_other_elements_are_copied(here: Target) -> None:
     def build(emit: Emit, data: Any, row: Any, places: Any) -> Any:
         return emit(with_row(2, reads_others=True), emit(with_row(1), data, row, places), row, places)
