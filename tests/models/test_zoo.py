@@ -66,6 +66,9 @@ def test_compile_of_tiny_models_computes_what_torch_computes(name: str, file_for
     command = [sys.executable, "-m", "tunefarm", "compile", str(path), "--fresh", "--output", str(output)]
     subprocess.run(command, check=True)
     loaded = tunefarm.load_model(output)
+    verified = loaded.manifest.verified
+    assert verified is not None
+    assert verified.reference == "framework" or name == "int8-cnn"
     for number in range(INPUTS):
         inputs = model.inputs(number)
         found = loaded(*(tensor.numpy() for tensor in inputs))

@@ -13,11 +13,11 @@ from tunefarm.bundle.messages import (
     VectorCounts,
     kernel_prefix,
 )
+from tunefarm.frontend.random_inputs import random_inputs
 from tunefarm.frontend.weights_file import Array, write_weights
 from tunefarm.intake.target_text import parse_target_text
 from tunefarm.model.messages import PreparedTask, input_name, output_name
 from tunefarm.model.prepare_child import code_generator
-from tunefarm.model.random_inputs import random_inputs
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_sandbox.fork_server.question import answer
 from tunefarm_schemas.bad_input import BadInput

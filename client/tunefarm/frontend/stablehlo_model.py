@@ -1,12 +1,14 @@
 """Reads StableHLO, which JAX and TensorFlow export."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from tunefarm.frontend.relax_model import RelaxModel
 from tunefarm.frontend.stablehlo.conversion import converted
 from tunefarm.frontend.stablehlo.dynamic_shapes import main_input_shapes
 from tunefarm.frontend.stablehlo.parsing import dimension_names_of_export, module_of_export, parsed, writer
+from tunefarm.frontend.stablehlo.references import references_of
 
 JAX_EXPORT_SUFFIX = ".jax"
 
@@ -28,7 +30,8 @@ def import_stablehlo(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> Relax
 
 def import_jax_exported(data: bytes, shapes: Mapping[str, tuple[int, ...]]) -> RelaxModel:
     """Convert what ``jax.export.Exported.serialize`` returns; shapes and errors as of ``import_stablehlo``."""
-    return converted(parsed(module_of_export(data)), shapes, writer())
+    model = converted(parsed(module_of_export(data)), shapes, writer())
+    return replace(model, references=references_of(data, model.module))
 
 
 def input_shapes(path: Path) -> dict[str, tuple[int | str, ...]]:

@@ -7,11 +7,11 @@ from typing import Any
 
 import tvm
 
+from tunefarm.frontend.random_inputs import INPUT_SETS, Array, random_inputs
 from tunefarm.frontend.weights_file import read_weights
 from tunefarm.model.loaded_model import CompiledModel, open_model
 from tunefarm.model.messages import CompareOrder, ModelCompared, exact_name, input_name, output_name
 from tunefarm.model.model_folder import ModelFiles, read_model_folder
-from tunefarm.model.random_inputs import INPUT_SETS, Array, random_inputs
 from tunefarm.model.relative_error import error_beside_exact, relative_error
 from tunefarm.model.timing.model_runs import callable_functions, run_of
 from tunefarm.model.timing.model_times import cold_latencies_s, warm_latencies_s

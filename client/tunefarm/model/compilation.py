@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from tunefarm.frontend.model_import import ImportedModel
+from tunefarm.frontend.random_inputs import INPUT_SETS
 from tunefarm.model.builders import FunctionBuilders, own_folder
 from tunefarm.model.child_call import compiling, exchange
 from tunefarm.model.function_orders import ChosenRecord, Orders, function_orders, functions_of, passed_weights
@@ -42,7 +43,6 @@ from tunefarm.model.race.library_race import LibraryChoice, LibraryRace
 from tunefarm.model.race.plan_folder import PlanFolders, RaceWeights, race_weights
 from tunefarm.model.race.race_result import RaceResult
 from tunefarm.model.race.shipped_plan import BuiltObject, Shipped, own_kernels
-from tunefarm.model.random_inputs import INPUT_SETS
 from tunefarm_sandbox.confinement.confinement import Confinement
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput

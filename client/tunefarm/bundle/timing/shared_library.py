@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from tunefarm.artifact.aligned_memory import aligned_copy, aligned_memory
 from tunefarm.bundle.bundle_folder import WEIGHTS
+from tunefarm.frontend.random_inputs import random_inputs
 from tunefarm.frontend.weights_file import Array
-from tunefarm.model.random_inputs import random_inputs
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.edge.release import RUNTIME_ABI
 from tunefarm_schemas.tuning.bundle import BundleManifest

@@ -7,6 +7,7 @@ from tunefarm.frontend.onnx.conversion import convert_graph, missing_operators
 from tunefarm.frontend.onnx.folding import with_constants_folded
 from tunefarm.frontend.onnx.input_sizes import fix_input_sizes
 from tunefarm.frontend.onnx.model_file import read_model_file
+from tunefarm.frontend.onnx.references import references_of
 from tunefarm.frontend.onnx.skeleton import name_nodes, skeleton_of
 from tunefarm.frontend.onnx.structure import check_structure, opset_of, with_functions_inlined, with_recent_opset
 from tunefarm.frontend.relax_model import RelaxModel
@@ -43,4 +44,5 @@ def _read(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> RelaxModel:
     model = with_constants_folded(with_functions_inlined(model, missing_operators(model)))
     name_nodes(model.graph)
     converted = convert_graph(model, weights)
-    return RelaxModel(converted.module, {"main": converted.weights}, framework, notes)
+    references = references_of(path, model.graph, converted.module)
+    return RelaxModel(converted.module, {"main": converted.weights}, framework, notes, references)

@@ -7,6 +7,7 @@ from pathlib import Path
 from tunefarm.frontend.relax_model import RelaxModel
 from tunefarm.frontend.tflite.conversion import convert_model
 from tunefarm.frontend.tflite.flatbuffer import damaged, read_tflite
+from tunefarm.frontend.tflite.references import references_of
 
 
 def import_tflite(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> RelaxModel:
@@ -23,4 +24,5 @@ def import_tflite(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> RelaxMod
         converted = convert_model(read_tflite(path), shapes)
     except struct.error as error:
         raise damaged(f"a table is out of bounds ({error})") from None
-    return RelaxModel(converted.module, {"main": converted.weights}, "tflite 3", converted.notes)
+    references = references_of(path, converted.module)
+    return RelaxModel(converted.module, {"main": converted.weights}, "tflite 3", converted.notes, references)

@@ -6,9 +6,9 @@ from typing import Final
 
 import numpy as np
 
+from tunefarm.frontend.random_inputs import random_array
 from tunefarm.model.dynamic.messages import PaddingChecked
 from tunefarm.model.loaded_model import CompiledModel
-from tunefarm.model.random_inputs import random_array
 from tunefarm.model.sizes.numpy_arrays import NumpyArray, NumpyOperations, leaves_of
 from tunefarm.model.sizes.size_dispatch import Shape, SizeDispatch
 from tunefarm_schemas.bad_input import BadInput

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
+from tunefarm.frontend.random_inputs import random_inputs
 from tunefarm.intake.user_file import register_functions
 from tunefarm.model.dynamic.messages import EntryTimes, PaddingChecked, RunOrder
 from tunefarm.model.dynamic.padding_test import PaddingTest
 from tunefarm.model.loaded_model import CompiledModel, open_model
 from tunefarm.model.model_folder import read_model_folder
-from tunefarm.model.random_inputs import random_inputs
 from tunefarm.model.relative_error import relative_error
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_sandbox.fork_server.question import answer

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from tunefarm.model.library.arrays import Array, Port, failures_of, one_line, run_arrays
-from tunefarm.model.library.silent_import import import_onnxruntime
+from tunefarm.startup.silent_import import import_onnxruntime
 from tunefarm_schemas.bad_input import BadInput
 
 _ERRORS: Final = 3

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tunefarm.model.library.arrays import Array, Port, failures_of, one_line, run_arrays, view_at
-from tunefarm.model.library.silent_import import import_openvino
+from tunefarm.startup.silent_import import import_openvino
 from tunefarm_schemas.bad_input import BadInput
 
 _MOST_TENSORS: Final = 64

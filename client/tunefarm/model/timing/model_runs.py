@@ -7,9 +7,9 @@ from functools import partial
 from typing import Final
 
 from tunefarm.artifact.aligned_memory import aligned_copy
+from tunefarm.frontend.random_inputs import random_inputs
 from tunefarm.intake.user_file import register_functions
 from tunefarm.model.loaded_model import CompiledModel
-from tunefarm.model.random_inputs import random_inputs
 from tunefarm_schemas.tuning.model import ModelEntry
 from tunefarm_workers.timing.interleaved_timing import Entrant, sampled_round
 

@@ -13,6 +13,23 @@ Array = npt.NDArray[Any]
 INPUT_SETS: Final = 3
 """How many sets of inputs models are compared on."""
 _LEAST: Final = 0.1
+_HALVES: Final = frozenset({"float16", "bfloat16"})
+
+
+def framework_inputs(module: Any) -> list[list[Array]]:
+    """The sets of inputs of ``main`` of a Relax module, for the framework that its frontend read it from.
+
+    A model in float16 or bfloat16 has none: frameworks round there where they like, and a deep network makes it larger.
+    """
+    main = module["main"]
+    if any(str(each.ty.dtype) in _HALVES for each in main.params):
+        return []
+    inputs = tuple(
+        TensorArgument(name=each.name, shape=tuple(map(int, each.ty.shape)), dtype=str(each.ty.dtype), is_output=False)
+        for each in list(main.params)[: int(main.attrs["num_input"])]
+    )
+    entry = ModelEntry(name="main", inputs=inputs, outputs=(), is_tuple=False)
+    return [random_inputs(entry, number) for number in range(INPUT_SETS)]
 
 
 def random_inputs(entry: ModelEntry, number: int) -> list[Array]:

@@ -1,0 +1,61 @@
+"""What onnxruntime computes for random inputs of a model, to compare a compiled one with."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from tunefarm.frontend.random_inputs import Array, framework_inputs
+from tunefarm.frontend.relax_model import ModelReference
+from tunefarm.startup.silent_import import import_onnxruntime
+from tunefarm_schemas.host_cores import usable_physical_cores
+
+_FATAL: Final = 4
+"""The level of messages of onnxruntime: a model that it refuses is compared otherwise."""
+_ROUNDING: Final = ("DynamicQuantize", "QLinear", "QuantizeLinear")
+"""Operators that round to 8-bit integers begin so. A step that comes out differently changes all that follows."""
+
+
+def references_of(path: Path, graph: Any, module: Any) -> tuple[ModelReference, ...]:
+    """Results for three inputs; none if onnxruntime is not installed, or refuses the model or the inputs.
+
+    Models that round to 8-bit integers have none either.
+
+    Args:
+        path: of a file that was checked.
+        graph: ONNX's ``GraphProto`` of it.
+        module: the Relax module that it was converted to.
+    """
+    if any(node.op_type.startswith(_ROUNDING) for node in _nodes(graph)):
+        return ()
+    try:
+        session = _session(path)
+        sets = framework_inputs(module)
+        return tuple(ModelReference("main", tuple(inputs), _outputs(session, inputs)) for inputs in sets)
+    except Exception:  # noqa: BLE001 - such as an index out of bounds, or an element type that it does not have
+        return ()
+
+
+def _nodes(graph: Any) -> Iterator[Any]:
+    """The nodes of a graph and of the graphs in them."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                yield from _nodes(inner)
+
+
+def _session(path: Path) -> Any:
+    onnxruntime = import_onnxruntime()
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    # It pins its threads unless their number is given, which this process may not.
+    options.intra_op_num_threads, options.inter_op_num_threads = usable_physical_cores(), 1
+    options.log_severity_level = _FATAL
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def _outputs(session: Any, inputs: list[Array]) -> tuple[Array, ...]:
+    named = {each.name: array for each, array in zip(session.get_inputs(), inputs, strict=True)}
+    return tuple(np.asarray(each) for each in session.run(None, named))

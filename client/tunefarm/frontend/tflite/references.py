@@ -1,0 +1,43 @@
+"""What LiteRT computes for random inputs of a model, to compare a compiled one with."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from tunefarm.frontend.random_inputs import Array, framework_inputs
+from tunefarm.frontend.relax_model import ModelReference
+
+_BYTES: Final = 1
+"""Size of the elements of quantized tensors, and of truth values."""
+
+
+def references_of(path: Path, module: Any) -> tuple[ModelReference, ...]:
+    """Results for three inputs; none if LiteRT is not installed, or refuses the model or the inputs.
+
+    Models with quantized tensors have none either: LiteRT quantizes activations at run time, too.
+
+    Args:
+        path: of a file that was checked.
+        module: the Relax module that it was converted to.
+    """
+    try:
+        from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+        kernels = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES  # they use halves where the processor has them
+        interpreter = Interpreter(str(path), experimental_op_resolver_type=kernels)
+        interpreter.allocate_tensors()
+        types = {np.dtype(each["dtype"]) for each in interpreter.get_tensor_details()}
+        if any(each.itemsize == _BYTES and each != np.dtype(bool) for each in types):
+            return ()
+        sets = framework_inputs(module)
+        return tuple(ModelReference("main", tuple(inputs), _outputs(interpreter, inputs)) for inputs in sets)
+    except Exception:  # noqa: BLE001 - such as a missing package, or an index out of bounds
+        return ()
+
+
+def _outputs(interpreter: Any, inputs: list[Array]) -> tuple[Array, ...]:
+    for detail, array in zip(interpreter.get_input_details(), inputs, strict=True):
+        interpreter.set_tensor(detail["index"], array)
+    interpreter.invoke()
+    return tuple(np.array(interpreter.get_tensor(each["index"])) for each in interpreter.get_output_details())
