@@ -13,7 +13,7 @@ from tunefarm_schemas.host_cores import usable_physical_cores
 
 _FATAL: Final = 4
 """The level of messages of onnxruntime: a model that it refuses is compared otherwise."""
-_ROUNDING: Final = ("DynamicQuantize", "QLinear", "QuantizeLinear")
+_ROUNDING: Final = ("DynamicQuantize", "QGemm", "QLinear", "QuantizeLinear")
 """Operators that round to 8-bit integers begin so. A step that comes out differently changes all that follows."""
 
 
