@@ -170,6 +170,7 @@ def test_quarantined_device_compares_nothing(fork_server: ForkServer, tmp_path: 
         order = ComparisonOrder(exploration_id=opened, traces=(None,), seconds_each=0.05)
         farm._lane.loop.ask(lambda: farm._lane._device_checked(False))
         assert "slower" in farm.trouble()
+        assert farm.waits_for == f"the device to recover: {farm.trouble()}"
         answers: list[Comparison] = []
         asking = threading.Thread(target=lambda: answers.append(farm.compare(order)))
         asking.start()
@@ -179,6 +180,7 @@ def test_quarantined_device_compares_nothing(fork_server: ForkServer, tmp_path: 
         asking.join(30.0)
         assert isinstance(answers[0].results[0], Timing)
         assert farm.trouble() == ""
+        assert "recover" not in farm.waits_for
     finally:
         farm.close()
 

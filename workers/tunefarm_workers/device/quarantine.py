@@ -51,4 +51,5 @@ class Quarantine:
 
     def holds_back(self, now_s: float) -> bool:
         """Whether measuring waits for the device to recover. After ``_MAX_S`` a slow device is used as it is."""
-        return self._since_s is not None and now_s < self._since_s + _MAX_S
+        since_s = self._since_s
+        return since_s is not None and now_s < since_s + _MAX_S

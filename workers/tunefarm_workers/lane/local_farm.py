@@ -124,6 +124,8 @@ class LocalFarm(LaneFarm[ProcessorLane]):
     @property
     def waits_for(self) -> str:
         """What the device waits for, as text to show; empty if nothing."""
+        if self._lane.holds_back():
+            return f"the device to recover: {self._lane.trouble()}"
         return "another process that measures on this host" if self._turn.waits else ""
 
     def close(self) -> None:

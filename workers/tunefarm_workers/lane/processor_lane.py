@@ -1,6 +1,7 @@
 """The lane of this host's processor: builds in parallel, times one candidate at a time."""
 
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
@@ -200,6 +201,10 @@ class ProcessorLane:
     def trouble(self) -> str:
         """Why the device is in quarantine; empty if it is not."""
         return self._quarantine.trouble
+
+    def holds_back(self) -> bool:
+        """Whether nothing is measured until the device recovers. Called on any thread."""
+        return self._quarantine.holds_back(time.monotonic())
 
     def listen(self, conversation: ChildConversation) -> None:
         """Listen to a child that computes beside the attempts and is held still with them."""
