@@ -1,14 +1,18 @@
 """Inputs that models are compared on, the same in each process."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from tunefarm.frontend.relax_model import ModelReference
 from tunefarm_schemas.tuning.model import ModelEntry
 from tunefarm_schemas.tuning.workload import TensorArgument
 
 Array = npt.NDArray[Any]
+Run = Callable[[list[Array]], tuple[Array, ...]]
+"""Runs a model on inputs; returns its outputs."""
 
 INPUT_SETS: Final = 3
 """How many sets of inputs models are compared on."""
@@ -16,20 +20,30 @@ _LEAST: Final = 0.1
 _HALVES: Final = frozenset({"float16", "bfloat16"})
 
 
-def framework_inputs(module: Any) -> list[list[Array]]:
-    """The sets of inputs of ``main`` of a Relax module, for the framework that its frontend read it from.
+def framework_results(module: Any, opened: Callable[[], Run]) -> tuple[ModelReference, ...]:
+    """What the framework that a frontend read ``main`` of a Relax module from computes for three inputs.
 
-    A model in float16 or bfloat16 has none: frameworks round there where they like, and a deep network makes it larger.
+    Empty if it is not installed, or refuses the model or the inputs, such as an index out of bounds, and for a model in
+    float16 or bfloat16: frameworks round there where they like, and a deep network makes it larger.
+
+    Args:
+        module: the Relax module.
+        opened: loads the model, and returns what runs it.
     """
     main = module["main"]
     if any(str(each.ty.dtype) in _HALVES for each in main.params):
-        return []
+        return ()
     inputs = tuple(
         TensorArgument(name=each.name, shape=tuple(map(int, each.ty.shape)), dtype=str(each.ty.dtype), is_output=False)
         for each in list(main.params)[: int(main.attrs["num_input"])]
     )
     entry = ModelEntry(name="main", inputs=inputs, outputs=(), is_tuple=False)
-    return [random_inputs(entry, number) for number in range(INPUT_SETS)]
+    try:
+        run = opened()
+        sets = [random_inputs(entry, number) for number in range(INPUT_SETS)]
+        return tuple(ModelReference(entry.name, tuple(inputs), run(inputs)) for inputs in sets)
+    except Exception:  # noqa: BLE001 - frameworks raise whatever they like
+        return ()
 
 
 def random_inputs(entry: ModelEntry, number: int) -> list[Array]:

@@ -10,7 +10,7 @@ from tvm import relax
 
 from tunefarm_schemas.kernel_library.program import RELEASE_FUNCTION
 from tunefarm_schemas.tuning.target import Target
-from tunefarm_search.relax.expressions import viewed_by
+from tunefarm_search.relax.expressions import viewed_by, with_blocks
 from tunefarm_search.relax.loops.private_functions import private_functions, without_argument_checks
 from tunefarm_search.relax.loops.updates_in_place import with_fast_loops
 from tunefarm_search.tvm.target import tvm_target
@@ -68,9 +68,7 @@ def _with_views_inside(module: Any) -> Any:
     for name, function in module.functions.items():
         if isinstance(function, relax.Function) and isinstance(function.body, relax.SeqExpr):
             blocks = [_with_views_inside_block(block, module) for block in function.body.blocks]
-            body = relax.SeqExpr(blocks, function.body.body)
-            whole = relax.Function(function.params, body, function.ret_ty, function.is_pure, function.attrs)
-            changed.update_func(name, whole)
+            changed.update_func(name, with_blocks(function, blocks))
     return changed
 
 

@@ -1,6 +1,6 @@
 """What Relax expressions are: the operator of a call, the value of a variable, the shape of a tensor."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import tvm
@@ -78,6 +78,12 @@ def bound(builder: Any, variable: Any, value: Any, suffix: str = "") -> Any:
     found = type(variable)(f"{variable.name}{suffix}", value.ty)
     builder.emit_normalized(relax.VarBinding(found, value))
     return found
+
+
+def with_blocks(function: Any, blocks: Sequence[Any]) -> Any:
+    """A Relax function with other blocks of bindings, and the same result."""
+    body = relax.SeqExpr(list(blocks), function.body.body)
+    return relax.Function(function.params, body, function.ret_ty, function.is_pure, function.attrs)
 
 
 def integers(values: Iterable[Any]) -> list[int]:

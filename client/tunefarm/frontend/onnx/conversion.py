@@ -1,6 +1,6 @@
 """Converts an ONNX graph, with all its shapes known, to a Relax function."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from tvm.relax.frontend.onnx.onnx_frontend import onnx_input
 
 from tunefarm.frontend.onnx.operators.constants import constant
 from tunefarm.frontend.onnx.operators.converters import advice_for, converter_of
-from tunefarm.frontend.onnx.skeleton import subgraphs
+from tunefarm.frontend.onnx.skeleton import all_nodes, subgraphs
 from tunefarm.frontend.onnx.structure import opset_of, shape_text, static_shape
 from tunefarm.frontend.unsupported_operators import UnsupportedOperator, refuse_unsupported
 from tunefarm_schemas.bad_input import BadInput
@@ -71,7 +71,7 @@ def convert_graph(model: Any, weights: Mapping[str, _Array]) -> ConvertedGraph:
 def missing_operators(model: Any) -> tuple[str, ...]:
     """The standard operators of a model that have no conversion, bodies of If and Loop included."""
     opset = opset_of(model)
-    found = {node.op_type for node in _all_nodes(model.graph) if node.domain in {"", "ai.onnx"}} - {"If", "Loop"}
+    found = {node.op_type for node in all_nodes(model.graph) if node.domain in {"", "ai.onnx"}} - {"If", "Loop"}
     return tuple(sorted(each for each in found if converter_of("", each, opset) is None))
 
 
@@ -90,10 +90,10 @@ class _Conversion:
         self._unknown: set[str] = set()
         self._builder = relax.BlockBuilder()
         self._used = {each.name for inner in [graph, *subgraphs(graph)] for each in inner.output}
-        self._used |= {name for node in _all_nodes(graph) for name in node.input}
+        self._used |= {name for node in all_nodes(graph) for name in node.input}
 
     def run(self) -> ConvertedGraph:
-        self._refused += [self._unsupported(node) for node in _all_nodes(self._graph) if not self._is_known(node)]
+        self._refused += [self._unsupported(node) for node in all_nodes(self._graph) if not self._is_known(node)]
         inputs = [self._variable(each.name) for each in self._graph.input if each.name not in self._weights]
         branches = any(node.op_type == "If" for node in self._graph.node)
         with self._builder.function("main"):
@@ -289,12 +289,3 @@ def type_name(element_type: int) -> str:
     from onnx.helper import tensor_dtype_to_np_dtype
 
     return str(tensor_dtype_to_np_dtype(element_type))
-
-
-def _all_nodes(graph: Any) -> Iterator[Any]:
-    """The nodes of a graph and of the bodies in it."""
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            for inner in [attribute.g] if attribute.type == AttributeProto.GRAPH else attribute.graphs:
-                yield from _all_nodes(inner)

@@ -1,12 +1,13 @@
 """What onnxruntime computes for random inputs of a model, to compare a compiled one with."""
 
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from tunefarm.frontend.random_inputs import Array, framework_inputs
+from tunefarm.frontend.onnx.skeleton import all_nodes
+from tunefarm.frontend.random_inputs import Array, framework_results
 from tunefarm.frontend.relax_model import ModelReference
 from tunefarm.startup.silent_import import import_onnxruntime
 from tunefarm_schemas.host_cores import usable_physical_cores
@@ -27,23 +28,9 @@ def references_of(path: Path, graph: Any, module: Any) -> tuple[ModelReference, 
         graph: ONNX's ``GraphProto`` of it.
         module: the Relax module that it was converted to.
     """
-    if any(node.op_type.startswith(_ROUNDING) for node in _nodes(graph)):
+    if any(node.op_type.startswith(_ROUNDING) for node in all_nodes(graph)):
         return ()
-    try:
-        session = _session(path)
-        sets = framework_inputs(module)
-        return tuple(ModelReference("main", tuple(inputs), _outputs(session, inputs)) for inputs in sets)
-    except Exception:  # noqa: BLE001 - such as an index out of bounds, or an element type that it does not have
-        return ()
-
-
-def _nodes(graph: Any) -> Iterator[Any]:
-    """The nodes of a graph and of the graphs in them."""
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs):
-                yield from _nodes(inner)
+    return framework_results(module, lambda: partial(_outputs, _session(path)))
 
 
 def _session(path: Path) -> Any:

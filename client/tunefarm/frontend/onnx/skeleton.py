@@ -70,6 +70,15 @@ def subgraphs(graph: Any) -> Iterator[Any]:
                 yield from subgraphs(each)
 
 
+def all_nodes(graph: Any) -> Iterator[Any]:
+    """The nodes of a graph and of the bodies in it."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            for inner in [attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else attribute.graphs:
+                yield from all_nodes(inner)
+
+
 def _lifted_constants(graph: Any) -> list[Any]:
     """The tensors of nodes of type Constant, which are removed: they are weights like the initializers."""
     lifted, rest = [], []

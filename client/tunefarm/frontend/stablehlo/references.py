@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from tunefarm.frontend.random_inputs import Array, framework_inputs
+from tunefarm.frontend.random_inputs import Array, Run, framework_results
 from tunefarm.frontend.relax_model import ModelReference
 
 
@@ -15,20 +15,20 @@ def references_of(data: bytes, module: Any) -> tuple[ModelReference, ...]:
         data: a serialized ``jax.export.Exported``, all operators of which have a conversion: it calls no others.
         module: the Relax module that it was converted to.
     """
+    return framework_results(module, lambda: _run(data))
+
+
+def _run(data: bytes) -> Run:
     import jax
     from jax import export
 
-    try:
-        exported = export.deserialize(bytearray(data))
-        kept = exported.module_kept_var_idx
+    exported = export.deserialize(bytearray(data))
+    kept = exported.module_kept_var_idx
 
-        def outputs(inputs: list[Array]) -> tuple[Array, ...]:
-            given: dict[int, Any] = dict(zip(kept, inputs, strict=True))
-            leaves = [given.get(at, np.zeros(each.shape, each.dtype)) for at, each in enumerate(exported.in_avals)]
-            arguments, keywords = jax.tree.unflatten(exported.in_tree, leaves)
-            return tuple(np.asarray(each) for each in jax.tree.leaves(exported.call(*arguments, **keywords)))
+    def run(inputs: list[Array]) -> tuple[Array, ...]:
+        given: dict[int, Any] = dict(zip(kept, inputs, strict=True))
+        leaves = [given.get(at, np.zeros(each.shape, each.dtype)) for at, each in enumerate(exported.in_avals)]
+        arguments, keywords = jax.tree.unflatten(exported.in_tree, leaves)
+        return tuple(np.asarray(each) for each in jax.tree.leaves(exported.call(*arguments, **keywords)))
 
-        sets = framework_inputs(module)
-        return tuple(ModelReference("main", tuple(inputs), outputs(inputs)) for inputs in sets)
-    except Exception:  # noqa: BLE001 - such as a type that JAX has only where it is enabled
-        return ()
+    return run

@@ -1,11 +1,12 @@
 """What LiteRT computes for random inputs of a model, to compare a compiled one with."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from tunefarm.frontend.random_inputs import Array, framework_inputs
+from tunefarm.frontend.random_inputs import Array, framework_results
 from tunefarm.frontend.relax_model import ModelReference
 
 _BYTES: Final = 1
@@ -21,19 +22,20 @@ def references_of(path: Path, module: Any) -> tuple[ModelReference, ...]:
         path: of a file that was checked.
         module: the Relax module that it was converted to.
     """
-    try:
-        from ai_edge_litert.interpreter import Interpreter, OpResolverType
+    return framework_results(module, lambda: partial(_outputs, _interpreter(path)))
 
-        kernels = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES  # they use halves where the processor has them
-        interpreter = Interpreter(str(path), experimental_op_resolver_type=kernels)
-        interpreter.allocate_tensors()
-        types = {np.dtype(each["dtype"]) for each in interpreter.get_tensor_details()}
-        if any(each.itemsize == _BYTES and each != np.dtype(bool) for each in types):
-            return ()
-        sets = framework_inputs(module)
-        return tuple(ModelReference("main", tuple(inputs), _outputs(interpreter, inputs)) for inputs in sets)
-    except Exception:  # noqa: BLE001 - such as a missing package, or an index out of bounds
-        return ()
+
+def _interpreter(path: Path) -> Any:
+    """LiteRT's interpreter. Raises ValueError for a model with quantized tensors."""
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    kernels = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES  # they use halves where the processor has them
+    interpreter = Interpreter(str(path), experimental_op_resolver_type=kernels)
+    interpreter.allocate_tensors()
+    types = {np.dtype(each["dtype"]) for each in interpreter.get_tensor_details()}
+    if any(each.itemsize == _BYTES and each != np.dtype(bool) for each in types):
+        raise ValueError("a tensor is quantized")
+    return interpreter
 
 
 def _outputs(interpreter: Any, inputs: list[Array]) -> tuple[Array, ...]:

@@ -10,7 +10,7 @@ import tvm_ffi
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tunefarm_search.relax.expressions import operator_of
+from tunefarm_search.relax.expressions import operator_of, with_blocks
 from tunefarm_search.relax.library_regions.units import EntrySources, OperatorClosure, Unit, by_dependence
 from tunefarm_search.relax.library_regions.values import value_of
 from tunefarm_search.relax.preparation import PreparedModel
@@ -118,8 +118,7 @@ class _EntryCutting:
             bindings = [binding for run in many for binding in self._changed_bindings(run)]
             is_dataflow = isinstance(block, relax.DataflowBlock)
             blocks.append(relax.DataflowBlock(bindings) if is_dataflow else block)
-        body = relax.SeqExpr(blocks, function.body.body)
-        return relax.Function(function.params, body, function.ret_ty, function.is_pure, function.attrs)
+        return with_blocks(function, blocks)
 
     def _runs(self, block: Any, assigned: Sequence[_Assigned]) -> list[_UnitsInRow]:
         if all(each.library is None for each in assigned):

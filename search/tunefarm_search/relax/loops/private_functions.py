@@ -12,6 +12,8 @@ from typing import Any, Final
 import tvm
 from tvm import relax
 
+from tunefarm_search.relax.expressions import with_blocks
+
 MAX_CALLS: Final = 2048
 """In a function with the bodies of those that it calls. TVM takes about half a millisecond to lower each."""
 _SYMBOL: Final = "global_symbol"
@@ -94,9 +96,7 @@ def without_argument_checks(lowered: Any, names: Collection[str]) -> Any:
     for variable, function in lowered.functions.items():
         if str(variable.name_hint) in names and not _has_symbolic_shapes(function):
             blocks = [_without_checks(block) for block in function.body.blocks]
-            body = relax.SeqExpr(blocks, function.body.body)
-            whole = relax.Function(function.params, body, function.ret_ty, function.is_pure, function.attrs)
-            changed.update_func(variable, whole)
+            changed.update_func(variable, with_blocks(function, blocks))
     return changed
 
 

@@ -13,7 +13,7 @@ import tvm_ffi
 from tvm import relax, tirx
 from tvm.ir import TensorLoad
 
-from tunefarm_search.relax.expressions import extents_of, is_reshape, operator_of, uses_of, viewed_by
+from tunefarm_search.relax.expressions import extents_of, is_reshape, operator_of, uses_of, viewed_by, with_blocks
 from tunefarm_search.relax.loops.private_functions import with_inlined_calls
 
 _CALL: Final = "relax.call_tir"
@@ -75,9 +75,7 @@ class _UpdatedFunction:
 
     def function(self) -> Any:
         """The function with calls that update in place."""
-        old = self._function
-        blocks = [self._block(block) for block in old.body.blocks]
-        return relax.Function(old.params, relax.SeqExpr(blocks, old.body.body), old.ret_ty, old.is_pure, old.attrs)
+        return with_blocks(self._function, [self._block(block) for block in self._function.body.blocks])
 
     def _block(self, block: Any) -> Any:
         if not isinstance(block, relax.DataflowBlock):
