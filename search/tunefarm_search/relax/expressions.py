@@ -23,6 +23,8 @@ BINARY: Final = frozenset(f"relax.{name}" for name in ("add", "subtract", "multi
 MATMUL: Final = "relax.matmul"
 OPAQUE: Final = 8
 """TVM's ``OpPatternKind`` of functions that are fused with no other."""
+FUSED: Final = 4
+"""TVM's ``OpPatternKind`` of functions that elementwise ones are fused with, such as convolutions."""
 VIEW: Final = "tunefarm.view"
 """Attribute of TIR functions that return their argument in another shape, for functions that need it in that one."""
 

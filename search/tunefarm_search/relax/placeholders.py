@@ -17,9 +17,12 @@ from tunefarm_search.relax.constants import constant_of
 from tunefarm_search.relax.expressions import operator_of
 from tunefarm_search.relax.integer.run_time_products import is_wide_product
 from tunefarm_search.relax.preparation import prepare
+from tunefarm_search.relax.quantized_values import INTEGERS, is_relaid
 from tunefarm_search.relax.tasks import ModelTask, model_tasks
 
 LARGEST_BYTES: Final = 1 << 30
+_INTEGERS: Final = 128
+"""Different ones, which 8 bits hold with and without a sign."""
 _NUM_INPUT: Final = "num_input"
 _GLOBAL_SYMBOL: Final = "global_symbol"
 
@@ -46,7 +49,8 @@ def tasks_without_weights(module: Any, target: Target, largest_bytes: int = LARG
     """The tasks of a Relax module, of which the parameters after the first ``num_input`` are weights.
 
     Scalars and integers stay parameters, because their contents may become part of a function. Integers that are
-    dequantized or multiplied do not, unless 8 bits cannot hold them less their zero point.
+    dequantized, made floats or multiplied do not. They are taken for 8-bit integers less their zero point, whose scales
+    are those of columns: a model with 4-bit weights, or with scales of groups, has other tasks.
 
     Raises:
         BadInput: as for ``prepare``, or its weights have more than ``largest_bytes``.
@@ -70,7 +74,7 @@ def _with_placeholders(module: Any, variable: Any, function: Any, largest_bytes:
         raise BadInput("module", f"its weights have {size_bytes >> 20} MiB.", fix)
     name = str(variable.name_hint)
     constants = {
-        weight: constant_of(np.full(shape, quantized.get(weight, 1), np.float32), str(weight.ty.dtype))
+        weight: constant_of(_contents(shape, quantized.get(weight)), str(weight.ty.dtype))
         for weight, shape in shapes.items()
     }
     bound = relax.transform.BindParams(name, constants)(module) if constants else module
@@ -79,31 +83,41 @@ def _with_placeholders(module: Any, variable: Any, function: Any, largest_bytes:
     return bound
 
 
-def _quantized(function: Any) -> dict[Any, int]:
-    """The variables that dequantizations and wide products read as weights, with an integer to stand in them.
+def _contents(shape: tuple[int, ...], is_zero_point: bool | None) -> Any:
+    """Ones for a weight of floats (None), zeros, or integers that need 8 bits."""
+    if is_zero_point is None:
+        return np.ones(shape, np.float32)
+    count = 1 if is_zero_point else _INTEGERS
+    return (np.arange(math.prod(shape)) % count).reshape(shape)
 
-    That is zero for zero points.
-    """
+
+def _quantized(function: Any) -> dict[Any, bool]:
+    """The variables that dequantizations, conversions and wide products read, and whether each is a zero point."""
     values = relax.analysis.get_var2val(function)
-    found: dict[Any, int] = {}
+    found: dict[Any, bool] = {}
 
     def value_of(argument: Any) -> Any:
         return values.get(argument) if isinstance(argument, relax.Var) else None
 
     def keep(expression: Any) -> None:
-        read: tuple[tuple[Any, int], ...] = ()
+        read: tuple[tuple[Any, bool], ...] = ()
         if operator_of(expression) == "relax.dequantize":
-            read = (expression.args[0], 1), (expression.args[2], 0)
+            read = (expression.args[0], False), (expression.args[2], True)
+        elif operator_of(expression) == "relax.astype" and str(expression.args[0].ty.dtype) in INTEGERS:
+            read = ((expression.args[0], False),)
         elif is_wide_product(expression):
             weight = value_of(expression.args[1])
             is_shifted = operator_of(weight) == "relax.subtract"
-            read = ((weight.args[0], 1), (weight.args[1], 0)) if is_shifted else ((expression.args[1], 1),)
-        for argument, filling in read:
+            read = ((weight.args[0], False), (weight.args[1], True)) if is_shifted else ((expression.args[1], False),)
+        for argument, is_zero_point in read:
             value = value_of(argument)
-            found[value.args[0] if operator_of(value) == "relax.astype" else argument] = filling
+            while operator_of(value) == "relax.astype" or is_relaid(value):
+                argument = value.args[0]
+                value = value_of(argument)
+            found[argument] = is_zero_point
 
     relax.analysis.post_order_visit(function, keep)
-    return {variable: filling for variable, filling in found.items() if isinstance(variable, relax.Var)}
+    return {variable: is_zero_point for variable, is_zero_point in found.items() if isinstance(variable, relax.Var)}
 
 
 def _shape(weight: Any, *, is_quantized: bool) -> tuple[int, ...]:

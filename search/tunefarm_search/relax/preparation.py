@@ -44,11 +44,12 @@ from tunefarm_search.relax.operators.separate_resizing import RESIZE, legalize_r
 from tunefarm_search.relax.operators.wide_sums import with_wide_sums
 from tunefarm_search.relax.products.dilated import with_plain_convolutions
 from tunefarm_search.relax.products.legalization import legalize_product
+from tunefarm_search.relax.products.narrow_constants import NarrowConstants, with_narrow_constants
 from tunefarm_search.relax.products.tiled_results import with_tiled_results
 from tunefarm_search.relax.scopes import well_scoped
 from tunefarm_search.relax.slices import slice_splits, split_slices
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
-from tunefarm_search.tvm.target import CPU_KINDS, has_few_vector_registers, tvm_target
+from tunefarm_search.tvm.target import CPU_KINDS, converted_halves, has_few_vector_registers, tvm_target
 
 Weights = Mapping[str, Sequence[npt.NDArray[np.generic]]]
 _NUM_INPUT = "num_input"
@@ -132,6 +133,9 @@ def _lowered(module: Any, names: Sequence[str], target: Target) -> tuple[Any, Pr
     passes, keep = relax.transform, relax.transform.DeadCodeElimination(list(names))
     module = _run(module, passes.LambdaLift(), passes.ConvertToDataflow(1), passes.CanonicalizeBindings())
     module = _run(with_wide_sums(module, widens_operands=target.kind == "llvm"), passes.CanonicalizeBindings())
+    narrow = NarrowConstants()
+    if target.kind == "llvm":
+        module = with_narrow_constants(module, converted_halves(target), narrow)
     # Before it is evaluated, the repetition of a matrix can still be told from several matrices.
     module = _run(fold_constants(without_identities(module)), passes.CanonicalizeBindings())
     module = fold_batch_norms(with_norms(with_gelu(module)))
@@ -148,8 +152,8 @@ def _lowered(module: Any, names: Sequence[str], target: Target) -> tuple[Any, Pr
     if target.kind == "llvm":
         few = has_few_vector_registers(target)
         plain = with_plain_convolutions(with_fused_attention(tiled))
-        tiled = _run(with_tiled_results(plain, has_few_registers=few), keep)
-        customized = {**_LEGALIZED, MATMUL: partial(legalize_product, few)}
+        tiled = _run(with_tiled_results(plain, narrow, has_few_registers=few), keep)
+        customized = {**_LEGALIZED, MATMUL: partial(legalize_product, few, narrow)}
     if target.kind in CPU_KINDS:
         tiled = with_own_sorts(tiled)
     legalized = _run(tiled, *dispatch, passes.LegalizeOps(customized))

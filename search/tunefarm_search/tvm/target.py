@@ -114,6 +114,16 @@ def has_few_vector_registers(target: Target) -> bool:
     return vector_registers(target) <= FEW_VECTOR_REGISTERS
 
 
+def converted_halves(target: Target) -> frozenset[str]:
+    """The types of 16 bits that a CPU makes float32 of without calling a function."""
+    if target.kind != "llvm":
+        return frozenset()
+    given = json.loads(target.canonical)
+    architecture = architecture_named(str(given["mtriple"]).split("-")[0])
+    has_float16 = architecture == "aarch64" or "f16c" in _instruction_sets(tvm_target(target))
+    return frozenset({"bfloat16", *(("float16",) if has_float16 else ())})
+
+
 def vector_unit_bytes(target: Target) -> int:
     """Bytes of vectors that a CPU computes in half a cycle: shorter ones take as long, longer ones in proportion."""
     register = vector_bytes(target)

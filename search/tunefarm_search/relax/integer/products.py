@@ -10,7 +10,7 @@ from tunefarm_search.relax.channels_last.operators import channels_last_of
 from tunefarm_search.relax.expressions import Lookup, operator_of
 from tunefarm_search.relax.integer.operators import SHIFT, IntegerProducts, Window
 from tunefarm_search.relax.integer.packing import packed_weights
-from tunefarm_search.relax.integer.quantized_values import (
+from tunefarm_search.relax.quantized_values import (
     QuantizedConstant,
     is_static,
     quantized_constant,
@@ -96,7 +96,7 @@ def _products(
     if data is None and channels_first:
         moved = channels_last_of(call.args[0], lookup)
         data, data_first = None if moved is None else quantized_tensor(moved, lookup), False
-    scales = np.transpose(weight.scales, axes).reshape(weight.integers.shape[axes[0]], -1)
+    scales = np.transpose(weight.scales, axes).reshape(weight.integers.shape[axes[0]], -1).astype(np.float64)
     packed = packed_weights(np.transpose(weight.integers, axes))
     if data is None or packed is None or not (scales == scales[:, :1]).all():
         return None

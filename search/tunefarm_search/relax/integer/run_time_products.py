@@ -14,7 +14,7 @@ from tunefarm_search.relax.constants import array_of, is_constant
 from tunefarm_search.relax.expressions import Lookup, operator_of
 from tunefarm_search.relax.integer.operators import SHIFT, IntegerProducts, Window
 from tunefarm_search.relax.integer.packing import packed_weights
-from tunefarm_search.relax.integer.quantized_values import INTEGERS, is_static
+from tunefarm_search.relax.quantized_values import INTEGERS, is_static
 from tunefarm_search.tvm.tensor_intrinsics.dot_products import DotProduct
 
 

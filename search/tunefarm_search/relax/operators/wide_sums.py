@@ -42,7 +42,7 @@ def with_wide_sums(module: Any, *, widens_operands: bool) -> Any:
         module: a Relax module in dataflow form.
         widens_operands: whether products and convolutions read float32 as well, for processors that compute with
             nothing narrower: operands are converted once instead of in each step, and constant ones when the model
-            is built. Products of one row of float16 do not. Otherwise they read halves, as the matrix units of GPUs do.
+            is built. Otherwise they read halves, as the matrix units of GPUs do.
     """
     return rewritten(module, _Widening(module, widens_operands))
 
@@ -73,8 +73,7 @@ class _Widening(PyExprMutator):  # type: ignore[misc]
         return wide if kind == "float32" else relax.op.astype(self.builder_.emit(wide), kind)
 
     def _product(self, name: str, call: Any) -> Any:
-        widens = self._widens_operands and not _reads_each_weight_once(name, call)
-        operands = [self._wide(each) for each in call.args] if widens else call.args
+        operands = [self._wide(each) for each in call.args] if self._widens_operands else call.args
         if name == MATMUL:
             return relax.op.matmul(*operands, out_dtype="float32")
         convolve, attributes = _CONVOLUTIONS[name]
@@ -85,14 +84,6 @@ class _Widening(PyExprMutator):  # type: ignore[misc]
         if isinstance(argument, relax.Tuple):
             return relax.Tuple([self._wide(each) for each in argument.fields])
         return self.builder_.emit(relax.op.astype(argument, "float32")) if _kind_of(argument) in _HALVES else argument
-
-
-def _reads_each_weight_once(name: str, call: Any) -> bool:
-    """Whether this is a product of one row of float16: half the bytes are read, and none is converted repeatedly."""
-    if name != MATMUL or _kind_of(call.args[0]) != "float16":
-        return False
-    shape = getattr(call.args[0].ty.shape, "values", ())
-    return bool(shape) and all(getattr(each, "value", None) == 1 for each in shape[:-1])
 
 
 def _kind_of(expression: Any) -> str:

@@ -1,5 +1,6 @@
 """How TVM's pass ``LegalizeOps`` turns products of matrices into TIR functions for processors."""
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -7,21 +8,33 @@ from typing import Any
 import tvm
 from tvm import te
 
-from tunefarm_search.relax.expressions import MATMUL, extents_of
+from tunefarm_search.relax.constants import constant_of
+from tunefarm_search.relax.expressions import FUSED, MATMUL, extents_of
+from tunefarm_search.relax.products.narrow_constants import NarrowConstants
+from tunefarm_search.relax.products.narrow_weights import whole_product_of_codes
 from tunefarm_search.relax.products.packed_columns import packed_columns, with_packed_columns
 from tunefarm_search.relax.products.padded_rows import padded_rows, row_to_read
 
 
-def legalize_product(has_few_registers: bool, builder: Any, call: Any) -> Any:
-    """A product as a call of a TIR function, for a processor with few vector registers or many."""
+def legalize_product(has_few_registers: bool, narrow: NarrowConstants, builder: Any, call: Any) -> Any:
+    """A product as a call of a TIR function, for a processor with few vector registers or many.
+
+    Matrices of ``narrow`` are read as they were.
+    """
     left, right = call.args
     shapes, result = (extents_of(left), extents_of(right)), extents_of(call)
     default: Callable[[Any, Any], Any] = tvm.ir.Op.get(MATMUL).get_attr("FLegalize")
     if result is None or any(shape is None or len(shape) == 0 for shape in shapes):
         return default(builder, call)
-    columns = packed_columns(right)
     rows = result[-2] if min(map(len, filter(None, shapes))) >= 2 else 1
     padded = padded_rows(rows, has_few_registers=has_few_registers)
+    weights = narrow.weights(right, math.prod(result[:-1]))
+    if weights is not None:
+        product = partial(whole_product_of_codes, padded, weights, result)
+        constants = map(constant_of, weights.constants)
+        attributes = {"op_pattern": FUSED}
+        return builder.call_te(product, left, *constants, primfunc_name_hint="matmul", primfunc_attrs=attributes)
+    columns = packed_columns(right)
     if columns is None and padded == rows:
         return default(builder, call)
     if columns is not None:

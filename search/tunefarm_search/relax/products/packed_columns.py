@@ -12,7 +12,7 @@ from tunefarm_search.relax.expressions import extents_of
 
 _PACKED_BYTES: Final = 64
 """Of one row of a tile: a cache line, and the widest vector. With more, products of one row were slower."""
-_FLOATS: Final = frozenset({"float16", "float32", "float64"})
+_FLOATS: Final = frozenset({"float32", "float64"})
 _MAX_MORE: Final = 1.15
 """Times as many columns, where zeros fill the last tile."""
 

@@ -16,6 +16,7 @@ from tunefarm_search.relax.constants import array_of, constant_of, is_constant
 from tunefarm_search.relax.expressions import (
     BINARY,
     ELEMENTWISE,
+    FUSED,
     MATMUL,
     OPAQUE,
     VIEW,
@@ -29,30 +30,31 @@ from tunefarm_search.relax.products.convolution_kernels import PLANE, SPATIAL
 from tunefarm_search.relax.products.direct_convolution import direct_convolution, sums_over_windows
 from tunefarm_search.relax.products.grouped_convolution import grouped_convolution, sums_of_groups
 from tunefarm_search.relax.products.legalization import product_of_tiles
+from tunefarm_search.relax.products.narrow_constants import NarrowConstants
+from tunefarm_search.relax.products.narrow_weights import COLUMNS, product_of_codes
 from tunefarm_search.relax.products.packed_columns import packed_columns, with_packed_columns
 from tunefarm_search.relax.products.padded_rows import padded_rows
 from tunefarm_search.relax.products.winograd.convolution import winograd_convolution
 from tunefarm_search.relax.products.winograd.stages import products_of_places, transformed_inputs, transformed_results
 
-_FUSED: Final = 4
-"""TVM's ``OpPatternKind`` of functions that elementwise ones are fused with, such as convolutions."""
 
-
-def with_tiled_results(module: Any, *, has_few_registers: bool) -> Any:
+def with_tiled_results(module: Any, narrow: NarrowConstants, *, has_few_registers: bool) -> Any:
     """Split the columns of products whose matrix can be packed, and of the elementwise operators behind them, in tiles.
 
-    Processors with few vector registers get other rows (``padded_rows``).
+    Matrices of ``narrow`` are read as they were. Processors with few vector registers get other rows
+    (``padded_rows``).
 
     Variables keep their names. Each is followed by a view in the shape that it had, for the operators that are not
     elementwise.
     """
-    return rewritten(module, _ResultTiling(module, has_few_registers))
+    return rewritten(module, _ResultTiling(module, narrow, has_few_registers))
 
 
 @mutator
 class _ResultTiling(PyExprMutator):  # type: ignore[misc]
-    def __init__(self, module: Any, has_few_registers: bool) -> None:
+    def __init__(self, module: Any, narrow: NarrowConstants, has_few_registers: bool) -> None:
         super().__init__(module)
+        self._narrow = narrow
         self._has_few_registers = has_few_registers
         self._tiled: dict[Any, Any] = {}  # variables with tiles, by those that they replace
 
@@ -78,12 +80,17 @@ class _ResultTiling(PyExprMutator):  # type: ignore[misc]
         return self._elementwise(value, shape) if name in ELEMENTWISE | BINARY else None
 
     def _product(self, call: Any, shape: tuple[int, ...]) -> Any:
-        packed = self._packed(call.args[1], shape)
-        if packed is None:
+        weights = self._narrow.weights(call.args[1], math.prod(shape[:-1])) if shape[-1] % COLUMNS == 0 else None
+        packed = self._packed(call.args[1], shape) if weights is None else None
+        if weights is None and packed is None:
             return None
-        left, dtype = self.visit_expr(call.args[0]), str(call.ty.dtype)
-        product = partial(product_of_tiles, self._padded(shape[-2] if len(shape) > 1 else 1))
-        return self.builder_.call_te(product, left, packed, shape, dtype, primfunc_name_hint="matmul")
+        left, padded = self.visit_expr(call.args[0]), self._padded(shape[-2] if len(shape) > 1 else 1)
+        if weights is not None:
+            function, given = partial(product_of_codes, padded, weights), [left, *map(constant_of, weights.constants)]
+            attributes = {"op_pattern": FUSED}
+            return self.builder_.call_te(function, *given, primfunc_name_hint="matmul", primfunc_attrs=attributes)
+        function, dtype = partial(product_of_tiles, padded), str(call.ty.dtype)
+        return self.builder_.call_te(function, left, packed, shape, dtype, primfunc_name_hint="matmul")
 
     def _padded(self, rows: int) -> int:
         return padded_rows(rows, has_few_registers=self._has_few_registers)
@@ -104,7 +111,7 @@ class _ResultTiling(PyExprMutator):  # type: ignore[misc]
         padded = self._padded(convolution.count)
         inputs = self._stage(partial(transformed_inputs, convolution, padded), OPAQUE, self.visit_expr(call.args[0]))
         products = self._stage(products_of_places, OPAQUE, inputs, kernels)
-        return self._stage(partial(transformed_results, convolution), _FUSED, products)
+        return self._stage(partial(transformed_results, convolution), FUSED, products)
 
     def _direct_convolution(self, call: Any, shape: tuple[int, ...]) -> Any:
         convolution = direct_convolution(call)

@@ -62,19 +62,6 @@ def test_constant_matrix_is_packed_by_the_columns_of_a_tile(
     np.testing.assert_allclose(found, row @ weights, rtol=1e-4, atol=1e-5)
 
 
-def test_weights_of_half_precision_are_packed_by_twice_as_many_columns() -> None:
-    weights = random_array(24, 64).astype("float16")
-
-    def emit(builder: Any, given: Sequence[Any], names: Sequence[Any]) -> Any:
-        return relax.op.matmul(builder.emit(relax.op.astype(given[0], "float16")), names[0])
-
-    prepared = prepare(one_entry(emit, [(1, 24)], [weights]), {"main": (weights,)}, HERE)
-    row = random_array(1, 24, seed=1)
-    assert any(argument.shape == (2, 24, 32) for argument in model_tasks(prepared)[-1].workload.arguments)
-    found = result_of(prepared, (row,))  # type: ignore[call-overload]
-    np.testing.assert_allclose(found, row @ weights.astype("float32"), rtol=0.05, atol=0.1)
-
-
 def test_prompt_and_token_share_packed_weights() -> None:
     weights = random_array(24, 32)
 

@@ -1,0 +1,177 @@
+"""Products read weights in the bits that they have: quantized ones as integers, halves as halves."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+import pytest
+from tvm import relax
+
+from tests.search.relax.models import one_entry, random_array
+from tests.search.relax.test_preparation import result_of
+from tunefarm_schemas.tuning.target import Target
+from tunefarm_search.relax.placeholders import tasks_without_weights
+from tunefarm_search.relax.preparation import PreparedModel, prepare
+from tunefarm_search.relax.tasks import model_tasks
+from tunefarm_search.tvm.target import canonical_target, host_target
+
+HERE = host_target(1)
+INNER, WIDTH = 256, 96
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Weights as a model has them, and the Relax expression and the floats that they stand for."""
+
+    arrays: tuple[Array, ...]
+    matrix: Callable[[Any, Sequence[Any]], Any]
+    floats: Array
+
+
+def integers(low: int, high: int, dtype: str, width: int = WIDTH) -> Array:
+    return np.random.default_rng(width).integers(low, high, (width, INNER), endpoint=True).astype(dtype)
+
+
+def scales(groups: int, width: int = WIDTH) -> Array:
+    return np.random.default_rng(1).uniform(0.5, 1.5, (width, groups, 1)).astype("float32")
+
+
+def quantized(codes: Array, factors: Array, zero_points: Array | None = None) -> Weights:
+    """As torchao writes them: rows are columns of the product, and each has scales of groups."""
+    width, groups, _ = factors.shape
+    grouped = codes.reshape(width, groups, -1)
+    given = (codes, factors) if zero_points is None else (codes, factors, zero_points)
+
+    def matrix(builder: Any, names: Sequence[Any]) -> Any:
+        emit = builder.emit
+        found = emit(relax.op.astype(emit(relax.op.reshape(names[0], grouped.shape)), "float32"))
+        if zero_points is not None:
+            found = emit(relax.op.subtract(found, emit(relax.op.astype(names[2], "float32"))))
+        found = emit(relax.op.multiply(found, names[1]))
+        return emit(relax.op.permute_dims(emit(relax.op.reshape(found, codes.shape))))
+
+    shifts = 0 if zero_points is None else zero_points.astype("float32")
+    floats = (grouped.astype("float32") - shifts) * factors
+    return Weights(given, matrix, floats.reshape(codes.shape).T)
+
+
+def halves(dtype: Any) -> Weights:
+    stored = random_array(WIDTH, INNER).astype(dtype)
+
+    def matrix(builder: Any, names: Sequence[Any]) -> Any:
+        return builder.emit(relax.op.astype(builder.emit(relax.op.permute_dims(names[0])), "float32"))
+
+    return Weights((stored,), matrix, stored.astype("float32").T)
+
+
+def dequantized(axis: int) -> Weights:
+    codes, factors = integers(0, 255, "uint8").T.copy(), random_array((INNER, WIDTH)[axis]) ** 2 + 0.1
+    zero_points = np.full(factors.shape, 128, "uint8")
+
+    def matrix(builder: Any, names: Sequence[Any]) -> Any:
+        return builder.emit(relax.op.dequantize(*names[:3], axis=axis, out_dtype="float32"))
+
+    scaled = factors[None, :] if axis == 1 else factors[:, None]
+    return Weights((codes, factors, zero_points), matrix, (codes.astype("float32") - 128) * scaled)
+
+
+def product(weights: Weights, rows: tuple[int, ...], target: Target = HERE) -> tuple[PreparedModel, Any]:
+    """A product with its weights, a bias and a rectifier, and its module without weights."""
+    bias = random_array(weights.floats.shape[1], seed=3)
+    arrays = (*weights.arrays, bias)
+
+    def emit(builder: Any, given: Sequence[Any], names: Sequence[Any]) -> Any:
+        found = builder.emit(relax.op.matmul(given[0], weights.matrix(builder, names)))
+        return relax.op.nn.relu(builder.emit(relax.op.add(found, names[-1])))
+
+    module = one_entry(emit, [(*rows, INNER)], arrays)
+    return prepare(module, {"main": arrays}, target), module
+
+
+def constants_of(prepared: PreparedModel) -> list[tuple[str, tuple[int, ...]]]:
+    """What the only function of a model reads, but for the activations and the bias."""
+    [task] = model_tasks(prepared)
+    return [(each.dtype, each.shape) for each in task.workload.arguments if not each.is_output][1:-1]
+
+
+PER_COLUMN = quantized(integers(-128, 127, "int8"), scales(1))
+GROUPS = quantized(integers(-128, 127, "int8"), scales(8))
+FOUR_BITS = quantized(integers(-8, 7, "int8"), scales(8))
+FOUR_BITS_PER_COLUMN = quantized(integers(-8, 7, "int8"), scales(1))
+SHIFTED = quantized(integers(0, 15, "uint8"), scales(8), np.full((WIDTH, 8, 1), 11, "uint8"))
+WIDE_SHIFTED = quantized(integers(0, 255, "uint8"), scales(8), np.full((WIDTH, 8, 1), 3, "uint8"))
+NARROW = quantized(integers(-128, 127, "int8", 1000), scales(4, 1000))
+
+
+@pytest.mark.parametrize(
+    ("weights", "constants"),
+    [
+        (PER_COLUMN, [("int8", (6, 1, 256, 16)), ("float32", (6, 1, 16))]),
+        (GROUPS, [("int8", (6, 8, 32, 16)), ("float32", (6, 8, 16))]),
+        (FOUR_BITS, [("uint8", (6, 8, 16, 16)), ("float32", (6, 8, 16))]),
+        (FOUR_BITS_PER_COLUMN, [("uint8", (6, 1, 128, 16)), ("float32", (6, 1, 16))]),
+        (SHIFTED, [("uint8", (6, 8, 16, 16)), ("float32", (6, 8, 16)), ("float32", (6, 8, 16))]),
+        (WIDE_SHIFTED, [("uint8", (6, 8, 32, 16)), ("float32", (6, 8, 16)), ("float32", (6, 8, 16))]),
+        (NARROW, [("int8", (63, 4, 64, 16)), ("float32", (63, 4, 16))]),
+        (dequantized(axis=1), [("int8", (6, 1, 256, 16)), ("float32", (6, 1, 16))]),
+        (halves("float16"), [("float16", (6, 1, 256, 16))]),
+        (halves(ml_dtypes.bfloat16), [("bfloat16", (6, 1, 256, 16))]),
+    ],
+)
+@pytest.mark.parametrize("rows", [(1,), (3,), (2, 7)])
+def test_product_reads_weights_in_the_bits_that_they_have(
+    weights: Weights, constants: list[tuple[str, tuple[int, ...]]], rows: tuple[int, ...]
+) -> None:
+    prepared, _ = product(weights, rows)
+    assert constants_of(prepared) == constants
+    given, bias = random_array(*rows, INNER, seed=2), random_array(weights.floats.shape[1], seed=3)
+    found = result_of(prepared, (given,))  # type: ignore[call-overload]
+    expected = np.maximum(given @ weights.floats + bias, 0)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
+
+
+def test_vector_times_matrix_reads_integers() -> None:
+    prepared, _ = product(GROUPS, ())
+    given = random_array(INNER, seed=2)
+    found = result_of(prepared, (given,))  # type: ignore[call-overload]
+    expected = np.maximum(given @ GROUPS.floats + random_array(WIDTH, seed=3), 0)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
+    assert constants_of(prepared)[0] == ("int8", (6, 8, 32, 16))
+
+
+def test_many_rows_read_4_bits_as_bytes_and_halves_as_floats() -> None:
+    assert constants_of(product(FOUR_BITS, (40,))[0])[0] == ("int8", (6, 8, 32, 16))
+    assert constants_of(product(halves("float16"), (40,))[0]) == [("float32", (6, 256, 16))]
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        dequantized(axis=0),
+        quantized(integers(-128, 127, "int8"), scales(32)),
+        quantized(integers(0, 255, "uint8"), scales(8), np.full((WIDTH, 8, 1), 0.5, "float32")),
+        quantized(integers(-128, 127, "int8", 5), scales(1, 5)),
+    ],
+    ids=["scales of rows", "small groups", "fractions as zero points", "few columns"],
+)
+def test_other_weights_are_floats(weights: Weights) -> None:
+    prepared, _ = product(weights, (3,))
+    assert {dtype for dtype, _ in constants_of(prepared)} == {"float32"}
+
+
+def test_processor_without_instruction_for_float16_reads_floats() -> None:
+    old, new = (canonical_target({"kind": "llvm", "mcpu": each}, 1).target for each in ("x86-64-v2", "x86-64-v3"))
+    assert constants_of(product(halves("float16"), (1,), old)[0]) == [("float32", (6, 256, 16))]
+    assert constants_of(product(halves("float16"), (1,), new)[0]) == [("float16", (6, 1, 256, 16))]
+
+
+@pytest.mark.parametrize("weights", [PER_COLUMN, dequantized(axis=1), halves(ml_dtypes.bfloat16)])
+def test_tasks_of_narrow_weights_are_the_same_without_them(weights: Weights) -> None:
+    prepared, module = product(weights, (1,))
+    [alone] = tasks_without_weights(module, HERE)
+    [task] = model_tasks(prepared)
+    assert alone.workload == task.workload
