@@ -44,15 +44,16 @@ def numpy_dtype(name: str) -> Any:
     return np.dtype(name)
 
 
-def fold_constants(module: Any) -> Any:
+def fold_constants(module: Any, types: frozenset[str] | None = None) -> Any:
     """Evaluate operators whose arguments are all constants, in all Relax functions of ``module``.
 
-    Evaluates layout operators (transposes, reshapes, ...), casts and arithmetic; others are left as they are.
+    Evaluates layout operators (transposes, reshapes, ...), casts and arithmetic; others are left as they are. So are
+    those whose result has none of the element ``types``, if these are given.
     """
     folded = tvm.IRModule(module.functions, attrs=module.attrs)
     for variable, function in module.functions.items():
         if isinstance(function, relax.Function):
-            folded.update_func(variable, _ConstantFolding(folded).visit_expr(function))
+            folded.update_func(variable, _ConstantFolding(folded, types).visit_expr(function))
     return folded
 
 
@@ -60,10 +61,14 @@ def fold_constants(module: Any) -> Any:
 class _ConstantFolding(PyExprMutator):  # type: ignore[misc]
     """Replaces calls by constants; a variable that stands for a constant is replaced where it is used."""
 
+    def __init__(self, module: Any, types: frozenset[str] | None) -> None:
+        super().__init__(module)
+        self._types = types
+
     def visit_call_(self, call: Any) -> Any:
         visited = self.visit_expr_post_order(call)
         evaluate = _EVALUATIONS.get(getattr(visited.op, "name", ""))
-        if evaluate is None:
+        if evaluate is None or (self._types is not None and str(getattr(call.ty, "dtype", "")) not in self._types):
             return visited
         given = visited.args[1:] if visited.op.name == _FULL_LIKE else visited.args
         if visited.op.name == _CONCATENATION:

@@ -46,6 +46,7 @@ from tunefarm_search.relax.products.dilated import with_plain_convolutions
 from tunefarm_search.relax.products.legalization import legalize_product
 from tunefarm_search.relax.products.narrow_constants import NarrowConstants, with_narrow_constants
 from tunefarm_search.relax.products.tiled_results import with_tiled_results
+from tunefarm_search.relax.quantized_values import CODES
 from tunefarm_search.relax.scopes import well_scoped
 from tunefarm_search.relax.slices import slice_splits, split_slices
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
@@ -135,6 +136,8 @@ def _lowered(module: Any, names: Sequence[str], target: Target) -> tuple[Any, Pr
     module = _run(with_wide_sums(module, widens_operands=target.kind == "llvm"), passes.CanonicalizeBindings())
     narrow = NarrowConstants()
     if target.kind == "llvm":
+        # Integers of 4 bits are parts of bytes at first.
+        module = fold_constants(module, types=CODES | {"bool"})
         module = with_narrow_constants(module, converted_halves(target), narrow)
     # Before it is evaluated, the repetition of a matrix can still be told from several matrices.
     module = _run(fold_constants(without_identities(module)), passes.CanonicalizeBindings())

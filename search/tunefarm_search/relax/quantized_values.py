@@ -8,15 +8,17 @@ import numpy as np
 import numpy.typing as npt
 from tvm import relax
 
-from tunefarm_search.relax.constants import array_of, is_constant
+from tunefarm_search.relax.constants import array_of, is_constant, numpy_dtype
 from tunefarm_search.relax.expressions import Lookup, operator_of, scalar_of
 
 Array = npt.NDArray[Any]
 INTEGERS: Final = frozenset({"int8", "uint8"})
 """Types of activations."""
+CODES: Final = INTEGERS | {"int32"}
+"""Types of weights that are made floats; those of 32 bits may be smaller integers."""
 _WIDER: Final = frozenset({"int8", "uint8", "int32"})
 _FLOATS: Final = frozenset({"float32", "float16", "bfloat16"})
-_MAX_ZERO_POINT: Final = 255
+_MAX_CODE: Final = 255
 
 
 @dataclass(frozen=True)
@@ -72,10 +74,11 @@ def quantized_constant(expression: Any, lookup: Lookup) -> QuantizedConstant | N
     name = operator_of(call)
     if name == "relax.dequantize":
         return _dequantized(call, lookup)
-    if name == "relax.astype" and str(call.args[0].ty.dtype) in INTEGERS:
-        integers = converted_constant(call, lookup, INTEGERS)
-        scales = np.broadcast_to(np.float32(1), integers.shape) if integers is not None else None
-        return None if integers is None else QuantizedConstant(integers.astype(np.int16), scales)
+    if name == "relax.astype" and str(call.args[0].ty.dtype) in CODES:
+        integers = converted_constant(call, lookup, CODES)
+        if integers is None or np.abs(integers.astype(np.int64)).max(initial=0) > _MAX_CODE:
+            return None
+        return QuantizedConstant(integers.astype(np.int16), np.broadcast_to(np.float32(1), integers.shape))
     if name not in _CHANGES:
         return None
     inner = quantized_constant(call.args[0], lookup)
@@ -114,7 +117,7 @@ def _shifted(constant: QuantizedConstant, call: Any, lookup: Lookup) -> Quantize
     if zero_points is None or not _is_next(constant, zero_points):
         return None
     rounded = np.rint(zero_points)
-    if not (rounded == zero_points).all() or np.abs(rounded).max(initial=0) > _MAX_ZERO_POINT:
+    if not (rounded == zero_points).all() or np.abs(rounded).max(initial=0) > _MAX_CODE:
         return None
     return replace(constant, integers=constant.integers - rounded.astype(np.int16))
 
@@ -148,6 +151,9 @@ def constant_values(expression: Any, lookup: Lookup) -> Array | None:
     if operator_of(call) in _LAYOUTS:
         inner = constant_values(call.args[0], lookup)
         return None if inner is None else _LAYOUTS[operator_of(call)](inner, call)
+    if operator_of(call) == "relax.astype" and str(call.ty.dtype) in _FLOATS:
+        inner = constant_values(call.args[0], lookup)
+        return None if inner is None else inner.astype(numpy_dtype(str(call.ty.dtype))).astype(np.float64)
     known = quantized_constant(call, lookup)
     return None if known is None else known.integers * known.scales.astype(np.float64)
 

@@ -35,6 +35,7 @@ _SCALES: Final[Mapping[str, tuple[int, ...]]] = {
     "Gather": (1,),
 }
 """Inputs, by operator, that are constants of the module whatever their size."""
+_BYTES: Final[Mapping[str, str]] = {"int4": "int8", "uint4": "uint8"}
 _REASON_CHARACTERS: Final = 200
 # What converters raise for a node that they cannot express: all kinds, since they check little themselves.
 _REFUSALS: Final = (
@@ -82,7 +83,8 @@ class _Conversion:
         graph = model.graph
         self._graph = graph
         self._opset = opset_of(model)
-        self._weights = {**weights, **{each.name: numpy_helper.to_array(each) for each in graph.initializer}}
+        given = {**weights, **{each.name: numpy_helper.to_array(each) for each in graph.initializer}}
+        self._weights = {name: _in_bytes(array) for name, array in given.items()}
         self._info = {each.name: each for each in [*graph.input, *graph.value_info, *graph.output]}
         self._values: dict[str, Any] = {}
         self._parameters: dict[str, Any] = {}
@@ -197,7 +199,7 @@ class _Conversion:
 
     def _body(self, graph: Any) -> Any:
         outside, weights = dict(self._values), dict(self._weights)
-        self._weights |= {each.name: numpy_helper.to_array(each) for each in graph.initializer}
+        self._weights |= {each.name: _in_bytes(numpy_helper.to_array(each)) for each in graph.initializer}
         inner = {each.name for each in graph.initializer}
         self._values |= {name: constant(self._weights[name]) for name in inner}
         self._builder._begin_binding_block()  # noqa: SLF001 - TVM has no other way to build the body of an If
@@ -215,7 +217,7 @@ class _Conversion:
         if name in self._values:
             return self._values[name]
         array = self._weights[name]
-        if array.size <= MAX_ELEMENTS_INSIDE or index in _SCALES.get(node.op_type, ()):
+        if array.size <= MAX_ELEMENTS_INSIDE or index in _scales(node):
             return constant(array)
         return self._parameter(name, array)
 
@@ -266,6 +268,16 @@ class _Conversion:
         if name in self._weights:
             return f"{self._weights[name].dtype}[{', '.join(map(str, self._weights[name].shape))}]"
         return shape_text(self._info[name]) if name in self._info else "?"
+
+
+def _in_bytes(array: _Array) -> _Array:
+    """Integers of 4 bits in bytes: TVM has no others."""
+    return array.astype(_BYTES[str(array.dtype)]) if str(array.dtype) in _BYTES else array
+
+
+def _scales(node: Any) -> tuple[int, ...]:
+    """The inputs of a node that are constants of the module. There are too many scales of blocks."""
+    return () if any(each.name == "block_size" for each in node.attribute) else _SCALES.get(node.op_type, ())
 
 
 def attributes_of(node: Any) -> dict[str, Any]:

@@ -23,7 +23,9 @@ from tunefarm_search.relax.quantized_values import (
 )
 
 _MIN_ELEMENTS: Final = 1 << 14
-"""Smaller matrices of floats stay in a cache."""
+"""Of a matrix. Reading fewer bytes of a smaller one saves less time than calling a function takes."""
+_MIN_ALL_ELEMENTS: Final = 1 << 18
+"""Of all matrices. Fewer stay in a core's cache as floats, where products read them as fast."""
 
 
 class NarrowConstants:
@@ -31,6 +33,7 @@ class NarrowConstants:
 
     def __init__(self) -> None:
         self._known: list[tuple[Any, QuantizedConstant | Array]] = []
+        self._elements = 0
 
     def added(self, narrow: QuantizedConstant | Array) -> Any:
         """A new constant of float32 for quantized weights or halves."""
@@ -39,11 +42,12 @@ class NarrowConstants:
         else:
             constant = constant_of(narrow, "float32")
         self._known.append((constant.value, narrow))
+        self._elements += math.prod(narrow.shape)
         return constant
 
     def weights(self, matrix: Any, rows: int) -> NarrowWeights | None:
         """The form of a Relax expression that is fastest for a product of so many rows; None if that is floats."""
-        if not is_constant(matrix):
+        if self._elements < _MIN_ALL_ELEMENTS or not is_constant(matrix):
             return None
         found = next((narrow for value, narrow in self._known if value.same_as(matrix.value)), None)
         return None if found is None else narrow_weights(found, rows)

@@ -19,7 +19,7 @@ from tunefarm_search.relax.tasks import model_tasks
 from tunefarm_search.tvm.target import canonical_target, host_target
 
 HERE = host_target(1)
-INNER, WIDTH = 256, 96
+INNER, WIDTH = 1024, 272
 Array = npt.NDArray[Any]
 
 
@@ -110,16 +110,16 @@ NARROW = quantized(integers(-128, 127, "int8", 1000), scales(4, 1000))
 @pytest.mark.parametrize(
     ("weights", "constants"),
     [
-        (PER_COLUMN, [("int8", (6, 1, 256, 16)), ("float32", (6, 1, 16))]),
-        (GROUPS, [("int8", (6, 8, 32, 16)), ("float32", (6, 8, 16))]),
-        (FOUR_BITS, [("uint8", (6, 8, 16, 16)), ("float32", (6, 8, 16))]),
-        (FOUR_BITS_PER_COLUMN, [("uint8", (6, 1, 128, 16)), ("float32", (6, 1, 16))]),
-        (SHIFTED, [("uint8", (6, 8, 16, 16)), ("float32", (6, 8, 16)), ("float32", (6, 8, 16))]),
-        (WIDE_SHIFTED, [("uint8", (6, 8, 32, 16)), ("float32", (6, 8, 16)), ("float32", (6, 8, 16))]),
-        (NARROW, [("int8", (63, 4, 64, 16)), ("float32", (63, 4, 16))]),
-        (dequantized(axis=1), [("int8", (6, 1, 256, 16)), ("float32", (6, 1, 16))]),
-        (halves("float16"), [("float16", (6, 1, 256, 16))]),
-        (halves(ml_dtypes.bfloat16), [("bfloat16", (6, 1, 256, 16))]),
+        (PER_COLUMN, [("int8", (17, 1, 1024, 16)), ("float32", (17, 1, 16))]),
+        (GROUPS, [("int8", (17, 8, 128, 16)), ("float32", (17, 8, 16))]),
+        (FOUR_BITS, [("uint8", (17, 8, 64, 16)), ("float32", (17, 8, 16))]),
+        (FOUR_BITS_PER_COLUMN, [("uint8", (17, 1, 512, 16)), ("float32", (17, 1, 16))]),
+        (SHIFTED, [("uint8", (17, 8, 64, 16)), ("float32", (17, 8, 16)), ("float32", (17, 8, 16))]),
+        (WIDE_SHIFTED, [("uint8", (17, 8, 128, 16)), ("float32", (17, 8, 16)), ("float32", (17, 8, 16))]),
+        (NARROW, [("int8", (63, 4, 256, 16)), ("float32", (63, 4, 16))]),
+        (dequantized(axis=1), [("int8", (17, 1, 1024, 16)), ("float32", (17, 1, 16))]),
+        (halves("float16"), [("float16", (17, 1, 1024, 16))]),
+        (halves(ml_dtypes.bfloat16), [("bfloat16", (17, 1, 1024, 16))]),
     ],
 )
 @pytest.mark.parametrize("rows", [(1,), (3,), (2, 7)])
@@ -140,23 +140,23 @@ def test_vector_times_matrix_reads_integers() -> None:
     found = result_of(prepared, (given,))  # type: ignore[call-overload]
     expected = np.maximum(given @ GROUPS.floats + random_array(WIDTH, seed=3), 0)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
-    assert constants_of(prepared)[0] == ("int8", (6, 8, 32, 16))
+    assert constants_of(prepared)[0] == ("int8", (17, 8, 128, 16))
 
 
 def test_many_rows_read_4_bits_as_bytes_and_halves_as_floats() -> None:
-    assert constants_of(product(FOUR_BITS, (40,))[0])[0] == ("int8", (6, 8, 32, 16))
-    assert constants_of(product(halves("float16"), (40,))[0]) == [("float32", (6, 256, 16))]
+    assert constants_of(product(FOUR_BITS, (40,))[0])[0] == ("int8", (17, 8, 128, 16))
+    assert constants_of(product(halves("float16"), (40,))[0]) == [("float32", (17, 1024, 16))]
 
 
 @pytest.mark.parametrize(
     "weights",
     [
         dequantized(axis=0),
-        quantized(integers(-128, 127, "int8"), scales(32)),
+        quantized(integers(-128, 127, "int8"), scales(128)),
         quantized(integers(0, 255, "uint8"), scales(8), np.full((WIDTH, 8, 1), 0.5, "float32")),
-        quantized(integers(-128, 127, "int8", 5), scales(1, 5)),
+        quantized(integers(-128, 127, "int8", 240), scales(1, 240)),
     ],
-    ids=["scales of rows", "small groups", "fractions as zero points", "few columns"],
+    ids=["scales of rows", "small groups", "fractions as zero points", "few in all"],
 )
 def test_other_weights_are_floats(weights: Weights) -> None:
     prepared, _ = product(weights, (3,))
@@ -165,8 +165,8 @@ def test_other_weights_are_floats(weights: Weights) -> None:
 
 def test_processor_without_instruction_for_float16_reads_floats() -> None:
     old, new = (canonical_target({"kind": "llvm", "mcpu": each}, 1).target for each in ("x86-64-v2", "x86-64-v3"))
-    assert constants_of(product(halves("float16"), (1,), old)[0]) == [("float32", (6, 256, 16))]
-    assert constants_of(product(halves("float16"), (1,), new)[0]) == [("float16", (6, 1, 256, 16))]
+    assert constants_of(product(halves("float16"), (1,), old)[0]) == [("float32", (17, 1024, 16))]
+    assert constants_of(product(halves("float16"), (1,), new)[0]) == [("float16", (17, 1, 1024, 16))]
 
 
 @pytest.mark.parametrize("weights", [PER_COLUMN, dequantized(axis=1), halves(ml_dtypes.bfloat16)])

@@ -38,6 +38,7 @@ from tunefarm.frontend.onnx.operators.quantized import QUANTISED, QUANTISED_OF_M
 from tunefarm.frontend.onnx.operators.recurrent import gru, lstm, rnn
 from tunefarm.frontend.onnx.operators.spatial import conv, conv_transpose, pool, resize, roi_align
 from tunefarm.frontend.onnx.operators.transforms import spectrogram, transform, transform_of_axis
+from tunefarm.frontend.onnx.operators.weight_only import with_blocks
 from tunefarm.frontend.unsupported_operators import BOXES, MASKS
 
 _OF_MICROSOFT: Final = frozenset(
@@ -77,7 +78,8 @@ _LATER: Final[Mapping[str, Any]] = MappingProxyType({"DFT": (20, transform_of_ax
 """Versions of operators since which they have other inputs, and their converters."""
 _WRAPPERS: Final[Mapping[str, Any]] = MappingProxyType(
     {
-        **dict.fromkeys(("DequantizeLinear", "QuantizeLinear"), with_scalar_scales),
+        "DequantizeLinear": lambda converter: with_blocks(with_scalar_scales(converter)),
+        "QuantizeLinear": with_scalar_scales,
         **dict.fromkeys(("ReduceMax", "ReduceMin"), with_truth_values_as_bytes),
     }
 )

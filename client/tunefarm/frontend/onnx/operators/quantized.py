@@ -11,6 +11,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from tunefarm.frontend.onnx.operators.constants import constant
 from tunefarm.frontend.onnx.operators.spatial import pool
+from tunefarm.frontend.onnx.operators.weight_only import gather_of_blocks, matmul_of_bits
 
 _Converter = Callable[[Any, Any, Mapping[str, Any], Any], Any]
 
@@ -145,6 +146,8 @@ QUANTISED: Final[Mapping[str, _Converter]] = MappingProxyType({
 })  # fmt: skip
 QUANTISED_OF_MICROSOFT: Final[Mapping[str, _Converter]] = MappingProxyType(
     {
+        "GatherBlockQuantized": gather_of_blocks,
+        "MatMulNBits": matmul_of_bits,
         "QGemm": _linear_gemm,
         "QLinearAdd": _linear_binary(relax.op.add),
         "QLinearAveragePool": _linear_average_pool,
