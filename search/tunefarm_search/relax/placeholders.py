@@ -14,7 +14,7 @@ from tvm import relax
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.relax.constants import constant_of
-from tunefarm_search.relax.expressions import operator_of
+from tunefarm_search.relax.expressions import Lookup, operator_of
 from tunefarm_search.relax.integer.run_time_products import is_wide_product
 from tunefarm_search.relax.preparation import prepare
 from tunefarm_search.relax.quantized_values import INTEGERS, is_relaid
@@ -110,14 +110,18 @@ def _quantized(function: Any) -> dict[Any, bool]:
             is_shifted = operator_of(weight) == "relax.subtract"
             read = ((weight.args[0], False), (weight.args[1], True)) if is_shifted else ((expression.args[1], False),)
         for argument, is_zero_point in read:
-            value = value_of(argument)
-            while operator_of(value) == "relax.astype" or is_relaid(value):
-                argument = value.args[0]
-                value = value_of(argument)
-            found[argument] = is_zero_point
+            found[_origin(argument, value_of)] = is_zero_point
 
     relax.analysis.post_order_visit(function, keep)
     return {variable: is_zero_point for variable, is_zero_point in found.items() if isinstance(variable, relax.Var)}
+
+
+def _origin(argument: Any, value_of: Lookup) -> Any:
+    """What an argument is before its conversions and changes of layout."""
+    value = value_of(argument)
+    if operator_of(value) == "relax.astype" or is_relaid(value):
+        return _origin(value.args[0], value_of)
+    return argument
 
 
 def _shape(weight: Any, *, is_quantized: bool) -> tuple[int, ...]:

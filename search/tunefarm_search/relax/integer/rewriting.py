@@ -24,8 +24,8 @@ from tunefarm_search.relax.constants import constant_of
 from tunefarm_search.relax.expressions import operator_of, scalar_of, uses_of, value_of
 from tunefarm_search.relax.integer.operators import QUANTIZE, RANGES, Requantization
 from tunefarm_search.relax.integer.products import FoundProducts, found_products
-from tunefarm_search.relax.quantized_values import constant_values, quantized_tensor
 from tunefarm_search.relax.integer.run_time_products import RunTimeProducts, is_wide_product, run_time_products
+from tunefarm_search.relax.quantized_values import constant_values, quantized_tensor
 from tunefarm_search.tvm.tensor_intrinsics.dot_products import DotProduct, dot_product_of
 
 _Bounds = tuple[float | None, float | None]

@@ -81,9 +81,8 @@ class _Finding(PyExprMutator):  # type: ignore[misc]
         left, right = visited.args
         if is_constant(self._value(right)) or self._is_dequantized(left):
             return visited
-        narrow = converted_constant(right, self._value, self._halves)
-        if narrow is None:
-            narrow = quantized_constant(right, self._value)
+        halves = converted_constant(right, self._value, self._halves)
+        narrow = quantized_constant(right, self._value) if halves is None else halves
         if narrow is None or math.prod(narrow.shape) < _MIN_ELEMENTS:
             return visited
         return relax.op.matmul(left, self._found.added(narrow))

@@ -7,7 +7,7 @@ simplify. Bias and activation would be a second pass over the result, which TVM 
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from tvm import relax, te, topi
 from tvm.relax.expr_functor import PyExprMutator, mutator
