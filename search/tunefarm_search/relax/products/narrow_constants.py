@@ -13,7 +13,8 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tunefarm_search.relax.constants import Array, constant_of, is_constant
-from tunefarm_search.relax.expressions import MATMUL, operator_of, rewritten, value_of
+from tunefarm_search.relax.expressions import MATMUL, extents_of, operator_of, rewritten, value_of
+from tunefarm_search.relax.products.narrow_rows import narrow_rows
 from tunefarm_search.relax.products.narrow_weights import NarrowWeights, narrow_weights
 from tunefarm_search.relax.quantized_values import (
     QuantizedConstant,
@@ -74,8 +75,10 @@ class _Finding(PyExprMutator):  # type: ignore[misc]
         self._halves = halves
 
     def visit_call_(self, call: Any) -> Any:
-        """Replace the matrix of a product."""
+        """Replace the matrix of a product, or rows of a table by those of a quantized one."""
         visited = self.visit_expr_post_order(call)
+        if operator_of(visited) == "relax.take":
+            return self._rows(visited)
         if operator_of(visited) != MATMUL or str(visited.ty.dtype) != "float32":
             return visited
         left, right = visited.args
@@ -86,6 +89,18 @@ class _Finding(PyExprMutator):  # type: ignore[misc]
         if narrow is None or math.prod(narrow.shape) < _MIN_ELEMENTS:
             return visited
         return relax.op.matmul(left, self._found.added(narrow))
+
+    def _rows(self, call: Any) -> Any:
+        table, indices, *_ = call.args
+        axis, shape = call.attrs.axis, extents_of(table)
+        if axis is None or int(axis) != 0 or shape is None or extents_of(indices) is None:
+            return call
+        known = None if math.prod(shape) < _MIN_ALL_ELEMENTS else quantized_constant(table, self._value)
+        if known is None or len(shape) != 2:
+            return call
+        # A row is a column of a product, of which scales are.
+        narrow = narrow_weights(QuantizedConstant(known.integers.T, known.scales.T), 1)
+        return call if narrow is None else narrow_rows(self.builder_, narrow, indices, str(call.ty.dtype))
 
     def _value(self, expression: Any) -> Any:
         return value_of(expression, self.lookup_binding)

@@ -1,5 +1,6 @@
 """Products read weights in the bits that they have: quantized ones as integers, halves as halves."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -132,6 +133,21 @@ def test_product_reads_weights_in_the_bits_that_they_have(
     found = result_of(prepared, (given,))  # type: ignore[call-overload]
     expected = np.maximum(given @ weights.floats + bias, 0)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("weights", [GROUPS, FOUR_BITS, SHIFTED, WIDE_SHIFTED, PER_COLUMN, NARROW])
+def test_rows_of_a_table_are_read_in_their_bits(weights: Weights) -> None:
+    def emit(builder: Any, given: Sequence[Any], names: Sequence[Any]) -> Any:
+        indices = builder.emit(relax.op.astype(given[0], "int64"))
+        table = builder.emit(relax.op.permute_dims(weights.matrix(builder, names)))
+        return relax.op.take(table, indices, axis=0)
+
+    prepared = prepare(one_entry(emit, [(2, 3)], weights.arrays), {"main": weights.arrays}, HERE)
+    tables = [each for task in model_tasks(prepared) for each in task.workload.arguments if not each.is_output]
+    assert max(math.prod(each.shape) * np.dtype(each.dtype).itemsize for each in tables) <= weights.arrays[0].size
+    rows = np.array([[0, 5, 77], [weights.floats.shape[1] - 1, 5, 16]])
+    found = result_of(prepared, (rows.astype("float32"),))  # type: ignore[call-overload]
+    np.testing.assert_allclose(found, weights.floats.T[rows], rtol=1e-6, atol=1e-6)
 
 
 def test_vector_times_matrix_reads_integers() -> None:
