@@ -10,11 +10,10 @@ from tunefarm_sandbox.channel.channel import Channel, ChannelClosed
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.refusal import Refusal
 from tunefarm_schemas.tuning.model import FunctionKind
-from tunefarm_search.tvm.cpu_features import FEATURES_OF_TILES
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
 from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import tvm_target
-from tunefarm_search.tvm.tensor_intrinsics.matrix_tiles import uses_matrix_unit
+from tunefarm_search.tvm.tensor_intrinsics.matrix_tiles import features_of_tiles
 from tunefarm_search.tvm.workload import ENTRY
 from tunefarm_search.untried.gpu_schedule import gpu_schedule
 from tunefarm_search.untried.untried_schedule import untried_schedule
@@ -83,7 +82,7 @@ def _built(order: FunctionOrder) -> tuple[FunctionBuilt, bytes]:
             chosen = choose(order, module)
             if chosen is not None:
                 contents = _compiled(order, chosen.module)
-                features = FEATURES_OF_TILES if uses_matrix_unit(chosen.module[ENTRY]) else ()
+                features = features_of_tiles(chosen.module[ENTRY])
                 built = FunctionBuilt(kind=chosen.kind, way=chosen.way, problem=problem, cpu_features=features)
                 return built, contents
         except BadInput as error:

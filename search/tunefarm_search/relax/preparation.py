@@ -51,6 +51,7 @@ from tunefarm_search.relax.scopes import well_scoped
 from tunefarm_search.relax.slices import slice_splits, split_slices
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
 from tunefarm_search.tvm.target import CPU_KINDS, converted_halves, has_few_vector_registers, tvm_target
+from tunefarm_search.tvm.tensor_intrinsics.matrix_tiles import BFLOAT16, tile_elements_of
 
 Weights = Mapping[str, Sequence[npt.NDArray[np.generic]]]
 _NUM_INPUT = "num_input"
@@ -155,7 +156,9 @@ def _lowered(module: Any, names: Sequence[str], target: Target) -> tuple[Any, Pr
     if target.kind == "llvm":
         few = has_few_vector_registers(target)
         plain = with_plain_convolutions(with_fused_attention(tiled))
-        tiled = _run(with_tiled_results(plain, narrow, has_few_registers=few), keep)
+        has_unit = BFLOAT16 in tile_elements_of(target)
+        tiled = with_tiled_results(plain, narrow, has_few_registers=few, multiplies_bfloat16=has_unit)
+        tiled = _run(tiled, keep)
         customized = {**_LEGALIZED, MATMUL: partial(legalize_product, few, narrow)}
     if target.kind in CPU_KINDS:
         tiled = with_own_sorts(tiled)

@@ -89,7 +89,7 @@ def dot_product_schedule(
     if dot_product is None:
         return None
     schedule = tvm.s_tir.Schedule(module, seed=seed)
-    sums = sums_of_products(schedule, dot_product)
+    sums = sums_of_products(schedule, (dot_product.activation, "int8", "int32"), PRODUCTS)
     if sums is None:
         return None
     register_dot_products()
@@ -97,9 +97,12 @@ def dot_product_schedule(
     return schedule
 
 
-def sums_of_products(schedule: Any, dot_product: DotProduct) -> Any:
-    """The only block of sums that the intrinsic computes; None if there is none, or several."""
-    found = [each for each in _blocks(schedule) if _is_dot_product(schedule, each, dot_product)]
+def sums_of_products(schedule: Any, types: tuple[str, str, str], products: int) -> Any:
+    """The only block of sums of so many ``products`` of packed weights; None if there is none, or several.
+
+    ``types`` are of activations, weights and sums.
+    """
+    found = [each for each in _blocks(schedule) if _is_dot_product(schedule, each, types, products)]
     return found[0] if len(found) == 1 else None
 
 
@@ -212,15 +215,15 @@ class DotProductTiling:
         schedule.tensorize(lane, self.dot_product.name)
 
 
-def _is_dot_product(schedule: Any, block: Any, dot_product: DotProduct) -> bool:
-    """Whether a block has the sums that the intrinsic computes, of activations in its type and packed weights."""
+def _is_dot_product(schedule: Any, block: Any, types: tuple[str, str, str], products: int) -> bool:
+    """Whether a block has the sums that an intrinsic computes, of activations in its type and packed weights."""
     given = schedule.get(block)
     if not any(int(each.iter_type) == REDUCTION for each in given.iter_vars) or len(given.reads) != 2:
         return False
     data, weights = (region.source for region in given.reads)
     tail = [getattr(extent, "value", None) for extent in list(weights.shape)[-2:]]
-    types = (str(data.dtype), str(weights.dtype), str(given.writes[0].source.dtype))
-    return tail == [SUMS, PRODUCTS] and types == (dot_product.activation, "int8", "int32")
+    found = (str(data.dtype), str(weights.dtype), str(given.writes[0].source.dtype))
+    return tail == [SUMS, products] and found == types
 
 
 def _blocks(schedule: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Schedules of sums of products of 8-bit integers on the matrix unit of a processor.
+"""Schedules of sums of products of 8-bit integers or of bfloat16 on the matrix unit of a processor.
 
 The sums of up to four tiles, neighbouring positions by neighbouring channels, are computed at a time. What follows the
 sums, such as a requantization, is computed of these while they are in the first cache.
@@ -20,8 +20,14 @@ from tunefarm_search.space.dot_product_tiling import (
     extent_of,
     sums_of_products,
 )
-from tunefarm_search.tvm.tensor_intrinsics.dot_products import PRODUCTS, SUMS, DotProduct, dot_product_of
-from tunefarm_search.tvm.tensor_intrinsics.matrix_tiles import TILE_ROWS, MatrixTiles, has_matrix_tiles, register_tiles
+from tunefarm_search.tvm.tensor_intrinsics.dot_products import SUMS, DotProduct, dot_product_of
+from tunefarm_search.tvm.tensor_intrinsics.matrix_tiles import (
+    TILE_ROWS,
+    MatrixTiles,
+    TileElements,
+    register_tiles,
+    tile_elements_of,
+)
 
 PRODUCTS_PER_NS: Final = 1_000
 """Of one core, for the decision whether threads pay."""
@@ -41,18 +47,17 @@ def matrix_tile_schedule(
 
     Raises TVM's error if the function has them in a form that cannot be scheduled.
     """
-    dot_product = dot_product_of(target)
-    if dot_product is None or not has_matrix_tiles(target):
-        return None
-    schedule = tvm.s_tir.Schedule(module, seed=seed)
-    sums = sums_of_products(schedule, dot_product)
-    tiles = None if sums is None else _tiles_for(schedule, sums)
-    if tiles is None:
-        return None
-    register_tiles(tiles)
-    parts = (schedule, sums, dot_product, choose(dot_product), target.num_cores, PRODUCTS_PER_NS)
-    _MatrixTiling(*parts, tiles).apply()
-    return schedule
+    dot_product, schedule = dot_product_of(target), tvm.s_tir.Schedule(module, seed=seed)
+    for elements in tile_elements_of(target) if dot_product is not None else ():
+        types = (elements.activation, elements.weight, elements.sums)
+        sums = sums_of_products(schedule, types, elements.products)
+        tiles = None if sums is None else _tiles_for(schedule, sums, elements)
+        if tiles is not None:
+            register_tiles(tiles)
+            parts = (schedule, sums, dot_product, choose(dot_product), target.num_cores, PRODUCTS_PER_NS)
+            _MatrixTiling(*parts, tiles).apply()
+            return schedule
+    return None
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,7 @@ class _MatrixTiling(DotProductTiling):
         schedule.tensorize(results[-2], self.tiles.adding)
 
 
-def _tiles_for(schedule: Any, sums: Any) -> MatrixTiles | None:
+def _tiles_for(schedule: Any, sums: Any, elements: TileElements) -> MatrixTiles | None:
     """The tiles that take least time by estimate, and the most sums of these."""
     pattern = access_pattern_in(schedule, sums)
     if pattern is None or pattern.spatial.count(True) < 2:
@@ -97,13 +102,13 @@ def _tiles_for(schedule: Any, sums: Any) -> MatrixTiles | None:
         int(steps[at - 1 - rank][axes + _PARTS + at]) if extent > 1 else 1 for at, extent in enumerate(kernel)
     )
     possible = [
-        MatrixTiles(row_tiles, rows, channel_tiles, depth_blocks, tuple(kernel), stride, dilation)
+        MatrixTiles(row_tiles, rows, channel_tiles, depth_blocks, tuple(kernel), stride, dilation, elements)
         for rows in divisors(columns)
         if MIN_ROWS <= rows <= TILE_ROWS
         for row_tiles in divisors(columns // rows)
         for channel_tiles in divisors(channels // SUMS)
     ]
-    if depth_blocks * PRODUCTS * math.prod(kernel) < MIN_PRODUCTS:
+    if depth_blocks * elements.products * math.prod(kernel) < MIN_PRODUCTS:
         return None
     fitting = [each for each in possible if each.is_possible and each.step_blocks >= MIN_STEP_BLOCKS]
     return min(fitting, key=lambda each: (each.cycles_of_sum(), -each.positions * each.channels), default=None)

@@ -140,8 +140,6 @@ _ARM: Final[Mapping[str, str]] = MappingProxyType(
 )
 _TILES: Final = "amx-"
 """LLVM emits tile instructions for intrinsics only, and many virtual machines hide those of their processor."""
-FEATURES_OF_TILES: Final = ("amx_int8", "amx_tile")
-"""What a function needs whose schedule has such intrinsics, as Linux names them."""
 _RISCV_EXTENSION: Final = re.compile(r"[a-z]|[zx][a-z0-9]+")
 _RISCV_IMPLIED: Final = re.compile(r"zicsr|zifencei|zmmul|zaamo|zalrsc|zca|zcd|zve(32|64)[xfd]|zvl(32|64|128)b")
 """Parts of the base and of the extension V, which kernels before 6.10 do not name."""

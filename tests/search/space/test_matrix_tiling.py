@@ -20,7 +20,7 @@ from tunefarm_search.space.scheduling import Point, Scheduled, Scheduler
 from tunefarm_search.space.space import search_space
 from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import canonical_target, host_target, tvm_target
-from tunefarm_search.tvm.tensor_intrinsics.matrix_tiles import MatrixTiles, has_matrix_tiles, tiles_named
+from tunefarm_search.tvm.tensor_intrinsics.matrix_tiles import MatrixTiles, tile_elements_of, tiles_named
 from tunefarm_search.tvm.trace import trace_of
 from tunefarm_search.untried.untried_schedule import untried_schedule
 from tunefarm_search.validation.judged_schedule import judged_schedule
@@ -90,7 +90,7 @@ def test_every_access_is_proven(layer: QuantizedLayer) -> None:
     assert bounds_of(judged.mod, tvm_target(SAPPHIRE_RAPIDS)).is_proven
 
 
-@pytest.mark.skipif(not has_matrix_tiles(host_target(1)), reason="the processor has no matrix unit")
+@pytest.mark.skipif(not tile_elements_of(host_target(1)), reason="the processor has no matrix unit")
 @layers
 @pytest.mark.quick_cases(3)
 def test_sums_equal_those_of_vectors(layer: QuantizedLayer) -> None:
@@ -99,7 +99,7 @@ def test_sums_equal_those_of_vectors(layer: QuantizedLayer) -> None:
     assert (result_of(scheduled(layer).mod) == result_of(vectors.mod)).all()
 
 
-@pytest.mark.skipif(not has_matrix_tiles(host_target(1)), reason="the processor has no matrix unit")
+@pytest.mark.skipif(not tile_elements_of(host_target(1)), reason="the processor has no matrix unit")
 def test_every_candidate_computes_the_same() -> None:
     layer = LAYERS["image"]
     module = module_for(layer)

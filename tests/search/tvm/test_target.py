@@ -62,7 +62,7 @@ def test_host_with_the_model_number_of_an_older_processor_is_what_its_instructio
     monkeypatch.setattr(target_module, "CPU_FACTS", facts)
     monkeypatch.setattr(tvm.target.codegen, "llvm_get_system_cpu", lambda: "rocketlake")
     monkeypatch.setattr(target_module, "are_granted", lambda: True)
-    flags = [*required_cpu_features(newer), "amx_int8", "amx_tile"]
+    flags = [*required_cpu_features(newer), "amx_bf16", "amx_int8", "amx_tile"]
 
     facts.write_text(f"processor\t: 0\nflags\t\t: fpu {' '.join(flags)}\n")
     assert host_cpu() == "sapphirerapids"
@@ -78,7 +78,7 @@ def test_host_with_the_model_number_of_an_older_processor_is_what_its_instructio
 def test_host_that_llvm_knows_is_what_llvm_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     newer = canonical_target({"kind": "llvm", "mcpu": "sapphirerapids", "num-cores": 1}).target
     facts = tmp_path / "cpuinfo"
-    facts.write_text(f"flags\t\t: {' '.join(required_cpu_features(newer))} amx_int8 amx_tile\n")
+    facts.write_text(f"flags\t\t: {' '.join(required_cpu_features(newer))} amx_bf16 amx_int8 amx_tile\n")
     monkeypatch.setattr(target_module, "CPU_FACTS", facts)
     monkeypatch.setattr(tvm.target.codegen, "llvm_get_system_cpu", lambda: "graniterapids")
     monkeypatch.setattr(target_module, "are_granted", lambda: True)

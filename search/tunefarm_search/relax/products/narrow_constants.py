@@ -50,8 +50,17 @@ class NarrowConstants:
         """The form of a Relax expression that is fastest for a product of so many rows; None if that is floats."""
         if self._elements < _MIN_ALL_ELEMENTS or not is_constant(matrix):
             return None
-        found = next((narrow for value, narrow in self._known if value.same_as(matrix.value)), None)
+        found = self._found(matrix)
         return None if found is None else narrow_weights(found, rows)
+
+    def bfloat16_matrix(self, matrix: Any) -> Array | None:
+        """A Relax expression in bfloat16; None if it was not of that type."""
+        found = self._found(matrix) if is_constant(matrix) else None
+        is_matrix = isinstance(found, np.ndarray) and found.ndim == 2 and str(found.dtype) == "bfloat16"
+        return found if is_matrix else None
+
+    def _found(self, matrix: Any) -> QuantizedConstant | Array | None:
+        return next((narrow for value, narrow in self._known if value.same_as(matrix.value)), None)
 
 
 def with_narrow_constants(module: Any, halves: frozenset[str], found: NarrowConstants) -> Any:

@@ -25,6 +25,14 @@ from tunefarm_search.relax.expressions import (
     integers,
     operator_of,
     rewritten,
+    value_of,
+)
+from tunefarm_search.relax.products.bfloat16_products import (
+    packed_matrix,
+    product_on_matrix_unit,
+    rows_on_matrix_unit,
+    suits_matrix_unit,
+    with_more_rows,
 )
 from tunefarm_search.relax.products.convolution_kernels import PLANE, SPATIAL
 from tunefarm_search.relax.products.direct_convolution import direct_convolution, sums_over_windows
@@ -38,27 +46,36 @@ from tunefarm_search.relax.products.winograd.convolution import winograd_convolu
 from tunefarm_search.relax.products.winograd.stages import products_of_places, transformed_inputs, transformed_results
 
 
-def with_tiled_results(module: Any, narrow: NarrowConstants, *, has_few_registers: bool) -> Any:
+def with_tiled_results(
+    module: Any, narrow: NarrowConstants, *, has_few_registers: bool, multiplies_bfloat16: bool = False
+) -> Any:
     """Split the columns of products whose matrix can be packed, and of the elementwise operators behind them, in tiles.
 
     Matrices of ``narrow`` are read as they were. Processors with few vector registers get other rows
-    (``padded_rows``).
+    (``padded_rows``). Products of bfloat16 have no tiles where the processor's matrix unit multiplies them.
 
     Variables keep their names. Each is followed by a view in the shape that it had, for the operators that are not
     elementwise.
     """
-    return rewritten(module, _ResultTiling(module, narrow, has_few_registers))
+    return rewritten(module, _ResultTiling(module, narrow, has_few_registers, multiplies_bfloat16))
 
 
 @mutator
 class _ResultTiling(PyExprMutator):  # type: ignore[misc]
-    def __init__(self, module: Any, narrow: NarrowConstants, has_few_registers: bool) -> None:
+    def __init__(
+        self, module: Any, narrow: NarrowConstants, has_few_registers: bool, multiplies_bfloat16: bool
+    ) -> None:
         super().__init__(module)
+        self._multiplies_bfloat16 = multiplies_bfloat16
         self._narrow = narrow
         self._has_few_registers = has_few_registers
         self._tiled: dict[Any, Any] = {}  # variables with tiles, by those that they replace
 
     def visit_var_binding_(self, binding: Any) -> None:
+        whole = self._on_matrix_unit(binding.value)
+        if whole is not None:
+            self.set_var_remap(binding.var, bound(self.builder_, binding.var, whole))
+            return
         tiled = self._on_tiles(binding.value)
         if tiled is None:
             super().visit_var_binding_(binding)
@@ -66,6 +83,20 @@ class _ResultTiling(PyExprMutator):  # type: ignore[misc]
         self._tiled[binding.var] = bound(self.builder_, binding.var, tiled)
         view = self._view(self._tiled[binding.var], extents_of(binding.var))
         self.set_var_remap(binding.var, bound(self.builder_, binding.var, view, "_view"))
+
+    def _on_matrix_unit(self, value: Any) -> Any:
+        """A product of bfloat16; None for other operators."""
+        if not self._multiplies_bfloat16 or operator_of(value) != MATMUL:
+            return None
+        left, matrix = value_of(self.visit_expr(value.args[0]), self.lookup_binding), value.args[1]
+        is_converted = operator_of(left) == "relax.astype" and str(left.args[0].ty.dtype) == "bfloat16"
+        found, shape = self._narrow.bfloat16_matrix(matrix) if is_converted else None, extents_of(value)
+        if found is None or shape is None or not suits_matrix_unit(found, shape):
+            return None
+        data, packed, computed = left.args[0], constant_of(packed_matrix(found)), rows_on_matrix_unit(shape[-2])
+        if computed > shape[-2]:
+            data = self._stage(partial(with_more_rows, computed), OPAQUE, data)
+        return self._stage(partial(product_on_matrix_unit, shape[-2]), FUSED, data, packed)
 
     def _on_tiles(self, value: Any) -> Any:
         """The operator on tiles; None for those that are computed as they are."""

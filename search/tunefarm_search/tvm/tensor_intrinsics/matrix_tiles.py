@@ -1,8 +1,8 @@
-"""Products of two tiles of 8-bit integers by the matrix unit of Intel's AMX, as tensor intrinsics of TVM.
+"""Products of two tiles of 8-bit integers or of bfloat16 by the matrix unit of Intel's AMX, as tensor intrinsics of TVM.
 
-A register of the unit, a tile, holds up to 16 rows of 64 bytes. One instruction multiplies up to 16 rows of 64
+A register of the unit, a tile, holds up to 16 rows of 64 bytes. One instruction multiplies up to 16 rows of 64 bytes of
 activations by the weights of 16 sums, and adds to 16 rows of 16 sums of 32 bits: 16 times as much as an instruction on
-vectors.
+vectors. Products come in words of 32 bits, four of integers or two of bfloat16.
 
 The sums of one intrinsic fill up to four tiles. They stay there for all products, so an intrinsic has two parts, which
 a schedule uses one after the other: the first sets the shapes of the tiles and clears the sums, the second adds all
@@ -32,8 +32,6 @@ from tunefarm_search.tvm.target import TARGETS_AT_ONCE, tvm_target
 from tunefarm_search.tvm.tensor_intrinsics.dot_products import PRODUCTS, SUMS
 from tunefarm_search.tvm.tile_registers import are_granted
 
-FEATURE: Final = "amx-int8"
-"""LLVM's name of the instruction set."""
 TILE_ROWS: Final = 16
 TILE_BYTES: Final = 64
 """Of a row."""
@@ -41,16 +39,44 @@ TILES: Final = 8
 CONFIGURE: Final = "llvm.x86.ldtilecfg"
 CLEAR: Final = "llvm.x86.tilezero"
 LOAD: Final = "llvm.x86.tileloadd64"
-MULTIPLY: Final = "llvm.x86.tdpbusd"
 STORE: Final = "llvm.x86.tilestored64"
 RELEASE: Final = "llvm.x86.tilerelease"
-TILE_INTRINSICS: Final = (CONFIGURE, CLEAR, LOAD, MULTIPLY, STORE, RELEASE)
+_WORD_BYTES: Final = 4
+_FEATURE: Final = "amx-tile"
+"""LLVM's name of the instruction set of all elements."""
+
+
+@dataclass(frozen=True)
+class TileElements:
+    """What the unit multiplies and adds.
+
+    Attributes:
+        name: in the names of intrinsics.
+        feature: LLVM's name of the instruction set.
+        activation, weight, sums: element types.
+        products: of a word, which one instruction adds to each sum.
+        multiply: LLVM's name of the instruction.
+    """
+
+    name: str
+    feature: str
+    activation: str
+    weight: str
+    sums: str
+    products: int
+    multiply: str
+
+
+INTEGERS: Final = TileElements("", "amx-int8", "uint8", "int8", "int32", PRODUCTS, "llvm.x86.tdpbusd")
+BFLOAT16: Final = TileElements(".bf16", "amx-bf16", "bfloat16", "bfloat16", "float32", 2, "llvm.x86.tdpbf16ps")
+TILE_ELEMENTS: Final = (INTEGERS, BFLOAT16)
+TILE_INTRINSICS: Final = (CONFIGURE, CLEAR, LOAD, *(each.multiply for each in TILE_ELEMENTS), STORE, RELEASE)
 """LLVM's names of the instructions."""
 
 _CALL: Final = "tirx.call_llvm_intrin"
 _PREFIX: Final = "tunefarm.tiles"
 _NAME: Final = re.compile(
-    rf"{re.escape(_PREFIX)}_(clear|add)_(\d+)x(\d+)x(\d+)_(\d+)_((?:\d+x){{0,2}}\d+|none)_(\d+)_((?:\d+x){{0,2}}\d+|none)"
+    rf"{re.escape(_PREFIX)}(\.bf16|)_(clear|add)_(\d+)x(\d+)x(\d+)_(\d+)_((?:\d+x){{0,2}}\d+|none)_(\d+)_((?:\d+x){{0,2}}\d+|none)"
 )
 _MAX_NUMBER: Final = 1 << 16
 _WORDS: Final = 16
@@ -58,19 +84,21 @@ _WORDS: Final = 16
 
 
 @lru_cache(maxsize=TARGETS_AT_ONCE)
-def has_matrix_tiles(target: Target) -> bool:
-    """Whether code for a target may use the unit."""
+def tile_elements_of(target: Target) -> tuple[TileElements, ...]:
+    """What code for a target may multiply with the unit; nothing if the processor has none."""
     if target.kind != "llvm":
-        return False
-    return FEATURE in {str(name) for name in tvm.target.codegen.llvm_get_cpu_features(tvm_target(target))}
+        return ()
+    features = {str(name) for name in tvm.target.codegen.llvm_get_cpu_features(tvm_target(target))}
+    return tuple(each for each in TILE_ELEMENTS if each.feature in features)
 
 
-def uses_matrix_unit(function: Any) -> bool:
-    """Whether a scheduled or lowered function has instructions of the unit."""
-    found: list[bool] = []
-    look = (Call, lambda call: found.append(intrinsic_of(call) == CONFIGURE))
+def features_of_tiles(function: Any) -> tuple[str, ...]:
+    """What a scheduled or lowered function needs for its use of the unit, as Linux names it; nothing if it has none."""
+    found: set[str] = set()
+    look = (Call, lambda call: found.add(intrinsic_of(call)))
     tvm_ffi.structural_walk(function.body, look, order="post")
-    return any(found)
+    features = [each.feature for each in TILE_ELEMENTS if each.multiply in found]
+    return tuple(each.replace("-", "_") for each in [*features, _FEATURE]) if CONFIGURE in found else ()
 
 
 def intrinsic_of(call: Any) -> str:
@@ -88,10 +116,11 @@ class MatrixTiles:
         row_tiles: tiles with sums of the same channels.
         rows: neighbouring positions of each of these.
         channel_tiles: blocks of 16 output channels.
-        depth_blocks: blocks of four input channels.
+        depth_blocks: words of neighbouring input channels.
         kernel: extents of the window; empty for a matrix product.
         stride: between positions, along the last axis of the window.
         dilation: of the window, one for each extent.
+        elements: what is multiplied.
     """
 
     row_tiles: int
@@ -101,6 +130,7 @@ class MatrixTiles:
     kernel: tuple[int, ...] = ()
     stride: int = 1
     dilation: tuple[int, ...] = ()
+    elements: TileElements = INTEGERS
 
     @property
     def positions(self) -> int:
@@ -114,8 +144,8 @@ class MatrixTiles:
 
     @property
     def depth(self) -> int:
-        """Input channels: bytes of one position."""
-        return self.depth_blocks * PRODUCTS
+        """Input channels of one position."""
+        return self.depth_blocks * self.elements.products
 
     @property
     def is_merged(self) -> bool:
@@ -124,13 +154,13 @@ class MatrixTiles:
 
     @property
     def run_blocks(self) -> int:
-        """Blocks of four products that lie side by side."""
+        """Words that lie side by side."""
         return self.depth_blocks * (self.kernel[-1] if self.is_merged else 1)
 
     @property
     def step_blocks(self) -> int:
-        """Blocks of four products that one instruction adds to each sum."""
-        most = min(TILE_BYTES // PRODUCTS, self.run_blocks)
+        """Words whose products one instruction adds to each sum."""
+        most = min(TILE_BYTES // _WORD_BYTES, self.run_blocks)
         return max(each for each in range(1, most + 1) if self.run_blocks % each == 0)
 
     @property
@@ -163,7 +193,7 @@ class MatrixTiles:
     def _named(self, part: str) -> str:
         results = f"{self.row_tiles}x{self.rows}x{self.channel_tiles}"
         window = f"{_joined(self.kernel)}_{self.stride}_{_joined(self.dilation)}"
-        return f"{_PREFIX}_{part}_{results}_{self.depth_blocks}_{window}"
+        return f"{_PREFIX}{self.elements.name}_{part}_{results}_{self.depth_blocks}_{window}"
 
 
 def tiles_named(name: str) -> MatrixTiles | None:
@@ -171,9 +201,11 @@ def tiles_named(name: str) -> MatrixTiles | None:
     matched = _NAME.fullmatch(name)
     if matched is None:
         return None
-    _, row_tiles, rows, channel_tiles, blocks, kernel, stride, dilation = matched.groups()
+    named, _, row_tiles, rows, channel_tiles, blocks, kernel, stride, dilation = matched.groups()
     window, steps = _split(kernel), _split(dilation)
-    tiles = MatrixTiles(int(row_tiles), int(rows), int(channel_tiles), int(blocks), window, int(stride), steps)
+    elements = next(each for each in TILE_ELEMENTS if each.name == named)
+    counts = (int(row_tiles), int(rows), int(channel_tiles), int(blocks))
+    tiles = MatrixTiles(*counts, window, int(stride), steps, elements)
     sizes = (tiles.row_tiles, tiles.rows, tiles.channel_tiles, tiles.depth_blocks, tiles.stride, *window, *steps)
     is_known = all(0 < each < _MAX_NUMBER for each in sizes) and len(window) == len(steps)
     return tiles if is_known and tiles.is_possible else None
@@ -199,7 +231,7 @@ _HEAD_OF_SUMS: Final = """
 @T.prim_func(s_tir=True)
 def intrinsic(c: T.handle) -> None:
     pitch = T.int32()
-    C = T.match_buffer(c, ({positions}, {channels}), "int32", strides=[pitch, 1], offset_factor=1)
+    C = T.match_buffer(c, ({positions}, {channels}), "{sums}", strides=[pitch, 1], offset_factor=1)
     with T.sblock("root"):
         T.reads()
         T.writes(C[0:{positions}, 0:{channels}])
@@ -208,15 +240,15 @@ _CLEARED: Final = """
         for i, j in T.grid({positions}, {channels}):
             with T.sblock("clear"):
                 vi, vj = T.axis.remap("SS", [i, j])
-                C[vi, vj] = 0
+                C[vi, vj] = T.{sums}(0)
 """
 _HEAD: Final = """
 @T.prim_func(s_tir=True)
 def intrinsic(a: T.handle, b: T.handle, c: T.handle) -> None:
     {pitches} = {integers}
-    A = T.match_buffer(a, {activations}, "uint8", strides={strides}, offset_factor=1)
-    B = T.match_buffer(b, {weights}, "int8", offset_factor=1)
-    C = T.match_buffer(c, ({positions}, {channels}), "int32", strides=[pitch, 1], offset_factor=1)
+    A = T.match_buffer(a, {activations}, "{activation}", strides={strides}, offset_factor=1)
+    B = T.match_buffer(b, {weights}, "{weight}", offset_factor=1)
+    C = T.match_buffer(c, ({positions}, {channels}), "{sums}", strides=[pitch, 1], offset_factor=1)
     with T.sblock("root"):
         T.reads(C[0:{positions}, 0:{channels}], A[{activation_region}], B[{weight_region}])
         T.writes(C[0:{positions}, 0:{channels}])
@@ -228,7 +260,7 @@ def _added(tiles: MatrixTiles) -> str:
     extents |= {f"k{at}": extent for at, extent in enumerate(tiles.kernel) if extent > 1}
     if tiles.depth_blocks > 1:
         extents["n"] = tiles.depth_blocks
-    extents["d"] = PRODUCTS
+    extents["d"] = tiles.elements.products
     kinds = "SS" + "R" * (len(extents) - 2)
     places = [f"v_k{at}" if extent > 1 else "0" for at, extent in enumerate(tiles.kernel)]
     block = "v_n" if tiles.depth_blocks > 1 else "0"
@@ -237,20 +269,21 @@ def _added(tiles: MatrixTiles) -> str:
     moved = [_product(place, dilation) for place, dilation in zip(places, tiles.dilation, strict=True)]
     position = _product("v_i", tiles.stride)
     moved = [*moved[:-1], _sum(position, moved[-1])] if moved else [position]
-    depth = _sum(_product(block, PRODUCTS), "v_d")
+    depth = _sum(_product(block, tiles.elements.products), "v_d")
     return f"""
         for {", ".join(extents)} in T.grid({", ".join(map(str, extents.values()))}):
             with T.sblock("add"):
                 {", ".join(f"v_{each}" for each in extents)} = T.axis.remap("{kinds}", [{", ".join(extents)}])
                 C[v_i, v_j] = C[v_i, v_j] + (
-                    T.cast(A[{", ".join([*moved, depth])}], "int32") * T.cast(B[{weight}], "int32")
+                    T.cast(A[{", ".join([*moved, depth])}], "{tiles.elements.sums}")
+                    * T.cast(B[{weight}], "{tiles.elements.sums}")
                 )
 """
 
 
 def _clearing(tiles: MatrixTiles) -> str:
     """Bytes 16 to 47 of the configuration are the bytes of a row of each tile, bytes 48 to 55 the rows."""
-    sums, step = tiles.row_tiles * tiles.channel_tiles, tiles.step_blocks * PRODUCTS
+    sums, step = tiles.row_tiles * tiles.channel_tiles, tiles.step_blocks * _WORD_BYTES
     shapes = [
         *[(tiles.rows, TILE_BYTES)] * sums,
         *[(tiles.rows, step)] * tiles.row_tiles,
@@ -263,8 +296,7 @@ def _clearing(tiles: MatrixTiles) -> str:
     words += [sum(shapes[at + byte][0] << 8 * byte for byte in range(4)) for at in (0, 4)]
     words += [0, 0]
     lines = [f'configuration = T.alloc_buffer(({_WORDS},), "int32")']
-    lines.append(f"configuration[T.ramp(0, 1, {_WORDS})] = T.broadcast(0, {_WORDS})")
-    lines += [f"configuration[{at}] = {word}" for at, word in enumerate(words) if word]
+    lines += [f"configuration[{at}] = {word}" for at, word in enumerate(words)]
     lines.append(_called(CONFIGURE, "T.address_of(configuration[0])"))
     lines += [_called(CLEAR, _tile(at)) for at in range(sums)]
     return _body(lines)
@@ -272,18 +304,19 @@ def _clearing(tiles: MatrixTiles) -> str:
 
 def _adding(tiles: MatrixTiles) -> str:
     sums, step = tiles.row_tiles * tiles.channel_tiles, tiles.step_blocks
+    pitch_bytes = tiles.stride * tiles.depth_blocks * _WORD_BYTES
     loops = {f"k{at}": extent for at, extent in enumerate(tiles.kernel[:-1] if tiles.is_merged else tiles.kernel)}
     loops["n"] = tiles.run_blocks // step
     lines = []
     for row in range(tiles.row_tiles):
         loaded = _activations(tiles, row * tiles.rows)
-        lines += _moved(LOAD, sums + row, loaded, f"T.int64({tiles.stride * tiles.depth})")
+        lines += _moved(LOAD, sums + row, loaded, f"T.int64({pitch_bytes})")
     for channel in range(tiles.channel_tiles):
         weights = sums + tiles.row_tiles + channel % tiles.weight_tiles
         lines += _moved(LOAD, weights, _weights(tiles, channel), f"T.int64({TILE_BYTES})")
         for row in range(tiles.row_tiles):
             summed = row * tiles.channel_tiles + channel
-            lines.append(_called(MULTIPLY, _tile(summed), _tile(sums + row), _tile(weights)))
+            lines.append(_called(tiles.elements.multiply, _tile(summed), _tile(sums + row), _tile(weights)))
     stores = []
     for row in range(tiles.row_tiles):
         for channel in range(tiles.channel_tiles):
@@ -298,7 +331,7 @@ def _adding(tiles: MatrixTiles) -> str:
 def _activations(tiles: MatrixTiles, position: int) -> tuple[str, str]:
     """The first and the last element of a tile. Those of the next position follow those of one."""
     *outer, along = [_product(f"k{axis}", dilation) for axis, dilation in enumerate(tiles.dilation)] or ["0"]
-    moved, step = "0" if tiles.is_merged else along, tiles.step_blocks * PRODUCTS
+    moved, step = "0" if tiles.is_merged else along, tiles.step_blocks * tiles.elements.products
     first, last = (_sum(str(tiles.stride * each), moved) for each in (position, position + tiles.rows - 1))
     begin, end = [*outer, first, f"n * {step}"], [*outer, last, f"n * {step} + {step - 1}"]
     return f"A[{', '.join(begin)}]", f"A[{', '.join(end)}]"
@@ -310,16 +343,20 @@ def _weights(tiles: MatrixTiles, channel: int) -> tuple[str, str]:
     if tiles.is_merged:
         places[-1] = "0"
     front, step = ", ".join([str(channel), "0", *places]), tiles.step_blocks
-    return f"B[{front}, n * {step}, 0, 0]", f"B[{front}, n * {step} + {step - 1}, {SUMS - 1}, {PRODUCTS - 1}]"
+    last = f"n * {step} + {step - 1}, {SUMS - 1}, {tiles.elements.products - 1}"
+    return f"B[{front}, n * {step}, 0, 0]", f"B[{front}, {last}]"
 
 
 def _parsed(text: str, tiles: MatrixTiles) -> Any:
     window = [(extent - 1) * step + 1 for extent, step in zip(tiles.kernel, tiles.dilation, strict=True)]
     reached = (tiles.positions - 1) * tiles.stride + (window[-1] if window else 1)
     activations = [*window[:-1], reached, tiles.depth]
-    weights = [tiles.channel_tiles, 1, *tiles.kernel, tiles.depth_blocks, SUMS, PRODUCTS]
+    weights = [tiles.channel_tiles, 1, *tiles.kernel, tiles.depth_blocks, SUMS, tiles.elements.products]
     pitches = [f"pitch_{at}" for at in range(len(window) - 1)]
     values = {
+        "activation": tiles.elements.activation,
+        "weight": tiles.elements.weight,
+        "sums": tiles.elements.sums,
         "positions": tiles.positions,
         "channels": tiles.channels,
         "pitches": ", ".join([*pitches, "pitch"]),

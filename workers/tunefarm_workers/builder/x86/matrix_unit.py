@@ -11,7 +11,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import StringImm
 
-from tunefarm_search.tvm.tensor_intrinsics.matrix_tiles import uses_matrix_unit
+from tunefarm_search.tvm.tensor_intrinsics.matrix_tiles import features_of_tiles
 from tunefarm_search.tvm.tile_registers import ARCH_PRCTL, REQUEST, TILE_DATA
 
 _NAME: Final = "tunefarm_request_tiles"
@@ -27,7 +27,7 @@ define i64 @{_NAME}(i64 %number, i64 %request, i64 %part) {{
 
 def with_request(function: Any) -> Any:
     """The lowered function, which asks for the registers first if it has instructions of the unit."""
-    if not uses_matrix_unit(function):
+    if not features_of_tiles(function):
         return function
     body = tvm_ffi.structural_mutate(function.body, [(tirx.AttrStmt, _request_first)])
     return function.with_body(tirx.AttrStmt(tirx.const(0, "int32"), "pragma_import_llvm", StringImm(_SOURCE), body))
