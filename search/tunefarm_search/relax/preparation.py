@@ -51,7 +51,7 @@ from tunefarm_search.relax.scopes import well_scoped
 from tunefarm_search.relax.slices import slice_splits, split_slices
 from tunefarm_search.tvm.errors import TVM_ERRORS, last_line
 from tunefarm_search.tvm.target import CPU_KINDS, converted_halves, has_few_vector_registers, tvm_target
-from tunefarm_search.tvm.tensor_intrinsics.matrix_tiles import BFLOAT16, tile_elements_of
+from tunefarm_search.tvm.tensor_intrinsics.tile_elements import BFLOAT16, tile_elements_of
 
 Weights = Mapping[str, Sequence[npt.NDArray[np.generic]]]
 _NUM_INPUT = "num_input"

@@ -1,6 +1,6 @@
 """What is known of quantized values: scales, zero points, and the integers of constants."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -15,8 +15,7 @@ Array = npt.NDArray[Any]
 INTEGERS: Final = frozenset({"int8", "uint8"})
 """Types of activations."""
 CODES: Final = INTEGERS | {"int32"}
-"""Types of weights that are made floats; those of 32 bits may be smaller integers."""
-_WIDER: Final = frozenset({"int8", "uint8", "int32"})
+"""Types of constants. Those of 32 bits are biases, or hold smaller integers."""
 _FLOATS: Final = frozenset({"float32", "float16", "bfloat16"})
 _MAX_CODE: Final = 255
 
@@ -79,6 +78,8 @@ def quantized_constant(expression: Any, lookup: Lookup) -> QuantizedConstant | N
         if integers is None or np.abs(integers.astype(np.int64)).max(initial=0) > _MAX_CODE:
             return None
         return QuantizedConstant(integers.astype(np.int16), np.broadcast_to(np.float32(1), integers.shape))
+    if name == "relax.multiply":
+        return _scaled(call.args, lookup) or _scaled(call.args[::-1], lookup)
     if name not in _CHANGES:
         return None
     inner = quantized_constant(call.args[0], lookup)
@@ -122,9 +123,11 @@ def _shifted(constant: QuantizedConstant, call: Any, lookup: Lookup) -> Quantize
     return replace(constant, integers=constant.integers - rounded.astype(np.int16))
 
 
-def _scaled(constant: QuantizedConstant, call: Any, lookup: Lookup) -> QuantizedConstant | None:
-    scales = constant_values(call.args[1], lookup)
-    if scales is None or not _is_next(constant, scales):
+def _scaled(factors: Sequence[Any], lookup: Lookup) -> QuantizedConstant | None:
+    """The product of integers, the first factor, and scales."""
+    constant = quantized_constant(factors[0], lookup)
+    scales = None if constant is None else constant_values(factors[1], lookup)
+    if constant is None or scales is None or not _is_next(constant, scales):
         return None
     return replace(constant, scales=np.broadcast_to(scales.astype(np.float32), constant.shape))
 
@@ -163,7 +166,7 @@ def _dequantized(call: Any, lookup: Lookup) -> QuantizedConstant | None:
     if not all(is_constant(each) for each in (data, scale, zero_point)) or str(call.ty.dtype) != "float32":
         return None
     integers = array_of(data)
-    if str(integers.dtype) not in _WIDER:
+    if str(integers.dtype) not in CODES:
         return None
     wide = np.int64 if integers.dtype.itemsize > 1 else np.int16
     scales = _along(array_of(scale), int(call.attrs.axis), integers.shape)
@@ -209,7 +212,6 @@ _CHANGES: Final[Mapping[str, Callable[[QuantizedConstant, Any, Lookup], Quantize
     **dict.fromkeys(_LAYOUTS, _relaid),
     "relax.astype": _in_other_floats,
     "relax.subtract": _shifted,
-    "relax.multiply": _scaled,
 }
 
 

@@ -21,13 +21,8 @@ from tunefarm_search.space.dot_product_tiling import (
     sums_of_products,
 )
 from tunefarm_search.tvm.tensor_intrinsics.dot_products import SUMS, DotProduct, dot_product_of
-from tunefarm_search.tvm.tensor_intrinsics.matrix_tiles import (
-    TILE_ROWS,
-    MatrixTiles,
-    TileElements,
-    register_tiles,
-    tile_elements_of,
-)
+from tunefarm_search.tvm.tensor_intrinsics.matrix_tiles import TILE_ROWS, MatrixTiles, register_tiles
+from tunefarm_search.tvm.tensor_intrinsics.tile_elements import TileElements, tile_elements_of
 
 PRODUCTS_PER_NS: Final = 1_000
 """Of one core, for the decision whether threads pay."""
@@ -47,8 +42,11 @@ def matrix_tile_schedule(
 
     Raises TVM's error if the function has them in a form that cannot be scheduled.
     """
-    dot_product, schedule = dot_product_of(target), tvm.s_tir.Schedule(module, seed=seed)
-    for elements in tile_elements_of(target) if dot_product is not None else ():
+    dot_product = dot_product_of(target)
+    if dot_product is None:
+        return None
+    schedule = tvm.s_tir.Schedule(module, seed=seed)
+    for elements in tile_elements_of(target):
         types = (elements.activation, elements.weight, elements.sums)
         sums = sums_of_products(schedule, types, elements.products)
         tiles = None if sums is None else _tiles_for(schedule, sums, elements)

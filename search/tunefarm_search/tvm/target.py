@@ -39,8 +39,8 @@ TARGETS_AT_ONCE = 64
 CPU_FACTS = Path("/proc/cpuinfo")
 _FLAGS_WITH_TILES = """
     abm amx_bf16 amx_int8 amx_tile avx avx2 avx512_bf16 avx512_bitalg avx512_fp16 avx512_vbmi2 avx512_vnni
-    avx512_vpopcntdq avx512bw avx512cd avx512dq avx512f avx512ifma avx512vbmi avx512vl avx_vnni bmi1 bmi2 cx16 f16c fma gfni lahf_lm
-    movbe pni popcnt sse4_1 sse4_2 ssse3
+    avx512_vpopcntdq avx512bw avx512cd avx512dq avx512f avx512ifma avx512vbmi avx512vl avx_vnni bmi1 bmi2 cx16 f16c
+    fma gfni lahf_lm movbe pni popcnt sse4_1 sse4_2 ssse3
 """
 """What Linux calls the instruction sets of Sapphire Rapids that LLVM uses, and its tiles, which older ones lack."""
 INSTRUCTION_SETS = (

@@ -20,7 +20,8 @@ from tunefarm_search.space.scheduling import Point, Scheduled, Scheduler
 from tunefarm_search.space.space import search_space
 from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import canonical_target, host_target, tvm_target
-from tunefarm_search.tvm.tensor_intrinsics.matrix_tiles import MatrixTiles, tile_elements_of, tiles_named
+from tunefarm_search.tvm.tensor_intrinsics.matrix_tiles import MatrixTiles, tiles_named
+from tunefarm_search.tvm.tensor_intrinsics.tile_elements import tile_elements_of
 from tunefarm_search.tvm.trace import trace_of
 from tunefarm_search.untried.untried_schedule import untried_schedule
 from tunefarm_search.validation.judged_schedule import judged_schedule

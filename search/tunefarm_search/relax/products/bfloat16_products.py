@@ -10,7 +10,8 @@ from tvm import te, tirx
 
 from tunefarm_search.relax.constants import Array
 from tunefarm_search.tvm.tensor_intrinsics.dot_products import SUMS
-from tunefarm_search.tvm.tensor_intrinsics.matrix_tiles import BFLOAT16, TILE_ROWS
+from tunefarm_search.tvm.tensor_intrinsics.matrix_tiles import TILE_ROWS
+from tunefarm_search.tvm.tensor_intrinsics.tile_elements import BFLOAT16
 
 _MIN_ROWS: Final = 4
 """With fewer, a product takes as long as its matrix takes from memory."""

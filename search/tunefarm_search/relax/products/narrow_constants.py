@@ -56,8 +56,9 @@ class NarrowConstants:
     def bfloat16_matrix(self, matrix: Any) -> Array | None:
         """A Relax expression in bfloat16; None if it was not of that type."""
         found = self._found(matrix) if is_constant(matrix) else None
-        is_matrix = isinstance(found, np.ndarray) and found.ndim == 2 and str(found.dtype) == "bfloat16"
-        return found if is_matrix else None
+        if not isinstance(found, np.ndarray):
+            return None
+        return found if found.ndim == 2 and str(found.dtype) == "bfloat16" else None
 
     def _found(self, matrix: Any) -> QuantizedConstant | Array | None:
         return next((narrow for value, narrow in self._known if value.same_as(matrix.value)), None)

@@ -88,15 +88,27 @@ class _ResultTiling(PyExprMutator):  # type: ignore[misc]
         """A product of bfloat16; None for other operators."""
         if not self._multiplies_bfloat16 or operator_of(value) != MATMUL:
             return None
-        left, matrix = value_of(self.visit_expr(value.args[0]), self.lookup_binding), value.args[1]
-        is_converted = operator_of(left) == "relax.astype" and str(left.args[0].ty.dtype) == "bfloat16"
-        found, shape = self._narrow.bfloat16_matrix(matrix) if is_converted else None, extents_of(value)
-        if found is None or shape is None or not suits_matrix_unit(found, shape):
+        found, shape = self._narrow.bfloat16_matrix(value.args[1]), extents_of(value)
+        data = None if found is None else self._in_bfloat16(value.args[0])
+        if found is None or data is None or shape is None or not suits_matrix_unit(found, shape):
             return None
-        data, packed, computed = left.args[0], constant_of(packed_matrix(found)), rows_on_matrix_unit(shape[-2])
+        packed, computed = constant_of(packed_matrix(found)), rows_on_matrix_unit(shape[-2])
         if computed > shape[-2]:
             data = self._stage(partial(with_more_rows, computed), OPAQUE, data)
         return self._stage(partial(product_on_matrix_unit, shape[-2]), FUSED, data, packed)
+
+    def _in_bfloat16(self, expression: Any) -> Any:
+        """What is converted to float32, in the shape of the result; None if it is of another type."""
+        converted = self._value(expression)
+        if operator_of(converted) == "relax.reshape":
+            converted = self._value(converted.args[0])
+        if operator_of(converted) != "relax.astype" or str(converted.args[0].ty.dtype) != "bfloat16":
+            return None
+        data, shape = converted.args[0], extents_of(expression)
+        return data if extents_of(data) == shape else self.builder_.emit(self._view(data, shape))
+
+    def _value(self, expression: Any) -> Any:
+        return value_of(self.visit_expr(expression), self.lookup_binding)
 
     def _on_tiles(self, value: Any) -> Any:
         """The operator on tiles; None for those that are computed as they are."""

@@ -1,4 +1,4 @@
-"""Products of two tiles of 8-bit integers or of bfloat16 by the matrix unit of Intel's AMX, as tensor intrinsics of TVM.
+"""Products of two tiles by the matrix unit of Intel's AMX, of 8-bit integers or bfloat16, as tensor intrinsics of TVM.
 
 A register of the unit, a tile, holds up to 16 rows of 64 bytes. One instruction multiplies up to 16 rows of 64 bytes of
 activations by the weights of 16 sums, and adds to 16 rows of 16 sums of 32 bits: 16 times as much as an instruction on
@@ -17,7 +17,6 @@ Linux saves these registers only for processes that ask for it, see ``tunefarm_w
 import math
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final
 
 import tvm
@@ -26,10 +25,9 @@ from tvm import tirx
 from tvm.ir import Call
 from tvm.s_tir import TensorIntrin
 
-from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.tvm.quick_decorators import quick_decorators
-from tunefarm_search.tvm.target import TARGETS_AT_ONCE, tvm_target
-from tunefarm_search.tvm.tensor_intrinsics.dot_products import PRODUCTS, SUMS
+from tunefarm_search.tvm.tensor_intrinsics.dot_products import SUMS
+from tunefarm_search.tvm.tensor_intrinsics.tile_elements import INTEGERS, TILE_ELEMENTS, TileElements
 from tunefarm_search.tvm.tile_registers import are_granted
 
 TILE_ROWS: Final = 16
@@ -46,30 +44,6 @@ _FEATURE: Final = "amx-tile"
 """LLVM's name of the instruction set of all elements."""
 
 
-@dataclass(frozen=True)
-class TileElements:
-    """What the unit multiplies and adds.
-
-    Attributes:
-        name: in the names of intrinsics.
-        feature: LLVM's name of the instruction set.
-        activation, weight, sums: element types.
-        products: of a word, which one instruction adds to each sum.
-        multiply: LLVM's name of the instruction.
-    """
-
-    name: str
-    feature: str
-    activation: str
-    weight: str
-    sums: str
-    products: int
-    multiply: str
-
-
-INTEGERS: Final = TileElements("", "amx-int8", "uint8", "int8", "int32", PRODUCTS, "llvm.x86.tdpbusd")
-BFLOAT16: Final = TileElements(".bf16", "amx-bf16", "bfloat16", "bfloat16", "float32", 2, "llvm.x86.tdpbf16ps")
-TILE_ELEMENTS: Final = (INTEGERS, BFLOAT16)
 TILE_INTRINSICS: Final = (CONFIGURE, CLEAR, LOAD, *(each.multiply for each in TILE_ELEMENTS), STORE, RELEASE)
 """LLVM's names of the instructions."""
 
@@ -81,15 +55,6 @@ _NAME: Final = re.compile(
 _MAX_NUMBER: Final = 1 << 16
 _WORDS: Final = 16
 """Of 32 bits, of a configuration."""
-
-
-@lru_cache(maxsize=TARGETS_AT_ONCE)
-def tile_elements_of(target: Target) -> tuple[TileElements, ...]:
-    """What code for a target may multiply with the unit; nothing if the processor has none."""
-    if target.kind != "llvm":
-        return ()
-    features = {str(name) for name in tvm.target.codegen.llvm_get_cpu_features(tvm_target(target))}
-    return tuple(each for each in TILE_ELEMENTS if each.feature in features)
 
 
 def features_of_tiles(function: Any) -> tuple[str, ...]:

@@ -52,7 +52,8 @@ def quantized(codes: Array, factors: Array, zero_points: Array | None = None) ->
         found = emit(relax.op.astype(emit(relax.op.reshape(names[0], grouped.shape)), "float32"))
         if zero_points is not None:
             found = emit(relax.op.subtract(found, emit(relax.op.astype(names[2], "float32"))))
-        found = emit(relax.op.multiply(found, names[1]))
+        factors = [found, names[1]] if zero_points is None else [names[1], found]
+        found = emit(relax.op.multiply(*factors))
         return emit(relax.op.permute_dims(emit(relax.op.reshape(found, codes.shape))))
 
     shifts = 0 if zero_points is None else zero_points.astype("float32")
