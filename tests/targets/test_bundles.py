@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import ml_dtypes
 import pytest
 import tvm
 
 from tests.search.relax.models import convolutional_network
+from tests.search.relax.products.test_narrow_weights import FOUR_BITS, GROUPS, Weights, halves, layer
 from tests.targets.toolchain import ZIG, emulator
 from tunefarm.bundle.bundle_build import BundleBuilder
 from tunefarm.frontend.model_import import ImportedModel
@@ -70,10 +72,24 @@ def run(device: Device, program: Path, folder: Path) -> str:
     return ended.stdout
 
 
+def network() -> ImportedModel:
+    small = convolutional_network()
+    return ImportedModel(str(tvm.ir.save_json(small.module)), small.weights, "test", ())
+
+
+def layer_of(weights: Weights) -> ImportedModel:
+    module, arrays = layer(weights, (2,))
+    return ImportedModel(str(tvm.ir.save_json(module)), {"main": arrays}, "test", ())
+
+
+@pytest.mark.parametrize(
+    "model",
+    [network(), layer_of(FOUR_BITS), layer_of(GROUPS), layer_of(halves(ml_dtypes.bfloat16))],
+    ids=["network", "4 bits", "8 bits", "bfloat16"],
+)
 @pytest.mark.parametrize("name", DEVICES)
-def test_bundle_passes_its_self_test(name: str, fork_server: ForkServer, tmp_path: Path) -> None:
-    device, small = DEVICES[name], convolutional_network()
-    model = ImportedModel(str(tvm.ir.save_json(small.module)), small.weights, "test", ())
+def test_bundle_passes_its_self_test(name: str, model: ImportedModel, fork_server: ForkServer, tmp_path: Path) -> None:
+    device = DEVICES[name]
     folder = BundleBuilder(fork_server).build(model, device.target, "net", device.form, tmp_path / "bundle").folder
     program = tmp_path / "self_test"
     compiled(device, folder, program)

@@ -18,6 +18,8 @@ from tunefarm_schemas.kernel_library.of_target import rules_of
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.target_preset import NAMED_TARGETS, preset_attributes
 from tunefarm_schemas.tuning.trace import Space
+from tunefarm_search.relax.products.narrow_weights import narrow_weights, product_of_codes
+from tunefarm_search.relax.quantized_values import QuantizedConstant
 from tunefarm_search.space.scheduling import Point, Scheduled, Scheduler
 from tunefarm_search.space.space import SearchSpace, search_space
 from tunefarm_search.tvm.target import canonical_target, tvm_target
@@ -74,7 +76,19 @@ def int8_matmul() -> Any:
     return te.create_prim_func([left, right, product])
 
 
-FUNCTIONS: Final = {each.__name__: each for each in (matmul_bias_relu, convolution, softmax, int8_matmul)}
+def four_bit_weights() -> Any:
+    integers, scales = np.random.default_rng(1).integers(-8, 8, (64, 32)), np.ones((64, 32))
+    scales[32:] = 2
+    weights = narrow_weights(QuantizedConstant(integers, scales), 3)
+    assert weights is not None
+    left = te.placeholder((3, 64), name="A")
+    constants = [te.placeholder(each.shape, str(each.dtype), f"W{at}") for at, each in enumerate(weights.constants)]
+    return te.create_prim_func([left, *constants, product_of_codes(3, weights, left, *constants)])
+
+
+FUNCTIONS: Final = {
+    each.__name__: each for each in (matmul_bias_relu, convolution, softmax, int8_matmul, four_bit_weights)
+}
 
 
 def target_of(preset: str) -> Target:
@@ -116,8 +130,8 @@ def arguments_of(module: Any) -> list[Array]:
     random = np.random.default_rng(3)
     shapes = [([int(extent) for extent in each.shape], str(each.dtype)) for each in module["main"].params]
     return [
-        random.integers(-100, 100, shape).astype(dtype)
-        if dtype.startswith("int")
+        random.integers(0 if dtype == "uint8" else -100, 100, shape).astype(dtype)
+        if "int" in dtype
         else random.uniform(-1, 1, shape).astype(dtype)
         for shape, dtype in shapes
     ]

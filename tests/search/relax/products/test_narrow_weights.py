@@ -81,8 +81,8 @@ def dequantized(axis: int) -> Weights:
     return Weights((codes, factors, zero_points), matrix, (codes.astype("float32") - 128) * scaled)
 
 
-def product(weights: Weights, rows: tuple[int, ...], target: Target = HERE) -> tuple[PreparedModel, Any]:
-    """A product with its weights, a bias and a rectifier, and its module without weights."""
+def layer(weights: Weights, rows: tuple[int, ...]) -> tuple[Any, tuple[Array, ...]]:
+    """A product with a bias and a rectifier, and its weights."""
     bias = random_array(weights.floats.shape[1], seed=3)
     arrays = (*weights.arrays, bias)
 
@@ -90,8 +90,12 @@ def product(weights: Weights, rows: tuple[int, ...], target: Target = HERE) -> t
         found = builder.emit(relax.op.matmul(given[0], weights.matrix(builder, names)))
         return relax.op.nn.relu(builder.emit(relax.op.add(found, names[-1])))
 
-    module = one_entry(emit, [(*rows, INNER)], arrays)
-    return prepare(module, {"main": arrays}, target), module
+    return one_entry(emit, [(*rows, INNER)], arrays), arrays
+
+
+def product(weights: Weights, rows: tuple[int, ...], target: Target = HERE) -> PreparedModel:
+    module, arrays = layer(weights, rows)
+    return prepare(module, {"main": arrays}, target)
 
 
 def constants_of(prepared: PreparedModel) -> list[tuple[str, tuple[int, ...]]]:
@@ -128,7 +132,7 @@ NARROW = quantized(integers(-128, 127, "int8", 1000), scales(4, 1000))
 def test_product_reads_weights_in_the_bits_that_they_have(
     weights: Weights, constants: list[tuple[str, tuple[int, ...]]], rows: tuple[int, ...]
 ) -> None:
-    prepared, _ = product(weights, rows)
+    prepared = product(weights, rows)
     assert constants_of(prepared) == constants
     given, bias = random_array(*rows, INNER, seed=2), random_array(weights.floats.shape[1], seed=3)
     found = result_of(prepared, (given,))  # type: ignore[call-overload]
@@ -152,7 +156,7 @@ def test_rows_of_a_table_are_read_in_their_bits(weights: Weights) -> None:
 
 
 def test_vector_times_matrix_reads_integers() -> None:
-    prepared, _ = product(GROUPS, ())
+    prepared = product(GROUPS, ())
     given = random_array(INNER, seed=2)
     found = result_of(prepared, (given,))  # type: ignore[call-overload]
     expected = np.maximum(given @ GROUPS.floats + random_array(WIDTH, seed=3), 0)
@@ -161,8 +165,8 @@ def test_vector_times_matrix_reads_integers() -> None:
 
 
 def test_many_rows_read_4_bits_as_bytes_and_halves_as_floats() -> None:
-    assert constants_of(product(FOUR_BITS, (40,))[0])[0] == ("int8", (17, 8, 128, 16))
-    assert constants_of(product(halves("float16"), (40,))[0]) == [("float32", (17, 1024, 16))]
+    assert constants_of(product(FOUR_BITS, (40,)))[0] == ("int8", (17, 8, 128, 16))
+    assert constants_of(product(halves("float16"), (40,))) == [("float32", (17, 1024, 16))]
 
 
 @pytest.mark.parametrize(
@@ -176,19 +180,19 @@ def test_many_rows_read_4_bits_as_bytes_and_halves_as_floats() -> None:
     ids=["scales of rows", "small groups", "fractions as zero points", "few in all"],
 )
 def test_other_weights_are_floats(weights: Weights) -> None:
-    prepared, _ = product(weights, (3,))
+    prepared = product(weights, (3,))
     assert {dtype for dtype, _ in constants_of(prepared)} == {"float32"}
 
 
 def test_processor_without_instruction_for_float16_reads_floats() -> None:
     old, new = (canonical_target({"kind": "llvm", "mcpu": each}, 1).target for each in ("x86-64-v2", "x86-64-v3"))
-    assert constants_of(product(halves("float16"), (1,), old)[0]) == [("float32", (17, 1024, 16))]
-    assert constants_of(product(halves("float16"), (1,), new)[0]) == [("float16", (17, 1, 1024, 16))]
+    assert constants_of(product(halves("float16"), (1,), old)) == [("float32", (17, 1024, 16))]
+    assert constants_of(product(halves("float16"), (1,), new)) == [("float16", (17, 1, 1024, 16))]
 
 
 @pytest.mark.parametrize("weights", [PER_COLUMN, dequantized(axis=1), halves(ml_dtypes.bfloat16)])
 def test_tasks_of_narrow_weights_are_the_same_without_them(weights: Weights) -> None:
-    prepared, module = product(weights, (1,))
-    [alone] = tasks_without_weights(module, HERE)
+    prepared = product(weights, (1,))
+    [alone] = tasks_without_weights(layer(weights, (1,))[0], HERE)
     [task] = model_tasks(prepared)
     assert alone.workload == task.workload
