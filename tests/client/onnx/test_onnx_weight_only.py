@@ -41,6 +41,7 @@ def products(inner: int, bits: int, **more: Any) -> Any:
     [
         (INNER, 4, {}),
         (INNER, 8, {}),
+        (INNER, 2, {}),
         (INNER, 4, {"z": random_bytes(WIDTH, 2)}),
         (INNER, 8, {"z": random_bytes(WIDTH, 4)}),
         (INNER, 4, {"z": normal(WIDTH, 4) * 8}),
@@ -48,11 +49,26 @@ def products(inner: int, bits: int, **more: Any) -> Any:
         (48, 4, {"z": random_bytes(WIDTH, 2)}),
         (40, 4, {}),
     ],
-    ids=["4 bits", "8 bits", "zero points", "zero points of 8 bits", "floats as zero points", "bias", "odd", "rest"],
+    ids=[
+        "4 bits",
+        "8 bits",
+        "2 bits",
+        "zero points",
+        "zero points of 8 bits",
+        "floats as zero points",
+        "bias",
+        "odd",
+        "rest",
+    ],
 )
 def test_import_onnx_converts_products_of_few_bits(tmp_path: Path, inner: int, bits: int, more: Any) -> None:
     model = assert_equal(saved(products(inner, bits, **more), tmp_path), {"x": normal(2, 3, inner)}, tolerance=1e-5)
     assert np.dtype(np.uint8) in {array.dtype for array in model.weights["main"]}
+
+
+def test_import_onnx_refuses_products_of_other_bits(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="integers of 5 bits"):
+        read_onnx(saved(products(INNER, 5), tmp_path), {"x": (2, 3, INNER)})
 
 
 def test_import_onnx_refuses_products_with_an_order_of_rows(tmp_path: Path) -> None:

@@ -1,15 +1,14 @@
 """Products and lookups with weights that are quantized alone, in blocks with scales of their own."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from tvm import relax
 
 from tunefarm.frontend.onnx.operators.constants import constant
 
-_PARTS = {2: 4, 4: 2, 8: 1}
-"""Integers in a byte, by their bits."""
+_BITS: Final = frozenset({2, 4, 8})
 
 
 def matmul_of_bits(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
@@ -44,7 +43,7 @@ def gather_of_blocks(builder: Any, inputs: Any, attributes: Mapping[str, Any], s
         raise ValueError("only rows of a matrix, with blocks along its rows, have a conversion")
     rows, blocks = (int(extent) for extent in scales.ty.shape)
     # A table of bytes holds several integers in each; one of 4-bit integers was unpacked with the weights.
-    is_packed = str(table.ty.dtype) == "uint8" and int(table.ty.shape[1]) * _PARTS[bits] == blocks * block
+    is_packed = str(table.ty.dtype) == "uint8" and int(table.ty.shape[1]) * _in_a_byte(bits) == blocks * block
     unpacked = _unpacked(builder, table, bits) if is_packed else table
     shape = (rows, blocks, block)
     numbers = builder.emit(relax.op.reshape(unpacked, shape))
@@ -84,30 +83,35 @@ def _dequantized_blocks(builder: Any, inputs: Any, attributes: Mapping[str, Any]
     return relax.op.reshape(_numbers(builder, numbers, zero, factors, dtype), shape)
 
 
+def _in_a_byte(bits: int) -> int:
+    """How many integers a byte holds."""
+    if bits not in _BITS:
+        raise ValueError(f"integers of {bits} bits have no conversion")
+    return 8 // bits
+
+
 def _unpacked(builder: Any, packed: Any, bits: int) -> Any:
     """The integers in bytes, the first in the lowest bits, along the last axis."""
-    if bits not in _PARTS:
-        raise ValueError(f"integers of {bits} bits have no conversion")
-    if _PARTS[bits] == 1:
+    if _in_a_byte(bits) == 1:
         return packed
     mask = constant(np.array((1 << bits) - 1, np.uint8))
     shape = [int(extent) for extent in packed.ty.shape]
     parts = []
-    for number in range(_PARTS[bits]):
+    for number in range(_in_a_byte(bits)):
         shifted = relax.op.right_shift(packed, constant(np.array(number * bits, np.uint8)))
         part = builder.emit(relax.op.bitwise_and(builder.emit(shifted), mask))
         parts.append(builder.emit(relax.op.expand_dims(part, -1)))
     joined = builder.emit(relax.op.concat(parts, axis=-1))
-    return builder.emit(relax.op.reshape(joined, (*shape[:-1], shape[-1] * _PARTS[bits])))
+    return builder.emit(relax.op.reshape(joined, (*shape[:-1], shape[-1] * _in_a_byte(bits))))
 
 
 def _of_blocks(builder: Any, values: Any, bits: int, shape: Any, dtype: str) -> Any:
     """Zero points, of which each row fills whole bytes."""
     if str(values.ty.dtype) == dtype:
         return builder.emit(relax.op.reshape(values, shape))
-    if _PARTS[bits] > 1:
+    if _in_a_byte(bits) > 1:
         rows, blocks = int(shape[0]), int(shape[1])
-        rowed = builder.emit(relax.op.reshape(values, (rows, -(-blocks // _PARTS[bits]))))
+        rowed = builder.emit(relax.op.reshape(values, (rows, -(-blocks // _in_a_byte(bits)))))
         values = builder.emit(relax.op.strided_slice(_unpacked(builder, rowed, bits), [1], [0], [blocks]))
     return builder.emit(relax.op.astype(builder.emit(relax.op.reshape(values, shape)), dtype))
 
