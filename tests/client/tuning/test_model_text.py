@@ -40,6 +40,14 @@ def test_predicted_time_needs_each_latency() -> None:
     assert predicted_s(rows, "untuned") == pytest.approx(5e-3)
 
 
+def test_predicted_time_takes_what_ships_of_functions_without_a_record() -> None:
+    untimed = {**DENSE, "best_latency_s": None}
+    for latency_s, without in ((1.2e-4, untimed), (1e-3, {**untimed, "untried_latency_s": None})):
+        rows = waterfall({"tasks": [CONV, without]})
+        assert predicted_s(rows) == pytest.approx(4e-4 + latency_s)
+    assert predicted_s(waterfall({"tasks": [untimed]})) is None
+
+
 def test_text_of_a_models_job_is_a_table_with_sums() -> None:
     lines = job_text(SUMMARY).splitlines()
     assert lines[1].split() == [

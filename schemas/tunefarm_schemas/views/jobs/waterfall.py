@@ -59,6 +59,11 @@ class WaterfallRow:
         return None if self.tuned_s is None else self.calls * self.tuned_s
 
     @property
+    def shipped_s(self) -> float | None:
+        """Of a call of what ships. Without a record, that takes as long as without a trial, or at most as untuned."""
+        return next((each for each in (self.tuned_s, self.untried_s, self.untuned_s) if each is not None), None)
+
+    @property
     def of_roofline(self) -> float | None:
         """The share of the roofline that the tuned function reaches; None if one of both is unknown."""
         return self.roofline_s / self.tuned_s if self.roofline_s is not None and self.tuned_s else None
@@ -95,8 +100,13 @@ def waterfall(summary: Mapping[str, Any], built: Mapping[str, Any] | None = None
 
 
 def predicted_s(rows: Sequence[WaterfallRow], which: Which = "tuned") -> float | None:
-    """The sum of calls times latency; None if a function has no such latency."""
-    latencies_s = [getattr(row, f"{which}_s") for row in rows]
+    """The sum of calls times latency; None if a function has no such latency.
+
+    Where some functions are tuned, what ships of the others stands for them.
+    """
+    is_tuned = which == "tuned" and any(row.tuned_s is not None for row in rows)
+    name = "shipped_s" if is_tuned else f"{which}_s"
+    latencies_s = [getattr(row, name) for row in rows]
     if not rows or any(latency_s is None for latency_s in latencies_s):
         return None
     return float(sum(row.calls * latency_s for row, latency_s in zip(rows, latencies_s, strict=True)))
@@ -123,7 +133,7 @@ def waterfall_bars(rows: Sequence[WaterfallRow], measured: Mapping[str, float]) 
     start_s, end_s = predicted_s(rows, before), predicted_s(rows)
     if start_s is None or end_s is None:
         return []
-    saved = [(row.name, row.calls * ((getattr(row, f"{before}_s") or 0.0) - (row.tuned_s or 0.0))) for row in rows]
+    saved = [(row.name, row.calls * ((getattr(row, f"{before}_s") or 0.0) - (row.shipped_s or 0.0))) for row in rows]
     visible = [each for each in saved if abs(each[1]) >= VISIBLE_SHARE * start_s]
     largest = sorted(visible, key=lambda each: -abs(each[1]))[:MAX_STEPS]
     rest_s = sum(saved_s for _, saved_s in saved) - sum(saved_s for _, saved_s in largest)
