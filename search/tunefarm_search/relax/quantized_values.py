@@ -5,13 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 from tvm import relax
 
-from tunefarm_search.relax.constants import array_of, is_constant, numpy_dtype
+from tunefarm_search.relax.constants import Array, array_of, is_constant, numpy_dtype
 from tunefarm_search.relax.expressions import Lookup, operator_of, scalar_of
 
-Array = npt.NDArray[Any]
 INTEGERS: Final = frozenset({"int8", "uint8"})
 """Types of activations."""
 CODES: Final = INTEGERS | {"int32"}

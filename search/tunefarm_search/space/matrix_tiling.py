@@ -21,16 +21,19 @@ from tunefarm_search.space.dot_product_tiling import (
     sums_of_products,
 )
 from tunefarm_search.tvm.tensor_intrinsics.dot_products import SUMS, DotProduct, dot_product_of
-from tunefarm_search.tvm.tensor_intrinsics.matrix_tiles import TILE_ROWS, MatrixTiles, register_tiles
+from tunefarm_search.tvm.tensor_intrinsics.matrix_tiles import (
+    MIN_PRODUCTS,
+    MIN_ROWS,
+    TILE_ROWS,
+    MatrixTiles,
+    register_tiles,
+)
 from tunefarm_search.tvm.tensor_intrinsics.tile_elements import TileElements, tile_elements_of
 
 PRODUCTS_PER_NS: Final = 1_000
 """Of one core, for the decision whether threads pay."""
-MIN_ROWS: Final = 4
 MIN_STEP_BLOCKS: Final = 4
-"""With fewer positions or products for each instruction, vectors are as fast."""
-MIN_PRODUCTS: Final = 192
-"""With fewer of a sum, setting up the tiles and storing the sums takes longer than vectors."""
+"""With fewer products for each instruction, vectors are as fast."""
 _PARTS: Final = 1
 """Axes of products before those of the window: parts of a weight."""
 

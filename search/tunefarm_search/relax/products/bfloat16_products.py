@@ -10,14 +10,10 @@ from tvm import te, tirx
 
 from tunefarm_search.relax.constants import Array
 from tunefarm_search.tvm.tensor_intrinsics.dot_products import SUMS
-from tunefarm_search.tvm.tensor_intrinsics.matrix_tiles import TILE_ROWS
+from tunefarm_search.tvm.tensor_intrinsics.matrix_tiles import MIN_PRODUCTS, MIN_ROWS, TILE_BYTES, TILE_ROWS, WORD_BYTES
 from tunefarm_search.tvm.tensor_intrinsics.tile_elements import BFLOAT16
 
-_MIN_ROWS: Final = 4
-"""With fewer, a product takes as long as its matrix takes from memory."""
-_MIN_DEPTH: Final = 192
-"""With fewer products of a sum, setting up the unit takes longer than vectors."""
-_STEP: Final = 32
+_STEP: Final = TILE_BYTES // WORD_BYTES * BFLOAT16.products
 """Products that one instruction adds to each sum."""
 _GOOD_ROWS: Final = range(8, TILE_ROWS + 1)
 
@@ -25,7 +21,8 @@ _GOOD_ROWS: Final = range(8, TILE_ROWS + 1)
 def suits_matrix_unit(matrix: Array, shape: tuple[int, ...]) -> bool:
     """Whether the unit computes a product with a result of this shape sooner than vectors of floats."""
     inner, width = matrix.shape
-    return len(shape) > 1 and shape[-2] >= _MIN_ROWS and inner >= _MIN_DEPTH and not inner % _STEP and not width % SUMS
+    fits = not inner % _STEP and not width % SUMS
+    return fits and len(shape) > 1 and shape[-2] >= MIN_ROWS and inner >= MIN_PRODUCTS
 
 
 def packed_matrix(matrix: Array) -> Array:

@@ -12,7 +12,7 @@ from tunefarm_search.relax.constants import constant_of
 from tunefarm_search.relax.expressions import FUSED, MATMUL, extents_of
 from tunefarm_search.relax.products.narrow_constants import NarrowConstants
 from tunefarm_search.relax.products.narrow_weights import whole_product_of_codes
-from tunefarm_search.relax.products.packed_columns import packed_columns, with_packed_columns
+from tunefarm_search.relax.products.packed_columns import packed_columns, with_packed_columns, without_tiles
 from tunefarm_search.relax.products.padded_rows import padded_rows, row_to_read
 
 
@@ -49,14 +49,7 @@ def _product(
 ) -> te.Tensor:
     """The product of shape ``result``; ``right`` has tiles of so many ``columns``, or its own shape for None."""
     sums = _padded_sums(padded, columns, left, right, result, dtype)
-
-    def element(*indices: Any) -> Any:
-        if columns is None:
-            return sums(*indices)
-        *first, column = indices
-        return sums(*first, tvm.tirx.floordiv(column, columns), tvm.tirx.floormod(column, columns))
-
-    return te.compute(result, element, name="product")
+    return te.compute(result, sums, name="product") if columns is None else without_tiles(sums, result)
 
 
 def product_of_tiles(padded: int, left: te.Tensor, right: te.Tensor, result: Sequence[int], dtype: str) -> te.Tensor:

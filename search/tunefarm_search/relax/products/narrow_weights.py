@@ -12,13 +12,12 @@ import numpy as np
 from tvm import te, tirx
 
 from tunefarm_search.relax.constants import Array
+from tunefarm_search.relax.products.packed_columns import fills_tiles, in_tiles, without_tiles
 from tunefarm_search.relax.products.padded_rows import row_to_read
 from tunefarm_search.relax.quantized_values import QuantizedConstant
 
 COLUMNS: Final = 16
 """Of a tile: a cache line of sums."""
-_MAX_MORE: Final = 1.15
-"""Times as many columns, where zeros fill the last tile."""
 _MIN_GROUP: Final = 16
 """Rows of the matrix that share scales. With fewer, scales are as much to read as integers."""
 _MAX_ROWS_OF_4_BITS: Final = 16
@@ -60,7 +59,7 @@ class NarrowWeights:
         codes = self.codes[0::2] | self.codes[1::2] << 4 if self.bits == 4 else self.codes
         groups = 1 if self.scales is None else len(self.scales)
         numbers = [each for each in (self.scales, self.zero_points) if isinstance(each, np.ndarray)]
-        return _in_tiles(codes.reshape(groups, -1, codes.shape[1])), *map(_in_tiles, numbers)
+        return tuple(in_tiles(each, COLUMNS) for each in (codes.reshape(groups, -1, codes.shape[1]), *numbers))
 
 
 def narrow_weights(constant: QuantizedConstant | Array, rows: int) -> NarrowWeights | None:
@@ -70,7 +69,7 @@ def narrow_weights(constant: QuantizedConstant | Array, rows: int) -> NarrowWeig
     not hold, or no matrix.
     """
     elements = constant.integers if isinstance(constant, QuantizedConstant) else constant
-    if elements.ndim != 2 or _missing(elements.shape[1]) > (_MAX_MORE - 1) * elements.shape[1]:
+    if elements.ndim != 2 or not fills_tiles(elements.shape[1], COLUMNS):
         return None
     if isinstance(constant, QuantizedConstant):
         return _quantized(constant, rows)
@@ -96,18 +95,6 @@ def _quantized(constant: QuantizedConstant, rows: int) -> NarrowWeights | None:
         return None
     codes = (grouped - low[:, None]).reshape(integers.shape).astype(np.uint8)
     return NarrowWeights(codes, 4 if packs else 8, of_groups, -low.astype(np.float32))
-
-
-def _missing(width: int) -> int:
-    """How many columns the last tile lacks."""
-    return -width % COLUMNS
-
-
-def _in_tiles(array: Array) -> Array:
-    """An array of shape (..., n) as one of (n / columns, ..., columns), with zeros behind the last column."""
-    width = array.shape[-1]
-    padded = np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, _missing(width))])
-    return np.moveaxis(padded.reshape(*array.shape[:-1], -1, COLUMNS), -2, 0)
 
 
 def product_of_codes(padded: int, weights: NarrowWeights, left: te.Tensor, *constants: te.Tensor) -> te.Tensor:
@@ -137,13 +124,7 @@ def whole_product_of_codes(
     padded: int, weights: NarrowWeights, result: Sequence[int], left: te.Tensor, *constants: te.Tensor
 ) -> te.Tensor:
     """The same in the shape ``result``."""
-    tiled = product_of_codes(padded, weights, left, *constants)
-
-    def element(*indices: Any) -> Any:
-        *first, column = indices
-        return tiled(*first, tirx.floordiv(column, COLUMNS), tirx.floormod(column, COLUMNS))
-
-    return te.compute(result, element, name="product")
+    return without_tiles(product_of_codes(padded, weights, left, *constants), result)
 
 
 @dataclass(frozen=True)

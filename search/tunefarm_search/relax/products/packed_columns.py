@@ -3,11 +3,13 @@
 A tile of columns of the matrix itself would read a few bytes of each row, from a page of its own.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
+from tvm import te, tirx
 
-from tunefarm_search.relax.constants import array_of, constant_of, is_constant, numpy_dtype
+from tunefarm_search.relax.constants import Array, array_of, constant_of, is_constant, numpy_dtype
 from tunefarm_search.relax.expressions import extents_of
 
 _PACKED_BYTES: Final = 64
@@ -26,14 +28,32 @@ def packed_columns(matrix: Any) -> int | None:
     if not is_constant(matrix) or shape is None or len(shape) != 2 or dtype not in _FLOATS:
         return None
     columns = _PACKED_BYTES // numpy_dtype(dtype).itemsize
-    return columns if -(-shape[1] // columns) * columns <= _MAX_MORE * shape[1] else None
+    return columns if fills_tiles(shape[1], columns) else None
+
+
+def fills_tiles(width: int, columns: int) -> bool:
+    """Whether tiles of so many columns hold few zeros behind a matrix of so many."""
+    return -(-width // columns) * columns <= _MAX_MORE * width
 
 
 def with_packed_columns(matrix: Any, columns: int) -> Any:
     """A constant of shape (k, n) as one of (ceil(n / columns), k, columns), with zeros behind the last column."""
-    array = array_of(matrix)
-    inner, width = array.shape
-    tiles = -(-width // columns)
-    missing = tiles * columns - width
-    padded = np.pad(array, ((0, 0), (0, missing))) if missing else array
-    return constant_of(padded.reshape(inner, tiles, columns).transpose(1, 0, 2))
+    return constant_of(in_tiles(array_of(matrix), columns))
+
+
+def in_tiles(array: Array, columns: int) -> Array:
+    """An array of shape (..., n) as one of (ceil(n / columns), ..., columns), with zeros behind the last column."""
+    missing = -array.shape[-1] % columns
+    padded = np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, missing)]) if missing else array
+    return np.moveaxis(padded.reshape(*array.shape[:-1], -1, columns), -2, 0)
+
+
+def without_tiles(tiled: te.Tensor, result: Sequence[int]) -> te.Tensor:
+    """Results whose last two axes are tiles and the columns of each, in the shape ``result``."""
+    columns = int(tiled.shape[-1])
+
+    def element(*indices: Any) -> Any:
+        *first, column = indices
+        return tiled(*first, tirx.floordiv(column, columns), tirx.floormod(column, columns))
+
+    return te.compute(result, element, name="product")

@@ -34,23 +34,26 @@ TILE_ROWS: Final = 16
 TILE_BYTES: Final = 64
 """Of a row."""
 TILES: Final = 8
+MIN_ROWS: Final = 4
+"""With fewer positions for each instruction, vectors are as fast."""
+MIN_PRODUCTS: Final = 192
+"""With fewer of a sum, setting up the tiles and storing the sums takes longer than vectors."""
+WORD_BYTES: Final = 4
 CONFIGURE: Final = "llvm.x86.ldtilecfg"
 CLEAR: Final = "llvm.x86.tilezero"
 LOAD: Final = "llvm.x86.tileloadd64"
 STORE: Final = "llvm.x86.tilestored64"
 RELEASE: Final = "llvm.x86.tilerelease"
-_WORD_BYTES: Final = 4
 _FEATURE: Final = "amx-tile"
 """LLVM's name of the instruction set of all elements."""
-
-
 TILE_INTRINSICS: Final = (CONFIGURE, CLEAR, LOAD, *(each.multiply for each in TILE_ELEMENTS), STORE, RELEASE)
 """LLVM's names of the instructions."""
 
 _CALL: Final = "tirx.call_llvm_intrin"
 _PREFIX: Final = "tunefarm.tiles"
 _NAME: Final = re.compile(
-    rf"{re.escape(_PREFIX)}(\.bf16|)_(clear|add)_(\d+)x(\d+)x(\d+)_(\d+)_((?:\d+x){{0,2}}\d+|none)_(\d+)_((?:\d+x){{0,2}}\d+|none)"
+    rf"{re.escape(_PREFIX)}({'|'.join(re.escape(each.name) for each in TILE_ELEMENTS)})_(clear|add)"
+    r"_(\d+)x(\d+)x(\d+)_(\d+)_((?:\d+x){0,2}\d+|none)_(\d+)_((?:\d+x){0,2}\d+|none)"
 )
 _MAX_NUMBER: Final = 1 << 16
 _WORDS: Final = 16
@@ -125,7 +128,7 @@ class MatrixTiles:
     @property
     def step_blocks(self) -> int:
         """Words whose products one instruction adds to each sum."""
-        most = min(TILE_BYTES // _WORD_BYTES, self.run_blocks)
+        most = min(TILE_BYTES // WORD_BYTES, self.run_blocks)
         return max(each for each in range(1, most + 1) if self.run_blocks % each == 0)
 
     @property
@@ -248,7 +251,7 @@ def _added(tiles: MatrixTiles) -> str:
 
 def _clearing(tiles: MatrixTiles) -> str:
     """Bytes 16 to 47 of the configuration are the bytes of a row of each tile, bytes 48 to 55 the rows."""
-    sums, step = tiles.row_tiles * tiles.channel_tiles, tiles.step_blocks * _WORD_BYTES
+    sums, step = tiles.row_tiles * tiles.channel_tiles, tiles.step_blocks * WORD_BYTES
     shapes = [
         *[(tiles.rows, TILE_BYTES)] * sums,
         *[(tiles.rows, step)] * tiles.row_tiles,
@@ -269,7 +272,7 @@ def _clearing(tiles: MatrixTiles) -> str:
 
 def _adding(tiles: MatrixTiles) -> str:
     sums, step = tiles.row_tiles * tiles.channel_tiles, tiles.step_blocks
-    pitch_bytes = tiles.stride * tiles.depth_blocks * _WORD_BYTES
+    pitch_bytes = tiles.stride * tiles.depth_blocks * WORD_BYTES
     loops = {f"k{at}": extent for at, extent in enumerate(tiles.kernel[:-1] if tiles.is_merged else tiles.kernel)}
     loops["n"] = tiles.run_blocks // step
     lines = []
