@@ -15,7 +15,7 @@ from tests.workers.conftest import ENVIRONMENT, SETTINGS
 from tests.workers.measuring import RunningFarm, message_of, misdeed, reason_of, slow_device
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.tuning.measurement import Failed, Timing
+from tunefarm_schemas.tuning.measurement import Failed, Stopped, Timing
 from tunefarm_search.tvm.loading import LOAD_TVM
 from tunefarm_workers.lane.local_farm import LocalFarm
 
@@ -71,7 +71,7 @@ def test_hostile_candidate_fails_and_next_is_measured(
     failed = running.measure(opened, misdeed(name))
     assert reason_of(failed) is reason, message_of(failed)
     assert words in message_of(failed)
-    assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
+    assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing | Stopped)
 
 
 @pytest.mark.faults
