@@ -29,20 +29,23 @@ def fix_input_sizes(inputs: Sequence[Any], shapes: Mapping[str, Shape]) -> tuple
     for each in inputs:
         if each.name in shapes:
             _check_given(each, shapes[each.name], sizes)
-    notes, missing = [], []
+    notes: list[str] = []
+    missing: dict[str, str] = {}
+    noted: set[str] = set()
     for each in inputs:
         tensor = each.type.tensor_type
         if each.type.WhichOneof("value") != "tensor_type":
             raise BadInput("model", f"Input {visible_line(each.name)} is not a tensor.", "Export a model of tensors.")
         if each.name in shapes:
-            notes += _note(each, shapes[each.name])
+            notes += _note(each, shapes[each.name], noted)
             _write(tensor, shapes[each.name])
         elif not tensor.HasField("shape"):
-            missing.append(f"{visible_line(each.name)} has no shape at all")
+            missing[each.name] = f"{visible_line(each.name)} has no shape at all"
         else:
-            missing += _write_named(each, sizes)
+            # A dimension that has a name is named once: with its size in one input it has one in all.
+            missing |= {key: text for key, text in _write_named(each, sizes).items() if key not in missing}
     if missing:
-        raise BadInput("shapes", f"Sizes are missing: {'; '.join(missing)}.", _how(inputs))
+        raise BadInput("shapes", f"Sizes are missing: {'; '.join(missing.values())}.", _how(inputs))
     return tuple(notes)
 
 
@@ -77,13 +80,19 @@ def _check_given(value: Any, given: Shape, sizes: dict[str, int]) -> None:
             raise BadInput("shapes", problem, "Give the sizes that the model has, or export it again.")
 
 
-def _note(value: Any, given: Shape) -> list[str]:
+def _note(value: Any, given: Shape, noted: set[str]) -> list[str]:
+    """What the sizes of an input are, but for dimensions that are in ``noted``, which gets those that have a name."""
     tensor = value.type.tensor_type
     if not tensor.HasField("shape"):
         return [f"Input {visible_line(value.name)} has the given shape {given}."]
-    free = [(d.dim_param or str(i), size) for i, (d, size) in enumerate(zip(tensor.shape.dim, given, strict=True))
-            if d.dim_value <= 0]  # fmt: skip
-    return [f"Dimension {visible_line(dim)} of input {visible_line(value.name)} is {size}." for dim, size in free]
+    notes = []
+    for index, (dimension, size) in enumerate(zip(tensor.shape.dim, given, strict=True)):
+        if dimension.dim_value > 0 or dimension.dim_param in noted:
+            continue
+        called = visible_line(dimension.dim_param or str(index))
+        notes.append(f"Dimension {called} of input {visible_line(value.name)} is {size}.")
+        noted.update(filter(None, [dimension.dim_param]))
+    return notes
 
 
 def _write(tensor: Any, sizes: Shape) -> None:
@@ -93,9 +102,9 @@ def _write(tensor: Any, sizes: Shape) -> None:
         tensor.shape.dim.add().dim_value = size
 
 
-def _write_named(value: Any, sizes: Mapping[str, int]) -> list[str]:
-    """Write the sizes that follow from other inputs; the problems of those that do not."""
-    missing = []
+def _write_named(value: Any, sizes: Mapping[str, int]) -> dict[str, str]:
+    """Write the sizes that follow from other inputs; those that do not, by their name or that of the input."""
+    missing = {}
     for index, dimension in enumerate(value.type.tensor_type.shape.dim):
         if dimension.dim_value > 0:
             continue
@@ -103,7 +112,8 @@ def _write_named(value: Any, sizes: Mapping[str, int]) -> list[str]:
             dimension.dim_value = sizes[dimension.dim_param]
         else:
             called = f" ({visible_line(dimension.dim_param)})" if dimension.dim_param else ""
-            missing.append(f"dimension {index}{called} of input {visible_line(value.name)}")
+            key = dimension.dim_param or f"{value.name}.{index}"
+            missing[key] = f"dimension {index}{called} of input {visible_line(value.name)}"
     return missing
 
 

@@ -9,7 +9,13 @@ from tunefarm.frontend.onnx.input_sizes import fix_input_sizes
 from tunefarm.frontend.onnx.model_file import read_model_file
 from tunefarm.frontend.onnx.references import references_of
 from tunefarm.frontend.onnx.skeleton import name_nodes, skeleton_of
-from tunefarm.frontend.onnx.structure import check_structure, opset_of, with_functions_inlined, with_recent_opset
+from tunefarm.frontend.onnx.structure import (
+    check_structure,
+    opset_of,
+    with_domain_of_onnxruntime,
+    with_functions_inlined,
+    with_recent_opset,
+)
 from tunefarm.frontend.relax_model import RelaxModel
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.visible_text import visible_line
@@ -37,7 +43,7 @@ def _read(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> RelaxModel:
     producer = " ".join(filter(None, [file.producer_name, file.producer_version]))
     framework = f"onnx opset {opset_of(file)}" + (f", {visible_line(producer)}" if producer else "")
     skeleton = skeleton_of(file, path.parent)
-    model, weights = skeleton.model, skeleton.weights
+    model, weights = with_domain_of_onnxruntime(skeleton.model), skeleton.weights
     check_structure(model)
     notes = fix_input_sizes([each for each in model.graph.input if each.name not in weights], shapes)
     model = with_recent_opset(with_functions_inlined(model, ()))

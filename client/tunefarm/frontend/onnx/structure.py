@@ -1,17 +1,21 @@
 """Checks the structure of an ONNX graph, brings it to one opset, and infers its shapes."""
 
 from collections.abc import Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import onnx
 from onnx import checker, defs, helper, inliner, shape_inference, version_converter
 
+from tunefarm.frontend.onnx.microsoft_shapes import shapes_of_microsoft
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.visible_text import visible_line
 
 OLDEST_OPSET: Final = 13
 """Graphs of an older opset are converted to it: from there on axes and bounds are inputs, as the converters expect."""
 _MAX_PROBLEM: Final = 600
+_OF_ONNXRUNTIME: Final = MappingProxyType({"LayerNormalization": 17, "SimplifiedLayerNormalization": None})
+"""Operators that onnxruntime alone puts into ONNX's domain, and the opset since which ONNX does, too."""
 _AGAIN: Final = "Export the model again, and check it with onnx.checker.check_model."
 
 
@@ -30,6 +34,18 @@ def check_structure(model: Any) -> None:
         checker.check_model(shaped)
     except checker.ValidationError as error:
         raise BadInput("model", f"ONNX's checker refuses the model: {_first_lines(error)}", _AGAIN) from None
+
+
+def with_domain_of_onnxruntime(model: Any) -> Any:
+    """The same model, in which operators that onnxruntime alone puts into ONNX's domain are in its own."""
+    opset = opset_of(model)
+    unknown = {operator for operator, since in _OF_ONNXRUNTIME.items() if since is None or since > opset}
+    own = [node for node in model.graph.node if node.domain in {"", "ai.onnx"} and node.op_type in unknown]
+    for node in own:
+        node.domain = "com.microsoft"
+    if own and all(each.domain != "com.microsoft" for each in model.opset_import):
+        model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    return model
 
 
 def opset_of(model: Any) -> int:
@@ -90,12 +106,41 @@ def with_shapes(model: Any) -> Any:
         # ONNX infers the shape of all frequencies where this attribute is missing, though half of them are the default.
         if node.op_type == "STFT" and all(each.name != "onesided" for each in node.attribute):
             node.attribute.append(helper.make_attribute("onesided", 1))
+    inferred = _inferred(forgetting)
+    while _asks_for_unknown_shapes(inferred.graph):
+        more = shapes_of_microsoft(inferred.graph, _shapes_of(inferred.graph))
+        if not more:
+            break
+        forgetting.graph.value_info.extend(more)
+        inferred = _inferred(forgetting)
+    return inferred
+
+
+def _inferred(model: Any) -> Any:
     for of_values in (True, False):  # values that are shapes are followed too; where that fails, it may be ONNX's fault
         try:
-            return shape_inference.infer_shapes(forgetting, check_type=True, strict_mode=True, data_prop=of_values)
+            return shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=of_values)
         except shape_inference.InferenceError as error:
             problem = f"Shapes or types of the model contradict each other: {_first_lines(error)}"
     raise BadInput("model", problem, "Correct the weight or the sizes that it names.")
+
+
+def _asks_for_unknown_shapes(graph: Any) -> bool:
+    """Whether a shape is computed that is not known, in a graph with operators whose shapes ONNX does not infer."""
+    if all(node.domain != "com.microsoft" for node in graph.node):
+        return False
+    known = _shapes_of(graph)
+    return any(node.op_type in {"Shape", "Size"} and node.input[0] not in known for node in graph.node)
+
+
+def _shapes_of(graph: Any) -> dict[str, tuple[int, tuple[int, ...]]]:
+    """The element type and the shape of each value that has both."""
+    shapes = {each.name: (each.data_type, tuple(each.dims)) for each in graph.initializer}
+    for each in [*graph.input, *graph.value_info, *graph.output]:
+        shape, element_type = static_shape(each), each.type.tensor_type.elem_type
+        if shape is not None and element_type:
+            shapes[each.name] = element_type, shape
+    return shapes
 
 
 def shape_text(value: Any) -> str:

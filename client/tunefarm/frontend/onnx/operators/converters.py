@@ -28,14 +28,26 @@ from tunefarm.frontend.onnx.operators.elementwise import (
     top_k,
     with_truth_values_as_bytes,
 )
+from tunefarm.frontend.onnx.operators.fused import (
+    fused_conv,
+    fused_gemm,
+    fused_matmul,
+    quantized_attention,
+    quantized_matmul,
+    quick_gelu,
+    scaled_matmul,
+)
+from tunefarm.frontend.onnx.operators.grouped_attention import group_query_attention
 from tunefarm.frontend.onnx.operators.movement import (
     identity_like,
     reversed_sequences,
     running_product,
     space_to_depth,
 )
+from tunefarm.frontend.onnx.operators.multi_head_attention import attention, multi_head_attention
 from tunefarm.frontend.onnx.operators.quantized import QUANTISED, QUANTISED_OF_MICROSOFT, with_scalar_scales
 from tunefarm.frontend.onnx.operators.recurrent import gru, lstm, rnn
+from tunefarm.frontend.onnx.operators.rotary import rotary_embedding
 from tunefarm.frontend.onnx.operators.spatial import conv, conv_transpose, pool, resize, roi_align
 from tunefarm.frontend.onnx.operators.transforms import spectrogram, transform, transform_of_axis
 from tunefarm.frontend.onnx.operators.weight_only import with_blocks
@@ -43,17 +55,15 @@ from tunefarm.frontend.unsupported_operators import BOXES, MASKS
 
 _OF_MICROSOFT: Final = frozenset(
     {
-        "Attention",
         "BiasGelu",
         "EmbedLayerNormalization",
         "FastGelu",
         "Gelu",
         "MatMulInteger16",
-        "SkipLayerNormalization",
     }
 )
 """TVM's table ignores domains; these are its converters for the operators of com.microsoft."""
-_NOT_ONNX: Final = (_OF_MICROSOFT - {"Gelu"}) | {"AllClassNMS"}
+_NOT_ONNX: Final = (_OF_MICROSOFT - {"Gelu"}) | {"AllClassNMS", "Attention"}
 
 
 _OURS: Final[Mapping[str, Any]] = MappingProxyType({
@@ -69,8 +79,15 @@ _OURS: Final[Mapping[str, Any]] = MappingProxyType({
     "ThresholdedRelu": thresholded_relu, "TopK": top_k, **QUANTISED,
 })  # fmt: skip
 _OURS_OF_MICROSOFT: Final[Mapping[str, Any]] = MappingProxyType({
+    "Attention": attention, "DynamicQuantizeMatMul": quantized_matmul, "FusedConv": fused_conv,
+    "FusedGemm": fused_gemm, "FusedMatMul": fused_matmul, "GroupQueryAttention": group_query_attention,
+    "LayerNormalization": onnx_frontend.LayerNormalization.get_converter(17),
+    "MatMulIntegerToFloat": scaled_matmul, "MultiHeadAttention": multi_head_attention,
+    "QAttention": quantized_attention, "QuickGelu": quick_gelu, "RotaryEmbedding": rotary_embedding,
+    "SimplifiedLayerNormalization": rms_normalization,
     "SkipLayerNormalization": skip_normalization(of_squares=False),
-    "SkipSimplifiedLayerNormalization": skip_normalization(of_squares=True), **QUANTISED_OF_MICROSOFT,
+    "SkipSimplifiedLayerNormalization": skip_normalization(of_squares=True), "TransposeMatMul": fused_matmul,
+    **QUANTISED_OF_MICROSOFT,
 })  # fmt: skip
 _SINCE: Final = MappingProxyType({"RoiAlign": 16})
 """Versions of operators that had other defaults before."""
