@@ -15,6 +15,7 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.model import ModelEntry
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.workload import TensorArgument
+from tunefarm_search.relax.attention.few_rows import with_products_of_few_rows
 from tunefarm_search.relax.attention.fused_attention import with_fused_attention
 from tunefarm_search.relax.attention.safe_softmax import with_plain_softmax
 from tunefarm_search.relax.attention.softmax_rows import (
@@ -155,7 +156,7 @@ def _lowered(module: Any, names: Sequence[str], target: Target) -> tuple[Any, Pr
     tiled, customized = _run(slice_splits(operators), keep), {}
     if target.kind == "llvm":
         few = has_few_vector_registers(target)
-        plain = with_plain_convolutions(with_fused_attention(tiled))
+        plain = with_plain_convolutions(with_fused_attention(with_products_of_few_rows(tiled)))
         has_unit = BFLOAT16 in tile_elements_of(target)
         tiled = with_tiled_results(plain, narrow, has_few_registers=few, multiplies_bfloat16=has_unit)
         tiled = _run(tiled, keep)

@@ -1,6 +1,6 @@
-"""Schedules of attention as one function: scores, softmax and sums of a few rows of a head, which stay in a cache.
+"""Schedules of attention: as one function of scores, softmax and sums of a few rows of a head, or of scores alone.
 
-Both products keep a tile of their results in registers: some rows times some vectors.
+Products keep a tile of their results in registers: some rows times some vectors, or vectors of sums of some keys.
 """
 
 import math
@@ -12,7 +12,7 @@ import tvm
 from tunefarm_search.space.access_pattern import REDUCTION
 from tunefarm_search.space.dot_product_tiling import divisors
 from tunefarm_search.space.straight_code import straight
-from tunefarm_search.validation.permitted_nodes import ATTENTION
+from tunefarm_search.validation.permitted_nodes import ATTENTION, LANE_SUMS
 
 _STEPS: Final = 4
 """Keys that are added without a loop."""
@@ -36,6 +36,42 @@ def rows_of_registers(schedule: Any, rows: Any) -> Sequence[Any]:
     tile = next((each for each in (6, 5, 4, 8, 7, 3, 2) if extent % each == 0), 1)
     tiles = next(each for each in (2, 3, 1) if extent % (tile * each) == 0)
     return [extent // tile // tiles, tiles, tile]
+
+
+def sampled_keys(schedule: Any, keys: Any) -> Sequence[Any]:
+    """Keys at a time that a search decides."""
+    return list(schedule.sample_perfect_tile(keys, n=2, max_innermost_factor=16))
+
+
+def keys_of_registers(schedule: Any, keys: Any) -> Sequence[Any]:
+    """As many keys as there are lanes in the widest vectors, or the next divisor below."""
+    extent = int(schedule.get(keys).extent)
+    step = _divisor(extent, _WIDE)
+    return [extent // step, step]
+
+
+def lane_sums_schedule(module: Any, factors: Factors, *, is_parallel: bool, seed: int | None = None) -> Any:
+    """A TVM schedule of ``main`` if it sums products in lanes; None for other functions.
+
+    ``factors`` gives two of the loop over keys. Raises TVM's error if the function cannot be scheduled.
+    """
+    schedule = tvm.s_tir.Schedule(module, seed=seed)
+    blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
+    if not any(LANE_SUMS in schedule.get(each).annotations for each in blocks):
+        return None
+    sums, total = blocks
+    head, row, key, lane = schedule.get_loops(total)
+    outer, inner = schedule.split(key, factors(schedule, key))
+    schedule.reorder(head, outer, row, inner, lane)
+    around = schedule.fuse(head, outer)
+    if is_parallel:
+        schedule.parallel(around)
+    schedule.unroll(lane)
+    head, row, key, lane, step = _loops_at(schedule, sums, around)
+    schedule.reorder(head, key, step, row, lane)
+    straight(schedule, (step, row, lane))
+    schedule.decompose_reduction(sums, step)
+    return schedule
 
 
 def attention_schedule(module: Any, factors: Factors, lanes: int, *, is_parallel: bool, seed: int | None = None) -> Any:

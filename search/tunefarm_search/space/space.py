@@ -13,7 +13,12 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Sketch, Space, Trace
 from tunefarm_schemas.tuning.workload import Abi
-from tunefarm_search.space.attention_tiling import attention_schedule, sampled_rows
+from tunefarm_search.space.attention_tiling import (
+    attention_schedule,
+    lane_sums_schedule,
+    sampled_keys,
+    sampled_rows,
+)
 from tunefarm_search.space.decisions import SketchSpace, sketch_space
 from tunefarm_search.space.dot_product_tiling import SampledTile, dot_product_schedule
 from tunefarm_search.space.elementwise_inlining import ELEMENTARY_CALLS, ElementwiseInlining
@@ -98,6 +103,7 @@ def _own_sketch(module: Any, target: Target) -> list[Trace]:
         lanes, threads = vector_bytes(target) // FLOAT_BYTES, {"is_parallel": target.num_cores > 1}
         ways.append(partial(transform_schedule, module, sampled_factors, **threads))
         ways.append(partial(attention_schedule, module, sampled_rows, lanes, **threads))
+        ways.append(partial(lane_sums_schedule, module, sampled_keys, **threads))
     for schedule_of in ways:
         try:
             schedule = schedule_of(seed=1)

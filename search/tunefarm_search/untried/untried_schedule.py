@@ -12,7 +12,12 @@ import tvm
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Space, Trace
 from tunefarm_search.features.features import machine_of
-from tunefarm_search.space.attention_tiling import attention_schedule, rows_of_registers
+from tunefarm_search.space.attention_tiling import (
+    attention_schedule,
+    keys_of_registers,
+    lane_sums_schedule,
+    rows_of_registers,
+)
 from tunefarm_search.space.dot_product_tiling import TileRule, dot_product_schedule
 from tunefarm_search.space.matrix_tiling import matrix_tile_schedule
 from tunefarm_search.space.scheduling import Scheduled, Scheduler
@@ -110,6 +115,8 @@ def _transform(module: Any, target: Target, *, parallel: bool) -> UntriedSchedul
 
 def _attention(module: Any, target: Target, *, parallel: bool) -> UntriedSchedule | None:
     schedule = attention_schedule(module, rows_of_registers, _shape(target).lanes, is_parallel=parallel)
+    if schedule is None:
+        schedule = lane_sums_schedule(module, keys_of_registers, is_parallel=parallel)
     return None if schedule is None else UntriedSchedule(trace_of(schedule), schedule.mod, "attention")
 
 

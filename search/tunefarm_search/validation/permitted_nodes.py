@@ -104,6 +104,9 @@ TRANSFORM: Final = "tunefarm.transform"
 ATTENTION: Final = "tunefarm.attention"
 """Annotation of the two products of attention that is one function: ``scores`` and ``sums``."""
 
+LANE_SUMS: Final = "tunefarm.lane_sums"
+"""Annotation of a block with sums that are kept apart, one for each lane of a vector, and added by the next block."""
+
 ANNOTATIONS: Final = frozenset(
     {
         *("async_commit_queue_scope", "async_scope", "async_wait_inflight_count", "async_wait_queue_scope"),
@@ -115,7 +118,7 @@ ANNOTATIONS: Final = frozenset(
         *("pragma_parallel_launch_point", "pragma_parallel_stride_pattern", "pragma_unroll"),
         *("pragma_unroll_explicit", "reduce_scope", "require_bound_predicate", "schedule_rule"),
         *("software_pipeline_async_stages", "software_pipeline_order", "software_pipeline_stage"),
-        *(ATTENTION, TRANSFORM),
+        *(ATTENTION, LANE_SUMS, TRANSFORM),
         *("storage_alignment", "thread_extent", "tirx.manifest_shared_memory_local_stage"),
         *("tirx.script_parsing_detect_access", "vector_bytes", "virtual_thread", "warp_execution"),
     }
