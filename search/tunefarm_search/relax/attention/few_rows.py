@@ -58,12 +58,12 @@ class _Operand:
 
 def with_products_of_few_rows(module: Any) -> Any:
     """Multiply a few rows with matrices as they are, neither transposed nor repeated."""
-    rewriting = _Rewriting(module)
+    rewriting = _FewRows(module)
     return rewritten(module, rewriting, rewriting.changed)
 
 
 @mutator
-class _Rewriting(PyExprMutator):  # type: ignore[misc]
+class _FewRows(PyExprMutator):  # type: ignore[misc]
     _values: dict[Any, Any]
     """Of the variables of the function that is visited."""
     _uses: dict[Any, int]
