@@ -103,8 +103,9 @@ def assert_step_equal(path: Path, step: Step, rows: tuple[int, ...]) -> None:
         {"softcap": 0.5, "scale": 0.3},
         {"smooth_softmax": 1},
         {"rotary_interleaved": 1},
+        {"causal": 0},
     ],
-    ids=["plain", "window", "softcap", "smooth", "interleaved"],
+    ids=["plain", "window", "softcap", "smooth", "interleaved", "both directions"],
 )
 def test_import_onnx_converts_grouped_attention(tmp_path: Path, step: Step, attributes: dict[str, Any]) -> None:
     assert_step_equal(saved(rotated(step, **attributes), tmp_path), step, step.lengths)

@@ -14,8 +14,14 @@ from tunefarm.frontend.onnx.operators.elementwise import rms_normalization
 from tunefarm.frontend.onnx.operators.multi_head_attention import joined_heads
 from tunefarm.frontend.onnx.operators.rotary import turned_by_positions
 
-_INPUTS: Final = 17
-"""Of GroupQueryAttention, the most."""
+_INPUTS: Final = (
+    *("query", "key", "value", "past_key", "past_value", "seqlens_k", "total_sequence_length"),
+    *("cos_cache", "sin_cache", "position_ids", "attention_bias", "head_sink", "k_scale", "v_scale"),
+    *("q_norm_weight", "k_norm_weight", "query_seqlens"),
+)
+"""Of GroupQueryAttention, in their order."""
+_Given = Mapping[str, Any]
+"""The inputs of a node by their names; None for those that it has not."""
 
 
 @dataclass(frozen=True)
@@ -56,50 +62,40 @@ class _WindowedCache:
 def group_query_attention(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
     """GroupQueryAttention: output, keys and values of shape (batch, heads of keys, tokens, elements)."""
     del scope
-    given = [*inputs, *[None] * _INPUTS][:_INPUTS]
+    given = dict(zip(_INPUTS, [*inputs, *[None] * len(_INPUTS)], strict=False))
     _refuse_rare(given, attributes)
     heads, of_keys = int(attributes["num_heads"]), int(attributes["kv_num_heads"])
-    queries, keys, values = _split(builder, given[:3], heads, of_keys)
+    queries, keys, values = _split(builder, given, heads, of_keys)
     batch, tokens, _, elements = (int(extent) for extent in queries.ty.shape)
-    queries, keys = (
-        each if weight is None else _normalized(builder, each, weight, name, attributes)
-        for each, weight, name in ((queries, given[14], "q"), (keys, given[15], "k"))
-    )
     step = _step_of(builder, given, (batch, tokens), attributes)
-    if attributes.get("do_rotary", 0):
-        positions = _positions(builder, step) if given[9] is None else given[9]
-        interleaved = bool(attributes.get("rotary_interleaved", 0))
-        queries, keys = (
-            turned_by_positions(builder, each, (given[7], given[8]), positions, interleaved=interleaved)
-            for each in (queries, keys)
-        )
-    keys, values = (_with_past(builder, new, past, step) for new, past in ((keys, given[3]), (values, given[4])))
+    queries = _placed(builder, queries, given, step, attributes, "q")
+    keys = _placed(builder, keys, given, step, attributes, "k")
+    keys = _with_past(builder, keys, given["past_key"], step)
+    values = _with_past(builder, values, given["past_value"], step)
     kept = [keys, values] if step.cache is None else [_last(builder, each, step.cache) for each in (keys, values)]
     rows = builder.emit(relax.op.permute_dims(queries, [0, 2, 1, 3]))
     rows = builder.emit(relax.op.reshape(rows, (batch, of_keys, heads // of_keys * tokens, elements)))
     scores = _scores(builder, rows, keys, attributes)
-    visible = _visible(builder, step, attributes, heads // of_keys)
-    bias = None if given[10] is None else _bias_of_groups(builder, given[10], scores, tokens)
-    scores = _hidden(builder, scores, visible, bias)
-    if given[11] is not None or attributes.get("smooth_softmax", -1) == 1:
-        powers = _with_sink(builder, scores, given[11], tokens)
+    scores = _hidden(builder, scores, _visible(builder, step, attributes, heads // of_keys), given["attention_bias"])
+    if given["head_sink"] is not None or attributes.get("smooth_softmax", -1) == 1:
+        powers = _with_sink(builder, scores, given["head_sink"], tokens)
     else:
         powers = builder.emit(relax.op.nn.softmax(scores, axis=-1))
     sums = builder.emit(relax.op.matmul(powers, values))
     return relax.Tuple([joined_heads(builder, sums, (batch, heads, tokens)), *kept])
 
 
-def _refuse_rare(given: list[Any], attributes: Mapping[str, Any]) -> None:
+def _refuse_rare(given: _Given, attributes: Mapping[str, Any]) -> None:
     kinds = {attributes.get(name, b"NONE") for name in ("k_quant_type", "v_quant_type")}
-    if kinds != {b"NONE"} or given[12] is not None or given[13] is not None:
+    if kinds != {b"NONE"} or given["k_scale"] is not None or given["v_scale"] is not None:
         raise ValueError("a cache of quantized keys or values has no conversion")
-    if given[16] is not None:
+    if given["query_seqlens"] is not None:
         raise ValueError("padding behind queries has no conversion")
 
 
-def _split(builder: Any, given: list[Any], heads: int, of_keys: int) -> list[Any]:
+def _split(builder: Any, given: _Given, heads: int, of_keys: int) -> list[Any]:
     """Queries, keys and values of shape (batch, tokens, heads, elements), from one tensor or three."""
-    query, key, value = given
+    query, key, value = (given[name] for name in ("query", "key", "value"))
     batch, tokens, width = (int(extent) for extent in query.ty.shape)
     if key is None:
         elements = width // (heads + 2 * of_keys)
@@ -115,21 +111,30 @@ def _split(builder: Any, given: list[Any], heads: int, of_keys: int) -> list[Any
     return split
 
 
-def _normalized(builder: Any, rows: Any, weight: Any, name: str, attributes: Mapping[str, Any]) -> Any:
-    """The elements of each head divided by the root of the mean of their squares, times weights."""
-    epsilon = attributes.get(f"{name}_norm_epsilon", attributes.get("qk_norm_epsilon", 1e-6))
-    return builder.emit(rms_normalization(builder, [rows, weight], {"epsilon": epsilon}, None))
+def _placed(builder: Any, rows: Any, given: _Given, step: _Step, attributes: Mapping[str, Any], name: str) -> Any:
+    """Queries or keys, normalized where they have weights for it, and turned by their positions."""
+    weights = given[f"{name}_norm_weight"]
+    if weights is not None:
+        epsilon = attributes.get(f"{name}_norm_epsilon", attributes.get("qk_norm_epsilon", 1e-6))
+        rows = builder.emit(rms_normalization(builder, [rows, weights], {"epsilon": epsilon}, None))
+    if not attributes.get("do_rotary", 0):
+        return rows
+    positions = _positions(builder, step) if given["position_ids"] is None else given["position_ids"]
+    interleaved = bool(attributes.get("rotary_interleaved", 0))
+    tables = (given["cos_cache"], given["sin_cache"])
+    return turned_by_positions(builder, rows, tables, positions, interleaved=interleaved)
 
 
-def _step_of(builder: Any, given: list[Any], extents: tuple[int, int], attributes: Mapping[str, Any]) -> _Step:
-    if not isinstance(given[6], GenericConst):
+def _step_of(builder: Any, given: _Given, extents: tuple[int, int], attributes: Mapping[str, Any]) -> _Step:
+    length, (batch, tokens) = given["total_sequence_length"], extents
+    if not isinstance(length, GenericConst):
         raise ValueError("its total sequence length depends on the input of the model")
-    total, (batch, tokens) = int(given[6].value.numpy().reshape(())), extents
-    past = 0 if given[3] is None else int(given[3].ty.shape[2])
+    total = int(length.value.numpy().reshape(()))
+    past = 0 if given["past_key"] is None else int(given["past_key"].ty.shape[2])
     is_windowed = bool(attributes.get("sliding_window_cache", 0)) and total > past
     if tokens == total and not is_windowed:
         return _Step(tokens, max(total, past), None, None)
-    lengths = builder.emit(relax.op.reshape(given[5], (batch,)))
+    lengths = builder.emit(relax.op.reshape(given["seqlens_k"], (batch,)))
     if tokens == total:
         before = builder.emit(relax.op.zeros((batch,), "int32"))
     else:
@@ -137,7 +142,7 @@ def _step_of(builder: Any, given: list[Any], extents: tuple[int, int], attribute
         before = builder.emit(relax.op.maximum(before, relax.const(0, "int32")))
     if not is_windowed:
         return _Step(tokens, max(total, past), before, before)
-    if given[10] is not None:
+    if given["attention_bias"] is not None:
         raise ValueError("a bias of all tokens beside a cache of the last has no conversion")
     # A row that a later token needs stays, and the others go when the cache is full: so many at once.
     at_once = past - int(attributes["local_window_size"]) + 1
@@ -219,7 +224,7 @@ def _scores(builder: Any, rows: Any, keys: Any, attributes: Mapping[str, Any]) -
 
 
 def _visible(builder: Any, step: _Step, attributes: Mapping[str, Any], groups: int) -> Any:
-    """Which keys a row may read, of shape (batch or 1, 1, rows, keys); None if it is all."""
+    """Which keys a row may read, of shape (batch or 1, 1, rows, keys)."""
     keys = constant(np.arange(step.total, dtype=np.int32).reshape(1, 1, 1, -1))
     rows = constant(np.tile(np.arange(step.tokens, dtype=np.int32), groups).reshape(1, 1, -1, 1))
     last = constant(np.full((1, 1, 1, 1), step.tokens - 1, np.int32))
@@ -236,9 +241,9 @@ def _visible(builder: Any, step: _Step, attributes: Mapping[str, Any], groups: i
     return visible
 
 
-def _bias_of_groups(builder: Any, bias: Any, scores: Any, tokens: int) -> Any:
+def _bias_of_groups(builder: Any, bias: Any, scores: Any) -> Any:
     """What is added to scores, (batch or 1, heads or 1, tokens, keys), for heads that are rows of one product."""
-    batch, heads, _, keys = (int(extent) for extent in bias.ty.shape)
+    batch, heads, tokens, keys = (int(extent) for extent in bias.ty.shape)
     _, of_keys, rows, total = (int(extent) for extent in scores.ty.shape)
     if keys != total:
         bias = builder.emit(relax.op.nn.pad(bias, [0, 0, 0, 0, 0, 0, 0, total - keys]))
@@ -255,6 +260,7 @@ def _hidden(builder: Any, scores: Any, visible: Any, bias: Any) -> Any:
     least = relax.const(float(np.finfo(dtype).min), dtype)
     if bias is None:
         return builder.emit(relax.op.where(visible, scores, least))
+    bias = _bias_of_groups(builder, bias, scores)
     return builder.emit(relax.op.add(scores, builder.emit(relax.op.where(visible, bias, least))))
 
 
