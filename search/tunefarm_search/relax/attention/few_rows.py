@@ -27,7 +27,7 @@ from tunefarm_search.validation.permitted_nodes import LANE_SUMS
 
 _LANES: Final = 16
 """Sums that are kept apart: a cache line, and the widest vector."""
-_MAX_ROWS: Final = 6
+_MAX_ROWS: Final = 4
 """More rows of a head are worth a transposition, and are attention that is one function."""
 _MAX_SHARED: Final = 16
 """Rows of all heads that share a matrix, at most: their sums are kept in registers."""

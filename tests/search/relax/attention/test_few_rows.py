@@ -86,7 +86,7 @@ def test_heads_share_keys_and_values_without_copies(rows: int, cores: int) -> No
     np.testing.assert_allclose(untried_result(prepared, inputs), decoded_by_numpy(*inputs), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("shape", [(8, 2, 48, 64), (1, 6, 130, 64), (16, 1, 20, 32)])
+@pytest.mark.parametrize("shape", [(8, 2, 48, 64), (1, 4, 130, 64), (16, 1, 20, 32)])
 def test_rows_of_a_matrix_are_not_transposed(shape: tuple[int, ...]) -> None:
     heads, rows, keys, elements = shape
     inputs = random_array(heads, rows, elements), random_array(heads, keys, elements, seed=1)
@@ -98,7 +98,7 @@ def test_rows_of_a_matrix_are_not_transposed(shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize(
     "shape",
-    [(8, 7, 48, 64), (8, 2, 48, 60), (8, 2, 53, 64), (1, 2, 16, 64)],
+    [(8, 5, 48, 64), (8, 2, 48, 60), (8, 2, 53, 64), (1, 2, 16, 64)],
     ids=["many rows", "odd elements", "keys without divisors", "small"],
 )
 def test_other_products_transpose_their_matrix(shape: tuple[int, ...]) -> None:
