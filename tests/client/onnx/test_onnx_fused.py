@@ -125,3 +125,29 @@ def test_references_of_int8_products_are_exact(tmp_path: Path) -> None:
     numbers = np.stack([packed & 15, packed >> 4], axis=-1).reshape(64, 64).astype(np.float64) - 8
     for each in references:
         np.testing.assert_allclose(each.outputs[0], each.inputs[0] @ numbers.T * 0.05, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("operator", "inputs", "weights", "attributes"),
+    [
+        ("Attention", {"x": (2, 5, 24)}, {"w": normal(24, 96), "b": normal(96)}, {"num_heads": 4}),
+        ("MultiHeadAttention", {"q": (2, 5, 32), "k": (2, 7, 32), "v": (2, 7, 32)}, {}, {"num_heads": 4}),
+        ("SkipLayerNormalization", {"x": (2, 5, 16), "s": (2, 5, 16)}, {"g": normal(16)}, {}),
+        ("MatMulNBits", {"x": (2, 5, 32)}, {"w": np.ones((8, 1, 16), np.uint8), "s": np.ones(8, np.float32)},
+         {"K": 32, "N": 8, "block_size": 32}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_import_onnx_knows_the_shape_of_results_of_microsoft(
+    tmp_path: Path, operator: str, inputs: dict[str, Any], weights: dict[str, Any], attributes: dict[str, Any]
+) -> None:
+    """A result with a shape of its own is flattened to a row, by sizes that the model computes."""
+    nodes = [
+        node(operator, [*inputs, *weights], ["r"], domain=DOMAIN, **attributes),
+        node("Size", ["r"], ["size"]),
+        node("Reshape", ["size", "one"], ["sizes"]),
+        node("Reshape", ["r", "sizes"], ["y"]),
+    ]
+    model = model_of(nodes, inputs, ["y"], constants(**weights, one=np.array([1])), domains=[DOMAIN])
+    call = {name: normal(*shape, seed=at) for at, (name, shape) in enumerate(inputs.items())}
+    assert_equal(saved(model, tmp_path), call)

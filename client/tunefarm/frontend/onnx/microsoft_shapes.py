@@ -1,16 +1,35 @@
 """Shapes of the results of com.microsoft's operators, which ONNX does not infer."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
-from onnx import NodeProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
 Shape = tuple[int, ...]
 Shapes = Mapping[str, tuple[int, Shape]]
 """The element type and the shape of each value that has both."""
-_Rule = Callable[[Any, Sequence[Shape | None], Mapping[str, Any]], Sequence[Shape | None]]
+_RANK_OF_PACKED: Final = 5
+_RANK_OF_HEADS: Final = 4
+
+
+@dataclass(frozen=True)
+class _NodeFacts:
+    """What is known of a node.
+
+    Attributes:
+        operator: its type.
+        attributes: by their names.
+        shapes: of its inputs, filled with None.
+        constants: ONNX's ``TensorProto`` of its inputs that are constants.
+    """
+
+    operator: str
+    attributes: Mapping[str, Any]
+    shapes: Sequence[Any]
+    constants: Sequence[Any]
 
 
 def shapes_of_microsoft(graph: Any, known: Shapes) -> list[Any]:
@@ -28,110 +47,102 @@ def shapes_of_microsoft(graph: Any, known: Shapes) -> list[Any]:
     return added
 
 
-def _results(node: NodeProto, found: Shapes, constants: Mapping[str, Any]) -> list[tuple[str, int, Shape]]:
-    rule = _RULES.get(node.op_type)
-    if rule is None or not node.input or node.input[0] not in found:
+def _results(node: Any, found: Shapes, constants: Mapping[str, Any]) -> list[tuple[str, int, Shape]]:
+    rule, typed = _RULES.get(node.op_type), _OF_TYPE.get(node.op_type, 0)
+    if rule is None or len(node.input) <= typed or any(node.input[each] not in found for each in (0, typed)):
         return []
     shapes = [found[name][1] if name in found else None for name in node.input]
-    attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
-    # The number of tokens that a cache holds afterwards is a value.
-    attributes["constants"] = [constants.get(name) for name in node.input]
+    facts = _NodeFacts(
+        node.op_type,
+        {each.name: helper.get_attribute_value(each) for each in node.attribute},
+        [*shapes, *[None] * (_MAX_INPUTS - len(shapes))],
+        [constants.get(name) for name in node.input],
+    )
     try:
-        results = rule(node, shapes, attributes)
-    except (IndexError, KeyError, TypeError, ValueError):
+        results = rule(facts)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         return []  # the conversion says what is wrong with the node
-    element_type = found[node.input[_OF_TYPE.get(node.op_type, 0)]][0]
+    element_type = found[node.input[typed]][0]
     return [(name, element_type, shape) for name, shape in zip(node.output, results, strict=False) if name and shape]
 
 
-def _same(node: Any, shapes: Sequence[Any], attributes: Mapping[str, Any]) -> Sequence[Any]:
-    del node, attributes
-    return [shapes[0]]
+def _same(node: _NodeFacts) -> Sequence[Any]:
+    return [node.shapes[0]]
 
 
-def _same_with_sum(node: Any, shapes: Sequence[Any], attributes: Mapping[str, Any]) -> Sequence[Any]:
-    del node, attributes
-    return [shapes[0], None, None, shapes[0]]
+def _same_with_sum(node: _NodeFacts) -> Sequence[Any]:
+    return [node.shapes[0], None, None, node.shapes[0]]
 
 
-def _product(node: Any, shapes: Sequence[Any], attributes: Mapping[str, Any]) -> Sequence[Any]:
+def _broadcast(node: _NodeFacts) -> Sequence[Any]:
+    """Of two quantized operands: each has a scale and a zero point."""
+    return [tuple(np.broadcast_shapes(node.shapes[0], node.shapes[3]))]
+
+
+def _product(node: _NodeFacts) -> Sequence[Any]:
     """A product of matrices neither of which is transposed with its batch."""
-    del node
-    if attributes.get("transBatchA", 0) or attributes.get("transBatchB", 0):
+    if node.attributes.get("transBatchA", 0) or node.attributes.get("transBatchB", 0):
         return []
     operands = []
-    for name, shape in zip("AB", shapes[:2], strict=True):
-        turned = attributes.get(f"trans{name}", 0)
+    for name, shape in zip("AB", node.shapes[:2], strict=True):
+        turned = node.attributes.get(f"trans{name}", 0)
         operands.append((*shape[:-2], shape[-1], shape[-2]) if turned else shape)
     one, other = operands
     return [(*np.broadcast_shapes(one[:-2], other[:-2]), one[-2], other[-1])]
 
 
-def _of_bits(node: Any, shapes: Sequence[Any], attributes: Mapping[str, Any]) -> Sequence[Any]:
-    del node
-    return [(*shapes[0][:-1], attributes["N"])]
+def _of_bits(node: _NodeFacts) -> Sequence[Any]:
+    return [(*node.shapes[0][:-1], node.attributes["N"])]
 
 
-def _attention(node: Any, shapes: Sequence[Any], attributes: Mapping[str, Any]) -> Sequence[Any]:
-    batch, tokens = shapes[0][:2]
-    width = shapes[1][1]
-    sizes = attributes.get("qkv_hidden_sizes") or (width // 3,) * 3
-    at = 8 if node.op_type == "QAttention" else 4
-    past = shapes[at][3] if len(shapes) > at and shapes[at] else 0
-    heads = attributes["num_heads"]
-    return [(batch, tokens, sizes[2]), (2, batch, heads, past + tokens, sizes[0] // heads)]
+def _embedded(node: _NodeFacts) -> Sequence[Any]:
+    return [(*node.shapes[0], node.shapes[2][1])]
 
 
-def _multi_head(node: Any, shapes: Sequence[Any], attributes: Mapping[str, Any]) -> Sequence[Any]:
-    del node
-    query, key, value = (list(shapes) + [None] * 3)[:3]
-    batch, tokens, heads = query[0], query[1], attributes["num_heads"]
-    if len(query) == 5:
+def _attention(node: _NodeFacts) -> Sequence[Any]:
+    (batch, tokens, _), (_, columns) = node.shapes[:2]
+    sizes = node.attributes.get("qkv_hidden_sizes") or (columns // 3,) * 3
+    past, heads = node.shapes[8 if node.operator == "QAttention" else 4], node.attributes["num_heads"]
+    total = tokens + (past[3] if past else 0)
+    return [(batch, tokens, sizes[2]), (2, batch, heads, total, sizes[0] // heads)]
+
+
+def _multi_head(node: _NodeFacts) -> Sequence[Any]:
+    query, key, value, *_ = node.shapes
+    (batch, tokens), heads, past = query[:2], node.attributes["num_heads"], node.shapes[6]
+    if len(query) == _RANK_OF_PACKED:
         return [(batch, tokens, heads * query[4])]
     if value is None:
         return [(batch, tokens, heads * key[4])]
-    if len(value) == 4:
+    if len(value) == _RANK_OF_HEADS:
         return [(batch, tokens, heads * value[3])]
-    past = shapes[6][2] if len(shapes) > 6 and shapes[6] else 0
-    present = [(batch, heads, past + each[1], each[2] // heads) for each in (key, value)]
+    present = [(batch, heads, each[1] + (past[2] if past else 0), each[2] // heads) for each in (key, value)]
     return [(batch, tokens, value[2]), *present]
 
 
-def _grouped(node: Any, shapes: Sequence[Any], attributes: Mapping[str, Any]) -> Sequence[Any]:
-    query, key = shapes[:2]
-    batch, tokens, width = query
-    heads, of_keys = attributes["num_heads"], attributes["kv_num_heads"]
+def _grouped(node: _NodeFacts) -> Sequence[Any]:
+    query, key, _, past, *_ = node.shapes
+    (batch, tokens, width), heads, of_keys = query, node.attributes["num_heads"], node.attributes["kv_num_heads"]
     elements = width // heads if key else width // (heads + 2 * of_keys)
-    total = int(numpy_helper.to_array(attributes["constants"][6]).reshape(()))
-    if node.input[3]:
-        total = shapes[3][2] if attributes.get("sliding_window_cache", 0) else max(total, shapes[3][2])
-    present = (batch, of_keys, total, elements)
+    rows = int(numpy_helper.to_array(node.constants[6]).reshape(()))
+    if past:
+        rows = past[2] if node.attributes.get("sliding_window_cache", 0) else max(rows, past[2])
+    present = (batch, of_keys, rows, elements)
     return [(batch, tokens, heads * elements), present, present]
 
 
-def _linear_binary(node: Any, shapes: Sequence[Any], attributes: Mapping[str, Any]) -> Sequence[Any]:
-    del node, attributes
-    return [tuple(np.broadcast_shapes(shapes[0], shapes[3]))]
-
-
-def _embedded(node: Any, shapes: Sequence[Any], attributes: Mapping[str, Any]) -> Sequence[Any]:
-    del node, attributes
-    return [(*shapes[0], shapes[2][1])]
-
-
-_OF_TYPE: Final = MappingProxyType({
-    "DynamicQuantizeMatMul": 0, "EmbedLayerNormalization": 2, "GatherBlockQuantized": 2, "MatMulIntegerToFloat": 2,
-    "QAttention": 3,
-})  # fmt: skip
+_MAX_INPUTS: Final = 17
+"""Of an operator below."""
+_OF_TYPE: Final = MappingProxyType({"EmbedLayerNormalization": 2, "MatMulIntegerToFloat": 2, "QAttention": 3})
 """The inputs, by operator, whose type is that of the results. Otherwise it is the first."""
-_RULES: Final[Mapping[str, _Rule]] = MappingProxyType({
+_RULES: Final[Mapping[str, Callable[[_NodeFacts], Sequence[Any]]]] = MappingProxyType({
     **dict.fromkeys(
         ("BiasGelu", "FastGelu", "Gelu", "LayerNormalization", "QLinearLeakyRelu", "QLinearSigmoid", "QLinearSoftmax",
          "QuickGelu", "RotaryEmbedding", "SimplifiedLayerNormalization"), _same),
     **dict.fromkeys(("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"), _same_with_sum),
     **dict.fromkeys(("DynamicQuantizeMatMul", "FusedMatMul", "MatMulIntegerToFloat", "TransposeMatMul"), _product),
     **dict.fromkeys(("Attention", "QAttention"), _attention),
-    **dict.fromkeys(("QLinearAdd", "QLinearMul"), _linear_binary),
+    **dict.fromkeys(("QLinearAdd", "QLinearMul"), _broadcast),
     "EmbedLayerNormalization": _embedded, "GroupQueryAttention": _grouped, "MatMulNBits": _of_bits,
     "MultiHeadAttention": _multi_head,
 })  # fmt: skip
