@@ -18,6 +18,7 @@ from tunefarm_schemas.kernel_library.of_target import rules_of
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.target_preset import NAMED_TARGETS, preset_attributes
 from tunefarm_schemas.tuning.trace import Space
+from tunefarm_search.relax.attention.few_rows import sums_in_lanes
 from tunefarm_search.relax.products.narrow_weights import narrow_weights, product_of_codes
 from tunefarm_search.relax.quantized_values import QuantizedConstant
 from tunefarm_search.space.scheduling import Point, Scheduled, Scheduler
@@ -86,8 +87,13 @@ def four_bit_weights() -> Any:
     return te.create_prim_func([left, *constants, product_of_codes(3, weights, left, *constants)])
 
 
+def few_rows() -> Any:
+    rows, keys = te.placeholder((4, 2, 64), name="rows"), te.placeholder((4, 48, 64), name="keys")
+    return te.create_prim_func([rows, keys, sums_in_lanes(rows, keys)])
+
+
 FUNCTIONS: Final = {
-    each.__name__: each for each in (matmul_bias_relu, convolution, softmax, int8_matmul, four_bit_weights)
+    each.__name__: each for each in (matmul_bias_relu, convolution, softmax, int8_matmul, four_bit_weights, few_rows)
 }
 
 
