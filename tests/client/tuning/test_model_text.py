@@ -13,7 +13,7 @@ from tunefarm.terminal.model_text import MAX_ROWS, built_text, model_text
 from tunefarm.terminal.progress_display import panel_lines, progress_line
 from tunefarm.terminal.remote_progress import RemoteProgress
 from tunefarm_schemas.views.jobs.progress import TaskTime
-from tunefarm_schemas.views.jobs.waterfall import predicted_s, waterfall, waterfall_bars
+from tunefarm_schemas.views.jobs.waterfall import gain_line, predicted_s, waterfall, waterfall_bars
 
 CONV = {
     "name": "conv", "weight": 4.0, "untuned_latency_s": 1e-3, "untried_latency_s": 2e-4, "best_latency_s": 1e-4,
@@ -46,6 +46,14 @@ def test_predicted_time_takes_what_ships_of_functions_without_a_record() -> None
         rows = waterfall({"tasks": [CONV, without]})
         assert predicted_s(rows) == pytest.approx(4e-4 + latency_s)
     assert predicted_s(waterfall({"tasks": [untimed]})) is None
+
+
+def test_model_that_a_slow_moment_made_slower_is_called_slower() -> None:
+    (row,) = waterfall({"tasks": [{**CONV, "best_latency_s": 2.5e-4}]})
+    assert (
+        gain_line([row])
+        == "predicted time of the model 1 ms, 1.25x slower than without a trial, 4x faster than untuned"
+    )
 
 
 def test_text_of_a_models_job_is_a_table_with_sums() -> None:

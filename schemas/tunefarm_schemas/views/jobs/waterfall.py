@@ -113,10 +113,15 @@ def predicted_s(rows: Sequence[WaterfallRow], which: Which = "tuned") -> float |
 
 
 def gain_line(rows: Sequence[WaterfallRow]) -> str:
-    """The model's predicted time, and how much faster it is than without tuning."""
+    """The model's predicted time, and how much faster it is than without tuning.
+
+    It is slower only if the device was: what ships of a function was timed at another moment than without a trial.
+    """
     untuned_s, untried_s, tuned_s = (predicted_s(rows, which) for which in ("untuned", "untried", "tuned"))
     gains = [
         f"{ratio_text(before_s, tuned_s)} faster than {what}"
+        if before_s >= tuned_s
+        else f"{ratio_text(tuned_s, before_s)} slower than {what}"
         for before_s, what in ((untried_s, "without a trial"), (untuned_s, "untuned"))
         if before_s is not None and tuned_s is not None
     ]
