@@ -1,5 +1,6 @@
 """Attention and MultiHeadAttention of com.microsoft, whose heads have keys of their own."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -82,18 +83,13 @@ def attention_of_product(builder: Any, given: Sequence[Any], attributes: Mapping
     )
     if past is not None:
         keys, values = (
-            builder.emit(relax.op.concat([_earlier(builder, past, index), new], axis=2))
+            builder.emit(relax.op.concat([_row(builder, past, index), new], axis=2))
             for index, new in enumerate((keys, values))
         )
     result = _attended(builder, _Heads(queries, keys, values), attributes, padding, added)
     if list(map(int, keys.ty.shape)) != list(map(int, values.ty.shape)):
         return relax.Tuple([result])
     return relax.Tuple([result, builder.emit(relax.op.stack([keys, values], axis=0))])
-
-
-def _earlier(builder: Any, past: Any, index: int) -> Any:
-    half = builder.emit(relax.op.strided_slice(past, [0], [index], [index + 1]))
-    return builder.emit(relax.op.squeeze(half, [0]))
 
 
 def _unpacked(builder: Any, given: Sequence[Any]) -> list[Any]:
@@ -151,10 +147,9 @@ def _attended(builder: Any, heads: _Heads, attributes: Mapping[str, Any], paddin
     if padding is not None:
         number = float(attributes.get("mask_filter_value", _PADDING))
         masks.append(_of_padding(builder, padding, (batch, tokens, total), relax.const(number, dtype)))
-    for number, mask in enumerate(masks[1:]):
-        masks[number + 1] = builder.emit(relax.op.add(masks[number], mask))
-    if masks:
-        scores = builder.emit(relax.op.add(scores, masks[-1]))
+    if masks:  # one mask is added to the scores, which attention as one function reads
+        mask = functools.reduce(lambda one, other: builder.emit(relax.op.add(one, other)), masks)
+        scores = builder.emit(relax.op.add(scores, mask))
     powers = builder.emit(relax.op.nn.softmax(scores, axis=-1))
     sums = builder.emit(relax.op.matmul(powers, heads.values))
     return joined_heads(builder, sums, (batch, count, tokens))
@@ -181,8 +176,9 @@ def _of_padding(builder: Any, padding: Any, extents: tuple[int, int, int], hidde
     return builder.emit(relax.op.where(visible, zero, hidden))
 
 
-def _row(builder: Any, bounds: Any, index: int) -> Any:
-    one = builder.emit(relax.op.strided_slice(bounds, [0], [index], [index + 1]))
+def _row(builder: Any, tensor: Any, index: int) -> Any:
+    """One part of a tensor along its first axis."""
+    one = builder.emit(relax.op.strided_slice(tensor, [0], [index], [index + 1]))
     return builder.emit(relax.op.squeeze(one, [0]))
 
 
