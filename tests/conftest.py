@@ -115,26 +115,32 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> WholeFiles:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out what holds no selected test, since importing it takes time in each process.
 
-    These are files whose tests all have a mark that is not selected, and folders of frameworks. Those folders are left
-    out as well if only ``faults`` selects them and no framework is installed. JAX, once imported, warns of every fork.
+    These are files whose tests all have a mark that is not selected, and folders and files of frameworks. Those are
+    left out as well if only ``faults`` selects them and no framework is installed. JAX, once imported, warns of every
+    fork.
     """
     selected = config.option.markexpr
-    if collection_path.suffix == ".py":
-        return True if _is_deselected(collection_path, selected) else None
-    if not any(collection_path == HERE / folder for folder in OF_FRAMEWORKS):
-        return None
+    if collection_path.suffix != ".py":
+        is_of_frameworks = any(collection_path == HERE / folder for folder in OF_FRAMEWORKS)
+        return True if is_of_frameworks and _leaves_out_frameworks(selected) else None
+    marks = _marks_of(collection_path)
+    if "models" in marks and _leaves_out_frameworks(selected):
+        return True
+    is_deselected = " or " not in selected and any(re.search(rf"\bnot {mark}\b", selected) for mark in marks)
+    return True if is_deselected else None
+
+
+def _leaves_out_frameworks(selected: str) -> bool:
     is_by_faults_alone = "models" not in selected and "faults" in selected and find_spec("torch") is not None
-    is_left_out = "not models" in selected or (selected and "models" not in selected and not is_by_faults_alone)
-    return True if is_left_out else None
+    return "not models" in selected or bool(selected and "models" not in selected and not is_by_faults_alone)
 
 
-def _is_deselected(path: Path, selected: str) -> bool:
-    """Whether all tests of a file have a mark that ``selected``, a conjunction, excludes."""
-    if " or " in selected or not path.name.startswith("test_"):
-        return False
+def _marks_of(path: Path) -> list[str]:
+    """The marks that all tests of a file have."""
+    if not path.name.startswith("test_"):
+        return []
     marked = MARKS_OF_FILE.search(path.read_text(encoding="utf-8"))
-    marks = () if marked is None else re.findall(r"pytest\.mark\.(\w+)", marked.group())
-    return any(re.search(rf"\bnot {mark}\b", selected) for mark in marks)
+    return [] if marked is None else re.findall(r"pytest\.mark\.(\w+)", marked.group())
 
 
 @pytest.hookimpl(tryfirst=True)  # before cases are selected by their marks
