@@ -40,6 +40,7 @@ def compile_model(
     verify: bool = True,
     libraries: bool | Sequence[str] = False,
     race_s: float = DEFAULT_RACE_S,
+    update_in_place: bool = False,
     settings: Settings | None = None,
 ) -> CompiledModel:
     """Compile a model without measuring anything, and load it; also available as ``tunefarm.compile``.
@@ -59,6 +60,7 @@ def compile_model(
         verify: run the compiled model, and compare it where that is quick.
         libraries: whether the installed libraries may run parts of the model, or the names of those that may.
         race_s: how long to time mixes of kernels and libraries, in seconds.
+        update_in_place: let calls change inputs, as ``load_model`` describes.
         settings: the location of the store. Default: the environment.
 
     Raises:
@@ -90,7 +92,8 @@ def compile_model(
                 several = BucketedCompiler(machine.fork_server, bucketed, compiler, own)
                 read = several.read(target_text(target))
                 compilation = several.compile(read, folder, target_text(target), Path(bucketed.source.path).stem)
-        return load_model(folder, functions=_registered(compilation.manifest.callees, functions))
+        callees = _registered(compilation.manifest.callees, functions)
+        return load_model(folder, functions=callees, update_in_place=update_in_place)
 
 
 def _registered(callees: Sequence[str], functions: str | Path | None) -> Sequence[str]:

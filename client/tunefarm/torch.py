@@ -60,7 +60,7 @@ class TorchCallable:
 
     @property
     def buffers(self) -> dict[str, Any]:
-        """The buffers that the module changes, by torch's names, as the last call left them."""
+        """The buffers that the module changes, by torch's names, as the last call left them. The next changes them."""
         return dict(self._buffers)
 
     def reset(self) -> None:
@@ -103,9 +103,12 @@ class TorchCallable:
                 leaves = dispatch.serve(given, TorchOperations(), self._run)
             count = len(leaves) - len(self._buffers) - len(self._changed)
             changed = iter(leaves[count:])
-            self._buffers = dict(zip(self._buffers, changed, strict=False))
+            for (name, old), value in zip(list(self._buffers.items()), changed, strict=False):
+                if value.data_ptr() != old.data_ptr():  # else it was updated in place
+                    self._buffers[name] = value
             for position, value in zip(self._changed, changed, strict=True):
-                tensors[position].copy_(value)
+                if value.data_ptr() != tensors[position].data_ptr():
+                    tensors[position].copy_(value)
             return leaves[:count]
 
     def _tensors_of(self, inputs: tuple[Any, ...]) -> list[Any]:
@@ -213,5 +216,5 @@ def compile(  # noqa: A001 - it is reached as tunefarm.torch.compile
     exported = export_module(model, example_inputs, axes)
     with tempfile.TemporaryDirectory(prefix="tunefarm-torch-") as folder:
         path = save_exported(exported, Path(folder) / f"{type(model).__name__}.pt2")
-        compiled = compile_model(path, None, target, **options)
+        compiled = compile_model(path, None, target, update_in_place=True, **options)
     return TorchCallable(compiled, exported)

@@ -16,6 +16,7 @@ from tunefarm_schemas.tuning.bundle import (
 from tunefarm_schemas.tuning.dynamic_shape import DimensionPlace, DynamicDimension, DynamicShape, SizeBucket
 from tunefarm_schemas.tuning.model import (
     MODEL_FORMAT,
+    EntryUpdates,
     EntryWeights,
     ModelEntry,
     ModelFunction,
@@ -42,6 +43,7 @@ _DYNAMIC = DynamicShape(
 _FUNCTION = ModelFunction(name="fused_dense", workload_id="0a", calls=2, kind="record", record_id="0e", way="tiles")
 _ENTRY = ModelEntry(name="main", inputs=(_ARGUMENT,), outputs=(_ARGUMENT,), is_tuple=False)
 _ENTRY_WEIGHTS = EntryWeights(entry="main", weights=("dense.weight",))
+_ENTRY_UPDATES = EntryUpdates(entry="main", inputs=("cache",))
 _VERIFICATION = ModelVerification(reference="framework", input_sets=3, worst_error=0.01)
 _REGION = ModelRegion(
     name="tunefarm.region.0",
@@ -56,6 +58,7 @@ _MODEL = (
     _FUNCTION,
     _REGION,
     _ENTRY,
+    _ENTRY_UPDATES,
     _ENTRY_WEIGHTS,
     _VERIFICATION,
     ModelManifest(
@@ -72,6 +75,7 @@ _MODEL = (
         functions=(_FUNCTION,),
         callees=("env.relu",),
         regions=(_REGION,),
+        updated_inputs=(_ENTRY_UPDATES,),
         library="15",
         program="16",
         weights="17",

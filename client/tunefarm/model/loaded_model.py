@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ from tunefarm.model.model_folder import ModelFiles, read_model_folder
 from tunefarm.model.sizes.numpy_arrays import NumpyOperations, leaves_of, nested_like
 from tunefarm.model.sizes.size_dispatch import SizeDispatch
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.kernel_library.program import RELEASE_FUNCTION
+from tunefarm_schemas.kernel_library.program import RELEASE_FUNCTION, in_place_name
 from tunefarm_schemas.tuning.model import ModelEntry, ModelManifest
 from tunefarm_schemas.tuning.workload import TensorArgument
 
@@ -32,12 +33,14 @@ class OwnedResults:
     """Copies the results of one function that are memory of an input, of the model or of another result.
 
     TVM allocates the other results in each call, so that they are the caller's. All results of the first call are
-    copied, and held until the second one: what returns the same memory then is the model's.
+    copied, and held until the second one: what returns the same memory then is the model's. Results that are memory of
+    an input which the function updates are left.
     """
 
-    def __init__(self, weights: Sequence[Any]) -> None:
-        """``weights`` are TVM's tensors that each call gets."""
+    def __init__(self, weights: Sequence[Any], updated: Sequence[int] = ()) -> None:
+        """``weights`` are TVM's tensors that each call gets, ``updated`` the positions of updated inputs."""
         self._weights = frozenset(each.data_ptr() for each in weights)
+        self._updated = updated
         self._first: list[Any] = []
         self._kept: frozenset[int] | None = None  # numbers of the results that are memory of the model
 
@@ -47,13 +50,15 @@ class OwnedResults:
             addresses = [each.data_ptr() for each in self._first]
             self._kept = frozenset(n for n, each in enumerate(results) if each.data_ptr() == addresses[n])
             self._first = []
-        seen = {each.data_ptr() for each in inputs}
+        updated = {inputs[position].data_ptr() for position in self._updated}
+        seen = {each.data_ptr() for each in inputs} - updated
         owned = []
         for number, each in enumerate(results):
             address = each.data_ptr()
             is_shared = self._kept is None or number in self._kept or address in seen or address in self._weights
+            owned.append(each.copyto(each.device) if is_shared and address not in updated else each)
+            updated.discard(address)
             seen.add(address)
-            owned.append(each.copyto(each.device) if is_shared else each)
         if self._kept is None:
             self._first = results
         return owned
@@ -63,7 +68,14 @@ class CompiledModel:
     """A compiled model in this process. Not for several threads at once."""
 
     def __init__(
-        self, manifest: ModelManifest, machine: Any, kernels: Any, weights: Mapping[str, Sequence[Any]], folder: Path
+        self,
+        manifest: ModelManifest,
+        machine: Any,
+        kernels: Any,
+        weights: Mapping[str, Sequence[Any]],
+        folder: Path,
+        *,
+        update_in_place: bool,
     ) -> None:
         """Used by ``load_model``.
 
@@ -75,14 +87,18 @@ class CompiledModel:
         self._kernels = kernels
         self._weights = weights
         self._entries = {entry.name: entry for entry in manifest.entries}
+        self._updated = dict.fromkeys(self._entries, ()) | (_updated_positions(manifest) if update_in_place else {})
         # The VM makes a function each time that it is asked for one.
-        self._functions = {name: machine[name] for name in self._entries}
+        self._functions = {
+            name: machine[in_place_name(name) if self._updated[name] else name] for name in self._entries
+        }
         self._release = None
-        has_large_result = any(_result_bytes(each) >= _LARGE_BYTES for each in manifest.entries)
+        has_large_result = any(sum(_sizes_bytes(each.outputs)) >= _LARGE_BYTES for each in manifest.entries)
         # Models of earlier versions have no such function.
         if has_large_result and machine.module.implements_function(RELEASE_FUNCTION):
             self._release = machine[RELEASE_FUNCTION]
-        self._results = {name: OwnedResults(weights[name]) for name in self._entries}
+        self._results = {name: OwnedResults(weights[name], self._updated[name]) for name in self._entries}
+        self._input_bytes = {each.name: _sizes_bytes(each.inputs) for each in manifest.entries}
         self._dispatch = None if manifest.dynamic is None else SizeDispatch(manifest, manifest.dynamic)
 
     def __repr__(self) -> str:
@@ -144,16 +160,26 @@ class CompiledModel:
         return nested_like(nestings[-1], iter(outputs))
 
     def _run(self, chosen: ModelEntry, arrays: Sequence[Any]) -> Any:
-        tensors = [_tensor_of(_checked(each, array)) for each, array in zip(chosen.inputs, arrays, strict=True)]
+        usable = [_usable(_checked(each, array)) for each, array in zip(chosen.inputs, arrays, strict=True)]
+        tensors = [_tensor_of(each) for each in usable]
         result, owned = self._owned(chosen.name, tensors)
-        return nested_like(result, map(_array_of, owned))
+        # Arrays on arrays, one more for each call, would never be released.
+        updated = {tensors[at].data_ptr(): usable[at] for at in self._updated[chosen.name] if _has_view(usable[at])}
+        arrays = [updated.get(each.data_ptr()) for each in owned] if updated else [None] * len(owned)
+        outputs = (_array_of(each) if array is None else array for each, array in zip(owned, arrays, strict=True))
+        return nested_like(result, outputs)
 
     def run_owned(self, entry: str, tensors: Sequence[Any]) -> list[Any]:
-        """As ``run_tensors``; returns the tensors of the result, out of their nesting, with memory of their own."""
+        """As ``run_tensors``; returns the tensors of the result, out of their nesting, with memory of their own.
+
+        Those in the place of updated inputs may have the memory of these.
+        """
         return self._owned(entry, tensors)[1]
 
     def _owned(self, entry: str, tensors: Sequence[Any]) -> tuple[Any, list[Any]]:
-        """The result, a tensor or nested tuples, and its tensors with memory of their own."""
+        """The result, a tensor or nested tuples, and its tensors with memory of their own or of updated inputs."""
+        if self._updated[entry]:
+            tensors = _apart(tensors, self._input_bytes[entry], self._updated[entry])
         result = _tuples_of(self.run_tensors(entry, tensors))
         return result, self._results[entry].of(tensors, leaves_of(result))
 
@@ -173,7 +199,13 @@ class CompiledModel:
         self._machine.set_instrument(function)
 
 
-def load_model(folder: str | Path, *, functions: Collection[str] = (), shared_weights: bool = False) -> CompiledModel:
+def load_model(
+    folder: str | Path,
+    *,
+    functions: Collection[str] = (),
+    shared_weights: bool = False,
+    update_in_place: bool = False,
+) -> CompiledModel:
     """Load a model that ``tunefarm compile`` wrote, after checking its files.
 
     Sets TVM's number of threads in this process to that of the model; if this is impossible, a warning names the
@@ -185,6 +217,8 @@ def load_model(folder: str | Path, *, functions: Collection[str] = (), shared_we
         shared_weights: map the weights from their file, so that the processes of a host hold them once. Otherwise each
             process copies them into huge pages, if the system has them: eleven models were 1.03 times as fast on
             average.
+        update_in_place: let a call change the inputs that ``updated_inputs`` of the manifest names, such as the caches
+            of a decoder, instead of copying them. Use the results in their place afterwards.
 
     Raises:
         BadInput: the folder holds no model, its files do not match, or it uses what is not permitted.
@@ -195,17 +229,19 @@ def load_model(folder: str | Path, *, functions: Collection[str] = (), shared_we
     try:
         held = sealed(files.library)
         try:
-            return open_model(files, held, shared_weights=shared_weights)
+            return open_model(files, held, shared_weights=shared_weights, update_in_place=update_in_place)
         finally:
             os.close(held)
     finally:
         os.close(files.weights)
 
 
-def open_model(files: ModelFiles, library: int, *, shared_weights: bool = False) -> CompiledModel:
+def open_model(
+    files: ModelFiles, library: int, *, shared_weights: bool = False, update_in_place: bool = False
+) -> CompiledModel:
     """Load a model from checked files, whose library is in the sealed memory ``library``.
 
-    Both descriptors can be closed afterwards. ``shared_weights`` is that of ``load_model``.
+    Both descriptors can be closed afterwards. The options are those of ``load_model``.
 
     Raises:
         BadInput: its weights are damaged, or TVM cannot load it.
@@ -226,7 +262,7 @@ def open_model(files: ModelFiles, library: int, *, shared_weights: bool = False)
             program = tvm_ffi.get_global_func("ffi.Module.load_from_bytes.relax.VMExecutable")(files.program)
             program.import_module(kernels)
             machine = tvm.relax.VirtualMachine(program, tvm.cpu())
-        return CompiledModel(manifest, machine, kernels, weights, files.folder)
+        return CompiledModel(manifest, machine, kernels, weights, files.folder, update_in_place=update_in_place)
     except (RuntimeError, ValueError, OSError, AttributeError) as error:
         reason = str(error).strip().splitlines()[-1][:300]
         raise BadInput("folder", f"TVM cannot load it: {reason}.", "Compile it again for this machine.") from error
@@ -236,17 +272,41 @@ def _weights_of(files: ModelFiles, *, shared_weights: bool) -> dict[str, list[An
     is_copied = not shared_weights and have_huge_pages()
     try:
         arrays = read_weights(files.weights, WeightMemory.COPIED if is_copied else WeightMemory.WRITABLE)
-        tensors = {name: _tensor_of(array) for name, array in arrays.items()}
+        tensors = {name: _tensor_of(_usable(array)) for name, array in arrays.items()}
         named = {each.entry: [tensors[name] for name in each.weights] for each in files.manifest.entry_weights}
     except (DamagedWeights, KeyError, OSError) as error:
         raise BadInput("folder", f"its weights cannot be read: {error}.", "Compile the model again.") from error
     return {entry.name: named.get(entry.name, []) for entry in files.manifest.entries}
 
 
-def _result_bytes(entry: ModelEntry) -> int:
+def _sizes_bytes(tensors: Sequence[TensorArgument]) -> list[int]:
     from tunefarm_workers.correctness.element_type import size_in_bytes
 
-    return sum(map(size_in_bytes, entry.outputs))
+    return [size_in_bytes(each) for each in tensors]
+
+
+def _updated_positions(manifest: ModelManifest) -> dict[str, tuple[int, ...]]:
+    """Where the inputs stand that each entry can update, by the name of the entry."""
+    names = {each.entry: frozenset(each.inputs) for each in manifest.updated_inputs}
+    return {
+        entry.name: tuple(at for at, each in enumerate(entry.inputs) if each.name in names.get(entry.name, ()))
+        for entry in manifest.entries
+    }
+
+
+def _apart(tensors: Sequence[Any], sizes_bytes: Sequence[int], updated: Sequence[int]) -> Sequence[Any]:
+    """``tensors``, with a copy of each updated one that shares memory with another: its update would change both."""
+    begins = [each.data_ptr() for each in tensors]
+    spans = sorted(zip(begins, sizes_bytes, range(len(begins)), strict=True))
+    if all(one[0] + one[1] <= other[0] for one, other in pairwise(spans)):
+        return tensors
+    apart = list(tensors)
+    for at in updated:
+        end = begins[at] + sizes_bytes[at]
+        others = ((begin, size) for begin, size, other in spans if other != at)
+        if any(begin < end and begins[at] < begin + size for begin, size in others):
+            apart[at] = tensors[at].copyto(tensors[at].device)
+    return apart
 
 
 def _ordered(entry: ModelEntry, inputs: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
@@ -267,17 +327,26 @@ def _checked(expected: TensorArgument, given: Any) -> Array:
     return array
 
 
-def _tensor_of(array: Array) -> Any:
-    """A tensor of TVM with an array's contents: a view if possible, else a copy."""
-    import tvm
-    import tvm_ffi
-
-    if array.dtype.kind not in "iuf" or not array.size:
-        return tvm.runtime.tensor(array)
+def _usable(array: Array) -> Array:
+    """An array with the same contents that TVM can have a view of, if it knows the element type."""
+    if not _has_view(array):
+        return array
     address, is_constant = array.__array_interface__["data"]
     is_usable = address % ALIGNMENT_BYTES == 0 and array.flags.c_contiguous and not is_constant
     # A copy by TVM takes twice as long, and 20 us more.
-    return tvm_ffi.from_dlpack(array if is_usable else aligned_copy(array))
+    return array if is_usable else aligned_copy(array)
+
+
+def _has_view(array: Array) -> bool:
+    return array.dtype.kind in "iuf" and array.size > 0
+
+
+def _tensor_of(array: Array) -> Any:
+    """A tensor of TVM with the contents of a usable array: a view if possible, else a copy."""
+    import tvm
+    import tvm_ffi
+
+    return tvm_ffi.from_dlpack(array) if _has_view(array) else tvm.runtime.tensor(array)
 
 
 @cache

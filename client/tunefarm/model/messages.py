@@ -6,7 +6,7 @@ from typing import Final, Literal, TypeAlias
 from pydantic import Field
 
 from tunefarm_schemas.frozen import Frozen
-from tunefarm_schemas.tuning.model import FunctionKind, ModelEntry
+from tunefarm_schemas.tuning.model import EntryUpdates, FunctionKind, ModelEntry
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.workload import Workload
 
@@ -63,6 +63,7 @@ class PreparedParts(Frozen):
     tvm_version: str
     entries: tuple[ModelEntry, ...]
     entry_weights: Mapping[str, tuple[str, ...]]
+    updated_inputs: tuple[EntryUpdates, ...]
     tasks: tuple[PreparedTask, ...]
     units: tuple[UnitParts, ...] = ()
     """What libraries can run, if the child cuts the model by plans."""

@@ -149,6 +149,7 @@ def model_manifest(
         num_cores=parts.target.num_cores,
         entries=parts.entries,
         entry_weights=tuple(EntryWeights(entry=entry, weights=names) for entry, names in parts.entry_weights.items()),
+        updated_inputs=parts.updated_inputs,
         functions=(*functions, *(ModelFunction(name=each, kind="unscheduled") for each in others)),
         callees=tuple(callees),
         library=digest(library),

@@ -108,6 +108,7 @@ def _parts(
         tvm_version=str(tvm.__version__),
         entries=model.entries,
         entry_weights=lifted.of_entries,
+        updated_inputs=lowered.updated_inputs,
         tasks=tuple(PreparedTask(workload=t.workload, functions=t.functions, calls=t.calls) for t in tasks),
         rest_json=_rest(lowered.kernels, {name for task in tasks for name in task.functions}),
         is_quantized=rounds_to_bytes(model.module),

@@ -13,6 +13,7 @@ from tunefarm_schemas.kernel_library.refused import LibraryRefused, require
 MAX_PROGRAM_BYTES: Final = 256 << 20
 RELEASE_FUNCTION: Final = "tunefarm_release"
 """A function of a program that returns its argument. TVM's VM holds the last result until the next call returns one."""
+_IN_PLACE: Final = "tunefarm_in_place_"
 _MAGIC: Final = 0xD225DE2F4214151E
 _PACKED, _BYTECODE = 0, 1
 _MAX_FUNCTIONS: Final = 1 << 16
@@ -37,6 +38,11 @@ class ProgramFunctions:
 
     defined: tuple[str, ...]
     called: tuple[str, ...]
+
+
+def in_place_name(entry: str) -> str:
+    """The function of a program that does what an entry does, and updates inputs where it can instead of copying."""
+    return f"{_IN_PLACE}{entry}"
 
 
 def functions_of_program(program: bytes) -> ProgramFunctions:

@@ -38,6 +38,13 @@ class EntryWeights(Frozen):
     weights: tuple[str, ...]
 
 
+class EntryUpdates(Frozen):
+    """The inputs of an entry that a call can change into the results that take their places, by name."""
+
+    entry: str
+    inputs: tuple[str, ...]
+
+
 class ModelFunction(Frozen):
     """One TIR function of a compiled model.
 
@@ -120,6 +127,8 @@ class ModelManifest(Frozen):
     """External functions that its user registers before it is loaded."""
     regions: tuple[ModelRegion, ...] = ()
     """Parts that libraries run. A model without any needs no library."""
+    updated_inputs: tuple[EntryUpdates, ...] = ()
+    """Of the entries whose program has a second function that updates inputs in place (``in_place_name``)."""
     library: str
     program: str
     weights: str

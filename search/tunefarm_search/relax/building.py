@@ -9,6 +9,7 @@ import tvm_ffi
 from tvm import relax
 
 from tunefarm_schemas.kernel_library.program import RELEASE_FUNCTION
+from tunefarm_schemas.tuning.model import EntryUpdates
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.relax.expressions import viewed_by, with_blocks
 from tunefarm_search.relax.loops.private_functions import private_functions, without_argument_checks
@@ -26,10 +27,13 @@ class LoweredModel:
     Attributes:
         program: the bytecode with its constants, as a runtime module of TVM (``relax.VMExecutable``).
         kernels: a module of the TIR functions that the bytecode calls by name; None if it calls none.
+        updated_inputs: what entries can update in place. The bytecode has a second function for each such entry,
+            ``in_place_name`` of it.
     """
 
     program: Any
     kernels: Any
+    updated_inputs: tuple[EntryUpdates, ...]
 
 
 def lower(module: Any, target: Target) -> LoweredModel:
@@ -42,7 +46,8 @@ def lower(module: Any, target: Target) -> LoweredModel:
     Raises TVM's errors.
     """
     built_for = tvm_target(target)
-    whole = with_fast_loops(module)
+    updated = with_fast_loops(module)
+    whole = updated.module
     private = {str(variable.name_hint) for variable in private_functions(whole)}
     with built_for:
         lowered = relax.get_pipeline("default_build")(_with_views_inside(whole))
@@ -59,7 +64,8 @@ def lower(module: Any, target: Target) -> LoweredModel:
         if isinstance(each, tvm.tirx.PrimFunc) and not called.isdisjoint(_names(variable, each))
     }
     program = tvm_ffi.get_global_func("relax.VMLink")(builder, built_for, None, [], constants)
-    return LoweredModel(program, tvm.IRModule(functions, attrs=rest.attrs) if functions else None)
+    kernels = tvm.IRModule(functions, attrs=rest.attrs) if functions else None
+    return LoweredModel(program, kernels, updated.updated_inputs)
 
 
 def _with_views_inside(module: Any) -> Any:

@@ -78,7 +78,7 @@ def calls_per_run(prepared: PreparedModel) -> dict[str, dict[str, int]]:
     Counts both branches of a condition, and one iteration of a loop, which Relax expresses as a recursive function.
     """
     module = prepared.module
-    counting = _Counting(with_fast_loops(module) if updates_of(module) else module)
+    counting = _Counting(with_fast_loops(module).module if updates_of(module) else module)
     return {entry.name: dict(counting.calls(entry.name)) for entry in prepared.entries}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import tvm
 
-from tests.search.relax.models import SmallModel, convolutional_network, tuples, two_entries
+from tests.search.relax.models import SmallModel, convolutional_network, tuples, two_caches, two_entries
 from tunefarm.frontend.model_import import ImportedModel
 from tunefarm.model.compilation import Compilation, ModelCompiler
 from tunefarm.startup.preloads import PRELOAD
@@ -49,3 +49,8 @@ def with_entries(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFacto
 @pytest.fixture(scope="session")
 def with_tuples(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> CompiledOnce:
     return compiled(fork_server, tuples(), tmp_path_factory.mktemp("tuples"))
+
+
+@pytest.fixture(scope="session")
+def with_caches(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> CompiledOnce:
+    return compiled(fork_server, two_caches(), tmp_path_factory.mktemp("caches"))

@@ -4,6 +4,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import tvm
 
 from tests.client.model.conftest import CompiledOnce, compiled
 from tests.search.relax.models import convolutional_network, plus
+from tunefarm.artifact.aligned_memory import aligned_copy
 from tunefarm.frontend.model_import import ImportedModel
 from tunefarm.frontend.relax_model import ModelReference
 from tunefarm.frontend.weights_file import have_huge_pages
@@ -93,6 +95,62 @@ def test_load_model_returns_nested_tuples(with_tuples: CompiledOnce) -> None:
     np.testing.assert_allclose(total, expected_total, rtol=1e-4)
     np.testing.assert_allclose(exponentials, expected_exponentials, rtol=1e-4)
     np.testing.assert_array_equal(same, expected_same)
+
+
+def assert_equal(found: tuple[Any, ...], expected: tuple[Any, ...]) -> None:
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_call_copies_caches_unless_it_may_update_them(with_caches: CompiledOnce) -> None:
+    model, given = load_model(with_caches.folder), [aligned_copy(each) for each in with_caches.model.inputs]
+    results = model(*given)
+
+    assert_equal(results, with_caches.model.expected(*with_caches.model.inputs))
+    for cache, result, before in zip(given[:2], results[1:], with_caches.model.inputs, strict=False):
+        np.testing.assert_array_equal(cache, before)
+        assert not np.shares_memory(cache, result)
+
+
+def test_call_updates_caches_in_place(with_caches: CompiledOnce) -> None:
+    model = load_model(with_caches.folder, update_in_place=True)
+    (updates,) = model.manifest.updated_inputs
+    assert updates.inputs == ("x0", "x1")
+    given = [aligned_copy(each) for each in with_caches.model.inputs]
+    for number in range(3):
+        given[2:4] = [aligned_copy(each + number) for each in given[2:4]]
+        expected = with_caches.model.expected(*given)
+
+        results = model(*given)
+
+        assert_equal(results, expected)
+        assert results[1] is given[0]
+        assert results[2] is given[1]
+
+
+def test_call_updates_a_copy_of_memory_that_it_cannot_use(with_caches: CompiledOnce) -> None:
+    model, given = load_model(with_caches.folder, update_in_place=True), list(with_caches.model.inputs)
+    constant = aligned_copy(given[1])
+    constant.flags.writeable = False
+    unaligned = np.empty(given[0].size + 1, "float32")[1:].reshape(given[0].shape)
+    unaligned[...] = given[0]
+    expected = with_caches.model.expected(*given)
+
+    results = model(unaligned, constant, *given[2:])
+
+    assert_equal(results, expected)
+    np.testing.assert_array_equal(unaligned, given[0])
+    np.testing.assert_array_equal(constant, given[1])
+    again = model(*results[1:], *given[2:])
+    assert [one is other for one, other in zip(again[1:], results[1:], strict=True)] == [True, True]
+
+
+def test_caches_of_the_same_memory_are_updated_apart(with_caches: CompiledOnce) -> None:
+    model, given = load_model(with_caches.folder, update_in_place=True), list(with_caches.model.inputs)
+    shared = aligned_copy(np.zeros_like(given[0]))
+    expected = with_caches.model.expected(shared.copy(), shared.copy(), *given[2:])
+
+    assert_equal(model(shared, shared, *given[2:]), expected)
 
 
 def test_call_names_wrong_inputs(network: CompiledOnce) -> None:

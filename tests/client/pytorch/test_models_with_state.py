@@ -74,6 +74,10 @@ def test_calls_change_buffers_and_inputs_as_in_torch(settings: Settings) -> None
             torch.testing.assert_close(scale, same_scale)
             torch.testing.assert_close(compiled.buffers, dict(reference.named_buffers()), rtol=1e-5, atol=1e-6)
     assert int(model.position) == 0
+    assert [each.inputs for each in manifest.updated_inputs] == [("b_cache",)]
+    cache = compiled.buffers["cache"]
+    compiled(token, scale)
+    assert compiled.buffers["cache"] is cache
 
     compiled.reset()
 

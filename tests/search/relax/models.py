@@ -189,6 +189,29 @@ def two_entries() -> SmallModel:
     return SmallModel(module, {"encode": encoder, "decode": decoder}, (random_array(6, 6),), expected)
 
 
+def two_caches() -> SmallModel:
+    """Writes a row of each of two caches where a mask is positive; returns their product's sums, and both."""
+    heads, rows, width = 4, 64, 8
+    mask = np.zeros(rows, np.float32)
+    mask[5] = 1.0
+
+    def build(builder: Any, given: Sequence[Any], _: Sequence[Any]) -> Any:
+        *tensors, mask = given
+        column = builder.emit(relax.op.reshape(mask, (1, rows, 1)))
+        is_new = builder.emit(relax.op.greater(column, relax.const(0.0)))
+        caches = [builder.emit(relax.op.where(is_new, tensors[at + 2], tensors[at])) for at in range(2)]
+        product = builder.emit(relax.op.multiply(*caches))
+        return relax.Tuple([builder.emit(relax.op.sum(product, axis=1)), *caches])
+
+    def expected(*given: Array) -> tuple[Array, ...]:
+        caches = [np.where(given[4].reshape(1, rows, 1) > 0, given[at + 2], given[at]) for at in range(2)]
+        return (caches[0] * caches[1]).sum(1), *caches
+
+    shapes = [*[(heads, rows, width)] * 2, *[(heads, 1, width)] * 2, (rows,)]
+    inputs = (*(random_array(*shape, seed=at) for at, shape in enumerate(shapes[:-1])), mask)
+    return SmallModel(one_entry(build, shapes, ()), {"main": ()}, inputs, expected)
+
+
 def scattered_rows() -> SmallModel:
     rows = np.repeat(np.array([[5], [2]], "int64"), 16, axis=1)
 

@@ -106,6 +106,7 @@ def _print(compilation: "Compilation", *, as_json: bool) -> None:
                 "verified": None if manifest.verified is None else manifest.verified.model_dump(mode="json"),
                 "functions": [each.model_dump(mode="json") for each in manifest.functions],
                 "regions": [each.model_dump(mode="json") for each in manifest.regions],
+                "updated_inputs": {each.entry: list(each.inputs) for each in manifest.updated_inputs},
                 "race": None if compilation.race is None else compilation.race.figures(),
                 "problems": dict(compilation.problems),
                 "notes": list(compilation.notes),
@@ -121,7 +122,7 @@ def _print(compilation: "Compilation", *, as_json: bool) -> None:
     for region in manifest.regions:
         say(f"{region.file}: {counted(len(region.operators), 'operator')}, run by {region.requirement}")
     say_kinds(manifest.functions)
-    for line in bucket_lines(manifest):
+    for line in (*bucket_lines(manifest), *_update_lines(manifest)):
         say(line)
     say(f"{compilation.folder}: {bytes_text(compilation.size_bytes)}")
     if compilation.latency_s is not None:
@@ -140,6 +141,15 @@ def _verified_text(compilation: "Compilation") -> str:
         return f"each function equal to that of an unscheduled build {sets}, since roundings add up: {error}"
     against = "the framework" if verified.reference == "framework" else "an unscheduled build"
     return f"equal to {against} {sets}: {error}"
+
+
+def _update_lines(manifest: ModelManifest) -> list[str]:
+    """A line for entries that can update inputs, such as the caches of a decoder."""
+    counts = sorted({len(each.inputs) for each in manifest.updated_inputs})
+    if not counts:
+        return []
+    inputs = counted(counts[-1], "input") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} inputs"
+    return [f"{inputs} can be updated in place: load_model(..., update_in_place=True)"]
 
 
 def bucket_lines(manifest: ModelManifest) -> list[str]:

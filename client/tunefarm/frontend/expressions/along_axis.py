@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from tvm import relax
+import numpy as np
+from tvm import relax, te, tirx
 
 
 def pieces(value: Any, count: int, axis: int, emit: Callable[[Any], Any]) -> list[Any]:
@@ -33,6 +34,35 @@ def scattered(data: Any, positions: Any, values: Any, axis: int, reduction: str,
     for each, rest in zip(reversed(shorter), reversed(rests), strict=True):
         result = emit(relax.op.concat([result, rest], each))
     return result
+
+
+def with_rows(data: Any, positions: Any, rows: Any, axis: int, builder: Any) -> Any:
+    """``data`` with ``rows`` at positions of one axis, which are within bounds; of equal ones, the last.
+
+    Each element is chosen, so that it can be fused, scheduled and updated in place as a scatter cannot.
+
+    Args:
+        data: any tensor.
+        positions: integers of shape (n,).
+        rows: as ``data``, but with n elements along the axis.
+        axis: the one of the positions.
+        builder: TVM's ``BlockBuilder``.
+    """
+    emit, dtype = builder.emit, str(positions.ty.dtype)
+    places = relax.const(np.arange(extents(data)[axis]).reshape(-1, 1), dtype)
+    numbers = relax.const(np.arange(extents(positions)[0]).reshape(1, -1), "int32")
+    is_at = emit(relax.op.equal(places, emit(relax.op.expand_dims(positions, 0))))
+    number = emit(relax.op.max(emit(relax.op.where(is_at, numbers, relax.const(-1, "int32"))), 1))
+
+    def chosen(data: te.Tensor, rows: te.Tensor, number: te.Tensor) -> te.Tensor:
+        def element(*index: Any) -> Any:
+            of_row = number[index[axis]]
+            row = rows[(*index[:axis], tirx.max(of_row, 0), *index[axis + 1 :])]
+            return tirx.if_then_else(of_row >= 0, row, data[index])
+
+        return te.compute(data.shape, element, name="with_rows")
+
+    return builder.emit_te(chosen, data, rows, number, primfunc_name_hint="with_rows")
 
 
 def extents(tensor: Any) -> list[int]:

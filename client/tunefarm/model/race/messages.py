@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.tuning.model import EntryUpdates
 
 TIME: Final = "tunefarm.model.race.timing_child:main"
 Assignment = tuple[str | None, ...]
@@ -39,6 +40,7 @@ class PlanParts(Frozen):
     regions: tuple[RegionParts, ...]
     calls: Mapping[str, int]
     entry_weights: Mapping[str, tuple[str, ...]]
+    updated_inputs: tuple[EntryUpdates, ...]
 
 
 class TimeOrder(Frozen):

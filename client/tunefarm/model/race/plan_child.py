@@ -84,6 +84,7 @@ class PlanServer:
             ),
             calls=_summed(calls_per_run(model.prepared)),
             entry_weights=lifted.of_entries,
+            updated_inputs=lowered.updated_inputs,
         )
         placed = [_placed(region, made, offsets) for region, made in zip(model.regions, exported, strict=True)]
         return parts, [program, *placed]

@@ -157,6 +157,7 @@ class PlanFolders:
         return self.manifest.model_copy(
             update={
                 "entry_weights": _entry_weights(parts.entry_weights),
+                "updated_inputs": parts.updated_inputs,
                 "regions": _regions(plan, planned),
                 "program": hashlib.sha256(planned.program).hexdigest(),
                 "weights": weights_digest,

@@ -1,39 +1,43 @@
 """Writes a part of a tensor into it, where a function would copy all of it to change that part.
 
-A scan collects its results so: each step writes a row into all of them. TVM's VM copies a tensor of N rows N times.
+A scan collects its results so: each step writes a row into all of them. TVM's VM copies a tensor of N rows N times. So
+does a decoder with its caches, which are inputs: the caller decides whether a call may change them.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import tvm
-import tvm_ffi
 from tvm import relax, tirx
-from tvm.ir import TensorLoad
 
-from tunefarm_search.relax.expressions import extents_of, is_reshape, operator_of, uses_of, viewed_by, with_blocks
+from tunefarm_schemas.kernel_library.program import in_place_name
+from tunefarm_schemas.tuning.model import EntryUpdates
+from tunefarm_search.relax.expressions import is_reshape, operator_of, uses_of, value_of, viewed_by, with_blocks
+from tunefarm_search.relax.loops.partial_updates import Update, update_of
 from tunefarm_search.relax.loops.private_functions import with_inlined_calls
 
 _CALL: Final = "relax.call_tir"
 _SUFFIX: Final = "_in_place"
-_MIN_RATIO: Final = 4
-"""Of the elements of a tensor to those that an update in place writes."""
+_SYMBOL: Final = "global_symbol"
+_NUM_INPUT: Final = "num_input"
+"""Attribute of an entry whose weights are parameters behind its inputs: how many inputs it has."""
 
 
 @dataclass(frozen=True)
-class Update:
-    """A function that writes elements where a condition holds, and the tensor at ``position`` elsewhere.
+class UpdatedModule:
+    """A module with updates in place.
 
-    ``in_place`` leaves the others of that tensor as they are, and has no result.
+    Attributes:
+        module: has a second function for each entry that can update its inputs, ``in_place_name`` of it, which returns
+            such an input as the result that takes its place.
+        updated_inputs: these inputs.
     """
 
-    position: int
-    in_place: Any
+    module: Any
+    updated_inputs: tuple[EntryUpdates, ...]
 
 
-def with_fast_loops(module: Any) -> Any:
+def with_fast_loops(module: Any) -> UpdatedModule:
     """``module`` as its program runs: with inlined calls and with updates in place."""
     return with_updates_in_place(with_inlined_calls(module))
 
@@ -41,37 +45,73 @@ def with_fast_loops(module: Any) -> Any:
 def updates_of(module: Any) -> dict[Any, Update]:
     """The TIR functions of ``module`` that copy a tensor to change a part of it."""
     functions = [each for each in module.functions.items() if isinstance(each[1], tirx.PrimFunc)]
-    found = {variable: _update(function) for variable, function in functions}
+    found = {variable: update_of(function) for variable, function in functions}
     return {variable: update for variable, update in found.items() if update is not None}
 
 
-def with_updates_in_place(module: Any) -> Any:
+def with_updates_in_place(module: Any) -> UpdatedModule:
     """``module`` with functions that change their argument, where nothing else reads a tensor that a call updates."""
     updates = updates_of(module)
     if not updates:
-        return module
+        return UpdatedModule(module, ())
     builder = relax.BlockBuilder(module)
     in_place = {
         variable: builder.add_func(update.in_place, f"{variable.name_hint}{_SUFFIX}")
         for variable, update in updates.items()
     }
+    updated_inputs: list[EntryUpdates] = []
     for variable, function in module.functions.items():
-        if isinstance(function, relax.Function):
-            builder.update_func(variable, _UpdatedFunction(module, function, updates, in_place).function())
-    return builder.get()
+        if not isinstance(function, relax.Function):
+            continue
+        builder.update_func(variable, _UpdatedFunction(module, function, updates, in_place).function())
+        inputs = list(function.params)[: int((function.attrs or {}).get(_NUM_INPUT, 0))]
+        changed = _updated_inputs(_UpdatedFunction(module, function, updates, in_place, inputs))
+        if changed:
+            entry = str(variable.name_hint)
+            second = _UpdatedFunction(module, function, updates, in_place, changed).function()
+            builder.add_func(second.with_attr(_SYMBOL, in_place_name(entry)), in_place_name(entry))
+            names = tuple(str(each.name) for each in inputs if each in changed)
+            updated_inputs.append(EntryUpdates(entry=entry, inputs=names))
+    return UpdatedModule(builder.get(), tuple(updated_inputs))
+
+
+def _updated_inputs(updated: "_UpdatedFunction") -> list[Any]:
+    """The inputs that a function updates and returns."""
+    body = updated.function().body
+    values = {binding.var: binding.value for block in body.blocks for binding in block.bindings}
+    leaves = _leaves(body.body, values)
+    return [given for variable, given in updated.inputs_of.items() if any(each.same_as(variable) for each in leaves)]
+
+
+def _leaves(expression: Any, values: Mapping[Any, Any]) -> list[Any]:
+    """The variables that a result consists of."""
+    value = value_of(expression, values.get)
+    if isinstance(value, relax.Tuple):
+        return [leaf for field in value.fields for leaf in _leaves(field, values)]
+    return [expression]
 
 
 class _UpdatedFunction:
-    """One Relax function."""
+    """One Relax function. ``inputs`` are the parameters that it may change."""
 
-    def __init__(self, module: Any, function: Any, updates: Mapping[Any, Update], in_place: Mapping[Any, Any]) -> None:
+    def __init__(
+        self,
+        module: Any,
+        function: Any,
+        updates: Mapping[Any, Update],
+        in_place: Mapping[Any, Any],
+        inputs: Sequence[Any] = (),
+    ) -> None:
         self._module = module
         self._function = function
         self._updates = updates
         self._in_place = in_place
         self._uses = uses_of(function)
-        self._own: set[Any] = set()
-        """Variables whose memory this function allocated, and that no view has."""
+        self._own: set[Any] = set(inputs)
+        """Variables whose memory this function allocated or may change, and that no view has."""
+        self.inputs_of: dict[Any, Any] = {}
+        """The input whose memory a variable has."""
+        self._inputs = {each: each for each in inputs}
 
     def function(self) -> Any:
         """The function with calls that update in place."""
@@ -82,77 +122,29 @@ class _UpdatedFunction:
             return block
         bindings = []
         for binding in block.bindings:
-            value = self._value(binding.value)
+            tensor = self._updated(binding.value)
             if operator_of(binding.value) == _CALL and not self._is_view(binding.value):
                 self._own.add(binding.var)
-            bindings.append(binding if value is binding.value else relax.VarBinding(binding.var, value))
+            if tensor is None:
+                bindings.append(binding)
+                continue
+            bindings.append(relax.VarBinding(binding.var, self._in_place_call(binding.value)))
+            given = self.inputs_of.get(tensor, self._inputs.get(tensor))
+            if given is not None:
+                self.inputs_of[binding.var] = given
         return relax.DataflowBlock(bindings)
 
     def _is_view(self, call: Any) -> bool:
         return viewed_by(call, self._module) is not None or is_reshape(self._module[call.args[0]])
 
-    def _value(self, value: Any) -> Any:
+    def _updated(self, value: Any) -> Any:
+        """The tensor that an expression can update in place; None if it is none of that kind."""
         if operator_of(value) != _CALL or value.args[0] not in self._updates:
-            return value
+            return None
+        tensor = value.args[1].fields[self._updates[value.args[0]].position]
+        return tensor if tensor in self._own and self._uses[tensor] == 1 else None
+
+    def _in_place_call(self, value: Any) -> Any:
         variable, given = value.args
-        update = self._updates[variable]
-        tensor = given.fields[update.position]
-        if tensor not in self._own or self._uses[tensor] != 1:
-            return value
-        return relax.op.call_tir_inplace(self._in_place[variable], given, update.position, value.ty_args[0])
-
-
-def _update(function: Any) -> Update | None:
-    """What a function updates; None if it is of another kind."""
-    stores: list[Any] = []
-    blocks: list[Any] = []
-    tvm_ffi.structural_walk(function.body, [(tirx.BufferStore, stores.append), (tvm.s_tir.SBlock, blocks.append)])
-    if len(stores) != 1 or len(blocks) != 2 or not blocks[0].body.same_as(stores[0]):
-        return None
-    *given, result = function.params
-    store, iterators = stores[0], list(blocks[0].iter_vars)
-    if operator_of(store.value) != "prim.if_then_else" or not store.buffer.same_as(result):
-        return None
-    condition, new, kept = store.value.args
-    position = next((at for at, each in enumerate(given) if _is_element(kept, each, store)), None)
-    if position is None or not _is_small_part(new, kept) or not _is_scalar(condition, kept, iterators):
-        return None
-    body = tirx.IfThenElse(condition, tirx.BufferStore(given[position], new, list(store.indices)), None)
-    for iterator in reversed(iterators):
-        body = tirx.For(iterator.var, iterator.dom.min, iterator.dom.extent, tirx.ForKind.SERIAL, body)
-    return Update(position, tirx.PrimFunc(given, body, function.ret_type, attrs=function.attrs))
-
-
-def _is_element(kept: Any, tensor: Any, store: Any) -> bool:
-    """Whether an expression is the element of ``tensor`` where ``store`` writes one of the same shape."""
-    return (
-        isinstance(kept, TensorLoad)
-        and kept.source.same_as(tensor)
-        and bool(tvm_ffi.structural_equal(kept.source.ty, store.buffer.ty, map_free_vars=False))
-        and bool(tvm_ffi.structural_equal(list(kept.indices), list(store.indices), map_free_vars=False))
-    )
-
-
-def _is_small_part(new: Any, kept: Any) -> bool:
-    """Whether an expression is an element of a tensor much smaller than that of ``kept``.
-
-    Writing it needs no schedule then; a masked sum, say, does.
-    """
-    if not isinstance(new, TensorLoad) or any(load.source.same_as(kept.source) for load in _found(new, TensorLoad)):
-        return False
-    small, large = extents_of(new.source), extents_of(kept.source)
-    return small is not None and large is not None and math.prod(small) * _MIN_RATIO <= math.prod(large)
-
-
-def _is_scalar(condition: Any, kept: Any, iterators: Sequence[Any]) -> bool:
-    """Whether a condition compares iterators with numbers and scalars, not with elements of a mask or of ``kept``."""
-    loads, variables = _found(condition, TensorLoad), [each.var for each in iterators]
-    used = [each for load in loads for index in load.indices for each in _found(index, tvm.ir.Var)]
-    is_changed = any(load.source.same_as(kept.source) for load in loads)
-    return not is_changed and not any(one.same_as(other) for one in used for other in variables)
-
-
-def _found(expression: Any, kind: Any) -> list[Any]:
-    found: list[Any] = []
-    tvm_ffi.structural_walk(expression, (kind, found.append))
-    return found
+        position = self._updates[variable].position
+        return relax.op.call_tir_inplace(self._in_place[variable], given, position, value.ty_args[0])

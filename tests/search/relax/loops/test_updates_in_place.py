@@ -105,7 +105,7 @@ def test_tensors_in_the_memory_of_an_input_are_copied(here: Target) -> None:
     assert checked(model(build, (ROWS * WIDTH,)), here, filled(range(1))) == 0
 
 
-def test_masked_updates_keep_their_schedule(here: Target) -> None:
+def test_updates_under_a_mask_of_nearly_their_size_are_copied(here: Target) -> None:
     def masked(data: Any, row: Any, places: Any) -> Any:
         def element(at: Any, column: Any) -> Any:
             return tirx.if_then_else(places[at] < 2, row[0, column], data[at, column])

@@ -13,6 +13,7 @@ from tunefarm.frontend.onnx.operators.constants import constant
 from tunefarm.frontend.onnx.operators.elementwise import rms_normalization
 from tunefarm.frontend.onnx.operators.multi_head_attention import joined_heads
 from tunefarm.frontend.onnx.operators.rotary import turned_by_positions
+from tunefarm_search.relax.loops.partial_updates import REST_IS_UNSPECIFIED
 
 _INPUTS: Final = (
     *("query", "key", "value", "past_key", "past_value", "seqlens_k", "total_sequence_length"),
@@ -204,7 +205,8 @@ def _with_past(builder: Any, new: Any, past: Any, step: _Step) -> Any:
             behind = tvm.tirx.if_then_else(number < step.tokens, own, zero)
             return tvm.tirx.if_then_else(number < 0, known, behind)
 
-        return te.compute((batch, heads, step.total, elements), element, name="appended")
+        attributes = {REST_IS_UNSPECIFIED: 1}  # nothing reads rows behind the last token
+        return te.compute((batch, heads, step.total, elements), element, name="appended", attrs=attributes)
 
     return builder.emit_te(appended, past, new, step.before, primfunc_name_hint="appended")
 

@@ -3,6 +3,7 @@
 TVM's own read outside of the data for positions that count from the end.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from torch import fx
 from tvm import relax
 
+from tunefarm.frontend.expressions.along_axis import with_rows
 from tunefarm.frontend.pytorch.operators.nodes import Convert, argument, value_of
 
 
@@ -44,8 +46,8 @@ def index(node: fx.Node, importer: Any) -> Any:
 def index_put(node: fx.Node, importer: Any) -> Any:
     """``x[:, i] = values``.
 
-    One position, such as that of a step in a cache, becomes a selection, which every schedule can fuse and split.
-    Several become a scatter.
+    One position of an axis, or few, such as those of a step in a cache, become a selection, which every schedule can
+    fuse and split. Others become a scatter.
 
     Raises:
         ValueError: an index is a mask, and more than one value is put.
@@ -56,6 +58,8 @@ def index_put(node: fx.Node, importer: Any) -> Any:
     if len(used) == 1 and value_of(node.args[1][used[0]]).numel() == 1 and not argument(node, 3, "accumulate", False):
         return _put_one(node, importer, used[0])
     shape = _extents(node.args[0])
+    if _are_few_rows(node, used, shape):
+        return _put_rows(node, importer, used[0], shape)
     emit = importer.block_builder.emit
     axes, position = _joined_position(node, shape, importer)
     others = [axis for axis in range(len(shape)) if axis not in axes]
@@ -133,6 +137,21 @@ def _put_one(node: fx.Node, importer: Any, axis: int) -> Any:
     aligned = [*[1] * (len(shape) - 1 + dimensions - len(given)), *given]
     values = emit(relax.op.reshape(importer.env[node.args[2]], [*aligned[:axis], 1, *aligned[axis + dimensions :]]))
     return emit(relax.op.where(chosen, emit(relax.op.broadcast_to(values, shape)), importer.env[node.args[0]]))
+
+
+def _are_few_rows(node: fx.Node, axes: Sequence[int], shape: Sequence[int]) -> bool:
+    """Whether to look for each row among the positions costs less than to write all elements."""
+    if len(axes) != 1 or value_of(node.args[1][axes[0]]).dim() != 1 or argument(node, 3, "accumulate", False):
+        return False
+    return int(value_of(node.args[1][axes[0]]).numel()) * shape[axes[0]] <= math.prod(shape)
+
+
+def _put_rows(node: fx.Node, importer: Any, axis: int, shape: Sequence[int]) -> Any:
+    data, builder = importer.env[node.args[0]], importer.block_builder
+    positions = _wrapped(importer.env[node.args[1][axis]], shape[axis], importer)
+    of_rows = [*shape[:axis], int(positions.ty.shape[0]), *shape[axis + 1 :]]
+    rows = builder.emit(relax.op.broadcast_to(importer.env[node.args[2]], of_rows))
+    return with_rows(data, positions, rows, axis, builder)
 
 
 def _values_in_order(
