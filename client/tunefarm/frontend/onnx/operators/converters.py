@@ -49,6 +49,7 @@ from tunefarm.frontend.onnx.operators.quantized import QUANTISED, QUANTISED_OF_M
 from tunefarm.frontend.onnx.operators.recurrent import gru, lstm, rnn
 from tunefarm.frontend.onnx.operators.rotary import rotary_embedding
 from tunefarm.frontend.onnx.operators.spatial import conv, conv_transpose, pool, resize, roi_align
+from tunefarm.frontend.onnx.operators.standard_attention import standard_attention, tensor_scatter
 from tunefarm.frontend.onnx.operators.transforms import spectrogram, transform, transform_of_axis
 from tunefarm.frontend.onnx.operators.weight_only import with_blocks
 from tunefarm.frontend.unsupported_operators import BOXES, MASKS
@@ -67,15 +68,15 @@ _NOT_ONNX: Final = (_OF_MICROSOFT - {"Gelu"}) | {"AllClassNMS", "Attention"}
 
 
 _OURS: Final[Mapping[str, Any]] = MappingProxyType({
-    "AveragePool": pool("AveragePool"), "Clip": clip, "Constant": literal, "Conv": conv,
-    "ConvTranspose": conv_transpose, "CumProd": running_product, "DFT": transform, "Elu": elu, "EyeLike": identity_like,
-    "GRU": gru, "Gather": gather, "IsInf": is_infinite,
+    "Attention": standard_attention, "AveragePool": pool("AveragePool"), "Clip": clip, "Constant": literal,
+    "Conv": conv, "ConvTranspose": conv_transpose, "CumProd": running_product, "DFT": transform, "Elu": elu,
+    "EyeLike": identity_like, "GRU": gru, "Gather": gather, "IsInf": is_infinite,
     "LRN": local_response_normalization, "LSTM": lstm,
     "LpNormalization": lp_normalization, "MaxPool": pool("MaxPool"),
     "MeanVarianceNormalization": mean_variance_normalization, "OneHot": one_hot, "Pow": power, "RNN": rnn,
     "RMSNormalization": rms_normalization, "Resize": resize, "ReverseSequence": reversed_sequences,
     "RoiAlign": roi_align, "STFT": spectrogram, "ScatterElements": scatter_elements, "Selu": selu,
-    "SpaceToDepth": space_to_depth, "Swish": swish,
+    "SpaceToDepth": space_to_depth, "Swish": swish, "TensorScatter": tensor_scatter,
     "ThresholdedRelu": thresholded_relu, "TopK": top_k, **QUANTISED,
 })  # fmt: skip
 _OURS_OF_MICROSOFT: Final[Mapping[str, Any]] = MappingProxyType({

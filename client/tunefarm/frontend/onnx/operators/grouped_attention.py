@@ -76,7 +76,7 @@ def group_query_attention(builder: Any, inputs: Any, attributes: Mapping[str, An
     kept = [keys, values] if step.cache is None else [_last(builder, each, step.cache) for each in (keys, values)]
     rows = builder.emit(relax.op.permute_dims(queries, [0, 2, 1, 3]))
     rows = builder.emit(relax.op.reshape(rows, (batch, of_keys, heads // of_keys * tokens, elements)))
-    scores = _scores(builder, rows, keys, attributes)
+    scores = attention_scores(builder, rows, keys, attributes)
     scores = _hidden(builder, scores, _visible(builder, step, attributes, heads // of_keys), given["attention_bias"])
     if given["head_sink"] is not None or attributes.get("smooth_softmax", -1) == 1:
         powers = _with_sink(builder, scores, given["head_sink"], tokens)
@@ -211,7 +211,7 @@ def _with_past(builder: Any, new: Any, past: Any, step: _Step) -> Any:
     return builder.emit_te(appended, past, new, step.before, primfunc_name_hint="appended")
 
 
-def _scores(builder: Any, rows: Any, keys: Any, attributes: Mapping[str, Any]) -> Any:
+def attention_scores(builder: Any, rows: Any, keys: Any, attributes: Mapping[str, Any]) -> Any:
     """Products of rows and keys of shape (batch, heads, rows, keys), scaled and capped as a node says."""
     dtype = str(rows.ty.dtype)
     scale = float(attributes.get("scale", 0.0)) or int(rows.ty.shape[3]) ** -0.5

@@ -40,7 +40,7 @@ def multi_head_attention(builder: Any, inputs: Any, attributes: Mapping[str, Any
     parts = _unpacked(builder, (query, key, value))
     if bias is not None:
         parts = _with_biases(builder, parts, bias)
-    queries, keys, values = (_in_heads(builder, each, count) for each in parts)
+    queries, keys, values = (in_heads(builder, each, count) for each in parts)
     if past[0] is not None:
         keys, values = (
             builder.emit(relax.op.concat([earlier, new], axis=2))
@@ -79,7 +79,7 @@ def attention_of_product(builder: Any, given: Sequence[Any], attributes: Mapping
     bounds = [int(sizes[0]), int(sizes[0] + sizes[1])]
     parts = builder.emit(relax.op.split(product, bounds, axis=2))
     queries, keys, values = (
-        _in_heads(builder, builder.emit(relax.TupleGetItem(parts, index)), count) for index in range(3)
+        in_heads(builder, builder.emit(relax.TupleGetItem(parts, index)), count) for index in range(3)
     )
     if past is not None:
         keys, values = (
@@ -124,7 +124,8 @@ def _with_biases(builder: Any, parts: Sequence[Any], bias: Any) -> list[Any]:
     return result
 
 
-def _in_heads(builder: Any, part: Any, count: int) -> Any:
+def in_heads(builder: Any, part: Any, count: int) -> Any:
+    """A tensor of shape (batch, tokens, columns), or already in heads, as (batch, heads, tokens, elements)."""
     if len(part.ty.shape) == _RANK_OF_HEADS:
         return part
     batch, tokens, width = (int(extent) for extent in part.ty.shape)
