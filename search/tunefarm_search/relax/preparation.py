@@ -24,6 +24,7 @@ from tunefarm_search.relax.attention.softmax_rows import (
     legalize_log_softmax,
     legalize_softmax,
 )
+from tunefarm_search.relax.attention.visible_keys import with_attention_of_visible_keys
 from tunefarm_search.relax.channels_last.convolutions import with_channels_last
 from tunefarm_search.relax.channels_last.padded import with_padded_channels
 from tunefarm_search.relax.constants import constant_of, fold_constants
@@ -156,7 +157,8 @@ def _lowered(module: Any, names: Sequence[str], target: Target) -> tuple[Any, Pr
     tiled, customized = _run(slice_splits(operators), keep), {}
     if target.kind == "llvm":
         few = has_few_vector_registers(target)
-        plain = with_plain_convolutions(with_fused_attention(with_products_of_few_rows(tiled)))
+        rows = with_products_of_few_rows(with_attention_of_visible_keys(tiled))
+        plain = with_plain_convolutions(with_fused_attention(rows))
         has_unit = BFLOAT16 in tile_elements_of(target)
         tiled = with_tiled_results(plain, narrow, has_few_registers=few, multiplies_bfloat16=has_unit)
         tiled = _run(tiled, keep)

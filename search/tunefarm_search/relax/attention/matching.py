@@ -17,7 +17,7 @@ _WHERE: Final = "relax.where"
 _ADD: Final = "relax.add"
 _MULTIPLY: Final = "relax.multiply"
 _SCALES: Final = frozenset({_MULTIPLY, "relax.divide"})
-_HIDDEN: Final = -1e30
+HIDDEN: Final = -1e30
 """A score of this or less counts for nothing. Added to any score that layers compute, it stays what it is."""
 _MATRIX: Final = 2
 """The axes of rows and keys, which are the last."""
@@ -147,7 +147,7 @@ class AttentionMatcher:
         condition, *branches = selected.args
         for scores, hidden in (branches, branches[::-1]):
             number = scalar_of(value_of(hidden, self._values.get))
-            found = self._scores(scores) if number is not None and number <= _HIDDEN else None
+            found = self._scores(scores) if number is not None and number <= HIDDEN else None
             fitting = None if found is None else _mask_for(selected, condition, found.product)
             if found is not None and fitting is not None:
                 added = [relax.const(np.float32(number if each is hidden else 0)) for each in branches]
