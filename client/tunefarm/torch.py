@@ -103,11 +103,9 @@ class TorchCallable:
                 leaves = dispatch.serve(given, TorchOperations(), self._run)
             count = len(leaves) - len(self._buffers) - len(self._changed)
             changed = iter(leaves[count:])
-            for (name, old), value in zip(list(self._buffers.items()), changed, strict=False):
-                if value.data_ptr() != old.data_ptr():  # else it was updated in place
-                    self._buffers[name] = value
+            self._buffers = dict(zip(self._buffers, changed, strict=False))
             for position, value in zip(self._changed, changed, strict=True):
-                if value.data_ptr() != tensors[position].data_ptr():
+                if value is not tensors[position]:  # else it was updated in place
                     tensors[position].copy_(value)
             return leaves[:count]
 
@@ -137,14 +135,16 @@ class TorchCallable:
         return tensors
 
     def _run(self, entry: str, tensors: list[Any]) -> list[Any]:
-        """The tensors of the result of one entry."""
+        """The tensors of the result of one entry; those that were updated in place are the given ones."""
         import torch
         import tvm
 
         plain = [each.contiguous() for each in tensors]
         plain = [each if each.data_ptr() % ALIGNMENT_BYTES == 0 else each.clone() for each in plain]
         given = [tvm.runtime.from_dlpack(each) for each in plain]
-        return [torch.from_dlpack(each) for each in self.compiled.run_owned(entry, given)]
+        known = {each.data_ptr(): tensor for each, tensor in zip(given, plain, strict=True)}
+        results = ((known.get(each.data_ptr()), each) for each in self.compiled.run_owned(entry, given))
+        return [torch.from_dlpack(each) if tensor is None else tensor for tensor, each in results]
 
 
 class TorchOperations:
