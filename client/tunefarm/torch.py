@@ -179,6 +179,7 @@ def compile(  # noqa: A001 - it is reached as tunefarm.torch.compile
     dynamic: Mapping[str, Mapping[int, Any]] | None = None,
     pad: Mapping[str, float] | None = None,
     max_buckets: int = MAX_BUCKETS,
+    exact_buckets: bool = False,
     **options: Any,
 ) -> TorchCallable:
     """Compile a torch module without measuring anything; ``options`` are those of ``tunefarm.compile``.
@@ -192,6 +193,8 @@ def compile(  # noqa: A001 - it is reached as tunefarm.torch.compile
             equal values are one dimension. ``{"x": {0: (1, 32)}}`` permits up to 32 rows, and sizes are chosen.
         pad: what inputs are padded with, by name; zero for others.
         max_buckets: the most sizes that are chosen for a range.
+        exact_buckets: serve exactly the sizes of ``dynamic``, without padding. So one callable, with one state, serves
+            pieces of a prompt and single tokens.
         options: further arguments of ``tunefarm.compile``.
 
     Raises:
@@ -207,12 +210,15 @@ def compile(  # noqa: A001 - it is reached as tunefarm.torch.compile
         for each in axes
     )
     if dimensions:
-        wanted = WantedBuckets(dimensions=dimensions, padding=pad or {}, max_buckets=max_buckets)
+        wanted = WantedBuckets(
+            dimensions=dimensions, padding=pad or {}, max_buckets=max_buckets, is_exact=exact_buckets
+        )
         wanted.require_usable()
         options["buckets"] = wanted
         example_inputs = sized_examples(model, example_inputs, axes)
-    elif pad:
-        raise BadInput("pad", "no axis is dynamic.", "Give dynamic={NAME: {AXIS: SIZES}}.")
+    elif pad or exact_buckets:
+        field = "pad" if pad else "exact_buckets"
+        raise BadInput(field, "no axis is dynamic.", "Give dynamic={NAME: {AXIS: SIZES}}.")
     exported = export_module(model, example_inputs, axes)
     with tempfile.TemporaryDirectory(prefix="tunefarm-torch-") as folder:
         path = save_exported(exported, Path(folder) / f"{type(model).__name__}.pt2")

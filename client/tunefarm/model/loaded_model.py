@@ -165,8 +165,8 @@ class CompiledModel:
         result, owned = self._owned(chosen.name, tensors)
         # Arrays on arrays, one more for each call, would never be released.
         updated = {tensors[at].data_ptr(): usable[at] for at in self._updated[chosen.name] if _has_view(usable[at])}
-        arrays = [updated.get(each.data_ptr()) for each in owned] if updated else [None] * len(owned)
-        outputs = (_array_of(each) if array is None else array for each, array in zip(owned, arrays, strict=True))
+        given = [updated.get(each.data_ptr()) if updated else None for each in owned]
+        outputs = (_array_of(each) if array is None else array for each, array in zip(owned, given, strict=True))
         return nested_like(result, outputs)
 
     def run_owned(self, entry: str, tensors: Sequence[Any]) -> list[Any]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import tunefarm
+from tunefarm_schemas.bad_input import BadInput
 from tunefarm_services.settings import Settings
 
 torch = pytest.importorskip("torch")
@@ -119,6 +120,36 @@ def test_file_has_its_state_as_further_inputs_and_results(settings: Settings, tm
         expected = list(model(token, scale).values())
     for found, wanted in zip(results, [*expected, *given[2:], scale], strict=True):
         torch.testing.assert_close(torch.from_numpy(found.copy()), wanted, rtol=1e-5, atol=1e-6)
+
+
+class Remembering(torch.nn.Module):  # type: ignore[misc]
+    """Averages the rows that were given so far, weighted by likeness."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("rows", torch.zeros(1, 64, 16))
+
+    def forward(self, rows: Any, positions: Any) -> Any:
+        self.rows.index_copy_(1, positions, rows)
+        is_known = torch.arange(64)[None, None] <= positions[None, :, None]
+        scores = torch.where(is_known, rows @ self.rows.transpose(1, 2), torch.finfo(torch.float32).min)
+        return scores.softmax(-1) @ self.rows
+
+
+def test_pieces_of_several_sizes_share_their_state(settings: Settings) -> None:
+    model, sizes = seeded(Remembering), {"rows": {1: [1, 4]}, "positions": {0: [1, 4]}}
+    example = (torch.rand(1, 4, 16), torch.arange(4))
+    compiled = tunefarm.torch.compile(
+        model, example, target="host:1", dynamic=sizes, exact_buckets=True, settings=settings
+    )
+    updates = {each.entry: each.inputs for each in compiled.compiled.manifest.updated_inputs}
+    assert updates == dict.fromkeys(compiled.compiled.entries, ("b_rows",))
+    reference, given = copy.deepcopy(model), torch.rand(1, 10, 16)
+    for places in torch.arange(10).split([4, 1, 1, 4]):
+        rows = given[:, places]
+        torch.testing.assert_close(compiled(rows, places), reference(rows, places), rtol=1e-5, atol=1e-6)
+    with pytest.raises(BadInput, match="size"):
+        compiled(given[:, :3], torch.arange(3))
 
 
 def test_state_does_not_depend_on_the_number_of_rows(settings: Settings) -> None:

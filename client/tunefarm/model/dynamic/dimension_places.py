@@ -8,7 +8,7 @@ from tunefarm_schemas.tuning.dynamic_shape import DimensionPlace
 from tunefarm_schemas.tuning.model import ModelEntry
 
 Places = tuple[DimensionPlace, ...]
-EXACT_FIX = "Serve exact sizes: name each size, and add --exact-buckets."
+EXACT_FIX = "Serve exact sizes: name each size, and add --exact-buckets (exact_buckets=True in Python)."
 
 
 def input_places(entry: ModelEntry, places: Sequence[tuple[str, int]]) -> Places:

@@ -17,6 +17,8 @@ REST_IS_UNSPECIFIED: Final = "tunefarm.rest_is_unspecified"
 """Annotation of a block that writes a constant behind the part that it changes, where no reader looks."""
 _MIN_RATIO: Final = 4
 """Of the elements of a tensor to those of each tensor that new elements are computed from."""
+_BLOCKS: Final = 2
+"""Of a function without other steps: its root and the one that writes."""
 _MAX_BLOCKS: Final = 16
 _MAX_LOADS: Final = 64
 """Of an expression with those that it reads inlined. TVM takes minutes to compile larger ones."""
@@ -99,9 +101,8 @@ def _selection(function: Any) -> Update | None:
         return None
     *given, result = inlined.params
     store, blocks = _store_to(result, inlined)
-    if len(blocks) != 2 or not blocks[0].body.same_as(store):
-        return None
-    choice = _choice(store, given[position])
+    is_plain = len(blocks) == _BLOCKS and blocks[0].body.same_as(store) and blocks[0].init is None
+    choice = _choice(store, given[position]) if is_plain else None
     if choice is None:
         return None
     choice, iterators = _without_constant_rest(choice, blocks[0]), list(blocks[0].iter_vars)
