@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -10,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tunefarm.artifact.aligned_memory import ALIGNMENT_BYTES, aligned_copy
 from tunefarm.artifact.kernel_loading import use_recorded_threads
+from tunefarm.artifact.shared_memory import array_of, element_type, has_view, tensor_of, usable_array
 from tunefarm.frontend.weights_file import DamagedWeights, WeightMemory, have_huge_pages, read_weights
 from tunefarm.model.library.region_opening import opened_regions
 from tunefarm.model.model_folder import ModelFiles, read_model_folder
@@ -160,13 +159,13 @@ class CompiledModel:
         return nested_like(nestings[-1], iter(outputs))
 
     def _run(self, chosen: ModelEntry, arrays: Sequence[Any]) -> Any:
-        usable = [_usable(_checked(each, array)) for each, array in zip(chosen.inputs, arrays, strict=True)]
-        tensors = [_tensor_of(each) for each in usable]
+        usable = [usable_array(_checked(each, array)) for each, array in zip(chosen.inputs, arrays, strict=True)]
+        tensors = [tensor_of(each) for each in usable]
         result, owned = self._owned(chosen.name, tensors)
         # Arrays on arrays, one more for each call, would never be released.
-        updated = {tensors[at].data_ptr(): usable[at] for at in self._updated[chosen.name] if _has_view(usable[at])}
+        updated = {tensors[at].data_ptr(): usable[at] for at in self._updated[chosen.name] if has_view(usable[at])}
         given = [updated.get(each.data_ptr()) if updated else None for each in owned]
-        outputs = (_array_of(each) if array is None else array for each, array in zip(owned, given, strict=True))
+        outputs = (array_of(each) if array is None else array for each, array in zip(owned, given, strict=True))
         return nested_like(result, outputs)
 
     def run_owned(self, entry: str, tensors: Sequence[Any]) -> list[Any]:
@@ -272,7 +271,7 @@ def _weights_of(files: ModelFiles, *, shared_weights: bool) -> dict[str, list[An
     is_copied = not shared_weights and have_huge_pages()
     try:
         arrays = read_weights(files.weights, WeightMemory.COPIED if is_copied else WeightMemory.WRITABLE)
-        tensors = {name: _tensor_of(_usable(array)) for name, array in arrays.items()}
+        tensors = {name: tensor_of(usable_array(array)) for name, array in arrays.items()}
         named = {each.entry: [tensors[name] for name in each.weights] for each in files.manifest.entry_weights}
     except (DamagedWeights, KeyError, OSError) as error:
         raise BadInput("folder", f"its weights cannot be read: {error}.", "Compile the model again.") from error
@@ -321,45 +320,10 @@ def _ordered(entry: ModelEntry, inputs: Sequence[Any], named: Mapping[str, Any])
 
 def _checked(expected: TensorArgument, given: Any) -> Array:
     array = np.asarray(given)
-    if array.shape != expected.shape or array.dtype != _dtype(expected.dtype):
+    if array.shape != expected.shape or array.dtype != element_type(expected.dtype):
         problem = f"{expected.name} is {array.dtype}{list(array.shape)}."
         raise BadInput("inputs", problem, f"Give {expected.dtype}{list(expected.shape)}.")
     return array
-
-
-def _usable(array: Array) -> Array:
-    """An array with the same contents that TVM can have a view of, if it knows the element type."""
-    if not _has_view(array):
-        return array
-    address, is_constant = array.__array_interface__["data"]
-    is_usable = address % ALIGNMENT_BYTES == 0 and array.flags.c_contiguous and not is_constant
-    # A copy by TVM takes twice as long, and 20 us more.
-    return array if is_usable else aligned_copy(array)
-
-
-def _has_view(array: Array) -> bool:
-    return array.dtype.kind in "iuf" and array.size > 0
-
-
-def _tensor_of(array: Array) -> Any:
-    """A tensor of TVM with the contents of a usable array: a view if possible, else a copy."""
-    import tvm
-    import tvm_ffi
-
-    return tvm_ffi.from_dlpack(array) if _has_view(array) else tvm.runtime.tensor(array)
-
-
-@cache
-def _dtype(name: str) -> np.dtype[Any]:
-    import ml_dtypes  # noqa: F401 - registers its types
-
-    return np.dtype(name)
-
-
-def _array_of(tensor: Any) -> Array:
-    """A tensor of TVM as an array: a view if NumPy has the element type, else a copy."""
-    has_view = _dtype(str(tensor.dtype)).kind in "iuf"
-    return np.from_dlpack(tensor) if has_view else tensor.numpy()
 
 
 def _tuples_of(result: Any) -> Any:

@@ -4,9 +4,12 @@ import copy
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
+import numpy as np
 import pytest
 
 import tunefarm
+from tunefarm.artifact.aligned_memory import aligned_copy
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_services.settings import Settings
 
@@ -150,6 +153,25 @@ def test_pieces_of_several_sizes_share_their_state(settings: Settings) -> None:
         torch.testing.assert_close(compiled(rows, places), reference(rows, places), rtol=1e-5, atol=1e-6)
     with pytest.raises(BadInput, match="size"):
         compiled(given[:, :3], torch.arange(3))
+
+
+def test_bfloat16_state_in_arrays_is_updated_in_place(settings: Settings, tmp_path: Path) -> None:
+    model, path = seeded(Remembering).bfloat16(), tmp_path / "remembering.pt2"
+    rows, places = torch.rand(1, 1, 16).bfloat16(), torch.tensor([3])
+    torch.export.save(torch.export.export(model, (rows, places)), path)
+    compiled = tunefarm.compile(path, target="host:1", update_in_place=True, settings=settings)
+    bfloat16 = np.dtype(ml_dtypes.bfloat16)
+    given = rows.view(torch.uint16).numpy().view(bfloat16)
+    state = aligned_copy(np.zeros((1, 64, 16), bfloat16))
+
+    found, updated = compiled(given, places.numpy(), state)
+
+    assert updated is state
+    np.testing.assert_array_equal(state[:, 3], given[:, 0])
+    with torch.no_grad():
+        expected = model(rows, places)
+    np.testing.assert_allclose(found.astype(np.float32), expected.float().numpy(), rtol=1e-2, atol=1e-3)
+    assert found.dtype == bfloat16
 
 
 def test_state_does_not_depend_on_the_number_of_rows(settings: Settings) -> None:
