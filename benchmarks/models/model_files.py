@@ -120,6 +120,9 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true")
     arguments = parser.parse_args()
     known = TINY_ZOO if arguments.tiny else {**ZOO, **RELATIVES}
+    unknown = [name for name in arguments.models if name not in known]
+    if unknown:
+        parser.error(f"no model is called {unknown[0]}; give some of: {', '.join(known)}")
     for name in arguments.models or known:
         for file_format in arguments.formats:
             print(model_file(known[name], file_format, arguments.folder), flush=True)
