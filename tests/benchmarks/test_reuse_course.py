@@ -4,11 +4,11 @@ from benchmarks.models.reuse.model_course import TrialCost, course, reached
 
 CALLS = {"a": 2.0, "b": 1.0}
 COSTS = (
-    TrialCost("a", 1.0, 10.0),
-    TrialCost("b", 1.0, 8.0),
-    TrialCost("a", 2.0, None),
-    TrialCost("a", 3.0, 5.0),
-    TrialCost("a", 1.0, 7.0),
+    TrialCost("a", 0, 1.0, 10.0),
+    TrialCost("b", 0, 1.0, 8.0),
+    TrialCost("a", 1, 2.0, None),
+    TrialCost("a", 2, 3.0, 5.0),
+    TrialCost("a", 3, 1.0, 7.0),
 )
 
 
@@ -17,6 +17,11 @@ def test_course_sums_device_time_and_calls_times_the_best_latency() -> None:
     assert [point.trials for point in points] == [0, 1, 2, 3, 4, 5]
     assert [point.device_s for point in points] == [0.0, 1.0, 2.0, 4.0, 7.0, 8.0]
     assert [point.model_s for point in points] == [None, None, 28.0, 28.0, 18.0, 18.0]
+
+
+def test_course_counts_another_attempt_as_device_time_alone() -> None:
+    points = course((*COSTS, TrialCost("a", 2, 4.0, 6.0)), CALLS, before=0)
+    assert [(point.trials, point.device_s) for point in points[-2:]] == [(5, 8.0), (5, 12.0)]
 
 
 def test_course_after_earlier_trials_knows_their_latencies_and_not_their_cost() -> None:

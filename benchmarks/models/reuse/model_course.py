@@ -12,7 +12,7 @@ from tunefarm_services.store import LOCAL_TENANT, Store
 
 DATABASE = "tunefarm.db"
 _MEASURED = (
-    "SELECT exploration_id, document FROM measurements WHERE purpose = 'search' "
+    "SELECT exploration_id, candidate_number, document FROM measurements WHERE purpose = 'search' "
     "ORDER BY measured_at, exploration_id, candidate_number, attempt"
 )
 
@@ -21,7 +21,7 @@ class CoursePoint(Frozen):
     """After a measurement: how much device time the search has taken, and the model's time as far as it is known.
 
     Attributes:
-        trials: measured so far.
+        trials: measured so far; another attempt at one counts as device time only.
         device_s: seconds for which candidates occupied a lane, building and running.
         model_s: calls times the lowest latency, summed over all tasks; None until each task has a timing.
     """
@@ -36,6 +36,7 @@ class TrialCost:
     """What one attempt cost, and the latency that it gave, if any."""
 
     exploration_id: str
+    candidate_number: int
     device_s: float
     latency_s: float | None
 
@@ -47,13 +48,13 @@ def trial_costs(home: Path) -> tuple[TrialCost, ...]:
         return ()
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=60.0)) as connection:
         rows = connection.execute(_MEASURED).fetchall()
-    return tuple(_cost(exploration_id, document) for exploration_id, document in rows)
+    return tuple(_cost(*row) for row in rows)
 
 
-def _cost(exploration_id: str, document: str) -> TrialCost:
+def _cost(exploration_id: str, candidate_number: int, document: str) -> TrialCost:
     measurement = Measurement.model_validate_json(document)
     timed_s = measurement.result.latency_s if isinstance(measurement.result, Timing) else None
-    return TrialCost(exploration_id, measurement.stages.device_s, timed_s)
+    return TrialCost(exploration_id, candidate_number, measurement.stages.device_s, timed_s)
 
 
 def latest_calls(home: Path) -> dict[str, float] | None:
@@ -81,15 +82,17 @@ def course(costs: Sequence[TrialCost], calls: Mapping[str, float], before: int) 
     """
     best_s: dict[str, float] = {}
     points = []
-    trials, device_s = 0, 0.0
+    tried: set[tuple[str, int]] = set()
+    device_s = 0.0
     for number, cost in enumerate(costs):
         if number == before:
             points.append(CoursePoint(trials=0, device_s=0.0, model_s=_model_s(best_s, calls)))
         if cost.latency_s is not None:
             best_s[cost.exploration_id] = min(cost.latency_s, best_s.get(cost.exploration_id, cost.latency_s))
         if number >= before:
-            trials, device_s = trials + 1, device_s + cost.device_s
-            points.append(CoursePoint(trials=trials, device_s=device_s, model_s=_model_s(best_s, calls)))
+            tried.add((cost.exploration_id, cost.candidate_number))
+            device_s += cost.device_s
+            points.append(CoursePoint(trials=len(tried), device_s=device_s, model_s=_model_s(best_s, calls)))
     return tuple(points) or (CoursePoint(trials=0, device_s=0.0, model_s=_model_s(best_s, calls)),)
 
 

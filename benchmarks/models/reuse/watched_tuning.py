@@ -73,7 +73,7 @@ def _watch(
         points = course(trial_costs(home), calls, before)
         now_s = time.monotonic()
         if now_s - printed_s > PRINT_S:
-            # No further trials since the last line: the search has ended.
+            # Without further trials since the last line, the search waits for the device, or has ended.
             searches = printed_trials in (-1, 0) or points[-1].trials > printed_trials
             _print_progress(name, points, trials, now_s - started_s, goal_s, searches=searches)
             printed_s, printed_trials = now_s, points[-1].trials
@@ -91,7 +91,7 @@ def _print_progress(
 ) -> None:
     now = points[-1]
     rate = now.trials / elapsed_s
-    left = "it is verified and built"
+    left = "no further trial: the device recovers, or the model is verified and built"
     if searches and rate > 0:
         left = f"{rate:.2f}/s, left {(trials - now.trials) / rate / 60:.0f} min at most"
     elif searches:
