@@ -14,6 +14,7 @@ from tvm import relax, te
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tunefarm_search.relax.attention.matching import Attention, AttentionMatcher, Mask, matrices_of
+from tunefarm_search.relax.attention.operands import in_matrices
 from tunefarm_search.relax.elementary.expressions import exp_without_overflow
 from tunefarm_search.relax.expressions import OPAQUE, extents_of, rewritten
 from tunefarm_search.validation.permitted_nodes import ATTENTION
@@ -54,7 +55,8 @@ class _Fusing(PyExprMutator):  # type: ignore[misc]
         if found is None or not _is_worth_it(found):
             return self.visit_expr_post_order(call)
         scores = found.scores
-        queries, keys, values = (self._matrices(each) for each in (*scores.product.args, found.values))
+        operands = (*scores.product.args, found.values)
+        queries, keys, values = (in_matrices(self.builder_, self.visit_expr(each)) for each in operands)
         if scores.scale != 1:
             queries = self.builder_.emit(relax.op.multiply(queries, relax.const(np.float32(scores.scale))))
         rows = int(queries.ty.shape[1])
@@ -74,13 +76,6 @@ class _Fusing(PyExprMutator):  # type: ignore[misc]
             fused = relax.op.strided_slice(self.builder_.emit(fused), [1], [0], [rows])
         extents = extents_of(call)
         return fused if extents == matrices_of(call) else relax.op.reshape(self.builder_.emit(fused), extents)
-
-    def _matrices(self, expression: Any) -> Any:
-        """An operand with one axis for all heads."""
-        visited, matrices = self.visit_expr(expression), matrices_of(expression)
-        if extents_of(expression) == matrices:
-            return visited
-        return self.builder_.emit(relax.op.reshape(visited, matrices))
 
     def _mask_in_tiles(self, mask: Mask, rows: int) -> Any:
         tensor = self.builder_.emit(self.visit_expr(mask.tensor))

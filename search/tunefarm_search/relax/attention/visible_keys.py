@@ -4,6 +4,7 @@ A decoder has caches for all tokens that may come, and its mask hides those that
 visible key adds nothing to any result.
 """
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
@@ -104,7 +105,7 @@ def _is_worth_it(found: Attention, keys: ProductOperand, values: ProductOperand)
     if of_keys is None or of_values is None or of_keys[:-1] != of_values[:-1]:
         return False
     (*outer, own_count, elements), width = of_keys, of_values[-1]
-    has_heads = int(np.prod(outer)) * keys.copies == heads and own_count == count
+    has_heads = math.prod(outer) * keys.copies == heads and own_count == count
     has_vectors = all(each % _LANES == 0 for each in (count, elements, width))
     most_rows = max((rows for keys, rows in _MAX_ROWS.items() if count >= keys), default=0)
     return has_heads and has_vectors and keys.copies * rows <= most_rows

@@ -17,6 +17,8 @@ REST_IS_UNSPECIFIED: Final = "tunefarm.rest_is_unspecified"
 """Annotation of a block that writes a constant behind the part that it changes, where no reader looks."""
 _MIN_RATIO: Final = 4
 """Of the elements of a tensor to those of each tensor that new elements are computed from."""
+_MIN_STORES: Final = 2
+"""Of a scatter: that of the copy, and others behind it."""
 _BLOCKS: Final = 2
 """Of a function without other steps: its root and the one that writes."""
 _MAX_BLOCKS: Final = 16
@@ -53,11 +55,13 @@ def _scatter(function: Any) -> Update | None:
     """Of a function that copies a tensor, then writes to the copy, as TVM's scatters do."""
     *given, result = function.params
     stores = [each for each in _found(function.body, tirx.BufferStore) if each.buffer.same_as(result)]
+    if len(stores) < _MIN_STORES or not isinstance(stores[0].value, TensorLoad):
+        return None
     copies = (
         (loop, at)
         for loop in _found(function.body, tirx.For)
         for at, each in enumerate(given)
-        if _is_copy(loop, each, stores)
+        if _is_copy(loop, each, stores[0])
     )
     copy, position = next(copies, (None, 0))
     data = given[position]
@@ -71,13 +75,13 @@ def _scatter(function: Any) -> Update | None:
     return Update(position, tirx.PrimFunc(given, body, function.ret_type, attrs=function.attrs))
 
 
-def _is_copy(loop: Any, tensor: Any, stores: Sequence[Any]) -> bool:
-    """Whether the first of ``stores``, those to a result, copies all elements of ``tensor`` in ``loop``."""
+def _is_copy(loop: Any, tensor: Any, store: Any) -> bool:
+    """Whether ``store``, of what it loads to a result, copies all elements of ``tensor`` in ``loop``."""
     iterations, body = 1, loop
     while isinstance(body, tirx.For):
         iterations *= int(body.extent) if isinstance(body.extent, tirx.IntImm) else 0
         body = body.body
-    if len(stores) < 2 or not body.same_as(stores[0]) or not isinstance(body.value, TensorLoad):
+    if not body.same_as(store):
         return False
     extents = extents_of(tensor)
     return (

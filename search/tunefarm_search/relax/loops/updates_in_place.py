@@ -65,7 +65,7 @@ def with_updates_in_place(module: Any) -> UpdatedModule:
             continue
         builder.update_func(variable, _UpdatedFunction(module, function, updates, in_place).function())
         inputs = list(function.params)[: int((function.attrs or {}).get(_NUM_INPUT, 0))]
-        changed = _updated_inputs(_UpdatedFunction(module, function, updates, in_place, inputs))
+        changed = _updated_inputs(_UpdatedFunction(module, function, updates, in_place, inputs)) if inputs else []
         if changed:
             entry = str(variable.name_hint)
             second = _UpdatedFunction(module, function, updates, in_place, changed).function()
@@ -80,7 +80,8 @@ def _updated_inputs(updated: "_UpdatedFunction") -> list[Any]:
     body = updated.function().body
     values = {binding.var: binding.value for block in body.blocks for binding in block.bindings}
     leaves = _leaves(body.body, values)
-    return [given for variable, given in updated.inputs_of.items() if any(each.same_as(variable) for each in leaves)]
+    found = {variable: given for variable, given in updated.inputs_of.items() if not variable.same_as(given)}
+    return [given for variable, given in found.items() if any(each.same_as(variable) for each in leaves)]
 
 
 def _leaves(expression: Any, values: Mapping[Any, Any]) -> list[Any]:
@@ -109,9 +110,8 @@ class _UpdatedFunction:
         self._uses = uses_of(function)
         self._own: set[Any] = set(inputs)
         """Variables whose memory this function allocated or may change, and that no view has."""
-        self.inputs_of: dict[Any, Any] = {}
-        """The input whose memory a variable has."""
-        self._inputs = {each: each for each in inputs}
+        self.inputs_of = {each: each for each in inputs}
+        """The input whose memory a variable has, for inputs and what updates them."""
 
     def function(self) -> Any:
         """The function with calls that update in place."""
@@ -129,9 +129,8 @@ class _UpdatedFunction:
                 bindings.append(binding)
                 continue
             bindings.append(relax.VarBinding(binding.var, self._in_place_call(binding.value)))
-            given = self.inputs_of.get(tensor, self._inputs.get(tensor))
-            if given is not None:
-                self.inputs_of[binding.var] = given
+            if tensor in self.inputs_of:
+                self.inputs_of[binding.var] = self.inputs_of[tensor]
         return relax.DataflowBlock(bindings)
 
     def _is_view(self, call: Any) -> bool:

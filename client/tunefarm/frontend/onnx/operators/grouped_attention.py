@@ -9,6 +9,7 @@ import tvm
 from tvm import relax, te
 from tvm.ir import GenericConst
 
+from tunefarm.frontend.expressions.along_axis import extents
 from tunefarm.frontend.onnx.operators.constants import constant
 from tunefarm.frontend.onnx.operators.elementwise import rms_normalization
 from tunefarm.frontend.onnx.operators.multi_head_attention import joined_heads
@@ -76,7 +77,7 @@ def group_query_attention(builder: Any, inputs: Any, attributes: Mapping[str, An
     kept = [keys, values] if step.cache is None else [_last(builder, each, step.cache) for each in (keys, values)]
     rows = builder.emit(relax.op.permute_dims(queries, [0, 2, 1, 3]))
     rows = builder.emit(relax.op.reshape(rows, (batch, of_keys, heads // of_keys * tokens, elements)))
-    scores = attention_scores(builder, rows, keys, attributes)
+    scores = capped_scores(builder, scaled_scores(builder, rows, keys, attributes), attributes)
     scores = _hidden(builder, scores, _visible(builder, step, attributes, heads // of_keys), given["attention_bias"])
     if given["head_sink"] is not None or attributes.get("smooth_softmax", -1) == 1:
         powers = _with_sink(builder, scores, given["head_sink"], tokens)
@@ -211,18 +212,21 @@ def _with_past(builder: Any, new: Any, past: Any, step: _Step) -> Any:
     return builder.emit_te(appended, past, new, step.before, primfunc_name_hint="appended")
 
 
-def attention_scores(builder: Any, rows: Any, keys: Any, attributes: Mapping[str, Any]) -> Any:
-    """Products of rows and keys of shape (batch, heads, rows, keys), scaled and capped as a node says."""
-    dtype = str(rows.ty.dtype)
+def scaled_scores(builder: Any, rows: Any, keys: Any, attributes: Mapping[str, Any]) -> Any:
+    """Products of rows and keys of shape (batch, heads, rows, keys), scaled as a node says."""
     scale = float(attributes.get("scale", 0.0)) or int(rows.ty.shape[3]) ** -0.5
     columns = builder.emit(relax.op.permute_dims(keys, [0, 1, 3, 2]))
     product = builder.emit(relax.op.matmul(rows, columns))
-    scores = builder.emit(relax.op.multiply(product, relax.const(scale, dtype)))
-    cap = float(attributes.get("softcap", 0.0))
-    if cap > 0:
-        bounded = relax.op.tanh(builder.emit(relax.op.multiply(scores, relax.const(1 / cap, dtype))))
-        scores = builder.emit(relax.op.multiply(builder.emit(bounded), relax.const(cap, dtype)))
-    return scores
+    return builder.emit(relax.op.multiply(product, relax.const(scale, str(rows.ty.dtype))))
+
+
+def capped_scores(builder: Any, scores: Any, attributes: Mapping[str, Any]) -> Any:
+    """Scores between the bounds that a node has, if it has any."""
+    dtype, cap = str(scores.ty.dtype), float(attributes.get("softcap", 0.0))
+    if cap <= 0:
+        return scores
+    bounded = relax.op.tanh(builder.emit(relax.op.multiply(scores, relax.const(1 / cap, dtype))))
+    return builder.emit(relax.op.multiply(builder.emit(bounded), relax.const(cap, dtype)))
 
 
 def _visible(builder: Any, step: _Step, attributes: Mapping[str, Any], groups: int) -> Any:
@@ -245,15 +249,28 @@ def _visible(builder: Any, step: _Step, attributes: Mapping[str, Any], groups: i
 
 def _bias_of_groups(builder: Any, bias: Any, scores: Any) -> Any:
     """What is added to scores, (batch or 1, heads or 1, tokens, keys), for heads that are rows of one product."""
-    batch, heads, tokens, keys = (int(extent) for extent in bias.ty.shape)
-    _, of_keys, rows, total = (int(extent) for extent in scores.ty.shape)
+    *_, tokens, keys = extents(bias)
+    _, of_keys, rows, total = extents(scores)
     if keys != total:
         bias = builder.emit(relax.op.nn.pad(bias, [0, 0, 0, 0, 0, 0, 0, total - keys]))
+    return mask_of_groups(builder, bias, (of_keys, rows // tokens, tokens))
+
+
+def mask_of_groups(builder: Any, mask: Any, sizes: tuple[int, int, int]) -> Any:
+    """A mask for heads that are rows of one product.
+
+    Args:
+        builder: of the Relax function.
+        mask: of shape (batch or 1, heads or 1, tokens or 1, keys).
+        sizes: heads of keys, heads that share each of them, and tokens.
+    """
+    of_keys, groups, tokens = sizes
+    batch, heads, own_tokens, keys = extents(mask)
     if heads > 1:
-        return builder.emit(relax.op.reshape(bias, (batch, of_keys, rows, total)))
-    if tokens == 1:
-        return bias
-    return builder.emit(relax.op.concat([bias] * (rows // tokens), axis=2))
+        if own_tokens < tokens:
+            mask = builder.emit(relax.op.broadcast_to(mask, (batch, heads, tokens, keys)))
+        return builder.emit(relax.op.reshape(mask, (batch, of_keys, groups * tokens, keys)))
+    return mask if own_tokens == 1 or groups == 1 else builder.emit(relax.op.concat([mask] * groups, axis=2))
 
 
 def _hidden(builder: Any, scores: Any, visible: Any, bias: Any) -> Any:

@@ -11,7 +11,7 @@ from tvm import relax, te
 
 from tunefarm.frontend.expressions.along_axis import extents
 from tunefarm.frontend.onnx.operators.constants import constant
-from tunefarm.frontend.onnx.operators.grouped_attention import attention_scores
+from tunefarm.frontend.onnx.operators.grouped_attention import capped_scores, mask_of_groups, scaled_scores
 from tunefarm.frontend.onnx.operators.multi_head_attention import in_heads, joined_heads
 
 _RANK_OF_HEADS: Final = 4
@@ -59,8 +59,8 @@ def standard_attention(builder: Any, inputs: Any, attributes: Mapping[str, Any],
     (batch, heads, tokens, elements), of_keys, keys = extents(query), extents(key)[1], extents(key)[2]
     rows = _Rows(batch, heads, of_keys, tokens, keys)
     joined = builder.emit(relax.op.reshape(query, (batch, of_keys, rows.groups * tokens, elements)))
-    product = attention_scores(builder, joined, key, {**attributes, "softcap": 0.0})
-    capped = attention_scores(builder, joined, key, attributes) if attributes.get("softcap", 0.0) > 0 else product
+    product = scaled_scores(builder, joined, key, attributes)
+    capped = capped_scores(builder, product, attributes)
     earlier = _earlier(builder, rows, past_key, lengths)
     biased = _with_mask(builder, capped, mask, rows)
     biased = _visible_only(builder, biased, _visible(builder, rows, attributes, earlier, lengths))
@@ -144,19 +144,8 @@ def _with_mask(builder: Any, scores: Any, mask: Any, rows: _Rows) -> Any:
         rest = np.full((*shape[:3], missing), False if is_boolean else -np.inf, bool if is_boolean else np.float32)
         rest = relax.const(rest, str(mask.ty.dtype))
         mask = emit(relax.op.concat([mask, rest], axis=3))
-    mask = _of_groups(builder, mask, rows)
+    mask = mask_of_groups(builder, mask, (rows.of_keys, rows.groups, rows.tokens))
     return _visible_only(builder, scores, mask) if is_boolean else emit(relax.op.add(scores, mask))
-
-
-def _of_groups(builder: Any, mask: Any, rows: _Rows) -> Any:
-    """A mask, (batch or 1, heads or 1, tokens or 1, keys), for heads that are rows of one product."""
-    batch, heads, tokens, keys = extents(mask)
-    if heads > 1:
-        whole = builder.emit(relax.op.broadcast_to(mask, (batch, heads, rows.tokens, keys)))
-        return builder.emit(relax.op.reshape(whole, (batch, rows.of_keys, rows.groups * rows.tokens, keys)))
-    if tokens == 1 or rows.groups == 1:
-        return mask
-    return builder.emit(relax.op.concat([mask] * rows.groups, axis=2))
 
 
 def _visible_only(builder: Any, scores: Any, visible: Any) -> Any:
