@@ -49,13 +49,21 @@ def framework_results(module: Any, opened: Callable[[], Run]) -> tuple[ModelRefe
 def random_inputs(entry: ModelEntry, number: int) -> list[Array]:
     """Inputs of an entry: normally distributed, or zeros and ones for integers, which may be indices.
 
-    Those of the last set are positive: roots and logarithms of others are no numbers, which hides what follows.
+    Those of the last set are positive: roots and logarithms of others are no numbers, which hides what follows. A truth
+    value by itself, which may choose what is computed, is true in one of the first two sets and false in the other.
     """
     generator = np.random.default_rng([number, 7])
     arrays = [random_array(generator, each) for each in entry.inputs]
+    if number == 1:
+        chosen = random_inputs(entry, 0)
+        arrays = [~first if _is_choice(each) else each for first, each in zip(chosen, arrays, strict=True)]
     if number < INPUT_SETS - 1:
         return arrays
     return [each if each.dtype.kind in "biu" else _positive(each) for each in arrays]
+
+
+def _is_choice(array: Array) -> bool:
+    return array.dtype == np.bool_ and array.size == 1
 
 
 def _positive(array: Array) -> Array:

@@ -34,6 +34,7 @@ from tunefarm_search.relax.function_names import with_short_names
 from tunefarm_search.relax.identities import with_views, without_identities
 from tunefarm_search.relax.integer.operators import QUANTIZE, legalize_quantize
 from tunefarm_search.relax.integer.rewriting import with_integer_products
+from tunefarm_search.relax.loops.branches import with_branch_functions
 from tunefarm_search.relax.operators.batch_norm import fold_batch_norms
 from tunefarm_search.relax.operators.clipped_indices import with_clipped_indices
 from tunefarm_search.relax.operators.constant_indices import with_slices
@@ -135,7 +136,8 @@ def with_constants(module: Any, weights: Weights) -> Any:
 
 def _lowered(module: Any, names: Sequence[str], target: Target) -> tuple[Any, PreparationStages]:
     passes, keep = relax.transform, relax.transform.DeadCodeElimination(list(names))
-    module = _run(module, passes.LambdaLift(), passes.ConvertToDataflow(1), passes.CanonicalizeBindings())
+    module = with_branch_functions(_run(module, passes.LambdaLift(), passes.Normalize()))
+    module = _run(module, passes.ConvertToDataflow(1), passes.CanonicalizeBindings())
     module = _run(with_wide_sums(module, widens_operands=target.kind == "llvm"), passes.CanonicalizeBindings())
     narrow = NarrowConstants()
     if target.kind == "llvm":
