@@ -162,6 +162,40 @@ def test_torch_compile_chooses_buckets_of_a_range(settings: Settings) -> None:
             _close(compiled(images), module(images))
 
 
+def test_a_cache_that_grows_serves_exact_sizes(tmp_path: Path, settings: Settings) -> None:
+    """The mask of such decoders has ``past + length`` columns."""
+    onnx = pytest.importorskip("onnx")
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    nodes = [
+        helper.make_node("Concat", ["cache", "x"], ["present"], axis=1),
+        helper.make_node("MatMul", ["mask", "present"], ["y"]),
+    ]
+    shapes = {"cache": (1, "past", 4), "x": (1, "length", 4), "mask": ("length", "past + length")}
+    inputs = [helper.make_tensor_value_info(name, kind, shape) for name, shape in shapes.items()]
+    outputs = [helper.make_tensor_value_info(name, kind, None) for name in ("y", "present")]
+    model = helper.make_model(helper.make_graph(nodes, "decoder", inputs, outputs), ir_version=8)
+    del model.opset_import[:]
+    model.opset_import.append(helper.make_opsetid("", 17))
+    onnx.save(model, tmp_path / "decoder.onnx")
+    compiled = tunefarm.compile(
+        tmp_path / "decoder.onnx",
+        buckets=["past=8", "length=1,3"],
+        exact_buckets=True,
+        target="host:1",
+        settings=settings,
+    )
+    generator = np.random.default_rng(0)
+    cache = generator.standard_normal((1, 8, 4)).astype("float32")
+    for length in (3, 1, 1):
+        x, mask = generator.standard_normal((1, length, 4)), generator.standard_normal((length, 8 + length))
+        y, present = compiled(cache, x.astype("float32"), mask.astype("float32"))
+        np.testing.assert_array_equal(present, np.concatenate([cache, x.astype("float32")], axis=1))
+        np.testing.assert_allclose(y, mask.astype("float32") @ present, rtol=1e-5, atol=1e-5)
+        cache = present[:, length:]
+    with pytest.raises(BadInput, match=r"mask is float32\[1, 8\]. Give float32\[1, 9\]"):
+        compiled(cache, np.zeros((1, 1, 4), "float32"), np.zeros((1, 8), "float32"))
+
+
 def test_onnx_dimensions_have_their_names(tmp_path: Path, settings: Settings) -> None:
     pytest.importorskip("onnx")
     torch.manual_seed(0)

@@ -40,6 +40,7 @@ def refuse_unsupported(found: Sequence[UnsupportedOperator]) -> None:
         return
     named = [visible_line(f"{each.operator} at {each.node} ({each.shapes})") for each in found[:MAX_NAMED]]
     more = f", and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
-    problem = f"{len(found)} nodes have no conversion to Relax: {', '.join(named)}{more}."
+    nodes = "1 node has" if len(found) == 1 else f"{len(found)} nodes have"
+    problem = f"{nodes} no conversion to Relax: {', '.join(named)}{more}."
     advice = list(dict.fromkeys(each.advice for each in found if each.advice))
     raise BadInput("model", problem, " ".join(advice) or "Replace them by other operators before the export.")

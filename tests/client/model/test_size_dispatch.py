@@ -139,6 +139,29 @@ def test_exact_models_serve_the_sizes_of_their_buckets_only() -> None:
             _serve(manifest, _inputs(batch, length))
 
 
+def test_exact_models_have_extents_that_follow_from_their_sizes() -> None:
+    """The mask of a decoder, say, covers the tokens before and those of the input."""
+    manifest = _manifest(is_exact=True, dimensions=(_without_mask(0), _without_mask(1)))
+    entries = [
+        each.model_copy(update={"inputs": (each.inputs[0], each.inputs[1].model_copy(update={"shape": (1, 9 + n)}))})
+        for n, each in enumerate(manifest.entries)
+    ]
+    manifest = manifest.model_copy(update={"entries": tuple(entries)})
+    assert refusal_of_dynamic(manifest) is None
+    data = np.ones((4, 2, 3), np.float32)
+    at = [each.sizes for each in manifest.dynamic.buckets].index((4, 2))  # type: ignore[union-attr]
+    found, _ = _serve(manifest, [data, np.ones((1, 9 + at), np.int64)])
+    assert found[0].shape == (4, 6)
+    with pytest.raises(BadInput, match=rf"mask is int64\[1, 4\]. Give int64\[1, {9 + at}\]"):
+        _serve(manifest, [data, np.ones((1, 4), np.int64)])
+
+
+def _without_mask(at: int) -> DynamicDimension:
+    dynamic = _manifest().dynamic
+    assert dynamic is not None
+    return dynamic.dimensions[at].model_copy(update={"inputs": (DimensionPlace(tensor=0, axis=at),)})
+
+
 def _changed(manifest: ModelManifest, at: int, **changes: Any) -> ModelManifest:
     assert manifest.dynamic is not None
     dimensions = list(manifest.dynamic.dimensions)

@@ -88,6 +88,14 @@ def node(operator: str, inputs: Sequence[str], outputs: Sequence[str], **attribu
     return helper.make_node(operator, list(inputs), list(outputs), **attributes)
 
 
+def joined_or_kept(condition: str) -> Any:
+    """An ``If`` that joins ``x`` with itself, or gives it as it is."""
+    value = helper.make_tensor_value_info("result", TensorProto.FLOAT, None)
+    joined = helper.make_graph([node("Concat", ["x", "x"], ["result"], axis=1)], "joined", [], [value])
+    kept = helper.make_graph([node("Identity", ["x"], ["result"])], "kept", [], [value])
+    return node("If", [condition], ["y"], then_branch=joined, else_branch=kept)
+
+
 def constants(**arrays: Any) -> dict[str, Array]:
     return {name: np.asarray(array) for name, array in arrays.items()}
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from tests.client.frontend.untuned import by_tvm
-from tests.client.onnx.graphs import TensorProto, assert_equal, constants, model_of, node, normal, saved
+from tests.client.onnx.graphs import TensorProto, assert_equal, constants, joined_or_kept, model_of, node, normal, saved
 from tunefarm.frontend.onnx.reading import read_onnx
 from tunefarm_schemas.bad_input import BadInput
 
@@ -241,6 +241,42 @@ def test_import_onnx_replaces_a_constant_condition_by_its_branch(tmp_path: Path)
     path = saved(model_of(nodes, {"x": (3,)}, ["y"], constants(n=np.array([3]))), tmp_path)
     model = assert_equal(path, {"x": normal(3)})
     assert "if " not in model.module.script()
+
+
+def test_import_onnx_folds_shapes_in_branches(tmp_path: Path) -> None:
+    def body(name: str, operator: str) -> Any:
+        nodes = [
+            node("Shape", ["x"], [f"{name}_shape"]),
+            node("Gather", [f"{name}_shape", "one"], [f"{name}_columns"]),
+            node("Concat", [f"{name}_columns", "rest"], [f"{name}_new"], axis=0),
+            node("Reshape", ["x", f"{name}_new"], [f"{name}_reshaped"]),
+            node(operator, [f"{name}_reshaped"], [f"{name}_out"]),
+        ]
+        return helper.make_graph(
+            nodes, name, [], [helper.make_tensor_value_info(f"{name}_out", TensorProto.FLOAT, None)]
+        )
+
+    nodes = [node("If", ["c"], ["y"], then_branch=body("then", "Neg"), else_branch=body("else", "Exp"))]
+    weights = constants(one=np.array([1]), rest=np.array([-1]))
+    model = model_of(nodes, {"c": (), "x": (2, 3)}, ["y"], weights, types={"c": TensorProto.BOOL})
+    x = normal(2, 3)
+    assert_equal(saved(model, tmp_path), {"c": np.array(True), "x": x}, {"c": np.array(False), "x": x})
+
+
+def test_import_onnx_takes_the_value_of_an_input_from_an_initializer(tmp_path: Path) -> None:
+    """Branches whose results differ in shape, as in a decoder with and without earlier tokens, are one then."""
+    model = model_of([joined_or_kept("c")], {"c": (1,), "x": (1, 3)}, ["y"], types={"c": TensorProto.BOOL})
+    model.graph.initializer.append(numpy_helper.from_array(np.array([True]), "c"))
+    [found] = by_tvm(read_onnx(saved(model, tmp_path), {}), [normal(1, 3)])
+    np.testing.assert_array_equal(found, np.concatenate([normal(1, 3)] * 2, axis=1))
+
+
+def test_import_onnx_derives_sizes_from_those_that_it_knows(tmp_path: Path) -> None:
+    nodes = [node("Concat", ["past", "x"], ["all"], axis=0), node("Mul", ["all", "mask"], ["y"])]
+    model = model_of(nodes, {"past": ("past",), "x": ("length",), "mask": ("past + length",)}, ["y"])
+    path = saved(model, tmp_path)
+    read = read_onnx(path, {"past": (4,), "x": (3,)})
+    assert [int(each.ty.shape[0]) for each in read.module["main"].params] == [4, 3, 7]
 
 
 def test_import_onnx_unrolls_loops_of_a_constant_count(tmp_path: Path) -> None:

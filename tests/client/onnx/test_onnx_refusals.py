@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from tests.client.onnx.graphs import TensorProto, by_tvm, constants, model_of, node, normal, saved
+from tests.client.onnx.graphs import TensorProto, by_tvm, constants, joined_or_kept, model_of, node, normal, saved
 from tunefarm.frontend.onnx.reading import read_onnx
 from tunefarm_schemas.bad_input import BadInput
 
@@ -88,6 +88,14 @@ def test_import_onnx_names_all_unsupported_operators(tmp_path: Path) -> None:
     assert "Det at d (float32[4, 4])" in error.problem
     assert "without the fusions of onnxruntime" in error.fix
     assert "domain vendor" in error.fix
+
+
+def test_import_onnx_says_how_to_choose_between_branches_of_other_shapes(tmp_path: Path) -> None:
+    model = model_of([joined_or_kept("c")], {"c": (1,), "x": (1, 3)}, ["y"], types={"c": TensorProto.BOOL})
+    error = refusal(model, tmp_path)
+    assert "If at y" in error.problem
+    assert "y is float32[1, 6] in one branch and float32[1, 3] in the other" in error.fix
+    assert "add its value as an initializer" in error.fix
 
 
 def test_import_onnx_says_why_a_known_operator_has_no_conversion(tmp_path: Path) -> None:

@@ -187,7 +187,7 @@ def test_pt2_file_gives_its_weights(read: Read, tmp_path: Path) -> None:
     ("name", "problem"),
     [
         ("unsupported", "2 nodes have no conversion to Relax"),
-        ("masking", "nodes have no conversion to Relax: aten::"),
+        ("masking", "1 node has no conversion to Relax: aten::"),
         ("keeping", "changes a tensor that is not a buffer: .* total is mutated"),
         ("turning", "changes phase, which has complex numbers"),
         ("deciding", "Could not guard on data-dependent expression"),

@@ -41,7 +41,7 @@ def test_operators_in_loops_are_named_once() -> None:
     def function(x: Any) -> Any:
         return jax.lax.fori_loop(0, 9, lambda _, y: y + jax.lax.rng_uniform(0.0, 1.0, (4, 8)), x)
 
-    with pytest.raises(BadInput, match=r"^model: 1 nodes have no conversion to Relax: stablehlo.rng"):
+    with pytest.raises(BadInput, match=r"^model: 1 node has no conversion to Relax: stablehlo.rng"):
         imported(function, X)
 
 

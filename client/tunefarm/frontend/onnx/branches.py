@@ -1,18 +1,20 @@
 """Replaces ``If`` by its branch and ``Loop`` by its steps, where condition or count are constants."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 from onnx import helper, numpy_helper
 
+_Constants = Mapping[str, npt.NDArray[np.generic]]
 MAX_STEPS: Final = 256
 """Loops of more steps would make modules that take too long to build."""
 
 
-def inline_branches(graph: Any) -> bool:
-    """Whether a node was replaced; the graph changes."""
-    constants = {tensor.name: tensor for tensor in graph.initializer}
+def inline_branches(graph: Any, constants: _Constants) -> bool:
+    """Whether a node was replaced; the graph changes. ``constants`` are those that it may read, by name."""
     nodes: list[Any] = []
     changed = False
     for number, node in enumerate(graph.node):
@@ -26,11 +28,11 @@ def inline_branches(graph: Any) -> bool:
     return changed
 
 
-def _replacement(node: Any, constants: dict[str, Any], prefix: str, graph: Any) -> list[Any] | None:
+def _replacement(node: Any, constants: _Constants, prefix: str, graph: Any) -> list[Any] | None:
     if node.domain not in {"", "ai.onnx"}:
         return None
     if node.op_type == "If" and node.input[0] in constants:
-        condition = bool(numpy_helper.to_array(constants[node.input[0]]).reshape(-1)[0])
+        condition = bool(constants[node.input[0]].reshape(-1)[0])
         branch = next(each.g for each in node.attribute if each.name == f"{'then' if condition else 'else'}_branch")
         names, inner = _inlined(branch, {}, prefix, graph)
         return inner + [
@@ -43,15 +45,15 @@ def _replacement(node: Any, constants: dict[str, Any], prefix: str, graph: Any) 
     return None
 
 
-def _unrolled(node: Any, constants: dict[str, Any], prefix: str, graph: Any) -> list[Any] | None:
+def _unrolled(node: Any, constants: _Constants, prefix: str, graph: Any) -> list[Any] | None:
     body = next(each.g for each in node.attribute if each.name == "body")
     count = constants.get(node.input[0])
     condition = constants.get(node.input[1]) if len(node.input) > 1 and node.input[1] else None
     if count is None or not (condition is not None or len(node.input) < 2 or not node.input[1]):
         return None
-    if condition is not None and not numpy_helper.to_array(condition).reshape(-1)[0]:
+    if condition is not None and not condition.reshape(-1)[0]:
         return None
-    steps = int(numpy_helper.to_array(count).reshape(-1)[0])
+    steps = int(count.reshape(-1)[0])
     if not 0 < steps <= MAX_STEPS or not _goes_on(body):
         return None
     carried = list(node.input[2:])

@@ -192,6 +192,9 @@ class _Conversion:
             condition = self._builder.emit(relax.op.reshape(condition, ()))
         graphs = {each.name: each.g for each in node.attribute}
         then, otherwise = self._body(graphs["then_branch"]), self._body(graphs["else_branch"])
+        for name, one, other in zip(node.output, _types(then), _types(otherwise), strict=True):
+            if one != other:
+                raise ValueError(f"{visible_line(name)} is {one} in one branch and {other} in the other")
         result = self._builder.emit(relax.If(condition, then, otherwise))
         if len(node.output) == 1:
             return [result]
@@ -268,6 +271,12 @@ class _Conversion:
         if name in self._weights:
             return f"{self._weights[name].dtype}[{', '.join(map(str, self._weights[name].shape))}]"
         return shape_text(self._info[name]) if name in self._info else "?"
+
+
+def _types(branch: Any) -> list[str]:
+    """The types and shapes of what a branch gives, such as ``float32[1, 3]``."""
+    results = branch.body.fields if isinstance(branch.body, relax.Tuple) else [branch.body]
+    return [f"{each.ty.dtype}{list(map(int, each.ty.shape))}" for each in results]
 
 
 def _in_bytes(array: _Array) -> _Array:

@@ -34,16 +34,33 @@ def with_constants_folded(model: Any) -> Any:
     """
     for _ in range(_MAX_ROUNDS):
         model = with_shapes(model)
-        folded = _fold(model.graph, model.opset_import)
-        if not (inline_branches(model.graph) or folded):
+        if not _fold(model.graph, model.opset_import, {}, {}):
             break
     return model
 
 
-def _fold(graph: Any, opsets: Any) -> bool:
-    shapes = {each.name: static_shape(each) for each in [*graph.input, *graph.value_info, *graph.output]}
-    constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
-    shapes |= {name: array.shape for name, array in constants.items()}
+def _fold(
+    graph: Any, opsets: Any, shapes: Mapping[str, tuple[int, ...] | None], constants: Mapping[str, _Array]
+) -> bool:
+    """Whether a node of a graph, or of a branch in it, was replaced; the graph changes.
+
+    ``shapes`` and ``constants`` are those of the graphs around it.
+    """
+    own = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    shapes = {**shapes, **{each.name: static_shape(each) for each in [*graph.input, *graph.value_info, *graph.output]}}
+    shapes |= {name: array.shape for name, array in own.items()}
+    constants = {**constants, **own}
+    folded = _fold_nodes(graph, opsets, shapes, constants)
+    for node in graph.node:
+        for attribute in node.attribute if node.op_type == "If" else ():
+            folded |= _fold(attribute.g, opsets, shapes, constants)
+    return inline_branches(graph, constants) or folded
+
+
+def _fold_nodes(
+    graph: Any, opsets: Any, shapes: Mapping[str, tuple[int, ...] | None], constants: dict[str, _Array]
+) -> bool:
+    """Replace the nodes of a graph that are constants, which are added to ``constants``."""
     kept = {each.name for each in graph.output}
     found: dict[str, _Array] = {}
     rest = []

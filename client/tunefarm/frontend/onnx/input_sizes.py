@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tunefarm.frontend.derived_size import derived_size
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.visible_text import visible_line
 
@@ -12,7 +13,8 @@ Shape = tuple[int, ...]
 def fix_input_sizes(inputs: Sequence[Any], shapes: Mapping[str, Shape]) -> tuple[str, ...]:
     """Write sizes into the inputs of a graph, whose ``ValueInfoProto`` change.
 
-    A dimension that has a name in the model needs one size: where it occurs again, it has the same.
+    A dimension that has a name in the model needs one size: where it occurs again, it has the same. Names such as
+    ``past_length + length`` follow from those of others.
 
     Args:
         inputs: of the graph, without its weights.
@@ -108,8 +110,8 @@ def _write_named(value: Any, sizes: Mapping[str, int]) -> dict[str, str]:
     for index, dimension in enumerate(value.type.tensor_type.shape.dim):
         if dimension.dim_value > 0:
             continue
-        if dimension.dim_param in sizes:
-            dimension.dim_value = sizes[dimension.dim_param]
+        if size := derived_size(dimension.dim_param, sizes):
+            dimension.dim_value = size
         else:
             called = f" ({visible_line(dimension.dim_param)})" if dimension.dim_param else ""
             key = dimension.dim_param or f"{value.name}.{index}"

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tunefarm.frontend.derived_size import derived_size
 from tunefarm.frontend.dynamic.entry_import import entry_name
 from tunefarm.frontend.dynamic.input_dimensions import InputDimensions
 from tunefarm.model.sizes.wanted_buckets import FIELD, WantedBuckets
@@ -21,11 +22,14 @@ class SizedInputs:
         inputs: with their dimensions.
         given: whole shapes of inputs, for the dimensions that have no buckets.
         places: where each of the wanted dimensions is.
+        is_exact: other dimensions may follow from them. Where inputs are padded they may not: what is padded is known
+            of the wanted ones only.
     """
 
     inputs: tuple[InputDimensions, ...]
     given: Mapping[str, Shape]
     places: tuple[tuple[Place, ...], ...]
+    is_exact: bool
 
     def shapes(self, sizes: Shape) -> dict[str, Shape]:
         """The shapes of the inputs that need one, for these sizes of the wanted dimensions.
@@ -34,9 +38,13 @@ class SizedInputs:
             BadInput: another dimension has no size.
         """
         size_of = {place: size for size, places in zip(sizes, self.places, strict=True) for place in places}
+        named = self._named(size_of) if self.is_exact else {}
         shapes: dict[str, Shape] = {}
         for each in self.inputs:
-            extents = [size_of.get((each.name, axis), each.shape[axis]) for axis in range(len(each.shape))]
+            extents = [
+                size_of.get((each.name, axis), derived_size(size, named) or size if isinstance(size, str) else size)
+                for axis, size in enumerate(each.shape)
+            ]
             given = self.given.get(each.name)
             if given is not None and len(given) == len(extents):
                 extents = [size if (each.name, axis) in size_of else given[axis] for axis, size in enumerate(extents)]
@@ -48,6 +56,15 @@ class SizedInputs:
                 raise BadInput(FIELD, problem, fix)
             shapes[each.name] = tuple(int(extent) for extent in extents)
         return {**{name: shape for name, shape in self.given.items() if name not in shapes}, **shapes}
+
+    def _named(self, size_of: Mapping[Place, int]) -> dict[str, int]:
+        """The sizes of dimensions that have a name."""
+        named: dict[str, int] = {}
+        for each in self.inputs:
+            for axis, size in enumerate(each.shape):
+                if isinstance(size, str) and (each.name, axis) in size_of:
+                    named[size] = size_of[each.name, axis]
+        return named
 
     def entries(self, combinations: Sequence[Shape]) -> dict[str, dict[str, Shape]]:
         """The shapes of the inputs of an entry for each combination of sizes, by the name of the entry."""
@@ -71,7 +88,7 @@ def sized_inputs(inputs: Sequence[InputDimensions], given: Mapping[str, Shape], 
     if unknown := sorted(wanted.padding.keys() - {each.name for each in inputs}):
         known = ", ".join(each.name for each in inputs)
         raise BadInput("pad", f"the model has no input {', '.join(unknown)}.", f"Its inputs are {known}.")
-    return SizedInputs(tuple(inputs), given, places)
+    return SizedInputs(tuple(inputs), given, places, wanted.is_exact)
 
 
 def _places(inputs: Sequence[InputDimensions], name: str) -> list[Place]:

@@ -40,6 +40,7 @@ class SizeDispatch:
         self._dynamic = dynamic
         self._entries = {each.name: each for each in manifest.entries}
         self._entry_of = {each.sizes: each.entry for each in dynamic.buckets}
+        self._places = {(place.tensor, place.axis) for each in dynamic.dimensions for place in each.inputs}
 
     def entry_of(self, sizes: Shape) -> ModelEntry:
         """The entry of a bucket by its own sizes."""
@@ -85,8 +86,11 @@ class SizeDispatch:
         padded = []
         for expected, array in zip(entry.inputs, arrays, strict=True):
             value = self._dynamic.padding.get(expected.name)
-            is_whole = operations.type_of(array)[1] == expected.shape
-            padded.append(array if is_whole else operations.padded(array, expected.shape, value))
+            dtype, shape = operations.type_of(array)
+            if shape != expected.shape and self._dynamic.is_exact:
+                fix = f"Give {expected.dtype}{list(expected.shape)}."
+                raise BadInput("inputs", f"{expected.name} is {dtype}{list(shape)}.", fix)
+            padded.append(array if shape == expected.shape else operations.padded(array, expected.shape, value))
         outputs = run(entry.name, padded)
         for size, held, dimension in zip(sizes, bucket, self._dynamic.dimensions, strict=True):
             for place in dimension.outputs if size != held else ():
@@ -101,10 +105,10 @@ class SizeDispatch:
             BadInput: as of ``serve``.
         """
         entry = self.largest
-        places = {(place.tensor, place.axis) for each in self._dynamic.dimensions for place in each.inputs}
+        is_exact = self._dynamic.is_exact  # then other extents may follow from these sizes
         for at, (expected, (dtype, shape)) in enumerate(zip(entry.inputs, types, strict=True)):
             fits = len(shape) == len(expected.shape) and all(
-                extent == other or (at, axis) in places
+                is_exact or extent == other or (at, axis) in self._places
                 for axis, (extent, other) in enumerate(zip(shape, expected.shape, strict=True))
             )
             if not fits or dtype != expected.dtype:
@@ -191,10 +195,17 @@ def _refusal_of_entry(dynamic: DynamicShape, sizes: Shape, entry: ModelEntry) ->
 
 
 def _constant_part(dynamic: DynamicShape, entry: ModelEntry) -> tuple[tuple[str, str, Shape], ...]:
-    """Names, types and shapes of the inputs, with zero for dynamic extents."""
+    """Names, types and shapes of the inputs, with zero for dynamic extents.
+
+    Where sizes are exact, any extent may follow from them.
+    """
     places = {(place.tensor, place.axis) for each in dynamic.dimensions for place in each.inputs}
     return tuple(
-        (each.name, each.dtype, tuple(0 if (at, axis) in places else extent for axis, extent in enumerate(each.shape)))
+        (
+            each.name,
+            each.dtype,
+            tuple(0 if dynamic.is_exact or (at, axis) in places else size for axis, size in enumerate(each.shape)),
+        )
         for at, each in enumerate(entry.inputs)
     )
 
