@@ -50,9 +50,9 @@ from tunefarm.startup.fork_servers import start_fork_server  # noqa: E402
 from tunefarm_sandbox.fork_server.fork_server import ForkServer  # noqa: E402
 from tunefarm_schemas.bad_input import BadInput  # noqa: E402
 from tunefarm_schemas.tuning.model import ModelManifest  # noqa: E402
-from tunefarm_search.relax.building import lower, virtual_machine  # noqa: E402
 from tunefarm_search.relax.library_regions.cutting import CutModel, cut  # noqa: E402
 from tunefarm_search.relax.library_regions.units import units_of  # noqa: E402
+from tunefarm_search.relax.lowering import lower, virtual_machine  # noqa: E402
 from tunefarm_search.relax.onnx_graph import onnx_model, unsupported  # noqa: E402
 from tunefarm_search.relax.preparation import prepare  # noqa: E402
 from tunefarm_search.tvm.target import host_target  # noqa: E402

@@ -24,7 +24,7 @@ from benchmarks.models.model_files import model_file  # noqa: E402
 from benchmarks.models.zoo import RELATIVES, TINY_ZOO, ZOO, ZooModel, as_tensors  # noqa: E402
 from tunefarm.frontend.model_source import ModelFile  # noqa: E402
 from tunefarm.frontend.reading import read_model  # noqa: E402
-from tunefarm_search.relax.building import lower, virtual_machine  # noqa: E402
+from tunefarm_search.relax.lowering import lower, virtual_machine  # noqa: E402
 from tunefarm_search.relax.preparation import prepare  # noqa: E402
 from tunefarm_search.relax.tasks import model_tasks  # noqa: E402
 from tunefarm_search.tvm.target import host_target  # noqa: E402

@@ -8,7 +8,7 @@ import tvm
 from tests.search.relax.models import Array, run
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.relax.assembly import with_schedules
-from tunefarm_search.relax.building import lower, virtual_machine
+from tunefarm_search.relax.lowering import lower, virtual_machine
 from tunefarm_search.relax.preparation import PreparedModel
 from tunefarm_search.relax.tasks import model_tasks
 from tunefarm_search.tvm.serialization import load_json

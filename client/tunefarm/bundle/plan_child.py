@@ -16,7 +16,7 @@ from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_sandbox.fork_server.question import answer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.model import ModelEntry
-from tunefarm_search.relax.building import lower, virtual_machine
+from tunefarm_search.relax.lowering import lower, virtual_machine
 from tunefarm_search.relax.preparation import PreparedModel
 from tunefarm_search.relax.static_plan.plan import StaticPlan, static_plan
 from tunefarm_search.relax.tasks import ModelTask, model_tasks, tir_functions

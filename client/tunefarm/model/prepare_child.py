@@ -12,7 +12,7 @@ from tunefarm.model.race.plan_child import PlanServer
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.refusal import Refusal
-from tunefarm_search.relax.building import LoweredModel, lower
+from tunefarm_search.relax.lowering import LoweredModel, lower
 from tunefarm_search.relax.preparation import PreparedModel, prepare
 from tunefarm_search.relax.tasks import ModelTask, model_tasks, rounds_to_bytes
 from tunefarm_search.relax.weights import LiftedModel, lift_weights

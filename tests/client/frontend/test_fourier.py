@@ -11,7 +11,7 @@ from tests.search.relax.models import one_entry, random_array, run
 from tests.search.scheduled import build_quickly
 from tunefarm.frontend.expressions.complex_numbers import ComplexParts
 from tunefarm.frontend.expressions.fourier import from_spectrum, spectrum, transformed
-from tunefarm_search.relax.building import lower, virtual_machine
+from tunefarm_search.relax.lowering import lower, virtual_machine
 from tunefarm_search.relax.preparation import prepare
 from tunefarm_search.tvm.target import host_target
 

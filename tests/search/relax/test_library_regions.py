@@ -26,9 +26,9 @@ from tests.search.relax.models import (
 from tests.search.relax.products.winograd.convolutions import convolution
 from tests.search.scheduled import build_quickly
 from tunefarm_schemas.tuning.target import Target
-from tunefarm_search.relax.building import lower, virtual_machine
 from tunefarm_search.relax.library_regions.cutting import CutModel, Region, cut
 from tunefarm_search.relax.library_regions.units import units_of
+from tunefarm_search.relax.lowering import lower, virtual_machine
 from tunefarm_search.relax.preparation import prepare
 from tunefarm_search.relax.tasks import calls_per_run, model_tasks
 from tunefarm_search.tvm.target import host_target

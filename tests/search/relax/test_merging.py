@@ -7,7 +7,7 @@ import tvm
 
 from tests.search.relax.models import SmallModel, multilayer_perceptron
 from tests.search.scheduled import build_quickly
-from tunefarm_search.relax.building import lower, virtual_machine
+from tunefarm_search.relax.lowering import lower, virtual_machine
 from tunefarm_search.relax.merging import merged
 from tunefarm_search.relax.preparation import prepare
 from tunefarm_search.relax.tasks import model_tasks

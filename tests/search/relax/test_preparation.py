@@ -22,9 +22,9 @@ from tests.search.scheduled import build_quickly
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.relax.assembly import with_schedules
-from tunefarm_search.relax.building import lower, virtual_machine
 from tunefarm_search.relax.constants import array_of, fold_constants, is_constant
 from tunefarm_search.relax.expressions import is_reshape
+from tunefarm_search.relax.lowering import lower, virtual_machine
 from tunefarm_search.relax.preparation import PreparedModel, prepare
 from tunefarm_search.relax.tasks import calls_per_run, model_tasks, tir_functions
 from tunefarm_search.tvm.target import host_target

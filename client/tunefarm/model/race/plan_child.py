@@ -13,9 +13,9 @@ from tunefarm.model.race.messages import PlanOrder, PlanParts, RegionParts
 from tunefarm_sandbox.channel.channel import Channel, ChannelClosed
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.refusal import Refusal
-from tunefarm_search.relax.building import lower
 from tunefarm_search.relax.library_regions.cutting import Region, cut
 from tunefarm_search.relax.library_regions.units import units_of
+from tunefarm_search.relax.lowering import lower
 from tunefarm_search.relax.onnx_graph import OnnxRegion, onnx_model, place_weights, unsupported
 from tunefarm_search.relax.preparation import PreparedModel
 from tunefarm_search.relax.tasks import calls_per_run

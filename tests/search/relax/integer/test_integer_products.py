@@ -15,7 +15,7 @@ from tests.search.relax.models import run
 from tests.search.scheduled import build_quickly
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_search.relax.assembly import with_schedules
-from tunefarm_search.relax.building import lower, virtual_machine
+from tunefarm_search.relax.lowering import lower, virtual_machine
 from tunefarm_search.relax.placeholders import tasks_without_weights
 from tunefarm_search.relax.preparation import PreparedModel, prepare
 from tunefarm_search.relax.tasks import model_tasks, rounds_to_bytes

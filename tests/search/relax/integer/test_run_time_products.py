@@ -9,7 +9,7 @@ from tvm import relax
 
 from tests.search.relax.models import run
 from tests.search.scheduled import build_quickly, untried_result
-from tunefarm_search.relax.building import lower, virtual_machine
+from tunefarm_search.relax.lowering import lower, virtual_machine
 from tunefarm_search.relax.placeholders import tasks_without_weights
 from tunefarm_search.relax.preparation import prepare
 from tunefarm_search.relax.tasks import model_tasks

@@ -12,7 +12,7 @@ from tvm.script import relax as R
 from tests.search.relax.models import controlled, random_array, run
 from tests.search.scheduled import build_quickly
 from tunefarm_schemas.tuning.target import Target
-from tunefarm_search.relax.building import lower, virtual_machine
+from tunefarm_search.relax.lowering import lower, virtual_machine
 from tunefarm_search.relax.preparation import prepare
 from tunefarm_search.tvm.target import host_target
 

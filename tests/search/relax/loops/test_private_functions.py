@@ -10,8 +10,8 @@ from tvm import relax
 from tests.search.relax.models import loop, random_array, run
 from tests.search.scheduled import build_quickly
 from tunefarm_schemas.tuning.target import Target
-from tunefarm_search.relax.building import lower, virtual_machine
 from tunefarm_search.relax.loops.private_functions import MAX_CALLS, with_inlined_calls
+from tunefarm_search.relax.lowering import lower, virtual_machine
 from tunefarm_search.relax.preparation import prepare
 from tunefarm_search.tvm.target import host_target
 

@@ -13,8 +13,8 @@ from tests.search.scheduled import build_quickly
 from tunefarm_schemas.kernel_library.program import in_place_name
 from tunefarm_schemas.tuning.model import EntryUpdates
 from tunefarm_schemas.tuning.target import Target
-from tunefarm_search.relax.building import lower, virtual_machine
 from tunefarm_search.relax.loops.partial_updates import REST_IS_UNSPECIFIED
+from tunefarm_search.relax.lowering import lower, virtual_machine
 from tunefarm_search.relax.preparation import prepare
 from tunefarm_search.relax.weights import lift_weights
 from tunefarm_search.tvm.target import host_target

@@ -11,7 +11,7 @@ from tvm import relax, te, tirx, topi
 from tests.search.relax.models import random_array
 from tests.search.scheduled import build_quickly
 from tunefarm_schemas.tuning.target import Target
-from tunefarm_search.relax.building import lower, virtual_machine
+from tunefarm_search.relax.lowering import lower, virtual_machine
 from tunefarm_search.relax.preparation import prepare
 from tunefarm_search.relax.tasks import calls_per_run, tir_functions
 from tunefarm_search.tvm.target import host_target

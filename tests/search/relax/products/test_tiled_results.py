@@ -12,7 +12,7 @@ from tvm import relax
 from tests.search.relax.models import one_entry, random_array
 from tests.search.relax.test_preparation import result_of
 from tests.search.scheduled import build_quickly
-from tunefarm_search.relax.building import lower, virtual_machine
+from tunefarm_search.relax.lowering import lower, virtual_machine
 from tunefarm_search.relax.preparation import PreparedModel, prepare
 from tunefarm_search.relax.tasks import model_tasks
 from tunefarm_search.tvm.serialization import load_json
