@@ -1,4 +1,4 @@
-"""How many processors and cores this process may use. All of tunefarm uses these functions."""
+"""How many processors the machine has, and how many processors and cores this process may use."""
 
 import os
 from pathlib import Path
@@ -8,9 +8,14 @@ TOPOLOGY: Final = Path("/sys/devices/system/cpu")
 QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
 
 
+def machine_processors() -> int:
+    """Logical processors of the machine, by which libraries choose how many threads they start."""
+    return os.cpu_count() or 1
+
+
 def usable_processors() -> int:
     """Logical processors that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else machine_processors()
 
 
 def usable_physical_cores() -> int:

@@ -96,7 +96,7 @@ def _in_child(measure: Callable[[], list[float]]) -> list[float]:
 
 
 def _built(space: SearchSpace, table: TrialTable, trial: TableTrial) -> Any:
-    """The function of a trial; a schedule by rule is made anew."""
+    """The function of a trial; a schedule by rule is made again."""
     if trial.sketch is None:
         module = untried_schedule(space.module, table.target).module
     else:

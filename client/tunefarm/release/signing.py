@@ -76,7 +76,7 @@ def commit(
     targets: Collection[FolderWrite] = (),
     root: RootChange | None = None,
 ) -> None:
-    """Sign ``changed`` roles of ``state`` anew, then snapshot and timestamp, and write all.
+    """Sign ``changed`` roles of ``state`` again, then snapshot and timestamp, and write all.
 
     Args:
         signing: what to sign with.

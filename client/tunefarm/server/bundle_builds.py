@@ -171,7 +171,7 @@ class BundleBuilds:
 
 
 def _require_nvcc() -> None:
-    """Raise BadInput for someone who cannot choose the compiler, before anything is planned. The log has details."""
+    """Raise BadInput for a caller who cannot choose the compiler, before anything is planned. The log has details."""
     from tunefarm.bundle.cuda.nvcc import Nvcc
 
     try:

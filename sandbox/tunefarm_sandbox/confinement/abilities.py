@@ -51,8 +51,9 @@ class Abilities(Frozen):
         lacks = []
         if self.landlock_abi == 0:
             lacks.append(
-                "The kernel offers no Landlock: children can read and write what their user can, and inspect the "
-                "programs that their siblings become."
+                "The kernel offers no Landlock: children can read and write what their user can, inspect the "
+                "programs that their siblings become, and, if they may start processes, send signals to those of their "
+                "user."
             )
         elif connects and self.landlock_abi < NETWORK_ABI:
             lacks.append(

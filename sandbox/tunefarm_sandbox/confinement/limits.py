@@ -6,6 +6,7 @@ import resource
 from pydantic import Field
 
 from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.host_cores import machine_processors
 
 THREAD_RESERVATION_BYTES = 72 << 20
 """Address space that a thread reserves without using it: an allocator arena and a stack."""
@@ -65,7 +66,7 @@ class MemoryInUse(Frozen):
 def impose(limits: Limits, inherited: MemoryInUse | None) -> None:
     """Apply ``limits`` to the calling process permanently. ``inherited`` is required if memory is limited."""
     if limits.memory_bytes is not None and inherited is not None:
-        threads_bytes = THREAD_RESERVATION_BYTES * (os.cpu_count() or 1)
+        threads_bytes = THREAD_RESERVATION_BYTES * machine_processors()
         more_bytes = max(0, (limits.children_memory_bytes or 0) - limits.memory_bytes)
         data_bytes = inherited.private_bytes + limits.memory_bytes
         mapped_bytes = inherited.mapped_bytes + limits.memory_bytes + threads_bytes
@@ -108,7 +109,7 @@ def tasks_of_server() -> int:
 
 
 def _tasks_of_children() -> int:
-    cores = os.cpu_count() or 1
+    cores = machine_processors()
     return _TASKS_BESIDE + cores * cores
 
 

@@ -47,7 +47,7 @@ class EdgePoll(Frozen):
 
 
 EdgeAction = Literal["run_current", "run_previous", "stay", "stop"]
-"""``stay``: install nothing now. ``stop``: install nothing, and run no model until told otherwise."""
+"""``stay``: install nothing now. ``stop``: install nothing, and run no model until another advice."""
 
 
 class EdgeAdvice(Frozen):

@@ -23,8 +23,8 @@ _HEADERS: Final[Mapping[str, object]] = {
 _NO_CALLBACKS: Final = '{"callbacks":null,"errbacks":null,"chain":null,"chord":null}'
 
 
-def celery_envelope(queue: str, task: str, message: Frozen) -> str:
-    """Wrap ``message`` as the only argument of ``task``, for the list of ``queue``."""
+def celery_envelope(queue: str, name: str, message: Frozen) -> str:
+    """Wrap ``message`` as the only argument of Celery's task ``name``, for the list of ``queue``."""
     task_id = uuid4().hex
     # The message is JSON already: insert it without parsing it again.
     body = f"[[{message.model_dump_json()}],{{}},{_NO_CALLBACKS}]"
@@ -33,7 +33,7 @@ def celery_envelope(queue: str, task: str, message: Frozen) -> str:
             "body": body,
             "content-encoding": "utf-8",
             "content-type": "application/json",
-            "headers": {**_HEADERS, "task": task, "id": task_id, "root_id": task_id},
+            "headers": {**_HEADERS, "task": name, "id": task_id, "root_id": task_id},
             "properties": {
                 "correlation_id": task_id,
                 "delivery_mode": 2,

@@ -62,8 +62,11 @@ class OrderLink:
         self._cancellations_key = broker.key(CANCELLATIONS)
 
     def send(self, orders: Sequence[tuple[str, Frozen]]) -> None:
-        """Append orders, each with its task name, to the queue in one round trip. The queue is first in, first out."""
-        self._client.lpush(self._queue_key, *[celery_envelope(self._queue, task, order) for task, order in orders])
+        """Append orders, each with the name of its Celery task, to the queue in one round trip.
+
+        The queue is first in, first out.
+        """
+        self._client.lpush(self._queue_key, *[celery_envelope(self._queue, name, order) for name, order in orders])
 
     def show(self, epoch: int = 0) -> bool:
         """Renew the sender's key with its cancellation epoch. False if the broker had lost the key."""

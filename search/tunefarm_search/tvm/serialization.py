@@ -10,7 +10,7 @@ from tvm_ffi.serialization import from_json_graph_str
 def load_json(text: str) -> Any:
     """Return the object that ``tvm.ir.save_json`` of this or an older TVM wrote.
 
-    ``tvm.ir.load_json`` converts and writes every text anew before it reads it, which takes most of its time.
+    ``tvm.ir.load_json`` converts and writes every text again before it reads it, which takes most of its time.
 
     Raises TVM's errors, ``ValueError`` for what is no JSON, and ``RecursionError`` for nested values without end.
     """

@@ -31,7 +31,7 @@ _WITHOUT_TILES, _WITH_TILES = "icelake-server", "sapphirerapids"
 _COMPUTE_TWO = frozenset({_WITH_TILES, "emeraldrapids", "graniterapids", "graniterapids-d"})
 """LLVM's names of server processors of one line that multiply two registers of AVX-512 in a cycle."""
 _X86 = frozenset({"x86_64", "i386", "i486", "i586", "i686"})
-_LEAST_UNIT_BYTES = 32
+_MIN_UNIT_BYTES = 32
 """Processors with shorter registers compute two of them at the same time."""
 FEW_VECTOR_REGISTERS = 16
 TARGETS_AT_ONCE = 64
@@ -128,7 +128,7 @@ def vector_unit_bytes(target: Target) -> int:
     """Bytes of vectors that a CPU computes in half a cycle: shorter ones take as long, longer ones in proportion."""
     register = vector_bytes(target)
     computes_halves = json.loads(target.canonical).get("mcpu") in _COMPUTE_HALVES
-    return register // 2 if computes_halves else max(register, _LEAST_UNIT_BYTES)
+    return register // 2 if computes_halves else max(register, _MIN_UNIT_BYTES)
 
 
 def computes_two_registers(target: Target) -> bool:

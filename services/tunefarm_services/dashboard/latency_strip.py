@@ -9,7 +9,7 @@ MAX_RATIO: Final = 1.25
 """Slower trials, relative to the record, are not drawn: they would leave no room for its interval."""
 MARGIN: Final = 0.06
 """Of the axis, at both ends."""
-LEAST_SPAN: Final = 0.002
+MIN_SPAN: Final = 0.002
 """Of the record's latency, so that equal latencies have an axis too."""
 TICKS: Final = (0.0, 0.5, 1.0)
 
@@ -39,7 +39,7 @@ def latency_strip(found: RecordTrials) -> LatencyStrip:
     drawn = [trial for trial in found.trials if trial.latency_s <= limit_s]
     drawn_s = [found.latency_s, *interval_s, *(trial.latency_s for trial in drawn)]
     middle_s = (min(drawn_s) + max(drawn_s)) / 2
-    span_s = max(max(drawn_s) - min(drawn_s), LEAST_SPAN * found.latency_s)
+    span_s = max(max(drawn_s) - min(drawn_s), MIN_SPAN * found.latency_s)
     begin_s, width_s = middle_s - span_s * (0.5 + MARGIN), span_s * (1 + 2 * MARGIN)
 
     def percent(latency_s: float) -> float:

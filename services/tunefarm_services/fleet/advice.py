@@ -1,4 +1,4 @@
-"""What a device is told to run."""
+"""Which release a device runs next."""
 
 import random
 
@@ -32,7 +32,7 @@ def chosen(
 
 
 def poll_after_s(interval_s: float, draw: random.Random) -> float:
-    """When to ask again: 80% to 120% of the interval, drawn anew for each poll.
+    """When to ask again: 80% to 120% of the interval, drawn for each poll.
 
     Devices that start together, such as after an outage, are spread over the whole interval after three polls.
     """

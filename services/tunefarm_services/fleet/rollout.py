@@ -24,7 +24,7 @@ class RolloutState(StrEnum):
 
 
 WITHDRAWN: Final = frozenset({RolloutState.STOPPED, RolloutState.ROLLED_BACK, RolloutState.HALTED})
-"""In these states no device is told to run the release."""
+"""In these states no device gets the release."""
 
 
 class RolloutVerb(StrEnum):

@@ -33,8 +33,8 @@ def test_any_landlock_with_seccomp_confines_measuring_children(version: int) -> 
 
 def test_newest_landlock_leaves_no_attack_open() -> None:
     assert able(6).open_attacks() == ()
-    assert able(0).open_attacks() == ()
     assert "no Landlock" in able(0).missing()[0]
+    assert "signals" in able(0).missing()[0]
 
 
 @pytest.fixture(scope="module", params=[1, pytest.param(3, marks=pytest.mark.faults)])
@@ -74,7 +74,7 @@ def test_child_with_ports_is_refused_on_older_kernels(older: ForkServer) -> None
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", [*VERSIONS, 6])
 def test_attacks_fail_on_older_kernels(version: int) -> None:
     suites = [
         "tests/sandbox",

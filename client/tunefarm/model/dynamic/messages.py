@@ -23,7 +23,7 @@ class RunOrder(Frozen):
 
 
 class EntryTimes(Frozen):
-    """Least seconds of a run of each entry, which were run by turns, in the order of the manifest."""
+    """Least seconds of a run of each entry, from interleaved runs, in the order of the manifest."""
 
     latencies_s: tuple[float, ...]
 

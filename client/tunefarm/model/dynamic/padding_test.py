@@ -45,7 +45,7 @@ class _RandomPadding(NumpyOperations):
 
 
 class PaddingTest:
-    """Runs one model in all of its buckets; ``run`` tells what it found."""
+    """Runs one model in all of its buckets; ``run`` returns what it found."""
 
     def __init__(self, model: CompiledModel, probe: CompiledModel | None, error: RelativeError) -> None:
         """``probe`` has entries for sizes of which none exceeds those of the smallest bucket.

@@ -17,8 +17,8 @@ from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_sandbox.fork_server.question import answer
 
 _TIMED_S = 2.0
-_LEAST_ROUNDS = 5
-_MOST_ROUNDS = 50
+_MIN_ROUNDS = 5
+_MAX_ROUNDS = 50
 
 
 def times(channel: Channel, payload: bytes, descriptors: list[int]) -> None:
@@ -37,13 +37,13 @@ def _times(order: RunOrder, library: int) -> EntryTimes:
         inputs = [random_inputs(entry, 0) for entry in entries]
         least = [float("inf")] * len(entries)
         ends_s = time.perf_counter() + _TIMED_S
-        for done in range(_MOST_ROUNDS + 1):
+        for done in range(_MAX_ROUNDS + 1):
             for at, entry in enumerate(entries):
                 began_s = time.perf_counter()
                 model(*inputs[at], entry=entry.name)
                 took_s = time.perf_counter() - began_s
                 least[at] = min(least[at], took_s) if done else least[at]  # the first call warms up
-            if done >= _LEAST_ROUNDS and time.perf_counter() > ends_s:
+            if done >= _MIN_ROUNDS and time.perf_counter() > ends_s:
                 break
     return EntryTimes(latencies_s=tuple(least))
 

@@ -9,7 +9,7 @@ from tunefarm.model.library.arrays import Array, Port, failures_of, one_line, ru
 from tunefarm.startup.silent_import import import_openvino
 from tunefarm_schemas.bad_input import BadInput
 
-_MOST_TENSORS: Final = 64
+_MAX_TENSORS: Final = 64
 """Tensors that are kept for the addresses of one input or output."""
 
 
@@ -80,7 +80,7 @@ class _TensorCache:
         """The tensor over the memory at an address."""
         found = self._tensors.get(address)
         if found is None:
-            if len(self._tensors) >= _MOST_TENSORS:
+            if len(self._tensors) >= _MAX_TENSORS:
                 self._tensors.clear()
             found = import_openvino().Tensor(view_at(self._port, address), shared_memory=True)
             self._tensors[address] = found

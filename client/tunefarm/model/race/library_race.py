@@ -1,4 +1,4 @@
-"""Finds the plan of a model by timing whole models by turns."""
+"""Finds the plan of a model by interleaved timing of whole models."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""Decides between two plans that are timed by turns."""
+"""Decides between two plans by interleaved timing."""
 
 from collections.abc import Sequence
 from typing import Final, Protocol

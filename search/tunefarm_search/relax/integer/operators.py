@@ -13,7 +13,7 @@ from tunefarm_search.tvm.tensor_intrinsics.dot_products import PRODUCTS, SUMS
 SHIFT = {("int8", "uint8"): 128, ("uint8", "int8"): -128, ("int8", "int8"): 0, ("uint8", "uint8"): 0}
 """What is added to activations of the first type to have them in the second."""
 QUANTIZE: Final = "relax.quantize"
-_LEAST_SCALE: Final = 2.0**-126
+_MIN_SCALE: Final = 2.0**-126
 """The reciprocals of smaller scales are no numbers of float32."""
 RANGES: Final = {"int8": (-128, 127), "uint8": (0, 255)}
 
@@ -170,7 +170,7 @@ def legalize_quantize(builder: Any, call: Any) -> Any:
     is_known = dtype in RANGES and str(call.args[0].ty.dtype) == "float32"
     if is_known and all(isinstance(each, relax.Var) and each.ty.ndim == 0 for each in call.args[1:3]):
         return builder.call_te(_quantized_at_run_time, *call.args[:3], dtype, primfunc_name_hint="quantize")
-    has_reciprocal = scale is not None and scale >= _LEAST_SCALE
+    has_reciprocal = scale is not None and scale >= _MIN_SCALE
     if not is_known or not has_reciprocal or zero_point is None:
         return tvm.ir.Op.get(QUANTIZE).get_attr("FLegalize")(builder, call)
     rounding = Requantization(int(zero_point), *RANGES[dtype], dtype)

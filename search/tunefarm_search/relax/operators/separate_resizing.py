@@ -1,6 +1,6 @@
 """Linear and cubic resizing of images in two passes, one for each direction.
 
-TVM's function computes each result from 4 or 16 pixels, whose places it computes for each anew. It only fills vectors
+TVM's function computes each result from 4 or 16 pixels, whose places it computes again for each. It only fills vectors
 if those of channels that lie side by side do. Passes along rows read whole rows, and those along columns are fewer.
 """
 

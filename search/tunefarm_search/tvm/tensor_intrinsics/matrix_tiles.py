@@ -133,7 +133,7 @@ class MatrixTiles:
 
     @property
     def weight_tiles(self) -> int:
-        """Registers for weights, which are loaded by turns."""
+        """Registers for weights, which are loaded alternately."""
         return min(self.channel_tiles, TILES - self.row_tiles * (self.channel_tiles + 1))
 
     @property

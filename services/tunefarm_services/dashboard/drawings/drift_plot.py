@@ -11,7 +11,7 @@ from tunefarm_schemas.views.device import ReferenceSample
 WIDTH: Final = 600
 HEIGHT: Final = 120
 MARGIN: Final = 6
-_LEAST_TOP: Final = 2.0
+_MIN_TOP: Final = 2.0
 
 
 class DriftPlot(Frozen):
@@ -45,7 +45,7 @@ def drift_plots(calibrated: ReferenceKernelTimes, samples: Sequence[ReferenceSam
 
 
 def _plot(name: str, ratios: Sequence[float], moments: Sequence[float]) -> DriftPlot:
-    top = max(_LEAST_TOP, 1.1 * max(ratios))
+    top = max(_MIN_TOP, 1.1 * max(ratios))
     span_s = max(moments[-1] - moments[0], 1.0)
     points = [
         f"{MARGIN + (WIDTH - 2 * MARGIN) * (moment - moments[0]) / span_s:.1f},{_y(ratio, top):.1f}"

@@ -55,7 +55,7 @@ async def log_out(request: Request) -> Response:
 
 
 async def make_link(request: Request) -> Response:
-    """A link that logs in whoever opens it first within a minute, for the holder of a token.
+    """A link that logs in the first client that opens it within a minute, for the holder of a token.
 
     The token is in the Authorization header: a page of another site cannot send one.
     """

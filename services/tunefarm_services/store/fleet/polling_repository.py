@@ -21,7 +21,7 @@ from tunefarm_services.store.fleet.enrolment_repository import fact_values
 from tunefarm_services.store.store_error import NotFound
 from tunefarm_services.store.tables import ChannelDocumentTable, EdgeDeviceTable, RolloutTable
 
-_MOST_DOCUMENTS: Final = 256
+_MAX_DOCUMENTS: Final = 256
 
 _LATER: Final = aliased(RolloutTable)
 _LATEST_SEQUENCE: Final = (
@@ -132,7 +132,7 @@ class PollingRepository(Repository):
         found = connection.execute(_DOCUMENT, {"tenant": row.tenant, "channel": row.channel}).one()
         document = ChannelDocument.model_validate_json(found.document)
         with self._lock:
-            if len(self._documents) >= _MOST_DOCUMENTS:
+            if len(self._documents) >= _MAX_DOCUMENTS:
                 self._documents.clear()
             self._documents[row.tenant, row.channel, found.sequence] = document
         return document

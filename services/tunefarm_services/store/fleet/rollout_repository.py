@@ -136,7 +136,7 @@ class RolloutRepository(Repository):
         """Let the gate judge the rollout if that is due; return whether it changed. ``known`` is it as last read.
 
         Any number of processes may call this at any time: one of them claims the evaluation, and its decision is
-        stored only if nobody has changed the rollout since its rows were read. A process that is killed in between
+        stored only if the rollout has not changed since its rows were read. A process that is killed in between
         has decided nothing, and the next evaluation is due as soon as usual.
         """
         if not self._claimed(tenant, known or self.latest(tenant, channel), now_s):

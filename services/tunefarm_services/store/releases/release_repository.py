@@ -214,7 +214,7 @@ class ReleaseRepository(Repository):
         """Append a piece; after the last one, compare the digest. An empty piece at the end repeats the comparison.
 
         All pieces but the last have ``least_piece_bytes`` or more. Raises NotFound, WrongOffset, and BadInput: it
-        is too small or too large, or the content has another digest, and is to be sent anew.
+        is too small or too large, or the content has another digest, and is to be sent again.
         """
         found = self._append(tenant, file_digest, offset, data, least_piece_bytes)
         if found.is_complete or found.received_bytes < found.size_bytes:

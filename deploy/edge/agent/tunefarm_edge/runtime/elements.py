@@ -13,7 +13,7 @@ SIZES: Final[Mapping[str, int]] = {
 _FLOATS: Final[Mapping[str, str]] = {"float16": "e", "bfloat16": "H", "float32": "f", "float64": "d"}
 _HALF_TOLERANCES: Final = 4.0
 """Floats of 16 bits round each sum and each intermediate tensor more coarsely."""
-_LEAST_SCALE: Final = 1e-6
+_MIN_SCALE: Final = 1e-6
 """Outputs that are smaller throughout count as this large, as in the bundle's own self-test."""
 
 
@@ -35,7 +35,7 @@ def difference(found: memoryview, expected: bytes, dtype: str) -> float:
     """
     if dtype not in _FLOATS:
         return 0.0 if found == expected else math.inf
-    largest, scale = 0.0, _LEAST_SCALE
+    largest, scale = 0.0, _MIN_SCALE
     for one, other in zip(_numbers(found, dtype), _numbers(expected, dtype), strict=True):
         if math.isfinite(one) != math.isfinite(other):
             return math.inf

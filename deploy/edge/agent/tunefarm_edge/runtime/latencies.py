@@ -10,7 +10,7 @@ from typing import Final
 
 BUCKETS_PER_OCTAVE: Final = 32
 """Bounds are 2.2 % apart."""
-LEAST_S: Final = 1e-7
+MIN_S: Final = 1e-7
 OCTAVES: Final = 32
 """Up to seven minutes."""
 BUCKETS: Final = BUCKETS_PER_OCTAVE * OCTAVES
@@ -52,9 +52,9 @@ class LatencyRecorder:
 
 
 def _bucket(latency_s: float) -> int:
-    if latency_s <= LEAST_S:
+    if latency_s <= MIN_S:
         return 0
-    return min(int(math.log2(latency_s / LEAST_S) * BUCKETS_PER_OCTAVE), BUCKETS - 1)
+    return min(int(math.log2(latency_s / MIN_S) * BUCKETS_PER_OCTAVE), BUCKETS - 1)
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Histogram:
     @property
     def mean_s(self) -> float:
         """The mean latency."""
-        return max(self.nanoseconds / 1e9 / max(self.runs, 1), LEAST_S)
+        return max(self.nanoseconds / 1e9 / max(self.runs, 1), MIN_S)
 
     def quantile_s(self, share: float) -> float:
         """The latency that ``share`` of the runs do not exceed, exact to half a bucket."""
@@ -97,4 +97,4 @@ class Histogram:
                 at, left = bucket, left - count
                 if left <= 0:
                     break
-        return LEAST_S * math.exp2((at + 0.5) / BUCKETS_PER_OCTAVE)
+        return MIN_S * math.exp2((at + 0.5) / BUCKETS_PER_OCTAVE)
