@@ -18,10 +18,11 @@ from tests.release.repositories import Workshop
 from tunefarm.http.request import Reply
 from tunefarm.release.key_ring import sign_all
 from tunefarm.release.publishing import roll_back
-from tunefarm.release.pushing import PushResult, push
+from tunefarm.release.pushing import push
 from tunefarm.release.rotation import rotate
 from tunefarm.release.signing import commit
 from tunefarm_schemas.token import Scope
+from tunefarm_schemas.views.publication import Published
 from tunefarm_services.store import Store
 
 
@@ -40,7 +41,7 @@ def device(app: FastAPI, store: Store) -> Person:
     return person_of(app, store, "alice", [Scope.EDGE_POLL])
 
 
-def send(person: Person, workshop: Workshop) -> PushResult:
+def send(person: Person, workshop: Workshop) -> Published:
     """Run a push over a caller of the app."""
     flow = push(workshop.folder)
     try:

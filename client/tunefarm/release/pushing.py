@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from tunefarm.http.calls.upload_calls import PIECE_BYTES, PIECE_TYPE
-from tunefarm.http.request import Answer, Flow, Reply, Request
+from tunefarm.http.request import Flow, Reply, Request
 from tunefarm.release.checking import files_of
 from tunefarm.release.release_folder import (
     CHANNEL_ROLE,
@@ -19,35 +19,13 @@ from tunefarm.release.release_folder import (
 )
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import JsonValue
+from tunefarm_schemas.views.publication import FileArrival, FileArrivals, Published
 
 _PUBLICATION_TIMEOUT_S: Final = 300.0
 _AT_ONCE: Final = 1000
 
 
-class PushedFile(Answer):
-    """What a service has of a file."""
-
-    digest: str
-    size_bytes: int
-    received_bytes: int
-    is_complete: bool
-
-
-class PushedFiles(Answer):
-    """What a service has of several files."""
-
-    files: tuple[PushedFile, ...]
-
-
-class PushResult(Answer):
-    """What devices of the service see now. ``changes`` is empty if they saw it before."""
-
-    root_version: int
-    timestamp_version: int
-    changes: str
-
-
-def push(folder: ReleaseFolder) -> Flow[PushResult]:
+def push(folder: ReleaseFolder) -> Flow[Published]:
     """Send a repository; an interrupted push resumes where it ended. Publications and pruning wait meanwhile.
 
     Raises:
@@ -58,7 +36,7 @@ def push(folder: ReleaseFolder) -> Flow[PushResult]:
         return (yield from _pushed(folder))
 
 
-def _pushed(folder: ReleaseFolder) -> Flow[PushResult]:
+def _pushed(folder: ReleaseFolder) -> Flow[Published]:
     state = folder.state()
     sizes = _sizes(folder, state)
     digests = sorted(sizes)
@@ -77,18 +55,18 @@ def _pushed(folder: ReleaseFolder) -> Flow[PushResult]:
         body={"metadata": metadata, "targets": targets},
         timeout_s=_PUBLICATION_TIMEOUT_S,
     )
-    return reply.read(PushResult)
+    return reply.read(Published)
 
 
 def _send_missing(folder: ReleaseFolder, files: Sequence[tuple[str, int]]) -> Flow[None]:
     named: list[JsonValue] = [{"digest": digest, "size_bytes": size_bytes} for digest, size_bytes in files]
     reply: Reply = yield Request("POST", "/repository/files", body={"files": named})
-    for each in reply.read(PushedFiles).files:
+    for each in reply.read(FileArrivals).files:
         if not each.is_complete:
             yield from _send_rest(folder.path / FILES / each.digest, each)
 
 
-def _send_rest(path: Path, known: PushedFile) -> Flow[None]:
+def _send_rest(path: Path, known: FileArrival) -> Flow[None]:
     offset = known.received_bytes
     with path.open("rb") as file:
         while True:

@@ -23,8 +23,8 @@ from tunefarm_schemas.frozen import JsonValue
 
 if TYPE_CHECKING:
     from tunefarm.http.request import Flow
-    from tunefarm.release.pushing import PushResult
     from tunefarm_schemas.edge.release import ChannelDocument, GatePolicy
+    from tunefarm_schemas.views.publication import Published
 
 T = TypeVar("T")
 
@@ -251,7 +251,7 @@ def export(
     return ExitCode.FINE
 
 
-def _pushed(repository: str, api: str | None) -> "PushResult":
+def _pushed(repository: str, api: str | None) -> "Published":
     from tunefarm.release.pushing import push as push_repository
 
     return _asked(push_repository(folder_of(repository)), api)

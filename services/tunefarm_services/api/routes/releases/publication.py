@@ -7,10 +7,10 @@ from typing import Annotated, Final
 
 from anyio import to_thread
 from fastapi import APIRouter, Header, Path, Request
-from pydantic import BaseModel
 from starlette.responses import Response
 
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.views.publication import FileArrival, FileArrivals, Published
 from tunefarm_services.api.access.caller import ReleasePublisher
 from tunefarm_services.api.bodies.publication import NamedFilesBody, PublicationBody
 from tunefarm_services.api.http.answer import answer
@@ -29,32 +29,9 @@ METADATA_NAME: Final = re.compile(r"([1-9]\d{0,8})\.([a-z0-9][a-z0-9._-]{0,109})
 Sha256Path = Annotated[str, Path(pattern="^[0-9a-f]{64}$", description="SHA-256 of the file.")]
 
 
-class FileArrival(BaseModel):
-    """How much of a file has arrived."""
-
-    digest: str
-    size_bytes: int
-    received_bytes: int
-    is_complete: bool
-
-
-class FileArrivals(BaseModel):
-    """How much of each file has arrived."""
-
-    files: list[FileArrival]
-
-
-class Published(BaseModel):
-    """What devices see now."""
-
-    root_version: int
-    timestamp_version: int
-    changes: str
-
-
 @router.post("/files", response_model=FileArrivals, responses=responses())
 def declare(body: NamedFilesBody, caller: ReleasePublisher, parts: PartsOf) -> Response:
-    """Declare the files of a publication; the answer tells which parts of them are missing."""
+    """Declare the files of a publication; the answer states how much of each has arrived."""
     largest = max((each.size_bytes for each in body.files), default=0)
     if largest > parts.settings.upload_bytes:
         detail = f"A file may have at most {parts.settings.upload_bytes} bytes."
@@ -63,7 +40,7 @@ def declare(body: NamedFilesBody, caller: ReleasePublisher, parts: PartsOf) -> R
     found = parts.store.releases.declare_all(caller.tenant, sizes, parts.settings.tenant_release_bytes)
     return answer(
         FileArrivals(
-            files=[
+            files=tuple(
                 FileArrival(
                     digest=each.digest,
                     size_bytes=each.size_bytes,
@@ -71,7 +48,7 @@ def declare(body: NamedFilesBody, caller: ReleasePublisher, parts: PartsOf) -> R
                     is_complete=each.is_complete,
                 )
                 for each in found
-            ]
+            )
         )
     )
 
