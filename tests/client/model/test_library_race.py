@@ -16,7 +16,7 @@ from tunefarm.model.race.messages import RegionParts
 from tunefarm.model.race.plan_folder import LibraryPlan
 from tunefarm.model.race.proposals import proposals, unit_times
 from tunefarm.model.race.race_result import RacedUnit, RaceResult, TimedPlan
-from tunefarm.terminal.race_text import race_text
+from tunefarm.model.race.race_text import race_text
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.tuning.model import ModelManifest, ModelRegion

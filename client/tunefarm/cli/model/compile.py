@@ -22,7 +22,6 @@ from tunefarm.startup.prestarted_fork_server import take_fork_server
 from tunefarm.terminal.console import complain, say
 from tunefarm.terminal.exit_code import ExitCode
 from tunefarm.terminal.next_step import tell_next, trying
-from tunefarm.terminal.race_text import race_text
 from tunefarm.terminal.tables import print_json
 from tunefarm_schemas.tuning.dynamic_shape import DynamicDimension
 from tunefarm_schemas.tuning.model import ModelManifest
@@ -118,6 +117,8 @@ def _print(compilation: "Compilation", *, as_json: bool) -> None:
     for stage in compilation.stages:
         say(f"{stage.took_s:7.1f} s  {stage.name}")
     if compilation.race is not None:
+        from tunefarm.model.race.race_text import race_text
+
         say(race_text(compilation.race))
     for region in manifest.regions:
         say(f"{region.file}: {counted(len(region.operators), 'operator')}, run by {region.requirement}")

@@ -1,14 +1,10 @@
 """The plans of a race with libraries, as lines of text."""
 
-from typing import TYPE_CHECKING
-
+from tunefarm.model.race.race_result import RaceResult
 from tunefarm_schemas.views.quantities import latency_text
 
-if TYPE_CHECKING:
-    from tunefarm.model.race.race_result import RaceResult
 
-
-def race_text(race: "RaceResult") -> str:
+def race_text(race: RaceResult) -> str:
     """A line for each plan with its time, the fastest first, and one for the plan that ships."""
     timed = sorted(race.timed, key=lambda each: each.latency_s or float("inf"))
     lines = [
