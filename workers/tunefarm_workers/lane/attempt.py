@@ -3,7 +3,7 @@
 import time
 from contextlib import suppress
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from tunefarm_sandbox.channel.channel import Channel, ChannelClosed
 from tunefarm_sandbox.confinement.confinement import Confinement
@@ -17,12 +17,10 @@ from tunefarm_workers.conversation.messages import Broken, Built, CandidateOrder
 from tunefarm_workers.correctness.inputs import INPUT_SETS
 from tunefarm_workers.correctness.output_layout import SLOTS
 from tunefarm_workers.correctness.output_transfer import OutputIntake
+from tunefarm_workers.lane.measurement_owner import MeasurementOwner
 from tunefarm_workers.lane.open_task import OpenTask
 from tunefarm_workers.threads.thread_watch import CoresOfThreads
 from tunefarm_workers.timing.processor_clock import processor_time_s, queueing_time_s
-
-if TYPE_CHECKING:
-    from tunefarm_workers.lane.processor_lane import ProcessorLane
 
 _LOAD_SHARE = 0.25
 """A candidate that waits for a core for more than this share of its time is timed out by load on the host."""
@@ -42,6 +40,19 @@ class Stage(Enum):
     OVER = "over"
 
 
+class AttemptOwner(MeasurementOwner, Protocol):
+    """The lane of an attempt."""
+
+    def is_loaded(self) -> bool:
+        """Whether other processes may be the cause of a time-out."""
+
+    def disturbed(self, attempt: "Attempt", fault: str) -> None:
+        """Discard the timing of ``attempt``, with which another process interfered, and begin it again or fail it."""
+
+    def finished(self, attempt: "Attempt", measurement: Measurement) -> None:
+        """Deliver the result of ``attempt``, which is over."""
+
+
 class Attempt:
     """Measures one candidate in a child of its own.
 
@@ -52,7 +63,7 @@ class Attempt:
     5. Its outputs are compared with the reference, as soon as that is computed (JUDGED_LATER).
     """
 
-    def __init__(self, owner: "ProcessorLane", task: OpenTask, dispatch: Dispatch, limits: Limits) -> None:
+    def __init__(self, owner: AttemptOwner, task: OpenTask, dispatch: Dispatch, limits: Limits) -> None:
         """Fork the child. Raises ``ForkFailed``."""
         self.task = task
         self.dispatch = dispatch

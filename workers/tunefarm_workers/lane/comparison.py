@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from tunefarm_sandbox.channel.channel import Channel, ChannelClosed
 from tunefarm_sandbox.confinement.confinement import Confinement
@@ -14,21 +14,33 @@ from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.tuning.device import PROTOCOLS
 from tunefarm_schemas.tuning.measurement import Comparison, ComparisonOrder, Failed, Result, Timing
 from tunefarm_workers.conversation.child_death import failure_of_death, was_killed
+from tunefarm_workers.conversation.event_loop import ChildConversation
 from tunefarm_workers.conversation.messages import ComparisonPlan, Compiled, Round, RoundOrder, from_comparison
 from tunefarm_workers.correctness.element_type import size_in_bytes
 from tunefarm_workers.correctness.inputs import INPUT_SETS
 from tunefarm_workers.correctness.output_layout import OutputLayout
 from tunefarm_workers.correctness.output_samples import OutputSamples
 from tunefarm_workers.correctness.output_transfer import OutputIntake
+from tunefarm_workers.lane.measurement_owner import MeasurementOwner
 from tunefarm_workers.lane.open_task import OpenTask
 from tunefarm_workers.threads.thread_watch import CoresOfThreads
 from tunefarm_workers.timing.interleaved_timing import PATIENCE, contenders, suffice, timing_of
 
-if TYPE_CHECKING:
-    from tunefarm_workers.lane.processor_lane import ProcessorLane
-
 _MAX_KILLS = 2
 """How often a killed child is replaced before its current schedule fails."""
+
+
+class ComparisonOwner(MeasurementOwner, Protocol):
+    """The lane of a comparison."""
+
+    def listen(self, conversation: ChildConversation) -> None:
+        """Listen to the child of a comparison."""
+
+    def forget(self, conversation: ChildConversation) -> None:
+        """Stop listening to the child; idempotent."""
+
+    def restore_threads(self, task: OpenTask) -> None:
+        """Restore the threads of the processes that children of ``task`` are forked from."""
 
 
 class _ComparisonRun:
@@ -76,7 +88,7 @@ class RunningComparison:
         self,
         task: OpenTask,
         order: ComparisonOrder,
-        owner: "ProcessorLane",
+        owner: ComparisonOwner,
         limits: Limits,
         deadline_s: float,
         on_end: Callable[["RunningComparison", Comparison], None],

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_sandbox.fork_server.child import Child
@@ -18,6 +18,7 @@ from tunefarm_workers.correctness.output_layout import SLOTS
 from tunefarm_workers.correctness.output_transfer import OutputIntake
 from tunefarm_workers.lane.attempt import Stage
 from tunefarm_workers.lane.open_task import OpenTask
+from tunefarm_workers.lane.open_tasks import OpenTasks
 from tunefarm_workers.session.compiler.compiler import Build
 from tunefarm_workers.session.compiler.library_build import in_memory
 from tunefarm_workers.session.device.session_messages import (
@@ -29,10 +30,27 @@ from tunefarm_workers.session.device.session_messages import (
 )
 from tunefarm_workers.session.device_session import DeviceSession
 
-if TYPE_CHECKING:
-    from tunefarm_workers.session.session_lane import SessionLane
-
 _MAX_ATTEMPTS = 2
+
+
+class SessionAttemptOwner(Protocol):
+    """The lane of an attempt."""
+
+    @property
+    def tasks(self) -> OpenTasks:
+        """The open tasks."""
+
+    def built(self, attempt: "SessionAttempt") -> None:
+        """Queue ``attempt``, whose candidate is compiled, for the device."""
+
+    def run(self, attempt: "SessionAttempt") -> None:
+        """Run the candidate of ``attempt``, which owns the device, in a session."""
+
+    def check_device(self) -> None:
+        """Check the device: an implausible latency was measured."""
+
+    def finished(self, attempt: "SessionAttempt", measurement: Measurement) -> None:
+        """Deliver the result of ``attempt``, which is over."""
 
 
 class SessionAttempt:
@@ -40,7 +58,7 @@ class SessionAttempt:
 
     def __init__(
         self,
-        owner: "SessionLane",
+        owner: SessionAttemptOwner,
         task: OpenTask,
         dispatch: Dispatch,
         build: Build,

@@ -1,7 +1,7 @@
 """Owns the sessions with a device: opens them, runs candidates in one of them, and handles their end."""
 
 import time
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from tunefarm_sandbox.channel.channel import Channel
 from tunefarm_sandbox.fork_server.child import Child
@@ -25,10 +25,23 @@ from tunefarm_workers.session.device_session import DeviceSession
 from tunefarm_workers.session.parked_sessions import ParkedSessions
 from tunefarm_workers.session.session_attempt import SessionAttempt
 
-if TYPE_CHECKING:
-    from tunefarm_workers.session.session_lane import SessionLane
-
 _CHECK_S = 30.0
+
+
+class SessionOwner(Protocol):
+    """The lane of the device."""
+
+    def ran(self, attempt: SessionAttempt, reply: SessionRan | TrialFailure) -> None:
+        """Free the device and pass the result of the session to ``attempt``."""
+
+    def device_away(self, attempt: SessionAttempt, message: str, *, ran: bool) -> None:
+        """Handle the loss of the device under ``attempt``. ``ran``: whether its candidate was running."""
+
+    def device_in_order(self) -> None:
+        """Trust the measurements so far: the reference kernels took their usual time."""
+
+    def check_ended(self) -> None:
+        """Free the device after a check without a candidate."""
 
 
 class SessionHolder:
@@ -47,7 +60,7 @@ class SessionHolder:
         loop: EventLoop,
         health: DeviceHealth,
         references: SharedMemory,
-        owner: "SessionLane",
+        owner: SessionOwner,
     ) -> None:
         self.health = health
         self._fork_server = fork_server
