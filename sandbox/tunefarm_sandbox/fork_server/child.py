@@ -5,7 +5,8 @@ import os
 import signal
 import threading
 import time
-from typing import TYPE_CHECKING, Literal, Self
+from collections.abc import Sequence
+from typing import Literal, Protocol, Self
 
 from tunefarm_sandbox.channel.captured_output import CapturedOutput
 from tunefarm_sandbox.channel.channel import Channel
@@ -14,9 +15,6 @@ from tunefarm_sandbox.fork_server.fork_failed import ForkFailed
 from tunefarm_sandbox.fork_server.fork_request import CONFINED, EXIT_STATUS, ForkRefused
 from tunefarm_sandbox.fork_server.status_socket import StatusSocket
 from tunefarm_schemas.frozen import Frozen
-
-if TYPE_CHECKING:
-    from tunefarm_sandbox.fork_server.fork_server import ForkServer
 
 
 class Exit(Frozen):
@@ -39,6 +37,13 @@ class Exit(Frozen):
             return f"killed by signal {self.code}"
 
 
+class ServerOfChildren(Protocol):
+    """The fork server that a child has become."""
+
+    def children(self) -> "Sequence[Child]":
+        """Its children whose handles are still referenced."""
+
+
 class Child:
     """A confined child. Its parent owns it: garbage collection of the handle kills the child.
 
@@ -58,7 +63,7 @@ class Child:
         self._output = output
         self._exit: Exit | None = None
         self._ending = threading.RLock()
-        self.server: ForkServer | None = None
+        self.server: ServerOfChildren | None = None
 
     def stop(self) -> None:
         """Stop the child, the processes that it started and, if it is a server, its children."""

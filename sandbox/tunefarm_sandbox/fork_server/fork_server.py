@@ -79,7 +79,7 @@ class ForkServer:
 
         A parent has one handle, whose locks keep the server's answers apart.
         """
-        if parent.server is None:
+        if not isinstance(parent.server, ForkServer):
             parent.server = cls(parent.channel, None, None, parent)
         return parent.server
 
