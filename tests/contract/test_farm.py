@@ -214,10 +214,10 @@ def test_farm_compares_and_exports_schedules(farm: Farm):
 def test_comparison_and_export_end_when_canceled(farm: Farm):
     module = matmul(EXTENT)
     farm.open_task(task(module, "unwanted"))
-    order = ComparisonOrder(exploration_id="unwanted", traces=(slow(module), None), seconds_each=20.0)
+    # An hour each: without the cancellation, the time limit of the test ends it.
+    order = ComparisonOrder(exploration_id="unwanted", traces=(slow(module), None), seconds_each=3600.0)
     began_s = time.monotonic()
     results = farm.compare(order, lambda: time.monotonic() < began_s + 1.0).results
-    assert time.monotonic() - began_s < 30.0, "both take twenty seconds each"
     assert {failure_of(result) for result in results} == {FailureReason.CANCELED}
     order = export_order("unwanted", tiled(module), processes=200)
     began_s = time.monotonic()

@@ -25,7 +25,7 @@ class MisbehavingFarm(SimulatedFarm):
 
     def submit(self, dispatch: Dispatch) -> None:
         match dispatch.candidate.trace.text:
-            case "kill the host":
+            case "kill the worker":
                 os.kill(os.getpid(), signal.SIGKILL)
             case _:
                 super().submit(dispatch)

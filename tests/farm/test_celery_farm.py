@@ -96,11 +96,10 @@ def test_cancel_all_is_prompt_and_limited_to_its_farm(
         farm.submit(dispatch_of())
         assert reason_of(next(iter(gather(farm, 1).values()))) is None, "a later order is not canceled"
         began_s = time.monotonic()
-        compared = farm.compare(
-            ComparisonOrder(exploration_id="exploration", traces=(None,) * 30), lambda: time.monotonic() < began_s + 0.5
-        )
+        # All take more than an hour: without the cancellation, the time limit of the test ends it.
+        order = ComparisonOrder(exploration_id="exploration", traces=(None,) * 2000)
+        compared = farm.compare(order, lambda: time.monotonic() < began_s + 0.5)
         assert {type(result) for result in compared.results} == {Failed}
-        assert time.monotonic() - began_s < 30.0, "thirty take twice as long"
 
 
 @pytest.mark.faults

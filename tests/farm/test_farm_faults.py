@@ -57,7 +57,7 @@ def test_killed_worker_loses_only_its_orders(
         assert {reason_of(m) for m in gather(farm, len(again)).values()} == {None}
 
 
-def test_candidate_that_kills_its_host_is_lost_then_crash(
+def test_candidate_that_kills_its_worker_is_lost_then_crash(
     broker: RedisServer, store: Store, open_farm: OpenFarm, start_worker: StartWorker
 ):
     victims = [start_worker("one", MISBEHAVING), start_worker("two", MISBEHAVING)]
@@ -67,7 +67,7 @@ def test_candidate_that_kills_its_host_is_lost_then_crash(
         farm.open_task(simulated_task())
         reasons = []
         for attempt in (1, 2):
-            farm.submit(dispatch_of("kill the host", attempt=attempt))
+            farm.submit(dispatch_of("kill the worker", attempt=attempt))
             reasons += [reason_of(m) for m in gather(farm, 1).values()]
         assert reasons == [FailureReason.DEVICE_LOST, FailureReason.CRASH]
         assert sum(victim.process.poll() is not None for victim in victims) == 2

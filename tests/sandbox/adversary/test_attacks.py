@@ -103,7 +103,7 @@ def test_child_cannot_reach_processes_or_lift_confinement(server: ForkServer, at
 
 
 @pytest.mark.parametrize("attack", ["signal everything", "be dumped", "outlive by further bits", "watch"])
-def test_host_child_cannot_reach_other_processes(server: ForkServer, attack: str) -> None:
+def test_fork_server_child_cannot_reach_other_processes(server: ForkServer, attack: str) -> None:
     assert outcome_of(server, attack, confinement=Confinement.fork_server()) == "PermissionError"
 
 
@@ -116,7 +116,7 @@ def test_child_chooses_cores_only_if_allowed(server: ForkServer) -> None:
     assert outcome_of(server, own_choice, "attempt_sealed", placing) == "PermissionError"
 
 
-def test_nested_child_needs_its_host_to_pin_threads() -> None:
+def test_nested_child_needs_its_fork_server_to_pin_threads() -> None:
     assert Confinement.strict(may_pin_threads=True).exceeds(Confinement(may_fork=True)) is not None
     assert Confinement.strict(may_pin_threads=True).exceeds(Confinement.fork_server()) is None
 

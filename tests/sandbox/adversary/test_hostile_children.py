@@ -1,7 +1,6 @@
 import os
 import struct
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,13 +33,12 @@ def test_child_ignoring_sigxcpu_is_killed_a_second_later(server: ForkServer) -> 
 
 
 def test_child_ignoring_signals_is_killed_at_once(server: ForkServer) -> None:
-    child = fork(server, "ignore_signals")
+    # Its limit of processor time is longer than the test may take, and so does not end it.
+    child = fork(server, "ignore_signals", limits=Limits(cpu_s=3600))
     assert child.channel.receive(LONG_S) == b"deaf"
     assert child.exit(0) is None
-    began_s = time.monotonic()
     child.kill()
     assert ended(child).described() == "killed by SIGKILL"
-    assert time.monotonic() - began_s < ROOMY.cpu_s, "its limit of processor time may have ended it"
 
 
 def test_segfault_of_a_child_is_reported(server: ForkServer) -> None:

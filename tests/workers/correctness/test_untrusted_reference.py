@@ -82,7 +82,7 @@ def test_wrong_schedule_is_found_with_confirmed_reference(running: RunningFarm) 
 
 
 @pytest.mark.faults
-def test_host_killed_during_confirmation_blames_no_schedule(running: RunningFarm) -> None:
+def test_task_process_killed_during_confirmation_blames_no_schedule(running: RunningFarm) -> None:
     module = workloads.matmul()
     opened = running.open(module)
     lane, task = running.farm._lane, running.farm._lane.tasks[opened]

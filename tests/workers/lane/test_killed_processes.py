@@ -47,7 +47,7 @@ def kill_a_child_of(parent: int) -> None:
 
 
 @pytest.mark.parametrize("delay_s", [0.0, *(pytest.param(each, marks=pytest.mark.faults) for each in (0.1, 0.4))])
-def test_host_killed_during_comparison_fails_no_schedule(running: RunningFarm, delay_s: float) -> None:
+def test_task_process_killed_during_comparison_fails_no_schedule(running: RunningFarm, delay_s: float) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
     order = ComparisonOrder(exploration_id=opened, traces=(workloads.tiled(module), None), seconds_each=0.3)
@@ -59,7 +59,7 @@ def test_host_killed_during_comparison_fails_no_schedule(running: RunningFarm, d
 
 
 @pytest.mark.faults
-def test_host_killed_before_comparison_is_replaced(running: RunningFarm) -> None:
+def test_task_process_killed_before_comparison_is_replaced(running: RunningFarm) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
     assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
@@ -83,7 +83,7 @@ def test_child_killed_during_comparison_fails_no_schedule(running: RunningFarm) 
 
 
 @pytest.mark.faults
-def test_host_killed_repeatedly_is_given_up(running: RunningFarm) -> None:
+def test_task_process_killed_repeatedly_is_given_up(running: RunningFarm) -> None:
     opened = running.open(workloads.matmul(64))
     ended = threading.Event()
 
@@ -101,7 +101,7 @@ def test_host_killed_repeatedly_is_given_up(running: RunningFarm) -> None:
     assert result.failure.reason is FailureReason.DEVICE_LOST
 
 
-def test_host_killed_while_measuring_loses_no_candidate(running: RunningFarm) -> None:
+def test_task_process_killed_while_measuring_loses_no_candidate(running: RunningFarm) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
     numbers = [running.submit(opened, workloads.tiled(module)) for _ in range(6)]

@@ -87,7 +87,7 @@ def test_timing_disturbed_each_time_fails(running: RunningFarm, act: Callable[[i
 
 
 @pytest.mark.parametrize("act", [move, renice])
-def test_disturbed_host_is_restored(running: RunningFarm, act: Callable[[int], None]) -> None:
+def test_disturbed_task_process_is_restored(running: RunningFarm, act: Callable[[int], None]) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
     act(running.farm._lane.tasks[opened].process.pid)
