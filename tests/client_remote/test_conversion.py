@@ -12,6 +12,7 @@ from tunefarm.intake.python_input import schedule_source, seed_source_of_text
 from tunefarm.remote.conversion import SPACE_NOTE, Conversion, Converter
 from tunefarm.remote.model_conversion import convert_with_model
 from tunefarm.remote.tune_request import TuneRequest
+from tunefarm.startup import fork_servers
 from tunefarm_schemas.bad_input import BadInput
 
 PROGRAMS = Path(__file__).parents[1] / "client" / "programs"
@@ -44,13 +45,17 @@ def convert(converter: Converter) -> Convert:
     return ask
 
 
-def test_json_is_sent_unchanged_without_tvm(tmp_path: Path) -> None:
+def forbid_fork_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fork_servers, "start_intake_fork_server", lambda: pytest.fail("a fork server was started"))
+
+
+def test_json_is_sent_unchanged_without_tvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forbid_fork_servers(monkeypatch)
     path = tmp_path / "net.json"
     path.write_text('{"root_index": 0}')
     request = TuneRequest.of(str(path), target={"kind": "llvm"}, seed_traces=[[[], []]], trials=3, priority=2)
     with Converter() as unused:
         sent = unused.convert(request.intake, request.given)
-        assert unused._fork_server is None
     assert sent.modules[0].text == '{"root_index": 0}'
     assert json.loads(sent.target or "") == {"kind": "llvm"}
     assert sent.seed_traces[0].as_json() == [[], []]
@@ -77,7 +82,7 @@ def test_target_defaults_to_choice_of_service(convert: Convert) -> None:
     assert json.loads(convert("builtin:softmax:8x16", target="host:1").target or "")["num-cores"] == 1
 
 
-def test_named_target_is_resolved_by_service(convert: Convert, tmp_path: Path) -> None:
+def test_named_target_is_resolved_by_service(convert: Convert, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert convert("builtin:softmax:8x16", target="raspberry-pi-4").target == "raspberry-pi-4"
     programs = PROGRAMS / "matmul.py"
     sent = convert(f"{programs}:Module", target=" x86-64-v3 ", space=f"{programs}:stochastic_schedule")
@@ -85,10 +90,10 @@ def test_named_target_is_resolved_by_service(convert: Convert, tmp_path: Path) -
     assert sent.notes == (SPACE_NOTE,)
     path = tmp_path / "net.json"
     path.write_text('{"root_index": 0}')
+    forbid_fork_servers(monkeypatch)
     request = TuneRequest.of(str(path), target="nvidia/nvidia-a100")
     with Converter() as unused:
         assert unused.convert(request.intake, request.given).target == "nvidia/nvidia-a100"
-        assert unused._fork_server is None
 
 
 def test_only_traces_of_schedule_functions_are_sent(convert: Convert) -> None:

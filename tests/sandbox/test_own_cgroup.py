@@ -193,9 +193,9 @@ def test_cgroup_place_is_read_from_proc(cgroups: str, mounts: str, found: Cgroup
 def test_only_a_unit_that_systemd_delegated_is_divided(tmp_path: Path, name: str, divided: bool) -> None:
     folder = tmp_path / name
     folder.mkdir()
-    assert own_cgroup._may_be_divided(folder) is divided
+    assert own_cgroup.may_be_divided(folder) is divided
     try:
         os.setxattr(folder, "user.delegate", b"1")
     except OSError:
         pytest.skip("this file system has no extended attributes")
-    assert own_cgroup._may_be_divided(folder)
+    assert own_cgroup.may_be_divided(folder)

@@ -25,7 +25,7 @@ def plan_of(path: Path, statement, **values: object) -> str:
 
 def test_exact_match_reads_one_row_of_best_records(store: Store, tmp_path: Path):
     values = {"tenant": "local"} | record_key().model_dump()
-    plan = plan_of(tmp_path / "tunefarm.db", best_record_repository._EXACT, **values)
+    plan = plan_of(tmp_path / "tunefarm.db", best_record_repository.EXACT, **values)
     assert "SEARCH best_records USING INDEX sqlite_autoindex_best_records_1" in plan
     assert "abi=?" in plan
     assert "SEARCH tuning_records USING INDEX sqlite_autoindex_tuning_records_1" in plan
@@ -34,8 +34,8 @@ def test_exact_match_reads_one_row_of_best_records(store: Store, tmp_path: Path)
 
 def test_matches_on_other_devices_use_latency_index(store: Store, tmp_path: Path):
     values = {"tenant": "local", "row_limit": 8} | record_key().model_dump()
-    verified = plan_of(tmp_path / "tunefarm.db", best_record_repository._VERIFIED_ELSEWHERE, **values)
-    claimed = plan_of(tmp_path / "tunefarm.db", best_record_repository._CLAIMED, **values)
+    verified = plan_of(tmp_path / "tunefarm.db", best_record_repository.VERIFIED_ELSEWHERE, **values)
+    claimed = plan_of(tmp_path / "tunefarm.db", best_record_repository.CLAIMED, **values)
     assert "USING INDEX ix_best_records_workload" in verified
     assert "USING INDEX ix_tuning_records_workload" in claimed
     assert "SCAN best_records" not in verified
@@ -45,7 +45,7 @@ def test_matches_on_other_devices_use_latency_index(store: Store, tmp_path: Path
 
 def test_similar_matches_use_family_index(store: Store, tmp_path: Path):
     values = {"tenant": "local", "row_limit": 8, "relative_limit": 32} | record_key().model_dump()
-    plan = plan_of(tmp_path / "tunefarm.db", best_record_repository._SIMILAR, **values)
+    plan = plan_of(tmp_path / "tunefarm.db", best_record_repository.SIMILAR, **values)
     assert plan.count("USING COVERING INDEX ix_workloads_family") == 2
     assert "SCAN tuning_records" not in plan
     assert "SCAN best_records" not in plan
@@ -63,18 +63,18 @@ def test_unverified_records_use_partial_index(store: Store, tmp_path: Path):
 
 def test_trials_and_queue_of_tenant_are_not_scanned(store: Store, tmp_path: Path):
     put_job(store)
-    trials = plan_of(tmp_path / "tunefarm.db", trial_repository._TRIALS, tenant="local", exploration_id="e")
-    queue = plan_of(tmp_path / "tunefarm.db", lease_repository._FREE, tenant="local", job_id="j", now_s=0.0)
+    trials = plan_of(tmp_path / "tunefarm.db", trial_repository.TRIALS, tenant="local", exploration_id="e")
+    queue = plan_of(tmp_path / "tunefarm.db", lease_repository.FREE, tenant="local", job_id="j", now_s=0.0)
     assert "SCAN" not in trials + queue
 
 
 def test_charts_of_many_trials_use_partial_indexes(store: Store, tmp_path: Path):
     values = {"tenant": "local", "exploration_id": "e", "width": 9, "row_limit": 9}
-    fastest = plan_of(tmp_path / "tunefarm.db", sample_repository._FASTEST, **values)
+    fastest = plan_of(tmp_path / "tunefarm.db", sample_repository.FASTEST, **values)
     assert fastest.startswith("SEARCH trials USING COVERING INDEX ix_trials_timed")
     assert "TEMP B-TREE" not in fastest
-    improvements = plan_of(tmp_path / "tunefarm.db", point_repository._FASTEST, **values)
-    failures = plan_of(tmp_path / "tunefarm.db", point_repository._FAILURES, **values)
+    improvements = plan_of(tmp_path / "tunefarm.db", point_repository.FASTEST, **values)
+    failures = plan_of(tmp_path / "tunefarm.db", point_repository.FAILURES, **values)
     assert "USING COVERING INDEX ix_trials_timed" in improvements
     assert "USING COVERING INDEX ix_trials_failed" in failures
 

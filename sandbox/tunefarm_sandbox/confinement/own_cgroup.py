@@ -85,7 +85,7 @@ def _own_place() -> CgroupPlace | None:
 def _create(place: CgroupPlace, max_tasks: int) -> Path | None:
     own = place.folder / f"tunefarm-{os.getpid()}-{os.urandom(4).hex()}"
     try:
-        if place.unified and not _may_be_divided(place.folder):
+        if place.unified and not may_be_divided(place.folder):
             return None
         for name in os.listdir(place.folder):
             left = _NAME.fullmatch(name)
@@ -103,7 +103,7 @@ def _create(place: CgroupPlace, max_tasks: int) -> Path | None:
     return own
 
 
-def _may_be_divided(folder: Path) -> bool:
+def may_be_divided(folder: Path) -> bool:
     """False for units that systemd has not delegated: it undoes what others change there."""
     return folder.suffix not in _UNITS_OF_SYSTEMD or any(name in os.listxattr(folder) for name in _DELEGATED)
 

@@ -90,7 +90,7 @@ def test_gate_stops_rollout_whose_devices_do_not_poll(store: Store):
 
 def test_retention_job_removes_old_reports_in_batches(store: Store, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(retention, "FIRST_S", 0.0)
-    monkeypatch.setattr(edge_report_repository, "_OLD", edge_report_repository._OLD.limit(2))
+    monkeypatch.setattr(edge_report_repository, "OLD", edge_report_repository.OLD.limit(2))
     month_ago_s = time.time() - 31 * 86_400.0
     reported(store, month_ago_s, {f"report-{number}": None for number in range(5)})
     reported(store, month_ago_s + 2 * 86_400.0, {"report-6": None})

@@ -121,8 +121,7 @@ def test_stop_requeues_jobs_with_measurements(store: Store, tuner: Tuner) -> Non
     # The results are still held, so the tuner did not wait for them.
     assert not held.is_set()
     assert state_of(store, job) is JobState.QUEUED
-    assert store.queue.lease_next("another", 1.0) is not None, "the lease was not released"
-    time.sleep(1.1)
+    assert store.queue.lease_next("another", 0.0) is not None, "the lease was not released"
     with tuner(instant_farms(made)):
         wait_finished(store, job)
     assert [task["best_latency_s"] for task in summary_of(store, job.job_id)["tasks"]].count(None) == 0

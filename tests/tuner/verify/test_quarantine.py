@@ -24,18 +24,18 @@ class QuarantinedFarm(InstantFarm):
     def __init__(self) -> None:
         super().__init__()
         self._measured = 0
-        self._delivered: list[Measurement] = []
+        self.delivered: list[Measurement] = []
         self._asked_for_suspects = 0
 
     def collect(self, timeout_s: float | None) -> list[Measurement]:
         answered = self._answer(self._result)
-        self._delivered += answered
+        self.delivered += answered
         return answered
 
     def suspects(self) -> list[Measurement]:
-        is_quarantined = any(isinstance(measurement.result, Failed) for measurement in self._delivered)
+        is_quarantined = any(isinstance(measurement.result, Failed) for measurement in self.delivered)
         self._asked_for_suspects += is_quarantined
-        return list(self._delivered) if is_quarantined and self._asked_for_suspects <= 3 else []
+        return list(self.delivered) if is_quarantined and self._asked_for_suspects <= 3 else []
 
     def _result(self, dispatch: Dispatch) -> Result:
         # Second attempts may be interleaved with first ones of other candidates.
@@ -61,7 +61,7 @@ def test_lost_and_suspect_candidates_are_repeated_once(store: Store, tuner: Tune
     (farm,) = made
     attempts = Counter((dispatch.candidate.number, dispatch.attempt) for dispatch in farm.submitted)
     assert set(attempts.values()) == {1}
-    lost = {m.candidate_number for m in farm._delivered if m.result == LOST}
+    lost = {m.candidate_number for m in farm.delivered if m.result == LOST}
     assert len(lost) == MEASURED_BEFORE
     assert lost <= {number for number, attempt in attempts if attempt == 2}
     (exploration,) = store.explorations.of_job(TENANT, job.job_id)

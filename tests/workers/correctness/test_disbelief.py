@@ -42,8 +42,7 @@ def test_implausible_trial_does_not_become_incumbent(
     assert reason_of(lied) is FailureReason.WRONG_RESULT
     assert "Its time is not believed: 3 ns a call" in message_of(lied)
     assert device_checks == [True]
-    assert running.farm._lane.tasks[opened].incumbent_s is None
-    assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
+    assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing), "no incumbent stops it"
 
 
 def test_comparison_omits_implausible_schedule(running: RunningFarm, device_checks: list[bool]) -> None:

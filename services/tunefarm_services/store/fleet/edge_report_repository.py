@@ -25,7 +25,7 @@ KEPT_PER_DEVICE: Final = 2000
 
 _AT_ONCE: Final = 1000
 _KEY: Final = (EdgeReportTable.tenant, EdgeReportTable.edge_device_id, EdgeReportTable.report_id)
-_OLD: Final = select(*_KEY).where(EdgeReportTable.received_s < bindparam("before_s")).limit(_AT_ONCE)
+OLD: Final = select(*_KEY).where(EdgeReportTable.received_s < bindparam("before_s")).limit(_AT_ONCE)
 
 _EVIDENCE: Final = select(EdgeEvidenceTable).where(
     EdgeEvidenceTable.tenant == bindparam("tenant"),
@@ -39,7 +39,7 @@ _OF_DEVICE: Final = (
     EdgeReportTable.tenant == bindparam("of_tenant"),
     EdgeReportTable.edge_device_id == bindparam("of_device"),
 )
-_SURPLUS: Final = (
+SURPLUS: Final = (
     select(EdgeReportTable.report_id)
     .where(*_OF_DEVICE)
     .order_by(EdgeReportTable.received_s.desc(), EdgeReportTable.report_id)
@@ -93,7 +93,7 @@ class EdgeReportRepository(Repository):
             installs = [each.body for each in new if isinstance(each.body, InstallReport)]
             if installs:
                 connection.execute(_CHANGE_DEVICE.values(_after(installs[-1])), of_device)
-            surplus = connection.execute(_SURPLUS, of_device).scalars().all()
+            surplus = connection.execute(SURPLUS, of_device).scalars().all()
             if surplus:
                 old = delete(EdgeReportTable).where(*_OF_DEVICE, EdgeReportTable.report_id.in_(surplus))
                 connection.execute(old, of_device)
@@ -164,7 +164,7 @@ class EdgeReportRepository(Repository):
     @retried
     def _delete_some_older(self, before_s: float) -> int:
         with self._database.writing() as connection:
-            keys = [tuple(row) for row in connection.execute(_OLD, {"before_s": before_s})]
+            keys = [tuple(row) for row in connection.execute(OLD, {"before_s": before_s})]
             if not keys:
                 return 0
             connection.execute(delete(EdgeReportTable).where(tuple_(*_KEY).in_(keys)))

@@ -151,7 +151,7 @@ class RolloutRepository(Repository):
         if verdict.action == "wait" and verdict.reason == rollout.reason:
             return False
         actor = Actor(tenant, None, now_s)
-        return self._decided(actor, document, rollout, verdict.action, verdict.reason)
+        return self.carry_out(actor, document, rollout, verdict.action, verdict.reason)
 
     @retried
     def _claimed(self, tenant: str, rollout: Rollout, now_s: float) -> bool:
@@ -162,7 +162,8 @@ class RolloutRepository(Repository):
             return connection.execute(_CLAIM.values(evaluated_s=now_s), values).rowcount > 0
 
     @retried
-    def _decided(self, actor: Actor, document: ChannelDocument, rollout: Rollout, action: str, reason: str) -> bool:
+    def carry_out(self, actor: Actor, document: ChannelDocument, rollout: Rollout, action: str, reason: str) -> bool:
+        """Store a decision of the gate unless the rollout changed after it was read; return whether it changes now."""
         with self._database.writing() as connection:
             if _latest(connection, actor.tenant, rollout.channel, locked=True).version != rollout.version:
                 return False

@@ -15,7 +15,7 @@ from tunefarm_services.store.stored import JobRequest
 from tunefarm_services.store.tables import JobTable
 
 # Skips jobs that another transaction is taking, instead of waiting for it.
-_FREE: Final = (
+FREE: Final = (
     select(JobTable.job_id)
     .where(JobTable.tenant == bindparam("tenant"), JobTable.job_id == bindparam("job_id"))
     .where(JobTable.state != JobState.FINISHED.value, IS_FREE)
@@ -52,7 +52,7 @@ class LeaseRepository(Repository):
         with self._database.writing() as connection:
             now_s = self._database.now_s(connection)
             values = {"tenant": tenant, "now_s": now_s, "job_id": job_id}
-            if connection.execute(_FREE, values).scalar() is None:
+            if connection.execute(FREE, values).scalar() is None:
                 return None
             return take(connection, tenant, job_id, owner, now_s + seconds)
 

@@ -36,7 +36,7 @@ _BEST_OF_WORKLOAD: Final = (
     .limit(bindparam("row_limit"))
     .subquery()
 )
-_EXACT: Final = (
+EXACT: Final = (
     select(RecordTable)
     .select_from(BestRecordTable)
     .join(
@@ -45,10 +45,10 @@ _EXACT: Final = (
     )
     .where(is_key(BestRecordTable))
 )
-_VERIFIED_ELSEWHERE: Final = _records_of(_BEST_OF_WORKLOAD).order_by(
+VERIFIED_ELSEWHERE: Final = _records_of(_BEST_OF_WORKLOAD).order_by(
     _BEST_OF_WORKLOAD.c.latency_s, _BEST_OF_WORKLOAD.c.record_id
 )
-_CLAIMED: Final = (
+CLAIMED: Final = (
     select(RecordTable)
     .where(
         RecordTable.tenant == bindparam("tenant"),
@@ -110,7 +110,7 @@ def _nearest_first(chosen: Subquery) -> Select[RecordTable]:
 
 
 _NEAR: Final = _nearest_first(_BEST_OF_RELATIVES.subquery())
-_SIMILAR: Final = _nearest_first(
+SIMILAR: Final = _nearest_first(
     _BEST_OF_RELATIVES.where(
         BestRecordTable.code_generator == bindparam("code_generator"),
         BestRecordTable.protocol_id == bindparam("protocol_id"),
@@ -159,11 +159,11 @@ class BestRecordRepository(Repository):
         """
         values = _values(tenant, limit) | key.model_dump()
         with self._database.reading() as connection:
-            exact = _records(connection, _EXACT, values)
-            elsewhere = _records(connection, _VERIFIED_ELSEWHERE, values)
+            exact = _records(connection, EXACT, values)
+            elsewhere = _records(connection, VERIFIED_ELSEWHERE, values)
             if len(elsewhere) < limit:
-                elsewhere = (elsewhere + _records(connection, _CLAIMED, values))[:limit]
-            similar = _records(connection, _SIMILAR, values)
+                elsewhere = (elsewhere + _records(connection, CLAIMED, values))[:limit]
+            similar = _records(connection, SIMILAR, values)
         found = (
             (MatchKind.EXACT, exact),
             (MatchKind.SAME_WORKLOAD_OTHER_DEVICE, elsewhere),

@@ -50,7 +50,7 @@ _OF_EXPLORATION: Final = (
     TrialTable.exploration_id == bindparam("exploration_id"),
 )
 _BUCKET: Final = TrialTable.candidate_number // bindparam("width", type_=Integer)
-_FASTEST: Final = (
+FASTEST: Final = (
     select(func.min(TrialTable.candidate_number), func.min(TrialTable.latency_s))
     .where(*_OF_EXPLORATION, TrialTable.latency_s.is_not(None))
     .group_by(_BUCKET)
@@ -61,7 +61,7 @@ _SAMPLE: Final = (
     .where(*_OF_EXPLORATION, TrialTable.candidate_number.in_(bindparam("numbers", expanding=True)))
     .order_by(TrialTable.candidate_number)
 )
-_FAILURES: Final = (
+FAILURES: Final = (
     select(TrialTable.failure_reason, func.count())
     .where(*_OF_EXPLORATION, TrialTable.failure_reason.is_not(None))
     .group_by(TrialTable.failure_reason)
@@ -104,7 +104,7 @@ class PointRepository(Repository):
                 best=_best(connection, named | {"width": numbers.step}),
                 sample=tuple((n, timed_s, score) for n, timed_s, _, score in sample if timed_s is not None),
                 stopped=tuple((n, bound_s, score) for n, _, bound_s, score in sample if bound_s is not None),
-                failures={str(reason): number for reason, number in connection.execute(_FAILURES, named)},
+                failures={str(reason): number for reason, number in connection.execute(FAILURES, named)},
             )
 
     def fastest(self, tenant: str, exploration_id: str, limit: int) -> tuple[tuple[int, float], ...]:
@@ -127,7 +127,7 @@ class PointRepository(Repository):
 
 def _best(connection: Connection, values: dict[str, object]) -> tuple[tuple[int, float], ...]:
     found: list[tuple[int, float]] = []
-    for number, latency_s in connection.execute(_FASTEST, values):
+    for number, latency_s in connection.execute(FASTEST, values):
         if latency_s is not None and (not found or latency_s < found[-1][1]):
             found.append((number, latency_s))
     return tuple(found)

@@ -70,7 +70,7 @@ _PREDICTED: Final = (
     .where(TrialTable.predicted_score.is_not(None), _HAS_RESULT)
     .order_by(TrialTable.candidate_number)
 )
-_FASTEST: Final = (
+FASTEST: Final = (
     select(TrialTable.candidate_number)
     .where(*_OF_EXPLORATION, TrialTable.latency_s.is_not(None))
     .order_by(TrialTable.latency_s, TrialTable.candidate_number)
@@ -97,7 +97,7 @@ class SampleRepository(Repository):
         """The fastest trials whose timing was complete, the fastest first."""
         named = {"tenant": tenant, "exploration_id": exploration_id, "row_limit": limit}
         with self._database.reading() as connection:
-            numbers = list(connection.execute(_FASTEST, named).scalars())
+            numbers = list(connection.execute(FASTEST, named).scalars())
             found = _traced(connection, tenant, exploration_id, numbers)
         return sorted(found, key=lambda trial: (trial.latency_s, trial.number))
 

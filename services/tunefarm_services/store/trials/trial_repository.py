@@ -40,7 +40,7 @@ _MARK_DISPATCHED: Final = (
     )
     .values(state=TrialState.DISPATCHED.value)
 )
-_TRIALS: Final = (
+TRIALS: Final = (
     select(TrialTable)
     .where(TrialTable.tenant == bindparam("tenant"), TrialTable.exploration_id == bindparam("exploration_id"))
     .order_by(TrialTable.candidate_number)
@@ -92,7 +92,7 @@ class TrialRepository(Repository):
         values = {"tenant": tenant, "exploration_id": exploration_id}
         with self._database.reading() as connection:
             exploration_of(connection, tenant, exploration_id)
-            rows = connection.execute(_TRIALS, values).all()
+            rows = connection.execute(TRIALS, values).all()
             return _with_attempts(rows, connection.execute(_DISPATCHES, values), connection.execute(_DOCUMENTS, values))
 
     def page(
@@ -108,7 +108,7 @@ class TrialRepository(Repository):
 
         Raises NotFound.
         """
-        query = _TRIALS.limit(bindparam("row_limit"))
+        query = TRIALS.limit(bindparam("row_limit"))
         if after is not None:
             query = query.where(TrialTable.candidate_number > bindparam("after"))
         if failed_only or reason is not None:

@@ -146,8 +146,8 @@ class TestReports:
         assert after(InstallReport(release="cnn-3", failure=None), left) == ("cnn-1", "crashed")
 
     def test_reports_of_a_device_are_bounded(self, store: Store, monkeypatch):
-        query = edge_report_repository._SURPLUS.limit(10).offset(3)
-        monkeypatch.setattr(edge_report_repository, "_SURPLUS", query)
+        query = edge_report_repository.SURPLUS.limit(10).offset(3)
+        monkeypatch.setattr(edge_report_repository, "SURPLUS", query)
         one = enrolled(store)
         reported(store, one, *[latency()] * 8)
         assert store.edge_reports.delete_older(BEGIN_S + 1) == 3
@@ -252,7 +252,7 @@ class TestRollouts:
         store.rollouts.announce(actor(), document())
         read = store.rollouts.latest(TENANT, "stable")
         store.rollouts.apply(actor(), "stable", RolloutVerb.PAUSE, "wait")
-        assert not store.rollouts._decided(actor(), document(), read, "stop", "late")
+        assert not store.rollouts.carry_out(actor(), document(), read, "stop", "late")
         assert store.rollouts.latest(TENANT, "stable").state is RolloutState.PAUSED
 
     def test_revoked_devices_are_not_waited_for(self, store: Store):
