@@ -54,7 +54,7 @@ def random_inputs(entry: ModelEntry, number: int) -> list[Array]:
     """
     generator = np.random.default_rng([number, 7])
     arrays = [random_array(generator, each) for each in entry.inputs]
-    if number == 1:
+    if number == 1 and any(map(_is_choice, arrays)):
         chosen = random_inputs(entry, 0)
         arrays = [~first if _is_choice(each) else each for first, each in zip(chosen, arrays, strict=True)]
     if number < INPUT_SETS - 1:

@@ -112,9 +112,10 @@ def look_at_confinement() -> Finding:
         f"Landlock {able.landlock_abi or 'is missing'}, seccomp {'works' if able.seccomp else 'is missing'}, "
         f"processes limited by {', '.join(name for name, holds in limits.items() if holds) or 'nothing'}"
     )
-    ports = [each for each in able.missing(connects=True) if each not in able.missing()]
+    missing = able.missing()
+    ports = [each for each in able.missing(connects=True) if each not in missing]
     of_gateways = [f"A gateway, whose children connect to its boards, cannot run here. {each}" for each in ports]
-    remarks = (*able.missing(), *able.open_attacks(), *of_gateways)
+    remarks = (*missing, *able.open_attacks(), *of_gateways)
     if remarks:
         return Finding(level="note", subject="confinement", text=text, fix=" ".join(remarks))
     return Finding(level="fine", subject="confinement", text=text)

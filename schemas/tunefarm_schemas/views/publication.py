@@ -1,10 +1,12 @@
 """Publications of a release repository, as the API answers them."""
 
-from tunefarm_schemas.frozen import Frozen
+from pydantic import BaseModel, ConfigDict
 
 
-class FileArrival(Frozen):
+class FileArrival(BaseModel):
     """How much of a file has arrived."""
+
+    model_config = ConfigDict(frozen=True)
 
     digest: str
     size_bytes: int
@@ -12,14 +14,18 @@ class FileArrival(Frozen):
     is_complete: bool
 
 
-class FileArrivals(Frozen):
+class FileArrivals(BaseModel):
     """How much of each file has arrived."""
+
+    model_config = ConfigDict(frozen=True)
 
     files: tuple[FileArrival, ...]
 
 
-class Published(Frozen):
+class Published(BaseModel):
     """What devices see now. ``changes`` is empty if they saw it before."""
+
+    model_config = ConfigDict(frozen=True)
 
     root_version: int
     timestamp_version: int

@@ -59,12 +59,12 @@ class SizedInputs:
 
     def _named(self, size_of: Mapping[Place, int]) -> dict[str, int]:
         """The sizes of dimensions that have a name."""
-        named: dict[str, int] = {}
-        for each in self.inputs:
-            for axis, size in enumerate(each.shape):
-                if isinstance(size, str) and (each.name, axis) in size_of:
-                    named[size] = size_of[each.name, axis]
-        return named
+        return {
+            size: size_of[each.name, axis]
+            for each in self.inputs
+            for axis, size in enumerate(each.shape)
+            if isinstance(size, str) and (each.name, axis) in size_of
+        }
 
     def entries(self, combinations: Sequence[Shape]) -> dict[str, dict[str, Shape]]:
         """The shapes of the inputs of an entry for each combination of sizes, by the name of the entry."""

@@ -40,7 +40,7 @@ class SizeDispatch:
         self._dynamic = dynamic
         self._entries = {each.name: each for each in manifest.entries}
         self._entry_of = {each.sizes: each.entry for each in dynamic.buckets}
-        self._places = {(place.tensor, place.axis) for each in dynamic.dimensions for place in each.inputs}
+        self._free = _free_axes(dynamic, self.largest)
 
     def entry_of(self, sizes: Shape) -> ModelEntry:
         """The entry of a bucket by its own sizes."""
@@ -105,10 +105,9 @@ class SizeDispatch:
             BadInput: as of ``serve``.
         """
         entry = self.largest
-        is_exact = self._dynamic.is_exact  # then other extents may follow from these sizes
         for at, (expected, (dtype, shape)) in enumerate(zip(entry.inputs, types, strict=True)):
             fits = len(shape) == len(expected.shape) and all(
-                is_exact or extent == other or (at, axis) in self._places
+                extent == other or (at, axis) in self._free
                 for axis, (extent, other) in enumerate(zip(shape, expected.shape, strict=True))
             )
             if not fits or dtype != expected.dtype:
@@ -195,19 +194,19 @@ def _refusal_of_entry(dynamic: DynamicShape, sizes: Shape, entry: ModelEntry) ->
 
 
 def _constant_part(dynamic: DynamicShape, entry: ModelEntry) -> tuple[tuple[str, str, Shape], ...]:
-    """Names, types and shapes of the inputs, with zero for dynamic extents.
-
-    Where sizes are exact, any extent may follow from them.
-    """
-    places = {(place.tensor, place.axis) for each in dynamic.dimensions for place in each.inputs}
+    """Names, types and shapes of the inputs, with zero for dynamic extents."""
+    free = _free_axes(dynamic, entry)
     return tuple(
-        (
-            each.name,
-            each.dtype,
-            tuple(0 if dynamic.is_exact or (at, axis) in places else size for axis, size in enumerate(each.shape)),
-        )
+        (each.name, each.dtype, tuple(0 if (at, axis) in free else extent for axis, extent in enumerate(each.shape)))
         for at, each in enumerate(entry.inputs)
     )
+
+
+def _free_axes(dynamic: DynamicShape, entry: ModelEntry) -> set[tuple[int, int]]:
+    """The axes of inputs whose extents may differ between buckets: where sizes are exact, any may follow from them."""
+    if dynamic.is_exact:
+        return {(at, axis) for at, each in enumerate(entry.inputs) for axis in range(len(each.shape))}
+    return {(place.tensor, place.axis) for each in dynamic.dimensions for place in each.inputs}
 
 
 def _has_place(place: DimensionPlace, size: int, shapes: Sequence[Shape]) -> bool:
