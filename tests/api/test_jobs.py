@@ -345,6 +345,22 @@ def test_job_without_matching_lane_requires_deadline(alice, store, changes, fiel
     assert alice.post("/v1/jobs", json={**body, "deadline_s": 60}).status_code == 202
 
 
+UNMEASURED = ({"kind": "vulkan"}, {"kind": "metal"}, {"kind": "opencl"}, {"kind": "rocm"})
+
+
+@pytest.mark.parametrize("target", UNMEASURED, ids=lambda target: target["kind"])
+def test_job_that_no_worker_can_measure_is_rejected_in_any_case(alice, store, target):
+    body = {"module": matmul_json(), "target": target}
+    refusals = [alice.post("/v1/jobs", json=body), alice.post("/v1/jobs", json={**body, "deadline_s": 60})]
+    store.lanes.put(lane())
+    refusals.append(alice.post("/v1/jobs", json=body))
+    for refused in refusals:
+        assert (refused.status_code, refused.json()["field"]) == (422, "target"), refused.text
+        assert f"the kind {target['kind']}" in refused.json()["detail"]
+        assert "nvidia-a100" in refused.json()["fix"]
+    assert alice.get("/v1/jobs").json()["items"] == []
+
+
 @pytest.mark.parametrize(
     ("target", "said"),
     [

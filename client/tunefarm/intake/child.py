@@ -20,6 +20,7 @@ from tunefarm_search.relax.placeholders import is_model, tasks_without_weights
 from tunefarm_search.space.space import sketches_of
 from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import canonical_target, host_cpu, reason_it_cannot_run_here
+from tunefarm_search.tvm.target_attributes import require_measured_kind
 from tunefarm_search.tvm.workload import functions_of, untuned_functions, workload_of
 from tunefarm_search.validation.foreign_input import require_permitted_module
 from tunefarm_search.validation.memory_bounds import refuse_strays
@@ -102,9 +103,11 @@ def understand_target(text: str, host_cores: int, *, elsewhere: bool = False) ->
     """The canonical form of a target, and notes on the defaults that were filled in.
 
     Raises:
-        BadInput: TVM does not know the target, or it is to be measured here and this machine cannot run it.
+        BadInput: TVM does not know the target, no worker measures it, or it is to be measured here and this machine
+            cannot run it.
     """
     attributes, notes = parse_target_text(text, host_cores=host_cores, host_cpu=host_cpu())
+    require_measured_kind(attributes)
     known = canonical_target(attributes, host_cores)
     reason = None if elsewhere else reason_it_cannot_run_here(known.target)
     if reason is not None:

@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 from pydantic import Field
 
+from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.farm.processor import Processor
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.device import Device, ReferenceKernelTimes
@@ -22,6 +23,14 @@ KINDS_FOR_TARGET: Final[Mapping[str, tuple[LaneKind, ...]]] = MappingProxyType(
     {"llvm": ("cpu", "rpc"), "c": ("rpc",), "cuda": ("cuda",)}
 )
 """Kinds of lanes that can run code for a kind of target, preferred kind first."""
+
+
+def unmeasured_kind(kind: str) -> BadInput | None:
+    """Why no worker of this version can measure targets of a kind, and what serves instead; None if one can."""
+    if kind in KINDS_FOR_TARGET:
+        return None
+    problem = f"no worker of this version measures targets of the kind {kind}; they measure processors and NVIDIA GPUs."
+    return BadInput("target", problem, "Name a target of the kind cuda or llvm: nvidia-a100 and x86-64-v3 are two.")
 
 
 LOCAL_WORKER: Final = "this host"

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.farm.lane import unmeasured_kind
 
 OF_EVERY_KIND: Final = frozenset(
     {"kind", "keys", "tag", "device", "model", "host", "from_device", "target_device_type"}
@@ -75,6 +76,13 @@ def require_permitted_target(attributes: Mapping[str, Any], *, tuned: bool = Fal
             raise BadInput(
                 "target", f"its attribute {name} has a value that is not allowed.", "Write a word or number."
             )
+
+
+def require_measured_kind(attributes: Mapping[str, object]) -> None:
+    """Raise BadInput for a kind that TVM generates code for and that no worker measures."""
+    kind = attributes.get("kind")
+    if isinstance(kind, str) and kind in ATTRIBUTES and (reason := unmeasured_kind(kind)) is not None:
+        raise reason
 
 
 def _is_plain(value: Any) -> bool:

@@ -6,7 +6,7 @@ from typing import Final
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.job import Effort, Job, JobSpec, StopReason, Strategy, require_space_for
-from tunefarm_services.jobs.lane_fit import unfit
+from tunefarm_services.jobs.lane_fit import require_lane
 from tunefarm_services.store import Store
 
 MAX_TRIALS: Final = 10_000_000
@@ -97,8 +97,7 @@ def create_copy(
     lanes = store.lanes.find()
     for target_id in dict.fromkeys(task.target_id for task in spec.tasks):
         target = store.targets.get(target_id, tenant=tenant)
-        if spec.deadline_s is None and (reason := unfit(lanes, target, spec.device_class_id)) is not None:
-            raise reason
+        require_lane(lanes, target, spec.device_class_id, deadline_s=spec.deadline_s)
     examples = store.input_examples.get(origin.spec.input_specs)
     wanted = spec.model_copy(update={"callees": callees})
     return store.jobs.create(tenant, wanted, examples=examples, copied_from=origin.job_id, key=key, most_open=most_open)

@@ -3,17 +3,32 @@
 from collections.abc import Sequence
 
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_schemas.farm.lane import KINDS_FOR_TARGET, LOCAL_WORKER, Lane
+from tunefarm_schemas.farm.lane import KINDS_FOR_TARGET, LOCAL_WORKER, Lane, unmeasured_kind
 from tunefarm_schemas.farm.processor import processor_for
 from tunefarm_schemas.tuning.target import Target
 
 WAIT_FIX = "or set deadline_s to wait for one that long."
 
 
+def require_lane(
+    lanes: Sequence[Lane], target: Target, device_class_id: str | None, *, deadline_s: float | None
+) -> None:
+    """Raise BadInput for a job that would wait without end.
+
+    A deadline ends the wait for a lane that may still come; none of this version comes for an unmeasured kind.
+    """
+    reason = unmeasured_kind(target.kind)
+    if reason is None and deadline_s is None:
+        reason = unfit(lanes, target, device_class_id)
+    if reason is not None:
+        raise reason
+
+
 def unfit(lanes: Sequence[Lane], target: Target, device_class_id: str | None) -> BadInput | None:
     """Why no lane can run a job in any state; None if one can.
 
-    A service without any lane is still starting, so only a named device class is checked.
+    The target is of a kind that workers measure. A service without any lane is still starting, so only a named device
+    class is checked.
     """
     of_class = [lane for lane in lanes if device_class_id in (None, lane.device.device_class.device_class_id)]
     if device_class_id is not None and not of_class:
@@ -21,10 +36,10 @@ def unfit(lanes: Sequence[Lane], target: Target, device_class_id: str | None) ->
         return BadInput("device_class_id", "no worker of this service has a device of this class.", fix)
     if not lanes:
         return None
-    of_kind = [lane for lane in of_class if lane.kind in KINDS_FOR_TARGET.get(target.kind, ())]
+    of_kind = [lane for lane in of_class if lane.kind in KINDS_FOR_TARGET[target.kind]]
     if not of_kind:
         kinds = ", ".join(sorted({lane.kind for lane in lanes}))
-        fix = f"Start a worker that does (its kind: {_worker_kinds(target)}), {WAIT_FIX}"
+        fix = f"Start a worker that does (its kind: {' or '.join(KINDS_FOR_TARGET[target.kind])}), {WAIT_FIX}"
         return BadInput("target", f"no worker of this service measures {target.kind}; there are: {kinds}.", fix)
     needed = processor_for(target)
     able = [lane for lane in of_kind if lane.processor.runs_code_for(needed)]
@@ -45,7 +60,3 @@ def most_cores(lanes: Sequence[Lane]) -> int | None:
     if not lanes or not all(lane.kind == "cpu" and lane.cores for lane in lanes):
         return None
     return max(len(lane.cores) for lane in lanes)
-
-
-def _worker_kinds(target: Target) -> str:
-    return " or ".join(KINDS_FOR_TARGET.get(target.kind, ())) or "none that is known"

@@ -223,6 +223,8 @@ def test_untunable_module_is_rejected_with_reason(
     ("target", "said"),
     [
         ('{"kind": "cuda", "arch": "sm_80"}', "cuda"),
+        ('{"kind": "rocm"}', "no worker of this version"),
+        ('{"kind": "nvptx"}', "no worker of this version"),
         ('{"kind": "llvm", "mtriple": "riscv64-linux-gnu", "num-cores": 2}', "riscv64"),
         ("[]", "JSON object"),
         ("{", "neither"),

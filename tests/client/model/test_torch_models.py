@@ -88,6 +88,31 @@ def test_torch_compile_keeps_the_nesting_of_results_and_the_mode(settings: Setti
         compiled(arguments[0])
 
 
+def peak_bytes() -> int:
+    """The largest resident memory of this process since it was last reset."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+
+
+def test_tensors_are_not_copied(settings: Settings) -> None:
+    class Sum(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return x + y
+
+    numbers = torch.rand(16, 1024, 1024)
+    tensor_bytes = numbers.numel() * numbers.element_size()
+    compiled = tunefarm.torch.compile(Sum(), (numbers, numbers), target="host:1", settings=settings)
+    compiled(numbers, numbers)  # loads the program
+    before = numbers.data_ptr(), int(numbers.sum())
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets the peak
+    began_bytes = peak_bytes()
+    result = compiled(numbers, numbers)
+    assert torch.equal(result, numbers + numbers)
+    assert before == (numbers.data_ptr(), int(numbers.sum()))
+    # The result, and torch's sum of it to compare with: neither arguments nor the result exist twice.
+    assert peak_bytes() - began_bytes < 2.5 * tensor_bytes
+
+
 class Elementary(torch.nn.Module):  # type: ignore[misc]
     """Functions of single elements, of three types."""
 

@@ -1,8 +1,9 @@
-"""The job of a model that is killed at any stage: the same command goes on, and leaves nothing half."""
+"""The job of a model that is interrupted or killed at any stage: it goes on, and leaves nothing half."""
 
 import json
 import os
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -56,3 +57,49 @@ def test_same_command_goes_on_after_a_kill(tunefarm: Callable[..., Ended], tmp_p
     assert load_model(output).entries == ("main",)
     reported = tunefarm("report", "--json")
     assert json.loads(reported.out)["built"] == summary["model"], "the report of a job has the times of its model"
+
+
+def start_model(tmp_path: Path, *words: str) -> "subprocess.Popen[str]":
+    source = tmp_path / "net.py"
+    source.write_text(MODEL)
+    return start_tune(tmp_path / "home", f"{source}:model", "--target", "host:1", "--trials", "100000", *words)
+
+
+@pytest.mark.faults
+def test_ctrl_c_builds_the_model_of_the_best_so_far(tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    with start_model(tmp_path, "--json", "--output", str(output)) as process:
+        read_until(process, r"best=\d")
+        process.send_signal(signal.SIGINT)
+        printed, said = process.communicate(timeout=HANG_S)
+    assert process.returncode == 0, said
+    summary = json.loads(printed)
+    assert summary["outcome"] == "succeeded"
+    assert summary["message"].startswith("finished on request")
+    assert any(task["record_id"] for task in summary["tasks"])
+    model = load_model(output)
+    assert model.manifest.verified is not None, "the model was not compared with the unscheduled one"
+    assert model.entries == ("main",)
+
+
+@pytest.mark.faults
+def test_second_ctrl_c_pauses_the_job_of_a_model_which_resumes(tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    with start_model(tmp_path, "--output", str(output)) as process:
+        read_until(process, r"best=\d")
+        process.send_signal(signal.SIGINT)
+        read_until(process, "ending the search")
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=HANG_S)
+    assert process.returncode == 130, said
+    assert not (output / "manifest.json").exists()
+    (job,) = {line.split()[-1] for line in said.splitlines() if "--resume" in line}
+    with start_tune(tmp_path / "home", "--resume", job, "--json", "--output", str(output)) as resumed:
+        read_until(resumed, r"best=\d")
+        resumed.send_signal(signal.SIGINT)
+        printed, said = resumed.communicate(timeout=HANG_S)
+    assert resumed.returncode == 0, said
+    summary = json.loads(printed)
+    assert (summary["job_id"], summary["outcome"]) == (job, "succeeded")
+    assert sum(task["trials_in_store"] for task in summary["tasks"]) > 0
+    assert load_model(output).entries == ("main",)

@@ -1,7 +1,7 @@
 """Small models as Relax modules, with NumPy functions that compute the same."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -48,6 +48,35 @@ def multilayer_perceptron() -> SmallModel:
         return x @ weights[4].T
 
     return SmallModel(one_entry(build, [(4, 16)], weights), {"main": weights}, (random_array(4, 16),), expected)
+
+
+def grouped_by_hand() -> SmallModel:
+    """The same perceptron, in which the user has made one primitive function of each product with its sum."""
+    model = multilayer_perceptron()
+    grouping = _Grouping(model.module)
+    entry = grouping.visit_expr(model.module["main"])
+    grouping.builder_.update_func(model.module.get_global_var("main"), entry)
+    return replace(model, module=grouping.builder_.get())
+
+
+@relax.expr_functor.mutator
+class _Grouping(relax.PyExprMutator):  # type: ignore[misc]
+    """Makes a call of a primitive function of ``add(matmul(data, permute_dims(weight)), bias)``."""
+
+    def visit_call_(self, call: Any) -> Any:
+        product = self.lookup_binding(call.args[0]) if call.op == tvm.ir.Op.get("relax.add") else None
+        if getattr(product, "op", None) != tvm.ir.Op.get("relax.matmul"):
+            return call
+        arguments = (product.args[0], self.lookup_binding(product.args[1]).args[0], call.args[1])
+        builder = relax.BlockBuilder()
+        data, weight, bias = (relax.Var(f"p{at}", each.ty) for at, each in enumerate(arguments))
+        with builder.function("dense_add", [data, weight, bias], attrs={"Primitive": True}):
+            with builder.dataflow():
+                product = builder.emit(relax.op.matmul(data, builder.emit(relax.op.permute_dims(weight))))
+                result = builder.emit_output(relax.op.add(product, bias))
+            builder.emit_func_output(result)
+        function = builder.get()["dense_add"].without_attr("global_symbol")
+        return relax.Call(self.builder_.add_func(function, "dense_add"), arguments)
 
 
 def one_entry(

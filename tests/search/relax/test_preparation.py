@@ -11,6 +11,7 @@ from tests.search.relax.models import (
     controlled,
     convolutional_network,
     flattened,
+    grouped_by_hand,
     multilayer_perceptron,
     one_entry,
     random_array,
@@ -42,7 +43,7 @@ def result_of(prepared: PreparedModel, inputs: tuple[object, ...], entry: str = 
     return run(machine, inputs, entry)
 
 
-@pytest.mark.parametrize("create", [multilayer_perceptron, convolutional_network, flattened, tuples])
+@pytest.mark.parametrize("create", [multilayer_perceptron, grouped_by_hand, convolutional_network, flattened, tuples])
 def test_prepare_keeps_what_a_model_computes(create: Callable[[], SmallModel], here: Target) -> None:
     model = create()
     prepared = prepare(model.module, model.weights, here)
@@ -152,6 +153,14 @@ def test_model_tasks_counts_calls_and_leaves_views_out(here: Target) -> None:
     views = {name for name, function in tir_functions(with_view.module).items() if is_reshape(function)}
     assert views
     assert not views & named
+
+
+def test_functions_that_the_user_has_grouped_stay_so(here: Target) -> None:
+    model = grouped_by_hand()
+    tasks = model_tasks(prepare(model.module, model.weights, here))
+    calls = {name: task.calls["main"] for task in tasks for name in task.functions}
+    assert sorted(name.rstrip("0123456789") for name in calls) == ["dense_add", "dense_add", "matmul", "relu"]
+    assert sum(task.calls["main"] for task in tasks) == 5
 
 
 def test_conditions_and_loops_run_and_are_counted(here: Target) -> None:

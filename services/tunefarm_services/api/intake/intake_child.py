@@ -3,7 +3,9 @@
 It runs confined, with limits on time and memory, in a process that handles one request and may die doing so.
 """
 
+import json
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from tunefarm_sandbox.fork_server.question import answering
@@ -14,6 +16,7 @@ from tunefarm_schemas.tuning.workload import Workload
 from tunefarm_search.records.tvm_database import export_database
 from tunefarm_search.relax.placeholders import has_weights, is_model, tasks_without_weights
 from tunefarm_search.tvm.target import CanonicalTarget, canonical_target, host_target
+from tunefarm_search.tvm.target_attributes import require_measured_kind
 from tunefarm_search.tvm.workload import functions_of, untuned_functions
 from tunefarm_search.validation.foreign_input import (
     foreign_module,
@@ -95,6 +98,9 @@ def _found_target(text: str, cores: int) -> CanonicalTarget:
         return canonical_target(text, cores, tuned=True)
     except BadInput as refused:
         if text.lstrip().startswith("{"):
+            # TVM looks for the tools of some kinds, which a confined process may not start.
+            with suppress(ValueError):
+                require_measured_kind(json.loads(text))
             raise
         problem = f"{text[:80]!r} is not a preset. {refused.problem}"
         presets = ", ".join(preset.name for preset in PRESETS)

@@ -16,7 +16,7 @@ from tunefarm_services.api.intake.intake_messages import ModuleAnswer
 from tunefarm_services.api.operations.lane_fit import notes_on
 from tunefarm_services.api.operations.module_intake import module_text, target_question, trace_text, understood
 from tunefarm_services.api.operations.parts import Parts
-from tunefarm_services.jobs.lane_fit import unfit
+from tunefarm_services.jobs.lane_fit import require_lane
 from tunefarm_services.store import NotFound
 
 MAX_REPEATS: Final = 2
@@ -46,8 +46,7 @@ def create_job(parts: Parts, tenant: str, body: JobBody, key: str | None) -> tup
     )
     assert answer.target is not None
     lanes = parts.store.lanes.find()
-    if body.deadline_s is None and (reason := unfit(lanes, answer.target, body.device_class_id)) is not None:
-        raise reason  # it would wait without end
+    require_lane(lanes, answer.target, body.device_class_id, deadline_s=body.deadline_s)
     spec = _spec(body, answer, answer.target, parts.settings.callees.get(tenant, ()))
     model, notes = _kept_model(parts, tenant, body, answer)
     job = _queued(parts, tenant, spec, answer, model, key)
