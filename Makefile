@@ -178,7 +178,7 @@ bench-quick: $(STAMP)  ## the same over two workloads and one seed; some minutes
 bench-models: $(FRAMEWORKS_STAMP)  ## twelve models against torch, onnxruntime, OpenVINO and unscheduled TVM; hours; can be stopped and goes on
 	$(BIN)/python -m benchmarks.models.compare $(BENCH_ARGUMENTS)
 
-bench-trust: $(STAMP)  ## ten records against twenty fresh processes each, one attempt; leave the machine alone meanwhile
+bench-trust: $(STAMP)  ## records against twenty fresh processes and later comparisons, one attempt; leave the machine alone meanwhile
 	$(BIN)/python -m benchmarks.trust --trials 64 --processes 20 $(BENCH_ARGUMENTS)
 
 bench-service: $(STAMP)  ## load the API with 200 clients, follow events through restarts, take its footprint

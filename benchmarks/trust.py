@@ -4,8 +4,9 @@
 empty store, writes its artifact, and times it in fresh processes as the record's protocol does: TVM's runtime and its
 time evaluator, the target's threads on separate, close cores, and the fastest of six rounds. A record is trusted if the
 median of the processes is within the tolerance of it, or inside its interval if that is at most 10% wide. The median of
-a preceding round, in whatever state the host is, is reported as well. A table goes to standard error, JSON to standard
-output. The exit status is 1 if a record is not trusted.
+a preceding round, in whatever state the host is, is reported as well. When all workloads are tuned, each record's
+schedule is timed beside the other finalists of its search: whether the winner has flipped since, and the regret. A
+table goes to standard error, JSON to standard output. The exit status is 1 if a record is not trusted.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.child_process import run_command
+from benchmarks.later_comparison import LaterComparison, compare_later
 from benchmarks.machine import Machine, this_machine
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.record import BUSY
@@ -50,6 +52,7 @@ SAMPLES: Final = 9
 TUNING_TIMEOUT_S: Final = 3600.0
 PROCESS_TIMEOUT_S: Final = 120.0
 ARTIFACT_RUNS: Final = 3
+HOME: Final = "home"
 
 
 class Trust(Frozen):
@@ -66,6 +69,8 @@ class Trust(Frozen):
     ratio: float
     within_interval: bool
     trusted: bool
+    record_was_busy: bool
+    later: LaterComparison | None = None
 
 
 class FreshTiming(Frozen):
@@ -98,19 +103,34 @@ class TrustReport(Frozen):
     tolerance: float
     workloads: tuple[Trust, ...]
 
+    @property
+    def flips_text(self) -> str:
+        """How many winners have flipped, and the regret of all."""
+        compared = [row.later for row in self.workloads if row.later is not None]
+        flips = sum(each.has_flipped for each in compared)
+        mean = statistics.fmean(each.regret for each in compared)
+        most = max(each.regret for each in compared)
+        return (
+            f"{flips} of {len(compared)} winners are slower than another finalist in every later comparison; "
+            f"regret: {mean:.1%} on average, {most:.1%} at most"
+        )
 
-def measure_trust(workload: str, *, trials: int, processes: int, tolerance: float, folder: Path) -> Trust:
+
+def measure_trust(workload: str, *, trials: int, processes: int, tolerance: float, folder: Path) -> tuple[Trust, str]:
     """Tune ``workload`` with a store in ``folder`` and time its artifact in ``processes`` fresh processes.
+
+    Returns:
+        The verdict, and the id of the record in the store.
 
     Raises:
         CommandFailed: tuning or a process fails.
     """
-    artifact, home = folder / "artifact", folder / "home"
+    artifact, home = folder / "artifact", folder / HOME
     arguments = ["tune", workload, "--trials", str(trials), "--output", str(artifact)]
     task = _run_tunefarm(arguments, home, TUNING_TIMEOUT_S)["tasks"][0]
     rounds_s = [time_in_a_fresh_process(artifact).rounds_s for _ in range(processes)]
     runs = [_run_tunefarm(["artifact", "run", str(artifact)], home, PROCESS_TIMEOUT_S) for _ in range(ARTIFACT_RUNS)]
-    return verdict_on(workload, task, rounds_s, [run["latency_s"] for run in runs], tolerance)
+    return verdict_on(workload, task, rounds_s, [run["latency_s"] for run in runs], tolerance), task["record_id"]
 
 
 def _run_tunefarm(arguments: Sequence[str], home: Path, timeout_s: float) -> dict[str, Any]:
@@ -149,6 +169,7 @@ def verdict_on(
         fresh_median_s=fresh_s,
         ratio=ratio,
         within_interval=within,
+        record_was_busy=task["was_busy"],
         trusted=1 - tolerance <= ratio <= 1 + tolerance or (within and narrow),
     )
 
@@ -215,18 +236,42 @@ def time_artifact(folder: Path) -> FreshTiming:
 def table(report: TrustReport) -> str:
     """The report as lines of Markdown."""
     lines = [
-        "| workload | record | interval | fresh processes | first rounds | artifact run | ratio | verdict |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| workload | record | interval | fresh processes | first rounds | artifact run | ratio | verdict | regret |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for row in report.workloads:
         interval = "-" if row.interval_s is None else " - ".join(f"{each * 1e6:.2f}" for each in row.interval_s)
         verdict = "trusted" if row.trusted else f"off by more than {report.tolerance:.0%}"
+        if row.record_was_busy:
+            verdict += ", taken on a busy host"
         lines.append(
             f"| {row.workload} | {row.record_latency_s * 1e6:.2f} us | {interval} us | "
             f"{row.fresh_median_s * 1e6:.2f} us | {row.first_round_median_s * 1e6:.2f} us | "
-            f"{row.artifact_run_median_s * 1e6:.2f} us | {row.ratio:.3f} | {verdict} |"
+            f"{row.artifact_run_median_s * 1e6:.2f} us | {row.ratio:.3f} | {verdict} | {_regret_text(row.later)} |"
         )
-    return "\n".join(lines)
+    return "\n".join([*lines, "", report.flips_text])
+
+
+def _regret_text(later: LaterComparison | None) -> str:
+    if later is None:
+        return "-"
+    return f"{later.regret:.1%}{', flipped' if later.has_flipped else ''}"
+
+
+def _rows(workloads: Sequence[str], trials: int, processes: int, tolerance: float, folder: Path) -> list[Trust]:
+    """Tune and time all workloads, then compare each record with the other finalists."""
+    found = []
+    for number, workload in enumerate(workloads):
+        own = folder / str(number)
+        own.mkdir()
+        row, record_id = measure_trust(workload, trials=trials, processes=processes, tolerance=tolerance, folder=own)
+        found.append((row, record_id, own / HOME))
+        print(f"{workload}: {row.ratio:.3f}", file=sys.stderr, flush=True)
+    rows = []
+    for row, record_id, home in found:
+        rows.append(row.model_copy(update={"later": compare_later(home, record_id)}))
+        print(f"{row.workload}: regret {_regret_text(rows[-1].later)}", file=sys.stderr, flush=True)
+    return rows
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -241,18 +286,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.time is not None:
         print(time_artifact(chosen.time).model_dump_json())
         return 0
-    rows = []
-    for workload in chosen.workloads:
-        with tempfile.TemporaryDirectory(prefix="tunefarm-trust-") as folder:
-            row = measure_trust(
-                workload,
-                trials=chosen.trials,
-                processes=chosen.processes,
-                tolerance=chosen.tolerance,
-                folder=Path(folder),
-            )
-        rows.append(row)
-        print(f"{workload}: {row.ratio:.3f}", file=sys.stderr, flush=True)
+    with tempfile.TemporaryDirectory(prefix="tunefarm-trust-") as name:
+        rows = _rows(chosen.workloads, chosen.trials, chosen.processes, chosen.tolerance, Path(name))
     report = TrustReport(
         machine=this_machine(), processes=chosen.processes, tolerance=chosen.tolerance, workloads=tuple(rows)
     )
