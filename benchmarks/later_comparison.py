@@ -28,8 +28,8 @@ class LaterComparison(Frozen):
 
     Attributes:
         others: how many other schedules took part.
-        ratios: in each comparison, the record's latency over that of the schedule with the least median; 1 if the
-            record itself has the least.
+        ratios: in each comparison, the record's latency over that of the schedule that is the fastest by the
+            median of these ratios; 1 if that is the record's own.
     """
 
     others: int
@@ -63,9 +63,10 @@ def compare_later(home: Path, record_id: str) -> LaterComparison:
 
 def later_comparison(latencies_s: Sequence[Mapping[int, float]]) -> LaterComparison:
     """The result of comparisons with the latency of each schedule by its number; that of the record is 0."""
-    numbers = latencies_s[0].keys()
-    fastest = min(numbers, key=lambda number: statistics.median(each[number] for each in latencies_s))
-    return LaterComparison(others=len(numbers) - 1, ratios=tuple(each[0] / each[fastest] for each in latencies_s))
+    # The host may be slower in one comparison than in another, so only ratios within one count.
+    ratios = {number: tuple(each[0] / each[number] for each in latencies_s) for number in latencies_s[0]}
+    fastest = max(ratios, key=lambda number: statistics.median(ratios[number]))
+    return LaterComparison(others=len(ratios) - 1, ratios=ratios[fastest])
 
 
 def _task(machine: LocalMachine, record: TuningRecord) -> MeasureTask:
