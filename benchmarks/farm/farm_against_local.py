@@ -121,7 +121,7 @@ def _farm_of_one_worker(home: Path) -> Iterator[CeleryFarm]:
         store = Store.open(f"sqlite:///{home}/registry.db", home / "blobs")
         parts.callback(store.close)
         stop = threading.Event()
-        registrar = threading.Thread(target=LaneRegistrar(store, url, tvm_version=None).run, args=(stop,))
+        registrar = threading.Thread(target=LaneRegistrar(store.lanes, url, tvm_version=None).run, args=(stop,))
         registrar.start()
         parts.callback(registrar.join)
         parts.callback(stop.set)
@@ -141,7 +141,7 @@ def _farm_of_one_worker(home: Path) -> Iterator[CeleryFarm]:
                 assert worker.poll() is None, "the worker exited"
                 assert time.monotonic() < deadline_s, "the worker did not become ready"
                 time.sleep(0.05)
-            pool = LanePool.of_store(store, ready[0].device, ready[0].code_generator)
+            pool = LanePool.registered(store.lanes, ready[0].device, ready[0].code_generator)
             farm = CeleryFarm(url, pool, BlobStore(home / "blobs"))
             try:
                 yield farm

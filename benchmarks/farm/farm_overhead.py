@@ -118,7 +118,7 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
         while not any(lane.state.takes_work for lane in store.lanes.find()):
             time.sleep(0.1)
         lease, run = opened(store)
-        pool = LanePool.of_store(known, simulated_device(), CODE_GENERATOR)
+        pool = LanePool.registered(known.lanes, simulated_device(), CODE_GENERATOR)
         farm = CeleryFarm(url, pool, BlobStore(folder / "blobs"))
         parts.callback(farm.close)
         farm.open_task(run.measure_task())
@@ -141,7 +141,7 @@ def _figures(before: Meter, after: Meter, candidates: int) -> dict[str, float]:
 
 def _with_registrar(parts: ExitStack, store: Store, url: str) -> None:
     stop = threading.Event()
-    thread = threading.Thread(target=LaneRegistrar(store, url, tvm_version=None).run, args=(stop,))
+    thread = threading.Thread(target=LaneRegistrar(store.lanes, url, tvm_version=None).run, args=(stop,))
     thread.start()
     parts.callback(thread.join)
     parts.callback(stop.set)

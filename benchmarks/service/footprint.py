@@ -101,7 +101,7 @@ def worker_footprint(home: Path) -> WorkerFootprint:
         store = Store.open(settings.database(), settings.blobs())
         parts.callback(store.close)
         stop = threading.Event()
-        registrar = threading.Thread(target=LaneRegistrar(store, url, tvm_version=None).run, args=(stop,))
+        registrar = threading.Thread(target=LaneRegistrar(store.lanes, url, tvm_version=None).run, args=(stop,))
         registrar.start()
         parts.callback(registrar.join)
         parts.callback(stop.set)

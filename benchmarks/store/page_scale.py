@@ -61,17 +61,17 @@ def _job_id(store: Store, url: str, trials: int) -> str:
 def _work_of_pages(store: Store, job_id: str, trials: int) -> Mapping[str, Callable[[], object]]:
     (exploration,) = store.explorations.of_job(TENANT, job_id)
     of_exploration = (TENANT, exploration.exploration_id)
-    state = read_state(store, TENANT, job_id)
+    state = read_state(store.jobs, store.events, TENANT, job_id)
     return {
-        "charts of the job": lambda: chart_of(store, TENANT, exploration, state, ()),
+        "charts of the job": lambda: chart_of(store.points, TENANT, exploration, state, ()),
         "trials, from the middle": lambda: store.trials.page(*of_exploration, trials // 2, TRIALS_ON_PAGE),
         "failed trials": lambda: store.trials.page(*of_exploration, None, TRIALS_ON_PAGE, failed_only=True),
         "trials of one reason": lambda: store.trials.page(
             *of_exploration, None, TRIALS_ON_PAGE, reason=FailureReason.RUN_TIMEOUT
         ),
         "fastest trials of a record": lambda: store.points.fastest(*of_exploration, 20),
-        "space": lambda: space_view(store, *of_exploration),
-        "timeline": lambda: timeline_of(store, TENANT, exploration),
+        "space": lambda: space_view(store.samples, *of_exploration),
+        "timeline": lambda: timeline_of(store.points, TENANT, exploration),
     }
 
 

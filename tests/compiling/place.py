@@ -57,7 +57,7 @@ class Place:
     def open_farm(self, lane_name: str = "gateway") -> CeleryFarm:
         """The farm through which a tuner measures."""
         lane = self.lane(lane_name)
-        pool = LanePool.of_store(self.store, lane.device, lane.code_generator)
+        pool = LanePool.registered(self.store.lanes, lane.device, lane.code_generator)
         farm = CeleryFarm(self.broker.url, pool, BlobStore(self.home / "blobs"), policy=PATIENT)
         self.parts.callback(farm.close)
         return farm

@@ -47,7 +47,7 @@ def open_farm(broker: RedisServer, store: Store, home: Path) -> Iterator[Callabl
     opened: list[CeleryFarm] = []
 
     def open_one(**options) -> CeleryFarm:
-        pool = LanePool.of_store(store, simulated_device(), CODE_GENERATOR)
+        pool = LanePool.registered(store.lanes, simulated_device(), CODE_GENERATOR)
         opened.append(CeleryFarm(broker.url, pool, BlobStore(home / "blobs"), **{"policy": SHORT_TIMES} | options))
         return opened[-1]
 

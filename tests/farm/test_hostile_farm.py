@@ -94,7 +94,7 @@ def lane(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def hostile(lane: HostileLane) -> Iterator[HostileFarm]:
     ready = lane_of(lane.store, "lane")
     assert ready is not None
-    pool = LanePool.of_store(lane.store, ready.device, ready.code_generator)
+    pool = LanePool.registered(lane.store.lanes, ready.device, ready.code_generator)
     farm = CeleryFarm(lane.broker_url, pool, BlobStore(lane.blobs), policy=LONG_TIMES)
     try:
         yield HostileFarm(farm, lane.worker)

@@ -45,7 +45,7 @@ def let_time_pass(registrar: LaneRegistrar, store: Store) -> None:
 def test_lanes_with_unread_heartbeats_are_not_lost(broker: RedisServer, store: Store):
     """A delayed registrar reads the heartbeats in batches; every lane's last one read is too old until then."""
     lanes = [lane(f"host/{number}") for number in range(LANES)]
-    registrar = LaneRegistrar(store, broker.url, tvm_version=None, lost_s=LOST_S)
+    registrar = LaneRegistrar(store.lanes, broker.url, tvm_version=None, lost_s=LOST_S)
     with broker.client() as client:
         registrar.process(client)
         store.lanes.put_all(lanes)
@@ -61,7 +61,7 @@ def test_lanes_with_unread_heartbeats_are_not_lost(broker: RedisServer, store: S
 
 
 def test_silent_lane_is_lost(broker: RedisServer, store: Store):
-    registrar = LaneRegistrar(store, broker.url, tvm_version=None, lost_s=LOST_S)
+    registrar = LaneRegistrar(store.lanes, broker.url, tvm_version=None, lost_s=LOST_S)
     with broker.client() as client:
         registrar.process(client)
         store.lanes.put(lane())

@@ -99,7 +99,7 @@ class Worker:
 @contextmanager
 def registrar(store: Store, broker_url: str, tvm_version: str | None = None, lost_s: float = LOST_S) -> Iterator[None]:
     stop = threading.Event()
-    work = LaneRegistrar(store, broker_url, tvm_version=tvm_version, lost_s=lost_s)
+    work = LaneRegistrar(store.lanes, broker_url, tvm_version=tvm_version, lost_s=lost_s)
     thread = threading.Thread(target=work.run, args=(stop,))
     thread.start()
     try:

@@ -183,7 +183,7 @@ class LocalMachine(AbstractContextManager["LocalMachine"]):
                 of_module = f" of {labels['module']}" if "module" in labels else ""
                 raise BadInput("resume", f"there is no unfinished job{of_module}.", "Start one: tunefarm tune MODULE.")
             return max(unfinished, key=lambda job: job.created_at)
-        job = named_job(store, job_id, field="resume")
+        job = named_job(None if store is None else store.jobs, job_id, field="resume")
         wanted, module = labels.get("module"), module_of(job)
         if wanted not in (None, module):
             fix = "Omit MODULE, or omit the id to resume the latest job of MODULE."

@@ -27,7 +27,10 @@ from tunefarm_services.record_views.code_messages import CODE_ENTRY, CODE_FIXES,
 from tunefarm_services.record_views.record_code import RecordCodes
 from tunefarm_services.record_views.record_field import RecordFields
 from tunefarm_services.record_views.record_trials import fastest_trials
-from tunefarm_services.store import LOCAL_TENANT, NotFound, Store
+from tunefarm_services.store import LOCAL_TENANT, NotFound
+from tunefarm_services.store.catalog.target_repository import TargetRepository
+from tunefarm_services.store.catalog.workload_repository import WorkloadRepository
+from tunefarm_services.store.records.record_repository import RecordRepository
 
 if TYPE_CHECKING:
     from tunefarm.local.machine import LocalMachine
@@ -74,7 +77,8 @@ class LocalRecords:
 
     def named(self, record_id: str) -> TuningRecord:
         """The record whose id is, or begins with, ``record_id``."""
-        return named_record(self._machine.known_store, record_id)
+        store = self._machine.known_store
+        return named_record(None if store is None else store.records, record_id)
 
     def workload_name(self, record: TuningRecord) -> str:
         """The name of the record's workload."""
@@ -99,7 +103,7 @@ class LocalRecords:
 
     def trials(self, record: TuningRecord) -> RecordTrials:
         """The fastest trials of the record's search."""
-        return fastest_trials(self._machine.store, record)
+        return fastest_trials(self._machine.store.points, self._machine.store.trials, record)
 
     def field(self, record: TuningRecord) -> RecordInField:
         """What devices report of releases with the record."""
@@ -120,7 +124,7 @@ class LocalRecords:
             others = [record for record in verified if not holds(record)]
             others += self.listed(RecordStatus.CLAIMED, MAX_RECORDS)
         fork_server, store = self._machine.fork_server, self._machine.store
-        entries = Entries(accepted=tuple(_entry(store, record) for record in records))
+        entries = Entries(accepted=tuple(_entry(store.workloads, store.targets, record) for record in records))
         text = call(fork_server, WRITE_ENTRY, entries, WrittenDatabase, field="record", timeout_s=TIMEOUT_S)
         write_database(folder, text.workloads, text.records)
         return Written(len(records), tuple((each.records, each.reason) for each in left_out(others)))
@@ -173,18 +177,18 @@ class LocalRecords:
         return manifest.artifact_id, write_artifact(folder, manifest, library, module_json, examples, rules)
 
 
-def named_record(store: Store | None, record_id: str) -> TuningRecord:
+def named_record(records: RecordRepository | None, record_id: str) -> TuningRecord:
     """The record whose id is, or begins with, ``record_id``.
 
     Raises:
         BadInput: no record matches, or several do.
     """
     found: list[TuningRecord] = []
-    if store is not None and record_id:
+    if records is not None and record_id:
         try:
-            return store.records.get(LOCAL_TENANT, record_id)
+            return records.get(LOCAL_TENANT, record_id)
         except NotFound:
-            found = store.records.page(LOCAL_TENANT, limit=ASKED_FOR, id_prefix=record_id)
+            found = records.page(LOCAL_TENANT, limit=ASKED_FOR, id_prefix=record_id)
     require_one("record", record_id, [record.record_id for record in found])
     return found[0]
 
@@ -207,10 +211,10 @@ def _exportable(record: TuningRecord) -> TuningRecord:
     return record
 
 
-def _entry(store: Store, record: TuningRecord) -> Entry:
+def _entry(workloads: WorkloadRepository, targets: TargetRepository, record: TuningRecord) -> Entry:
     return Entry(
-        workload=store.workloads.get(LOCAL_TENANT, record.key.workload_id),
-        target=store.targets.get(record.key.target_id),
+        workload=workloads.get(LOCAL_TENANT, record.key.workload_id),
+        target=targets.get(record.key.target_id),
         trace=record.trace,
         latency_s=record.latency_s,
     )

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from pydantic import ValidationError
 
@@ -16,10 +16,15 @@ from tunefarm_schemas.tuning.record import TuningRecord
 from tunefarm_schemas.tuning.workload import Task
 from tunefarm_schemas.views.jobs.summary import MODEL_BUILT, JobSummary, ModelAccuracy, TaskSummary
 from tunefarm_schemas.views.quantities import counted
-from tunefarm_services.store import LOCAL_TENANT, NotFound, Store, StoredTrial
+from tunefarm_services.store import LOCAL_TENANT, NotFound, StoredTrial
 from tunefarm_services.store.catalog.device_repository import DeviceRepository
+from tunefarm_services.store.catalog.target_repository import TargetRepository
+from tunefarm_services.store.catalog.workload_repository import WorkloadRepository
 from tunefarm_services.store.jobs.event_repository import EventRepository
+from tunefarm_services.store.jobs.job_repository import JobRepository
 from tunefarm_services.store.records.record_repository import RecordRepository
+from tunefarm_services.store.trials.exploration_repository import ExplorationRepository
+from tunefarm_services.store.trials.trial_repository import TrialRepository
 
 MAX_JOBS: Final = 200
 """The number of recent jobs that are searched for the one that measured what this job found in the store."""
@@ -94,14 +99,58 @@ class JobReport(Frozen):
     """The figures of the model as it was built last, as ``BuiltModel.figures``; None if it was not built."""
 
 
-def job_report(store: Store, job: Job, view: Callable[[TuningRecord], RecordView] | None = None) -> JobReport:
+class SourcesOfReport(Protocol):
+    """What the report of a job is gathered from."""
+
+    @property
+    def jobs(self) -> JobRepository:
+        """The jobs."""
+        ...
+
+    @property
+    def events(self) -> EventRepository:
+        """The events of the jobs."""
+        ...
+
+    @property
+    def explorations(self) -> ExplorationRepository:
+        """The explorations."""
+        ...
+
+    @property
+    def trials(self) -> TrialRepository:
+        """The trials of the explorations."""
+        ...
+
+    @property
+    def targets(self) -> TargetRepository:
+        """The targets."""
+        ...
+
+    @property
+    def workloads(self) -> WorkloadRepository:
+        """The functions."""
+        ...
+
+    @property
+    def devices(self) -> DeviceRepository:
+        """The devices and their classes."""
+        ...
+
+    @property
+    def records(self) -> RecordRepository:
+        """The records."""
+        ...
+
+
+def job_report(store: SourcesOfReport, job: Job, view: Callable[[TuningRecord], RecordView] | None = None) -> JobReport:
     """Gather the report of a job, with the final schedules if ``view`` is given.
 
     Raises:
         BadInput: no run of the job has ended.
     """
     summary = last_summary(store.events, job)
-    summaries = list(_summaries_of_runs(store, job))
+    summaries = list(_summaries_of_runs(store.jobs, store.events, job))
     tasks = tuple(
         _task_report(store, task, spec, summaries, view)
         for task, spec in zip(summary.tasks, job.spec.tasks, strict=True)
@@ -115,18 +164,18 @@ def _built(events: EventRepository, job: Job) -> dict[str, object] | None:
     return next(reversed(list(figures)), None)
 
 
-def latest_job(store: Store | None, job_id: str | None) -> Job:
+def latest_job(jobs: JobRepository | None, job_id: str | None) -> Job:
     """The job whose id is, or begins with, ``job_id``; the latest job if None.
 
     Raises:
         BadInput: no job matches, or several do.
     """
     if job_id is not None:
-        return named_job(store, job_id)
-    jobs: Sequence[Job] = [] if store is None else store.jobs.page(LOCAL_TENANT, limit=1000)
-    if not jobs:
+        return named_job(jobs, job_id)
+    found: Sequence[Job] = [] if jobs is None else jobs.page(LOCAL_TENANT, limit=1000)
+    if not found:
         raise BadInput("job", "the store has no jobs.", "Start one: tunefarm tune MODULE.")
-    return max(jobs, key=lambda job: job.created_at)
+    return max(found, key=lambda job: job.created_at)
 
 
 def last_summary(events: EventRepository, job: Job) -> JobSummary:
@@ -178,13 +227,13 @@ def _accuracy(summaries: Iterable[JobSummary], exploration_id: str) -> tuple[Mod
     return tuple(by_number[known] for known in sorted(by_number))
 
 
-def _summaries_of_runs(store: Store, job: Job) -> Iterator[JobSummary]:
+def _summaries_of_runs(jobs: JobRepository, events: EventRepository, job: Job) -> Iterator[JobSummary]:
     """The summaries of the job's runs, the latest first, then those of other jobs with the same workloads."""
-    yield from _summaries(store.events, job)
+    yield from _summaries(events, job)
     workload_ids = {task.workload_id for task in job.spec.tasks}
-    for other in store.jobs.page(LOCAL_TENANT, limit=MAX_JOBS):
+    for other in jobs.page(LOCAL_TENANT, limit=MAX_JOBS):
         if other.job_id != job.job_id and any(task.workload_id in workload_ids for task in other.spec.tasks):
-            yield from _summaries(store.events, other)
+            yield from _summaries(events, other)
 
 
 def _summaries(events: EventRepository, job: Job) -> Iterator[JobSummary]:
@@ -198,7 +247,7 @@ def _summaries(events: EventRepository, job: Job) -> Iterator[JobSummary]:
 
 
 def _task_report(
-    store: Store,
+    store: SourcesOfReport,
     summary: TaskSummary,
     task: Task,
     summaries: Sequence[JobSummary],

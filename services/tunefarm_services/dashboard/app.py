@@ -68,7 +68,7 @@ def create_dashboard(parts: DashboardParts) -> Starlette:
     dashboard.router.redirect_slashes = False
     dashboard.state.parts = parts
     dashboard.state.feeds = JobFeeds(parts)
-    dashboard.state.charts = ChartCache(parts.store)
+    dashboard.state.charts = ChartCache(parts.store.jobs, parts.store.events, parts.store.points)
     return dashboard
 
 

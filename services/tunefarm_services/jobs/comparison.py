@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from pydantic import ValidationError
 
@@ -18,7 +18,9 @@ from tunefarm_schemas.views.jobs.job import (
     TaskFigures,
 )
 from tunefarm_schemas.views.jobs.summary import JobSummary, Progress, TaskSummary
-from tunefarm_services.store import Store
+from tunefarm_services.store.jobs.event_repository import EventRepository
+from tunefarm_services.store.jobs.job_repository import JobRepository
+from tunefarm_services.store.trials.exploration_repository import ExplorationRepository
 
 MAX_COURSE_POINTS: Final = 500
 MAX_EVENTS: Final = 20_000
@@ -30,7 +32,26 @@ _BY_DIGEST: Final = frozenset({"space", "seed_traces", "input_specs"})
 T = TypeVar("T", JobSummary, Progress)
 
 
-def compare_jobs(store: Store, tenant: str, first_id: str, second_id: str) -> JobComparison:
+class CoursesOfJobs(Protocol):
+    """What the store keeps of jobs and their courses."""
+
+    @property
+    def jobs(self) -> JobRepository:
+        """The jobs."""
+        ...
+
+    @property
+    def explorations(self) -> ExplorationRepository:
+        """The explorations."""
+        ...
+
+    @property
+    def events(self) -> EventRepository:
+        """The events of the jobs."""
+        ...
+
+
+def compare_jobs(store: CoursesOfJobs, tenant: str, first_id: str, second_id: str) -> JobComparison:
     """Compare two jobs of a tenant. Raises NotFound."""
     first, second = _read(store, tenant, first_id), _read(store, tenant, second_id)
     workload_ids = list(dict.fromkeys(task.workload_id for job in (first, second) for task in job.job.spec.tasks))
@@ -177,34 +198,34 @@ def _fields(spec: JobSpec) -> Iterator[tuple[str, str]]:
             yield name, "-" if value in (None, "") else str(value)[:_MAX_TEXT]
 
 
-def _read(store: Store, tenant: str, job_id: str) -> _ReadJob:
+def _read(store: CoursesOfJobs, tenant: str, job_id: str) -> _ReadJob:
     job = store.jobs.get(tenant, job_id)
     explorations = store.explorations.of_job(tenant, job_id)
-    summary = _latest(store, job, "summary", JobSummary)
+    summary = _latest(store.events, job, "summary", JobSummary)
     if summary is not None:
         return _ReadJob(job, explorations, summary, ())
     improved: list[Progress] = []
-    for progress in _progress(store, tenant, job_id):
+    for progress in _progress(store.events, tenant, job_id):
         if improved and progress.trials_done < improved[-1].trials_done:
             improved.clear()  # a new run of the job
         if not improved or progress.best_latency_s != improved[-1].best_latency_s:
             improved.append(progress)
-    latest = _latest(store, job, "progress", Progress)
+    latest = _latest(store.events, job, "progress", Progress)
     return _ReadJob(job, explorations, None, (*improved, *([latest] if latest is not None else ())))
 
 
-def _progress(store: Store, tenant: str, job_id: str) -> Iterator[Progress]:
+def _progress(events: EventRepository, tenant: str, job_id: str) -> Iterator[Progress]:
     """The progress of a job in its first ``MAX_EVENTS`` events."""
     after = 0
-    while after < MAX_EVENTS and (events := store.events.of_job(tenant, job_id, after, _EVENTS_AT_ONCE)):
-        for event in events:
+    while after < MAX_EVENTS and (found := events.of_job(tenant, job_id, after, _EVENTS_AT_ONCE)):
+        for event in found:
             if event.kind == "progress" and (read := _parsed(Progress, event)) is not None:
                 yield read
-        after = events[-1].sequence
+        after = found[-1].sequence
 
 
-def _latest(store: Store, job: Job, kind: str, model: type[T]) -> T | None:
-    event = store.events.latest(job.tenant, job.job_id, kind)
+def _latest(events: EventRepository, job: Job, kind: str, model: type[T]) -> T | None:
+    event = events.latest(job.tenant, job.job_id, kind)
     return None if event is None else _parsed(model, event)
 
 

@@ -19,8 +19,8 @@ from tunefarm_schemas.views.jobs.space import (
 from tunefarm_services.space.importance import importance
 from tunefarm_services.space.rank_windows import rank_window
 from tunefarm_services.space.traced_decisions import DecidedTrace, DecisionPlace, TraceReader
-from tunefarm_services.store import NotFound, Store
-from tunefarm_services.store.trials.sample_repository import PredictedTrial, TracedTrial
+from tunefarm_services.store import NotFound
+from tunefarm_services.store.trials.sample_repository import PredictedTrial, SampleRepository, TracedTrial
 
 SAMPLE: Final = 1_500
 FASTEST: Final = 100
@@ -37,14 +37,14 @@ class _ReadTrial:
     trace: DecidedTrace
 
 
-def space_view(store: Store, tenant: str, exploration_id: str) -> SpaceView:
+def space_view(samples: SampleRepository, tenant: str, exploration_id: str) -> SpaceView:
     """What the trials of an exploration say about its space; an empty view without trials."""
     reader = TraceReader()
-    stored = store.samples.evenly(tenant, exploration_id, SAMPLE)
+    stored = samples.evenly(tenant, exploration_id, SAMPLE)
     sample = _read(reader, stored)
-    fastest = _filled(_read(reader, store.samples.fastest(tenant, exploration_id, FASTEST)), sample)
+    fastest = _filled(_read(reader, samples.fastest(tenant, exploration_id, FASTEST)), sample)
     numbers = _sketch_numbers(sample, fastest)
-    windows = store.samples.windows(tenant, exploration_id, WINDOWS, WINDOW_TRIALS)
+    windows = samples.windows(tenant, exploration_id, WINDOWS, WINDOW_TRIALS)
     return SpaceView(
         exploration_id=exploration_id,
         sampled=len(stored),

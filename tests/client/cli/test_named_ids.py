@@ -34,10 +34,10 @@ def test_job_is_found_by_unique_prefix(machine: LocalMachine) -> None:
     alike = common(first.job_id, second.job_id)
     for job in (first, second):
         short = job.job_id[: len(alike) + 1]
-        assert named_job(machine.store, short) == job
+        assert named_job(machine.store.jobs, short) == job
         assert machine.unfinished_job(short, {}) == job
-        assert latest_job(machine.store, short) == job
-        assert named_job(machine.store, job.job_id) == job
+        assert latest_job(machine.store.jobs, short) == job
+        assert named_job(machine.store.jobs, job.job_id) == job
 
 
 def test_ambiguous_job_prefix_lists_the_jobs(machine: LocalMachine) -> None:
@@ -48,26 +48,26 @@ def test_ambiguous_job_prefix_lists_the_jobs(machine: LocalMachine) -> None:
     assert all(job_id in refused.value.problem for job_id in jobs)
     more = [put_job(machine.store).job_id for _ in range(ASKED_FOR)]
     with pytest.raises(BadInput, match="and others"):
-        named_job(machine.store, common(jobs[0], more[-1]))
+        named_job(machine.store.jobs, common(jobs[0], more[-1]))
 
 
 @pytest.mark.parametrize("text", ["", "ffffff", "%", "_", "no job"])
 def test_unknown_job_prefix_is_rejected(machine: LocalMachine, text: str) -> None:
     put_job(machine.store)
     with pytest.raises(BadInput, match="there is no job"):
-        named_job(machine.store, text)
+        named_job(machine.store.jobs, text)
     with pytest.raises(BadInput, match="there is no record"):
-        named_record(machine.store, text)
+        named_record(machine.store.records, text)
 
 
 def test_ambiguous_record_prefix_lists_the_records(machine: LocalMachine) -> None:
     put_job(machine.store)
     for record_id in ("ab1", "ab2", "ac"):
         machine.store.records.put(TENANT, None, record(record_id, 1e-3))
-    assert named_record(machine.store, "ac").record_id == "ac"
-    assert named_record(machine.store, "ab1").record_id == "ab1"
+    assert named_record(machine.store.records, "ac").record_id == "ac"
+    assert named_record(machine.store.records, "ab1").record_id == "ab1"
     with pytest.raises(BadInput, match="several records begin with 'a': ab1, ab2, ac"):
-        named_record(machine.store, "a")
+        named_record(machine.store.records, "a")
 
 
 def test_commands_accept_job_prefix(machine: LocalMachine, tunefarm: Callable[..., Any]) -> None:

@@ -33,7 +33,8 @@ def report(
 
     require_named("output", output, "file")
     with LocalMachine() as machine:
-        job = latest_job(machine.known_store, job_id)
+        known = machine.known_store
+        job = latest_job(None if known is None else known.jobs, job_id)
         figures = job_report(machine.store, job, partial(schedule_view, machine))
         if job.outcome is JobOutcome.SUCCEEDED:
             figures = figures.model_copy(update={"numpy_latency_s": numpy_latency_s(machine.store.targets, job)})

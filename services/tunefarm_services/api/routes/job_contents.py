@@ -122,7 +122,7 @@ def show_space(job_id: Id, caller: JobsReader, parts: PartsOf, task: TaskPositio
     """
     job = parts.store.jobs.get(caller.tenant, job_id)
     exploration = exploration_of_task(job, task, parts.store.explorations.of_job(caller.tenant, job_id))
-    return answer(space_view(parts.store, caller.tenant, exploration.exploration_id))
+    return answer(space_view(parts.store.samples, caller.tenant, exploration.exploration_id))
 
 
 @router.get("/trials", tags=["trials"], response_model=Page[TrialView], responses=responses(ProblemKind.NOT_FOUND))

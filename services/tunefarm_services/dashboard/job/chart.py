@@ -8,7 +8,7 @@ from tunefarm_schemas.tuning.job import Exploration
 from tunefarm_schemas.views.jobs.summary import TaskSummary
 from tunefarm_schemas.views.jobs.waterfall import waterfall
 from tunefarm_services.dashboard.job.job_state import JobPageState
-from tunefarm_services.store import Store
+from tunefarm_services.store.trials.point_repository import PointRepository
 
 MAX_POINTS: Final = 1_000
 T = TypeVar("T")
@@ -45,9 +45,11 @@ Times = tuple[tuple[float, float], ...]
 """Seconds since the start of a run, and the best latency by then."""
 
 
-def chart_of(store: Store, tenant: str, exploration: Exploration, state: JobPageState, times: Times) -> Chart:
+def chart_of(
+    points: PointRepository, tenant: str, exploration: Exploration, state: JobPageState, times: Times
+) -> Chart:
     """The chart of a task of a job. ``times`` are of the job's events of progress."""
-    points = store.points.of_exploration(tenant, exploration.exploration_id, MAX_POINTS)
+    drawn = points.of_exploration(tenant, exploration.exploration_id, MAX_POINTS)
     tasks = state.summary.tasks if state.summary is not None else ()
     summary = next((task for task in tasks if task.exploration_id == exploration.exploration_id), None)
     untuned_s = summary.untuned_latency_s if summary is not None else None
@@ -55,11 +57,11 @@ def chart_of(store: Store, tenant: str, exploration: Exploration, state: JobPage
         untuned_s = state.progress.untuned_latency_s
     rows = [] if summary is None else waterfall({"tasks": [summary.model_dump(mode="json")]}, state.built)
     return Chart(
-        end=points.end,
-        best=points.best,
-        sample=points.sample,
-        stopped=points.stopped,
-        failures=points.failures,
+        end=drawn.end,
+        best=drawn.best,
+        sample=drawn.sample,
+        stopped=drawn.stopped,
+        failures=drawn.failures,
         times=tuple(thinned(_times(state, summary, times))),
         untuned_s=untuned_s,
         untried_s=None if summary is None else summary.untried_latency_s,

@@ -11,7 +11,9 @@ from tunefarm_schemas.tuning.job import Event, Exploration, Job, JobState
 from tunefarm_services.dashboard.compressed import Compressed
 from tunefarm_services.dashboard.job.chart import Times, chart_of
 from tunefarm_services.dashboard.job.job_state import progress_of, read_state
-from tunefarm_services.store import Store
+from tunefarm_services.store.jobs.event_repository import EventRepository
+from tunefarm_services.store.jobs.job_repository import JobRepository
+from tunefarm_services.store.trials.point_repository import PointRepository
 
 MAX_CHARTS: Final = 64
 MIN_AGE_S: Final = 2.0
@@ -48,9 +50,11 @@ class KeptChart:
 class ChartCache:
     """The charts of one process, as JSON. ``limiter`` has the threads that draw them: nothing else waits for these."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, jobs: JobRepository, events: EventRepository, points: PointRepository) -> None:
         self.limiter = CapacityLimiter(THREADS)
-        self._store = store
+        self._jobs = jobs
+        self._events = events
+        self._points = points
         self._kept: dict[Key, KeptChart] = {}
         self._renewed: set[Key] = set()
         self._lock = Lock()
@@ -63,7 +67,7 @@ class ChartCache:
         """
         key = (tenant, job.job_id, exploration.exploration_id)
         is_running = job.state is not JobState.FINISHED
-        last_event = self._store.events.last_sequence(tenant, job.job_id)
+        last_event = self._events.last_sequence(tenant, job.job_id)
         with self._lock:
             kept = self._kept.get(key)
             is_renewed = is_running and key in self._renewed
@@ -84,13 +88,13 @@ class ChartCache:
 
     def _draw(self, kept: KeptChart | None, tenant: str, job_id: str, exploration: Exploration) -> KeptChart:
         began_s = time.monotonic()
-        state = read_state(self._store, tenant, job_id)
+        state = read_state(self._jobs, self._events, tenant, job_id)
         times, last_event = ((), 0) if kept is None else (kept.times, kept.last_event)
         if state.summary is None and len(state.job.spec.tasks) == 1:
-            while events := self._store.events.of_job(tenant, job_id, last_event, BATCH):
+            while events := self._events.of_job(tenant, job_id, last_event, BATCH):
                 times += _times(events)
                 last_event = events[-1].sequence
-        chart = chart_of(self._store, tenant, exploration, state, times)
+        chart = chart_of(self._points, tenant, exploration, state, times)
         body = Compressed.of(chart.model_dump_json().encode(), _LEVEL)
         now_s = time.monotonic()
         return KeptChart(body, now_s, now_s - began_s, max(last_event, state.last_event), times)

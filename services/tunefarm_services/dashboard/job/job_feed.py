@@ -128,7 +128,7 @@ class JobFeed:
 
         def look() -> JobPageState:
             events = store.events.of_job(self._tenant, state.job.job_id, state.last_event, BATCH)
-            return refreshed(store, self._tenant, state, events) if events else state
+            return refreshed(store.jobs, self._tenant, state, events) if events else state
 
         return await _in_thread(self._parts, look, state)
 
@@ -167,7 +167,8 @@ class JobFeeds:
         found = self._feeds.get((tenant, job_id))
         if found is not None:
             return found
-        state = await to_thread.run_sync(read_state, self._parts.store, tenant, job_id, limiter=self._parts.limiter)
+        store, limiter = self._parts.store, self._parts.limiter
+        state = await to_thread.run_sync(read_state, store.jobs, store.events, tenant, job_id, limiter=limiter)
         return self._feeds.setdefault((tenant, job_id), JobFeed(self._parts, tenant, state))
 
 

@@ -10,7 +10,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from tunefarm_schemas.tuning.job import Event, Job, JobState
 from tunefarm_schemas.views.jobs.summary import MODEL_BUILT, JobSummary, Progress, TaskSummary
 from tunefarm_services.dashboard.drawings.time_bars import TimeBar, time_bars
-from tunefarm_services.store import NotFound, Store
+from tunefarm_services.store import NotFound
+from tunefarm_services.store.jobs.event_repository import EventRepository
+from tunefarm_services.store.jobs.job_repository import JobRepository
 
 
 class _Figures(BaseModel):
@@ -151,19 +153,19 @@ def job_name(job: Job) -> str:
     return job.spec.tasks[0].name + (f" and {others} more" if others else "")
 
 
-def read_state(store: Store, tenant: str, job_id: str) -> JobPageState:
+def read_state(jobs: JobRepository, events: EventRepository, tenant: str, job_id: str) -> JobPageState:
     """The state of a job. Raises NotFound."""
-    last_event = store.events.last_sequence(tenant, job_id)  # first, so that the page's stream repeats what is newer
-    newest = [store.events.latest(tenant, job_id, kind) for kind in ("progress", "summary", MODEL_BUILT)]
-    found = after_events(JobPageState(store.jobs.get(tenant, job_id), None, None, 0), [e for e in newest if e])
+    last_event = events.last_sequence(tenant, job_id)  # first, so that the page's stream repeats what is newer
+    newest = [events.latest(tenant, job_id, kind) for kind in ("progress", "summary", MODEL_BUILT)]
+    found = after_events(JobPageState(jobs.get(tenant, job_id), None, None, 0), [e for e in newest if e])
     return replace(found, last_event=last_event)
 
 
-def refreshed(store: Store, tenant: str, state: JobPageState, events: list[Event]) -> JobPageState:
+def refreshed(jobs: JobRepository, tenant: str, state: JobPageState, events: list[Event]) -> JobPageState:
     """The state after more events, with the job's row as it is now; the last known row if the job was deleted."""
     found = after_events(state, events)
     try:
-        return replace(found, job=store.jobs.get(tenant, state.job.job_id))
+        return replace(found, job=jobs.get(tenant, state.job.job_id))
     except NotFound:
         return found
 

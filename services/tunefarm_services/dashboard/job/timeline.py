@@ -8,19 +8,18 @@ from functools import lru_cache
 from typing import Final
 
 from tunefarm_schemas.tuning.job import Exploration
-from tunefarm_services.store import Store
-from tunefarm_services.store.trials.point_repository import TimedAttempt
+from tunefarm_services.store.trials.point_repository import PointRepository, TimedAttempt
 
 MAX_ATTEMPTS: Final = 20_000
 _STAGES: Final = (("start", "start_s"), ("build", "build_s"), ("wait", "wait_s"), ("run", "run_s"))
 
 
-def timeline_of(store: Store, tenant: str, exploration: Exploration) -> str:
+def timeline_of(points: PointRepository, tenant: str, exploration: Exploration) -> str:
     """The latest attempts of an exploration, each with its stages, as JSON.
 
     An attempt ends when its result was stored. Attempts that overlap stand on several tracks, as few as possible.
     """
-    attempts = store.points.attempts(tenant, exploration.exploration_id, MAX_ATTEMPTS)
+    attempts = points.attempts(tenant, exploration.exploration_id, MAX_ATTEMPTS)
     # As text at once: a dictionary for each of a hundred thousand events takes several times as long.
     events, named = ",".join(_events(attempts)), json.dumps({"exploration": exploration.exploration_id})
     return f'{{"displayTimeUnit":"ms","traceEvents":[{events}],"otherData":{named}}}'

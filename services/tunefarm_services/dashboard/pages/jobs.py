@@ -57,7 +57,7 @@ def show_jobs(request: Request) -> Response:
 def show_job(request: Request) -> Response:
     """One job."""
     viewer, parts = require_viewer(request, Scope.JOBS_READ), parts_of(request)
-    state = read_state(parts.store, viewer.tenant, request.path_params["job_id"])
+    state = read_state(parts.store.jobs, parts.store.events, viewer.tenant, request.path_params["job_id"])
     explorations = _explorations(parts, viewer.tenant, state.job)
     by_task = {(each.key.workload_id, each.key.target_id): each for each in explorations.values()}
     tasks = [
@@ -71,7 +71,7 @@ def show_job(request: Request) -> Response:
 def show_model(request: Request) -> Response:
     """The model of a job: where its time is."""
     viewer, parts = require_viewer(request, Scope.JOBS_READ), parts_of(request)
-    state = read_state(parts.store, viewer.tenant, request.path_params["job_id"])
+    state = read_state(parts.store.jobs, parts.store.events, viewer.tenant, request.path_params["job_id"])
     if not state.job.spec.of_model:
         raise PageProblem(404, "The job is not one of a model.")
     return page(request, "model.html", {"state": state, "model": model_view(state)})
@@ -128,7 +128,7 @@ def download_timeline(request: Request) -> Response:
     exploration = _exploration(request, parts, viewer.tenant, job)
     name = f"tunefarm-{job.job_id[:12]}.perfetto.json"
     headers = HEADERS | {"Content-Disposition": f'attachment; filename="{name}"'}
-    content = timeline_of(parts.store, viewer.tenant, exploration)
+    content = timeline_of(parts.store.points, viewer.tenant, exploration)
     return Response(content, media_type="application/json", headers=headers)
 
 

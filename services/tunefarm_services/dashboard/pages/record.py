@@ -97,7 +97,7 @@ def _tab_values(shown: str, viewer: Token, parts: DashboardParts, record: Tuning
     if shown == ARTIFACT:
         return {"artifacts": parts.store.artifacts.newest_first(viewer.tenant, record.record_id)}
     may_see = Scope.DEVICES_READ in viewer.scopes
-    found = fastest_trials(parts.store, record)
+    found = fastest_trials(parts.store.points, parts.store.trials, record)
     return {
         "trials": found.trials,
         "strip": latency_strip(found),

@@ -24,7 +24,7 @@ def show_space(request: Request) -> Response:
     explorations = parts.store.explorations.of_job(viewer.tenant, job.job_id)
     task = number_in(request, "task") or 0
     exploration = exploration_of_task(job, task, explorations)
-    view = space_view(parts.store, viewer.tenant, exploration.exploration_id)
+    view = space_view(parts.store.samples, viewer.tenant, exploration.exploration_id)
     sketch = _shown_sketch(view, number_in(request, "sketch"))
     trials = [each for each in view.fastest if sketch is not None and each.sketch == sketch.number]
     begun = {(each.key.workload_id, each.key.target_id) for each in explorations}

@@ -9,10 +9,9 @@ from tunefarm_schemas.farm.broker import DEFAULT_PREFIX, Broker
 from tunefarm_schemas.tuning.job import Job
 from tunefarm_services.store.blob_store import BlobStore
 from tunefarm_services.store.jobs.lease import Lease
-from tunefarm_services.store.store import Store
 from tunefarm_services.tuner.farm.celery_farm import CeleryFarm
 from tunefarm_services.tuner.farm.celery_farm_pool import LanePool
-from tunefarm_services.tuner.farm.device_choice import choose_device
+from tunefarm_services.tuner.farm.device_choice import DeviceChoices, choose_device
 from tunefarm_services.tuner.farm.lane_registrar import LaneRegistrar
 from tunefarm_services.tuner.farm.no_device import NoDevice
 from tunefarm_services.tuner.farm.ports import Farm
@@ -21,7 +20,7 @@ from tunefarm_services.tuner.farm.ports import Farm
 class BrokerFarms:
     """Creates a farm for each job from the lanes of the device class chosen for it. Thread-safe."""
 
-    def __init__(self, store: Store, broker_url: str, blobs: Path | str, prefix: str = DEFAULT_PREFIX) -> None:
+    def __init__(self, store: DeviceChoices, broker_url: str, blobs: Path | str, prefix: str = DEFAULT_PREFIX) -> None:
         """Tuners and workers share ``blobs`` and the key ``prefix``. Raises BadInput if a URL is invalid."""
         self._store = store
         self._broker = Broker.at(broker_url, prefix)
@@ -32,12 +31,12 @@ class BrokerFarms:
         chosen = choose_device(self._store, job)
         if isinstance(chosen, NoDevice):
             return chosen
-        pool = LanePool.of_store(self._store, chosen.device, chosen.code_generator)
+        pool = LanePool.registered(self._store.lanes, chosen.device, chosen.code_generator)
         return CeleryFarm(self._broker, pool, self._blobs, job_id=lease.job_id)
 
     def keep_registry(self, stop: threading.Event) -> None:
         """Admit or refuse lanes by their heartbeats, and mark lost ones, until ``stop`` is set."""
-        LaneRegistrar(self._store, self._broker, tvm_version=own_tvm_version()).run(stop)
+        LaneRegistrar(self._store.lanes, self._broker, tvm_version=own_tvm_version()).run(stop)
 
 
 def own_tvm_version() -> str | None:

@@ -8,7 +8,7 @@ from typing import Final, Self
 from tunefarm_schemas.farm.farm_message import MESSAGE_VERSION
 from tunefarm_schemas.farm.lane import Lane
 from tunefarm_schemas.tuning.device import Device
-from tunefarm_services.store.store import Store
+from tunefarm_services.store.catalog.lane_repository import LaneRepository
 from tunefarm_services.store.store_error import StoreUnavailable
 
 FRESH_S: Final = 1.0
@@ -37,10 +37,10 @@ class LanePool:
         self._lock = threading.Lock()
 
     @classmethod
-    def of_store(cls, store: Store, device: Device, code_generator: str) -> Self:
-        """The pool of the lanes in ``store``."""
+    def registered(cls, lanes: LaneRepository, device: Device, code_generator: str) -> Self:
+        """The pool of the lanes in the store."""
         class_id = device.device_class.device_class_id
-        return cls(device, code_generator, lambda: store.lanes.find(class_id))
+        return cls(device, code_generator, lambda: lanes.find(class_id))
 
     @property
     def device_class_id(self) -> str:

@@ -3,14 +3,16 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from tunefarm_schemas.farm.lane import KINDS_FOR_TARGET, Lane, LaneKind, LaneState
 from tunefarm_schemas.farm.processor import processor_for
 from tunefarm_schemas.tuning.device import Device
 from tunefarm_schemas.tuning.job import Job
 from tunefarm_schemas.tuning.target import Target
-from tunefarm_services.store.store import Store
+from tunefarm_services.store.catalog.lane_repository import LaneRepository
+from tunefarm_services.store.catalog.target_repository import TargetRepository
+from tunefarm_services.store.trials.exploration_repository import ExplorationRepository
 from tunefarm_services.tuner.farm.no_device import NoDevice
 
 _COMING_BACK: Final = frozenset({LaneState.STARTING, LaneState.QUARANTINED, LaneState.MAINTENANCE})
@@ -26,7 +28,26 @@ class ChosenDevice:
     kind: LaneKind
 
 
-def choose_device(store: Store, job: Job) -> ChosenDevice | NoDevice:
+class DeviceChoices(Protocol):
+    """What a choice of a device depends on."""
+
+    @property
+    def targets(self) -> TargetRepository:
+        """The targets."""
+        ...
+
+    @property
+    def lanes(self) -> LaneRepository:
+        """The registered lanes."""
+        ...
+
+    @property
+    def explorations(self) -> ExplorationRepository:
+        """The explorations."""
+        ...
+
+
+def choose_device(store: DeviceChoices, job: Job) -> ChosenDevice | NoDevice:
     """The device class for a job, from the live lanes.
 
     The job's own choice, if any. Otherwise lanes of the host's kind are preferred to boards behind a gateway, then
@@ -43,7 +64,7 @@ def choose_device(store: Store, job: Job) -> ChosenDevice | NoDevice:
     pools: dict[tuple[str, str], list[Lane]] = defaultdict(list)
     for lane in live:
         pools[lane.device.device_class.device_class_id, lane.code_generator].append(lane)
-    known = _known_classes(store, job)
+    known = _known_classes(store.explorations, job)
     order = KINDS_FOR_TARGET[target.kind]
     (device_class_id, code_generator), best = max(
         pools.items(),
@@ -68,11 +89,11 @@ def _has_cores(lane: Lane, target: Target) -> bool:
     return lane.kind != "cpu" or not lane.cores or target.num_cores <= len(lane.cores)
 
 
-def _known_classes(store: Store, job: Job) -> dict[tuple[str, str], int]:
+def _known_classes(explorations: ExplorationRepository, job: Job) -> dict[tuple[str, str], int]:
     """Trials of the job's first workload, by device class and code generator."""
     task = job.spec.tasks[0]
     spent: dict[tuple[str, str], int] = defaultdict(int)
-    for exploration in store.explorations.of_workload(job.tenant, task.workload_id):
+    for exploration in explorations.of_workload(job.tenant, task.workload_id):
         key = exploration.key
         if key.target_id == task.target_id:
             spent[key.device_class_id, key.code_generator] += exploration.spent.trials

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from tunefarm_schemas.farm.broker import Broker
 from tunefarm_schemas.farm.farm_message import HEARTBEATS, MESSAGE_VERSION, Heartbeat, LaneAnswer, lane_channel
 from tunefarm_schemas.farm.lane import Lane, LaneRequest, LaneState
-from tunefarm_services.store.store import Store
+from tunefarm_services.store.catalog.lane_repository import LaneRepository
 from tunefarm_services.store.store_error import StoreUnavailable
 from tunefarm_services.tuner.farm.broker_client import BROKER_ERRORS, connect
 
@@ -33,9 +33,11 @@ log = structlog.get_logger()
 class LaneRegistrar:
     """Reads heartbeats from the broker. Any number may run: each heartbeat goes to one of them."""
 
-    def __init__(self, store: Store, broker: Broker | str, *, tvm_version: str | None, lost_s: float = LOST_S) -> None:
+    def __init__(
+        self, lanes: LaneRepository, broker: Broker | str, *, tvm_version: str | None, lost_s: float = LOST_S
+    ) -> None:
         """Lanes whose version of TVM differs from ``tvm_version`` get no work; None admits all. Raises BadInput."""
-        self._store = store
+        self._lanes = lanes
         self._broker = Broker.at(broker) if isinstance(broker, str) else broker
         self._tvm_version = tvm_version
         self._lost_s = lost_s
@@ -72,16 +74,16 @@ class LaneRegistrar:
         has_read_all = len(texts) <= _MAX_BATCH
         if now_s >= self._next_poll_s:
             self._next_poll_s = now_s + POLL_STORE_S
-            self._requests = self._store.lanes.requests()
+            self._requests = self._lanes.requests()
         lanes, answers = self._judged(texts)
         if lanes:
-            self._store.lanes.put_all(lanes)
+            self._lanes.put_all(lanes)
         if answers:
             self._publish(client, answers)
         # No lane is lost whose heartbeats were not read: after an outage, or with more of them waiting.
         if has_read_all and now_s >= self._next_sweep_s and now_s - self._listening_since_s > self._lost_s:
             self._next_sweep_s = now_s + SWEEP_S
-            for lane in self._store.lanes.mark_lost(self._lost_s):
+            for lane in self._lanes.mark_lost(self._lost_s):
                 log.warning("a lane is lost", lane=lane.worker_name, host=lane.host_name)
 
     def _read(self, client: redis.Redis) -> list[bytes]:

@@ -15,6 +15,8 @@ from tunefarm_schemas.tuning.measurement import (
     Timing,
 )
 from tunefarm_services.store.store import Store
+from tunefarm_services.store.trials.exploration_repository import ExplorationRepository
+from tunefarm_services.store.trials.trial_repository import TrialRepository
 from tunefarm_services.tuner.farm.attempts import dispatch_of
 from tunefarm_services.tuner.farm.ports import Farm
 from tunefarm_services.tuner.job.job_run import JobRun
@@ -40,7 +42,7 @@ class GivenSchedules:
 
     def measure(self) -> bool:
         """Measure the unmeasured tasks. Returns False if the job was stopped."""
-        unfinished = unfinished_attempts(self._store, self._job_run)
+        unfinished = unfinished_attempts(self._store.trials, self._job_run)
         second = {dispatch.candidate.exploration_id: dispatch for dispatch in unfinished}
         waiting = [
             run for run in self._job_run.by_id().values() if not result_of(run) and not self._was_lost(run, second)
@@ -54,7 +56,7 @@ class GivenSchedules:
                 if self._job_run.is_deserted:
                     break
                 return False
-        take_results(self._store, self._job_run)
+        take_results(self._store.explorations, self._store.trials, self._job_run)
         return self._job_run.poll("verifying")
 
     def _was_lost(self, run: ExplorationRun, second: dict[str, Dispatch]) -> bool:
@@ -121,11 +123,11 @@ def _await_reasons(session: SearchSession, runs: Sequence[ExplorationRun]) -> No
         session.collect(REFUSAL_S / 10)
 
 
-def take_results(store: Store, job_run: JobRun) -> None:
+def take_results(explorations: ExplorationRepository, trials: TrialRepository, job_run: JobRun) -> None:
     """Load the stored results of all runs of the job."""
     opened = job_run.by_id()
     for run in job_run.explorations:
-        load_trials(store, job_run.lease, run)
+        load_trials(explorations, trials, job_run.lease, run)
         run.forget_earlier_runs()  # a given schedule counts as one trial, whichever run measured it
         # Tasks with the same module share one exploration, and only one of their runs has the failures.
         run.failures = opened[run.exploration_id].failures

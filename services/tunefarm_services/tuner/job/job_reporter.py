@@ -5,8 +5,9 @@ import time
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.measurement import Failed, Measurement
 from tunefarm_schemas.views.jobs.summary import Progress
+from tunefarm_services.store.jobs.event_repository import EventRepository
 from tunefarm_services.store.jobs.lease import Lease
-from tunefarm_services.store.store import Store
+from tunefarm_services.store.jobs.usage_repository import UsageRepository
 
 EVENT_S = 2.0
 
@@ -14,8 +15,9 @@ EVENT_S = 2.0
 class JobReporter:
     """Appends a ``progress`` event at most every two seconds, if something changed, and books resource usage."""
 
-    def __init__(self, store: Store, lease: Lease, device_class_id: str) -> None:
-        self._store = store
+    def __init__(self, events: EventRepository, usage: UsageRepository, lease: Lease, device_class_id: str) -> None:
+        self._events = events
+        self._usage = usage
         self._lease = lease
         self._device_class_id = device_class_id
         self._last_shown: tuple[object, ...] = ()
@@ -43,11 +45,11 @@ class JobReporter:
         shown = (progress.stage, progress.task_name, progress.trials_done, progress.best_latency_s, progress.doing)
         if shown != self._last_shown:
             self._last_shown = shown
-            self._store.events.append(self._lease, "progress", progress.model_dump(mode="json"))
+            self._events.append(self._lease, "progress", progress.model_dump(mode="json"))
         self.book()
 
     def book(self) -> None:
         """Add the usage since the last call to the tenant's account. Raises FenceLost."""
         if self._seconds > 0 or self._trials > 0:
-            self._store.usage.add(self._lease, self._device_class_id, self._seconds, self._trials)
+            self._usage.add(self._lease, self._device_class_id, self._seconds, self._trials)
             self._seconds, self._trials = 0.0, 0

@@ -9,6 +9,7 @@ from tunefarm_sandbox.confinement.limits import Limits
 from tunefarm_sandbox.fork_server.fork_server import Child, ForkFailed, ForkServer
 from tunefarm_schemas.tuning.job import Effort, JobOutcome, JobState, StopReason
 from tunefarm_schemas.tuning.measurement import Measurement
+from tunefarm_services.store.jobs.job_repository import JobRepository
 from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.store import Store
 from tunefarm_services.tuner.farm.ports import Farm
@@ -26,11 +27,11 @@ SEARCH_MEMORY_BYTES = 16 << 30
 """Address space of a search child. Most of it is the shared libraries of the fork server, which cost nothing."""
 
 
-def end_if_poisoned(store: Store, lease: Lease, deaths: int, message: str) -> bool:
+def end_if_poisoned(jobs: JobRepository, lease: Lease, deaths: int, message: str) -> bool:
     """Finish a job as failed and return True if it has too many ``deaths``. Raises FenceLost, StoreUnavailable."""
     if deaths < MAX_DEATHS:
         return False
-    store.jobs.set_state(lease, JobState.FINISHED, JobOutcome.FAILED, f"poisoned: {message}")
+    jobs.set_state(lease, JobState.FINISHED, JobOutcome.FAILED, f"poisoned: {message}")
     return True
 
 
@@ -60,7 +61,7 @@ class JobSearch:
 
     def repeat_unfinished(self) -> None:
         """Repeat the attempts that a killed run left unfinished, before the search loads the known trials."""
-        unfinished = unfinished_attempts(self._store, self._run)
+        unfinished = unfinished_attempts(self._store.trials, self._run)
         if not unfinished:
             return
         self._open_tasks()
@@ -108,7 +109,7 @@ class JobSearch:
         lease = self._run.lease
         deaths = self._store.jobs.count_search_death(lease)
         self._store.events.append(lease, "search_died", {"message": str(death), "deaths": deaths})
-        if end_if_poisoned(self._store, lease, deaths, f"its search died {deaths} times. {death}"):
+        if end_if_poisoned(self._store.jobs, lease, deaths, f"its search died {deaths} times. {death}"):
             self._run.watch.halt = JobState.FINISHED
             return None
         self._load_trials()
@@ -154,7 +155,7 @@ class JobSearch:
 
     def _load_trials(self) -> None:
         for each in self._run.explorations:
-            load_trials(self._store, self._run.lease, each)
+            load_trials(self._store.explorations, self._store.trials, self._run.lease, each)
 
     def _book(self, seconds: float) -> None:
         each_s = seconds / len(self._run.explorations)

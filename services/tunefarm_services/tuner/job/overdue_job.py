@@ -2,16 +2,18 @@
 
 import time
 from collections import Counter
-from typing import Final
+from typing import Final, Protocol
 
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.tuning.job import Job, JobOutcome, StopReason
 from tunefarm_schemas.tuning.record import RecordKey
-from tunefarm_services.store.store import Store
+from tunefarm_services.store.records.artifact_repository import ArtifactRepository
+from tunefarm_services.store.records.best_record_repository import BestRecordRepository
+from tunefarm_services.store.trials.trial_repository import TrialRepository
 from tunefarm_services.tuner.job.given_schedules import take_results, without_time
 from tunefarm_services.tuner.job.job_run import Ending, JobRun
 from tunefarm_services.tuner.job.job_watch import JobWatch
-from tunefarm_services.tuner.job.search_orders import Place, load_trials, opened_explorations
+from tunefarm_services.tuner.job.search_orders import Place, SourcesOfTasks, load_trials, opened_explorations
 from tunefarm_services.tuner.search.exploration_run import ExplorationRun
 from tunefarm_services.tuner.verify.stored_answer import Finished, exact_record, stored_answer
 
@@ -20,10 +22,29 @@ WAITING: Final = "waits for another job that works on the same exploration"
 _MAX_TEXT: Final = 4000
 
 
+class StoredResults(SourcesOfTasks, Protocol):
+    """What the store keeps of the tasks of a job and their results."""
+
+    @property
+    def best_records(self) -> BestRecordRepository:
+        """The best records for a key."""
+        ...
+
+    @property
+    def artifacts(self) -> ArtifactRepository:
+        """The built libraries."""
+        ...
+
+    @property
+    def trials(self) -> TrialRepository:
+        """The trials of the explorations."""
+        ...
+
+
 class OverdueJob:
     """Ends an overdue job. Uses the store only, no farm."""
 
-    def __init__(self, store: Store, watch: JobWatch) -> None:
+    def __init__(self, store: StoredResults, watch: JobWatch) -> None:
         self._store = store
         self._watch = watch
 
@@ -51,7 +72,7 @@ class OverdueJob:
 
     def _given(self, job_run: JobRun, why: str) -> str:
         """Load earlier measurements. Returns a message if some are missing."""
-        take_results(self._store, job_run)
+        take_results(self._store.explorations, self._store.trials, job_run)
         for run in job_run.explorations:
             if run.best_latency_s is None:
                 run.first_failure_message = run.first_failure_message or why
@@ -62,8 +83,8 @@ class OverdueJob:
         """Use stored verified records as answers. Returns whether each exploration has one; trials are not enough."""
         for run in job_run.explorations:
             self._watch.keep_lease()
-            load_trials(self._store, job_run.lease, run)
-            answer = stored_answer(self._store, run)
+            load_trials(self._store.explorations, self._store.trials, job_run.lease, run)
+            answer = stored_answer(self._store.best_records, self._store.artifacts, run)
             if answer is not None and _may_be_taken(answer, run, job_run.job):
                 job_run.finished[run.exploration_id] = answer
             elif run.best_latency_s is not None:
@@ -102,7 +123,7 @@ class OverdueJob:
                 protocol_id=job.spec.protocol_id,
                 abi=job.spec.abi,
             )
-            found += exact_record(self._store, job.tenant, key) is not None
+            found += exact_record(self._store.best_records, job.tenant, key) is not None
         return found
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
+from typing import Protocol, Self
 
 import structlog
 
@@ -11,10 +11,16 @@ from tunefarm_schemas.tuning.measurement import Dispatch
 from tunefarm_schemas.tuning.record import MatchKind
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_schemas.tuning.workload import Task
+from tunefarm_services.store.catalog.input_example_repository import InputExampleRepository
+from tunefarm_services.store.catalog.target_repository import TargetRepository
+from tunefarm_services.store.catalog.workload_repository import WorkloadRepository
 from tunefarm_services.store.jobs.lease import Lease
-from tunefarm_services.store.store import Store
+from tunefarm_services.store.records.best_record_repository import BestRecordRepository
 from tunefarm_services.store.store_error import BlobDamaged, BlobMissing
 from tunefarm_services.store.stored import StoredModel
+from tunefarm_services.store.trials.exploration_repository import ExplorationRepository
+from tunefarm_services.store.trials.model_repository import ModelRepository
+from tunefarm_services.store.trials.trial_repository import TrialRepository
 from tunefarm_services.tuner.farm.attempts import ATTEMPTS, dispatch_of
 from tunefarm_services.tuner.farm.ports import Farm
 from tunefarm_services.tuner.job.effort_left import is_answered, only_seeds_are_left
@@ -43,8 +49,51 @@ class Place:
         return cls(farm.device.device_class.device_class_id, farm.code_generator)
 
 
+class SourcesOfTasks(Protocol):
+    """What an exploration of a task is opened from."""
+
+    @property
+    def workloads(self) -> WorkloadRepository:
+        """The functions."""
+        ...
+
+    @property
+    def targets(self) -> TargetRepository:
+        """The targets."""
+        ...
+
+    @property
+    def explorations(self) -> ExplorationRepository:
+        """The explorations."""
+        ...
+
+    @property
+    def input_examples(self) -> InputExampleRepository:
+        """The example inputs."""
+        ...
+
+
+class SourcesOfSearches(Protocol):
+    """What earlier searches left for the next one."""
+
+    @property
+    def targets(self) -> TargetRepository:
+        """The targets."""
+        ...
+
+    @property
+    def best_records(self) -> BestRecordRepository:
+        """The best records for a key."""
+        ...
+
+    @property
+    def models(self) -> ModelRepository:
+        """The saved cost models."""
+        ...
+
+
 def opened_explorations(
-    store: Store, place: Place, lease: Lease, job: Job, on_task: Callable[[], None]
+    store: SourcesOfTasks, place: Place, lease: Lease, job: Job, on_task: Callable[[], None]
 ) -> list[ExplorationRun]:
     """Open the explorations of the job's tasks at a place, without their earlier trials.
 
@@ -57,7 +106,7 @@ def opened_explorations(
     return explorations
 
 
-def _opened(store: Store, place: Place, lease: Lease, job: Job, task: Task) -> ExplorationRun:
+def _opened(store: SourcesOfTasks, place: Place, lease: Lease, job: Job, task: Task) -> ExplorationRun:
     is_given = job.spec.kind == "measure"  # its explorations belong to this job alone
     key = ExplorationKey(
         tenant=lease.tenant,
@@ -85,11 +134,13 @@ def _opened(store: Store, place: Place, lease: Lease, job: Job, task: Task) -> E
     )
 
 
-def load_trials(store: Store, lease: Lease, run: ExplorationRun) -> None:
+def load_trials(
+    explorations: ExplorationRepository, trials: TrialRepository, lease: Lease, run: ExplorationRun
+) -> None:
     """Replace the known trials of ``run`` with those in the store."""
     run.forget_known()
-    run.exploration = store.explorations.get(lease.tenant, run.exploration_id)
-    for trial in store.trials.of_exploration(run.exploration_id, tenant=lease.tenant):
+    run.exploration = explorations.get(lease.tenant, run.exploration_id)
+    for trial in trials.of_exploration(run.exploration_id, tenant=lease.tenant):
         if trial.measurement is not None:
             known = KnownTrialMessage(candidate=trial.candidate, measurement=trial.measurement)
             run.add_known(known, is_of_job=trial.job_id == lease.job_id)
@@ -97,7 +148,7 @@ def load_trials(store: Store, lease: Lease, run: ExplorationRun) -> None:
             run.add_candidate(trial.candidate.number, trial.candidate.trace, trial.candidate.origin)
 
 
-def search_order(store: Store, job_run: JobRun, effort: Effort, queue_depth: int) -> SearchOrder:
+def search_order(store: SourcesOfSearches, job_run: JobRun, effort: Effort, queue_depth: int) -> SearchOrder:
     """The order for a search that may spend ``effort`` and keep ``queue_depth`` candidates in flight."""
     spec = job_run.job.spec
     seeds_only = only_seeds_are_left(spec, job_run.explorations)
@@ -114,12 +165,14 @@ def search_order(store: Store, job_run: JobRun, effort: Effort, queue_depth: int
     )
 
 
-def _search_task(store: Store, job_run: JobRun, run: ExplorationRun, *, uses_store: bool) -> SearchTaskMessage:
+def _search_task(
+    store: SourcesOfSearches, job_run: JobRun, run: ExplorationRun, *, uses_store: bool
+) -> SearchTaskMessage:
     spec = job_run.job.spec
     key = run.exploration.key
-    claimed = _claimed_traces(store, run) if uses_store else []
-    near = _near_traces(store, job_run.lease.tenant, key) if uses_store else []
-    model = _latest_model(store, key) if uses_store else None
+    claimed = _claimed_traces(store.best_records, store.targets, run) if uses_store else []
+    near = _near_traces(store.best_records, job_run.lease.tenant, key) if uses_store else []
+    model = _latest_model(store.models, key) if uses_store else None
     return SearchTaskMessage(
         exploration_id=run.exploration_id,
         name=run.task.name,
@@ -138,33 +191,33 @@ def _search_task(store: Store, job_run: JobRun, run: ExplorationRun, *, uses_sto
     )
 
 
-def _latest_model(store: Store, key: ExplorationKey) -> StoredModel | None:
+def _latest_model(models: ModelRepository, key: ExplorationKey) -> StoredModel | None:
     """The latest saved model; None if there is none or it is damaged, because the search can train a new one."""
     try:
-        return store.models.latest(key.tenant, key.target_id, key.device_class_id)
+        return models.latest(key.tenant, key.target_id, key.device_class_id)
     except (BlobMissing, BlobDamaged) as error:
         log.warning("the saved cost model is not used", reason=str(error))
         return None
 
 
-def _claimed_traces(store: Store, run: ExplorationRun) -> list[Trace]:
+def _claimed_traces(best_records: BestRecordRepository, targets: TargetRepository, run: ExplorationRun) -> list[Trace]:
     """Imported or published schedules of this workload, and those found on other devices, for the same target kind."""
     tenant = run.exploration.key.tenant
     traces = []
-    for match in store.best_records.matches(tenant, run.record_key, limit=MAX_CLAIMS):
+    for match in best_records.matches(tenant, run.record_key, limit=MAX_CLAIMS):
         is_this_workload = match.match is MatchKind.SAME_WORKLOAD_OTHER_DEVICE
-        if is_this_workload and store.targets.get(match.record.key.target_id, tenant=tenant).kind == run.target.kind:
+        if is_this_workload and targets.get(match.record.key.target_id, tenant=tenant).kind == run.target.kind:
             traces.append(match.record.trace)
     return traces
 
 
-def _near_traces(store: Store, tenant: str, key: ExplorationKey) -> list[Trace]:
+def _near_traces(best_records: BestRecordRepository, tenant: str, key: ExplorationKey) -> list[Trace]:
     """Schedules of similar workloads with other shapes. The search skips those that do not apply."""
-    records = store.best_records.near(tenant, key.workload_id, key.target_id, key.device_class_id, MAX_NEAR_RECORDS)
+    records = best_records.near(tenant, key.workload_id, key.target_id, key.device_class_id, MAX_NEAR_RECORDS)
     return [record.trace for record in records]
 
 
-def unfinished_attempts(store: Store, job_run: JobRun) -> list[Dispatch]:
+def unfinished_attempts(trials: TrialRepository, job_run: JobRun) -> list[Dispatch]:
     """Store and return second attempts at the trials that a killed run left without a measurement, or lost with a lane.
 
     The first attempt may still run, but after a takeover its fence is outdated and its result is discarded. A trial
@@ -176,9 +229,9 @@ def unfinished_attempts(store: Store, job_run: JobRun) -> list[Dispatch]:
         job_run.watch.keep_lease()
         again += [
             dispatch_of(trial.candidate, fence=lease.fence, attempt=trial.dispatch.attempt + 1)
-            for trial in store.trials.of_exploration(run.exploration_id, tenant=lease.tenant)
+            for trial in trials.of_exploration(run.exploration_id, tenant=lease.tenant)
             if (trial.measurement is None or is_lost(trial.measurement)) and trial.dispatch.attempt < ATTEMPTS
         ]
     if again:
-        store.trials.put(lease, [], again)
+        trials.put(lease, [], again)
     return again

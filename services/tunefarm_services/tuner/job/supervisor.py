@@ -30,6 +30,7 @@ from tunefarm_schemas.bad_input import REFERENCE_IN_DOUBT, BadInput
 from tunefarm_schemas.tuning.job import JobOutcome, JobState
 from tunefarm_schemas.tuning.measurement import Measurement
 from tunefarm_schemas.views.jobs.summary import JobSummary, Progress
+from tunefarm_services.store.jobs.job_repository import JobRepository
 from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.store import Store
 from tunefarm_services.store.store_error import StoreUnavailable
@@ -166,7 +167,7 @@ class Supervisor:
         for step in to_measure if run.job.spec.kind == "measure" else to_tune:
             ending = None if run.watch.must_stop else step(run)
             if ending is not None:
-                return close_job(self._store, run, ending)
+                return close_job(self._store.jobs, run, ending)
         return self._halt(run)
 
     def _open(self, lease: Lease) -> JobRun:
@@ -186,7 +187,8 @@ class Supervisor:
             return None
         cares = cares_of(run.explorations, of_model=run.job.spec.of_model)
         for each in run.explorations:
-            answer = stored_answer(self._store, each) if each.exploration.is_verified else None
+            is_verified = each.exploration.is_verified
+            answer = stored_answer(self._store.best_records, self._store.artifacts, each) if is_verified else None
             if answer is None or not answer.is_answer(cares[each.exploration_id]):
                 run.finished.clear()
                 return None
@@ -205,7 +207,7 @@ class Supervisor:
                 if not self._waits_for_explorations:
                     raise ExplorationHeld(each.exploration_id)
                 time.sleep(REPORT_S)
-            load_trials(self._store, run.lease, each)
+            load_trials(self._store.explorations, self._store.trials, run.lease, each)
         self._store.jobs.set_state(run.lease, JobState.RUNNING)
         return None
 
@@ -259,8 +261,8 @@ class Supervisor:
         return Verifier(self._store, self._farm, run.lease, on_wait, run.begin_step, cares)
 
 
-def close_job(store: Store, run: JobRun, ending: Ending) -> JobSummary:
+def close_job(jobs: JobRepository, run: JobRun, ending: Ending) -> JobSummary:
     """Step 7: finish the job in the store. Raises FenceLost, StoreUnavailable."""
     summary = summary_of(run, ending.outcome, ending.message, answered=ending.answered)
-    store.jobs.set_state(run.lease, JobState.FINISHED, ending.outcome, ending.message)
+    jobs.set_state(run.lease, JobState.FINISHED, ending.outcome, ending.message)
     return summary

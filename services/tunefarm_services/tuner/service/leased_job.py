@@ -150,13 +150,15 @@ class LeasedJob:
             return self._waiting(NO_DEVICE_S, left_s)
         overdue = OverdueJob(self._store, JobWatch(self._store, self.lease))
         run = overdue.opened(job)
-        summary = close_job(self._store, run, overdue.ending(run, reason))
+        summary = close_job(self._store.jobs, run, overdue.ending(run, reason))
         self._store.events.append(self.lease, "summary", summary.model_dump(mode="json"))
         log.info("the job's deadline passed while it waited", outcome=summary.outcome, reason=reason)
         return Ended(self.lease.job_id, summary.outcome)
 
     def _supervise(self, farm: Farm) -> JobSummary:
-        reporter = JobReporter(self._store, self.lease, farm.device.device_class.device_class_id)
+        reporter = JobReporter(
+            self._store.events, self._store.usage, self.lease, farm.device.device_class.device_class_id
+        )
 
         def measured(measurement: Measurement) -> None:
             self._count(measurement)
@@ -212,7 +214,7 @@ class LeasedJob:
         with suppress(FenceLost, StoreUnavailable, NotFound):
             deaths = self._store.jobs.count_search_death(self.lease)
             message = f"it failed {MAX_DEATHS} times inside the tuner; see the log of the tuner"
-            if end_if_poisoned(self._store, self.lease, deaths, message):
+            if end_if_poisoned(self._store.jobs, self.lease, deaths, message):
                 return Ended(self.lease.job_id, JobOutcome.FAILED)
         return self._waiting(RETRY_S)
 

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from tunefarm_schemas.failure import TrialFailure
 from tunefarm_schemas.tuning.record import MatchKind, RecordKey, TuningRecord
-from tunefarm_services.store.store import Store
+from tunefarm_services.store.records.artifact_repository import ArtifactRepository
+from tunefarm_services.store.records.best_record_repository import BestRecordRepository
 from tunefarm_services.tuner.search.exploration_run import ExplorationRun
 from tunefarm_services.tuner.verify.care import Care
 from tunefarm_services.tuner.verify.stored_library import usable_artifact
@@ -32,23 +33,25 @@ class Finished:
         return self.failure is not None and self.failure.may_be_tried_again
 
 
-def standing_record(store: Store, run: ExplorationRun) -> TuningRecord | None:
+def standing_record(best_records: BestRecordRepository, run: ExplorationRun) -> TuningRecord | None:
     """The best verified record for the key of ``run``; None if there is none."""
-    return exact_record(store, run.exploration.key.tenant, run.record_key)
+    return exact_record(best_records, run.exploration.key.tenant, run.record_key)
 
 
-def exact_record(store: Store, tenant: str, key: RecordKey) -> TuningRecord | None:
+def exact_record(best_records: BestRecordRepository, tenant: str, key: RecordKey) -> TuningRecord | None:
     """The best verified record for ``key``; None if there is none."""
-    for match in store.best_records.matches(tenant, key):
+    for match in best_records.matches(tenant, key):
         if match.match is MatchKind.EXACT:
             return match.record
     return None
 
 
-def stored_answer(store: Store, run: ExplorationRun) -> Finished | None:
+def stored_answer(
+    best_records: BestRecordRepository, artifacts: ArtifactRepository, run: ExplorationRun
+) -> Finished | None:
     """The standing record and its usable artifact, if both exist. Copies the untuned latency to ``run``."""
-    record = standing_record(store, run)
-    artifact = None if record is None else usable_artifact(store, record, run.target, run.callees)
+    record = standing_record(best_records, run)
+    artifact = None if record is None else usable_artifact(artifacts, record, run.target, run.callees)
     if record is None or artifact is None:
         return None
     run.untuned_latency_s, run.untuned_is_estimate = record.untuned_latency_s, record.untuned_is_estimate

@@ -12,7 +12,7 @@ from tunefarm_schemas.tuning.artifact import ArtifactManifest
 from tunefarm_schemas.tuning.measurement import Exported, ExportResult, Failed
 from tunefarm_schemas.tuning.record import TuningRecord
 from tunefarm_schemas.tuning.target import Target
-from tunefarm_services.store.store import Store
+from tunefarm_services.store.records.artifact_repository import ArtifactRepository
 from tunefarm_services.store.store_error import BlobDamaged, BlobMissing
 
 _CALLEES: Final = " Where the operator allows it, TUNEFARM_CALLEES names the function."
@@ -21,14 +21,14 @@ log = structlog.get_logger()
 
 
 def usable_artifact(
-    store: Store, record: TuningRecord, target: Target, callees: Collection[str] = ()
+    artifacts: ArtifactRepository, record: TuningRecord, target: Target, callees: Collection[str] = ()
 ) -> ArtifactManifest | None:
     """The newest artifact of ``record`` with an intact library that passes the checks; None if it must be rebuilt.
 
     Libraries of earlier versions fail the checks: they were linked with constructors.
     """
-    for manifest in store.artifacts.newest_first(record.tenant, record_id=record.record_id):
-        reason = _fault_of(store, record.tenant, manifest, target, callees)
+    for manifest in artifacts.newest_first(record.tenant, record_id=record.record_id):
+        reason = _fault_of(artifacts, record.tenant, manifest, target, callees)
         if reason is None:
             return manifest
         log.warning(
@@ -53,10 +53,10 @@ def checked_export(exported: ExportResult, target: Target, callees: Collection[s
 
 
 def _fault_of(
-    store: Store, tenant: str, manifest: ArtifactManifest, target: Target, callees: Collection[str]
+    artifacts: ArtifactRepository, tenant: str, manifest: ArtifactManifest, target: Target, callees: Collection[str]
 ) -> str | None:
     try:
-        _, library = store.artifacts.get(tenant, manifest.artifact_id)
+        _, library = artifacts.get(tenant, manifest.artifact_id)
     except (BlobMissing, BlobDamaged) as error:
         return str(error)
     return refusal_of(library, rules_of(target.canonical, callees))

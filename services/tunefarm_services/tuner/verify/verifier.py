@@ -92,7 +92,7 @@ class Verifier:
         Raises:
             BadInput: the reference cannot be trusted; nothing was written.
         """
-        standing = standing_record(self._store, run)
+        standing = standing_record(self._store.best_records, run)
         finalists = _finalists(run)
         if standing is not None and standing.trace not in finalists:
             finalists.append(standing.trace)
@@ -125,7 +125,7 @@ class Verifier:
         """The store's answer for a run without new trials; None if there is something to verify."""
         if run.trials_done or not run.exploration.is_verified:
             return None
-        answer = stored_answer(self._store, run)
+        answer = stored_answer(self._store.best_records, self._store.artifacts, run)
         return answer if answer is not None and answer.is_answer(self._care(run)) else None
 
     def claim(self, run: ExplorationRun) -> TuningRecord | None:
@@ -145,7 +145,9 @@ class Verifier:
         self, run: ExplorationRun, standing: TuningRecord | None, failure: TrialFailure | None = None
     ) -> Finished:
         """The result of a run without a new record."""
-        artifact = None if standing is None else usable_artifact(self._store, standing, run.target, run.callees)
+        artifact = (
+            None if standing is None else usable_artifact(self._store.artifacts, standing, run.target, run.callees)
+        )
         note = "" if standing is None or self._care(run).accepts(standing) else still_text(standing)
         return Finished(standing, None if artifact is None else artifact.artifact_id, failure, note)
 

@@ -54,7 +54,7 @@ async def get_code(
 def get_trials(request: Request, record_id: Id, caller: RecordsReader, parts: PartsOf) -> Response:
     """The fastest trials of the record's search, and which of them are as fast as the record within noise."""
     record = parts.store.records.get(caller.tenant, record_id)
-    return answer_tagged(request, fastest_trials(parts.store, record))
+    return answer_tagged(request, fastest_trials(parts.store.points, parts.store.trials, record))
 
 
 @router.get("/{record_id}/field", response_model=RecordInField, responses=responses(ProblemKind.NOT_FOUND))
