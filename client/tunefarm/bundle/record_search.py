@@ -12,7 +12,8 @@ from tunefarm_schemas.tuning.device import HOT_CACHE
 from tunefarm_schemas.tuning.record import RecordKey, RecordMatch, RecordStatus, TuningRecord
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.workload import Workload
-from tunefarm_services.store import Store
+from tunefarm_services.store.catalog.target_repository import TargetRepository
+from tunefarm_services.store.records.best_record_repository import BestRecordRepository
 
 _WITHOUT_WORKERS: Final = frozenset({"wasm32"})
 """Architectures that no worker measures. Functions for them get schedules that were measured on other processors."""
@@ -23,13 +24,15 @@ class RecordSearch:
     """Finds the best verified record of each task: same workload and ABI, and the same target if workers measure it.
 
     Attributes:
-        store: with the records.
+        best_records: those that are searched.
+        targets: the targets of the records.
         tenant: whose they are.
         recognised: replaces workloads that the store has with other variable names by the stored ones.
         device_class_id: whose records come first; empty for none.
     """
 
-    store: Store
+    best_records: BestRecordRepository
+    targets: TargetRepository
     tenant: str
     recognised: Callable[[Sequence[Workload]], Sequence[Workload]]
     device_class_id: str = ""
@@ -49,7 +52,7 @@ class RecordSearch:
                 protocol_id=HOT_CACHE.protocol_id,
                 abi="stable",
             )
-            record = self._usable(self.store.best_records.matches(self.tenant, key), key, target)
+            record = self._usable(self.best_records.matches(self.tenant, key), key, target)
             if record is not None:
                 chosen[task.workload.workload_id] = record
         return chosen
@@ -69,4 +72,4 @@ class RecordSearch:
         return architecture in _WITHOUT_WORKERS and self._kind(record) == target.kind
 
     def _kind(self, record: TuningRecord) -> str:
-        return self.store.targets.get(record.key.target_id, tenant=self.tenant).kind
+        return self.targets.get(record.key.target_id, tenant=self.tenant).kind

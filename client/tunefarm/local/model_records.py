@@ -27,7 +27,7 @@ def records_of(machine: LocalMachine) -> Records:
         def recognised(workloads: Sequence[Workload]) -> Sequence[Workload]:
             return machine.recognised(workloads, with_schedules=True, of_model=True)
 
-        search = RecordSearch(store, LOCAL_TENANT, recognised, _device_class(machine))
+        search = RecordSearch(store.best_records, store.targets, LOCAL_TENANT, recognised, _device_class(machine))
         return search(tasks, target, code_generator)
 
     return found

@@ -149,7 +149,8 @@ class BundleBuilds:
 
         imported = ImportedModel(model.decode(errors="replace"), {}, "tvm", ())
         wanted = "" if target is None else target.canonical
-        return ModelSource(imported, wanted, RecordSearch(self.store, tenant, stored), is_foreign=True)
+        search = RecordSearch(self.store.best_records, self.store.targets, tenant, stored)
+        return ModelSource(imported, wanted, search, is_foreign=True)
 
     @contextmanager
     def _renewed(self, lease: BundleLease) -> Iterator[None]:

@@ -6,7 +6,8 @@ from typing import Final
 
 from tunefarm_schemas.frozen import canonical_json, digest
 from tunefarm_services.dashboard.refusal import PageProblem
-from tunefarm_services.store import Answered, Claimed, InProgress, Mismatch, Store
+from tunefarm_services.store import Answered, Claimed, InProgress, Mismatch
+from tunefarm_services.store.tenants.idempotency_key_repository import IdempotencyKeyRepository
 
 ONCE: Final = "once"
 """Name of the field with the key under which a form is carried out."""
@@ -19,7 +20,7 @@ def once_key() -> str:
 
 
 def carried_out_once(
-    store: Store, tenant: str, address: str, fields: Mapping[str, str], work: Callable[[str], str]
+    keys: IdempotencyKeyRepository, tenant: str, address: str, fields: Mapping[str, str], work: Callable[[str], str]
 ) -> tuple[str, bool]:
     """The location that ``work``, given the key, returns, and whether this call did it. A repeated form gets the same.
 
@@ -31,7 +32,7 @@ def carried_out_once(
         raise PageProblem(400, "This form has no key. Open its page again.")
     key = f"form-{key}"
     sent = digest(canonical_json([address, {name: value for name, value in fields.items() if name != "form_key"}]))
-    match store.idempotency_keys.claim(tenant, key, sent):
+    match keys.claim(tenant, key, sent):
         case Answered(headers=headers):
             return headers["location"], False
         case InProgress():
@@ -43,7 +44,7 @@ def carried_out_once(
     try:
         location = work(key)
     except BaseException:
-        store.idempotency_keys.forget(tenant, key)
+        keys.forget(tenant, key)
         raise
-    store.idempotency_keys.answer(tenant, key, 303, {"location": location}, b"")
+    keys.answer(tenant, key, 303, {"location": location}, b"")
     return location, True

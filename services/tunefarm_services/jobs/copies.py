@@ -8,6 +8,7 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.job import Effort, Job, JobSpec, StopReason, Strategy, require_space_for
 from tunefarm_services.jobs.lane_fit import require_lane
 from tunefarm_services.store import Store
+from tunefarm_services.store.trials.exploration_repository import ExplorationRepository
 
 MAX_TRIALS: Final = 10_000_000
 
@@ -52,7 +53,7 @@ def cloned_spec(job: Job, changes: JobChanges) -> JobSpec:
     return cloned
 
 
-def extended_spec(store: Store, job: Job, trials: int) -> tuple[JobSpec, tuple[str, ...]]:
+def extended_spec(explorations: ExplorationRepository, job: Job, trials: int) -> tuple[JobSpec, tuple[str, ...]]:
     """The request of a job that makes ``trials`` more than its tasks have by then, and notes for its creator.
 
     Its other limits of effort are dropped: whichever of them ended the first search would end the new one at once. A
@@ -62,14 +63,14 @@ def extended_spec(store: Store, job: Job, trials: int) -> tuple[JobSpec, tuple[s
         raise BadInput("job", "a measure job searches nothing.", "Clone it to measure its tasks again.")
     if not 0 < trials <= MAX_TRIALS:
         raise BadInput("trials", f"{trials} is out of range.", f"Ask for 1 to {MAX_TRIALS}.")
-    explorations = store.explorations.of_job(job.tenant, job.job_id)
+    known = explorations.of_job(job.tenant, job.job_id)
     asked = 0 if job.is_finished else job.spec.effort.trials
-    total = max(asked, sum(each.spent.trials for each in explorations)) + trials
+    total = max(asked, sum(each.spent.trials for each in known)) + trials
     if total > MAX_TRIALS:
         raise BadInput("trials", f"with its earlier trials these are {total}.", f"The maximum is {MAX_TRIALS}.")
     fresh_of = (job.spec.fresh_of or job.job_id) if job.spec.fresh else ""
     spec = job.spec.model_copy(update={"effort": Effort(trials=total), "fresh_of": fresh_of})
-    reasons = [each.spent.stop_reason for each in explorations]
+    reasons = [each.spent.stop_reason for each in known]
     if reasons and all(reason is StopReason.SPACE_EXHAUSTED for reason in reasons):
         return spec, ("every schedule of its space was measured: the job will find none that is new",)
     return spec, ()

@@ -20,8 +20,8 @@ def test_extension_continues_the_same_explorations(store: Store, fresh: bool) ->
     wanted = spec(put_task(store, "a"), put_task(store, "b")).model_copy(update={"fresh": fresh})
     first = store.jobs.create(TENANT, wanted)
     searched = explored(store, first)
-    second = store.jobs.create(TENANT, extended_spec(store, first, 5)[0])
-    third = store.jobs.create(TENANT, extended_spec(store, second, 5)[0])
+    second = store.jobs.create(TENANT, extended_spec(store.explorations, first, 5)[0])
+    third = store.jobs.create(TENANT, extended_spec(store.explorations, second, 5)[0])
     assert explored(store, second) == explored(store, third) == searched
     clone = store.jobs.create(TENANT, cloned_spec(third, JobChanges()))
     assert (explored(store, clone) == searched) is not fresh

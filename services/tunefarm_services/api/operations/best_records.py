@@ -9,7 +9,8 @@ from tunefarm_services.api.bodies.record import BestBody
 from tunefarm_services.api.intake.intake_messages import TargetText
 from tunefarm_services.api.operations.module_intake import understood
 from tunefarm_services.api.operations.parts import Parts
-from tunefarm_services.store import Store
+from tunefarm_services.store.catalog.lane_repository import LaneRepository
+from tunefarm_services.store.records.best_record_repository import BestRecordRepository
 
 UNKNOWN = "unknown"
 
@@ -33,7 +34,7 @@ def best_records(parts: Parts, tenant: str, body: BestBody, question: Question) 
         answer = understood(parts, tenant, [body], question)
         assert answer.target is not None
         workload_id, target = answer.workloads[0].workload.workload_id, answer.target
-    places = _places(parts.store, tenant, workload_id, target, body)
+    places = _places(parts.store.lanes, parts.store.best_records, tenant, workload_id, target, body)
     found = [
         parts.store.best_records.matches(tenant, _key(workload_id, target, place, body), limit=body.limit)
         for place in places
@@ -60,7 +61,14 @@ def _key(workload_id: str, target: Target, place: tuple[str, str], body: BestBod
     )
 
 
-def _places(store: Store, tenant: str, workload_id: str, target: Target, body: BestBody) -> list[tuple[str, str]]:
+def _places(
+    lanes: LaneRepository,
+    best_records: BestRecordRepository,
+    tenant: str,
+    workload_id: str,
+    target: Target,
+    body: BestBody,
+) -> list[tuple[str, str]]:
     """Device classes with code generators for which an answer may be called exact.
 
     If the caller names no class, there must be only one: the class of all lanes, or otherwise of all records of the
@@ -71,10 +79,10 @@ def _places(store: Store, tenant: str, workload_id: str, target: Target, body: B
     kinds = KINDS_FOR_TARGET.get(target.kind, ())
     of_lanes = {
         (lane.device.device_class.device_class_id, lane.code_generator)
-        for lane in store.lanes.find(body.device_class_id)
+        for lane in lanes.find(body.device_class_id)
         if lane.kind in kinds
     }
-    of_records = set(store.best_records.places(tenant, workload_id, target.target_id, body.device_class_id))
+    of_records = set(best_records.places(tenant, workload_id, target.target_id, body.device_class_id))
     for places in (of_lanes, of_records):
         wanted = {place for place in places if body.code_generator in (None, place[1])}
         if wanted and len({device_class_id for device_class_id, _ in wanted}) == 1:

@@ -9,9 +9,9 @@ from tunefarm_schemas.token import Token
 from tunefarm_services.api.operations.parts import Parts
 from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
 from tunefarm_services.fleet.advice import chosen, poll_after_s
-from tunefarm_services.store import NotFound, Store
+from tunefarm_services.store import NotFound
 from tunefarm_services.store.fleet.audit_repository import Actor
-from tunefarm_services.store.fleet.polling_repository import PollingDevice
+from tunefarm_services.store.fleet.polling_repository import PollingDevice, PollingRepository
 
 _DRAW: Final = random.SystemRandom()
 _MAX_REASON: Final = 500
@@ -22,10 +22,10 @@ def actor_of(token: Token) -> Actor:
     return Actor(token.tenant, token.token_id, time.time())
 
 
-def polling_device(store: Store, token: Token) -> PollingDevice:
+def polling_device(polling: PollingRepository, token: Token) -> PollingDevice:
     """The device whose token this is. Raises ApiProblem if it is not the token of a device."""
     try:
-        return store.polling.of_token(token.token_id)
+        return polling.of_token(token.token_id)
     except NotFound as error:
         detail = "The token is not of an enrolled device. Enrol the device: POST /v1/edge/enrolments."
         raise ApiProblem(ProblemKind.FORBIDDEN, detail) from error
@@ -34,7 +34,7 @@ def polling_device(store: Store, token: Token) -> PollingDevice:
 def advice_for(parts: Parts, token: Token, poll: EdgePoll, now_s: float) -> EdgeAdvice:
     """Store what a device says, and answer what it should run."""
     rollouts = parts.store.rollouts
-    known = polling_device(parts.store, token)
+    known = polling_device(parts.store.polling, token)
     device = known.device
     parts.polls.add(token.tenant, device, poll, now_s)
     again_s = poll_after_s(parts.settings.edge_poll_s, _DRAW)

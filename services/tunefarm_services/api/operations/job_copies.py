@@ -22,7 +22,7 @@ def clone_job(parts: Parts, tenant: str, job_id: str, body: CloneBody, key: str 
 def extend_job(parts: Parts, tenant: str, job_id: str, body: MoreTrialsBody, key: str | None) -> NewJob:
     """Queue a job that continues the search of another one. Otherwise as ``clone_job``."""
     job = parts.store.jobs.get(tenant, job_id)
-    spec, notes = extended_spec(parts.store, job, body.trials)
+    spec, notes = extended_spec(parts.store.explorations, job, body.trials)
     return _created(parts, job, spec, notes, key)
 
 

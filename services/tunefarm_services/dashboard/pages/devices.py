@@ -16,7 +16,7 @@ from tunefarm_services.dashboard.parts import parts_of
 from tunefarm_services.dashboard.refusal import PageProblem
 from tunefarm_services.dashboard.rendering import HEADERS, page
 from tunefarm_services.dashboard.session import read_action, require_viewer
-from tunefarm_services.store import Store
+from tunefarm_services.store.catalog.lane_repository import LaneRepository
 
 _REQUESTS: Final = {each.value: each for each in LaneRequest if each is not LaneRequest.NONE}
 
@@ -26,7 +26,7 @@ def show_devices(request: Request) -> Response:
     viewer, store = require_viewer(request, Scope.DEVICES_READ), parts_of(request).store
     is_operator = Scope.DEVICES_ADMIN in viewer.scopes
     devices = [
-        (DeviceView.of(lanes, with_names=is_operator), _workers(store, lanes, with_names=is_operator))
+        (DeviceView.of(lanes, with_names=is_operator), _workers(store.lanes, lanes, with_names=is_operator))
         for lanes in by_device(store.lanes.find(None)).values()
     ]
     values = {"devices": devices, "is_operator": is_operator, "requests": list(_REQUESTS)}
@@ -37,11 +37,11 @@ def show_device(request: Request) -> Response:
     """One device: its class, calibration and drift, its lanes, and their history."""
     viewer, store = require_viewer(request, Scope.DEVICES_READ), parts_of(request).store
     is_operator = Scope.DEVICES_ADMIN in viewer.scopes
-    lanes = _lanes_of(store, request.path_params["device_id"])
+    lanes = _lanes_of(store.lanes, request.path_params["device_id"])
     history = store.lane_history.of_device(lanes, with_names=is_operator)
     values = {
         "device": DeviceView.of(lanes, with_names=is_operator),
-        "workers": _workers(store, lanes, with_names=is_operator),
+        "workers": _workers(store.lanes, lanes, with_names=is_operator),
         "history": history,
         "plots": drift_plots(history.reference, history.samples),
         "size": (WIDTH, HEIGHT, MARGIN),
@@ -71,7 +71,7 @@ async def _ask(request: Request, is_meant: Callable[[Lane], bool]) -> Response:
     store, device_id = parts_of(request).store, request.path_params["device_id"]
 
     def ask() -> None:
-        meant = [lane for lane in _lanes_of(store, device_id) if is_meant(lane)]
+        meant = [lane for lane in _lanes_of(store.lanes, device_id) if is_meant(lane)]
         if not meant:
             raise PageProblem(404, "The device has no such lane.")
         for lane in meant:
@@ -81,13 +81,13 @@ async def _ask(request: Request, is_meant: Callable[[Lane], bool]) -> Response:
     return RedirectResponse(f"{request.scope['root_path']}/devices/{device_id}", 303, headers=HEADERS)
 
 
-def _workers(store: Store, lanes: list[Lane], *, with_names: bool) -> list[WorkerView]:
-    requested = store.lanes.requests()
+def _workers(registered: LaneRepository, lanes: list[Lane], *, with_names: bool) -> list[WorkerView]:
+    requested = registered.requests()
     return [WorkerView.of(lane, requested.get(lane.lane_id, LaneRequest.NONE), with_names=with_names) for lane in lanes]
 
 
-def _lanes_of(store: Store, device_id: str) -> list[Lane]:
-    found = [lane for lane in store.lanes.find(None) if device_id_of(lane) == device_id]
+def _lanes_of(registered: LaneRepository, device_id: str) -> list[Lane]:
+    found = [lane for lane in registered.find(None) if device_id_of(lane) == device_id]
     if not found:
         raise PageProblem(404, "There is no such device.")
     return found

@@ -110,14 +110,14 @@ async def _copy(request: Request, verb: str) -> Response:
         if verb == "clone":
             spec = cloned_spec(job, _changes(job, fields))
         else:
-            spec, _ = extended_spec(parts.store, job, _whole("trials", fields.get("trials", "")))
+            spec, _ = extended_spec(parts.store.explorations, job, _whole("trials", fields.get("trials", "")))
         callees = parts.callees.get(viewer.tenant, ())
         most_open = parts.open_jobs_per_tenant
         made = create_copy(parts.store, viewer.tenant, spec, callees, key, origin=job, most_open=most_open)
         return f"/jobs/{made.job_id}"
 
     def carry_out() -> str:
-        return carried_out_once(parts.store, viewer.tenant, f"{job_id}/{verb}", fields, create)[0]
+        return carried_out_once(parts.store.idempotency_keys, viewer.tenant, f"{job_id}/{verb}", fields, create)[0]
 
     location = await to_thread.run_sync(carry_out)
     return RedirectResponse(f"{request.scope['root_path']}{location}", 303, headers=HEADERS)

@@ -92,7 +92,7 @@ async def _with_secret(
         return "/tokens"
 
     def carry_out() -> Response:
-        carried_out_once(parts.store, viewer.tenant, request.url.path, fields, work)
+        carried_out_once(parts.store.idempotency_keys, viewer.tenant, request.url.path, fields, work)
         return _page(request, parts, viewer, made[0] if made else None, was_sent_before=not made)
 
     return await to_thread.run_sync(carry_out)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from tunefarm_schemas.bad_input import REFERENCE_IN_DOUBT, BadInput, UnverifiableFunction
 from tunefarm_schemas.failure import FailureReason
@@ -14,7 +15,6 @@ from tunefarm_schemas.tuning.measurement import (
     Stopped,
     Timing,
 )
-from tunefarm_services.store.store import Store
 from tunefarm_services.store.trials.exploration_repository import ExplorationRepository
 from tunefarm_services.store.trials.trial_repository import TrialRepository
 from tunefarm_services.tuner.farm.attempts import dispatch_of
@@ -22,9 +22,18 @@ from tunefarm_services.tuner.farm.ports import Farm
 from tunefarm_services.tuner.job.job_run import JobRun
 from tunefarm_services.tuner.job.search_orders import load_trials, unfinished_attempts
 from tunefarm_services.tuner.search.exploration_run import ExplorationRun
-from tunefarm_services.tuner.search.search_session import SearchSession, is_lost
+from tunefarm_services.tuner.search.search_session import MeasuredTrials, SearchSession, is_lost
 from tunefarm_services.tuner.verify.ranking import UNTUNED
 from tunefarm_services.tuner.verify.verifier import REFUSAL_S
+
+
+class GivenTrials(MeasuredTrials, Protocol):
+    """Where the measurements of given schedules are kept, and their explorations."""
+
+    @property
+    def explorations(self) -> ExplorationRepository:
+        """The explorations."""
+        ...
 
 
 class GivenSchedules:
@@ -33,7 +42,9 @@ class GivenSchedules:
     Sends batches that keep the farm busy. After an interruption, only the unmeasured tasks are sent.
     """
 
-    def __init__(self, store: Store, farm: Farm, job_run: JobRun, on_measured: Callable[[Measurement], None]) -> None:
+    def __init__(
+        self, store: GivenTrials, farm: Farm, job_run: JobRun, on_measured: Callable[[Measurement], None]
+    ) -> None:
         """``on_measured`` is called for each measurement after it is stored."""
         self._store = store
         self._farm = farm

@@ -15,12 +15,11 @@ from tunefarm_schemas.views.jobs.progress import TaskTime
 from tunefarm_schemas.views.jobs.summary import Progress, Stage
 from tunefarm_services.store.jobs.job_repository import FINISHED, deadline_of, deadline_text
 from tunefarm_services.store.jobs.lease import Lease
-from tunefarm_services.store.store import Store
 from tunefarm_services.tuner.farm.ports import Farm
 from tunefarm_services.tuner.job.job_watch import JobWatch
 from tunefarm_services.tuner.search.exploration_run import ExplorationRun
 from tunefarm_services.tuner.search.model_accuracy import recent_accuracy
-from tunefarm_services.tuner.search.search_session import SearchSession
+from tunefarm_services.tuner.search.search_session import MeasuredTrials, SearchSession
 from tunefarm_services.tuner.verify.stored_answer import Finished
 from tunefarm_services.tuner.verify.verifying_steps import VerifyingStep
 
@@ -99,7 +98,7 @@ class JobRun:
 
     def begin_session(
         self,
-        store: Store,
+        store: MeasuredTrials,
         farm: Farm,
         on_tick: Callable[[], bool],
         on_measured: Callable[[Measurement], None],

@@ -3,11 +3,14 @@
 import threading
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from tunefarm_schemas.tuning.job import JobOutcome, JobState
 from tunefarm_schemas.views.jobs.summary import Progress
+from tunefarm_services.store.jobs.job_repository import JobRepository
+from tunefarm_services.store.jobs.job_request_repository import JobRequestRepository
 from tunefarm_services.store.jobs.lease import Lease
-from tunefarm_services.store.store import Store
+from tunefarm_services.store.jobs.lease_repository import LeaseRepository
 from tunefarm_services.store.store_error import FenceLost
 from tunefarm_services.store.stored import JobRequest
 
@@ -45,12 +48,31 @@ class StopRequests:
         self.is_to_finish = True
 
 
+class LeasedJobs(Protocol):
+    """What the store keeps of leased jobs."""
+
+    @property
+    def jobs(self) -> JobRepository:
+        """The jobs."""
+        ...
+
+    @property
+    def leases(self) -> LeaseRepository:
+        """The leases of the jobs."""
+        ...
+
+    @property
+    def job_requests(self) -> JobRequestRepository:
+        """What is asked of the jobs."""
+        ...
+
+
 class JobWatch:
     """Polled several times a second by one run of one job, on its supervisor's thread."""
 
     def __init__(
         self,
-        store: Store,
+        store: LeasedJobs,
         lease: Lease,
         stop_requests: StopRequests | None = None,
         on_progress: Callable[[Progress], None] = lambda _: None,

@@ -6,14 +6,17 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import Protocol
 
 from tunefarm_sandbox.channel.channel import Channel, ChannelClosed
 from tunefarm_sandbox.fork_server.fork_server import Child
 from tunefarm_schemas.bad_input import UnverifiableFunction
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.measurement import Candidate, Dispatch, Failed, Measurement
+from tunefarm_services.store.jobs.event_repository import EventRepository
 from tunefarm_services.store.jobs.lease import Lease
-from tunefarm_services.store.store import Store
+from tunefarm_services.store.trials.measurement_repository import MeasurementRepository
+from tunefarm_services.store.trials.trial_repository import TrialRepository
 from tunefarm_services.tuner.farm.attempts import ATTEMPTS, dispatch_of
 from tunefarm_services.tuner.farm.ports import Farm
 from tunefarm_services.tuner.search.exploration_run import ExplorationRun
@@ -38,6 +41,25 @@ class SearchDied(Exception):
     """The search child died. The message describes how."""
 
 
+class MeasuredTrials(Protocol):
+    """Where a session keeps what it measures."""
+
+    @property
+    def trials(self) -> TrialRepository:
+        """The trials of the explorations."""
+        ...
+
+    @property
+    def measurements(self) -> MeasurementRepository:
+        """The measurements of the trials."""
+        ...
+
+    @property
+    def events(self) -> EventRepository:
+        """The events of the jobs."""
+        ...
+
+
 class SearchSession:
     """Carries messages between one search child and the farm, with the store in between.
 
@@ -48,7 +70,7 @@ class SearchSession:
     def __init__(
         self,
         *,
-        store: Store,
+        store: MeasuredTrials,
         farm: Farm,
         lease: Lease,
         search: Child | None,

@@ -37,7 +37,7 @@ def poll(body: EdgePoll, caller: EdgePoller, parts: PartsOf) -> Response:
 @router.post("/reports", status_code=204, responses=responses())
 def report(body: EdgeReports, caller: EdgePoller, parts: PartsOf) -> Response:
     """Report installations, latencies and self-tests. Reports with a known id have no further effect."""
-    known = polling_device(parts.store, caller.token)
+    known = polling_device(parts.store.polling, caller.token)
     document = None if known.followed is None else known.followed[0]
     parts.store.edge_reports.add(caller.tenant, known.device, body, document, time.time())
     return Response(status_code=204)
