@@ -17,7 +17,7 @@ class CommandFailed(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Finished:
+class EndedCommand:
     """The output of a command, and the seconds from before its start until its exit."""
 
     wall_s: float
@@ -48,7 +48,7 @@ def run_command(
     standard_input: str = "",
     timeout_s: float,
     shows_progress: bool = False,
-) -> Finished:
+) -> EndedCommand:
     """Run ``arguments`` with ``cores`` threads for TVM's kernels; with ``shows_progress`` its errors are printed.
 
     Raises:
@@ -75,4 +75,4 @@ def run_command(
     wall_s = time.monotonic() - started_s
     if child.returncode != 0:
         raise CommandFailed(f"{arguments[:6]} exited with {child.returncode}:\n{(errors or output)[-2000:]}")
-    return Finished(wall_s=wall_s, standard_output=output)
+    return EndedCommand(wall_s=wall_s, standard_output=output)

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from fuzz.target import Target
+from fuzz.target import FuzzTarget
 from tunefarm.terminal.console import say
 from tunefarm_services.telemetry.logs import configure_logs
 
@@ -24,56 +24,56 @@ MAX_FINDINGS: Final = 50
 """Maximum findings of one target, which then stops: further ones are usually the same."""
 
 
-def intake() -> Target:
+def intake() -> FuzzTarget:
     """Modules."""
     from fuzz.confined_targets import IntakeTarget
 
     return IntakeTarget()
 
 
-def trace() -> Target:
+def trace() -> FuzzTarget:
     """Traces and sketches."""
     from fuzz.confined_targets import TraceTarget
 
     return TraceTarget()
 
 
-def importing() -> Target:
+def importing() -> FuzzTarget:
     """TVM's databases."""
     from fuzz.confined_targets import ImportTarget
 
     return ImportTarget()
 
 
-def message() -> Target:
+def message() -> FuzzTarget:
     """The broker's messages."""
     from fuzz.message_target import MessageTarget
 
     return MessageTarget()
 
 
-def http() -> Target:
+def http() -> FuzzTarget:
     """A running service."""
     from fuzz.http_target import HttpTarget
 
     return HttpTarget()
 
 
-def row() -> Target:
+def row() -> FuzzTarget:
     """Rows of a store."""
     from fuzz.row_target import RowTarget
 
     return RowTarget()
 
 
-def library() -> Target:
+def library() -> FuzzTarget:
     """Bytes of shared libraries."""
     from fuzz.library_target import LibraryTarget
 
     return LibraryTarget()
 
 
-TARGETS: Final[Mapping[str, Callable[[], Target]]] = {
+TARGETS: Final[Mapping[str, Callable[[], FuzzTarget]]] = {
     "intake": intake,
     "http": http,
     "trace": trace,

@@ -4,7 +4,7 @@ import random
 from typing import Protocol
 
 
-class Target(Protocol):
+class FuzzTarget(Protocol):
     """One entry point. A case is text, so that a finding can be stored as a readable file."""
 
     def make(self, chance: random.Random) -> str:

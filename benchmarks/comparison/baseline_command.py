@@ -9,8 +9,8 @@ A point may have a fourth element, the schedule's trace as TVM's JSON in a strin
 import shlex
 from typing import Any
 
-from benchmarks.child_process import Finished, run_command
-from benchmarks.comparison.tuner_run import Point, TunerOrder, TunerRun
+from benchmarks.child_process import EndedCommand, run_command
+from benchmarks.comparison.tuner_run import IncumbentPoint, TunerOrder, TunerRun
 
 VARIABLE = "BASELINE_COMMAND"
 
@@ -28,12 +28,12 @@ def run_baseline(template: str, order: TunerOrder, *, timeout_s: float) -> Tuner
     return baseline_run(order, run_command(arguments, cores=order.cores, environment={}, timeout_s=timeout_s))
 
 
-def baseline_run(order: TunerOrder, finished: Finished) -> TunerRun:
+def baseline_run(order: TunerOrder, finished: EndedCommand) -> TunerRun:
     """Parse the output of the command. Its latencies are the command's own."""
     answer: dict[str, Any] = finished.last_json()
     outside_s = max(0.0, finished.wall_s - float(answer.get("seconds", finished.wall_s)))
     points = [
-        Point(
+        IncumbentPoint(
             elapsed_s=float(seconds) + outside_s,
             trials=int(trials),
             latency_s=float(microseconds) * 1e-6,
@@ -43,7 +43,7 @@ def baseline_run(order: TunerOrder, finished: Finished) -> TunerRun:
     ]
     best_s = float(answer["best_us"]) * 1e-6
     if not points or best_s < points[-1].latency_s:
-        points.append(Point(elapsed_s=finished.wall_s, trials=order.trials, latency_s=best_s))
+        points.append(IncumbentPoint(elapsed_s=finished.wall_s, trials=order.trials, latency_s=best_s))
     return TunerRun(
         tuner="baseline",
         workload=order.workload,

@@ -28,7 +28,7 @@ TIMEOUT_S = 3600.0
 
 
 @dataclass(frozen=True)
-class Plan:
+class PairingPlan:
     """The options of a comparison."""
 
     workloads: list[str]
@@ -43,7 +43,7 @@ def main() -> int:
     """Run missing pairings, then write the page and the plots."""
     arguments = _parse()
     default_workloads, default_seeds = FORMS[arguments.form]
-    plan = Plan(
+    plan = PairingPlan(
         workloads=arguments.workloads or list(default_workloads),
         seeds=arguments.seeds or list(default_seeds),
         trials=arguments.trials,
@@ -74,7 +74,7 @@ def _parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def run_plan(plan: Plan, results: RawResults) -> int:
+def run_plan(plan: PairingPlan, results: RawResults) -> int:
     """Run every pairing without a result; return how many failed. The order of the tuners alternates."""
     _warm_page_cache()
     failed = 0
@@ -94,7 +94,7 @@ def run_plan(plan: Plan, results: RawResults) -> int:
     return failed
 
 
-def make_pairing(plan: Plan, order: TunerOrder, number: int, results: RawResults, folder: str) -> Pairing:
+def make_pairing(plan: PairingPlan, order: TunerOrder, number: int, results: RawResults, folder: str) -> Pairing:
     """Run the tuners one after the other, then time their schedules in turn.
 
     Raises:
@@ -125,7 +125,9 @@ def make_pairing(plan: Plan, order: TunerOrder, number: int, results: RawResults
     )
 
 
-def _run_tuners(plan: Plan, order: TunerOrder, number: int, results: RawResults, folder: str) -> dict[str, TunerRun]:
+def _run_tuners(
+    plan: PairingPlan, order: TunerOrder, number: int, results: RawResults, folder: str
+) -> dict[str, TunerRun]:
     tuners: dict[str, Callable[[], TunerRun]] = {
         "stock": lambda: run_stock(order, timeout_s=TIMEOUT_S),
         "tunefarm": lambda: run_ours(order, timeout_s=TIMEOUT_S),
@@ -167,7 +169,7 @@ def _print_pairing(pairing: Pairing) -> None:
     )
 
 
-def write_report(plan: Plan, results: RawResults, folder: Path) -> bool:
+def write_report(plan: PairingPlan, results: RawResults, folder: Path) -> bool:
     """Write ``comparison.md``, ``figures.json`` and the plots from existing results; False if there are none."""
     pairings = results.pairings(plan.workloads, plan.seeds, plan.trials, plan.cores)
     if not pairings:

@@ -5,8 +5,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.child_process import Finished, run_command
-from benchmarks.comparison.tuner_run import Point, Repeat, TunerOrder, TunerRun
+from benchmarks.child_process import EndedCommand, run_command
+from benchmarks.comparison.tuner_run import IncumbentPoint, Repeat, TunerOrder, TunerRun
 
 
 def run_ours(order: TunerOrder, *, timeout_s: float, repeat: bool = True) -> TunerRun:
@@ -21,14 +21,14 @@ def run_ours(order: TunerOrder, *, timeout_s: float, repeat: bool = True) -> Tun
     return tuner_run(order, first, again)
 
 
-def _tune(order: TunerOrder, home: str, timeout_s: float) -> Finished:
+def _tune(order: TunerOrder, home: str, timeout_s: float) -> EndedCommand:
     command = Path(sys.executable).with_name("tunefarm")
     arguments = [str(command), "tune", f"te:{order.workload}", "--target", f"host:{order.cores}"]
     arguments += ["--trials", str(order.trials), "--seed", str(order.seed), "--json"]
     return run_command(arguments, cores=order.cores, environment={"TUNEFARM_HOME": home}, timeout_s=timeout_s)
 
 
-def tuner_run(order: TunerOrder, first: Finished, again: Finished | None) -> TunerRun:
+def tuner_run(order: TunerOrder, first: EndedCommand, again: EndedCommand | None) -> TunerRun:
     """Parse the output of the command.
 
     The difference between the command's own total and its wall time, which is the start and exit of the interpreter, is
@@ -38,7 +38,7 @@ def tuner_run(order: TunerOrder, first: Finished, again: Finished | None) -> Tun
     task = summary["tasks"][0]
     outside_s = max(0.0, first.wall_s - summary["seconds"]["total"])
     points = tuple(
-        Point(
+        IncumbentPoint(
             elapsed_s=improvement["elapsed_s"] + outside_s,
             trials=improvement["trials"],
             latency_s=improvement["latency_s"],
@@ -62,7 +62,7 @@ def tuner_run(order: TunerOrder, first: Finished, again: Finished | None) -> Tun
     )
 
 
-def _repeat(again: Finished | None) -> Repeat | None:
+def _repeat(again: EndedCommand | None) -> Repeat | None:
     if again is None:
         return None
     summary: dict[str, Any] = again.last_json()

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from statistics import median
 
 from benchmarks.comparison.retimed import NamedSchedule, RetimeAnswer, Retimed
-from benchmarks.comparison.tuner_run import Point, TunerRun
+from benchmarks.comparison.tuner_run import IncumbentPoint, TunerRun
 from tunefarm_schemas.frozen import Frozen
 
 STOCK = "stock"
@@ -56,7 +56,7 @@ class Pairing(Frozen):
         return () if named is None else _over(_last(named, self.retimed), _last(self.ours, self.retimed))
 
     @property
-    def first_as_fast(self) -> Point | None:
+    def first_as_fast(self) -> IncumbentPoint | None:
         """Our first incumbent as fast as stock's result, from the longer run if the equal one has none."""
         found = first_as_fast(self.ours, self.retimed)
         if found is None and self.longer is not None and self.longer_retimed is not None:
@@ -121,7 +121,7 @@ def _over(theirs: Retimed, ours: Retimed) -> tuple[float, ...]:
     return tuple(their_s / our_s for their_s, our_s in zip(theirs.samples_s, ours.samples_s, strict=True))
 
 
-def first_as_fast(run: TunerRun, answer: RetimeAnswer) -> Point | None:
+def first_as_fast(run: TunerRun, answer: RetimeAnswer) -> IncumbentPoint | None:
     """The first point of ``run`` whose schedule, timed again, is correct and no slower than stock's."""
     stock = answer.named(STOCK)
     return next((point for point, timed in incumbents_retimed(run, answer) if _as_fast(timed, stock)), None)
@@ -133,7 +133,7 @@ def _as_fast(timed: Retimed, stock: Retimed) -> bool:
     return timed.agrees and all(median(ours_s) <= median(stocks_s) for ours_s, stocks_s in halves)
 
 
-def incumbents_retimed(run: TunerRun, answer: RetimeAnswer) -> list[tuple[Point, Retimed]]:
+def incumbents_retimed(run: TunerRun, answer: RetimeAnswer) -> list[tuple[IncumbentPoint, Retimed]]:
     """Each incumbent of ``run`` with its time in ``answer``."""
     return [
         (point, answer.named(incumbent_name(run, index)))

@@ -4,7 +4,7 @@ import sys
 from typing import Any
 
 from benchmarks.child_process import run_command
-from benchmarks.comparison.tuner_run import Point, TunerOrder, TunerRun
+from benchmarks.comparison.tuner_run import IncumbentPoint, TunerOrder, TunerRun
 
 
 def run_stock(order: TunerOrder, *, timeout_s: float) -> TunerRun:
@@ -32,7 +32,7 @@ def run_stock(order: TunerOrder, *, timeout_s: float) -> TunerRun:
         trials_asked=order.trials,
         trials=answer["trials"],
         wall_s=finished.wall_s,
-        points=tuple(Point.model_validate(point) for point in answer["points"]),
+        points=tuple(IncumbentPoint.model_validate(point) for point in answer["points"]),
         final_trace=answer["final_trace"],
         seconds=answer["seconds"],
         failures=answer["failures"],

@@ -3,7 +3,7 @@
 from tunefarm_schemas.frozen import Frozen
 
 
-class Point(Frozen):
+class IncumbentPoint(Frozen):
     """A new best: wall seconds since the process started, trials so far, seconds per call, and the schedule.
 
     ``trace`` is None if the tuner does not report the schedule.
@@ -36,7 +36,7 @@ class TunerRun(Frozen):
     trials_asked: int
     trials: int
     wall_s: float
-    points: tuple[Point, ...]
+    points: tuple[IncumbentPoint, ...]
     final_trace: str | None
     seconds: dict[str, float]
     failures: dict[str, int]

@@ -8,7 +8,7 @@ from pathlib import Path
 from tunefarm_schemas.frozen import Frozen
 
 
-class Contender(Frozen):
+class EdgeContender(Frozen):
     """A command that runs the model once, and the file that it writes its output to."""
 
     name: str
@@ -18,7 +18,7 @@ class Contender(Frozen):
 
 def of_python(
     name: str, module: str, code: str, given: Sequence[Path], folder: Path, interpreter: str = sys.executable
-) -> Contender:
+) -> EdgeContender:
     """``code``, which gets the paths ``given`` and that of its output.
 
     Raises:
@@ -27,7 +27,7 @@ def of_python(
     require_module(module, interpreter)
     output = folder / f"{module}-output.bin"
     command = (interpreter, "-c", code, *map(str, given), str(output))
-    return Contender(name=name, command=command, output=str(output))
+    return EdgeContender(name=name, command=command, output=str(output))
 
 
 def require_module(module: str, interpreter: str = sys.executable) -> None:

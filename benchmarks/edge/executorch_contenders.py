@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from benchmarks.edge.contender import Contender, of_python, require_module
+from benchmarks.edge.contender import EdgeContender, of_python, require_module
 
 _HERE: Final = Path(__file__).parent
 _PYTHON: Final = """
@@ -24,7 +24,7 @@ _C10: Final = "executorch/runtime/core/portable_type/c10"
 _LIBRARIES: Final = ("-lexecutorch_backend_xnnpack", "-lexecutorch_threadpool", "-lexecutorch")
 
 
-def executorch_contenders(network: Path, image: Path, folder: Path, interpreter: str) -> list[Contender]:
+def executorch_contenders(network: Path, image: Path, folder: Path, interpreter: str) -> list[EdgeContender]:
     """The native program, and the same through Python.
 
     Args:
@@ -46,7 +46,7 @@ def executorch_contenders(network: Path, image: Path, folder: Path, interpreter:
     ]
 
 
-def _native(program: Path, image: Path, folder: Path, interpreter: str) -> Contender:
+def _native(program: Path, image: Path, folder: Path, interpreter: str) -> EdgeContender:
     package = _run(interpreter, "-c", "import executorch; print(*executorch.__path__)").strip()
     include, library = f"{package}/include", f"{package}/lib"
     runs, output = folder / "executorch-run", folder / "executorch-native-output.bin"
@@ -54,7 +54,7 @@ def _native(program: Path, image: Path, folder: Path, interpreter: str) -> Conte
     linking = (f"-L{library}", f"-Wl,-rpath,{library}", "-Wl,--no-as-needed", *_LIBRARIES)
     _run(*compiler, str(_HERE / "executorch_run.cpp"), "-o", str(runs), *linking)
     command = (str(runs), str(program), str(image), str(output))
-    return Contender(name="executorch, C++, with XNNPACK", command=command, output=str(output))
+    return EdgeContender(name="executorch, C++, with XNNPACK", command=command, output=str(output))
 
 
 def _run(*words: str) -> str:

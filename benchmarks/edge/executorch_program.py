@@ -14,7 +14,7 @@ from executorch.exir import to_edge_transform_and_lower
 from torch.nn import functional
 
 
-class Network(torch.nn.Module):
+class ExecutorchNetwork(torch.nn.Module):
     """The nodes of a network in their order, on its weights."""
 
     def __init__(self, network: onnx.ModelProto) -> None:
@@ -65,7 +65,7 @@ def main(network: Path, program: Path) -> None:
     """Export, lower and write the network."""
     model = onnx.load(network)
     shape = [each.dim_value for each in model.graph.input[0].type.tensor_type.shape.dim]
-    exported = torch.export.export(Network(model).eval(), (torch.zeros(shape),))
+    exported = torch.export.export(ExecutorchNetwork(model).eval(), (torch.zeros(shape),))
     lowered = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
     program.write_bytes(lowered.to_executorch().buffer)
 

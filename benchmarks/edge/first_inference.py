@@ -10,7 +10,7 @@ from typing import Final
 import numpy
 import onnx
 
-from benchmarks.edge.contender import Contender, of_python
+from benchmarks.edge.contender import EdgeContender, of_python
 from benchmarks.edge.executorch_contenders import executorch_contenders
 from benchmarks.edge.small_bundle import build_library_bundle
 from benchmarks.edge.small_tflite import tflite_of
@@ -83,14 +83,14 @@ def measure(network: onnx.ModelProto, folder: Path, rounds: int, executorch: str
     onnx.save(network, file)
     bundle = build_library_bundle(file, "x86_64", folder)
     image, expected = bundle / "vectors/0/input0.bin", numpy.fromfile(bundle / "vectors/0/output0.bin", numpy.float32)
-    preparations: list[Callable[[], list[Contender]]] = [
+    preparations: list[Callable[[], list[EdgeContender]]] = [
         lambda: _runners(bundle, image, folder),
         lambda: [_agent(bundle, image, folder)],
         lambda: [_litert(network, image, folder)],
         lambda: [of_python("onnxruntime", "onnxruntime", _ONNXRUNTIME, (file, image), folder)],
         lambda: executorch_contenders(file, image, folder, executorch),
     ]
-    contenders: list[Contender] = []
+    contenders: list[EdgeContender] = []
     missing: list[str] = []
     for prepare in preparations:
         try:
@@ -111,7 +111,7 @@ def measure(network: onnx.ModelProto, folder: Path, rounds: int, executorch: str
     ], missing
 
 
-def _launched(launcher: Path, contender: Contender, expected: numpy.ndarray) -> tuple[float, int]:
+def _launched(launcher: Path, contender: EdgeContender, expected: numpy.ndarray) -> tuple[float, int]:
     output = Path(contender.output)
     output.unlink(missing_ok=True)
     ended = subprocess.run([str(launcher), *contender.command], check=True, capture_output=True, text=True)
@@ -122,7 +122,7 @@ def _launched(launcher: Path, contender: Contender, expected: numpy.ndarray) -> 
     return float(seconds), int(kilobytes) * 1024
 
 
-def _runners(bundle: Path, image: Path, folder: Path) -> list[Contender]:
+def _runners(bundle: Path, image: Path, folder: Path) -> list[EdgeContender]:
     """A program with the library of the runner, and the runner's own command."""
     from tests.edge_runner.toolchain import NOW, RUNNER, Compiler, Publisher
 
@@ -135,8 +135,8 @@ def _runners(bundle: Path, image: Path, folder: Path) -> list[Contender]:
     own = [program, bundle, image, output, publisher.public, NOW]
     words = [command, "run", bundle, image, "--key", publisher.public, "--now", NOW, "--output", folder / "runner-y"]
     return [
-        Contender(name="tunefarm_runner, C++, verifies", command=tuple(map(str, own)), output=str(output)),
-        Contender(
+        EdgeContender(name="tunefarm_runner, C++, verifies", command=tuple(map(str, own)), output=str(output)),
+        EdgeContender(
             name="tunefarm-runner run, verifies and warms up",
             command=tuple(map(str, words)),
             output=str(folder / "runner-y0.bin"),
@@ -144,7 +144,7 @@ def _runners(bundle: Path, image: Path, folder: Path) -> list[Contender]:
     ]
 
 
-def _agent(bundle: Path, image: Path, folder: Path) -> Contender:
+def _agent(bundle: Path, image: Path, folder: Path) -> EdgeContender:
     from tests.edge.conftest import Device
     from tests.edge.repositories import Repository
     from tunefarm_edge.service.device_config import DeviceConfig, write_config
@@ -160,7 +160,7 @@ def _agent(bundle: Path, image: Path, folder: Path) -> Contender:
     return of_python("tunefarm_edge.Model", "tunefarm_edge", _AGENT, (device.folder, image), folder)
 
 
-def _litert(network: onnx.ModelProto, image: Path, folder: Path) -> Contender:
+def _litert(network: onnx.ModelProto, image: Path, folder: Path) -> EdgeContender:
     model, channels_last = folder / "network.tflite", folder / "channels-last.bin"
     model.write_bytes(tflite_of(network))
     values = numpy.fromfile(image, numpy.float32).reshape(1, 3, 64, 64)

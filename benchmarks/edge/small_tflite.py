@@ -6,7 +6,7 @@ import numpy
 import onnx
 
 
-class _Conversion:
+class _LiteConversion:
     """Converts node by node; tensors have channels last. ``known`` has the index and the shape of each tensor."""
 
     def __init__(self, network: onnx.ModelProto) -> None:
@@ -100,7 +100,7 @@ def tflite_of(network: onnx.ModelProto) -> bytes:
     Raises:
         ImportError: ai-edge-litert is not installed.
     """
-    return _Conversion(network).content()
+    return _LiteConversion(network).content()
 
 
 def _attributes(node: onnx.NodeProto) -> dict[str, Any]:

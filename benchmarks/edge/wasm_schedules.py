@@ -64,7 +64,7 @@ def built(fork_server: ForkServer, source: FunctionsSource, folder: Path) -> Pat
     return BundleBuilder(fork_server).build_source(source, "function", "wasm", folder).folder
 
 
-class Runs:
+class WasmRuns:
     """Runs of the self-test of a bundle, compiled once."""
 
     def __init__(self, engine: wasmtime.Engine, folder: Path) -> None:
@@ -96,7 +96,9 @@ def main(trials: int, rounds: int, runs: int) -> None:
             }
             first = next(iter(sources.values()))
             sources["untried"] = UntriedSource(first.functions, WASM_TARGET)
-            of_names = {name: Runs(engine, built(fork_server, each, folder / name)) for name, each in sources.items()}
+            of_names = {
+                name: WasmRuns(engine, built(fork_server, each, folder / name)) for name, each in sources.items()
+            }
             samples: dict[str, list[float]] = {name: [] for name in of_names}
             for _ in range(rounds):
                 for name, each in of_names.items():

@@ -56,7 +56,7 @@ class Run(Frozen):
     seconds: dict[str, float]
 
 
-class Bench:
+class TuningSetup:
     """The common parts of both runs."""
 
     def __init__(self, workload: Workload, target: Target, fork_server: ForkServer, trials: int, seed: int) -> None:
@@ -191,7 +191,7 @@ def main() -> None:
     workload, target = _job(options.workload, options.cores)
     if not fork_server.ready(60.0):
         raise SystemExit(f"TVM does not load: {fork_server.failure}")
-    bench = Bench(workload, target, fork_server, options.trials, options.seed)
+    bench = TuningSetup(workload, target, fork_server, options.trials, options.seed)
     try:
         runs = []
         for number in range(options.rounds):

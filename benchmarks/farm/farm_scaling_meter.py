@@ -80,7 +80,7 @@ class Queues:
                 self.longest[name] = max(self.longest[name], int(length))
 
 
-class Window:
+class MeterWindow:
     """The measured part of a run: a number of seconds after the warm-up."""
 
     def __init__(self, window_s: float, warm_up_s: float, read: Callable[[], Meter], search: SimulatedSearch) -> None:

@@ -16,7 +16,7 @@ import redis
 
 from benchmarks.comparison.recorded_times import recorded_seconds
 from benchmarks.farm.farm_exploration import opened
-from benchmarks.farm.farm_scaling_meter import Meter, Queues, TimedStore, Window
+from benchmarks.farm.farm_scaling_meter import Meter, MeterWindow, Queues, TimedStore
 from benchmarks.farm.farm_servers import running_redis
 from benchmarks.farm.simulated_lane import CODE_GENERATOR, simulated_device
 from benchmarks.farm.simulated_search import SimulatedSearch
@@ -128,7 +128,7 @@ def run_point(
         search = SimulatedSearch(run.exploration_id, farm.room())
         parts.callback(search.close)
         warm_up_s = min(2 * max(recorded_seconds(stretch)), MAX_WARM_UP_S)
-        window = Window(window_s, warm_up_s, lambda: Meter(workers, client, timed, server), search)
+        window = MeterWindow(window_s, warm_up_s, lambda: Meter(workers, client, timed, server), search)
         session = SearchSession(
             store=cast("Store", timed),
             farm=farm,
@@ -148,7 +148,7 @@ def _point(
     devices: int,
     database_url: str | None,
     stretch: float,
-    window: Window,
+    window: MeterWindow,
     queues: Queues,
     store: Store,
     exploration_id: str,

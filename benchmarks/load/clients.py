@@ -34,7 +34,7 @@ def _write(**_more: object) -> None:
     Path(os.environ["LOAD_SAMPLES"]).write_text(lines, encoding="utf-8")
 
 
-class Client(FastHttpUser):
+class LoadClient(FastHttpUser):
     """A user who polls a job, lists resources, queries records, and sometimes submits a job."""
 
     wait_time = between(0.5, 1.5)

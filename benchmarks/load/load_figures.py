@@ -10,7 +10,7 @@ from tunefarm_schemas.frozen import Frozen
 READ_GOAL_S: Final = 0.05
 
 
-class Sample(NamedTuple):
+class LoadSample(NamedTuple):
     """One request: its end in seconds since the epoch, its route, duration, status and error."""
 
     at_s: float
@@ -58,14 +58,14 @@ class LoadFigures(Frozen):
     first_errors: tuple[str, ...]
 
 
-def samples_in(path: Path, after_s: float) -> list[Sample]:
+def samples_in(path: Path, after_s: float) -> list[LoadSample]:
     """Samples of a file with one JSON array per line, without those that ended before ``after_s``."""
     with path.open(encoding="utf-8") as lines:
-        found = [Sample(*json.loads(line)) for line in lines]
+        found = [LoadSample(*json.loads(line)) for line in lines]
     return [sample for sample in found if sample.at_s >= after_s]
 
 
-def route_figures(route: str, samples: Sequence[Sample]) -> RouteFigures:
+def route_figures(route: str, samples: Sequence[LoadSample]) -> RouteFigures:
     """Quantiles of at least one sample."""
     ordered = sorted(sample.latency_s for sample in samples)
     return RouteFigures(
@@ -79,7 +79,7 @@ def route_figures(route: str, samples: Sequence[Sample]) -> RouteFigures:
     )
 
 
-def by_route(samples: Sequence[Sample]) -> tuple[RouteFigures, ...]:
+def by_route(samples: Sequence[LoadSample]) -> tuple[RouteFigures, ...]:
     """Figures of each route."""
     names = sorted({sample.route for sample in samples})
     return tuple(route_figures(name, [sample for sample in samples if sample.route == name]) for name in names)

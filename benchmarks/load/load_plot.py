@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.load.load_figures import READ_GOAL_S, Sample
+from benchmarks.load.load_figures import READ_GOAL_S, LoadSample
 from benchmarks.report.drawing import load_pyplot
 
 READ_COLOUR, WRITE_COLOUR, GOAL_COLOUR = "#1f6f8b", "#b0522d", "#666666"
 
 
-def plot_load(samples: Sequence[Sample], path: Path) -> None:
+def plot_load(samples: Sequence[LoadSample], path: Path) -> None:
     """Plot each request over time and the distribution of latencies, as SVG and PNG."""
     pyplot = load_pyplot()
     figure, (over_time, distribution) = pyplot.subplots(1, 2, figsize=(11, 3.8), layout="constrained")

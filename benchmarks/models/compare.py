@@ -23,7 +23,7 @@ PACKAGES = ("torch", "onnxruntime", "openvino")
 
 
 @dataclass(frozen=True)
-class ComparisonPlan:
+class RivalsPlan:
     """The options of a comparison. ``work`` holds what can be made again: files, artifacts and stores."""
 
     models: tuple[ZooModel, ...]
@@ -40,7 +40,7 @@ def main() -> int:
     """Measure every model without a result, then write the page."""
     arguments = _parse()
     known = TINY_ZOO if arguments.tiny else ZOO
-    plan = ComparisonPlan(
+    plan = RivalsPlan(
         models=tuple(known[name] for name in arguments.models or known),
         tiny=arguments.tiny,
         rivals=tuple(arguments.rivals or RIVALS),
@@ -87,12 +87,12 @@ def _parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _name(plan: ComparisonPlan, model: ZooModel) -> str:
+def _name(plan: RivalsPlan, model: ZooModel) -> str:
     size = "tiny" if plan.tiny else "full"
     return f"raw/{size}-{plan.threads}-threads/{model.name}/{'+'.join(plan.rivals)}"
 
 
-def _has(plan: ComparisonPlan, model: ZooModel, results: RawResults) -> bool:
+def _has(plan: RivalsPlan, model: ZooModel, results: RawResults) -> bool:
     return (results.folder / f"{_name(plan, model)}.json").exists()
 
 
@@ -100,7 +100,7 @@ def _absent() -> ModelResult:
     raise AssertionError("the result was there")
 
 
-def measure(plan: ComparisonPlan, model: ZooModel) -> ModelResult:
+def measure(plan: RivalsPlan, model: ZooModel) -> ModelResult:
     """Write the model's files and torch's outputs, compile it, and time all rivals by turns."""
     for file_format in FORMATS:
         model_file(model, file_format, plan.work)
@@ -127,7 +127,7 @@ def measure(plan: ComparisonPlan, model: ZooModel) -> ModelResult:
     )
 
 
-def _order(plan: ComparisonPlan, model: ZooModel, rival: str) -> ProcessOrder:
+def _order(plan: RivalsPlan, model: ZooModel, rival: str) -> ProcessOrder:
     return ProcessOrder(
         model=model.name,
         tiny=plan.tiny,
@@ -138,7 +138,7 @@ def _order(plan: ComparisonPlan, model: ZooModel, rival: str) -> ProcessOrder:
     )
 
 
-def _artifact(plan: ComparisonPlan, model: ZooModel, rival: str) -> Path:
+def _artifact(plan: RivalsPlan, model: ZooModel, rival: str) -> Path:
     return plan.work / "compiled" / f"{model.name}-{rival}"
 
 

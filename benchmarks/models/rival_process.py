@@ -1,6 +1,7 @@
 """Runs one rival: loads the model, compares its outputs with torch's, then times a sample for each line that it reads.
 
-Reads a ``ProcessOrder`` and prints a ``Ready``; then prints a ``Sample`` for each empty line. All are lines of JSON.
+Reads a ``ProcessOrder`` and prints a ``RivalReady``; then prints a ``RivalSample`` for each empty line. All
+are lines of JSON.
 """
 
 import os
@@ -23,7 +24,7 @@ MAX_CALLS = 1000
 
 
 class ProcessOrder(Frozen):
-    """What to run: names of the zoo or of an operator, and of the rival, folders as in ``RivalOrder``."""
+    """What to run: names of the zoo or of an operator, and of the rival, folders as in ``RivalProcessOrder``."""
 
     model: str
     tiny: bool
@@ -33,7 +34,7 @@ class ProcessOrder(Frozen):
     threads: int
 
 
-class Ready(Frozen):
+class RivalReady(Frozen):
     """What a rival gave before it was timed.
 
     Attributes:
@@ -51,7 +52,7 @@ class Ready(Frozen):
     once: bool
 
 
-class Sample(Frozen):
+class RivalSample(Frozen):
     """The mean time of some calls in a row."""
 
     call_s: float
@@ -71,14 +72,14 @@ def main() -> None:
         print(_sample(call, calls).model_dump_json(), file=answers, flush=True)
 
 
-def _open(order: ProcessOrder) -> tuple[Any, Ready]:
+def _open(order: ProcessOrder) -> tuple[Any, RivalReady]:
     expected = _expected(order)
     started_s = time.perf_counter()
-    from benchmarks.models.rivals import RIVALS, RivalOrder
+    from benchmarks.models.rivals import RIVALS, RivalProcessOrder
 
     model = _model(order)
     artifact = None if order.artifact is None else Path(order.artifact)
-    rival = RIVALS[order.rival](RivalOrder(model, Path(order.files), artifact, order.threads))
+    rival = RIVALS[order.rival](RivalProcessOrder(model, Path(order.files), artifact, order.threads))
     setup_s = time.perf_counter() - started_s
     first = rival.bind(model.inputs(0))
     started_s = time.perf_counter()
@@ -90,7 +91,7 @@ def _open(order: ProcessOrder) -> tuple[Any, Ready]:
         worst_error(rival.arrays(rival.bind(model.inputs(number))()), expected[number])
         for number in range(1, 1 if once else INPUTS)
     )
-    ready = Ready(setup_s=setup_s, first_call_s=first_call_s, error=max(errors), compared=len(errors), once=once)
+    ready = RivalReady(setup_s=setup_s, first_call_s=first_call_s, error=max(errors), compared=len(errors), once=once)
     return first, ready
 
 
@@ -124,12 +125,12 @@ def _calls(call: Any) -> int:
     return max(1, min(MAX_CALLS, round(MIN_SAMPLE_S / each_s)))
 
 
-def _sample(call: Any, calls: int) -> Sample:
+def _sample(call: Any, calls: int) -> RivalSample:
     call()  # brings the caches back after the others' turns
     started_s = time.perf_counter()
     for _ in range(calls):
         call()
-    return Sample(call_s=(time.perf_counter() - started_s) / calls, calls=calls)
+    return RivalSample(call_s=(time.perf_counter() - started_s) / calls, calls=calls)
 
 
 if __name__ == "__main__":

@@ -13,10 +13,10 @@ from types import TracebackType
 from typing import IO, Self, TypeVar
 
 from benchmarks.child_process import CommandFailed
-from benchmarks.models.rival_process import ProcessOrder, Ready, Sample
+from benchmarks.models.rival_process import ProcessOrder, RivalReady, RivalSample
 from tunefarm_schemas.frozen import Frozen
 
-Answer = TypeVar("Answer", Ready, Sample)
+Answer = TypeVar("Answer", RivalReady, RivalSample)
 OPEN_TIMEOUT_S, SAMPLE_TIMEOUT_S = 1800.0, 300.0
 
 
@@ -24,8 +24,8 @@ class RivalResult(Frozen):
     """One rival on one model. ``failure`` is the reason why there are no samples; ``ready`` is then None or wrong."""
 
     rival: str
-    ready: Ready | None
-    samples: tuple[Sample, ...]
+    ready: RivalReady | None
+    samples: tuple[RivalSample, ...]
     failure: str | None = None
 
     @property
@@ -68,17 +68,17 @@ class RivalChild:
         self._process.communicate()
         self._errors.close()
 
-    def open(self) -> Ready:
+    def open(self) -> RivalReady:
         """Wait until it has loaded the model and compared its outputs; it is stopped then.
 
         Raises:
             CommandFailed: it ended, or took too long.
         """
-        ready = self._ask(self.order.model_dump_json(), Ready, OPEN_TIMEOUT_S)
+        ready = self._ask(self.order.model_dump_json(), RivalReady, OPEN_TIMEOUT_S)
         self._signal(signal.SIGSTOP)
         return ready
 
-    def sample(self) -> Sample:
+    def sample(self) -> RivalSample:
         """Let it run for one sample.
 
         Raises:
@@ -86,7 +86,7 @@ class RivalChild:
         """
         self._signal(signal.SIGCONT)
         try:
-            return self._ask("", Sample, SAMPLE_TIMEOUT_S)
+            return self._ask("", RivalSample, SAMPLE_TIMEOUT_S)
         finally:
             self._signal(signal.SIGSTOP)
 
@@ -174,7 +174,7 @@ def _keep(
 
 def _opened(result: RivalResult, child: RivalChild) -> RivalResult:
     ready = child.open()
-    samples = (Sample(call_s=ready.first_call_s, calls=1),) if ready.once else result.samples
+    samples = (RivalSample(call_s=ready.first_call_s, calls=1),) if ready.once else result.samples
     return result.model_copy(update={"ready": ready, "samples": samples})
 
 

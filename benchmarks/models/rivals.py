@@ -13,7 +13,7 @@ Call = Callable[[], Any]
 
 
 @dataclass(frozen=True)
-class RivalOrder:
+class RivalProcessOrder:
     """What a rival is opened with.
 
     Attributes:
@@ -38,12 +38,12 @@ class OpenRival:
         self.arrays = arrays
 
 
-def open_torch(order: RivalOrder) -> OpenRival:
+def open_torch(order: RivalProcessOrder) -> OpenRival:
     """Torch, operator by operator."""
     return _torch(order, lambda module: module)
 
 
-def open_torch_compiled(order: RivalOrder) -> OpenRival:
+def open_torch_compiled(order: RivalProcessOrder) -> OpenRival:
     """``torch.compile`` with Inductor, which needs a C++ compiler; it leaves LSTMs to torch."""
     import torch
 
@@ -52,7 +52,7 @@ def open_torch_compiled(order: RivalOrder) -> OpenRival:
     return rival
 
 
-def _torch(order: RivalOrder, compiled: Callable[[Any], Any]) -> OpenRival:
+def _torch(order: RivalProcessOrder, compiled: Callable[[Any], Any]) -> OpenRival:
     import torch
 
     from benchmarks.models.zoo import as_tensors
@@ -65,7 +65,7 @@ def _torch(order: RivalOrder, compiled: Callable[[Any], Any]) -> OpenRival:
     )
 
 
-def open_onnxruntime(order: RivalOrder) -> OpenRival:
+def open_onnxruntime(order: RivalProcessOrder) -> OpenRival:
     """The CPU provider of onnxruntime with all optimizations, from the ONNX file."""
     import onnxruntime
 
@@ -82,7 +82,7 @@ def open_onnxruntime(order: RivalOrder) -> OpenRival:
     return OpenRival(bind, tuple)
 
 
-def open_openvino(order: RivalOrder) -> OpenRival:
+def open_openvino(order: RivalProcessOrder) -> OpenRival:
     """OpenVINO for latency, float32, from the ONNX file."""
     import openvino
 
@@ -103,7 +103,7 @@ def open_openvino(order: RivalOrder) -> OpenRival:
     return OpenRival(bind, lambda outputs: tuple(outputs[name] for name in order.model.output_names))
 
 
-def open_unscheduled(order: RivalOrder) -> OpenRival:
+def open_unscheduled(order: RivalProcessOrder) -> OpenRival:
     """TVM's default compilation of our import; it schedules nothing. TVM's own import refuses some of the models."""
     from tunefarm.frontend.model_source import ModelFile
     from tunefarm.frontend.reading import read_model
@@ -125,7 +125,7 @@ def open_unscheduled(order: RivalOrder) -> OpenRival:
     return _virtual_machine(lambda tensors: machine["main"](*tensors))
 
 
-def open_tunefarm(order: RivalOrder) -> OpenRival:
+def open_tunefarm(order: RivalProcessOrder) -> OpenRival:
     """What ``tunefarm compile`` or ``tunefarm tune`` wrote."""
     from tunefarm.model.loaded_model import load_model
 
@@ -155,7 +155,7 @@ WITH_LIBRARIES = {"zero-trials-libraries": ZERO_TRIALS, "tuned-libraries": TUNED
 OURS = (ZERO_TRIALS, TUNED, *WITH_LIBRARIES)
 TUNED_RIVALS = frozenset(name for name in OURS if WITH_LIBRARIES.get(name, name) == TUNED)
 
-RIVALS: Mapping[str, Callable[[RivalOrder], OpenRival]] = {
+RIVALS: Mapping[str, Callable[[RivalProcessOrder], OpenRival]] = {
     UNSCHEDULED: open_unscheduled,
     **dict.fromkeys(OURS, open_tunefarm),
     "torch-eager": open_torch,

@@ -24,7 +24,7 @@ BATCH_S = 0.003
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedFunction:
     """One function; times in seconds of one thread, but ``choose_s`` and ``build_s`` of the clock."""
 
     name: str
@@ -41,7 +41,7 @@ class Compared:
         return self.unscheduled_s / self.untried_s
 
 
-def compare(path: Path, cores: int) -> Compared:
+def compare(path: Path, cores: int) -> ComparedFunction:
     """Build and time one function in this process, whose pool must have one thread."""
     import tvm
 
@@ -61,7 +61,7 @@ def compare(path: Path, cores: int) -> Compared:
     pairs = [(x.numpy().astype("float64"), y.numpy().astype("float64")) for x, y in zip(*tensors, strict=True)]
     is_equal = all(np.allclose(x, y, rtol=2e-4, atol=2e-4 * max(1.0, float(np.abs(y).max()))) for x, y in pairs)
     times = (unscheduled_s, untried_s, chosen - started, built - chosen)
-    return Compared(path.stem, found.way, *times, is_equal)
+    return ComparedFunction(path.stem, found.way, *times, is_equal)
 
 
 def _inputs(module: Any) -> list[Any]:

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.child_process import CommandFailed, Finished, run_command
+from benchmarks.child_process import CommandFailed, EndedCommand, run_command
 from benchmarks.comparison.baseline_command import run_baseline
-from benchmarks.comparison.compare import Plan, write_report
+from benchmarks.comparison.compare import PairingPlan, write_report
 from benchmarks.comparison.figures import figures
 from benchmarks.comparison.our_tuner import tuner_run
 from benchmarks.comparison.pairing import Pairing, schedules_to_retime
 from benchmarks.comparison.raw_results import OtherMachine, RawResults, pairing_name
 from benchmarks.comparison.retimed import RetimeAnswer, Retimed
-from benchmarks.comparison.tuner_run import Point, Repeat, TunerOrder, TunerRun
+from benchmarks.comparison.tuner_run import IncumbentPoint, Repeat, TunerOrder, TunerRun
 from benchmarks.machine import this_machine
 from benchmarks.report.markdown_table import markdown_page
 from tunefarm_workers.timing.ratio_interval import ratio_over
@@ -24,7 +24,7 @@ ORDER = TunerOrder(workload="GMM", trials=128, seed=0, cores=2)
 
 def run_of(tuner: str, wall_s: float, *latencies_us: float) -> TunerRun:
     points = tuple(
-        Point(elapsed_s=float(number + 1), trials=number + 1, latency_s=latency * 1e-6, trace="[]")
+        IncumbentPoint(elapsed_s=float(number + 1), trials=number + 1, latency_s=latency * 1e-6, trace="[]")
         for number, latency in enumerate(latencies_us)
     )
     return TunerRun(
@@ -123,7 +123,7 @@ def test_points_include_start_and_exit_of_the_command() -> None:
     improvement = {"elapsed_s": 2.0, "trials": 5, "latency_s": 1e-5, "trace": "[]"}
     task = {"name": "main", "trials": 128, "improvements": [improvement], "failures": {}}
     summary = {"tasks": [task], "seconds": {"total": 9.5, "first_measured": None}}
-    run = tuner_run(ORDER, Finished(wall_s=10.0, standard_output=json.dumps(summary)), None)
+    run = tuner_run(ORDER, EndedCommand(wall_s=10.0, standard_output=json.dumps(summary)), None)
     assert run.points[0].elapsed_s == 2.5
     assert run.final_trace == "[]"
 
@@ -184,7 +184,7 @@ def test_write_report_writes_page_plots_and_figures(tmp_path: Path) -> None:
     results = RawResults(tmp_path, this_machine())
     pairing = pairing_of(answer_of(10.0, retimed("tunefarm 0", 12.0), retimed("tunefarm 1", 8.0)))
     results.once(pairing_name("GMM", 0, 128, 2), Pairing, lambda: pairing)
-    plan = Plan(workloads=["GMM"], seeds=[0], trials=128, longer_trials=1024, cores=2, baseline=None)
+    plan = PairingPlan(workloads=["GMM"], seeds=[0], trials=128, longer_trials=1024, cores=2, baseline=None)
     assert write_report(plan, results, tmp_path)
     assert "| GMM |" in (tmp_path / "comparison.md").read_text()
     pictures = {path.name for path in tmp_path.iterdir() if path.suffix in {".svg", ".png"}}

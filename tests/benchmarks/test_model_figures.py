@@ -6,15 +6,15 @@ from benchmarks.models.agreement import worst_error
 from benchmarks.models.compiling import CompiledInfo
 from benchmarks.models.model_result import ModelResult
 from benchmarks.models.report import markdown_page
-from benchmarks.models.rival_process import Ready, Sample
+from benchmarks.models.rival_process import RivalReady, RivalSample
 from benchmarks.models.rival_turns import RivalResult
 
 TOLERANCE = 1e-4
 
 
 def rival(name: str, *seconds: float, error: float = 1e-6, once: bool = False) -> RivalResult:
-    ready = Ready(setup_s=1.0, first_call_s=seconds[0], error=error, compared=3, once=once)
-    return RivalResult(rival=name, ready=ready, samples=tuple(Sample(call_s=each, calls=10) for each in seconds))
+    ready = RivalReady(setup_s=1.0, first_call_s=seconds[0], error=error, compared=3, once=once)
+    return RivalResult(rival=name, ready=ready, samples=tuple(RivalSample(call_s=each, calls=10) for each in seconds))
 
 
 def result_of(*rivals: RivalResult) -> ModelResult:

@@ -54,7 +54,7 @@ def test_folders_have_at_most_15_modules() -> None:
 
 def test_class_names_are_unique() -> None:
     named: defaultdict[str, list[Path]] = defaultdict(list)
-    for path in python_files(*DISTRIBUTIONS):
+    for path in python_files(*DISTRIBUTIONS, "benchmarks", "fuzz"):
         for name in CLASS.findall(path.read_text(encoding="utf-8")):
             named[name].append(path)
     # A docstring may have such a line as well, so what looks like two classes is parsed.

@@ -15,7 +15,7 @@ for package in ("torch", "onnx", "onnxruntime", "openvino"):
     pytest.importorskip(package)
 
 from benchmarks.models.first_trials.chosen_functions import CHOSEN  # noqa: E402
-from benchmarks.models.first_trials.trial_table import TrialTable  # noqa: E402
+from benchmarks.models.first_trials.trial_table import FirstTrialsTable  # noqa: E402
 from benchmarks.models.model_result import ModelResult  # noqa: E402
 from benchmarks.models.operators.operator_cases import OPERATORS  # noqa: E402
 
@@ -55,7 +55,7 @@ def test_first_trials_are_recorded_in_the_order_of_the_search(tmp_path: Path) ->
     words = ("--functions", "mean", "--trials", "6", "--seeds", "1", "--seed-trials", "3")
     folders = ("--tables", str(tmp_path / "tables"), "--work", str(tmp_path / "work"))
     run("first_trials", "record", *words, *folders)
-    table = TrialTable.read(tmp_path / "tables" / "mean.json.gz")
+    table = FirstTrialsTable.read(tmp_path / "tables" / "mean.json.gz")
     assert [len(each.trials) for each in table.runs] == [6, 3]
     assert all(each.trials[0].origin == "untried" for each in table.runs)
     # A schedule has one latency in the table, whichever run tried it.
@@ -71,7 +71,7 @@ def test_first_trials_are_recorded_in_the_order_of_the_search(tmp_path: Path) ->
     report = run("first_trials", "report", "--functions", "mean", *folders)
     assert report.splitlines()[-1].startswith("geometric mean")
     run("first_trials", "confirm", "--functions", "mean", *folders)
-    confirmed = TrialTable.read(tmp_path / "tables" / "mean.json.gz")
+    confirmed = FirstTrialsTable.read(tmp_path / "tables" / "mean.json.gz")
     assert confirmed.runs == table.runs
     assert {(0, number) for number in table.runs[0].fastest(6, 6)} <= {(c.run, c.number) for c in confirmed.confirmed}
     assert all(each.latency_s > 0 for each in confirmed.confirmed)

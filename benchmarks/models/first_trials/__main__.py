@@ -26,7 +26,7 @@ loading.load()  # before other modules import TVM, which would load torch
 from benchmarks.models.first_trials.chosen_functions import CHOSEN  # noqa: E402
 from benchmarks.models.first_trials.confirming import confirmed  # noqa: E402
 from benchmarks.models.first_trials.recording import record  # noqa: E402
-from benchmarks.models.first_trials.trial_table import TrialTable  # noqa: E402
+from benchmarks.models.first_trials.trial_table import FirstTrialsTable  # noqa: E402
 from tunefarm_search.tvm.target import host_target  # noqa: E402
 
 FIRST = (16, 64)
@@ -66,7 +66,7 @@ def _record(names: Sequence[str], tables: Path, work: Path, trials: int, seeds: 
 def _confirm(paths: Sequence[Path]) -> None:
     for number, path in enumerate(paths):
         print(f"{number + 1} of {len(paths)}, {path.name.removesuffix(SUFFIX)}", flush=True)
-        confirmed(TrialTable.read(path), FIRST).write(path)
+        confirmed(FirstTrialsTable.read(path), FIRST).write(path)
 
 
 def _printer(
@@ -96,7 +96,7 @@ def _report(paths: Sequence[Path]) -> int:
     shares: dict[int, list[float]] = {first: [] for first in FIRST}
     print(f"{'function':26} {'trials':>6} {'runs':>4} {'best us':>10} " + " ".join(f"{f'first {n}':>9}" for n in FIRST))
     for path in paths:
-        table = TrialTable.read(path)
+        table = FirstTrialsTable.read(path)
         row = {first: geometric_mean([table.share(n, first) for n in range(len(table.runs))]) for first in FIRST}
         for first, share in row.items():
             shares[first].append(share)

@@ -15,7 +15,7 @@ from typing import Any
 
 import tvm
 
-from benchmarks.models.first_trials.trial_table import ConfirmedTrial, TableTrial, TrialTable
+from benchmarks.models.first_trials.trial_table import ConfirmedTrial, FirstTrialsTable, TableTrial
 from benchmarks.store.record_replay_table import random_arguments, seconds_of_call
 from tunefarm_schemas.tuning.trace import Sketch, Space
 from tunefarm_search.replay.replay_table import trace_with
@@ -31,7 +31,7 @@ PROCESSES, ROUNDS = 5, 5
 """Of a process, all rounds have the same pages of memory, which fall into the sets of caches by chance."""
 
 
-def confirmed(table: TrialTable, firsts: tuple[int, ...]) -> TrialTable:
+def confirmed(table: FirstTrialsTable, firsts: tuple[int, ...]) -> FirstTrialsTable:
     """The table with new times for the fastest of the first trials of each run and of all trials.
 
     Raises:
@@ -53,7 +53,7 @@ def confirmed(table: TrialTable, firsts: tuple[int, ...]) -> TrialTable:
     return table.model_copy(update={"confirmed": tuple(times)})
 
 
-def _times_by_turns(table: TrialTable, chosen: list[tuple[int, int]]) -> list[float]:
+def _times_by_turns(table: FirstTrialsTable, chosen: list[tuple[int, int]]) -> list[float]:
     """The median over processes of each candidate's seconds."""
     space = search_space(load_json(table.module_json), table.target, "stable", Space())
     functions = [_built(space, table, table.runs[run].trials[number]) for run, number in chosen]
@@ -95,7 +95,7 @@ def _in_child(measure: Callable[[], list[float]]) -> list[float]:
     return [float(each) for each in json.loads(text)]
 
 
-def _built(space: SearchSpace, table: TrialTable, trial: TableTrial) -> Any:
+def _built(space: SearchSpace, table: FirstTrialsTable, trial: TableTrial) -> Any:
     """The function of a trial; a schedule by rule is made again."""
     if trial.sketch is None:
         module = untried_schedule(space.module, table.target).module

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 
-from benchmarks.models.first_trials.trial_table import SearchRun, TableTrial, TrialTable
+from benchmarks.models.first_trials.trial_table import FirstTrialsTable, SearchRun, TableTrial
 from benchmarks.store.record_replay_table import measure
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.tuning.job import Effort
@@ -95,7 +95,7 @@ def _measurement(candidate: Candidate, timed: Timed) -> Measurement:
     )
 
 
-def record(name: str, module_json: str, target: Target, trials: Sequence[int], on_trial: OnTrial) -> TrialTable:
+def record(name: str, module_json: str, target: Target, trials: Sequence[int], on_trial: OnTrial) -> FirstTrialsTable:
     """Search a function of a model once for each of ``trials``, with seeds from 0 on, without earlier knowledge."""
     space = search_space(load_json(module_json), target, "stable", Space())
     known: dict[str, Timed] = {}
@@ -111,7 +111,7 @@ def record(name: str, module_json: str, target: Target, trials: Sequence[int], o
         runs.append(SearchRun(seed=seed, trials=tuple(_trial(space, *each) for each in farm.measured)))
         before += len(farm.measured)
     sketches = tuple(sketch.steps.sketch.text for sketch in space.sketches)
-    return TrialTable(name=name, module_json=module_json, target=target, sketches=sketches, runs=tuple(runs))
+    return FirstTrialsTable(name=name, module_json=module_json, target=target, sketches=sketches, runs=tuple(runs))
 
 
 def _trial(space: SearchSpace, candidate: Candidate, timed: Timed) -> TableTrial:

@@ -52,7 +52,7 @@ class ConfirmedTrial(Frozen):
     latency_s: float
 
 
-class TrialTable(Frozen):
+class FirstTrialsTable(Frozen):
     """All runs on one function. Latencies of one table compare with each other, not with those of other machines.
 
     Latencies of ``confirmed`` compare best: they were taken by turns.
@@ -103,6 +103,6 @@ class TrialTable(Frozen):
         half.replace(path)
 
     @classmethod
-    def read(cls, path: Path) -> "TrialTable":
+    def read(cls, path: Path) -> "FirstTrialsTable":
         """Read what ``write`` wrote."""
         return cls.model_validate_json(gzip.decompress(path.read_bytes()))

@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.comparison.raw_results import OtherMachine, RawResults
 from benchmarks.machine import this_machine
 from benchmarks.models.model_files import model_file
-from benchmarks.models.reuse.model_course import CoursePoint, reached, trial_costs
+from benchmarks.models.reuse.model_course import ModelCoursePoint, reached, trial_costs
 from benchmarks.models.reuse.watched_tuning import tune_model
 from benchmarks.models.zoo import RELATIVES, TINY_RELATIVES, TINY_ZOO, ZOO
 from tunefarm_schemas.frozen import Frozen
@@ -34,10 +34,10 @@ class ReuseRun(Frozen):
     """One run: its course, and whether its search was ended at the goal."""
 
     model: str
-    points: tuple[CoursePoint, ...]
+    points: tuple[ModelCoursePoint, ...]
 
     @property
-    def end(self) -> CoursePoint:
+    def end(self) -> ModelCoursePoint:
         """What the search came to."""
         return self.points[-1]
 

@@ -17,7 +17,7 @@ _MEASURED = (
 )
 
 
-class CoursePoint(Frozen):
+class ModelCoursePoint(Frozen):
     """After a measurement: how much device time the search has taken, and the model's time as far as it is known.
 
     Attributes:
@@ -75,7 +75,7 @@ def latest_calls(home: Path) -> dict[str, float] | None:
         store.close()
 
 
-def course(costs: Sequence[TrialCost], calls: Mapping[str, float], before: int) -> tuple[CoursePoint, ...]:
+def course(costs: Sequence[TrialCost], calls: Mapping[str, float], before: int) -> tuple[ModelCoursePoint, ...]:
     """A point for what was known before, after the first ``before`` costs, and one after each later one.
 
     Costs of other explorations than those of ``calls`` count as device time, too.
@@ -86,14 +86,14 @@ def course(costs: Sequence[TrialCost], calls: Mapping[str, float], before: int) 
     device_s = 0.0
     for number, cost in enumerate(costs):
         if number == before:
-            points.append(CoursePoint(trials=0, device_s=0.0, model_s=_model_s(best_s, calls)))
+            points.append(ModelCoursePoint(trials=0, device_s=0.0, model_s=_model_s(best_s, calls)))
         if cost.latency_s is not None:
             best_s[cost.exploration_id] = min(cost.latency_s, best_s.get(cost.exploration_id, cost.latency_s))
         if number >= before:
             tried.add((cost.exploration_id, cost.candidate_number))
             device_s += cost.device_s
-            points.append(CoursePoint(trials=len(tried), device_s=device_s, model_s=_model_s(best_s, calls)))
-    return tuple(points) or (CoursePoint(trials=0, device_s=0.0, model_s=_model_s(best_s, calls)),)
+            points.append(ModelCoursePoint(trials=len(tried), device_s=device_s, model_s=_model_s(best_s, calls)))
+    return tuple(points) or (ModelCoursePoint(trials=0, device_s=0.0, model_s=_model_s(best_s, calls)),)
 
 
 def _model_s(best_s: Mapping[str, float], calls: Mapping[str, float]) -> float | None:
@@ -102,6 +102,6 @@ def _model_s(best_s: Mapping[str, float], calls: Mapping[str, float]) -> float |
     return sum(count * best_s[exploration_id] for exploration_id, count in calls.items())
 
 
-def reached(points: Sequence[CoursePoint], model_s: float) -> CoursePoint | None:
+def reached(points: Sequence[ModelCoursePoint], model_s: float) -> ModelCoursePoint | None:
     """The first point at which the model is at most this slow; None if there is none."""
     return next((point for point in points if point.model_s is not None and point.model_s <= model_s), None)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.child_process import CommandFailed
-from benchmarks.models.reuse.model_course import CoursePoint, course, latest_calls, reached, trial_costs
+from benchmarks.models.reuse.model_course import ModelCoursePoint, course, latest_calls, reached, trial_costs
 
 POLL_S = 2.0
 PRINT_S = 20.0
@@ -21,7 +21,7 @@ INTERRUPTED = 130
 
 def tune_model(
     name: str, path: Path, home: Path, *, threads: int, trials: int, before: int, goal_s: float | None = None
-) -> tuple[CoursePoint, ...]:
+) -> tuple[ModelCoursePoint, ...]:
     """Tune the model, and return the course of its search since the first ``before`` trials of the store.
 
     With ``goal_s``, end the search as Ctrl-C does once the predicted time of the model is at most that.
@@ -87,7 +87,13 @@ def _watch(
 
 
 def _print_progress(
-    name: str, points: Sequence[CoursePoint], trials: int, elapsed_s: float, goal_s: float | None, *, searches: bool
+    name: str,
+    points: Sequence[ModelCoursePoint],
+    trials: int,
+    elapsed_s: float,
+    goal_s: float | None,
+    *,
+    searches: bool,
 ) -> None:
     now = points[-1]
     rate = now.trials / elapsed_s
