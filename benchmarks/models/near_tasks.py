@@ -34,7 +34,7 @@ from tunefarm_search.loop.loop import SearchLoop  # noqa: E402
 from tunefarm_search.loop.task_search import SearchTask  # noqa: E402
 from tunefarm_search.space.scheduling import Scheduled, Scheduler  # noqa: E402
 from tunefarm_search.space.space import SearchSpace, search_space  # noqa: E402
-from tunefarm_search.strategy.warm_start import MAX_NEAR_TRACES, nearest_point  # noqa: E402
+from tunefarm_search.strategy.warm_start import DEFAULTS, nearest_point  # noqa: E402
 from tunefarm_search.tvm.target import host_target, tvm_target  # noqa: E402
 from tunefarm_services.store.catalog.workload_repository import family_of  # noqa: E402
 
@@ -58,7 +58,7 @@ class SearchedFunction:
         """Replace its own trials by those of a search."""
         farm = MeasuringFarm(self.space, TARGET, self._known, lambda *_: None, clock=time.thread_time)
         task = SearchTask("own", self.workload.module_json, TARGET, of_model=True)
-        SearchLoop([task], farm, farm, Effort(trials=OWN_TRIALS + MAX_NEAR_TRACES), seed=seed).run()
+        SearchLoop([task], farm, farm, Effort(trials=OWN_TRIALS + DEFAULTS.max_near_traces), seed=seed).run()
         self._own = [(each.trace, float("inf") if timed[0] is None else timed[0]) for each, timed in farm.measured]
         self._tried = {each.module_hash for each, _ in farm.measured[:OWN_TRIALS]}
 
@@ -81,7 +81,7 @@ class SearchedFunction:
                 tried.add(applied.module_hash)
                 latency_s, _ = measure(self.space, applied.trace, tvm_target(TARGET), time.thread_time)
                 found.append(float("inf") if latency_s is None else latency_s)
-        return found[:MAX_NEAR_TRACES]
+        return found[: DEFAULTS.max_near_traces]
 
 
 def main() -> int:

@@ -24,7 +24,7 @@ from tunefarm_search.strategy.moved_decisions import MovedDecisions
 from tunefarm_search.strategy.protocol import Outcome, Proposal, Strategy
 from tunefarm_search.strategy.random import RandomStrategy
 from tunefarm_search.strategy.replay import ReplayStrategy
-from tunefarm_search.strategy.tvm import TvmStrategy
+from tunefarm_search.strategy.tvm import TvmConfig, TvmStrategy
 from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import canonical_target
 from tunefarm_search.tvm.workload import workload_of
@@ -79,7 +79,7 @@ def replay(chosen: CandidateSelector, seed: int) -> Strategy:
 MAKERS: dict[str, Make] = {
     "evolutionary": evolutionary,
     "random": lambda chosen, seed: RandomStrategy(space(), chosen, seed),
-    "tvm": lambda chosen, seed: TvmStrategy(space(), chosen, seed, TVM_TRIALS, population=16, candidates_a_round=4),
+    "tvm": lambda chosen, seed: TvmStrategy(space(), chosen, seed, TVM_TRIALS, TvmConfig(16, 4)),
     "replay": replay,
 }
 

@@ -1,20 +1,41 @@
 """Distributes trials among tasks, by the saving that another trial may bring.
 
+1. Warm up: the task with the fewest trials is next, until each has enough to estimate its gain.
+2. Leave out the tasks of a model that take a negligible share of its time, and those that wait for their first result.
+3. Of the others, the task is next whose next trial saves the most of the model's time, by an estimate from its recent
+   gains and its latency.
+
 The saving is not divided by the time of a task's trials. On the recorded tables, the task whose candidates take long to
 build is the one with the most to gain, and with fewer trials for it the model is slower after the same time.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
-WARM_UP_TRIALS: Final = 16
-"""Number of trials that every task gets before gains are compared, unless it starts from a schedule without a trial."""
-RECENT_SHARE: Final = 0.3
-"""Weight of the recent gain against the optimistic estimate."""
-WINDOW_TRIALS: Final = 32
-MIN_SHARE: Final = 0.005
-"""A task of a model with a smaller share of the model's time keeps its first schedule: tuning it changes nothing."""
+
+@dataclass(frozen=True)
+class BudgetConfig:
+    """The constants of the distribution.
+
+    Attributes:
+        warm_up_trials: number of trials that every task gets before gains are compared, unless it starts from a
+            schedule without a trial.
+        max_trials_without_latency: a task without a valid result comes first only up to this many trials, so that one
+            whose candidates all fail does not take the trials of the others.
+        window_trials: number of trials that the recent gain is averaged over: twice the warm-up, since gains are rare.
+        recent_share: weight of the recent gain against the optimistic estimate.
+        min_share: a task of a model with a smaller share of the model's time keeps its first schedule: tuning it
+            changes nothing.
+    """
+
+    warm_up_trials: int = 16
+    max_trials_without_latency: int = 64
+    window_trials: int = 32
+    recent_share: float = 0.3
+    min_share: float = 0.005
+
+
+DEFAULTS = BudgetConfig()
 
 
 @dataclass
@@ -41,7 +62,7 @@ class TaskBudget:
     @property
     def is_warm(self) -> bool:
         """Whether enough of it was submitted to compare its gain."""
-        return self.seen >= (1 if self.of_model else WARM_UP_TRIALS)
+        return self.seen >= (1 if self.of_model else DEFAULTS.warm_up_trials)
 
     @property
     def best_s(self) -> float:
@@ -68,12 +89,12 @@ class TaskBudget:
         A weighted mean of two estimates: the rate of recent trials continues, or the latency is inversely proportional
         to the number of trials.
         """
-        trials, best = len(self.best_after), self.best_s
+        trials, best, window = len(self.best_after), self.best_s, DEFAULTS.window_trials
         if best == float("inf"):
-            return float("inf") if trials < 4 * WARM_UP_TRIALS else 0.0
-        earlier = self.best_after[max(0, trials - 1 - WINDOW_TRIALS)]
-        recent = 0.0 if earlier == float("inf") else (earlier - best) / min(trials, WINDOW_TRIALS)
-        return self.weight * (RECENT_SHARE * recent + (1 - RECENT_SHARE) * best / self.seen)
+            return float("inf") if trials < DEFAULTS.max_trials_without_latency else 0.0
+        earlier = self.best_after[max(0, trials - 1 - window)]
+        recent = 0.0 if earlier == float("inf") else (earlier - best) / min(trials, window)
+        return self.weight * (DEFAULTS.recent_share * recent + (1 - DEFAULTS.recent_share) * best / self.seen)
 
 
 def next_task(budgets: Sequence[TaskBudget], active: Sequence[bool]) -> int | None:
@@ -91,10 +112,10 @@ def next_task(budgets: Sequence[TaskBudget], active: Sequence[bool]) -> int | No
 
 
 def small_tasks(budgets: Sequence[TaskBudget]) -> frozenset[int]:
-    """The tasks of a model whose share of its time is below ``MIN_SHARE``; none until each task has a result."""
+    """The tasks of a model whose share of its time is below ``min_share``; none until each task has a result."""
     model = {number: budget for number, budget in enumerate(budgets) if budget.of_model}
     if not all(budget.best_after for budget in model.values()):
         return frozenset()
     times_s = {number: budget.weight * budget.best_s for number, budget in model.items()}
     total_s = sum(time_s for time_s in times_s.values() if time_s < float("inf"))
-    return frozenset(number for number, time_s in times_s.items() if time_s < MIN_SHARE * total_s)
+    return frozenset(number for number, time_s in times_s.items() if time_s < DEFAULTS.min_share * total_s)

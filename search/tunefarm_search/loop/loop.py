@@ -1,6 +1,13 @@
-"""The search loop: propose, submit, collect, learn, over one or several tasks."""
+"""The search loop: propose, submit, collect, learn, over one or several tasks.
+
+1. While the farm has room, choose the task of the next batch (``budget``), let its strategy propose a batch of
+   candidates, and submit them.
+2. Process the results that are available; wait for results only if nothing can be submitted.
+3. Stop tasks that have reached their target or bring no gains. End with the effort, or when no task has proposals.
+"""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from tunefarm_schemas.tuning.job import Effort, StopReason
 from tunefarm_schemas.tuning.job import Strategy as StrategyName
@@ -12,9 +19,22 @@ from tunefarm_search.ports import Clock, RecordsInMemory, RecordSource, SearchFa
 from tunefarm_search.strategy.protocol import StrategyReport
 from tunefarm_search.strategy.stopping import reason_to_stop_all, reason_to_stop_task
 
-BATCH = 8
-"""Candidates per proposal: few, so that the model learns early and available results are processed soon."""
-FIRST_BATCH = 2
+
+@dataclass(frozen=True)
+class LoopConfig:
+    """The constants of the loop.
+
+    Attributes:
+        batch_candidates: candidates per proposal: few, so that the model learns early and available results are
+            processed soon.
+        first_batch_candidates: candidates of the first proposal of all: the farm waits for it with nothing else to do.
+    """
+
+    batch_candidates: int = 8
+    first_batch_candidates: int = 2
+
+
+DEFAULTS = LoopConfig()
 
 
 class SearchLoop:
@@ -33,12 +53,13 @@ class SearchLoop:
         self, tasks: Sequence[SearchTask], farm: SearchFarm, clock: Clock, effort: Effort, *,
         strategy: StrategyName = "evolutionary", seed: int = 0, records: RecordSource | None = None,
         on_progress: Callable[[LoopProgress], None] | None = None, is_canceled: Callable[[], bool] | None = None,
+        config: LoopConfig = DEFAULTS,
     ) -> None:  # fmt: skip
         if not tasks:
             raise ValueError("a search needs a task")
         self._farm, self._clock, self._effort = farm, clock, effort
         self._strategy, self._seed, self._records = strategy, seed, records or RecordsInMemory()
-        self._tasks = tuple(tasks)
+        self._tasks, self._config = tuple(tasks), config
         self._searches: dict[int, TaskSearch] = {}
         self._budgets = [TaskBudget(task.weight, of_model=task.of_model) for task in tasks]
         self._resume()
@@ -121,7 +142,8 @@ class SearchLoop:
         unstarted = sum(budget.seen == 0 and active[n] for n, budget in enumerate(self._budgets))
         # With many tasks and few trials, every task must get one.
         share = max(1, left // max(1, unstarted))
-        return min(FIRST_BATCH if self._submitted == 0 else BATCH, share)
+        config, is_first = self._config, self._submitted == 0
+        return min(config.first_batch_candidates if is_first else config.batch_candidates, share)
 
     def _resume(self) -> None:
         """Add the trials of earlier searches, without the cost of opening each task's space."""

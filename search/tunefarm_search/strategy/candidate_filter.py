@@ -1,4 +1,9 @@
-"""Prevents candidates from being tried twice."""
+"""Prevents candidates from being tried twice.
+
+1. Look up the scheduled function by structural hash. Equal traces, or else structural equality, confirm a match.
+2. Admit a function that is not known.
+3. Admit a known one again only after a failure that it may not have caused, and only up to a number of attempts.
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -10,7 +15,20 @@ from tunefarm_schemas.failure import TrialFailure
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_search.space.scheduling import Point, Scheduled
 
-MAX_ATTEMPTS = 2
+
+@dataclass(frozen=True)
+class FilterConfig:
+    """The constants of the filter.
+
+    Attributes:
+        max_attempts: a candidate is measured at most this often. A failure of the machine seldom hits the same
+            candidate twice, so that after a second one the candidate is the likely cause.
+    """
+
+    max_attempts: int = 2
+
+
+DEFAULTS = FilterConfig()
 
 
 @dataclass
@@ -27,10 +45,12 @@ class CandidateFilter:
 
     Args:
         module_of: returns TVM's scheduled module of a trace, to distinguish a repeat from a hash collision.
+        config: the constants.
     """
 
-    def __init__(self, module_of: Callable[[Trace], Any]) -> None:
+    def __init__(self, module_of: Callable[[Trace], Any], config: FilterConfig = DEFAULTS) -> None:
         self._module_of = module_of
+        self._config = config
         self._known: dict[str, list[_KnownFunction]] = {}
         self._points: set[Point] = set()
 
@@ -48,7 +68,7 @@ class CandidateFilter:
         if known is None:
             self._known.setdefault(scheduled.module_hash, []).append(_KnownFunction([scheduled.trace]))
             return True
-        if known.may_retry and known.attempts < MAX_ATTEMPTS:
+        if known.may_retry and known.attempts < self._config.max_attempts:
             known.may_retry, known.attempts = False, known.attempts + 1
             return True
         known.traces.append(scheduled.trace)
@@ -67,7 +87,9 @@ class CandidateFilter:
     def note_failure(self, scheduled: Scheduled, failure: TrialFailure) -> None:
         """Allow one more attempt if the candidate may not have caused the failure."""
         known = self._find(scheduled)
-        if known is not None and failure.may_be_tried_again and known.attempts < MAX_ATTEMPTS:
+        if known is None or not failure.may_be_tried_again:
+            return
+        if known.attempts < self._config.max_attempts:
             known.may_retry = True
             if scheduled.point is not None:
                 self._points.discard(scheduled.point)

@@ -1,4 +1,11 @@
-"""Turns ranked points into proposals, without points that do not apply or repeat a schedule."""
+"""Turns ranked points into proposals, without points that do not apply or repeat a schedule.
+
+For each point, in the order of the strategy:
+
+1. Skip it if it was tried before.
+2. Apply it. Count it as a miss if it does not apply, or if its schedule was proposed before.
+3. Otherwise propose it. End with enough proposals, or after many misses in a row.
+"""
 
 import time
 from collections import Counter
@@ -12,8 +19,20 @@ from tunefarm_search.strategy.candidate_filter import CandidateFilter
 from tunefarm_search.strategy.moved_decisions import MovedDecisions
 from tunefarm_search.strategy.protocol import Proposal
 
-MAX_CONSECUTIVE_MISSES = 128
-"""Stop after this many points in a row that do not apply or are repeats: the space is likely exhausted."""
+
+@dataclass(frozen=True)
+class SelectorConfig:
+    """The constants of the selection.
+
+    Attributes:
+        max_consecutive_misses: selection ends after this many misses in a row: the space is likely exhausted, and each
+            miss costs the time to apply a point.
+    """
+
+    max_consecutive_misses: int = 128
+
+
+DEFAULTS = SelectorConfig()
 
 
 @dataclass(frozen=True)
@@ -29,8 +48,15 @@ class RankedPoint:
 class CandidateSelector:
     """Applies points and keeps those with a new schedule. Counts the others."""
 
-    def __init__(self, scheduler: Scheduler, known: CandidateFilter, moved: MovedDecisions) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        known: CandidateFilter,
+        moved: MovedDecisions,
+        config: SelectorConfig = DEFAULTS,
+    ) -> None:
         self._scheduler = scheduler
+        self._config = config
         self.known = known
         self.moved = moved
         self.apply_s = 0.0
@@ -58,7 +84,7 @@ class CandidateSelector:
             misses = misses + 1 if scheduled is None else 0
             if scheduled is not None:
                 picked.append(Proposal(scheduled, ranked.origin, ranked.score, ranked.build_s))
-            if len(picked) >= count or misses >= MAX_CONSECUTIVE_MISSES:
+            if len(picked) >= count or misses >= self._config.max_consecutive_misses:
                 break
         return picked
 

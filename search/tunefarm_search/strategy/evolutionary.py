@@ -34,7 +34,7 @@ from tunefarm_search.strategy.batch_choice import diverse_order
 from tunefarm_search.strategy.candidate_selector import CandidateSelector, RankedPoint
 from tunefarm_search.strategy.plan import Plan
 from tunefarm_search.strategy.protocol import Outcome, Proposal, StrategyReport
-from tunefarm_search.strategy.stopping import MAX_GAIN_RATIO
+from tunefarm_search.strategy.stopping import is_gain
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ class EvolutionaryStrategy:
         ]
         self._valid.sort(key=lambda entry: entry[0])
         self._since_gain += len(outcomes)
-        if self._valid and self._valid[0][0] <= MAX_GAIN_RATIO * self._best_at_last_gain_s:
+        if self._valid and is_gain(self._valid[0][0], self._best_at_last_gain_s):
             self._since_gain, self._best_at_last_gain_s = 0, self._valid[0][0]
         if self._model.is_due:
             accuracy = self._model.learn()

@@ -1,11 +1,35 @@
-"""Decides when a task or a job has made enough trials."""
+"""Decides when a task or a job has made enough trials.
+
+1. A job ends with its trials or its seconds, over all tasks.
+2. A task ends when its best latency reaches the target.
+3. A task ends when so many trials in a row bring no gain, which is an improvement by a minimum share.
+
+The limits are the user's. What counts as a gain is a constant of the search.
+"""
 
 from dataclasses import dataclass, replace
 
 from tunefarm_schemas.tuning.job import Effort, StopReason
 
-MAX_GAIN_RATIO = 0.995
-"""A latency counts as a gain if it is at most this share of the best before."""
+
+@dataclass(frozen=True)
+class GainConfig:
+    """The constants of a gain.
+
+    Attributes:
+        max_ratio: a latency is a gain if it is at most this share of the one at the last gain. Smaller improvements,
+            which noise alone may show, do not prolong a search by themselves, but add up to a gain.
+    """
+
+    max_ratio: float = 0.995
+
+
+DEFAULTS = GainConfig()
+
+
+def is_gain(latency_s: float, before_s: float, config: GainConfig = DEFAULTS) -> bool:
+    """Whether a latency is a gain against the one at the last gain."""
+    return latency_s <= config.max_ratio * before_s
 
 
 @dataclass(frozen=True)
@@ -25,7 +49,7 @@ class TaskCourse:
         trials = self.trials + 1
         if latency_s is None:
             return replace(self, trials=trials)
-        if latency_s <= MAX_GAIN_RATIO * self.latency_at_last_gain_s:
+        if is_gain(latency_s, self.latency_at_last_gain_s):
             return TaskCourse(trials, latency_s, trials, latency_s)
         return replace(self, trials=trials, best_latency_s=min(latency_s, self.best_latency_s))
 

@@ -1,11 +1,16 @@
 """TVM's own evolutionary search, driven by its stepping interface, for comparison.
 
+1. Take one round of candidates from TVM's search, and drop those that do not apply or repeat a schedule.
+2. Propose the others, in TVM's order.
+3. When all of them have results, train TVM's model with the round and start the next one.
+
 Never uses its measure callbacks, builders and runners: they delete directories that results name.
 """
 
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,9 +25,23 @@ from tunefarm_search.tvm.target import tvm_target
 from tunefarm_search.tvm.tensor_intrinsics.of_tvm import load_intrinsics_for
 from tunefarm_search.tvm.trace import trace_of
 
-ROUND = 64
-STOCK_POPULATION = 512
 SEED_BOUND = 2**31 - 2
+
+
+@dataclass(frozen=True)
+class TvmConfig:
+    """The constants of TVM's search, with the values of TVM's own tuner: a comparison is with what its users run.
+
+    Attributes:
+        population: number of points in each generation of the evolution.
+        candidates_per_round: candidates that are measured between two trainings of the model.
+    """
+
+    population: int = 512
+    candidates_per_round: int = 64
+
+
+DEFAULTS = TvmConfig()
 
 
 class TvmStrategy:
@@ -34,16 +53,14 @@ class TvmStrategy:
         selector: CandidateSelector,
         seed: int,
         max_trials: int,
-        *,
-        population: int = STOCK_POPULATION,
-        candidates_a_round: int = ROUND,
+        config: TvmConfig = DEFAULTS,
     ) -> None:
         self._selector = selector
         self._model = _cost_model(seed)
-        self._context = _context(space, seed, population)
+        self._context = _context(space, seed, config.population)
         self._context.pre_tuning(
-            max_trials=max(max_trials, candidates_a_round),
-            num_trials_per_iter=candidates_a_round,
+            max_trials=max(max_trials, config.candidates_per_round),
+            num_trials_per_iter=config.candidates_per_round,
             database=meta_schedule.database.MemoryDatabase(),
             cost_model=self._model,
         )

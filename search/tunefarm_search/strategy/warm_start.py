@@ -1,6 +1,12 @@
-"""The first proposals of a search: hand-written schedules, and the best of similar workloads."""
+"""The first proposals of a search: hand-written schedules, and the best of similar workloads.
+
+1. Replay the given traces. Those that apply come first.
+2. For each trace of a similar workload, find the sketch with the same instructions and data flow.
+3. Replace each factor of its decisions by the nearest divisor of the extent, and propose the first few of these points.
+"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tunefarm_schemas.tuning.measurement import CandidateOrigin
 from tunefarm_schemas.tuning.trace import Trace
@@ -11,7 +17,20 @@ from tunefarm_search.strategy.candidate_selector import CandidateSelector, Ranke
 from tunefarm_search.strategy.protocol import Proposal
 from tunefarm_search.tvm.trace import TraceSteps, steps_of
 
-MAX_NEAR_TRACES = 8
+
+@dataclass(frozen=True)
+class WarmStartConfig:
+    """The constants of the first proposals.
+
+    Attributes:
+        max_near_traces: number of schedules of similar workloads that are proposed: one batch, so that
+            the search's own proposals follow soon.
+    """
+
+    max_near_traces: int = 8
+
+
+DEFAULTS = WarmStartConfig()
 
 
 def given_proposals(selector: CandidateSelector, traces: Sequence[Trace], origin: CandidateOrigin) -> list[Proposal]:
@@ -20,14 +39,16 @@ def given_proposals(selector: CandidateSelector, traces: Sequence[Trace], origin
     return [proposal for proposal in found if proposal is not None]
 
 
-def near_proposals(space: SearchSpace, selector: CandidateSelector, traces: Sequence[Trace]) -> list[Proposal]:
+def near_proposals(
+    space: SearchSpace, selector: CandidateSelector, traces: Sequence[Trace], config: WarmStartConfig = DEFAULTS
+) -> list[Proposal]:
     """Proposals from traces of similar workloads, with each factor replaced by the nearest divisor of the extent."""
     ranked_points = []
     for trace in traces:
         point = nearest_point(space, trace)
         if point is not None:
             ranked_points.append(RankedPoint(point, CandidateOrigin.STORE))
-    return selector.pick(ranked_points, MAX_NEAR_TRACES)
+    return selector.pick(ranked_points, config.max_near_traces)
 
 
 def nearest_point(space: SearchSpace, trace: Trace) -> Point | None:

@@ -1,5 +1,5 @@
 from tunefarm_schemas.tuning.job import Effort, StopReason
-from tunefarm_search.loop.budget import WARM_UP_TRIALS, TaskBudget, next_task
+from tunefarm_search.loop.budget import DEFAULTS, TaskBudget, next_task
 from tunefarm_search.strategy.stopping import TaskCourse, reason_to_stop_all, reason_to_stop_task
 
 
@@ -11,7 +11,7 @@ def budget(weight: float, latencies_s: list[float | None]) -> TaskBudget:
 
 
 def test_next_task_warms_up_every_task_first() -> None:
-    assert next_task([budget(1, [1e-3] * WARM_UP_TRIALS), budget(1, [])], [True, True]) == 1
+    assert next_task([budget(1, [1e-3] * DEFAULTS.warm_up_trials), budget(1, [])], [True, True]) == 1
 
 
 def test_next_task_prefers_heavier_task() -> None:

@@ -8,14 +8,14 @@ from tunefarm_search.strategy.candidate_filter import CandidateFilter
 from tunefarm_search.strategy.candidate_selector import CandidateSelector
 from tunefarm_search.strategy.moved_decisions import MovedDecisions
 from tunefarm_search.strategy.protocol import Outcome
-from tunefarm_search.strategy.tvm import TvmStrategy
+from tunefarm_search.strategy.tvm import TvmConfig, TvmStrategy
 
 
 @pytest.mark.faults
 def test_tvm_strategy_proposes_distinct_candidates(matmul_space: SearchSpace) -> None:
     scheduler = Scheduler(matmul_space)
     selector = CandidateSelector(scheduler, CandidateFilter(scheduler.module_of), MovedDecisions(matmul_space.sketches))
-    strategy = TvmStrategy(matmul_space, selector, seed=1, max_trials=64, population=32, candidates_a_round=16)
+    strategy = TvmStrategy(matmul_space, selector, seed=1, max_trials=64, config=TvmConfig(32, candidates_per_round=16))
     hashes: list[str] = []
     for batch in range(6):
         proposals = strategy.propose(8)

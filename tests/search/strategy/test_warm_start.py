@@ -7,7 +7,7 @@ from tvm.s_tir.meta_schedule.testing.te_workload import batch_matmul_nkkm
 from tunefarm_schemas.tuning.measurement import CandidateOrigin
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_schemas.tuning.trace import Space, Trace
-from tunefarm_search.loop.loop import BATCH
+from tunefarm_search.loop.loop import DEFAULTS
 from tunefarm_search.loop.task_search import SearchTask, TaskSearch
 from tunefarm_search.ports import RecordsInMemory
 from tunefarm_search.space.scheduling import Point, Scheduled, Scheduler
@@ -72,7 +72,7 @@ def test_adapted_schedules_follow_the_untried_one_in_the_first_batches_of_a_mode
     near = drawn_traces(other, seed, 4)
     task = SearchTask("own", matmul_json(own), target, of_model=True)
     search = TaskSearch(task, "evolutionary", seed, 64, RecordsInMemory(traces={"own": near}))
-    first = [*search.propose(1), *search.propose(BATCH)]
+    first = [*search.propose(1), *search.propose(DEFAULTS.batch_candidates)]
     points = [nearest_point(search.space, trace) for trace in near]
     assert None not in points, "a schedule of another shape has no counterpart"
     applied = [Scheduler(search.space).apply(point) for point in dict.fromkeys(points) if point is not None]
