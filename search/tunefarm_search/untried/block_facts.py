@@ -21,14 +21,30 @@ ARITHMETIC: Final = (
     *(tvm.tirx.Max, tvm.tirx.Min, tvm.tirx.Select),
 )
 
-FEW_OPERATIONS: Final = 12
-"""Operations in floating point that are cheaper to repeat than to keep the result of."""
 
-WORTH_THREADS_NS: Final = 10_000
-"""Work that outweighs starting threads."""
+@dataclass(frozen=True)
+class BlockCostConfig:
+    """The constants by which the rules estimate a block. Times are rough, of vectors on one core.
 
-NEAR: Final = 4
-"""Elements between neighbouring results of a strided window that are still worth loading along with it."""
+    Attributes:
+        access_ns: time of each read and write of an iteration.
+        operation_ns: time of each operation in floating point.
+        expensive_call_ns: time of each call that is not one instruction or two, such as ``exp``.
+        worth_threads_ns: work that outweighs starting threads.
+        few_operations: operations in floating point that are cheaper to repeat than to keep the result of.
+        near_elements: elements between neighbouring results of a strided window that are still worth loading along
+            with it.
+    """
+
+    access_ns: float = 0.05
+    operation_ns: float = 0.015
+    expensive_call_ns: float = 5
+    worth_threads_ns: float = 10_000
+    few_operations: int = 12
+    near_elements: int = 4
+
+
+DEFAULTS: Final = BlockCostConfig()
 
 
 @dataclass(frozen=True)
@@ -89,13 +105,19 @@ class BlockFacts:
     @property
     def work_ns(self) -> float:
         """Estimated nanoseconds of all iterations on one core, in vectors."""
-        each = 0.05 * len(self.strides) + 0.015 * self.operations + 5 * self.expensive_calls
-        return self.iterations * each
+        accesses_ns = DEFAULTS.access_ns * len(self.strides)
+        operations_ns = DEFAULTS.operation_ns * self.operations
+        return self.iterations * (accesses_ns + operations_ns + DEFAULTS.expensive_call_ns * self.expensive_calls)
+
+    @property
+    def has_many_operations(self) -> bool:
+        """Whether repeating an iteration's arithmetic takes longer than keeping its result."""
+        return self.operations > DEFAULTS.few_operations
 
     @property
     def is_expensive(self) -> bool:
         """Whether an iteration takes longer than keeping its result, as ``exp`` does."""
-        return self.expensive_calls > 0 or self.operations > FEW_OPERATIONS
+        return self.expensive_calls > 0 or self.has_many_operations
 
     @cached_property
     def strides(self) -> tuple[tuple[float, ...], ...]:
@@ -111,7 +133,9 @@ class BlockFacts:
         written = self.strides[-1]
         for access in accesses:
             steps = flat_strides(access, len(written))
-            near = [n for n, step in enumerate(steps) if 0 < step <= NEAR and self.pattern.extents[n] > 1]
+            near = [
+                n for n, step in enumerate(steps) if 0 < step <= DEFAULTS.near_elements and self.pattern.extents[n] > 1
+            ]
             results = [n for n in near if self.pattern.spatial[n] and written[n] == 1.0]
             if results:
                 return results[-1]
@@ -150,6 +174,11 @@ class BlockFacts:
             return False
         extent = self.pattern.extents[inner]
         return all(steps[outer] == steps[inner] * extent for steps in self.strides)
+
+
+def is_worth_threads(work_ns: float) -> bool:
+    """Whether work on one core outweighs starting threads for it."""
+    return work_ns > DEFAULTS.worth_threads_ns
 
 
 def _both(step: float, is_spatial: bool) -> bool:

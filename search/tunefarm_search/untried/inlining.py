@@ -1,6 +1,14 @@
-"""Inlining of blocks whose values are cheaper to compute where they are read than to keep."""
+"""Inlining of blocks whose values are cheaper to compute where they are read than to keep.
+
+For each block in the order in which they run, but for reductions and outputs:
+
+1. Keep it if a reader would repeat expensive work, or lose its vectors to a choice or to a copy across its order.
+2. Keep it if the expressions that take the place of its reads become large.
+3. Otherwise compute it where it is read.
+"""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
@@ -8,13 +16,24 @@ import tvm
 import tvm_ffi
 
 from tunefarm_search.tvm.errors import TVM_ERRORS
-from tunefarm_search.untried.block_facts import FEW_OPERATIONS, BlockFacts, blocks_of, facts_of
+from tunefarm_search.untried.block_facts import BlockFacts, blocks_of, facts_of
 
-MAX_REPEATED: Final = 1.5
-"""Each element of anything but a copy is computed at most this many times on average."""
-MAX_COPIED: Final = 256
-"""Nodes of expressions that take the place of several reads. Where each result is read twice to compute the next one,
-as in random number generators, they double with each step."""
+
+@dataclass(frozen=True)
+class InliningConfig:
+    """The constants of inlining.
+
+    Attributes:
+        max_repeated: each element of anything but a copy is computed at most this many times on average.
+        max_copied_nodes: nodes of expressions that take the place of several reads. Where each result is read twice to
+            compute the next one, as in random number generators, they double with each step.
+    """
+
+    max_repeated: float = 1.5
+    max_copied_nodes: int = 256
+
+
+DEFAULTS: Final = InliningConfig()
 
 
 def inline_cheap_blocks(schedule: Any) -> None:
@@ -30,7 +49,7 @@ def inline_cheap_blocks(schedule: Any) -> None:
         consumers = [facts_of(schedule, each) for each in readers]
         if all(each is not None and _may_inline(facts, each, len(consumers)) for each in consumers):
             reads = _reads(schedule, block, readers)
-            if reads > 1 and reads * facts.size > MAX_COPIED:
+            if reads > 1 and reads * facts.size > DEFAULTS.max_copied_nodes:
                 continue
             try:
                 schedule.compute_inline(block)
@@ -48,16 +67,16 @@ def _reads(schedule: Any, block: Any, readers: Iterable[Any]) -> int:
 
 
 def _may_inline(facts: BlockFacts, consumer: BlockFacts, consumers: int) -> bool:
-    if facts.is_expensive and consumer.operations > FEW_OPERATIONS:
+    if facts.is_expensive and consumer.has_many_operations:
         return False
     if facts.chooses and consumers > 1 and consumer.reduces:
         return False  # the choice costs each reader its vectors
-    repeated = consumer.iterations / facts.iterations
-    if consumer.reduces and repeated > MAX_REPEATED:
+    repeated, limit = consumer.iterations / facts.iterations, DEFAULTS.max_repeated
+    if consumer.reduces and repeated > limit:
         return facts.is_plain and not _crosses(facts)
-    if facts.is_plain or repeated * consumers <= MAX_REPEATED:
+    if facts.is_plain or repeated * consumers <= limit:
         return True
-    return not facts.is_expensive and repeated <= MAX_REPEATED
+    return not facts.is_expensive and repeated <= limit
 
 
 def _crosses(facts: BlockFacts) -> bool:

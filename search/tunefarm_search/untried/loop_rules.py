@@ -1,4 +1,10 @@
-"""Loops of single blocks: parallel, vectorised and unrolled ones."""
+"""Loops of single blocks: parallel, vectorised and unrolled ones.
+
+- Results: fuse the last contiguous loops until they give whole vectors, and vectorise them in equal pieces.
+- Reductions of vectors of results: the loops that sum up outside, a piece of one loop over results inside.
+- Reductions along a vector: partial sums side by side in a few vectors, then in one, then in halves of it, by separate
+  blocks; the last few sums one after the other. The number that needs the fewest cycles is taken.
+"""
 
 import math
 from collections.abc import Sequence
@@ -9,20 +15,32 @@ from tunefarm_search.space.access_pattern import REDUCTION
 from tunefarm_search.space.straight_code import partition
 from tunefarm_search.untried.block_facts import BlockFacts
 
-MAX_UNROLLED: Final = 32
-"""Statements that a rule unrolls: LLVM's time grows with the body."""
-QUARTER: Final = 4
-"""Elements of the smallest vectors worth having."""
-LATENCY: Final = 4
-"""Cycles until the result of an addition can be added to."""
-MANY_ELEMENTS: Final = 1024
-"""Loops of that many elements are long enough."""
-LAST_SUMS: Final = 2
-"""Partial results that are reduced one after the other."""
-REGISTER_CYCLES: Final = 12
-"""Cycles to initialise a register of partial results and to add it to another, beside other rows (ADR 62)."""
-VECTORS_AT_ONCE: Final = 4
-"""Independent vectors of a reduction or a loop of copies: they hide the latency of an addition."""
+
+@dataclass(frozen=True)
+class LoopRuleConfig:
+    """The constants of the rules for loops.
+
+    Attributes:
+        max_unrolled_statements: statements that a rule unrolls: LLVM's time grows with the body.
+        min_vector_elements: elements of the smallest vectors worth having.
+        many_elements: loops of that many elements are long enough.
+        vectors_at_once: independent vectors of a reduction or a loop of copies: they hide the latency of an addition.
+        last_sums: partial results that are reduced one after the other.
+        addition_cycles: cycles until the result of an addition can be added to.
+        register_cycles: cycles to initialise a register of partial results and to add it to another, beside other rows
+            (ADR 62).
+    """
+
+    max_unrolled_statements: int = 32
+    min_vector_elements: int = 4
+    many_elements: int = 1024
+    vectors_at_once: int = 4
+    last_sums: int = 2
+    addition_cycles: int = 4
+    register_cycles: int = 12
+
+
+DEFAULTS: Final = LoopRuleConfig()
 
 
 @dataclass(frozen=True)
@@ -62,7 +80,8 @@ def piece(extent: int, lanes: int) -> int | None:
     It fills registers or is shorter than one: LLVM takes other vectors apart. TVM computes a vector under a condition
     one by one, so there is no piece for a rest; LLVM gives a plain loop vectors and a rest of its own.
     """
-    divisors = [width for width in range(QUARTER, VECTORS_AT_ONCE * lanes + 1) if extent % width == 0]
+    widths = range(DEFAULTS.min_vector_elements, DEFAULTS.vectors_at_once * lanes + 1)
+    divisors = [width for width in widths if extent % width == 0]
     whole = [width for width in divisors if width % lanes == 0]
     short = [width for width in divisors if width < lanes]
     even = [width for width in short if width.bit_count() == 1]
@@ -108,7 +127,8 @@ def _first_merged(facts: BlockFacts, lowest: int, lanes: int) -> int:
     extents = facts.pattern.extents
     first = best = len(extents) - 1
     size = extents[first]
-    while first > lowest and size < MANY_ELEMENTS and facts.merges(first - 1, first) and not facts.chooses:
+    many = DEFAULTS.many_elements
+    while first > lowest and size < many and facts.merges(first - 1, first) and not facts.chooses:
         first -= 1
         size *= extents[first]
         if size % lanes == 0 or math.prod(extents[best:]) == 1:
@@ -154,7 +174,7 @@ def unroll_small(schedule: Any, loops: Sequence[Any], statements: float) -> None
     """Unroll the innermost loops as long as few enough statements result."""
     for loop in reversed(loops):
         statements *= extent_of(schedule, loop)
-        if statements > MAX_UNROLLED:
+        if statements > DEFAULTS.max_unrolled_statements:
             return
         schedule.unroll(loop)
 
@@ -172,18 +192,17 @@ def partial_sums(schedule: Any, block: Any, facts: BlockFacts, lanes: int) -> li
     loops, extents, first = schedule.get_loops(block), facts.pattern.extents, axis
     size = extents[axis]
     # As few as make many: LLVM does not see that the elements of three fused loops are neighbours.
-    while (
-        first > 0 and size < MANY_ELEMENTS and not facts.pattern.spatial[first - 1] and facts.merges(first - 1, first)
-    ):
+    many, spatial = DEFAULTS.many_elements, facts.pattern.spatial
+    while first > 0 and size < many and not spatial[first - 1] and facts.merges(first - 1, first):
         first -= 1
         size *= extents[first]
     width = _width(size, lanes)
     if width == 1:
         return []
-    results = sum(facts.pattern.spatial)
+    results = sum(spatial)
     _, inner = schedule.split(fused(schedule, loops[first : axis + 1]), [None, width])
     blocks = [schedule.rfactor(inner, results)]
-    while _is_halved(width) and width > LAST_SUMS:
+    while _is_halved(width) and width > DEFAULTS.last_sums:
         width = min(width // 2, lanes)
         _, inner = schedule.split(schedule.get_loops(block)[-1], [None, width])
         blocks.append(schedule.rfactor(inner, results))
@@ -196,14 +215,15 @@ def _width(extent: int, lanes: int) -> int:
     Only divisors: TVM's ``compute_at`` drops the condition of a split with a rest. Powers of two, or else less than a
     vector: LLVM moves the others between registers.
     """
-    divisors = [width for width in range(2, VECTORS_AT_ONCE * lanes + 1) if extent % width == 0]
-    whole = [width for width in divisors if width >= QUARTER and _is_halved(width)]
+    divisors = [width for width in range(2, DEFAULTS.vectors_at_once * lanes + 1) if extent % width == 0]
+    whole = [width for width in divisors if width >= DEFAULTS.min_vector_elements and _is_halved(width)]
     short = [width for width in divisors if width < lanes]
 
     def cycles(width: int) -> float:
         registers = _registers(width, lanes)
-        last = REGISTER_CYCLES * registers if _is_halved(width) else LATENCY * width
-        return extent / width * max(LATENCY, registers) + last
+        addition = DEFAULTS.addition_cycles
+        last = DEFAULTS.register_cycles * registers if _is_halved(width) else addition * width
+        return extent / width * max(addition, registers) + last
 
     return min([1, *(whole or short)], key=cycles)
 

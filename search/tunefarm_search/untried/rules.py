@@ -1,4 +1,12 @@
-"""Schedules by rule: rows of results in parallel, with all that they need computed row by row, in vectors."""
+"""Schedules by rule: rows of results in parallel, with all that they need computed row by row, in vectors.
+
+1. A row is what one iteration of all reductions needs. Move its loops of the last block behind the others.
+2. Fuse the loops over rows, with several rows in each step if their additions hide each other. Run them in parallel.
+3. Compute every earlier block in the loop over rows or steps, the last one first.
+4. Give each of them vectors: of results, or of partial sums side by side.
+
+Functions without such rows get each block in loops of its own.
+"""
 
 import math
 from collections.abc import Sequence
@@ -6,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tunefarm_search.space.access_pattern import REDUCTION
-from tunefarm_search.untried.block_facts import WORTH_THREADS_NS, BlockFacts, blocks_of, facts_of
+from tunefarm_search.untried.block_facts import BlockFacts, blocks_of, facts_of, is_worth_threads
 from tunefarm_search.untried.loop_rules import (
     Reduced,
     extent_of,
@@ -16,12 +24,24 @@ from tunefarm_search.untried.loop_rules import (
     results_vectorised,
 )
 
-CHUNKS_PER_CORE: Final = 4
-"""Iterations of a parallel loop per core, if there are as many: more would only repeat what they share."""
-ROWS_AT_ONCE: Final = 8
-"""Rows that each step computes before the next step at most."""
-ELEMENTS_AT_ONCE: Final = 4096
-"""Elements of a value of these rows at most: half of a first-level cache."""
+
+@dataclass(frozen=True)
+class RowConfig:
+    """The constants of the rules.
+
+    Attributes:
+        chunks_per_core: iterations of a parallel loop per core, if there are as many: more would only repeat what they
+            share.
+        max_rows_per_step: rows that each step computes before the next step.
+        max_elements_per_step: elements of a value of these rows: half of a first-level cache.
+    """
+
+    chunks_per_core: int = 4
+    max_rows_per_step: int = 8
+    max_elements_per_step: int = 4096
+
+
+DEFAULTS: Final = RowConfig()
 
 
 @dataclass(frozen=True)
@@ -50,7 +70,7 @@ def block_by_block(schedule: Any, shape: Shape, *, parallel: bool) -> None:
         facts = facts_of(schedule, block)
         if facts is None:
             continue
-        has_threads = parallel and facts.work_ns > WORTH_THREADS_NS
+        has_threads = parallel and is_worth_threads(facts.work_ns)
         if facts.reduces:
             _reduction_alone(schedule, block, facts, shape, parallel=has_threads)
             continue
@@ -145,7 +165,7 @@ def _row_loops(schedule: Any, block: Any, known: Sequence[BlockFacts], rows: int
         each.reduces and each.slides for each in known
     )
     if padded:
-        wanted = CHUNKS_PER_CORE * shape.cores
+        wanted = DEFAULTS.chunks_per_core * shape.cores
         first = next((n for n in range(1, count) if math.prod(extents[:n]) >= wanted), count)
         shared = fused(schedule, loops[:first])
         return _RowLoops(shared, fused(schedule, loops[first:count]) if first < count else shared, 1)
@@ -177,7 +197,11 @@ def _rows_at_once(known: Sequence[BlockFacts], rows: int, extent: int, shape: Sh
     if not any(facts.sums_partially for facts in known):
         return 1
     row_elements = max(facts.iterations for facts in known) / rows
-    most = min(ROWS_AT_ONCE, ELEMENTS_AT_ONCE / row_elements, rows / (CHUNKS_PER_CORE * shape.cores))
+    most = min(
+        DEFAULTS.max_rows_per_step,
+        DEFAULTS.max_elements_per_step / row_elements,
+        rows / (DEFAULTS.chunks_per_core * shape.cores),
+    )
     return max((at_once for at_once in range(2, int(most) + 1) if extent % at_once == 0), default=1)
 
 
@@ -245,7 +269,7 @@ def _reduction_alone(schedule: Any, block: Any, facts: BlockFacts, shape: Shape,
 def _parallel(schedule: Any, around: Sequence[Any], shape: Shape) -> None:
     """Run the outermost of the loops in parallel, fused until they are enough for all cores."""
     extents = [extent_of(schedule, loop) for loop in around]
-    wanted = CHUNKS_PER_CORE * shape.cores
+    wanted = DEFAULTS.chunks_per_core * shape.cores
     count = next((n for n in range(1, len(around) + 1) if math.prod(extents[:n]) >= wanted), len(around))
     if count and math.prod(extents[:count]) > 1:
         schedule.parallel(fused(schedule, around[:count]))

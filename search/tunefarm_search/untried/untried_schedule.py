@@ -1,4 +1,12 @@
-"""A schedule for any function on a CPU before anything is measured."""
+"""A schedule for any function on a CPU before anything is measured.
+
+1. Estimate from the function's blocks whether its work outweighs starting threads.
+2. Try the rules for patterns of their own: sums of products of integers, Winograd's transforms, attention.
+3. Tile a function whose tiles save loads, or that reads across its order: the applicable point with the lowest
+   analytical cost that does not repeat too much.
+4. Otherwise schedule windows in registers, rows, or each block alone, with cheap blocks inlined. The first way that
+   applies is taken.
+"""
 
 import json
 import math
@@ -27,20 +35,33 @@ from tunefarm_search.space.winograd_transforms import transform_schedule, vector
 from tunefarm_search.tvm.errors import TVM_ERRORS
 from tunefarm_search.tvm.target import FLOAT_BYTES
 from tunefarm_search.tvm.trace import trace_of
-from tunefarm_search.untried.block_facts import WORTH_THREADS_NS, BlockFacts, blocks_of, facts_of
+from tunefarm_search.untried.block_facts import BlockFacts, blocks_of, facts_of, is_worth_threads
 from tunefarm_search.untried.inlining import inline_cheap_blocks
 from tunefarm_search.untried.rules import Shape, block_by_block, row_by_row
 from tunefarm_search.untried.tiled_choice import cheapest_points
 from tunefarm_search.untried.window_rules import windows_in_registers
 from tunefarm_search.validation.trace_application import apply_steps
 
-TRIED_POINTS: Final = 24
-MAX_MOVED: Final = 2.5
-"""Times more often than in the given function that statements of a function without reductions may run."""
-MAX_REPEATED_BY_ROWS: Final = 4.0
-"""Times more often than in the given function that statements may run where rows share what is computed for them."""
-MAX_BROADCAST: Final = 8
-"""Results per sum from which on the sums are the smaller part of the work."""
+
+@dataclass(frozen=True)
+class UntriedConfig:
+    """The constants of the choice among ways.
+
+    Attributes:
+        tried_points: points of the lowest cost that are applied to find one that is valid.
+        max_repeated_by_tiles: times more often than in the given function that statements of a function without
+            reductions may run.
+        max_repeated_by_rows: the same where rows share what is computed for them.
+        max_results_per_sum: with more, the sums are the smaller part of the work, and tiles for them do not pay.
+    """
+
+    tried_points: int = 24
+    max_repeated_by_tiles: float = 2.5
+    max_repeated_by_rows: float = 4.0
+    max_results_per_sum: int = 8
+
+
+DEFAULTS: Final = UntriedConfig()
 
 
 @dataclass(frozen=True)
@@ -130,8 +151,8 @@ def _tiled(
         return None
     space = search_space(given.mod, target, "stable", Space())
     scheduler = Scheduler(space)
-    limit = math.inf if reuses else MAX_MOVED * _moved(given.mod)
-    for point, _ in cheapest_points(space, TRIED_POINTS):
+    limit = math.inf if reuses else DEFAULTS.max_repeated_by_tiles * _moved(given.mod)
+    for point, _ in cheapest_points(space, DEFAULTS.tried_points):
         applied = scheduler.apply(point)
         if not isinstance(applied, Scheduled):
             continue
@@ -174,7 +195,7 @@ def _rows(inlined: _Inlined, target: Target, *, parallel: bool) -> UntriedSchedu
     schedule = inlined.schedule()
     if not row_by_row(schedule, _shape(target), parallel=parallel):
         return None
-    if _moved(schedule.mod) > MAX_REPEATED_BY_ROWS * _moved(inlined.module):
+    if _moved(schedule.mod) > DEFAULTS.max_repeated_by_rows * _moved(inlined.module):
         return None
     return UntriedSchedule(trace_of(schedule), schedule.mod, "rows")
 
@@ -210,7 +231,8 @@ def _has_reuse(known: Sequence[BlockFacts | None]) -> bool:
             continue
         results = [n for n, extent in enumerate(facts.pattern.extents) if facts.pattern.spatial[n] and extent > 1]
         reads = facts.strides[: len(facts.pattern.reads)]
-        if any(not steps[n] for steps in reads for n in results) and largest <= MAX_BROADCAST * facts.results:
+        most = DEFAULTS.max_results_per_sum * facts.results
+        if any(not steps[n] for steps in reads for n in results) and largest <= most:
             return True
     return False
 
@@ -224,4 +246,4 @@ def _crosses(schedule: Any) -> bool:
 def _worth_threads(known: Sequence[BlockFacts | None], target: Target) -> bool:
     """Whether the work outweighs starting threads."""
     work_ns = sum(facts.work_ns for facts in known if facts is not None)
-    return target.num_cores > 1 and work_ns > WORTH_THREADS_NS
+    return target.num_cores > 1 and is_worth_threads(work_ns)

@@ -2,9 +2,15 @@
 
 Neighbouring windows overlap. A line of them has its sums in registers, one vector of channels each: what is loaded for
 one window is there for the next, and padding is a condition where an element is loaded. No loop is left inside a line.
+
+1. Choose the axis and the best length of a line that divides it, such that its code is short enough.
+2. Inline what is computed before the reduction. Split the last block into lines of vectors of channels.
+3. Compute the sums, and what is computed of them, for each line, in code without loops.
+4. Run the lines in parallel.
 """
 
 import math
+from dataclasses import dataclass
 from typing import Any, Final
 
 from tunefarm_search.space.access_pattern import REDUCTION
@@ -12,12 +18,25 @@ from tunefarm_search.space.straight_code import straight
 from tunefarm_search.untried.block_facts import BlockFacts, blocks_of, facts_of
 from tunefarm_search.untried.loop_rules import extent_of, fused
 
-_LENGTHS: Final = (8, 7, 6, 5, 4, 14, 13, 12, 11, 10, 9, 3, 2)
-"""Windows of a line, the best first: enough to hide the latency of an addition, and no more than registers."""
 _AROUND: Final = 2
 """Loops around a line: over lines, and over vectors of channels."""
-_MAX_STATEMENTS: Final = 225
-"""Of the code without loops: LLVM's time grows with it."""
+
+
+@dataclass(frozen=True)
+class WindowConfig:
+    """The constants of lines.
+
+    Attributes:
+        lengths: windows of a line, the best first: enough to hide the latency of an addition, and no more than
+            registers.
+        max_statements: statements of the code without loops: LLVM's time grows with it.
+    """
+
+    lengths: tuple[int, ...] = (8, 7, 6, 5, 4, 14, 13, 12, 11, 10, 9, 3, 2)
+    max_statements: int = 225
+
+
+DEFAULTS: Final = WindowConfig()
 
 
 def windows_in_registers(schedule: Any, lanes: int, *, parallel: bool) -> bool:
@@ -33,7 +52,7 @@ def windows_in_registers(schedule: Any, lanes: int, *, parallel: bool) -> bool:
         known = _known(schedule)
     at = next(at for at, facts in enumerate(known) if facts.reduces)
     blocks, window = blocks_of(schedule), math.prod(known[at].pattern.extents) // known[at].results
-    axis, length = _line(schedule, blocks[-1], _MAX_STATEMENTS // window)
+    axis, length = _line(schedule, blocks[-1], DEFAULTS.max_statements // window)
     if length < 2:
         return False
     for block in blocks[:at]:
@@ -84,7 +103,7 @@ def _results(facts: BlockFacts) -> list[int]:
 def _line(schedule: Any, block: Any, limit: int) -> tuple[int, int]:
     """The number of the axis and the number of windows of a line, at most ``limit``."""
     *outer, _ = schedule.get_loops(block)
-    for length in _LENGTHS:
+    for length in DEFAULTS.lengths:
         for axis in reversed(range(len(outer))):
             if length <= limit and extent_of(schedule, outer[axis]) % length == 0:
                 return axis, length
