@@ -14,8 +14,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final
 
-from tunefarm.startup.preloading import load
-from tunefarm.startup.preloads import LOAD_TVM
+from tunefarm.startup.preloading import LOAD_TVM, load
 from tunefarm_sandbox.fork_server import server, server_process
 from tunefarm_sandbox.fork_server.entry_point import preload
 

@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-from tunefarm.startup.preloads import PRELOAD, PRELOAD_TO_SEARCH, PRELOAD_TO_SEND
+from tunefarm.startup.preloading import PRELOAD, PRELOAD_TO_SEARCH, PRELOAD_TO_SEND
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from tunefarm.startup.preloads import PRELOAD, PRELOAD_TO_SEND
+from tunefarm.startup.preloading import PRELOAD, PRELOAD_TO_SEND
 
 if TYPE_CHECKING:
     from tunefarm_sandbox.fork_server.fork_server import ForkServer

@@ -10,7 +10,7 @@ import tvm
 from tests.search.relax.models import SmallModel, convolutional_network, tuples, two_caches, two_entries
 from tunefarm.frontend.model_import import ImportedModel
 from tunefarm.model.compilation import Compilation, ModelCompiler
-from tunefarm.startup.preloads import PRELOAD
+from tunefarm.startup.preloading import PRELOAD
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 
 
