@@ -13,13 +13,20 @@ Order = TypeVar("Order")
 class RedeliveryPolicy:
     """Timeouts after which an order is lost, and limits on redelivery. Times are in seconds.
 
+    Lanes report once a second. The timeouts are several reports long, so that a few late ones lose no order, and short
+    enough that a dead host is noticed within ten seconds. A lane that is paused for longer costs an attempt: the tuner
+    makes one more, and a candidate that is lost twice counts as a crash.
+
     Attributes:
         claim_s: an order that left the queue is lost unless a lane reports it within this time.
         lane_s: an order is lost if its lane has not reported it for this time.
-        min_hold_s: lower bound of the time a lane may hold an order, which is 20 times the longest observed one.
-        max_hold_s: upper bound of that time.
+        min_hold_s: lower bound of the time a lane may hold an order, which is 20 times the longest observed one: after
+            a few fast orders, a slow one must not count as hanging.
+        max_hold_s: upper bound of that time: after one order that took long, hanging ones must still be found.
         max_resends: redeliveries of an order whose lane lives but has lost it.
-        max_resends_after_death: redeliveries of an order that may have crashed its lane.
+        max_resends_after_death: redeliveries of an order that may have crashed its lane. 0 by default: the tuner
+            makes the second attempt itself and counts it in the store, which outlives this ledger, so that an order
+            cannot crash one lane after another.
         max_returns: how often lanes may return an order before beginning it; None for no limit.
     """
 
@@ -134,6 +141,7 @@ class OrderLedger(Generic[Order]):
 
     def end(self, ident: str) -> LedgerEntry[Order] | None:
         """Remove an order in any state; None if it has already ended."""
+        # Not a proof that orders before it have left the queue: a canceled order ends while it is still queued.
         entry = self._entries.pop(ident, None)
         if entry is not None:
             self._outstanding.pop(ident, None)
@@ -154,6 +162,8 @@ class OrderLedger(Generic[Order]):
         """A lane reports an order; return its entry, or None if it has ended or will be resent."""
         entry = self._entries.get(ident)
         if entry is None or ident in self._outstanding:
+            # A lane that was paused reports an order that was lost meanwhile. It is sent again all the same: the lane
+            # may be about to vanish, and the first answer ends both copies.
             return None
         if entry.accepted_s is None:
             entry.accepted_s = now_s
@@ -187,7 +197,7 @@ class OrderLedger(Generic[Order]):
     def returned(self, ids: Iterable[str], lane_id: str) -> list[Lost[Order]]:
         """A lane returns orders that it has not begun; return those that exceed ``max_returns``."""
         lost = []
-        for ident in reversed(tuple(ids)):
+        for ident in reversed(tuple(ids)):  # each goes to the front, so that they keep their sequence
             entry = self._entries.get(ident)
             if entry is None or ident in self._outstanding or entry.lane_id not in {"", lane_id}:
                 continue
@@ -212,11 +222,16 @@ class OrderLedger(Generic[Order]):
         return [(entry, reason)]
 
     def find_lost(self, now_s: float, *, queue_is_empty: bool) -> list[Lost[Order]]:
-        """Apply the timeouts; return the lost orders that will not be resent."""
+        """Apply the timeouts; return the lost orders that will not be resent.
+
+        ``now_s`` is the time up to which the owner has read reports. If the owner is paused, reports of live lanes wait
+        to be read meanwhile, and the present time would make its own pause their silence.
+        """
         lost = []
         for entry in self.entries():
             if entry.ident in self._outstanding:
                 continue
+            # ``claim_s`` begins here and not with the sending: behind others, an order may be queued for hours.
             if queue_is_empty and entry.accepted_s is None and entry.passed_s is None:
                 entry.passed_s = now_s
             if reason := self._loss_reason(entry, now_s):
@@ -240,6 +255,7 @@ class OrderLedger(Generic[Order]):
                 entry.sent_s = now_s
             if entry.accepted_s is None and entry.ident not in self._outstanding:
                 unaccepted.append(entry)
+        # Their time to be reported begins when they are known to have left the queue, which is to be shown once more.
         self._queued = OrderedDict.fromkeys(e.ident for e in sorted(unaccepted, key=lambda entry: entry.sequence))
 
     def _resend(self, entry: LedgerEntry[Order]) -> None:

@@ -35,6 +35,8 @@ _JOB_AND_EXPLORATION: Final = (
     .with_for_update()
 )
 
+# An exploration keeps the job and the fence of its last holder, since a holder that dies clears nothing. They count
+# only while that very lease lasts: after a takeover the job has a higher fence, and the new owner must hold it again.
 _LIVE_HOLDER: Final = select(JobTable.job_id).where(
     JobTable.tenant == bindparam("tenant"),
     JobTable.job_id == bindparam("job_id"),
@@ -57,7 +59,8 @@ IS_FREE: Final = or_(
 def require_fence(connection: Connection, lease: Lease) -> None:
     """Raise FenceLost unless ``lease`` is the job's current one; lock the job's row until the transaction ends.
 
-    An expired lease still counts until another owner takes the job over: until then there is no other writer.
+    An expired lease still counts until another owner takes the job over: until then there is no other writer, and the
+    measurements of a tuner whose host was suspended for a while are valid.
     """
     row = connection.execute(_JOB, {"tenant": lease.tenant, "job_id": lease.job_id}).one_or_none()
     if row is None or row.fence != lease.fence or row.owner != lease.owner:
@@ -73,6 +76,7 @@ def require_exploration(connection: Connection, lease: Lease, exploration_id: st
     found = connection.execute(_JOB_AND_EXPLORATION, asked).one_or_none()
     if found is not None and tuple(found) == (lease.fence, lease.owner, lease.job_id, lease.fence):
         return
+    # Not held: ask for each row alone, only to raise the error that names what is missing or lost.
     require_fence(connection, lease)
     holder = _holder(connection, lease.tenant, exploration_id)
     if holder != (lease.job_id, lease.fence):
@@ -83,7 +87,7 @@ def is_held_by_another(connection: Connection, lease: Lease, exploration_id: str
     """Whether another job with a live lease holds the exploration. Raises NotFound if it does not exist."""
     job_id, fence = _holder(connection, lease.tenant, exploration_id)
     if job_id is None or job_id == lease.job_id:
-        return False
+        return False  # an earlier owner of the same job has a lower fence, so that it can write nothing
     values = {"tenant": lease.tenant, "job_id": job_id, "fence": fence, "now_s": now_s}
     return connection.execute(_LIVE_HOLDER, values).first() is not None
 

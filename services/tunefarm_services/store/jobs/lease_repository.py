@@ -21,6 +21,7 @@ FREE: Final = (
     .where(JobTable.state != JobState.FINISHED.value, IS_FREE)
     .with_for_update(skip_locked=True)
 )
+# The database raises the fence in the statement that sets the owner, so that no two leases of a job share one.
 _LEASE: Final = (
     update(JobTable)
     .where(JobTable.tenant == bindparam("of_tenant"), JobTable.job_id == bindparam("of_job"))
@@ -34,11 +35,14 @@ _HELD: Final = update(JobTable).where(
     JobTable.owner == bindparam("held_owner"),
 )
 _OWNERS: Final = select(JobTable.tenant, JobTable.owner).distinct().where(IS_OPEN, JobTable.owner.is_not(None))
+# By the owner's name, which is unique: between the search for dead owners and this, another may have leased the job.
+# The fence can stay, because a write needs the owner's name as well, and the next lease raises it.
 _RELEASE_ALL: Final = (
     update(JobTable)
     .where(IS_OPEN, JobTable.tenant == bindparam("of_tenant"), JobTable.owner == bindparam("gone_owner"))
     .values(lease_expires_at=None, owner=None)
 )
+# Also after the expiry: if no other owner took the job meanwhile, a process that was paused goes on with it.
 _RENEW: Final = _HELD.values(lease_expires_at=bindparam("until_s"))
 _RELEASE: Final = _HELD.values(lease_expires_at=None, owner=None).returning(JobTable.state, JobTable.request)
 
@@ -73,6 +77,8 @@ class LeaseRepository(Repository):
         """
         with self._database.writing() as connection:
             row = connection.execute(_RELEASE, _held(lease)).one_or_none()
+            # In the same transaction: a request that came while the job was held waits for its owner to read it, and
+            # after the release there is none. A later request finds the job free and takes effect at once.
             if row is not None and row.request is not None and row.state != JobState.FINISHED.value:
                 wanted = JobRequest(row.request)
                 apply_request(connection, lease.tenant, lease.job_id, JobState(row.state), wanted)

@@ -143,6 +143,7 @@ class BundleRepository(Repository):
             now_s = self._database.now_s(connection)
             while (row := connection.execute(_NEXT, {"now_s": now_s}).one_or_none()) is not None:
                 key = {"of_tenant": row.tenant, "of_bundle": row.bundle_id}
+                # Counted when leased, not when failed: a builder that is killed reports nothing.
                 if row.attempts >= MAX_ATTEMPTS:
                     connection.execute(_finished("failed", _POISONED, _CHANGE), key)
                     continue
@@ -162,6 +163,7 @@ class BundleRepository(Repository):
     @retried
     def release(self, lease: BundleLease) -> None:
         """Return a bundle to the queue; the attempt does not count. No effect if it was deleted or taken over."""
+        # The next lease may get the same number. The caller drops this one, and other owners have other names.
         values = {"state": "queued", "attempts": lease.attempt - 1, **_FREED}
         with self._database.writing() as connection:
             connection.execute(_HELD.values(values), _held(lease))

@@ -169,6 +169,11 @@ def _attempt_of(measurement: Measurement) -> _Attempt:
 
 
 def _is_live(dispatch: AnyRow, lease: Lease, measurement: Measurement) -> bool:
+    """Whether this lease sent the dispatch, and the measurement answers that very dispatch.
+
+    A lane may be paused with a candidate until the attempt was declared lost and sent again, or until another tuner
+    took the job over. Its late result must not count as that of the later attempt.
+    """
     sent = (dispatch.dispatch_id, dispatch.nonce, dispatch.fence)
     is_ours = (dispatch.job_id, dispatch.fence) == (lease.job_id, lease.fence)
     return is_ours and sent == (measurement.dispatch_id, measurement.nonce, measurement.fence)

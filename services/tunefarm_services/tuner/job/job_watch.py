@@ -15,6 +15,8 @@ from tunefarm_services.store.store_error import FenceLost
 from tunefarm_services.store.stored import JobRequest
 
 LEASE_S = 15.0
+"""How long a job stands still after its tuner's host died. A tuner that is paused for longer may lose the job, and
+then writes nothing more: its fence is old."""
 RENEW_S = 4.0
 """Less than a third of the lease: two late or failed renewals must not cost the job its lease."""
 POLL_STORE_S = 0.5
