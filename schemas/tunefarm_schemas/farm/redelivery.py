@@ -224,8 +224,8 @@ class OrderLedger(Generic[Order]):
     def find_lost(self, now_s: float, *, queue_is_empty: bool) -> list[Lost[Order]]:
         """Apply the timeouts; return the lost orders that will not be resent.
 
-        ``now_s`` is the time up to which the owner has read reports. If the owner is paused, reports of live lanes wait
-        to be read meanwhile, and the present time would make its own pause their silence.
+        After a pause of the owner, reports of live lanes wait to be read, and its own pause must not count as their
+        silence: it passes the time up to which it has read reports, or calls ``reset_timers`` first.
         """
         lost = []
         for entry in self.entries():
