@@ -39,9 +39,13 @@ class RandomStrategy:
     """Draws random points until enough of them apply. With a ``pool`` it draws only from the pool."""
 
     def __init__(
-        self, space: SearchSpace, selector: CandidateSelector, seed: int, pool: Population | None = None,
+        self,
+        space: SearchSpace,
+        selector: CandidateSelector,
+        seed: int,
+        pool: Population | None = None,
         config: RandomConfig = DEFAULTS,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._space = space
         self._selector = selector
         self._random = np.random.default_rng(seed)
