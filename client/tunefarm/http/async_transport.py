@@ -10,11 +10,12 @@ from httpx_sse import EventSource
 
 from tunefarm.http.api_error import ApiError
 from tunefarm.http.calls.job_calls import job_state
-from tunefarm.http.event_stream import BETWEEN_CONNECTIONS_S, EventStream, RemoteEvent
+from tunefarm.http.event_stream import BETWEEN_CONNECTIONS_S, EventStream
 from tunefarm.http.request import Flow, Reply, Request
 from tunefarm.http.retrying import RetryPolicy
 from tunefarm.http.sending import Attempts, events_request, prepared
 from tunefarm.http.service_address import ServiceAddress
+from tunefarm_schemas.tuning.job import Event
 
 T = TypeVar("T")
 
@@ -66,7 +67,7 @@ class AsyncTransport:
                 return outcome
             await asyncio.sleep(outcome)
 
-    async def events(self, stream: EventStream) -> AsyncIterator[RemoteEvent]:
+    async def events(self, stream: EventStream) -> AsyncIterator[Event]:
         """The events of a job in order, each once, up to the last. Reconnects after lost connections and restarts.
 
         Raises:
@@ -82,7 +83,7 @@ class AsyncTransport:
             except httpx.TransportError as error:
                 await asyncio.sleep(attempts.wait_after(error))
 
-    async def _connection(self, stream: EventStream, attempts: Attempts) -> AsyncIterator[RemoteEvent]:
+    async def _connection(self, stream: EventStream, attempts: Attempts) -> AsyncIterator[Event]:
         request = events_request(self.address, stream)
         async with self._client.stream(
             request.method, request.url, headers=request.headers, timeout=request.timeout

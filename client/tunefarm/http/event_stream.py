@@ -5,29 +5,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from httpx_sse import ServerSentEvent
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
-from tunefarm.http.request import Answer
-from tunefarm_schemas.tuning.job import JobState
+from tunefarm_schemas.tuning.job import Event, JobState
 
 READ_TIMEOUT_S: Final = 60.0
 """A connection silent for this long is lost: the service sends a comment more often."""
 BETWEEN_CONNECTIONS_S: Final = 0.5
-
-
-class RemoteEvent(Answer):
-    """An event of a job. The sequence numbers increase."""
-
-    sequence: int
-    job_id: str
-    kind: str
-    at: str
-    data: dict[str, object] = Field(default_factory=dict)
-
-    @property
-    def ends_job(self) -> bool:
-        """Whether this is the last event of the job: the summary with an outcome."""
-        return self.kind == "summary" and self.data.get("outcome") is not None
 
 
 class EventStream:
@@ -56,7 +40,7 @@ class EventStream:
         resumed = {"Last-Event-ID": str(self.last_sequence)} if self.last_sequence else {}
         return {"Accept": "text/event-stream", "Cache-Control": "no-store", **resumed}
 
-    def take(self, received: ServerSentEvent) -> RemoteEvent | None:
+    def take(self, received: ServerSentEvent) -> Event | None:
         """The event; None if it was received before."""
         event = _event(self.job_id, received)
         if event is None or event.sequence <= self.last_sequence:
@@ -75,7 +59,7 @@ class EventStream:
             self.is_complete = True
 
 
-def _event(job_id: str, received: ServerSentEvent) -> RemoteEvent | None:
+def _event(job_id: str, received: ServerSentEvent) -> Event | None:
     if not received.data:
         return None
     try:
@@ -86,6 +70,6 @@ def _event(job_id: str, received: ServerSentEvent) -> RemoteEvent | None:
         return None
     named = {"sequence": received.id, "kind": received.event, "job_id": job_id, "at": "", "data": value}
     try:
-        return RemoteEvent.model_validate(value if "sequence" in value else named)
+        return Event.model_validate(value if "sequence" in value else named, extra="ignore")
     except ValidationError:
         return None

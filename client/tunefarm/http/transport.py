@@ -11,11 +11,12 @@ from httpx_sse import EventSource
 
 from tunefarm.http.api_error import ApiError
 from tunefarm.http.calls.job_calls import job_state
-from tunefarm.http.event_stream import BETWEEN_CONNECTIONS_S, EventStream, RemoteEvent
+from tunefarm.http.event_stream import BETWEEN_CONNECTIONS_S, EventStream
 from tunefarm.http.request import Flow, Reply, Request
 from tunefarm.http.retrying import RetryPolicy
 from tunefarm.http.sending import Attempts, events_request, prepared
 from tunefarm.http.service_address import ServiceAddress
+from tunefarm_schemas.tuning.job import Event
 
 T = TypeVar("T")
 
@@ -69,7 +70,7 @@ class Transport:
                 return outcome
             time.sleep(outcome)
 
-    def events(self, stream: EventStream) -> Iterator[RemoteEvent]:
+    def events(self, stream: EventStream) -> Iterator[Event]:
         """The events of a job in order, each once, up to the last. Reconnects after lost connections and restarts.
 
         Raises:
@@ -85,7 +86,7 @@ class Transport:
             except httpx.TransportError as error:
                 time.sleep(attempts.wait_after(error))
 
-    def _connection(self, stream: EventStream, attempts: Attempts) -> Iterator[RemoteEvent]:
+    def _connection(self, stream: EventStream, attempts: Attempts) -> Iterator[Event]:
         request = events_request(self.address, stream)
         with self._client.stream(
             request.method, request.url, headers=request.headers, timeout=request.timeout

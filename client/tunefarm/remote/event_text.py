@@ -3,17 +3,17 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tunefarm.http.event_stream import RemoteEvent
 from tunefarm.terminal.job_text import gain_text
 from tunefarm.terminal.progress_display import ProgressDisplay
 from tunefarm.terminal.remote_progress import RemoteProgress
+from tunefarm_schemas.tuning.job import Event
 from tunefarm_schemas.views.quantities import failures_text, latency_text
 from tunefarm_schemas.visible_text import visible_line
 
 PROGRESS: Final = "progress"
 
 
-def show(event: RemoteEvent, display: ProgressDisplay) -> None:
+def show(event: Event, display: ProgressDisplay) -> None:
     """Show an event on a display: progress in its panel, any other event as a line."""
     if event.kind == PROGRESS:
         display.show(RemoteProgress.of(event.data))
@@ -21,12 +21,12 @@ def show(event: RemoteEvent, display: ProgressDisplay) -> None:
         display.say(event_line(event))
 
 
-def event_line(event: RemoteEvent) -> str:
+def event_line(event: Event) -> str:
     """One line with the time, the kind and the data of an event."""
     return visible_line(f"{event.at[:19]} {event.kind} {_words(event)}".rstrip())
 
 
-def _words(event: RemoteEvent) -> str:
+def _words(event: Event) -> str:
     data: Mapping[str, Any] = event.data
     match event.kind:
         case "state":

@@ -6,13 +6,13 @@ from typing import Any
 from tunefarm.http.async_transport import AsyncTransport
 from tunefarm.http.calls.artifact_calls import RemoteArtifact
 from tunefarm.http.calls.job_calls import job_deletion, job_events, job_verb, job_view
-from tunefarm.http.event_stream import EventStream, RemoteEvent
+from tunefarm.http.event_stream import EventStream
 from tunefarm.http.method import Carrier, Noun, executed
 from tunefarm.http.request import Flow
 from tunefarm.http.transport import Transport
 from tunefarm.remote.event_text import show
 from tunefarm.remote.job_result import artifact_of_job, artifacts_of_job, job_records, job_summary, job_trials
-from tunefarm_schemas.tuning.job import Job, JobOutcome, JobState
+from tunefarm_schemas.tuning.job import Event, Job, JobOutcome, JobState
 from tunefarm_schemas.tuning.record import TuningRecord
 from tunefarm_schemas.views.jobs.job import NewJob
 from tunefarm_schemas.views.jobs.trial import TrialView
@@ -83,7 +83,7 @@ class JobHandle(Noun[Carrier]):
         return job_deletion(self.job_id)
 
     @executed
-    def past_events(self) -> Flow[list[RemoteEvent]]:
+    def past_events(self) -> Flow[list[Event]]:
         """The job's events so far."""
         return job_events(self.job_id)
 
@@ -121,7 +121,7 @@ class JobHandle(Noun[Carrier]):
         self.view = yield from job_verb(self.job_id, verb)
         return self.view
 
-    def _note(self, event: RemoteEvent) -> None:
+    def _note(self, event: Event) -> None:
         if event.kind == "summary":
             self.summary = event.data
 
@@ -129,7 +129,7 @@ class JobHandle(Noun[Carrier]):
 class RemoteJob(JobHandle[Transport]):
     """A job on a service."""
 
-    def events(self, after: int = 0) -> Iterator[RemoteEvent]:
+    def events(self, after: int = 0) -> Iterator[Event]:
         """The job's events after number ``after``, up to the last; waits for further events."""
         for event in self.transport.events(EventStream(self.job_id, after)):
             self._note(event)
@@ -152,7 +152,7 @@ class RemoteJob(JobHandle[Transport]):
 class AsyncRemoteJob(JobHandle[AsyncTransport]):
     """A job on a service, for ``AsyncClient``."""
 
-    async def events(self, after: int = 0) -> AsyncIterator[RemoteEvent]:
+    async def events(self, after: int = 0) -> AsyncIterator[Event]:
         """The job's events after number ``after``, up to the last; waits for further events."""
         async for event in self.transport.events(EventStream(self.job_id, after)):
             self._note(event)

@@ -168,6 +168,11 @@ class Event(Frozen):
     at: str
     data: dict[str, object]
 
+    @property
+    def ends_job(self) -> bool:
+        """Whether this is the last event of the job: the summary with an outcome."""
+        return self.kind == "summary" and self.data.get("outcome") is not None
+
 
 def require_space_for(strategy: Strategy, space: Space) -> None:
     """Raise ``BadInput`` for a strategy that cannot search the requested space."""

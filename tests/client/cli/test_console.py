@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.servers.command_server import run_command
-from tunefarm.http.event_stream import RemoteEvent
 from tunefarm.remote.event_text import event_line
 from tunefarm.terminal.console import say, say_json
 from tunefarm.terminal.progress_display import LivePanel, PlainLines
 from tunefarm.terminal.remote_progress import RemoteProgress
 from tunefarm.terminal.tables import print_rows
+from tunefarm_schemas.tuning.job import Event
 
 CLEAR_SCREEN = "\x1b[2J"
 CLIPBOARD = "\x1b]52;c;cm0gLXJmIC8=\x07"
@@ -87,7 +87,7 @@ def test_table_keeps_name_with_newline_in_one_row(capsys):
 
 def test_event_line_is_one_line():
     data = {"state": "finished", "outcome": "failed", "message": f"x\n2026-01-01T00:00:00 state won{CLEAR_SCREEN}"}
-    line = event_line(RemoteEvent(sequence=1, job_id="j", kind="state", at="2026-01-01T00:00:00Z", data=data))
+    line = event_line(Event(sequence=1, job_id="j", kind="state", at="2026-01-01T00:00:00Z", data=data))
     assert "\n" not in line
     assert not OBEYED & set(line)
 

@@ -6,10 +6,9 @@ from typing import Final
 
 from tunefarm.http.api_error import ApiError
 from tunefarm.http.calls.named_calls import of_job
-from tunefarm.http.event_stream import RemoteEvent
 from tunefarm.http.paging import listed
 from tunefarm.http.request import Flow, Query, Reply, Request
-from tunefarm_schemas.tuning.job import Job, JobKind, JobState
+from tunefarm_schemas.tuning.job import Event, Job, JobKind, JobState
 from tunefarm_schemas.views.jobs.space import SpaceView
 from tunefarm_schemas.views.record import RecordInField
 
@@ -110,7 +109,7 @@ def job_space(job_id: str, task: int = 0) -> Flow[SpaceView]:
     return of_job(job_id, ask)
 
 
-def job_events(job_id: str, after: int = 0) -> Flow[list[RemoteEvent]]:
+def job_events(job_id: str, after: int = 0) -> Flow[list[Event]]:
     """The events of a job so far that follow number ``after``."""
-    found = yield from listed("/events", RemoteEvent, {"job_id": job_id}, None)
+    found = yield from listed("/events", Event, {"job_id": job_id}, None)
     return [event for event in found if event.sequence > after]
