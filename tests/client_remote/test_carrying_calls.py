@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 from typing import Any
 
 import pytest
@@ -175,6 +176,25 @@ def test_stream_completes_only_after_job_has_finished(scripted: ScriptedServer, 
             Prepared(200, finished),
         )
         assert job.wait(progress=False).outcome == "canceled"
+
+
+def test_events_of_other_versions_are_read(scripted: ScriptedServer, client: Client) -> None:
+    older = {"sequence": 1, "job_id": "j1", "kind": "created", "at": "2027-01-01T00:00:00Z"}
+    newer = {**older, "sequence": 2, "data": {"share": math.nan}, "something": "newer"}
+    sent = "".join(f"id: {each['sequence']}\nevent: created\ndata: {json.dumps(each)}\n\n" for each in (older, newer))
+    with client:
+        scripted.answers(Prepared(200, JOB))
+        job = client.jobs.get("j1")
+        scripted.answers(Prepared(200, {"items": [older, newer], "next_page_token": None}))
+        listed = job.past_events()
+        scripted.answers(
+            Prepared(200, headers={"Content-Type": "text/event-stream"}, text=sent, cut=True), stream(ENDED)
+        )
+        streamed = list(job.events())[:-1]
+    for events in (listed, streamed):
+        assert [event.sequence for event in events] == [1, 2]
+        assert events[0].data == {}
+        assert str(events[1].data["share"]) == "nan"
 
 
 def test_async_client_sends_same_requests(scripted: ScriptedServer) -> None:

@@ -3,9 +3,12 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from pydantic_core import to_jsonable_python
+
 from tunefarm.terminal.job_text import gain_text
 from tunefarm.terminal.progress_display import ProgressDisplay
 from tunefarm.terminal.remote_progress import RemoteProgress
+from tunefarm_schemas.frozen import JsonValue
 from tunefarm_schemas.tuning.job import Event
 from tunefarm_schemas.views.quantities import failures_text, latency_text
 from tunefarm_schemas.visible_text import visible_line
@@ -24,6 +27,12 @@ def show(event: Event, display: ProgressDisplay) -> None:
 def event_line(event: Event) -> str:
     """One line with the time, the kind and the data of an event."""
     return visible_line(f"{event.at[:19]} {event.kind} {_words(event)}".rstrip())
+
+
+def event_json(event: Event) -> JsonValue:
+    """An event as JSON, with null for the numbers that JSON lacks."""
+    fields: JsonValue = to_jsonable_python(event.model_dump(), inf_nan_mode="null")
+    return fields
 
 
 def _words(event: Event) -> str:

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import Frozen, canonical_json, digest
@@ -162,11 +162,14 @@ class Job(Frozen):
 class Event(Frozen):
     """Something that happened to a job, with its sequence number."""
 
+    # Answers always contain the data, which readers of answers do not require.
+    model_config = ConfigDict(json_schema_serialization_defaults_required=True)
+
     sequence: int
     job_id: str
     kind: str
     at: str
-    data: dict[str, object]
+    data: dict[str, object] = Field(default_factory=dict)
 
     @property
     def ends_job(self) -> bool:

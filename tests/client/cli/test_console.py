@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import os
 import pty
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.servers.command_server import run_command
-from tunefarm.remote.event_text import event_line
+from tunefarm.remote.event_text import event_json, event_line
 from tunefarm.terminal.console import say, say_json
 from tunefarm.terminal.progress_display import LivePanel, PlainLines
 from tunefarm.terminal.remote_progress import RemoteProgress
@@ -83,6 +84,13 @@ def test_live_panel_ignores_escapes_and_markup_in_names():
 def test_table_keeps_name_with_newline_in_one_row(capsys):
     print_rows(("NAME", "STATE"), [("job\nforged  finished", "failed")], empty="")
     assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_event_as_json_has_null_for_numbers_that_json_lacks(capsys: pytest.CaptureFixture[str]) -> None:
+    data = {"rate": math.nan, "tasks": [{"latency_s": math.inf}, {"latency_s": -math.inf}], "trials": 3}
+    say_json(event_json(Event(sequence=1, job_id="j", kind="summary", at="", data=data)))
+    shown = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert shown["data"] == {"rate": None, "tasks": [{"latency_s": None}, {"latency_s": None}], "trials": 3}
 
 
 def test_event_line_is_one_line():

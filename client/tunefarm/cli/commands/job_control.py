@@ -32,13 +32,13 @@ def logs(
 ) -> int:
     """Print the events of a job, one per line."""
     from tunefarm.client import Client
-    from tunefarm.remote.event_text import event_line
+    from tunefarm.remote.event_text import event_json, event_line
 
     with Client(api) as client:
         job = client.jobs.get(job_id)
         for event in job.events() if follow else job.past_events():
             if as_json:
-                print_json(event.model_dump(mode="json"))
+                print_json(event_json(event))
             else:
                 say(event_line(event))
     return ExitCode.FINE
