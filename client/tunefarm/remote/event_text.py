@@ -7,9 +7,9 @@ from pydantic_core import to_jsonable_python
 
 from tunefarm.terminal.job_text import gain_text
 from tunefarm.terminal.progress_display import ProgressDisplay
-from tunefarm.terminal.remote_progress import RemoteProgress
 from tunefarm_schemas.frozen import JsonValue
 from tunefarm_schemas.tuning.job import Event
+from tunefarm_schemas.views.jobs.summary import Progress
 from tunefarm_schemas.views.quantities import failures_text, latency_text
 from tunefarm_schemas.visible_text import visible_line
 
@@ -19,7 +19,7 @@ PROGRESS: Final = "progress"
 def show(event: Event, display: ProgressDisplay) -> None:
     """Show an event on a display: progress in its panel, any other event as a line."""
     if event.kind == PROGRESS:
-        display.show(RemoteProgress.of(event.data))
+        display.show(Progress.of(event.data))
     elif event.kind != "summary":
         display.say(event_line(event))
 
@@ -44,7 +44,7 @@ def _words(event: Event) -> str:
         case "improved":
             return f"{data.get('task')} to {latency_text(data.get('latency_s'))} after {data.get('trials')} trials"
         case "progress":
-            progress = RemoteProgress.of(data)
+            progress = Progress.of(data)
             return (
                 f"{progress.stage} {progress.task_name} trials={progress.trials_done}/{progress.trials_budget} "
                 f"best={latency_text(progress.best_latency_s).replace(' ', '')}"

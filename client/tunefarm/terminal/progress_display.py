@@ -3,7 +3,7 @@
 import sys
 import time
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Final, Protocol, Self, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, Self, TextIO
 
 from tunefarm.terminal.console import say
 from tunefarm.terminal.resume_option import module_of
@@ -12,7 +12,6 @@ from tunefarm_schemas.views.quantities import duration_text, failures_text, late
 from tunefarm_schemas.visible_text import visible, visible_line
 
 if TYPE_CHECKING:
-    from tunefarm.terminal.remote_progress import RemoteProgress
     from tunefarm_schemas.tuning.job import Job
     from tunefarm_schemas.views.jobs.summary import Progress
 
@@ -24,14 +23,10 @@ MAX_TASKS: Final = 8
 NAME_CHARACTERS: Final = 36
 
 
-ShownProgress: TypeAlias = "Progress | RemoteProgress"
-"""Progress of a job on this machine or on a service."""
-
-
 class ProgressDisplay(AbstractContextManager["ProgressDisplay"], Protocol):
     """Shows the progress of a job."""
 
-    def show(self, progress: ShownProgress) -> None:
+    def show(self, progress: "Progress") -> None:
         """Show the latest state. Called often; must be cheap."""
 
     def say(self, text: str) -> None:
@@ -58,7 +53,7 @@ class PlainLines:
     def __exit__(self, *_: object) -> None:
         """Does nothing: plain lines need no cleanup."""
 
-    def show(self, progress: ShownProgress) -> None:
+    def show(self, progress: "Progress") -> None:
         """Print a line after a change, or if none was printed for a while."""
         now_s = time.monotonic()
         mark = (progress.stage, progress.task_name, progress.best_latency_s, progress.doing)
@@ -89,7 +84,7 @@ class LivePanel:
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def show(self, progress: ShownProgress) -> None:
+    def show(self, progress: "Progress") -> None:
         """Show the latest state in the panel."""
         from rich.panel import Panel
         from rich.text import Text
@@ -103,7 +98,7 @@ class LivePanel:
         self._console.print(visible(text), markup=False, highlight=False, emoji=False)
 
 
-def panel_lines(progress: ShownProgress) -> list[str]:
+def panel_lines(progress: "Progress") -> list[str]:
     """The lines of the panel: progress, rate, best latency, failures, and the current activity."""
     filled = round(BAR_CELLS * min(1.0, progress.trials_done / max(1, progress.trials_budget)))
     bar = "#" * filled + "." * (BAR_CELLS - filled)
@@ -127,7 +122,7 @@ def panel_lines(progress: ShownProgress) -> list[str]:
     ]
 
 
-def task_lines(progress: ShownProgress) -> list[str]:
+def task_lines(progress: "Progress") -> list[str]:
     """A line for each of the tasks of a model that take most of its time; none for other jobs."""
     if not progress.tasks:
         return []
@@ -145,7 +140,7 @@ def task_lines(progress: ShownProgress) -> list[str]:
     return [f"model {latency_text(model_s)}", *lines, *([f"  and {rest} more"] if rest else [])]
 
 
-def model_time_s(progress: ShownProgress) -> float | None:
+def model_time_s(progress: "Progress") -> float | None:
     """The predicted time of a model: calls times the best latencies; None until each task has one."""
     tasks = progress.tasks
     times_s = [task.weight * task.best_latency_s for task in tasks if task.best_latency_s is not None]
@@ -165,7 +160,7 @@ def resumption_line(job: "Job") -> str:
     )
 
 
-def progress_line(progress: ShownProgress) -> str:
+def progress_line(progress: "Progress") -> str:
     """One line for logs: the stage in words, followed by ``name=value`` pairs."""
     speedup = ratio_text(progress.untuned_latency_s, progress.best_latency_s, 2 if progress.untuned_is_rough else 3)
     if progress.untuned_is_rough and speedup != "-":

@@ -15,9 +15,9 @@ from tests.servers.command_server import run_command
 from tunefarm.remote.event_text import event_json, event_line
 from tunefarm.terminal.console import say, say_json
 from tunefarm.terminal.progress_display import LivePanel, PlainLines
-from tunefarm.terminal.remote_progress import RemoteProgress
 from tunefarm.terminal.tables import print_rows
 from tunefarm_schemas.tuning.job import Event
+from tunefarm_schemas.views.jobs.summary import Progress
 
 CLEAR_SCREEN = "\x1b[2J"
 CLIPBOARD = "\x1b]52;c;cm0gLXJmIC8=\x07"
@@ -41,8 +41,8 @@ class FakeTerminal(io.StringIO):
         return True
 
 
-def progress(name: str) -> RemoteProgress:
-    return RemoteProgress.of({"stage": "search", "task_name": name, "failures": {name: 1}})
+def progress(name: str) -> Progress:
+    return Progress.of({"stage": "search", "task_name": name, "failures": {name: 1}})
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)

@@ -11,8 +11,8 @@ from tunefarm.report.page import render_page
 from tunefarm.terminal.job_text import job_text, task_text
 from tunefarm.terminal.model_text import MAX_ROWS, built_text, model_text
 from tunefarm.terminal.progress_display import panel_lines, progress_line
-from tunefarm.terminal.remote_progress import RemoteProgress
 from tunefarm_schemas.views.jobs.progress import TaskTime
+from tunefarm_schemas.views.jobs.summary import Progress
 from tunefarm_schemas.views.jobs.waterfall import gain_line, predicted_s, waterfall, waterfall_bars
 
 CONV = {
@@ -185,7 +185,7 @@ def test_display_lists_the_functions_that_take_most_of_the_time() -> None:
     assert "dense" in lines[conv + 1]
     assert {"4x", "2x", "80%", "60"} <= set(lines[conv].split())
     assert "model=500us" in progress_line(running)
-    remote = RemoteProgress.of(running.model_dump(mode="json"))
+    remote = Progress.of(running.model_dump(mode="json"))
     assert panel_lines(remote) == lines
     assert not any("model" in line and "us" in line for line in panel_lines(progress()))
 

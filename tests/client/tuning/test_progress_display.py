@@ -16,7 +16,9 @@ from tunefarm.terminal.progress_display import (
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.tuning.job import Effort, Job, JobSpec, JobState
 from tunefarm_schemas.tuning.workload import Task
+from tunefarm_schemas.views.jobs.progress import TaskTime
 from tunefarm_schemas.views.jobs.summary import Progress, Stage
+from tunefarm_schemas.views.quantities import latency_text
 
 
 def progress(stage: Stage = "searching", best_latency_s: float | None = 1e-5) -> Progress:
@@ -48,6 +50,23 @@ def test_panel_shows_rate_best_speedup_failures_and_time_left() -> None:
     text = "\n".join(panel_lines(progress()))
     for part in ("32/128", "8.0/s", "10 us", "1 ms", "100x", "crash 1", "0:12 left", "0.75"):
         assert part in text
+
+
+def test_progress_of_an_event_is_what_the_service_wrote() -> None:
+    assert Progress.of(progress().model_dump(mode="json")) == progress()
+
+
+def test_progress_of_other_versions_is_shown_as_far_as_it_is_known() -> None:
+    tasks = [{"name": "conv", "trials": 3, "something": "newer"}]
+    sent = {"stage": "pondering", "trials_done": 3, "failures": None, "tasks": tasks, "something": "newer"}
+    assert Progress.of(sent).tasks == (TaskTime(name="conv", trials=3),)
+    assert progress_line(Progress.of(sent)).split()[:3] == ["0.0s", "pondering", "trials=3/0"]
+    assert panel_lines(Progress.of({}))[1] == f"best {latency_text(None)}"
+
+
+def test_progress_omits_fields_of_another_type() -> None:
+    read = Progress.of({"stage": "searching", "trials_done": 3, "seconds": [1.0], "failures": {"crash": []}})
+    assert (read.trials_done, read.seconds, read.failures) == (3, {}, {})
 
 
 def test_display_shows_wait_reason() -> None:

@@ -1,8 +1,9 @@
 """Progress of a running job, and the summary of a finished one."""
 
-from typing import Final, Literal
+from collections.abc import Mapping
+from typing import Final, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.roofline import Roofline
@@ -14,11 +15,18 @@ MODEL_BUILT: Final = "model_built"
 
 Stage = Literal["starting", "waiting", "searching", "verifying", "exporting", "finished"]
 
+_UNKNOWN: Final[Mapping[str, object]] = {
+    "stage": "", "task_name": "", "elapsed_s": 0.0, "trials_done": 0, "trials_budget": 0, "best_latency_s": None,
+    "untuned_latency_s": None, "trials_per_s": 0.0, "seconds_left": None,
+}  # fmt: skip
+"""The values of fields without a default, for an event that lacks them."""
+
 
 class Progress(Frozen):
     """A snapshot of a running job. Latencies are of the task that improved last."""
 
-    stage: Stage
+    stage: str
+    """A ``Stage``, or one of another version."""
     task_name: str
     elapsed_s: float
     trials_done: int
@@ -43,6 +51,20 @@ class Progress(Frozen):
     """The tasks of a job of a model; empty for others."""
     seconds: dict[str, float] = Field(default_factory=dict)
     """Of this run, as in ``JobSummary``: start and verify in wall time; build, wait and run summed over lanes."""
+
+    @classmethod
+    def of(cls, data: Mapping[str, object]) -> Self:
+        """Read the data of an event of any version, for a display.
+
+        Fields that are missing, null or of another type are unknown; further fields are ignored.
+        """
+        known = {name: value for name, value in data.items() if value is not None}
+        try:
+            return cls.model_validate({**_UNKNOWN, **known}, extra="ignore")
+        except ValidationError as error:
+            wrong = {problem["loc"][0] for problem in error.errors()}
+            known = {name: value for name, value in known.items() if name not in wrong}
+            return cls.model_validate({**_UNKNOWN, **known}, extra="ignore")
 
 
 class Improvement(Frozen):
