@@ -14,6 +14,8 @@ from tunefarm.http.retrying import RetryPolicy
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.upload import Upload
+from tunefarm_schemas.views.problem import FieldProblem, Problem
+from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
 
 QUICK = RetryPolicy(patience_s=60.0, first_wait_s=0.01, longest_wait_s=0.05)
 JOB = {
@@ -105,6 +107,31 @@ def test_error_response_is_parsed_and_not_retried(scripted: ScriptedServer, clie
     assert (error.status, error.field, error.fix) == (422, "function", "Choose one of: a, b.")
     assert str(error).count("Choose one of") == 1
     assert len(scripted.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "read"),
+    [
+        (b"<html>Bad gateway", ("about:blank", "HTTP 502", "<html>Bad gateway", "", "")),
+        (b"\xff", ("about:blank", "HTTP 502", "\ufffd", "", "")),
+        (b"[1]", ("about:blank", "HTTP 502", "[1]", "", "")),
+        (b'{"title": "Down"}', ("about:blank", "Down", '{"title": "Down"}', "", "")),
+        (b'{"title": "", "detail": "d", "fix": null}', ("about:blank", "HTTP 502", "d", "", "")),
+        (b'{"type": 7, "detail": "d", "errors": [{"field": 1}], "new": 1}', ("about:blank", "HTTP 502", "d", "", "")),
+        (b'{"type": "t", "title": "T", "status": "x", "detail": "d", "field": "f"}', ("t", "T", "d", "f", "")),
+    ],
+)
+def test_error_response_of_another_form_is_read(content: bytes, read: tuple[str, ...]) -> None:
+    error = ApiError.of_answer(502, content)
+    assert (error.type, error.title, error.detail, error.field, error.fix) == read
+    assert error.status == 502
+
+
+def test_problem_of_the_service_is_what_the_client_reads() -> None:
+    sent = ApiProblem(ProblemKind.IN_PROGRESS, "wait", errors=(FieldProblem(field="f", problem="p"),), offset=3)
+    content = bytes(sent.response().body)
+    assert Problem.of_answer(409, content) == sent.problem
+    assert ApiError.of_answer(409, content).says_try_again
 
 
 def test_missing_service_is_unreachable(unused_port: int) -> None:

@@ -1,10 +1,10 @@
 """Exceptions for a request that a service rejects, and for a service that cannot be reached."""
 
-import json
-from collections.abc import Mapping
 from typing import Final
 
-IN_PROGRESS: Final = "urn:tunefarm:problem:in-progress"
+from tunefarm_schemas.views.problem import TYPE_PREFIX, Problem
+
+IN_PROGRESS: Final = f"{TYPE_PREFIX}in-progress"
 
 
 class ApiError(Exception):
@@ -31,14 +31,14 @@ class ApiError(Exception):
     @classmethod
     def of_answer(cls, status: int, content: bytes) -> "ApiError":
         """Parse a problem document; missing fields are filled from the status."""
-        value = _object(content)
+        problem = Problem.of_answer(status, content)
         return cls(
-            status=status,
-            type=_text(value, "type") or "about:blank",
-            title=_text(value, "title") or f"HTTP {status}",
-            detail=_text(value, "detail") or content[:500].decode(errors="replace"),
-            field=_text(value, "field"),
-            fix=_text(value, "fix"),
+            status=problem.status,
+            type=problem.type,
+            title=problem.title,
+            detail=problem.detail,
+            field=problem.field or "",
+            fix=problem.fix or "",
         )
 
     @property
@@ -59,16 +59,3 @@ class ServiceUnreachable(Exception):
         super().__init__(f"{url} cannot be reached: {reason}")
         self.url = url
         self.reason = reason
-
-
-def _object(content: bytes) -> Mapping[str, object]:
-    try:
-        value = json.loads(content)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _text(value: Mapping[str, object], name: str) -> str:
-    found = value.get(name)
-    return found if isinstance(found, str) else ""

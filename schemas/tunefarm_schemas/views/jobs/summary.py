@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Final, Literal, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.other_versions import read_known
 from tunefarm_schemas.roofline import Roofline
 from tunefarm_schemas.tuning.job import JobOutcome, StopReason
 from tunefarm_schemas.views.jobs.progress import TaskTime
@@ -58,13 +59,7 @@ class Progress(Frozen):
 
         Fields that are missing, null or of another type are unknown; further fields are ignored.
         """
-        known = {name: value for name, value in data.items() if value is not None}
-        try:
-            return cls.model_validate({**_UNKNOWN, **known}, extra="ignore")
-        except ValidationError as error:
-            wrong = {problem["loc"][0] for problem in error.errors()}
-            known = {name: value for name, value in known.items() if name not in wrong}
-            return cls.model_validate({**_UNKNOWN, **known}, extra="ignore")
+        return read_known(cls, _UNKNOWN, data)
 
 
 class Improvement(Frozen):

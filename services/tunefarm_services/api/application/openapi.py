@@ -6,8 +6,8 @@ from typing import Any, Final
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from tunefarm_schemas.views.problem import Problem
 from tunefarm_services.api.access.caller import ANY_OF, SCOPES_OF
-from tunefarm_services.api.problems.problem import Problem
 
 DESCRIPTION: Final = """
 Tuning of TVM functions as a service. Every request except `/healthz` and `/readyz` requires a token:

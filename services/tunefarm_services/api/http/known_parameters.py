@@ -7,8 +7,9 @@ from typing import Any
 
 from fastapi import Request
 
+from tunefarm_schemas.views.problem import FieldProblem
 from tunefarm_services.api.problems.field_errors import MAX_ERRORS, among
-from tunefarm_services.api.problems.problem import ApiProblem, FieldProblem, ProblemKind
+from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind
 
 
 async def require_known_parameters(request: Request) -> None:

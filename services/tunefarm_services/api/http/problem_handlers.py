@@ -12,9 +12,10 @@ from starlette.responses import Response
 
 from tunefarm_sandbox.fork_server.fork_failed import ForkFailed
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.views.problem import FieldProblem
 from tunefarm_services.api.http.known_parameters import path_that_is_near
 from tunefarm_services.api.problems.field_errors import field_problems
-from tunefarm_services.api.problems.problem import ApiProblem, FieldProblem, ProblemKind, unavailable
+from tunefarm_services.api.problems.problem import ApiProblem, ProblemKind, unavailable
 from tunefarm_services.store import StoreError
 from tunefarm_services.store.store_error import (
     BlobDamaged,

@@ -9,7 +9,7 @@ from typing import Any, Final, get_args
 
 from pydantic import BaseModel
 
-from tunefarm_services.api.problems.problem import FieldProblem
+from tunefarm_schemas.views.problem import FieldProblem
 
 MAX_ERRORS: Final = 20
 _SHOWN_CHARACTERS: Final = 40

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from tunefarm_schemas.views.problem import TYPE_PREFIX, FieldProblem, Problem
+
 MEDIA_TYPE: Final = "application/problem+json"
-TYPE_PREFIX: Final = "urn:tunefarm:problem:"
 
 
 RETRY_AFTER_S: Final = "5"
@@ -76,46 +76,6 @@ FORMS: Final[Mapping[ProblemKind, _ProblemForm]] = {
     ProblemKind.UNAVAILABLE: _ProblemForm(503, "The service cannot answer now"),
     ProblemKind.UNKNOWN_VERSION: _ProblemForm(505, "The version of HTTP is not supported"),
 }
-
-
-class FieldProblem(BaseModel):
-    """What is wrong with one field."""
-
-    model_config = ConfigDict(frozen=True)
-
-    field: str
-    problem: str
-    fix: str | None = None
-
-
-class Problem(BaseModel):
-    """RFC 9457 problem details. ``type`` is stable; ``field`` and ``fix``, if present, state what to change."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        json_schema_extra={
-            "examples": [
-                {
-                    "type": "urn:tunefarm:problem:bad-input",
-                    "title": "The input cannot be used",
-                    "status": 422,
-                    "detail": "the module has 2 functions. Choose one of: first, second.",
-                    "field": "function",
-                    "fix": "Choose one of: first, second.",
-                }
-            ]
-        },
-    )
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    field: str | None = None
-    fix: str | None = None
-    errors: tuple[FieldProblem, ...] | None = None
-    offset: int | None = None
-    """Offset in bytes at which an upload continues, if a piece had another offset."""
 
 
 class ApiProblem(Exception):
