@@ -14,6 +14,7 @@ from tunefarm_schemas.tuning.job import Job
 from tunefarm_schemas.tuning.measurement import Failed, Timing
 from tunefarm_schemas.tuning.record import TuningRecord
 from tunefarm_schemas.tuning.workload import Task
+from tunefarm_schemas.views.jobs.job import CoursePoint
 from tunefarm_schemas.views.jobs.summary import MODEL_BUILT, JobSummary, ModelAccuracy, TaskSummary
 from tunefarm_schemas.views.quantities import counted
 from tunefarm_services.store import LOCAL_TENANT, NotFound, StoredTrial
@@ -30,27 +31,20 @@ MAX_JOBS: Final = 200
 """The number of recent jobs that are searched for the one that measured what this job found in the store."""
 
 
-class Step(Frozen):
-    """A point of a run from which on the exploration has this best latency after this many trials."""
-
-    elapsed_s: float
-    trials: int
-    latency_s: float
-
-
 class TaskReport(Frozen):
     """A task of a job, with the trials of its exploration from all runs, numbered from 1.
 
-    ``steps`` are those of the latest run that found a faster schedule, as measured during the search. The run took
-    ``run_s`` seconds and started from ``known_before_s``, the best earlier latency, or None. ``trials`` are the numbers
-    and latencies of timed trials. ``accuracy`` is the cost model's accuracy over all runs. ``schedule`` is the final
-    schedule as text; None if it was not requested or cannot be shown.
+    ``steps`` are the points at which the latest run that found a faster schedule did so, as measured during the search;
+    their numbers of trials are of the exploration. The run took ``run_s`` seconds and started from ``known_before_s``,
+    the best earlier latency, or None. ``trials`` are the numbers and latencies of timed trials. ``accuracy`` is the
+    cost model's accuracy over all runs. ``schedule`` is the final schedule as text; None if it was not requested or
+    cannot be shown.
     """
 
     name: str
     summary: TaskSummary
     target: str
-    steps: tuple[Step, ...]
+    steps: tuple[CoursePoint, ...]
     trials: tuple[tuple[int, float], ...]
     failures: dict[str, int]
     accuracy: tuple[ModelAccuracy, ...]
@@ -296,13 +290,13 @@ def _schedule(
         return None  # from another TVM version, or removed meanwhile: the report works without it
 
 
-def _steps(run: _ReportedRun) -> tuple[Step, ...]:
+def _steps(run: _ReportedRun) -> tuple[CoursePoint, ...]:
     """The improvements measured during the search. Excludes the final verified latency, which may be higher."""
-    steps: list[Step] = []
+    steps: list[CoursePoint] = []
     for step in run.task.improvements:
         if not step.is_verified and (not steps or step.latency_s < steps[-1].latency_s):
             trials = run.trials_before + step.trials
-            steps.append(Step(elapsed_s=step.elapsed_s, trials=trials, latency_s=step.latency_s))
+            steps.append(CoursePoint(trials=trials, elapsed_s=step.elapsed_s, latency_s=step.latency_s))
     return tuple(steps)
 
 

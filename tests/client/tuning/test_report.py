@@ -10,11 +10,12 @@ import pytest
 from tests.acceptance.command import HANG_S
 from tunefarm.confined.record_view import RecordView
 from tunefarm.report import plots
-from tunefarm.report.job_report import JobReport, Step, TaskReport
+from tunefarm.report.job_report import JobReport, TaskReport
 from tunefarm.report.page import render_page
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.tuning.job import Effort, Job, JobOutcome, JobSpec, JobState, StopReason
 from tunefarm_schemas.tuning.workload import Task
+from tunefarm_schemas.views.jobs.job import CoursePoint
 from tunefarm_schemas.views.jobs.summary import ModelAccuracy, TaskSummary
 
 
@@ -58,7 +59,10 @@ def report_of(name: str, *, message: str = "") -> JobReport:
         name=name,
         summary=summary,
         target='{"kind":"llvm"}',
-        steps=(Step(elapsed_s=1.0, trials=1, latency_s=1e-4), Step(elapsed_s=2.0, trials=9, latency_s=1e-5)),
+        steps=(
+            CoursePoint(trials=1, elapsed_s=1.0, latency_s=1e-4),
+            CoursePoint(trials=9, elapsed_s=2.0, latency_s=1e-5),
+        ),
         trials=((1, 1e-4), (9, 1e-5), (12, 3e-5)),
         failures={"crash": 2},
         accuracy=(
