@@ -20,7 +20,7 @@ from tunefarm_search.space.scheduling import Scheduled, Scheduler
 from tunefarm_search.space.space import SearchSpace, search_space
 from tunefarm_search.strategy.candidate_filter import CandidateFilter
 from tunefarm_search.strategy.candidate_selector import CandidateSelector
-from tunefarm_search.strategy.evolutionary import EvolutionaryStrategy
+from tunefarm_search.strategy.evolutionary import DEFAULTS, EvolutionaryStrategy, EvolutionConfig
 from tunefarm_search.strategy.moved_decisions import MovedDecisions
 from tunefarm_search.strategy.protocol import Outcome, Proposal, Strategy
 from tunefarm_search.strategy.random import RandomStrategy
@@ -39,8 +39,9 @@ from tunefarm_search.validation.judgement import named_callees
 class SearchTask:
     """The input of the search of one task. ``module_json`` is TVM's JSON of the workload's module.
 
-    With a ``pool``, only its traces are candidates, to compare strategies on measured data. A task ``of_model`` is one
-    of a model's, whose times add up; ``is_answered`` if the store has its record, so that only its share counts.
+    With a ``pool``, only its traces are candidates, to compare strategies on measured data; ``evolution`` has other
+    constants to compare them. A task ``of_model`` is one of a model's, whose times add up; ``is_answered`` if the store
+    has its record, so that only its share counts.
     """
 
     exploration_id: str
@@ -51,6 +52,7 @@ class SearchTask:
     seed_traces: tuple[Trace, ...] = ()
     weight: float = 1.0
     pool: tuple[Trace, ...] = ()
+    evolution: EvolutionConfig = DEFAULTS
     of_model: bool = False
     is_answered: bool = False
 
@@ -191,7 +193,7 @@ def _strategy(
             snapshot = records.model_snapshot(task.exploration_id)
             if snapshot is not None:
                 model.carry(snapshot)
-            return EvolutionaryStrategy(space, selector, model, extractor, seed, pool)
+            return EvolutionaryStrategy(space, selector, model, extractor, seed, pool, task.evolution)
         case "tvm":
             # The same seed would repeat the rounds that were already measured.
             known = len(records.known_trials(task.exploration_id))
