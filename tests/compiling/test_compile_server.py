@@ -1,13 +1,13 @@
 """Orders of a compile lane, with builds that end when the test decides."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.kernel_library import kernel_library
+from tests.compiling.held_compiler import HeldBuild, HeldCompiler
 from tests.farm.workers import eventually, simulated_task
 from tests.libraries.hostile import MARKED, linked
 from tunefarm.server.worker_blobs import WorkerBlobs
@@ -24,48 +24,16 @@ from tunefarm_workers.compile.compile_messages import (
     CompileSucceeded,
 )
 from tunefarm_workers.compile.compile_server import CompileServer
-from tunefarm_workers.conversation.child_answer import ChildFailed, canceled
+from tunefarm_workers.conversation.child_answer import ChildFailed
 from tunefarm_workers.session.device.session_messages import LibraryShape
 
 FARM = "requester"
 SOON_S = 10.0
 
 
-class FakeBuild:
-    def __init__(self) -> None:
-        self.done = threading.Event()
-        self.failed: ChildFailed | None = None
-        self.library = kernel_library()
-        self.is_closed = False
-
-    def wait(self, on_wait: Callable[[], bool]) -> tuple[LibraryShape, bytes]:
-        while not self.done.wait(0.02):
-            if not on_wait():
-                raise canceled()
-        if self.failed is not None:
-            raise self.failed
-        return LibraryShape(entry="main"), self.library
-
-    def close(self) -> None:
-        self.is_closed = True
-
-
-class FakeCompiler:
-    def __init__(self) -> None:
-        self.builds: list[FakeBuild] = []
-        self.refusal: ForkFailed | None = None
-        self.is_alive = True
-
-    def candidate(self, *_: object) -> FakeBuild:
-        if self.refusal is not None:
-            raise self.refusal
-        self.builds.append(FakeBuild())
-        return self.builds[-1]
-
-
 class Running:
     def __init__(self, blobs: WorkerBlobs) -> None:
-        self.compiler = FakeCompiler()
+        self.compiler = HeldCompiler()
         self.sent: list[Frozen] = []
         self.crashed = threading.Event()
         self.task_digest = blobs.put(simulated_task().model_dump_json().encode())
@@ -89,7 +57,7 @@ class Running:
         wanted = CandidateWanted(exploration_id="exploration", task_digest=task_digest or self.task_digest, trace=None)
         self.server.compile(CompileMessage(farm_id=FARM, order_id=ident, worker="gateway", wanted=wanted))
 
-    def began(self, amount: int = 1) -> FakeBuild:
+    def began(self, amount: int = 1) -> HeldBuild:
         eventually(lambda: len(self.compiler.builds) == amount, SOON_S, "the build")
         return self.compiler.builds[-1]
 
