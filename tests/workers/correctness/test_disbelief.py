@@ -1,64 +1,64 @@
 """Implausible times make no record, and the device is checked after one."""
 
-import math
-import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
+from tests.farm.workers import eventually
 from tests.workers import workloads
-from tests.workers.measuring import RunningFarm, message_of, misdeed, reason_of
+from tests.workers.conftest import SETTINGS
+from tests.workers.measuring import RunningFarm, message_of, misdeed, reason_of, slow_device
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.measurement import ComparisonOrder, Failed, Purpose, Timing
-from tunefarm_workers.device.device_watch import DeviceWatch
+from tunefarm_workers.lane.local_farm import LocalFarm
 
 IMPLAUSIBLE = misdeed("tell three nanoseconds")
+NEVER_S = 1e6
 
 
 @pytest.fixture
-def device_checks(running: RunningFarm, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether a check was due, for each extra check of the device.
+def unchecked(fork_server: ForkServer, tmp_path: Path) -> Iterator[RunningFarm]:
+    """A farm that checks its device only when it has a reason."""
+    settings = SETTINGS.model_copy(update={"drift_check_s": NEVER_S})
+    farm = LocalFarm(fork_server, scratch=tmp_path, known=slow_device(), settings=settings)
+    with closing(farm):
+        assert farm.last_check is None
+        yield RunningFarm(farm)
 
-    The check itself is left out: on a busy host it would rightly quarantine the device.
-    """
-    seen: list[bool] = []
-    look_now = DeviceWatch.look_now
 
-    def noted(watch: DeviceWatch) -> None:
-        look_now(watch)
-        seen.append(watch._due_s <= time.monotonic())
-        watch._due_s = math.inf
-
-    monkeypatch.setattr(DeviceWatch, "look_now", noted)
-    return seen
+def await_check(running: RunningFarm) -> None:
+    eventually(lambda: running.farm.last_check, what="a check of the device")
 
 
 @pytest.mark.parametrize("purpose", [Purpose.SEARCH, Purpose.VERIFY])
-def test_implausible_trial_does_not_become_incumbent(
-    running: RunningFarm, device_checks: list[bool], purpose: Purpose
-) -> None:
+def test_implausible_trial_does_not_become_incumbent(unchecked: RunningFarm, purpose: Purpose) -> None:
     module = workloads.matmul(64)
-    opened = running.open(module)
-    lied = running.measure(opened, IMPLAUSIBLE, purpose)
+    opened = unchecked.open(module)
+    lied = unchecked.measure(opened, IMPLAUSIBLE, purpose)
     assert reason_of(lied) is FailureReason.WRONG_RESULT
     assert "Its time is not believed: 3 ns a call" in message_of(lied)
-    assert device_checks == [True]
-    assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing), "no incumbent stops it"
+    await_check(unchecked)
+    assert isinstance(unchecked.measure(opened, workloads.tiled(module)).result, Timing), "no incumbent stops it"
 
 
-def test_comparison_omits_implausible_schedule(running: RunningFarm, device_checks: list[bool]) -> None:
+def test_comparison_omits_implausible_schedule(unchecked: RunningFarm) -> None:
     module = workloads.matmul(64)
-    order = ComparisonOrder(exploration_id=running.open(module), traces=(IMPLAUSIBLE,), seconds_each=0.02)
-    (result,) = running.farm.compare(order).results
+    order = ComparisonOrder(exploration_id=unchecked.open(module), traces=(IMPLAUSIBLE,), seconds_each=0.02)
+    (result,) = unchecked.farm.compare(order).results
     assert isinstance(result, Failed)
     assert result.failure.reason is FailureReason.WRONG_RESULT
     assert "not believed" in result.failure.message
-    assert device_checks == [True]
+    await_check(unchecked)
 
 
-def test_implausible_fresh_process_is_not_believed(running: RunningFarm, device_checks: list[bool]) -> None:
-    task = running.farm._lane.tasks[running.open(workloads.matmul(64))]
-    doubt = running.farm._implausible(task, 3e-9)
+def test_implausible_fresh_process_is_not_believed(unchecked: RunningFarm) -> None:
+    task = unchecked.farm._lane.tasks[unchecked.open(workloads.matmul(64))]
+    assert unchecked.farm._implausible(task, 1e-5) is None
+    assert unchecked.farm.last_check is None
+    doubt = unchecked.farm._implausible(task, 3e-9)
     assert doubt is not None
     assert doubt.reason is FailureReason.WRONG_RESULT
-    assert device_checks == [True]
-    assert running.farm._implausible(task, 1e-5) is None
+    await_check(unchecked)

@@ -93,8 +93,7 @@ def test_disturbed_task_process_is_restored(running: RunningFarm, act: Callable[
     act(running.farm._lane.tasks[opened].process.pid)
     measured = running.measure(opened, workloads.tiled(module), Purpose.VERIFY)
     assert isinstance(measured.result, Timing), measured.result
-    watch = running.farm._lane.thread_watch
-    assert not watch.differs(running.farm._lane.tasks[opened].process.pid)
+    assert not ThreadWatch.of_this_process().differs(running.farm._lane.tasks[opened].process.pid)
 
 
 def test_disturbed_comparison_is_repeated(running: RunningFarm) -> None:
