@@ -9,10 +9,10 @@ from contextlib import ExitStack
 
 import pyte
 import pytest
+from tunefarm.terminal.remote_progress import RemoteProgress
 
 from tests.client.tuning.test_progress_display import everything_in, progress
 from tunefarm.terminal.progress_display import LivePanel, PlainLines, ProgressDisplay, progress_display
-from tunefarm.terminal.remote_progress import RemoteProgress
 from tunefarm_schemas.views.jobs.summary import Progress
 
 COLUMNS, ROWS = 120, 30

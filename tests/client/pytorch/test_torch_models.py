@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch._higher_order_ops.while_loop import while_loop
 from tvm import relax
 
 from benchmarks.models.zoo import TINY_ZOO
 from tests.client.pytorch.running import Of, by_torch, by_tvm, imported, require_as_torch, require_equal
+from tunefarm.frontend.relax_model import RelaxModel
+from tunefarm_schemas.bad_input import BadInput
 
 pytestmark = [pytest.mark.models, pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")]
 
@@ -128,8 +131,58 @@ def test_conditions_choose_a_branch_at_run_time() -> None:
     module = Of(function)
     model = imported(module, (torch.ones(2, 3),))
 
+    assert entries_of(model) == ["main"]
     for inputs in ((torch.ones(2, 3),), (-torch.ones(2, 3),)):
         require_equal(by_tvm(model, inputs), by_torch(module, inputs))
+
+
+def entries_of(model: RelaxModel) -> list[str]:
+    functions = ((name.name_hint, function) for name, function in model.module.functions_items())
+    return [name for name, function in functions if "global_symbol" in (function.attrs or {})]
+
+
+class Repeating(nn.Module):
+    """Two loops: one over a counter and data, which reads weights, and one over one tensor alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        def goes_on(number: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
+            return (number < 9) & (data.abs().sum() < 100)
+
+        def step(number: torch.Tensor, data: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return number + 1, self.linear(data) + 1.5 * data
+
+        number, data = while_loop(goes_on, step, (torch.zeros((), dtype=torch.int64), x))
+        (doubled,) = while_loop(lambda a: a.abs().sum() < 50, lambda a: (a * 2,), (x,))
+        return number, data, doubled
+
+
+def test_loops_run_as_often_as_their_inputs_say() -> None:
+    torch.manual_seed(0)
+    module, x = Repeating().eval(), torch.randn(2, 4)
+    model = imported(module, (x,))
+
+    assert entries_of(model) == ["main"]
+    steps = set()
+    for factor in (1e-3, 1.0, 8.0, 1e3):
+        inputs = (x * factor,)
+        expected = by_torch(module, inputs)
+        steps.add(int(expected[0]))
+        require_equal(by_tvm(model, inputs), expected)
+    assert len(steps) > 2, "the loop runs as often for all inputs"
+
+
+def test_loop_that_carries_a_number_is_refused() -> None:
+    class Counting(nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            return while_loop(lambda n, a: a.sum() + n < 9, lambda n, a: (n + 1, a + 1), (0, x))
+
+    with pytest.raises(BadInput, match="carries 0") as refused:
+        imported(Counting(), (torch.ones(2),))
+    assert "torch.tensor" in refused.value.fix
 
 
 def test_trace_of_modules_computes_what_torch_computes() -> None:

@@ -47,6 +47,8 @@ _OF_TRUTH_VALUES: Final = frozenset({"add", "mul", "maximum", "minimum"})
 """Operators of numbers that torch has for truth values as well."""
 _COMPARISONS: Final = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 """Operators that LLVM refuses for truth values."""
+_CONTROL_FLOW: Final = (torch.ops.higher_order.cond, torch.ops.higher_order.while_loop)
+"""Operators that have no place in a dataflow block."""
 _RANDOM: Final = frozenset(
     {
         "bernoulli.p",
@@ -112,7 +114,7 @@ class _ProgramImporter(ExportedProgramImporter):  # type: ignore[misc]
         arguments = [*inputs.values(), *_flat(parameters.values())]
         nodes = program.graph.nodes
         with self.block_builder.function(name=ENTRY, params=arguments, attrs=attributes):
-            if self._has_cond_op(nodes):
+            if any(node.target in _CONTROL_FLOW for node in nodes):
                 result = self._result(program, {**inputs, **parameters})
                 self.block_builder.emit_func_output(result)
             else:
@@ -120,7 +122,8 @@ class _ProgramImporter(ExportedProgramImporter):  # type: ignore[misc]
                     result = self.block_builder.emit_output(self._result(program, {**inputs, **parameters}))
                 self.block_builder.emit_func_output(result)
         version = torch.__version__.partition("+")[0]
-        return RelaxModel(module=self.block_builder.get(), weights={ENTRY: arrays}, framework=f"torch {version}")
+        module = _with_one_entry(self.block_builder.get())
+        return RelaxModel(module=module, weights={ENTRY: arrays}, framework=f"torch {version}")
 
     def _result(self, program: ExportedProgram, variables: Mapping[str, Any]) -> Any:
         """The output, or a tuple of the outputs if there are several, without those that are None."""
@@ -212,6 +215,14 @@ class _ProgramImporter(ExportedProgramImporter):  # type: ignore[misc]
         return not foreign and name in self.convert_map and name not in _RANDOM
 
 
+def _with_one_entry(module: Any) -> Any:
+    """The module, in which TVM's functions of branches and of parts of loops are private."""
+    for name, function in module.functions_items():
+        if name.name_hint != ENTRY:
+            module.update_func(name, function.without_attr("global_symbol"))
+    return module
+
+
 def _is_tensor(result: Any) -> bool:
     return isinstance(result, relax.Expr) and isinstance(result.ty, relax.TensorType)
 
@@ -227,7 +238,7 @@ def _convert(convert: Callable[[fx.Node], Any], node: fx.Node) -> Any:
 
 
 def _refuse_other_results(results: Any) -> None:
-    for result in results:
+    for result in [results] if isinstance(results, fx.Node) else results:
         if isinstance(result, fx.Node) and is_complex(value_of(result)):
             raise BadInput(FIELD, f"it returns {result.name}, complex numbers.", "Return torch.view_as_real of them.")
         if result is not None and not isinstance(result, fx.Node):
@@ -341,7 +352,7 @@ _REPLACE: Final = "Replace it by other operators before the export."
 _ADVICE: Final = (
     (("nonzero", "unique", "masked_select", "aten::index.Tensor"), MASKS),
     (("rand", "bernoulli", "dropout", "multinomial"), "Take random numbers as an input, and call eval() for dropout."),
-    (("while_loop", "scan", "map"), "Unroll the loop, or export its body as a model of its own."),
+    (("scan", "map"), "Unroll the loop, or export its body as a model of its own."),
     (("nms",), BOXES),
 )
 

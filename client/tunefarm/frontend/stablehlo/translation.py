@@ -8,6 +8,7 @@ import tvm
 from jaxlib.mlir import ir
 from tvm import relax
 
+from tunefarm.frontend.expressions.loops import MAX_DOUBLINGS
 from tunefarm.frontend.stablehlo.attributes import (
     PART_DTYPES,
     Unconvertible,
@@ -51,8 +52,6 @@ MAX_UNROLLED_OPERATORS: Final = 4096
 """A loop that would become more operators than that calls its body as a function."""
 MAX_OPERATORS: Final = 200_000
 """A module that has more once its calls are inlined and its loops unrolled is refused."""
-MAX_DOUBLINGS: Final = 31
-"""A loop whose number of iterations is unknown runs at most two to the power of this many times."""
 TERMINATORS: Final = frozenset({"func.return", "stablehlo.return"})
 
 Scope = Mapping[Any, Value]

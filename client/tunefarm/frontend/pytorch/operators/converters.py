@@ -42,6 +42,7 @@ from tunefarm.frontend.pytorch.operators.collecting import (
     searched,
 )
 from tunefarm.frontend.pytorch.operators.indexing import index, index_put, select, strided, written_through
+from tunefarm.frontend.pytorch.operators.loops import while_loop
 from tunefarm.frontend.pytorch.operators.nodes import Convert, argument, as_kind, value_of
 from tunefarm.frontend.pytorch.operators.norms import batch_norm, group_norm, layer_norm, variance_and_mean
 from tunefarm.frontend.pytorch.operators.ordering import (
@@ -137,6 +138,7 @@ CONVERTERS: Final[Mapping[str, Convert]] = MappingProxyType(
         **dict.fromkeys(("_grouped_mm.default", "grouped_mm_fallback.default"), grouped_product),
         "_int_mm.default": wide_product,
         "convolution.default": convolution,
+        "while_loop": while_loop,
         "quantize_per_tensor.default": lambda node, importer: quantize(node, importer, -1, 3),
         "quantize_per_tensor.tensor": lambda node, importer: quantize(node, importer, -1, 3),
         "quantize_per_channel.default": lambda node, importer: quantize(node, importer, node.args[3], 4),
