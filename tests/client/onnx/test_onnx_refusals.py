@@ -107,27 +107,31 @@ def test_import_onnx_says_why_a_known_operator_has_no_conversion(tmp_path: Path)
     assert "antialias" in error.fix
 
 
-def test_import_onnx_refuses_loops_that_the_input_ends(tmp_path: Path) -> None:
+def test_import_onnx_refuses_loops_that_the_input_ends_and_that_collect(tmp_path: Path) -> None:
+    scalar = (
+        helper.make_tensor_value_info("i", TensorProto.INT64, []),
+        helper.make_tensor_value_info("c", TensorProto.BOOL, []),
+    )
     body = helper.make_graph(
         [
             node("Add", ["a", "a"], ["next"]),
             node("ReduceSum", ["next"], ["s"], keepdims=0),
             node("Less", ["s", "m"], ["go"]),
+            node("Identity", ["next"], ["each"]),
         ],
         "body",
-        [
-            helper.make_tensor_value_info("i", TensorProto.INT64, []),
-            helper.make_tensor_value_info("c", TensorProto.BOOL, []),
-            helper.make_tensor_value_info("a", TensorProto.FLOAT, [2]),
-        ],
+        [*scalar, helper.make_tensor_value_info("a", TensorProto.FLOAT, [2])],
         [
             helper.make_tensor_value_info("go", TensorProto.BOOL, []),
             helper.make_tensor_value_info("next", TensorProto.FLOAT, [2]),
+            helper.make_tensor_value_info("each", TensorProto.FLOAT, [2]),
         ],
     )
     weights = constants(n=np.int64(9), t=np.bool_(True), m=np.float32(100))
-    error = refusal(model_of([node("Loop", ["n", "t", "x"], ["y"], body=body)], {"x": (2,)}, ["y"], weights), tmp_path)
+    nodes = [node("Loop", ["n", "t", "x"], ["y", "all"], body=body)]
+    error = refusal(model_of(nodes, {"x": (2,)}, ["y"], weights), tmp_path)
     assert "Loop at y" in error.problem
+    assert "the data decide how many" in error.fix
     assert "constant count" in error.fix
 
 

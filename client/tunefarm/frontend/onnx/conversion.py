@@ -1,6 +1,6 @@
 """Converts an ONNX graph, with all its shapes known, to a Relax function."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,9 +11,10 @@ from onnx import AttributeProto, numpy_helper
 from tvm import relax
 from tvm.relax.frontend.onnx.onnx_frontend import onnx_input
 
+from tunefarm.frontend.expressions.loops import ConditionalLoop
 from tunefarm.frontend.onnx.operators.constants import constant
 from tunefarm.frontend.onnx.operators.converters import advice_for, converter_of
-from tunefarm.frontend.onnx.skeleton import all_nodes, subgraphs
+from tunefarm.frontend.onnx.skeleton import all_nodes, names_from_outside, subgraphs
 from tunefarm.frontend.onnx.structure import opset_of, shape_text, static_shape
 from tunefarm.frontend.unsupported_operators import UnsupportedOperator, refuse_unsupported
 from tunefarm_schemas.bad_input import BadInput
@@ -37,6 +38,8 @@ _SCALES: Final[Mapping[str, tuple[int, ...]]] = {
 """Inputs, by operator, that are constants of the module whatever their size."""
 _BYTES: Final[Mapping[str, str]] = {"int4": "int8", "uint4": "uint8"}
 _REASON_CHARACTERS: Final = 200
+_NO_LIMIT: Final = 2**62
+_Emit = Callable[[Sequence[Any], Any, Any], Any]
 # What converters raise for a node that they cannot express: all kinds, since they check little themselves.
 _REFUSALS: Final = (
     ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError,
@@ -97,13 +100,13 @@ class _Conversion:
     def run(self) -> ConvertedGraph:
         self._refused += [self._unsupported(node) for node in all_nodes(self._graph) if not self._is_known(node)]
         inputs = [self._variable(each.name) for each in self._graph.input if each.name not in self._weights]
-        branches = any(node.op_type == "If" for node in self._graph.node)
+        has_control_flow = any(node.op_type in _CONTROL_FLOW for node in self._graph.node)
         with self._builder.function("main"):
-            if branches:
-                result = self._convert_all(self._graph)
+            if has_control_flow:
+                result = _one_or_tuple(self._convert_all(self._graph))
             else:
                 with self._builder.dataflow():
-                    result = self._builder.emit_output(self._convert_all(self._graph))
+                    result = self._builder.emit_output(_one_or_tuple(self._convert_all(self._graph)))
             self._builder.emit_func_output(result, [*inputs, *self._parameters.values()])
         refuse_unsupported(self._refused)
         return self._without_unused(self._builder.get(), len(inputs))
@@ -119,14 +122,13 @@ class _Conversion:
         module["main"] = kept.with_attrs({"global_symbol": "main", "num_input": inputs})
         return ConvertedGraph(module, tuple(self._weights[name] for name, _ in used))
 
-    def _convert_all(self, graph: Any) -> Any:
-        """The results of a graph: an expression, or a tuple of several."""
+    def _convert_all(self, graph: Any) -> list[Any]:
+        """The results of a graph."""
         for node in graph.node:
             self._convert(node)
         if self._refused:
-            return relax.const(0.0)  # TVM's builder is finished in order, and then the model is refused
-        results = [self._tensor(each.name) for each in graph.output]
-        return results[0] if len(results) == 1 else relax.Tuple(results)
+            return [relax.const(0.0)]  # TVM's builder is finished in order, and then the model is refused
+        return [self._tensor(each.name) for each in graph.output]
 
     def _convert(self, node: Any) -> None:
         names = [name for name in node.output if name]
@@ -134,7 +136,8 @@ class _Conversion:
             self._stand_in(names)
             return
         try:
-            results = self._branch(node) if node.op_type == "If" else self._operator(node)
+            convert = _CONTROL_FLOW.get(node.op_type, _Conversion._operator)
+            results = convert(self, node)
             if any(name in self._used for name in node.output[len(results) :]):
                 raise ValueError(f"only {len(results)} of its {len(node.output)} outputs have a conversion")
             for name, result in zip(node.output, results, strict=False):
@@ -142,7 +145,8 @@ class _Conversion:
         except _REFUSALS as error:
             if isinstance(error, BadInput):
                 raise
-            if node.op_type != "If" or not self._refused:  # an If fails for what was refused in its branches
+            # An If or a Loop fails for what was refused in its bodies.
+            if node.op_type not in _CONTROL_FLOW or not self._refused:
                 self._refused.append(self._unsupported(node, str(error)))
             self._stand_in(names)
             return
@@ -187,9 +191,7 @@ class _Conversion:
 
     def _branch(self, node: Any) -> list[Any]:
         """A condition that only the run decides: Relax computes one of the branches."""
-        condition = self._tensor(node.input[0])
-        if condition.ty.ndim:
-            condition = self._builder.emit(relax.op.reshape(condition, ()))
+        condition = self._scalar(self._tensor(node.input[0]))
         graphs = {each.name: each.g for each in node.attribute}
         then, otherwise = self._body(graphs["then_branch"]), self._body(graphs["else_branch"])
         for name, one, other in zip(node.output, _types(then), _types(otherwise), strict=True):
@@ -201,17 +203,87 @@ class _Conversion:
         return [self._builder.emit(relax.TupleGetItem(result, index)) for index in range(len(node.output))]
 
     def _body(self, graph: Any) -> Any:
-        outside, weights = dict(self._values), dict(self._weights)
-        self._weights |= {each.name: _in_bytes(numpy_helper.to_array(each)) for each in graph.initializer}
-        inner = {each.name for each in graph.initializer}
-        self._values |= {name: constant(self._weights[name]) for name in inner}
+        outside = dict(self._values)
         self._builder._begin_binding_block()  # noqa: SLF001 - TVM has no other way to build the body of an If
         try:
-            result = self._convert_all(graph)
+            results = self._body_results(graph)
         finally:
             block = self._builder._end_block()  # noqa: SLF001 - as above
-            self._values, self._weights = outside, weights
-        return relax.SeqExpr([block], result)
+            self._values = outside
+        return relax.SeqExpr([block], _one_or_tuple(results))
+
+    def _body_results(self, graph: Any) -> list[Any]:
+        """The results of a body, whose own arrays are constants."""
+        weights = self._weights
+        inner = {each.name: _in_bytes(numpy_helper.to_array(each)) for each in graph.initializer}
+        self._weights = {**weights, **inner}
+        self._values |= {name: constant(array) for name, array in inner.items()}
+        try:
+            return self._convert_all(graph)
+        finally:
+            self._weights = weights
+
+    def _loop(self, node: Any) -> list[Any]:
+        """A loop that ends by its condition or its number of steps, as functions of its state and what its body reads.
+
+        The state is the number of the step, whether a further one follows, and what the loop carries.
+        """
+        body = next(each.g for each in node.attribute if each.name == "body")
+        if len(body.output) != len(node.input) - 1:
+            raise ValueError("it collects a result of each step, and the data decide how many there are")
+        defaults = (relax.const(_NO_LIMIT, "int64"), relax.const(True, "bool"))
+        limit, goes_on = (
+            self._scalar(self._tensor(name)) if name else default
+            for name, default in zip(node.input[:2], defaults, strict=True)
+        )
+        state = [relax.const(0, "int64"), goes_on]
+        state += [self._tensor(name) for name in node.input[2:]]
+        names = [name for name in names_from_outside(body) if self._is_captured(name)]
+        captured = [limit, *(self._tensor(name) for name in names)]
+        functions = [
+            self._function(part, [*state, *captured], names, body, emit)
+            for part, emit in (("goes_on", self._is_within_limit), ("step", self._next_state))
+        ]
+        _, _, *results = ConditionalLoop(self._builder, *functions, parts=len(state)).run(state, captured)
+        return results
+
+    def _is_captured(self, name: str) -> bool:
+        """Whether a name from outside of a body is a variable of the enclosing function."""
+        if name in self._values:
+            return isinstance(self._values[name], relax.Var)
+        return name in self._weights and self._weights[name].size > MAX_ELEMENTS_INSIDE
+
+    def _function(self, part: str, like: Sequence[Any], names: Sequence[str], body: Any, emit: _Emit) -> Any:
+        """Define a private function of a loop's state, its limit and the values with these names."""
+        outside = dict(self._values)
+        parameters = [relax.Var(f"p{number}", each.ty) for number, each in enumerate(like)]
+        own = parameters[: len(parameters) - len(names)]
+        self._values |= dict(zip(names, parameters[len(own) :], strict=True))
+        try:
+            with self._builder.function(self._builder.get_unique_name(f"loop_{part}"), parameters, private=True):
+                return self._builder.emit_func_output(emit(own[:-1], own[-1], body))
+        finally:
+            self._values = outside
+
+    def _is_within_limit(self, state: Sequence[Any], limit: Any, _body: Any) -> Any:
+        return self._builder.emit(relax.op.logical_and(relax.op.less(state[0], limit), state[1]))
+
+    def _next_state(self, state: Sequence[Any], _limit: Any, body: Any) -> Any:
+        for each, value in zip(body.input, state, strict=True):
+            is_row = static_shape(each) == (1,) and not value.ty.ndim
+            self._values[each.name] = self._builder.emit(relax.op.reshape(value, (1,))) if is_row else value
+        results = self._body_results(body)
+        number = self._builder.emit(relax.op.add(state[0], relax.const(1, "int64")))
+        found = [number, self._scalar(results[0]), *results[1:]]
+        for each, before, after in zip(body.output[1:], state[2:], found[2:], strict=True):
+            if _type_text(before) != _type_text(after):
+                changed = f"{_type_text(before)} to {_type_text(after)}"
+                raise ValueError(f"{visible_line(each.name)} changes from {changed} from step to step")
+        return self._builder.emit(relax.Tuple(found))
+
+    def _scalar(self, value: Any) -> Any:
+        """The value without axes, which is a single one."""
+        return self._builder.emit(relax.op.reshape(value, ())) if value.ty.ndim else value
 
     def _input(self, node: Any, index: int) -> Any:
         name = node.input[index]
@@ -254,9 +326,8 @@ class _Conversion:
                 self._unknown.add(name)
 
     def _is_known(self, node: Any) -> bool:
-        return (node.op_type == "If" and not node.domain) or converter_of(
-            node.domain, node.op_type, self._opset
-        ) is not None
+        is_control_flow = node.op_type in _CONTROL_FLOW and not node.domain
+        return is_control_flow or converter_of(node.domain, node.op_type, self._opset) is not None
 
     def _unsupported(self, node: Any, reason: str = "") -> UnsupportedOperator:
         shapes = ", ".join(self._shape(name) for name in node.input if name)
@@ -273,10 +344,26 @@ class _Conversion:
         return shape_text(self._info[name]) if name in self._info else "?"
 
 
+_CONTROL_FLOW: Final[Mapping[str, Callable[[_Conversion, Any], list[Any]]]] = {
+    "If": _Conversion._branch,  # noqa: SLF001
+    "Loop": _Conversion._loop,  # noqa: SLF001
+}
+"""Operators with bodies, which have no place in a dataflow block."""
+
+
+def _one_or_tuple(results: Sequence[Any]) -> Any:
+    return results[0] if len(results) == 1 else relax.Tuple(results)
+
+
 def _types(branch: Any) -> list[str]:
-    """The types and shapes of what a branch gives, such as ``float32[1, 3]``."""
+    """The types and shapes of what a branch gives."""
     results = branch.body.fields if isinstance(branch.body, relax.Tuple) else [branch.body]
-    return [f"{each.ty.dtype}{list(map(int, each.ty.shape))}" for each in results]
+    return list(map(_type_text, results))
+
+
+def _type_text(value: Any) -> str:
+    """Such as ``float32[1, 3]``."""
+    return f"{value.ty.dtype}{list(map(int, value.ty.shape))}"
 
 
 def _in_bytes(array: _Array) -> _Array:

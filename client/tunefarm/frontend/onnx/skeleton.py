@@ -79,6 +79,15 @@ def all_nodes(graph: Any) -> Iterator[Any]:
                 yield from all_nodes(inner)
 
 
+def names_from_outside(body: Any) -> list[str]:
+    """The names that a body and the bodies in it read and do not define, each once."""
+    known = {each.name for graph in (body, *subgraphs(body)) for each in (*graph.input, *graph.initializer)}
+    known |= {name for node in all_nodes(body) for name in node.output}
+    read = [name for node in all_nodes(body) for name in node.input]
+    read += [each.name for graph in (body, *subgraphs(body)) for each in graph.output]
+    return [name for name in dict.fromkeys(read) if name and name not in known]
+
+
 def _lifted_constants(graph: Any) -> list[Any]:
     """The tensors of nodes of type Constant, which are removed: they are weights like the initializers."""
     lifted, rest = [], []

@@ -109,7 +109,7 @@ _ADVICE: Final[Mapping[str, str]] = MappingProxyType(
         **dict.fromkeys(_OF_UNKNOWN_SIZE, MASKS),
         "NonMaxSuppression": BOXES,
         "If": "If an input decides, add its value as an initializer of its name: only one branch is then compiled.",
-        "Loop": "Export loops with a constant count of at most 256 steps, or unroll them before the export.",
+        "Loop": "Collect nothing from step to step, or export a loop with a constant count of at most 256 steps.",
         "Scan": "Unroll Scan before the export, or export the recurrent layer as LSTM, GRU or RNN.",
     }
 )
