@@ -213,6 +213,7 @@ def test_declared_gigabyte_is_rejected_before_sending(caller, service):
         assert b" 413 " in connection.recv(4096)
 
 
+@pytest.mark.faults
 def test_slow_sender_is_disconnected(caller, service):
     authorization = caller.headers["Authorization"]
     fields = f"Content-Type: application/json\r\nContent-Length: 100\r\nAuthorization: {authorization}"

@@ -50,6 +50,7 @@ def test_command_gets_the_bundle_that_this_machine_would_build(service: Service,
     assert computed(tmp_path / "there", built_there, b"")[0].size == 64 * 64
 
 
+@pytest.mark.faults
 def test_client_gets_a_bundle_of_a_job(service: Service, task: Any, tmp_path: Path) -> None:
     with Client(service.url, service.token) as client:
         made = client.bundles.create(job_id=task["job_id"], form="c", target="raspberry-pi-4", name="net")

@@ -3,9 +3,12 @@
 import shlex
 from pathlib import Path
 
+import pytest
+
 from tests.client_remote.conftest import Service
 
 
+@pytest.mark.faults
 def test_job_commands_print_next_step(service: Service, tmp_path: Path) -> None:
     words = ["submit", "builtin:matmul:16x16x16", "--target", "host:1", "--trials", "2"]
     took = []

@@ -188,6 +188,7 @@ def test_paused_job_finishes_without_new_trials(service: Service) -> None:
         assert len(job.trials()) == spent
 
 
+@pytest.mark.faults
 def test_job_prefix_is_accepted_by_commands_and_clients(service: Service) -> None:
     with Client(service.url, service.token) as client:
         job, other = (client.tune(MODULE, device_class_id="nowhere", deadline_s=600, trials=1) for _ in range(2))

@@ -71,6 +71,7 @@ def unrolled() -> Trace:
     return trace_of(schedule)
 
 
+@pytest.mark.faults
 def test_compiler_builds_concurrently(compiler: Compiler) -> None:
     builds = [compiler.candidate(ORDER, trace) for trace in (None, tiled(MODULE, 4).text, tiled(MODULE, 8).text)]
     assert all(bool(build.children()) is compiler.is_here for build in builds)

@@ -9,7 +9,6 @@ from contextlib import ExitStack
 
 import pyte
 import pytest
-from tunefarm.terminal.remote_progress import RemoteProgress
 
 from tests.client.tuning.test_progress_display import everything_in, progress
 from tunefarm.terminal.progress_display import LivePanel, PlainLines, ProgressDisplay, progress_display
@@ -76,14 +75,12 @@ def shown(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
         yield made
 
 
-def remote_progress(best_latency_s: float) -> RemoteProgress:
-    return RemoteProgress.of(progress(best_latency_s=best_latency_s).model_dump(mode="json"))
+def progress_of_service(best_latency_s: float) -> Progress:
+    return Progress.of(progress(best_latency_s=best_latency_s).model_dump(mode="json"))
 
 
-@pytest.mark.parametrize("of", [lambda best_s: progress(best_latency_s=best_s), remote_progress])
-def test_display_shows_progress_here_and_on_service(
-    shown: ShownOutput, of: Callable[[float], Progress | RemoteProgress]
-) -> None:
+@pytest.mark.parametrize("of", [lambda best_s: progress(best_latency_s=best_s), progress_of_service])
+def test_display_shows_progress_here_and_on_service(shown: ShownOutput, of: Callable[[float], Progress]) -> None:
     with shown.display:
         shown.display.show(of(3e-6))
     for part in ("matmul [64]", "searching", "32/128", "8.0/s", "0:12"):

@@ -197,6 +197,7 @@ def test_incomplete_folder_is_refused(running: Device, repository: Repository) -
     assert_refused(running, "unreachable", "timestamp.json")
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(
     ("files", "failure", "said"),
     [

@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 
 from fuzz.__main__ import TARGETS, main
-from fuzz.target import Target
+from fuzz.target import FuzzTarget
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.json"))
 WITHOUT_SERVICE = ("message", "intake", "trace", "import")
 
 
 @pytest.fixture(scope="module")
-def target_of() -> Iterator[Callable[[str], Target]]:
+def target_of() -> Iterator[Callable[[str], FuzzTarget]]:
     """Create each target once: it starts fork servers."""
-    made: dict[str, Target] = {}
+    made: dict[str, FuzzTarget] = {}
 
-    def one(name: str) -> Target:
+    def one(name: str) -> FuzzTarget:
         if name not in made:
             made[name] = TARGETS[name]()
         return made[name]
@@ -30,7 +30,7 @@ def target_of() -> Iterator[Callable[[str], Target]]:
 
 
 @pytest.mark.parametrize("name", WITHOUT_SERVICE)
-def test_fuzz_target_passes_a_few_cases(name: str, target_of: Callable[[str], Target]):
+def test_fuzz_target_passes_a_few_cases(name: str, target_of: Callable[[str], FuzzTarget]):
     target = target_of(name)
     for number in range(200 if name == "message" else 8):
         case = target.make(random.Random(f"smoke {name} {number}"))
@@ -38,14 +38,14 @@ def test_fuzz_target_passes_a_few_cases(name: str, target_of: Callable[[str], Ta
 
 
 @pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
-def test_fixed_finding_stays_fixed(path: Path, target_of: Callable[[str], Target]):
+def test_fixed_finding_stays_fixed(path: Path, target_of: Callable[[str], FuzzTarget]):
     kept = json.loads(path.read_text())
     target = target_of(kept["target"])
     assert target.check(kept["case"]) is None
 
 
 @pytest.mark.parametrize("name", WITHOUT_SERVICE)
-def test_same_seed_creates_same_cases(name: str, target_of: Callable[[str], Target]):
+def test_same_seed_creates_same_cases(name: str, target_of: Callable[[str], FuzzTarget]):
     target = target_of(name)
     made = [[target.make(random.Random(f"7 {number}")) for number in range(5)] for _ in range(2)]
     assert made[0] == made[1]

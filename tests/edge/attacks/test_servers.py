@@ -102,6 +102,7 @@ def require_refused(field: Field, source: HttpSource, failure: str) -> None:
     assert outcome.running == "scale-2"
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("path", ["timestamp.json", "snapshot.json", "2.root.json", "files/", "targets/channels"])
 def test_data_without_an_end_are_cut(field: Field, path: str) -> None:
     field.publish("scale-3", 3)
@@ -113,6 +114,7 @@ def test_data_without_an_end_are_cut(field: Field, path: str) -> None:
     assert field.device.update().running == "scale-3"
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("behave", [trickling, trickling_head, silent])
 @pytest.mark.parametrize("path", ["timestamp.json", "files/"])
 def test_server_that_hardly_sends_is_given_up(field: Field, behave: Callable[[Handler], None], path: str) -> None:

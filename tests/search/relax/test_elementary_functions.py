@@ -115,7 +115,7 @@ def test_elementary_functions_are_accurate_for_every_magnitude(name: str, target
 
 @pytest.mark.parametrize("target", sorted(TARGETS))
 @pytest.mark.parametrize("name", sorted(BINARY))
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 def test_functions_of_two_numbers_are_accurate_for_every_magnitude(name: str, target: str) -> None:
     function, reference, units = BINARY[name]
     first, second = _pairs()
@@ -185,6 +185,7 @@ def _network() -> Any:
     return builder.finalize()
 
 
+@pytest.mark.faults
 def test_functions_of_models_call_no_library_for_elements() -> None:
     functions = tir_functions(prepare(_network(), {}, TARGETS["host"]).module)
     assert functions

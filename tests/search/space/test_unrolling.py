@@ -64,6 +64,7 @@ def test_unrolling_omits_positions_skipped_by_strides(target: Target) -> None:
     assert {1.0, 2.0} <= seen
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("space_name", ["matmul_space", "convolution_space"])
 def test_unrolled_body_matches_prediction(space_name: str, request: pytest.FixtureRequest) -> None:
     space: SearchSpace = request.getfixturevalue(space_name)

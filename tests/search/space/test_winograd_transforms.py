@@ -30,6 +30,7 @@ def transforms(target: Target) -> list[Any]:
     return [load_json(each.workload.module_json) for each in tasks if "transformed" in each.functions[0]]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("number", [0, 1], ids=["inputs", "results"])
 def test_tiles_of_channels_compute_the_same(number: int) -> None:
     module = transforms(HERE)[number]

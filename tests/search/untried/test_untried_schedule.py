@@ -36,7 +36,7 @@ def elsewhere() -> ProcessPoolExecutor:
 
 @pytest.mark.parametrize("extents", EACH_SHAPE)
 @pytest.mark.parametrize("kind", sorted(KINDS))
-@pytest.mark.quick_cases(16)
+@pytest.mark.quick_cases(8)
 def test_untried_schedule_keeps_results(
     kind: str, extents: tuple[int, int, int], elsewhere: ProcessPoolExecutor
 ) -> None:

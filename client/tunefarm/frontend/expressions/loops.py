@@ -37,7 +37,7 @@ class ConditionalLoop:
         steps = self.step
         for _ in range(MAX_DOUBLINGS):
             steps = self._doubled(steps, state, captured)
-        return self._where_it_goes_on(steps, state, captured)
+        return self._parts_of(self._where_it_goes_on(steps, state, captured))
 
     def _doubled(self, half: Any, state: Sequence[Any], captured: Sequence[Any]) -> Any:
         """A function that runs twice as many steps as ``half``, with parameters like these values."""
@@ -46,15 +46,13 @@ class ConditionalLoop:
         with self.builder.function(name, parameters, private=True):
             once = self._parts_of(relax.Call(half, parameters))
             result = self._where_it_goes_on(half, once, parameters[self.parts :])
-            return self.builder.emit_func_output(self._whole(result))
+            return self.builder.emit_func_output(self.builder.emit(result))
 
-    def _where_it_goes_on(self, steps: Any, state: Sequence[Any], captured: Sequence[Any]) -> list[Any]:
+    def _where_it_goes_on(self, steps: Any, state: Sequence[Any], captured: Sequence[Any]) -> Any:
         operands = [*state, *captured]
         condition = self.builder.emit(relax.Call(self.goes_on, operands))
-        return self._parts_of(relax.If(condition, relax.Call(steps, operands), self._whole(state)))
-
-    def _whole(self, state: Sequence[Any]) -> Any:
-        return relax.Tuple(state) if self.parts > 1 else state[0]
+        same = relax.Tuple(state) if self.parts > 1 else state[0]
+        return relax.If(condition, relax.Call(steps, operands), same)
 
     def _parts_of(self, expression: Any) -> list[Any]:
         whole = self.builder.emit(expression)

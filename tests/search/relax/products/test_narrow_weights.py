@@ -113,6 +113,7 @@ WIDE_SHIFTED = quantized(integers(0, 255, "uint8"), scales(8), np.full((WIDTH, 8
 NARROW = quantized(integers(-128, 127, "int8", 1000), scales(4, 1000))
 
 
+@pytest.mark.quick_cases(8)
 @pytest.mark.parametrize(
     ("weights", "constants"),
     [
