@@ -23,6 +23,7 @@ from benchmarks.comparison.recorded_times import recorded_seconds
 from benchmarks.farm.simulated_lane import SimulatedFarm, simulated_device
 from tunefarm.server.worker_blobs import WorkerBlobs
 from tunefarm_schemas.farm.broker import Broker
+from tunefarm_schemas.farm.broker_client import BROKER_ERRORS, connect
 from tunefarm_schemas.farm.farm_message import (
     COMPARE,
     EXPORT,
@@ -40,7 +41,6 @@ from tunefarm_schemas.tuning.device import Device
 from tunefarm_schemas.tuning.measurement import Dispatch
 from tunefarm_services.settings import Settings
 from tunefarm_services.store.blob_store import BlobStore
-from tunefarm_workers.broker.broker_client import BROKER_ERRORS, connect
 from tunefarm_workers.broker.celery_intake import CeleryIntake, Taker
 from tunefarm_workers.broker.lane_heartbeat import BEAT_S, LaneVoice
 from tunefarm_workers.broker.reply_sender import ReplySender

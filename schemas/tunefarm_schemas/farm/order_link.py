@@ -1,6 +1,6 @@
 """Sending orders to the broker and reading replies from it, over an existing Redis client.
 
-Opens no connection: tuner and worker have different clients, and neither package may import the other.
+Imports no driver, so that the formats of messages can be read without one.
 """
 
 from collections.abc import Sequence

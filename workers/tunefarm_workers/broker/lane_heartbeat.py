@@ -12,6 +12,7 @@ import structlog
 from pydantic import ValidationError
 
 from tunefarm_schemas.farm.broker import Broker
+from tunefarm_schemas.farm.broker_client import BROKER_ERRORS, connect
 from tunefarm_schemas.farm.farm_message import (
     CANCELLATIONS,
     HEARTBEATS,
@@ -23,7 +24,6 @@ from tunefarm_schemas.farm.farm_message import (
     lane_channel,
 )
 from tunefarm_schemas.farm.lane import Lane
-from tunefarm_workers.broker.broker_client import BROKER_ERRORS, connect
 from tunefarm_workers.broker.order_server import OrderServer
 
 BEAT_S: Final = 1.0

@@ -8,9 +8,9 @@ from typing import Final
 import structlog
 
 from tunefarm_schemas.farm.broker import Broker
+from tunefarm_schemas.farm.broker_client import BROKER_ERRORS, connect
 from tunefarm_schemas.farm.farm_message import replies_key
 from tunefarm_schemas.frozen import Frozen
-from tunefarm_workers.broker.broker_client import BROKER_ERRORS, connect
 
 REPLIES_LIVE_S: Final = 3600
 """Time after which replies that were never fetched expire."""

@@ -6,7 +6,7 @@ from typing import Final
 import redis
 
 from tunefarm_schemas.farm.broker import Broker
-from tunefarm_workers.broker.broker_client import BROKER_ERRORS
+from tunefarm_schemas.farm.broker_client import BROKER_ERRORS
 from tunefarm_workers.compile.compile_messages import compilers_key
 
 EXPIRES_S: Final = 10

@@ -4,10 +4,10 @@ import shutil
 from typing import Final
 
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.farm.broker_client import connect
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.tuning.device import Device, ReferenceKernelTimes
 from tunefarm_search.tvm.loading import LOAD_TVM
-from tunefarm_workers.broker.broker_client import connect
 from tunefarm_workers.broker.order_server import OpenLane
 from tunefarm_workers.builder.nvrtc import PRELOAD as NVRTC_PRELOAD
 from tunefarm_workers.compile.compile_messages import compile_queue

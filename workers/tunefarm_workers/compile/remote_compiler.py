@@ -12,11 +12,11 @@ import structlog
 
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.farm.broker import Broker
+from tunefarm_schemas.farm.broker_client import BROKER_ERRORS, connect
 from tunefarm_schemas.farm.farm_message import Cancellation
 from tunefarm_schemas.farm.order_link import READ_AT_ONCE, OrderLink, ReplyReader
 from tunefarm_schemas.tuning.measurement import MeasureTask
 from tunefarm_workers.broker.blobs import Blobs, BlobsUnavailable
-from tunefarm_workers.broker.broker_client import BROKER_ERRORS, connect
 from tunefarm_workers.compile.compile_messages import (
     COMPILE,
     CandidateWanted,

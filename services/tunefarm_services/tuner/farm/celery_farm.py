@@ -12,6 +12,7 @@ import structlog
 from tunefarm_sandbox.channel.measurement_outbox import MeasurementOutbox
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.farm.broker import Broker
+from tunefarm_schemas.farm.broker_client import BROKER_ERRORS, connect
 from tunefarm_schemas.farm.farm_message import queue_name, reply
 from tunefarm_schemas.farm.order_link import READ_AT_ONCE, OrderLink, ReplyReader
 from tunefarm_schemas.farm.redelivery import RedeliveryPolicy
@@ -28,7 +29,6 @@ from tunefarm_schemas.tuning.measurement import (
 )
 from tunefarm_services.store.blob_store import BlobStore
 from tunefarm_services.tuner.farm.attempts import ATTEMPTS
-from tunefarm_services.tuner.farm.broker_client import BROKER_ERRORS, connect
 from tunefarm_services.tuner.farm.celery_farm_pool import LanePool
 from tunefarm_services.tuner.farm.farm_replies import FarmReplies
 

@@ -11,11 +11,11 @@ import structlog
 from pydantic import ValidationError
 
 from tunefarm_schemas.farm.broker import Broker
+from tunefarm_schemas.farm.broker_client import BROKER_ERRORS, connect
 from tunefarm_schemas.farm.farm_message import HEARTBEATS, MESSAGE_VERSION, Heartbeat, LaneAnswer, lane_channel
 from tunefarm_schemas.farm.lane import Lane, LaneRequest, LaneState
 from tunefarm_services.store.catalog.lane_repository import LaneRepository
 from tunefarm_services.store.store_error import StoreUnavailable
-from tunefarm_services.tuner.farm.broker_client import BROKER_ERRORS, connect
 
 LOST_S: Final = 10.0
 """A lane without a heartbeat for this time is lost."""

@@ -1,4 +1,7 @@
-"""The tuner's connection to the broker."""
+"""The connection of tuner and worker to the broker.
+
+The only module of this distribution that imports a driver, which its extra ``broker`` installs.
+"""
 
 from typing import Final
 
@@ -14,6 +17,6 @@ BROKER_ERRORS: Final = (RedisError, OSError)
 
 
 def connect(broker: Broker) -> redis.Redis:
-    """A client that connects on first use, and again after each disconnection."""
-    # No retries here: the caller decides how long to wait before the next attempt.
+    """A client for one thread. It connects on first use, and again after each disconnection."""
+    # No retries here: each caller decides how long to wait before the next attempt.
     return redis.Redis.from_url(broker.redis_url(), retry=Retry(NoBackoff(), 0), **broker.redis_options())
