@@ -11,6 +11,7 @@ from tests.farm.workers import eventually, simulated_task
 from tests.servers.redis_server import RedisServer
 from tunefarm.server.worker_blobs import WorkerBlobs
 from tunefarm_schemas.failure import FailureReason
+from tunefarm_schemas.farm import order_driver
 from tunefarm_schemas.farm.broker import Broker
 from tunefarm_schemas.farm.farm_message import CANCELLATIONS, Cancellation
 from tunefarm_schemas.frozen import digest
@@ -83,7 +84,7 @@ def lane(broker: RedisServer, tmp_path: Path) -> Iterator[Lane]:
 @pytest.fixture
 def compiler(broker: RedisServer, lane: Lane, monkeypatch: pytest.MonkeyPatch) -> Iterator[RemoteCompiler]:
     """A compiler that has its reference kernels."""
-    monkeypatch.setattr(remote_compiler, "LISTEN_S", 0.1)
+    monkeypatch.setattr(order_driver, "LISTEN_S", 0.1)
     compiler = RemoteCompiler(Broker.at(broker.url), POOL, lane.blobs, "worker")
     build = compiler.references('{"kind":"llvm"}', 2)
     lane.answer(lane.take(), b"references")

@@ -2,10 +2,12 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import psutil
 import pytest
 
+from benchmarks.farm.simulated_lane import CODE_GENERATOR, simulated_device
 from tests.farm.conftest import MISBEHAVING
 from tests.farm.workers import (
     Worker,
@@ -21,10 +23,21 @@ from tests.farm.workers import (
 from tests.servers.processes import assert_gone
 from tests.servers.redis_server import RedisServer
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.farm.farm_message import HEARTBEATS, Measured, replies_key
+from tunefarm_schemas.farm.broker import Broker
+from tunefarm_schemas.farm.farm_message import (
+    HEARTBEATS,
+    MEASURE,
+    Measured,
+    MeasureMessage,
+    farm_key,
+    queue_name,
+    replies_key,
+)
 from tunefarm_schemas.farm.lane import LaneState
+from tunefarm_schemas.farm.order_link import OrderLink
 from tunefarm_schemas.tuning.measurement import Timing
 from tunefarm_services.store import Store
+from tunefarm_services.store.blob_store import BlobStore
 from tunefarm_services.tuner.farm.celery_farm import CeleryFarm
 
 pytestmark = pytest.mark.faults
@@ -174,20 +187,25 @@ def test_two_tuners_share_lanes(broker: RedisServer, store: Store, open_farm: Op
             assert gather(farm, 150).keys() == {dispatch.dispatch_id for dispatch in dispatches}
 
 
-def test_orders_of_dead_tuner_are_dropped(
-    broker: RedisServer, store: Store, open_farm: OpenFarm, start_worker: StartWorker
-):
+def test_orders_of_dead_tuner_are_dropped(broker: RedisServer, store: Store, home: Path, start_worker: StartWorker):
     worker = start_worker("lane", TUNEFARM_SIMULATED_SECONDS="300")
-    with registrar(store, broker.url):
+    with registrar(store, broker.url), broker.client() as client:
         await_ready(store, worker)
-        farm = open_farm()
-        farm.open_task(simulated_task())
-        farm.submit(dispatch_of())
+        address, device = Broker.at(broker.url), simulated_device()
+        queue = queue_name(device.device_class.device_class_id, CODE_GENERATOR)
+        link = OrderLink(client, address, queue, "dead tuner")
+        link.show()
+        order = MeasureMessage(
+            farm_id="dead tuner",
+            epoch=1,
+            job_id="",
+            task_digest=BlobStore(home / "blobs").put(simulated_task().model_dump_json().encode()),
+            incumbent_s=None,
+            dispatch=dispatch_of(),
+        )
+        link.send([(MEASURE, order)])
         eventually(lambda: has_state(store, "lane", LaneState.BUSY), what="taking")
-        farm._closing.set()  # ends without a message, like a killed tuner
-        farm._state.cancellations.clear()
-        with broker.client() as client:
-            client.delete(f"tunefarm.farm.{farm.farm_id}")
+        client.delete(address.key(farm_key("dead tuner")))  # as it expires after the tuner's death
         eventually(lambda: has_state(store, "lane", LaneState.READY), what="letting go")
 
 

@@ -72,24 +72,22 @@ def test_silent_lane_is_lost(broker: RedisServer, store: Store):
 
 def test_orders_are_lost_only_after_replies_are_read(tmp_path: Path):
     outbox = MeasurementOutbox()
-    state = FarmReplies(BlobStore(tmp_path), outbox, RedeliveryPolicy(lane_s=5.0), "job")
+    state = FarmReplies(BlobStore(tmp_path), outbox, RedeliveryPolicy(lane_s=5.0), "job", lambda: 1)
     dispatch = dispatch_of()
     state.open_task(simulated_task())
     state.submit(dispatch)
     began_s = time.monotonic()
-    assert len(state.next_messages(1, 1)) == 1
+    assert len(state.next_orders(1)) == 1
     state.receive(b"1-0", Holding(lane_id="lane", instance="life", ids=(dispatch.dispatch_id,)))
-    for read_until_s, is_lost in ((None, False), (began_s + 4.0, False), (began_s + 600.0, True)):
-        if read_until_s is not None:
-            state.note_read_until(read_until_s)
-        state.find_lost(queue_is_empty=True)
+    for read_until_s, is_lost in ((began_s, False), (began_s + 4.0, False), (began_s + 600.0, True)):
+        state.find_lost(read_until_s, queue_is_empty=True)
         assert bool(outbox.take(0.0, lambda: None)) is is_lost
     outbox.close()
 
 
 def test_report_of_an_unverifiable_function_names_its_exploration(tmp_path: Path):
     outbox = MeasurementOutbox()
-    state = FarmReplies(BlobStore(tmp_path), outbox, RedeliveryPolicy(), "job")
+    state = FarmReplies(BlobStore(tmp_path), outbox, RedeliveryPolicy(), "job", lambda: 1)
     task = simulated_task()
     state.open_task(task)
     exploration_id = task.exploration_id
@@ -108,14 +106,14 @@ def test_sender_does_not_wait_while_a_library_is_fetched(tmp_path: Path):
         """Fetches while the sender asks for messages."""
 
         def get(self, blob_digest: str) -> bytes:
-            sender = threading.Thread(target=lambda: state.next_messages(1, 1), daemon=True)
+            sender = threading.Thread(target=lambda: state.next_orders(1), daemon=True)
             sender.start()
             sender.join(30.0)
             waited.append(sender.is_alive())
             return super().get(blob_digest)
 
     blobs, outbox = SlowBlobs(tmp_path), MeasurementOutbox()
-    state = FarmReplies(blobs, outbox, RedeliveryPolicy(), "job")
+    state = FarmReplies(blobs, outbox, RedeliveryPolicy(), "job", lambda: 1)
     state.open_task(simulated_task())
     ident, answer = state.ask(ExportOrder(exploration_id="exploration", trace=None))
     ended = ExportEnded(lane_id="lane", order_id=ident, library_digest=blobs.put(b"library"), entry="main")

@@ -84,15 +84,10 @@ class CompileOrders:
                 self._ledger.end(entry.ident)
             return [entry.order for entry in dropped]
 
-    def ids(self) -> list[str]:
-        """The ids of all orders."""
+    def unsent(self, limit: int | None = None) -> list[CompileEntry]:
+        """The first ``limit`` orders to send now."""
         with self._lock:
-            return [entry.ident for entry in self._ledger.entries()]
-
-    def unsent(self) -> list[CompileEntry]:
-        """The orders to send now, oldest first."""
-        with self._lock:
-            return self._ledger.next_to_send()
+            return self._ledger.next_to_send(limit)
 
     def mark_sent(self, entries: Sequence[CompileEntry], now_s: float) -> None:
         """Record that these are in the queue, unless they ended meanwhile."""

@@ -1,4 +1,4 @@
-"""What the replies of lanes do to the orders and tasks of one farm.
+"""The orders and tasks of one farm, and what the replies of lanes do to them.
 
 ``OrderLedger`` decides when orders are sent, repeated and lost. An order may run twice, but its first answer removes it
 from the ledger: later ones find no entry and are discarded. A lost order ends as ``device_lost``, and the caller makes
@@ -8,7 +8,7 @@ the second attempt.
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final
@@ -37,6 +37,7 @@ from tunefarm_schemas.farm.farm_message import (
     TaskMissing,
     Unverifiable,
 )
+from tunefarm_schemas.farm.order_driver import OrderToSend
 from tunefarm_schemas.farm.redelivery import LedgerEntry, Lost, OrderLedger, RedeliveryPolicy
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.measurement import (
@@ -78,7 +79,15 @@ FarmEntry = LedgerEntry[FarmOrder]
 class FarmReplies:
     """Thread-safe. No method waits for the broker."""
 
-    def __init__(self, blobs: BlobStore, outbox: MeasurementOutbox, policy: RedeliveryPolicy, job_id: str) -> None:
+    def __init__(
+        self,
+        blobs: BlobStore,
+        outbox: MeasurementOutbox,
+        policy: RedeliveryPolicy,
+        job_id: str,
+        room: Callable[[], int],
+    ) -> None:
+        """``room`` returns how many attempts may be in flight."""
         self.farm_id = uuid4().hex
         self.canceled_epoch = 0
         self.cancellations: deque[Cancellation] = deque()
@@ -86,6 +95,7 @@ class FarmReplies:
         self._blobs = blobs
         self._outbox = outbox
         self._job_id = job_id
+        self._room = room
         self._ledger: OrderLedger[FarmOrder] = OrderLedger(policy)
         self._tasks: dict[str, tuple[str, bytes]] = {}
         self._incumbents_s: dict[str, float] = {}
@@ -93,7 +103,6 @@ class FarmReplies:
         self._entries: dict[str, list[bytes]] = {}
         self._suspects: list[Measurement] = []
         self._cancel_by_s: dict[str, float] = {}
-        self._read_until_s = 0.0
         self._lock = threading.RLock()
 
     # Called by the farm's user.
@@ -114,7 +123,7 @@ class FarmReplies:
         """Queue one attempt."""
         with self._lock:
             task_digest, _ = self._tasks[dispatch.candidate.exploration_id]
-            order = FarmOrder(task_digest, self._epoch, dispatch=dispatch)
+            order = FarmOrder(task_digest, self.canceled_epoch + 1, dispatch=dispatch)
             self._ledger.add(dispatch.dispatch_id, order, is_bounded=True)
 
     def ask(self, question: ComparisonOrder | ExportOrder) -> "tuple[str, Future[Any]]":
@@ -123,7 +132,7 @@ class FarmReplies:
         ident = uuid4().hex
         with self._lock:
             task_digest, _ = self._tasks[question.exploration_id]
-            self._ledger.add(ident, FarmOrder(task_digest, self._epoch, question=question, answer=answer))
+            self._ledger.add(ident, FarmOrder(task_digest, self.canceled_epoch + 1, question=question, answer=answer))
         return ident, answer
 
     def abandon(self, ident: str) -> None:
@@ -171,15 +180,12 @@ class FarmReplies:
                 if entry is not None:
                     self._fail(entry.order, FailureReason.CANCELED, "It was canceled.")
 
-    # Called by the sender thread.
+    # Called by the driver's sender thread.
 
-    def next_messages(self, room: int, limit: int) -> list[tuple[FarmEntry, str, Frozen]]:
-        """Up to ``limit`` orders to send, with their Celery task names and messages.
-
-        At most ``room`` attempts are in flight. The orders are marked as sent, because a reply may arrive before the
-        sender returns from sending.
-        """
-        now_s = time.monotonic()
+    def next_orders(self, limit: int) -> list[OrderToSend[FarmOrder]]:
+        """Mark up to ``limit`` orders as sent, and return them. Lanes have room for all attempts in flight."""
+        self.give_up_canceled()
+        room, now_s = self._room(), time.monotonic()
         with self._lock:
             found = []
             for entry in self._ledger.next_to_send(limit) if room else ():
@@ -189,38 +195,41 @@ class FarmReplies:
                 found.append((entry, *self._message(entry)))
             return found
 
-    def requeue(self, entries: Sequence[FarmEntry]) -> None:
+    def put_back(self, entries: Sequence[FarmEntry]) -> None:
         """Send orders again whose sending failed. If the broker has them already, they run twice and count once."""
         with self._lock:
             self._ledger.send_unaccepted(entries)
 
-    def reset_timers(self) -> None:
+    def reset_timers(self, now_s: float) -> None:
         """Restart the timers of all orders after an outage of the broker, during which lanes could not report."""
         with self._lock:
-            self._ledger.reset_timers(time.monotonic())
+            self._ledger.reset_timers(now_s)
 
     def resend(self) -> None:
         """Send all orders that no lane reported again, after the broker lost its data."""
+        log.warning("the broker lost its data; queued orders are sent again")
         with self._lock:
             self._ledger.send_unaccepted()
 
-    def find_lost(self, *, queue_is_empty: bool) -> None:
-        """End the orders that timed out at the time until which replies were read.
-
-        Not at the present time: a slow listener must not make lanes lost whose reports wait in the stream.
-        """
+    def find_lost(self, read_until_s: float, *, queue_is_empty: bool) -> None:
+        """End the orders that had timed out at ``read_until_s``."""
         with self._lock:
-            self._lose(self._ledger.find_lost(self._read_until_s, queue_is_empty=queue_is_empty))
+            self._lose(self._ledger.find_lost(read_until_s, queue_is_empty=queue_is_empty))
 
-    def __len__(self) -> int:
-        return len(self._ledger)
+    def report_outage(self, error: Exception, *, is_leaving: bool) -> None:
+        """Log it. Canceled orders end even without the broker."""
+        if is_leaving:
+            log.info("closed without the broker", reason=str(error))
+        else:
+            log.warning("the broker is away", reason=str(error), under_way=len(self._ledger))
+            self.give_up_canceled()
 
-    # Called by the listener thread.
+    def report_crash(self, error: Exception) -> None:
+        """Wake the farm's user, who would wait forever."""
+        log.error("a thread of the farm ended", exc_info=error)
+        self._outbox.wake()
 
-    def note_read_until(self, until_s: float) -> None:
-        """Note that all replies before ``until_s``, by the monotonic clock, were read."""
-        with self._lock:
-            self._read_until_s = until_s
+    # Called by the driver's listener thread.
 
     def receive(self, entry: bytes, message: Reply | None) -> None:
         """Process one reply. ``entry`` is its id in the broker's stream; ``message`` is None if it is malformed."""
@@ -256,10 +265,6 @@ class FarmReplies:
                 except (BlobMissing, BlobDamaged, StoreUnavailable) as error:
                     return error
         return None
-
-    @property
-    def _epoch(self) -> int:
-        return self.canceled_epoch + 1
 
     def _message(self, entry: FarmEntry) -> tuple[str, Frozen]:
         # model_construct() skips validation, which the parts have passed already.
