@@ -240,11 +240,12 @@ class _Conversion:
         state += [self._tensor(name) for name in node.input[2:]]
         names = [name for name in names_from_outside(body) if self._is_captured(name)]
         captured = [limit, *(self._tensor(name) for name in names)]
-        functions = [
+        is_before_end, step = (
             self._function(part, [*state, *captured], names, body, emit)
             for part, emit in (("goes_on", self._is_within_limit), ("step", self._next_state))
-        ]
-        _, _, *results = ConditionalLoop(self._builder, *functions, parts=len(state)).run(state, captured)
+        )
+        loop = ConditionalLoop(self._builder, is_before_end, step, parts=len(state))
+        _, _, *results = loop.run(state, captured)
         return results
 
     def _is_captured(self, name: str) -> bool:

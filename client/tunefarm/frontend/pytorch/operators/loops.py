@@ -17,14 +17,14 @@ def while_loop(node: fx.Node, importer: Any) -> tuple[Any, ...]:
     Raises:
         BadInput: a part of the state is not a tensor.
     """
-    condition, step, carried, captured = node.args
-    for part in carried:  # type: ignore[union-attr]
+    condition, body, carried, captured = node.args
+    for part in carried:
         if not isinstance(part, fx.Node) or not isinstance(value_of(part), torch.Tensor):
             raise BadInput(FIELD, f"the loop {node.name} carries {part}.", "Carry tensors: torch.tensor(0) for 0.")
-    state, fixed = ([importer.env[each] for each in values] for values in (carried, captured))  # type: ignore[union-attr]
-    functions = [
+    state, fixed = ([importer.env[each] for each in values] for values in (carried, captured))
+    goes_on, step = (
         importer._import_branch_subgraph(importer.env[graph], [*state, *fixed], f"loop_{part}")  # noqa: SLF001
-        for graph, part in ((condition, "condition"), (step, "step"))
-    ]
-    loop = ConditionalLoop(importer.block_builder, *functions, parts=len(state))
+        for graph, part in ((condition, "condition"), (body, "step"))
+    )
+    loop = ConditionalLoop(importer.block_builder, goes_on, step, parts=len(state))
     return tuple(loop.run(state, fixed))
