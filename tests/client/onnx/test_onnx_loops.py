@@ -82,3 +82,23 @@ def test_condition_inside_of_a_loop(tmp_path: Path) -> None:
     model = model_of([node("Loop", ["n", "t", "x"], ["y"], body=body)], {"x": SHAPE}, ["y"], weights)
     for sign in (1, -1):
         assert_equal(saved(model, tmp_path), {"x": sign * np.abs(normal(*SHAPE))})
+
+
+def test_bodies_and_the_graph_read_one_weight(tmp_path: Path) -> None:
+    """Each branch of a condition, a loop in one of them, and a node behind it."""
+    body = looped([node("MatMul", ["a", "w"], ["next"]), *ends_at("m", "next")], ["a"], ["next"])
+    nodes_of = {
+        "then": [node("MatMul", ["x", "w"], ["then_in"]), node("Loop", ["n", "t", "then_in"], ["then_out"], body=body)],
+        "else": [node("MatMul", ["x", "w"], ["else_in"]), node("Exp", ["else_in"], ["else_out"])],
+    }
+    branches = {
+        f"{name}_branch": helper.make_graph(
+            nodes, name, [], [helper.make_tensor_value_info(f"{name}_out", TensorProto.FLOAT, SHAPE)]
+        )
+        for name, nodes in nodes_of.items()
+    }
+    nodes = [node("If", ["c"], ["z"], **branches), node("MatMul", ["z", "w"], ["y"])]
+    weights = constants(n=np.int64(5), t=np.bool_(True), m=np.float32(50), w=normal(4, 4, seed=4))
+    model = model_of(nodes, {"c": (), "x": SHAPE}, ["y"], weights, types={"c": TensorProto.BOOL})
+    calls = [{"c": np.array(condition), "x": normal(*SHAPE)} for condition in (True, False)]
+    assert_equal(saved(model, tmp_path), *calls)

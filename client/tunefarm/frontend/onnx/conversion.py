@@ -298,9 +298,9 @@ class _Conversion:
         return self._parameter(name, array)
 
     def _parameter(self, name: str, array: _Array) -> Any:
-        self._parameters[name] = relax.Var(name, relax.TensorType(array.shape, str(array.dtype)))
-        self._values[name] = self._parameters[name]
-        return self._parameters[name]
+        parameter = relax.Var(name, relax.TensorType(array.shape, str(array.dtype)))
+        self._values[name] = self._parameters.setdefault(name, parameter)  # another body may have read it
+        return self._values[name]
 
     def _tensor(self, name: str) -> Any:
         """A value as a result of the graph, which is a tensor even where converters keep a shape."""
