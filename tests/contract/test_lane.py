@@ -36,7 +36,7 @@ from tunefarm_workers.session.device_health import DeviceHealth, HealthSettings
 from tunefarm_workers.session.session_lane import SessionLane
 
 SOON_S = 180.0
-MODULE, LARGE = matmul(64), matmul(512)
+MODULE, LARGE = matmul(64), matmul(256)
 FAST, SLOW = tiled(MODULE), slow(LARGE)
 SETTINGS = CudaSettings(device_type="cpu", build_lanes=2)
 CANCELED, DEVICE_LOST = FailureReason.CANCELED, FailureReason.DEVICE_LOST
@@ -57,10 +57,12 @@ class ServedFarm:
         self.delivered: list[Measurement] = []
         self.refused: list[BadInput] = []
         self.is_closed = False
+        self._opened: list[str] = []
         self.lane = make(self)
         self.lane.loop.start()
 
     def open(self, name: str, module: object = MODULE) -> None:
+        self._opened.append(name)
         self.lane.loop.ask(lambda: self.lane.open_task(task(module, name)))
 
     def submit(self, name: str, trace: Trace) -> str:
@@ -70,7 +72,7 @@ class ServedFarm:
         return one.dispatch_id
 
     def results(self, amount: int) -> dict[str, Measurement]:
-        """Wait for the next results, in all ``amount`` since the lane began. Fails on duplicates."""
+        """Wait for the next results, in all ``amount`` since the test began. Fails on duplicates."""
 
         def has_come() -> bool:
             self.lane.loop.raise_crash()
@@ -99,6 +101,13 @@ class ServedFarm:
     def replace_process(self, name: str) -> bool:
         """Replace the process of a task, as if it was lost."""
         return self.lane.loop.ask(lambda: self.lane.tasks.replace_process(self.lane.tasks[name]))
+
+    def forget(self) -> None:
+        """Close the tasks of a test, and forget what came of them."""
+        for name in self._opened if not self.is_closed else ():
+            self.lane.loop.ask(lambda name=name: self.lane.close_task(name))  # type: ignore[misc]
+        for each in (self._opened, self.delivered, self.refused):
+            each.clear()
 
     def close(self) -> None:
         """Close the lane as its farm does."""
@@ -142,10 +151,12 @@ def references(compiler: LocalCompiler) -> Iterator[SharedMemory]:
         yield held
 
 
-@pytest.fixture(params=["processor", "session"])
-def farm(
+@pytest.fixture(scope="module", params=["processor", "session"])
+def served(
     request: pytest.FixtureRequest, fork_server: ForkServer, compiler: LocalCompiler, references: SharedMemory
 ) -> Iterator[ServedFarm]:
+    """One for all tests; the last of them closes it."""
+
     def processor_lane(farm: ServedFarm) -> LaneAndOwner:
         return ProcessorLane(  # type: ignore[return-value]
             fork_server, SETTINGS.farm_settings(), tuple, farm.delivered.append, farm.refused.append, lambda: None
@@ -163,6 +174,12 @@ def farm(
     served = ServedFarm(processor_lane if request.param == "processor" else session_lane)
     yield served
     served.close()
+
+
+@pytest.fixture
+def farm(served: ServedFarm) -> Iterator[ServedFarm]:
+    yield served
+    served.forget()
 
 
 def test_attempts_of_several_tasks_are_delivered_once(farm: ServedFarm) -> None:

@@ -27,15 +27,22 @@ def fork_server() -> Iterator[ForkServer]:
         yield server
 
 
-@pytest.fixture
-def farm_of(fork_server: ForkServer, tmp_path: Path) -> Iterator[FarmOf]:
+@pytest.fixture(scope="module")
+def farm_of(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FarmOf]:
     def make(**changed: object) -> CudaFarm:
         chosen = {"device_type": "cpu", "build_lanes": 2, **changed}
-        return CudaFarm(fork_server, CudaSettings(**chosen), scratch=tmp_path)  # type: ignore[arg-type]
+        scratch = tmp_path_factory.mktemp("scratch")
+        return CudaFarm(fork_server, CudaSettings(**chosen), scratch=scratch)  # type: ignore[arg-type]
 
     # Kernels crash or hang by calling a function of the C library, which must be allowed by name.
     with running_farms(make, callees=("abort", "raise", "pause")) as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def running(farm_of: FarmOf) -> RunningFarm:
+    """One farm for most tests: it times its reference kernels once."""
+    return farm_of(contexts=2, flush_bytes=16 << 20)
 
 
 @pytest.fixture(scope="session")

@@ -4,10 +4,9 @@ import threading
 
 import pytest
 
-from tests.cuda.conftest import FarmOf
 from tests.libraries.hostile import MARKED, linked
 from tests.workers import workloads
-from tests.workers.measuring import message_of, reason_of
+from tests.workers.measuring import RunningFarm, message_of, reason_of
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.measurement import Failed
 from tunefarm_workers.compile.remote_build import RemoteBuild
@@ -22,8 +21,7 @@ def hostile_build(*_: object) -> RemoteBuild:
     return build
 
 
-def test_hostile_library_is_never_loaded(farm_of: FarmOf, monkeypatch: pytest.MonkeyPatch) -> None:
-    running = farm_of()
+def test_hostile_library_is_never_loaded(running: RunningFarm, monkeypatch: pytest.MonkeyPatch) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
     monkeypatch.setattr(running.farm._compiler, "candidate", hostile_build)

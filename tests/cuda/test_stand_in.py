@@ -19,9 +19,8 @@ def child_of(running: RunningFarm) -> int:
     return int(running.farm._lane.holder.child.pid)  # type: ignore[attr-defined]
 
 
-def test_device_context_is_kept_between_candidates(farm_of: FarmOf) -> None:
-    running = farm_of()
-    module = workloads.matmul()
+def test_device_context_is_kept_between_candidates(running: RunningFarm) -> None:
+    module = workloads.matmul(64)
     opened = running.open(module)
     running.measure(opened, workloads.tiled(module))
     first_child = child_of(running)
@@ -32,8 +31,7 @@ def test_device_context_is_kept_between_candidates(farm_of: FarmOf) -> None:
 @pytest.mark.parametrize(
     ("name", "signal"), [("abort", "SIGABRT"), pytest.param("segfault", "SIGSEGV", marks=pytest.mark.faults)]
 )
-def test_crashing_kernel_loses_only_its_context(farm_of: FarmOf, name: str, signal: str) -> None:
-    running = farm_of()
+def test_crashing_kernel_loses_only_its_context(running: RunningFarm, name: str, signal: str) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
     running.measure(opened, workloads.tiled(module))
@@ -46,7 +44,7 @@ def test_crashing_kernel_loses_only_its_context(farm_of: FarmOf, name: str, sign
 
 
 def test_endless_kernel_times_out(farm_of: FarmOf) -> None:
-    running = farm_of(first_run_s=3.0, run_allowance_s=2.0)
+    running = farm_of(first_run_s=1.0, run_allowance_s=1.0)
     module = workloads.matmul(64)
     opened = running.open(module)
     assert reason_of(running.measure(opened, misdeed("never return"))) is FailureReason.RUN_TIMEOUT
@@ -67,8 +65,7 @@ def test_context_is_renewed_by_count_and_exploration(farm_of: FarmOf) -> None:
     assert child_of(running) != children[2]
 
 
-def test_contexts_of_several_explorations_stay_open(farm_of: FarmOf) -> None:
-    running = farm_of(contexts=2)
+def test_contexts_of_several_explorations_stay_open(running: RunningFarm) -> None:
     modules = [workloads.matmul(extent) for extent in (32, 64, 96)]
     opened = [running.open(module) for module in modules]
     children: list[list[int]] = [[], [], []]
@@ -80,8 +77,7 @@ def test_contexts_of_several_explorations_stay_open(farm_of: FarmOf) -> None:
     assert children[0][0] == children[0][1] != children[0][2]  # the third exploration took its place
 
 
-def test_crash_ends_no_context_of_others(farm_of: FarmOf) -> None:
-    running = farm_of(contexts=2)
+def test_crash_ends_no_context_of_others(running: RunningFarm) -> None:
     module, other = workloads.matmul(64), workloads.matmul(32)
     opened, beside = running.open(module), running.open(other)
     running.measure(beside, workloads.tiled(other))
@@ -91,8 +87,7 @@ def test_crash_ends_no_context_of_others(farm_of: FarmOf) -> None:
     assert child_of(running) == kept
 
 
-def test_context_that_ended_while_idle_is_opened_again(farm_of: FarmOf) -> None:
-    running = farm_of(contexts=2)
+def test_context_that_ended_while_idle_is_opened_again(running: RunningFarm) -> None:
     module, other = workloads.matmul(64), workloads.matmul(32)
     opened, beside = running.open(module), running.open(other)
     running.measure(opened, workloads.tiled(module))
@@ -105,8 +100,7 @@ def test_context_that_ended_while_idle_is_opened_again(farm_of: FarmOf) -> None:
     assert child_of(running) != ended
 
 
-def test_crashing_schedule_fails_alone_in_comparison(farm_of: FarmOf) -> None:
-    running = farm_of()
+def test_crashing_schedule_fails_alone_in_comparison(running: RunningFarm) -> None:
     module = workloads.matmul()
     opened = running.open(module)
     traces = (workloads.tiled(module, parallel=False), misdeed("abort"), None)
@@ -120,9 +114,8 @@ def test_crashing_schedule_fails_alone_in_comparison(farm_of: FarmOf) -> None:
     assert isinstance(failed, Failed)
 
 
-def test_cold_cache_protocol_flushes_caches(farm_of: FarmOf) -> None:
-    running = farm_of(flush_bytes=64 << 20)
-    module = workloads.matmul()
+def test_cold_cache_protocol_flushes_caches(running: RunningFarm) -> None:
+    module = workloads.matmul(64)
     hot = running.measure(running.open(module), workloads.tiled(module)).result
     task = workloads.task(module, "cold").model_copy(update={"protocol_id": COLD_CACHE.protocol_id})
     running.farm.open_task(task)
