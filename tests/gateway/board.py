@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
+from tests.gateway import board_server
 from tests.workers.workloads import TARGET
 from tunefarm_workers.gateway.gateway_settings import GatewaySettings
 
@@ -59,7 +60,7 @@ class Board:
 
     def command(self, words: Sequence[str]) -> list[str]:
         """The server's command."""
-        return [sys.executable, "-m", "tvm.exec.rpc_server", *words]
+        return [sys.executable, str(Path(board_server.__file__)), *words]
 
     def variables(self) -> dict[str, str]:
         """Additional variables of its environment."""
