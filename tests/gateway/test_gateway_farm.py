@@ -16,11 +16,11 @@ from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.measurement import ComparisonOrder, Failed, Timing
 from tunefarm_workers.gateway.gateway_farm import GatewayFarm
 
-SLOW_EXTENT = 768
+SLOW_EXTENT = 512
 
 
-def test_board_has_declared_and_measured_class(farm_of: FarmOf) -> None:
-    farm = farm_of(vendor="somebody", model="one", serial="42").farm
+def test_board_has_declared_and_measured_class(running: RunningFarm) -> None:
+    farm = running.farm
     assert farm.device.device_class.name == "a test's board"
     assert farm.device.device_class.vendor == "somebody"
     assert farm.device.device_class.cores == 2
@@ -28,8 +28,7 @@ def test_board_has_declared_and_measured_class(farm_of: FarmOf) -> None:
     assert farm.code_generator.startswith("tvm-")
 
 
-def test_packed_weights_are_packed_on_board(farm_of: FarmOf) -> None:
-    running = farm_of()
+def test_packed_weights_are_packed_on_board(running: RunningFarm) -> None:
     module = workloads.dense()
     packed = running.measure(running.open(module, "packed"), workloads.with_packed_weight(module))
     assert isinstance(packed.result, Timing), packed.result
@@ -112,19 +111,17 @@ def test_hanging_kernel_times_out_and_board_recovers(farm_of: FarmOf) -> None:
     assert isinstance(measured.result, Timing), measured.result
 
 
-def test_task_for_another_target_is_refused(farm_of: FarmOf) -> None:
-    running = farm_of()
+def test_task_for_another_target_is_refused(running: RunningFarm) -> None:
     for target, problem in (('{"kind":"cuda","arch":"sm_90"}', "no code for 'cuda'"), ("llvm", "not a JSON object")):
         with pytest.raises(BadInput, match=problem):
-            running.farm.open_task(workloads.task(workloads.matmul(), "other", target=target))
+            running.farm.open_task(workloads.task(workloads.matmul(32), "other", target=target))
     with pytest.raises(BadInput, match="num-cores"):
-        running.farm.open_task(workloads.task(workloads.matmul(), "wide").model_copy(update={"num_cores": 64}))
+        running.farm.open_task(workloads.task(workloads.matmul(32), "wide").model_copy(update={"num_cores": 64}))
 
 
 def test_unreachable_or_busy_board_is_refused(
-    farm_of: FarmOf, fork_server: ForkServer, board: Board, tmp_path: Path
+    running: RunningFarm, fork_server: ForkServer, board: Board, tmp_path: Path
 ) -> None:
-    farm_of()
     with pytest.raises(BadInput, match="another process"):
         GatewayFarm(fork_server, gateway_settings_of(board), scratch=tmp_path)
     with pytest.raises(BadInput, match="was not reached"):
@@ -161,8 +158,7 @@ def wait_until_running(running: RunningFarm) -> None:
     time.sleep(0.05)
 
 
-def test_out_of_bounds_kernel_never_reaches_board(farm_of: FarmOf) -> None:
-    running = farm_of()
+def test_out_of_bounds_kernel_never_reaches_board(running: RunningFarm) -> None:
     for name in ("reads one element beyond", "writes in a branch"):
         make, buffer = stray_functions.outside()[name]
         (result,) = running.farm.compare(ComparisonOrder(exploration_id=running.open(make()), traces=(None,))).results
