@@ -5,7 +5,7 @@ The card is this host's processor driven by the card's code; the board is an RPC
 
 import select
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from itertools import count
 from pathlib import Path
@@ -60,13 +60,18 @@ LARGE_EXTENT = 256
 """As many candidates of this size as a farm accepts take longer than their cancellation."""
 UNTUNED = Trace(text="[[],[]]")
 INVALID_SCHEDULE, WRONG_RESULT = FailureReason.INVALID_SCHEDULE, FailureReason.WRONG_RESULT
-HOSTED = ("local", pytest.param("card", marks=pytest.mark.faults), "board")
-"""The card's code also runs in tests/cuda, and its sessions are those of the board."""
-of_devices: Final = pytest.mark.parametrize(
-    "open_farm", [*HOSTED, pytest.param("celery", marks=pytest.mark.extended)], indirect=True, scope="module"
-)
-"""For tests of what devices do. A broker has a device of this host behind it, and passes results on as in others."""
+HOSTED: Final = ("local", "card", "board")
 _numbers = count(1)
+
+
+def farms(*quick: str, of: Sequence[str] = (*HOSTED, "celery")) -> pytest.MarkDecorator:
+    """Parameters of ``open_farm``, with those that ``make test`` leaves out marked.
+
+    The card's code also runs in tests/cuda, and its sessions are those of the board. Behind the broker is a local farm.
+    """
+    marks = {farm: pytest.mark.faults if farm == "card" else pytest.mark.extended for farm in of if farm not in quick}
+    params = [pytest.param(farm, marks=marks.get(farm, ())) for farm in of]
+    return pytest.mark.parametrize("open_farm", params, indirect=True, scope="module")
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +81,7 @@ def fork_server() -> Iterator[ForkServer]:
         yield server
 
 
-@pytest.fixture(scope="module", params=[*HOSTED, "celery"])
+@pytest.fixture(scope="module")
 def open_farm(request, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Farm]]:
     """Open farms for one job after another, over the same device."""
     home: Path = tmp_path_factory.mktemp("home")
@@ -120,6 +125,7 @@ def failure_of(result: object) -> FailureReason:
     return result.failure.reason
 
 
+@farms("local", "board", "celery")
 def test_farm_returns_each_attempt_once(farm: Farm):
     module = matmul(EXTENT)
     farm.open_task(task(module, "fine"))
@@ -144,6 +150,7 @@ def test_farm_returns_each_attempt_once(farm: Farm):
     farm.close_task("never opened")
 
 
+@farms("local", "board")
 def test_farm_reports_failure_and_measures_next_candidate(farm: Farm):
     module = matmul(EXTENT)
     farm.open_task(task(module, "failing"))
@@ -154,7 +161,7 @@ def test_farm_reports_failure_and_measures_next_candidate(farm: Farm):
     assert isinstance(measured(farm, "failing", tiled(module), Purpose.VERIFY).result, Timing)
 
 
-@of_devices
+@farms("local", "board")
 def test_farm_stops_losers_except_for_verification(farm: Farm):
     module = matmul(EXTENT)
     farm.open_task(task(module, "slower"))
@@ -170,6 +177,7 @@ def test_farm_stops_losers_except_for_verification(farm: Farm):
     assert verified.worst_error <= 1.0
 
 
+@farms("local", "celery")
 def test_cancel_returns_attempts_early(farm: Farm):
     module = matmul(LARGE_EXTENT)
     farm.open_task(task(module, "canceled"))
@@ -183,7 +191,7 @@ def test_cancel_returns_attempts_early(farm: Farm):
     assert isinstance(measured(farm, "canceled", tiled(module)).result, Timing)
 
 
-@pytest.mark.parametrize("open_farm", HOSTED, indirect=True, scope="module")
+@farms("local", of=HOSTED)
 def test_device_farm_cancels_only_named_attempts(farm: DeviceFarm):
     module = matmul(LARGE_EXTENT)
     for _ in range(2):
@@ -200,6 +208,7 @@ def test_device_farm_cancels_only_named_attempts(farm: DeviceFarm):
     assert farm.processor.architecture
 
 
+@farms("local", "board")
 def test_farm_compares_and_exports_schedules(farm: Farm):
     module = matmul(EXTENT)
     farm.open_task(task(module, "finish"))
@@ -217,6 +226,7 @@ def test_farm_compares_and_exports_schedules(farm: Farm):
         assert failure_of(failed) is reason
 
 
+@farms("board", "celery")
 def test_comparison_and_export_end_when_canceled(farm: Farm):
     module = matmul(EXTENT)
     farm.open_task(task(module, "unwanted"))
@@ -232,12 +242,13 @@ def test_comparison_and_export_end_when_canceled(farm: Farm):
     assert isinstance(measured(farm, "unwanted", tiled(module)).result, Timing)
 
 
-@of_devices
+@farms("board")
 def test_farm_uses_positive_inputs_where_needed(farm: Farm):
     farm.open_task(task(square_root(), "positive"))
     assert isinstance(measured(farm, "positive", UNTUNED).result, Timing)
 
 
+@farms("celery")
 def test_function_without_finite_results_is_bad_input(farm: Farm):
     farm.open_task(task(not_a_number(), "odd"))
     farm.submit(attempt("odd", UNTUNED))
@@ -245,6 +256,7 @@ def test_function_without_finite_results_is_bad_input(farm: Farm):
         gather(farm, 2)
 
 
+@farms("local", "board", "celery")
 def test_farm_closes_twice_and_frees_its_device(open_farm: Callable[[], Farm], farm: Farm):
     for _ in range(2):
         farm.close()
