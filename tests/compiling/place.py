@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from tests.farm.workers import PATIENT_S, START_S, Worker, eventually, lane_of, registrar
+from tests.farm.workers import PATIENT_S, START, START_S, Worker, eventually, lane_of, registrar
 from tests.gateway.board import KEY, Board
 from tests.servers.redis_server import RedisServer
 from tests.store.empty_database import new_database
@@ -20,6 +20,8 @@ from tunefarm_services.tuner.farm.celery_farm_pool import LanePool
 
 POOL = "test-boards"
 PATIENT = RedeliveryPolicy(claim_s=60.0, lane_s=60.0)
+START_WITHOUT_TORCH = f"from tunefarm_search.tvm import loading\nloading.load()\n{START}"
+"""A compile worker loads TVM, which otherwise loads torch where it is installed."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,11 @@ class Place:
 
     def start_compiler(self, name: str = "compiler") -> Worker:
         return self.start(
-            name, TUNEFARM_WORKER_KIND="compile", TUNEFARM_COMPILE_POOL=POOL, TUNEFARM_COMPILE_BUILD_LANES="2"
+            name,
+            START_WITHOUT_TORCH,
+            TUNEFARM_WORKER_KIND="compile",
+            TUNEFARM_COMPILE_POOL=POOL,
+            TUNEFARM_COMPILE_BUILD_LANES="2",
         )
 
     def open_farm(self, lane_name: str = "gateway") -> CeleryFarm:
@@ -68,8 +74,8 @@ class Place:
         assert lane is not None
         return lane
 
-    def start(self, name: str, **environment: str) -> Worker:
-        worker = Worker(self.broker.url, self.home, name, **environment)
+    def start(self, name: str, program: str = START, **environment: str) -> Worker:
+        worker = Worker(self.broker.url, self.home, name, program=program, **environment)
         self.parts.callback(_ended, worker)
         return worker
 

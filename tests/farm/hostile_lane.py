@@ -3,14 +3,16 @@
 from pathlib import Path
 from typing import Final
 
-from tests.workers.conftest import SETTINGS
-from tests.workers.measuring import slow_device
+from tests.slow_device import slow_device
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
+from tunefarm_search.tvm.loading import LOAD_TVM
 from tunefarm_workers.broker.blobs import Blobs
+from tunefarm_workers.conversation.farm_settings import FarmSettings
 from tunefarm_workers.lane.local_farm import LocalFarm
 from tunefarm_workers.worker.settings import WorkerSettings
 
-PRELOAD: Final = ("tests.workers.hostile:arm",)
+SETTINGS: Final = FarmSettings(build_lanes=2, memory_bytes=512 << 20, first_build_s=4.0, first_run_s=4.0)
+PRELOAD: Final = (LOAD_TVM, "tests.workers.hostile:arm",)
 
 
 def build(settings: WorkerSettings, fork_server: ForkServer, scratch: Path, blobs: Blobs) -> LocalFarm:

@@ -138,7 +138,7 @@ def test_target_with_compiler_options_is_rejected(hostile: HostileFarm) -> None:
 
 
 def test_worker_user_processes_cannot_change_verdicts(hostile: HostileFarm) -> None:
-    module = workloads.matmul(256)
+    module = workloads.matmul(128)
     tiled = workloads.tiled(module)
     opened = hostile.open(workloads.task(module, "any").module_json)
     with reaching(hostile.worker.process.pid):
@@ -148,6 +148,7 @@ def test_worker_user_processes_cannot_change_verdicts(hostile: HostileFarm) -> N
         assert isinstance(right.result, Timing), right.result
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("attack", ["open the memory behind descriptors", "open the memory", "choose cores", "signal"])
 def test_candidate_cannot_reach_worker_processes(hostile: HostileFarm, attack: str) -> None:
     opened = hostile.open(module_json())

@@ -7,24 +7,15 @@ from typing import Any
 
 import tvm
 
-from tests.device_peaks import PEAKS
+from tests.slow_device import slow_device as slow_device
 from tests.workers.hostile import PREFIX
 from tests.workers.workloads import TARGET, dispatch, task
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.tuning.device import Device, ReferenceKernelTimes
 from tunefarm_schemas.tuning.measurement import Failed, Measurement, Purpose
 from tunefarm_schemas.tuning.trace import Trace
-from tunefarm_workers.device.cpu_identity import cpu_identity
-from tunefarm_workers.device.device_identity import device_of
 from tunefarm_workers.lane.local_farm import LocalFarm
 
 COLLECT_S = 180.0
-
-
-def slow_device() -> Device:
-    """This host with times so long that no other load makes it seem slower, and with peaks that need no measuring."""
-    times = ReferenceKernelTimes(compute_s=1.0, bandwidth_s=1.0, launch_s=1.0)
-    return device_of(cpu_identity(), times, None).model_copy(update={"peaks": PEAKS})
 
 
 class RunningFarm:
