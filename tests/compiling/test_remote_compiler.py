@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,8 @@ def lane(broker: RedisServer, tmp_path: Path) -> Iterator[Lane]:
 def compiler(broker: RedisServer, lane: Lane, monkeypatch: pytest.MonkeyPatch) -> Iterator[RemoteCompiler]:
     """A compiler that has its reference kernels."""
     monkeypatch.setattr(order_driver, "LISTEN_S", 0.1)
+    monkeypatch.setattr(order_driver, "HEARTBEAT_S", 0.2)
+    monkeypatch.setattr(remote_compiler, "DRIVER_TIMES", replace(remote_compiler.DRIVER_TIMES, poll_s=0.1))
     compiler = RemoteCompiler(Broker.at(broker.url), POOL, lane.blobs, "worker")
     build = compiler.references('{"kind":"llvm"}', 2)
     lane.answer(lane.take(), b"references")

@@ -42,7 +42,7 @@ def farm_of(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -
 @pytest.fixture(scope="module")
 def running(farm_of: FarmOf) -> RunningFarm:
     """One farm for most tests: it times its reference kernels once."""
-    return farm_of(contexts=2, flush_bytes=16 << 20)
+    return farm_of(contexts=2, flush_bytes=4 << 20)
 
 
 @pytest.fixture(scope="session")

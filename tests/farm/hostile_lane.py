@@ -12,7 +12,10 @@ from tunefarm_workers.lane.local_farm import LocalFarm
 from tunefarm_workers.worker.settings import WorkerSettings
 
 SETTINGS: Final = FarmSettings(build_lanes=2, memory_bytes=512 << 20, first_build_s=4.0, first_run_s=4.0)
-PRELOAD: Final = (LOAD_TVM, "tests.workers.hostile:arm",)
+PRELOAD: Final = (
+    LOAD_TVM,
+    "tests.workers.hostile:arm",
+)
 
 
 def build(settings: WorkerSettings, fork_server: ForkServer, scratch: Path, blobs: Blobs) -> LocalFarm:

@@ -26,6 +26,7 @@ from tunefarm_schemas.farm.redelivery import RedeliveryPolicy
 from tunefarm_schemas.tuning.measurement import ExportOrder
 from tunefarm_services.store import Store
 from tunefarm_services.store.blob_store import BlobStore
+from tunefarm_services.tuner.farm import lane_registrar
 from tunefarm_services.tuner.farm.farm_replies import FarmReplies
 from tunefarm_services.tuner.farm.lane_registrar import LaneRegistrar
 from tunefarm_workers.broker.accepted_orders import MAX_FARMS, AcceptedOrder, AcceptedOrders
@@ -60,7 +61,8 @@ def test_lanes_with_unread_heartbeats_are_not_lost(broker: RedisServer, store: S
     assert rounds > 1
 
 
-def test_silent_lane_is_lost(broker: RedisServer, store: Store):
+def test_silent_lane_is_lost(broker: RedisServer, store: Store, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(lane_registrar, "_WAIT_S", 0.1)
     registrar = LaneRegistrar(store.lanes, broker.url, tvm_version=None, lost_s=LOST_S)
     with broker.client() as client:
         registrar.process(client)

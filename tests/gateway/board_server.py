@@ -1,4 +1,4 @@
-"""The program of a test's board: the loop of TVM's RPC server, without loading TVM in two processes, each with torch."""
+"""The program of a test's board: the loop of TVM's RPC server, with TVM loaded once and without torch."""
 
 import argparse
 from typing import Any

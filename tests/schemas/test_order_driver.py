@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from pydantic import TypeAdapter
 
 from tests.farm.workers import eventually
+from tunefarm_schemas.farm import order_driver
 from tunefarm_schemas.farm.broker import Broker
 from tunefarm_schemas.farm.farm_message import Cancellation
 from tunefarm_schemas.farm.order_driver import DriverTimes, OrderDriver, OrderToSend
@@ -132,6 +134,12 @@ class Sender:
 
     def await_call(self, name: str) -> None:
         eventually(lambda: name in self.broker.calls, WAIT_S, name)
+
+
+@pytest.fixture(autouse=True)
+def short_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(order_driver, "HEARTBEAT_S", 0.1)
+    monkeypatch.setattr(order_driver, "RETRY_S", 0.02)
 
 
 @contextmanager

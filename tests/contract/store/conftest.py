@@ -1,7 +1,9 @@
 """Every kind of store that must keep the contract, empty for each test."""
 
+import inspect
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 from sqlalchemy import Engine, NullPool, create_engine
@@ -9,6 +11,28 @@ from sqlalchemy import Engine, NullPool, create_engine
 from tests.servers.postgres_server import database_on, postgresql_server
 from tests.store.empty_database import empty_postgresql, new_database
 from tunefarm_services.store import Store
+
+QUICK_KIND: Final = {
+    **dict.fromkeys(("test_store_access.py", "test_store_bundles.py", "test_store_finish.py"), "sqlite"),
+    **dict.fromkeys(("test_store_fleet.py", "test_store_polling.py", "test_store_retuning.py"), "sqlite"),
+    **dict.fromkeys(("test_lane_history.py", "test_store_releases.py", "test_store_input_examples.py"), "sqlite"),
+    "test_store_pages.py": "postgresql",
+}
+"""Files of tests that ``make test`` runs on one kind, since their statements are plain.
+
+Those that open a store more than once, which may lock each other out, always run on both.
+"""
+
+
+@pytest.hookimpl(tryfirst=True)  # before cases are selected by their marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        kind = QUICK_KIND.get(item.path.name)
+        if kind is None or not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+            continue
+        opens_more = "open_store" in inspect.signature(item.function).parameters
+        if item.callspec.params.get("database_url", kind) != kind and not opens_more:
+            item.add_marker("extended")
 
 
 @pytest.fixture(scope="session")

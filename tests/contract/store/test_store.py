@@ -242,6 +242,9 @@ class TestLeases:
             store.events.append(lease, "late", {})
         assert leased(store).fence == lease.fence + 1
 
+    @pytest.mark.parametrize(
+        "database_url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.extended)], indirect=True
+    )  # to PostgreSQL, processes are connections, as threads are
     def test_processes_never_lease_the_same_job(self, store: Store, database_url: str, tmp_path: Path):
         jobs = {put_job(store).job_id for _ in range(30)}
         code = (
