@@ -16,11 +16,12 @@ QUICK_KIND: Final = {
     **dict.fromkeys(("test_store_access.py", "test_store_bundles.py", "test_store_finish.py"), "sqlite"),
     **dict.fromkeys(("test_store_fleet.py", "test_store_polling.py", "test_store_retuning.py"), "sqlite"),
     **dict.fromkeys(("test_lane_history.py", "test_store_releases.py", "test_store_input_examples.py"), "sqlite"),
+    **dict.fromkeys(("test_store_records.py", "test_store_farm.py", "test_store_retention.py"), "sqlite"),
     "test_store_pages.py": "postgresql",
 }
 """Files of tests that ``make test`` runs on one kind, since their statements are plain.
 
-Those that open a store more than once, which may lock each other out, always run on both.
+Concurrent ones, and those that open a store more than once, run on both: they may lock each other out.
 """
 
 
@@ -30,8 +31,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         kind = QUICK_KIND.get(item.path.name)
         if kind is None or not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
             continue
-        opens_more = "open_store" in inspect.signature(item.function).parameters
-        if item.callspec.params.get("database_url", kind) != kind and not opens_more:
+        is_shared = "open_store" in inspect.signature(item.function).parameters or "concurrent" in item.name
+        if item.callspec.params.get("database_url", kind) != kind and not is_shared:
             item.add_marker("extended")
 
 

@@ -251,14 +251,16 @@ class TestLeases:
             "import sys\n"
             "from tunefarm_services.store import Store\n"
             "store = Store.open(sys.argv[1], sys.argv[2])\n"
-            "while lease := store.queue.lease_next(sys.argv[3], 60):\n"
-            "    print(lease.job_id)\n"
+            "while lease := store.queue.lease_next('there', 60):\n"
+            "    print(lease.job_id, flush=True)\n"
         )
         arguments = [sys.executable, "-c", code, database_url, str(tmp_path / "blobs")]
-        processes = [
-            subprocess.Popen([*arguments, owner], stdout=subprocess.PIPE, text=True) for owner in ("one", "two")
-        ]
-        taken = [job_id for process in processes for job_id in process.communicate(timeout=150)[0].split()]
+        with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            taken = [process.stdout.readline().strip()]
+            while lease := store.queue.lease_next("here", 60):
+                taken.append(lease.job_id)
+            taken += process.stdout.read().split()
         assert sorted(taken) == sorted(jobs)
 
 
