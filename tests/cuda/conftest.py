@@ -27,7 +27,7 @@ def fork_server() -> Iterator[ForkServer]:
         yield server
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def farm_of(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FarmOf]:
     def make(**changed: object) -> CudaFarm:
         chosen = {"device_type": "cpu", "build_lanes": 2, **changed}
@@ -39,7 +39,7 @@ def farm_of(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -
         yield made
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def running(farm_of: FarmOf) -> RunningFarm:
     """One farm for most tests: it times its reference kernels once."""
     return farm_of(contexts=2, flush_bytes=4 << 20)

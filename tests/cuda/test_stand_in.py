@@ -15,6 +15,12 @@ from tunefarm_schemas.tuning.device import COLD_CACHE
 from tunefarm_schemas.tuning.measurement import ComparisonOrder, Failed, Stopped, Timing
 
 
+@pytest.fixture(scope="module")
+def hasty(farm_of: FarmOf) -> RunningFarm:
+    """One that gives its contexts up soon."""
+    return farm_of(first_run_s=1.0, run_allowance_s=1.0, session_candidates=2)
+
+
 def child_of(running: RunningFarm) -> int:
     return int(running.farm._lane.holder.child.pid)  # type: ignore[attr-defined]
 
@@ -43,26 +49,24 @@ def test_crashing_kernel_loses_only_its_context(running: RunningFarm, name: str,
     assert child_of(running) != before
 
 
-def test_endless_kernel_times_out(farm_of: FarmOf) -> None:
-    running = farm_of(first_run_s=1.0, run_allowance_s=1.0)
+def test_endless_kernel_times_out(hasty: RunningFarm) -> None:
     module = workloads.matmul(64)
-    opened = running.open(module)
-    assert reason_of(running.measure(opened, misdeed("never return"))) is FailureReason.RUN_TIMEOUT
-    assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
+    opened = hasty.open(module)
+    assert reason_of(hasty.measure(opened, misdeed("never return"))) is FailureReason.RUN_TIMEOUT
+    assert isinstance(hasty.measure(opened, workloads.tiled(module)).result, Timing)
 
 
-def test_context_is_renewed_by_count_and_exploration(farm_of: FarmOf) -> None:
-    running = farm_of(session_candidates=2)
+def test_context_is_renewed_by_count_and_exploration(hasty: RunningFarm) -> None:
     module = workloads.matmul(64)
-    opened = running.open(module)
+    opened = hasty.open(module)
     children = []
     for rows in (2, 4, 8):
-        running.measure(opened, workloads.tiled(module, rows))
-        children.append(child_of(running))
+        hasty.measure(opened, workloads.tiled(module, rows))
+        children.append(child_of(hasty))
     assert children[0] == children[1] != children[2]
     other = workloads.matmul(32)
-    running.measure(running.open(other), workloads.tiled(other))
-    assert child_of(running) != children[2]
+    hasty.measure(hasty.open(other), workloads.tiled(other))
+    assert child_of(hasty) != children[2]
 
 
 def test_contexts_of_several_explorations_stay_open(running: RunningFarm) -> None:
