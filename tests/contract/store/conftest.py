@@ -58,7 +58,7 @@ def engine(postgresql_url: str) -> Iterator[Engine]:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request, tmp_path: Path) -> Iterator[str]:
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
         yield new_database(tmp_path)
         return
