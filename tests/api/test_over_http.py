@@ -239,7 +239,12 @@ def test_terminated_api_leaves_no_child(service_home, service_store):
 def test_event_stream_ends_when_its_token_is_revoked(caller, service_store):
     (token,) = service_store.tokens.of_tenant(caller.headers["X-Tenant"])
     of_tenant = furnished(service_store, caller.headers["X-Tenant"])
-    threading.Timer(1.0, lambda: service_store.tokens.revoke(token.tenant, token.token_id)).start()
-    events = read_events(caller, of_tenant.job_id)
-    assert all(event["kind"] != "summary" for event in events), "the job goes on"
+    kinds = []
+    with caller.stream("GET", f"/v1/jobs/{of_tenant.job_id}/events") as stream:
+        for line in stream.iter_lines():
+            if line.startswith("event:"):
+                kinds.append(line.removeprefix("event:").strip())
+                service_store.tokens.revoke(token.tenant, token.token_id)
+    assert kinds
+    assert "summary" not in kinds, "the job goes on"
     assert caller.get("/v1/jobs").status_code == 401

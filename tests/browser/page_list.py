@@ -37,8 +37,9 @@ PAGES: Final = {
 }
 ALIKE: Final = frozenset(
     {
-        *("running jobs", "waiting job", "failed trials", "job of a model", "choice of jobs"),
-        *("changes", "trace", "scheduled", "lowered", "trace as JSON", "artifact", "no such page"),
+        *("jobs", "running jobs", "waiting job", "trials", "failed trials", "job of a model", "choice of jobs"),
+        *("comparison", "records", "changes", "trace", "scheduled", "lowered", "assembly", "trace as JSON"),
+        *("artifact", "devices", "releases", "usage", "tokens", "no such page"),
     }
 )
 """Pages made of the same parts as another one, which ``make test`` leaves to ``make test-browser``."""

@@ -136,6 +136,7 @@ def test_a_button_reaches_the_tuner_of_a_running_job(visits: Visits) -> None:
     running.finish()
 
 
+@pytest.mark.faults
 def test_every_button_of_a_device_asks_its_lanes(visits: Visits, shown: Shown) -> None:
     page = visits.page(TENANT)
     page.goto(visits.address("/devices"))

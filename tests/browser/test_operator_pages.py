@@ -72,6 +72,7 @@ def test_one_lane_and_all_lanes_of_a_device_are_asked(visits: Visits, shown: Sho
     assert "resume requested" in page.inner_text("section[aria-labelledby=history]")
 
 
+@pytest.mark.faults
 def test_a_rollout_is_controlled_with_reasons(visits: Visits, store: Store) -> None:
     channel = "pressed"
     store.rollouts.announce(Actor(TENANT, None, time.time()), document(channel=channel))

@@ -45,6 +45,7 @@ def test_open_logs_in_by_a_link_that_works_once(visits: Visits, service: RealSer
     assert "401" in visits.problems.pop()
 
 
+@pytest.mark.faults
 def test_log_out_ends_the_session_in_every_window(visits: Visits) -> None:
     page = visits.page()
     other = page.context.new_page()
@@ -60,6 +61,7 @@ def test_log_out_ends_the_session_in_every_window(visits: Visits) -> None:
     assert "/login?next=" in thief.url
 
 
+@pytest.mark.faults
 def test_a_session_ends_with_its_time(visits: Visits) -> None:
     page = visits.page(None)
     token_id = visits.log_in(page.context, "local")
@@ -114,6 +116,7 @@ def _pages_of(visits: Visits, tenant: str) -> dict[str, str]:
     )
 
 
+@pytest.mark.faults
 def test_a_reader_sees_no_buttons(visits: Visits, shown: Shown) -> None:
     page = visits.page(scopes=(Scope.JOBS_READ, Scope.DEVICES_READ))
     for path in (f"/jobs/{shown.open_job_id}", "/devices"):

@@ -17,9 +17,17 @@ from tunefarm_schemas.farm.lane import LaneRequest
 from tunefarm_schemas.token import Scope
 from tunefarm_schemas.tuning.job import JobOutcome, JobState
 from tunefarm_schemas.views.jobs.summary import Progress
+from tunefarm_services.dashboard.job import job_feed
 from tunefarm_services.store import Store
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{7*7}}"
+
+
+@pytest.fixture
+def brief_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams look at their sessions at once, and wait for no summary of a canceled job."""
+    for name in ("SESSION_LOOK_S", "WAKE_S", "CANCELED_WAIT_S"):
+        monkeypatch.setattr(job_feed, name, 0.1)
 
 
 def test_every_page_shows_the_tenants_own_things_and_no_others(app: FastAPI, store: Store) -> None:
@@ -198,6 +206,7 @@ def test_the_timeline_has_every_stage_of_every_attempt(app: FastAPI, store: Stor
     assert all(event["ph"] == "X" and event["dur"] >= 0 and event["ts"] >= 0 for event in events)
 
 
+@pytest.mark.usefixtures("brief_waits")
 def test_the_stream_brings_a_page_up_to_date_and_ends_with_the_job(app: FastAPI, store: Store) -> None:
     mine = furnished(store, "alice")
     progress = Progress(
@@ -227,6 +236,7 @@ def test_the_stream_brings_a_page_up_to_date_and_ends_with_the_job(app: FastAPI,
     assert "event: status" not in again.text
 
 
+@pytest.mark.usefixtures("brief_waits")
 @pytest.mark.parametrize("ending", ["revoke", "rotate"])
 def test_a_stream_ends_with_its_session(app: FastAPI, store: Store, ending: str) -> None:
     job = put_job(store, "alice")
@@ -242,6 +252,7 @@ def test_a_stream_ends_with_its_session(app: FastAPI, store: Store, ending: str)
     assert _kinds(viewer(app).get(f"/dashboard/jobs/{job.job_id}/live").text) == ["session", "done"]
 
 
+@pytest.mark.usefixtures("brief_waits")
 def test_a_tenant_has_a_limit_of_streams(app_with: Callable[..., FastAPI], store: Store) -> None:
     app = app_with(streams_per_tenant=1)
     job = put_job(store, "alice")

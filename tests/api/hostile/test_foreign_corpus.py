@@ -19,6 +19,7 @@ def _nothing_is_kept(alice):
     assert not Path(corpus.MARKER).exists()
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("item", TRACES, ids=lambda item: item.name)
 def test_hostile_trace_is_rejected_everywhere(alice, item):
     body = {"module": corpus.module_json(), "target": corpus.TARGET}
@@ -29,6 +30,7 @@ def test_hostile_trace_is_rejected_everywhere(alice, item):
     assert published.status_code == 422, published.text
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("item", MODULES, ids=lambda item: item.name)
 def test_hostile_module_is_rejected(alice, item):
     answer = alice.post("/v1/jobs", json={"module": item.value, "target": corpus.TARGET})
@@ -36,6 +38,7 @@ def test_hostile_module_is_rejected(alice, item):
     assert answer.json()["detail"]
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("item", TARGETS, ids=lambda item: item.name)
 def test_hostile_target_is_rejected(alice, item):
     answer = alice.post("/v1/jobs", json={"module": corpus.module_json(), "target": item.value})

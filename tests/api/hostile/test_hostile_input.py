@@ -59,6 +59,7 @@ def test_cyclic_module_loses_only_one_child(alice, intake):
     assert accepted.status_code == 202, accepted.text
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize(
     "module",
     [
@@ -126,6 +127,7 @@ def test_huge_shape_is_answered(alice):
     assert answer.status_code in {202, 422}
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(
     "text",
     [

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -51,6 +51,11 @@ def assert_plain(answer, status: int, kind: str, field: str | None = None) -> di
     return problem
 
 
+def some(values: Sequence[Any], number: int) -> Sequence[Any]:
+    """Every third value, of which each ``number`` has others."""
+    return values[number % 3 :: 3]
+
+
 def misspelt(name: str) -> str:
     """A typical typing error: two neighbouring letters swapped."""
     middle = max(1, len(name) // 2)
@@ -85,12 +90,12 @@ def test_misspelt_query_parameter_gets_a_suggestion(alice, document):
 def test_misspelt_field_gets_a_suggestion(alice, document):
     tried = 0
     for method, path, schema in json_bodies(document):
-        for name in schema["properties"]:
+        for name in some(list(schema["properties"]), tried):
             tried += 1
             wrong = misspelt(name)
             problem = assert_plain(alice.request(method, path, json={wrong: "x"}), 422, "bad-input", wrong)
             assert f"Did you mean {name}?" in problem["fix"], (path, name)
-    assert tried > 50
+    assert tried > 20
 
 
 @pytest.mark.parametrize(
@@ -136,8 +141,9 @@ def test_invalid_query_value_is_rejected_with_the_valid_ones(alice, document):
 
 
 def test_missing_content_type_is_reported_with_the_expected_one(alice, document):
-    for method, path, _ in json_bodies(document):
-        for headers in ({}, {"Content-Type": "text/plain"}, {"Content-Type": "application/x-www-form-urlencoded"}):
+    wrong = ({}, {"Content-Type": "text/plain"}, {"Content-Type": "application/x-www-form-urlencoded"})
+    for number, (method, path, _) in enumerate(json_bodies(document)):
+        for headers in some(wrong, number):
             answer = alice.request(method, path, content=b"{}", headers=headers)
             problem = assert_plain(answer, 415, "unsupported-media-type", "Content-Type")
             assert "Content-Type: application/json" in problem["fix"]
@@ -152,11 +158,11 @@ def test_request_without_body_needs_no_content_type(alice, document):
 
 
 def test_body_that_is_not_a_json_object_is_rejected(alice, document):
-    for method, path, _ in json_bodies(document):
-        for content in (b"{", b"hello", b"'a'", b"{'a': 1}", b"\xff"):
+    for number, (method, path, _) in enumerate(json_bodies(document)):
+        for content in some((b"{", b"hello", b"'a'", b"{'a': 1}", b"\xff"), number):
             answer = alice.request(method, path, content=content, headers=JSON)
             assert_plain(answer, 400, "malformed", "body")
-        for content in (b"", b"[]", b"null", b"1", b'"{}"'):
+        for content in some((b"", b"[]", b"null", b"1", b'"{}"'), number):
             answer = alice.request(method, path, content=content, headers=JSON)
             assert_plain(answer, 422, "bad-input", "body")
 
@@ -176,8 +182,8 @@ def test_unknown_method_lists_the_supported_ones(alice, document):
     offered: dict[str, set[str]] = {}
     for method, path, _ in operations(document):
         offered.setdefault(path, set()).add(method)
-    for path, methods in offered.items():
-        for method in set(METHODS) - methods:
+    for number, (path, methods) in enumerate(offered.items()):
+        for method in some([each for each in METHODS if each not in methods], number):
             answer = alice.request(method, path)
             problem = assert_plain(answer, 405, "method-not-allowed", "method")
             assert set(answer.headers["allow"].split(", ")) == methods
@@ -192,8 +198,8 @@ def test_misspelt_path_gets_a_suggestion(alice, document):
         noun = re.split("[/:]", rest)[0]
         wrong = f"{head}{slash}{misspelt(noun)}{rest.removeprefix(noun)}"
         assert f"Did you mean {path}?" in assert_plain(alice.get(wrong), 404, "not-found", "path")["fix"], wrong
-    for verb in ("pause", "resume", "cancel"):
-        for method in METHODS:
+    for number, verb in enumerate(("pause", "resume", "cancel")):
+        for method in some(METHODS, number):
             answer = alice.request(method, f"/v1/jobs/some-id:{misspelt(verb)}")
             assert f"/v1/jobs/some-id:{verb}?" in assert_plain(answer, 404, "not-found", "path")["fix"]
     assert "/v1/jobs?" in assert_plain(alice.get("/v1/jobs/"), 404, "not-found", "path")["fix"]
