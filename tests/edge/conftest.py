@@ -1,5 +1,8 @@
 """A device and a repository whose keys it trusts."""
 
+import os
+import shutil
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -49,26 +52,54 @@ class Device:
         return [EdgeReport.model_validate_json(path.read_bytes()) for path in paths]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def unsynced() -> Iterator[None]:
+    """Nothing waits for the disk of this machine: these tests cut the power of a ``DyingDisk`` only."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)
+        yield
+
+
 @pytest.fixture
 def repository(tmp_path: Path) -> Repository:
     return Repository(tmp_path / "repository")
 
 
-@pytest.fixture
-def device(tmp_path: Path, repository: Repository) -> Device:
-    """A new device that runs nothing."""
+def new_device(folder: Path, repository: Repository) -> Device:
     config = DeviceConfig(channel="stable")
-    device = Device(tmp_path / "device", repository, config)
+    device = Device(folder, repository, config)
     write_config(device.root(), config, repository.root.read_bytes(), None)
     return device
 
 
 @pytest.fixture
-def running(device: Device, repository: Repository) -> Device:
-    """A device that runs ``scale-2``, which multiplies by 2, of sequence 5."""
-    repository.publish(5, repository.release("scale-2", bundle(2)))
+def device(tmp_path: Path, repository: Repository) -> Device:
+    """A new device that runs nothing."""
+    return new_device(tmp_path / "device", repository)
+
+
+@pytest.fixture(scope="session")
+def updated(tmp_path_factory: pytest.TempPathFactory) -> Device:
+    """What ``running`` is a copy of."""
+    place = tmp_path_factory.mktemp("updated")
+    device = new_device(place / "device", Repository(place / "repository"))
+    device.repository.publish(5, device.repository.release("scale-2", bundle(2)))
     assert device.update().running == "scale-2"
     return device
+
+
+@pytest.fixture
+def running(tmp_path: Path, repository: Repository, updated: Device) -> Device:
+    """A device that runs ``scale-2``, which multiplies by 2, of sequence 5."""
+    shutil.rmtree(repository.folder)
+    copy_tree(tmp_path, updated.folder, updated.repository.folder)
+    repository.signers, repository.version = updated.repository.signers, updated.repository.version
+    return Device(tmp_path / "device", repository, updated.config)
+
+
+def copy_tree(into: Path, *folders: Path) -> None:
+    """Copy folders with what they hold; files that are links to each other stay so."""
+    subprocess.run(["cp", "--archive", *folders, into], check=True)
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import pytest
 from tuf.api.metadata import Metadata
 
 from tests.edge.bundles import bundle, library, scaled
-from tests.edge.conftest import Device
+from tests.edge.conftest import Device, copy_tree
 from tests.release.repositories import Workshop
-from tunefarm.release.key_ring import sign_all
+from tunefarm.release.key_ring import KEY_PLACES, sign_all
 from tunefarm.release.publishing import publish
 from tunefarm.release.release_folder import SignedState
 from tunefarm.release.signing import commit
@@ -94,16 +94,34 @@ class Field:
         commit(self.workshop.signing(), state, set(roles))
 
 
-@pytest.fixture
-def field(tmp_path: Path) -> Field:
-    (tmp_path / "workshop").mkdir()
-    workshop = Workshop(tmp_path / "workshop").begin("stable")
-    config = DeviceConfig(channel="stable")
-    device = Device(tmp_path / "device", ServedFolder(workshop.folder.path), config)  # type: ignore[arg-type]
-    write_config(
-        EdgeRoot(device.folder), config, (workshop.folder.path / "metadata" / "1.root.json").read_bytes(), None
-    )
-    field = Field(workshop, device, tmp_path / "loaded")
+def field_in(place: Path, loaded: Path) -> Field:
+    workshop = Workshop(place / "workshop")
+    served = ServedFolder(workshop.folder.path)
+    device = Device(place / "device", served, DeviceConfig(channel="stable"))  # type: ignore[arg-type]
+    return Field(workshop, device, loaded)
+
+
+@pytest.fixture(scope="session")
+def tilled(tmp_path_factory: pytest.TempPathFactory) -> Field:
+    """What ``field`` is a copy of."""
+    place = tmp_path_factory.mktemp("field")
+    field = field_in(place, place / "loaded")
+    workshop, device = field.workshop, field.device
+    workshop.place.mkdir()
+    workshop.begin("stable")
+    root = (workshop.folder.path / "metadata" / "1.root.json").read_bytes()
+    write_config(EdgeRoot(device.folder), device.config, root, None)
     publish(workshop.signing(), [field.bundle("scale-2", 2)], channel="stable", name="scale-2")
     assert device.update().running == "scale-2"
+    return field
+
+
+@pytest.fixture
+def field(tmp_path: Path, tilled: Field) -> Field:
+    """All tests share the path of the file that a loaded library leaves, and so the library."""
+    tilled.loaded.unlink(missing_ok=True)
+    copy_tree(tmp_path, tilled.workshop.place, tilled.device.folder)
+    field = field_in(tmp_path, tilled.loaded)
+    places = field.folder / KEY_PLACES
+    places.write_text(places.read_text().replace(str(tilled.workshop.place), str(field.workshop.place)))
     return field

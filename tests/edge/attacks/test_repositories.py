@@ -72,6 +72,7 @@ def test_swapped_files_are_refused(field: Field) -> None:
     field.require_refused("tampered", "other content")
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("name", ["../../loaded", "/etc/passwd", "vectors/../../x", "a\\..\\b", ".hidden", "x\0y"])
 def test_path_that_leaves_its_folder_is_refused(running: Device, repository: Repository, name: str) -> None:
     document = repository.publish(6, repository.release("scale-3", {"manifest.json": b"{}", "model.so": b"x"}))
@@ -176,6 +177,7 @@ def test_patch_takes_no_more_memory_than_its_file(tmp_path: Path) -> None:
         list(patched_pieces(b"old", patch, MIN_WINDOW_BYTES))
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(
     ("bomb", "failure"),
     [
