@@ -35,8 +35,14 @@ def device(
 
 
 @pytest.fixture(scope="session")
-def faulty_device(compiler: Compiler, publisher: Publisher, tmp_path_factory: pytest.TempPathFactory) -> Device:
+def faulty_device(
+    compiler: Compiler, objects: list[Path], publisher: Publisher, tmp_path_factory: pytest.TempPathFactory
+) -> Device:
     """A build that fails, or loses its power, at a chosen operation on files."""
-    folder = tmp_path_factory.mktemp("faulty")
-    objects = compiler.objects(folder / "objects", "-DTUNEFARM_RUNNER_FAULTS")
-    return Device(compiler.program(RUNNER / "src/main.cpp", objects, folder / "runner"), publisher.public)
+    folder, switch = tmp_path_factory.mktemp("faulty"), "TUNEFARM_RUNNER_FAULTS"
+    switched = [each for each in RUNNER.glob("src/*.cpp") if switch in each.read_text() and each.name != "main.cpp"]
+    changed = compiler.objects_of(switched, folder, f"-D{switch}", with_sodium=False)
+    assert changed
+    kept = [each for each in objects if each.name not in {other.name for other in changed}]
+    program = compiler.program(RUNNER / "src/main.cpp", [*kept, *changed], folder / "runner", f"-D{switch}")
+    return Device(program, publisher.public)

@@ -18,6 +18,7 @@ from typer.main import get_command
 from tests.edge_runner.toolchain import RUNNER, Compiler, Device
 from tests.servers.real_service import RealService
 from tunefarm.cli.command_line import application
+from tunefarm.release.key_ring import KEY_PLACES
 from tunefarm.release.keys import public_key_of, signer_of
 
 NOW = 0  # the clock
@@ -68,11 +69,20 @@ def bundle(compiler: Compiler, tmp_path_factory: pytest.TempPathFactory) -> Path
     return folder
 
 
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory, bundle: Path) -> Publication:
+    first = Publication(tmp_path_factory.mktemp("first")).begin()
+    first.publish(bundle, "tiny-1")
+    return first
+
+
 @pytest.fixture
-def published(tmp_path: Path, bundle: Path) -> Publication:
-    published = Publication(tmp_path).begin()
-    published.publish(bundle, "tiny-1")
-    return published
+def published(tmp_path: Path, first: Publication) -> Publication:
+    """A copy of the first publication."""
+    shutil.copytree(first.place, tmp_path, dirs_exist_ok=True)
+    places = tmp_path / "releases" / KEY_PLACES
+    places.write_text(places.read_text().replace(str(first.place), str(tmp_path)))
+    return Publication(tmp_path)
 
 
 @pytest.fixture

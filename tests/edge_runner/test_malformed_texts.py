@@ -9,8 +9,10 @@ from typing import Final
 
 import pytest
 
-from tests.edge_runner.toolchain import HERE, Compiler, text_of
+from tests.edge_runner.toolchain import HERE, RUNNER, Compiler, text_of
 
+PARSER: Final = ("release_text.cpp", "cpu.cpp")
+"""The files of the runner that read a text."""
 NUMBER: Final = rb"(?:0|[1-9][0-9]{0,15})"
 NAME: Final = rb"[a-z0-9][a-z0-9._-]{0,99}"
 PATH: Final = rb"[A-Za-z0-9_][A-Za-z0-9._-]*(?:/[A-Za-z0-9_][A-Za-z0-9._-]*)*"
@@ -77,10 +79,16 @@ def mutated(text: bytes, random_: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("mutations", [1_000, pytest.param(200_000, marks=pytest.mark.faults)])
-def test_only_well_formed_texts_are_accepted(compiler: Compiler, tmp_path: Path, mutations: int) -> None:
+def test_only_well_formed_texts_are_accepted(
+    compiler: Compiler, objects: list[Path], tmp_path: Path, mutations: int
+) -> None:
     sanitized = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-    objects = compiler.objects(tmp_path / "objects", *sanitized)
-    program = compiler.program(HERE / "read_texts.cpp", objects, tmp_path / "read", *sanitized, "-lstdc++")
+    parser = [RUNNER / "src" / name for name in PARSER]
+    checked = compiler.objects_of(parser, tmp_path, *sanitized, with_sodium=False)
+    kept = [each for each in objects if each.name not in {other.name for other in checked}]
+    program = compiler.program(
+        HERE / "read_texts.cpp", [*kept, *checked], tmp_path / "read", *sanitized, "-lstdc++"
+    )
     text = text_of(compiler.tiny_model(tmp_path / "bundle"), 7, more="revoked-below 3\n")
     text += text[text.index(b"variant") :].replace(b"x86_64 -", b"aarch64 asimd,asimddp")
     random_ = random.Random(7)
