@@ -122,6 +122,7 @@ def with_revision(members, revision):
     return [*others, (name, json.dumps(json.loads(text) | {"revision": revision}).encode())]
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
@@ -146,6 +147,7 @@ def test_restore_of_damaged_archive_changes_nothing(archive, new_sqlite_settings
     assert not elsewhere.home.exists()
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("content", [b"", b"not a tar", b"\0" * 20480])
 def test_restore_rejects_file_that_is_not_an_archive(content, new_sqlite_settings, tmp_path):
     (tmp_path / "backup.tar").write_bytes(content)

@@ -10,7 +10,7 @@ from benchmarks.store.synthetic_records import CHUNK_RECORDS, TENANT, SyntheticR
 from tunefarm_schemas.tuning.record import MatchKind, RecordStatus
 from tunefarm_services.store import Store
 
-RECORDS = 1_500
+RECORDS = 500
 
 
 @pytest.fixture
@@ -60,4 +60,4 @@ def test_store_scale_command_prints_quantiles_and_sizes(url: str, tmp_path: Path
     told = StoreScale.model_validate_json(result.read_text())
     assert 0 < told.p50_ms <= told.p99_ms <= told.p99_9_ms <= told.longest_ms
     assert told.size_bytes["file"] > RECORDS * 1_500
-    assert "| sqlite | 1,500 |" in capsys.readouterr().out
+    assert "| sqlite | 500 |" in capsys.readouterr().out

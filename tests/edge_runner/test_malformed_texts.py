@@ -86,9 +86,7 @@ def test_only_well_formed_texts_are_accepted(
     parser = [RUNNER / "src" / name for name in PARSER]
     checked = compiler.objects_of(parser, tmp_path, *sanitized, with_sodium=False)
     kept = [each for each in objects if each.name not in {other.name for other in checked}]
-    program = compiler.program(
-        HERE / "read_texts.cpp", [*kept, *checked], tmp_path / "read", *sanitized, "-lstdc++"
-    )
+    program = compiler.program(HERE / "read_texts.cpp", [*kept, *checked], tmp_path / "read", *sanitized, "-lstdc++")
     text = text_of(compiler.tiny_model(tmp_path / "bundle"), 7, more="revoked-below 3\n")
     text += text[text.index(b"variant") :].replace(b"x86_64 -", b"aarch64 asimd,asimddp")
     random_ = random.Random(7)

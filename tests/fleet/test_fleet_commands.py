@@ -97,7 +97,9 @@ def code(api: Api) -> str:
 
 
 @pytest.fixture
-def device_id(api: Api, code: str) -> str:
+def device_id(api: Api) -> str:
+    now_s = time.time()
+    _, code = api.store.enrolments.create_code(Actor(TENANT, None, now_s), "stable", {"site": "Lyon"}, now_s + HANG_S)
     return api.enrol(code)
 
 
@@ -168,6 +170,7 @@ def test_channel_is_shown_and_controlled(api: Api):
     assert "rolled_back" in api.command("channel", "list").out
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize(
     ("words", "named"),
     [

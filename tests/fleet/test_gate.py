@@ -11,6 +11,7 @@ from tunefarm_services.fleet.sign_test import can_show, shown
 
 POLICY = GatePolicy()
 SEEDS = range(3)
+DEVICES = 2_000
 
 
 def device(**changes: object) -> StageDevice:
@@ -29,19 +30,19 @@ def slower(factor: float) -> StageDevice:
 
 
 def test_equal_release_reaches_every_device():
-    ends = [SimulatedFleet(10_000).rollout(POLICY, seed) for seed in SEEDS]
+    ends = [SimulatedFleet(DEVICES).rollout(POLICY, seed) for seed in SEEDS]
     assert [(end.action, end.percent) for end in ends] == [("finished", 100)] * len(SEEDS)
 
 
 def test_slow_release_is_stopped_at_ten_percent_or_before():
     for seed in SEEDS:
-        end = SimulatedFleet(10_000, slowdown=1.5).rollout(POLICY, seed)
+        end = SimulatedFleet(DEVICES, slowdown=1.5).rollout(POLICY, seed)
         assert end.action == "stop"
         assert end.percent <= 10
 
 
 def test_silent_and_failing_devices_end_as_the_policy_says():
-    fleet = SimulatedFleet(10_000, silent=0.03, failing=0.01)
+    fleet = SimulatedFleet(DEVICES, silent=0.03, failing=0.01)
     ends = [fleet.rollout(POLICY, seed) for seed in SEEDS]
     for end in ends:
         share = sum(fate.kind != "fine" for fate in end.members) / len(end.members)
@@ -66,14 +67,14 @@ def test_false_stops_and_false_advances_are_rare():
 def test_sign_test_holds_at_every_look():
     draw = random.Random(1)
     errors = 0
-    for _ in range(400):
+    for _ in range(200):
         favourable = 0
         for total in range(1, 301):
             favourable += draw.random() < 0.5
             if shown(favourable, total, 0.9):
                 errors += 1
                 break
-    assert errors <= 0.1 * 400
+    assert errors <= 0.1 * 200
 
 
 def test_sign_test_needs_seven_devices_for_ninety_five_percent():

@@ -77,13 +77,15 @@ def worker(environment: Environment, log: Path, **variables: str) -> Iterator[No
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory, wheels: dict[str, Path]) -> Environment:
+def client(tmp_path_factory: pytest.TempPathFactory, all_wheels: dict[str, Path]) -> Environment:
     """An environment with only the client of a service."""
-    return environment_with(tmp_path_factory.mktemp("client"), wheels, "tunefarm")
+    return environment_with(tmp_path_factory.mktemp("client"), all_wheels, "tunefarm")
 
 
-def test_local_install_tunes_and_serves_a_client(tmp_path: Path, wheels: dict[str, Path], client: Environment) -> None:
-    local = environment_with(tmp_path / "local", wheels, "tunefarm[local]")
+def test_local_install_tunes_and_serves_a_client(
+    tmp_path: Path, all_wheels: dict[str, Path], client: Environment
+) -> None:
+    local = environment_with(tmp_path / "local", all_wheels, "tunefarm[local]")
     assert packages_of(local) == EVERY_PACKAGE
     tuned = local.run("tunefarm", "tune", "builtin:matmul:32x32x32", "--trials", "4", "--output", "tuned", "--json")
     assert tuned.json()["outcome"] == "succeeded"
@@ -105,9 +107,9 @@ def test_local_install_tunes_and_serves_a_client(tmp_path: Path, wheels: dict[st
         assert len(client.run("tunefarm", "records", "list", "--json", **connection).json()) == 3
 
 
-def test_server_install_measures_on_worker_install(tmp_path: Path, wheels: dict[str, Path]) -> None:
-    server = environment_with(tmp_path / "server", wheels, "tunefarm[server]")
-    measuring = environment_with(tmp_path / "worker", wheels, "tunefarm[worker]")
+def test_server_install_measures_on_worker_install(tmp_path: Path, all_wheels: dict[str, Path]) -> None:
+    server = environment_with(tmp_path / "server", all_wheels, "tunefarm[server]")
+    measuring = environment_with(tmp_path / "worker", all_wheels, "tunefarm[worker]")
     assert packages_of(server) == packages_of(measuring) == EVERY_PACKAGE
     with RedisServer() as broker:
         shared = {"TUNEFARM_BROKER_URL": broker.url, "TUNEFARM_BLOB_URL": str(tmp_path / "blobs")}

@@ -40,6 +40,7 @@ def test_wheel_contains_its_package_and_the_licence(wheels: dict[str, Path], dis
     assert held == {str(path.relative_to(package.parent)) for path in sources}
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 def test_wheel_has_complete_metadata(wheels: dict[str, Path], distribution: str) -> None:
     metadata, settings = metadata_of(wheels[distribution]), project_settings(distribution)

@@ -51,6 +51,7 @@ def test_open_refuses_empty_file(url: str, tmp_path: Path):
     assert_refused(url, tmp_path, "is empty: its content is lost")
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("size", [1, 15, 16, 50, 100, 4096, 4097])
 def test_open_refuses_file_truncated_near_its_beginning(url: str, tmp_path: Path, existing_store: Path, size: int):
     os.truncate(existing_store, size)
