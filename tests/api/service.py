@@ -13,7 +13,6 @@ from tunefarm_services.api.settings import ApiSettings
 from tunefarm_services.store import Store
 from tunefarm_services.telemetry.logs import configure_logs
 
-
 LOOK_S = 0.2
 """How often streams ask whether their tokens are still valid."""
 

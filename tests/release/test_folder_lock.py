@@ -1,16 +1,14 @@
 """Commands that read a repository and those that change it wait for each other; readers do not."""
 
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from tests.release.other_process import OtherProcess
 from tests.release.repositories import Workshop
-from tests.servers.command_server import ROOT
 from tunefarm.release.checking import check
 from tunefarm.release.export import export
 from tunefarm.release.pruning import prune
@@ -18,19 +16,15 @@ from tunefarm.release.pushing import push
 from tunefarm.release.release_folder import LOCK
 from tunefarm_schemas.bad_input import BadInput
 
-_OTHER_PROCESS: Final = """
-import sys
-from pathlib import Path
-from tests.release.repositories import Workshop
-from tunefarm.release.export import export
-from tunefarm.release.pruning import prune
-from tunefarm.release.pushing import push
-workshop, folder = Workshop(Path(sys.argv[1])), Path(sys.argv[1])
-print("ready", flush=True)
-{action}
-"""
-READERS: Final = ("export(workshop.folder, 'canary', folder / 'usb')", "next(push(workshop.folder))")
-CHANGES: Final = ("prune(workshop.folder, 1)", "workshop.publish('cnn-9')")
+Action = Callable[[Workshop], object]
+READERS: Final[tuple[Action, ...]] = (
+    lambda workshop: export(workshop.folder, "canary", workshop.place / "usb"),
+    lambda workshop: next(push(workshop.folder)),
+)
+CHANGES: Final[tuple[Action, ...]] = (
+    lambda workshop: prune(workshop.folder, 1),
+    lambda workshop: workshop.publish("cnn-9"),
+)
 
 
 @pytest.fixture
@@ -42,56 +36,44 @@ def workshop(tmp_path: Path) -> Workshop:
 
 
 @contextmanager
-def another_process(workshop: Workshop, action: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """A process that is about to act."""
-    command = [sys.executable, "-c", _OTHER_PROCESS.format(action=action), str(workshop.place)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as other:
-        assert other.stdout is not None
-        try:
-            assert other.stdout.readline() == b"ready\n"
-            yield other
-        except BaseException:
-            other.kill()  # it may wait for a lock of this process
-            raise
-
-
-def waits(other: "subprocess.Popen[bytes]") -> bool:
-    try:
-        other.wait(0.5)
-    except subprocess.TimeoutExpired:
-        return True
-    return False
+def another_process(workshop: Workshop, action: Action) -> Iterator[OtherProcess]:
+    """A process that acts when it is told to. It is forked before this one holds a lock, which it would share."""
+    with ExitStack() as stack:
+        other = OtherProcess(lambda: action(Workshop(workshop.place)))
+        stack.callback(other.kill)  # it may wait for a lock of this process
+        yield other
 
 
 @pytest.mark.parametrize("reader", READERS, ids=["export", "push"])
-def test_reader_waits_for_a_change(workshop: Workshop, reader: str) -> None:
-    with ExitStack() as change:
-        change.enter_context(workshop.folder.locked())
-        with another_process(workshop, reader) as other:
-            assert waits(other)
-            change.close()
-    assert other.returncode == 0
+def test_reader_waits_for_a_change(workshop: Workshop, reader: Action) -> None:
+    with another_process(workshop, reader) as other:
+        with workshop.folder.locked():
+            other.begin()
+            assert other.waits()
+        assert other.ends_well()
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=["prune", "publish"])
-def test_change_waits_for_a_running_push(workshop: Workshop, change: str) -> None:
-    pushing = push(workshop.folder)
-    next(pushing)  # its first request is on its way
+def test_change_waits_for_a_running_push(workshop: Workshop, change: Action) -> None:
     with another_process(workshop, change) as other:
-        assert waits(other)
+        pushing = push(workshop.folder)
+        next(pushing)  # its first request is on its way
+        other.begin()
+        assert other.waits()
         pushing.close()
-    assert other.returncode == 0
+        assert other.ends_well()
     assert check(workshop.folder, lambda: workshop.now) == []
 
 
 def test_readers_do_not_wait_for_each_other(workshop: Workshop) -> None:
-    pushing = push(workshop.folder)
-    next(pushing)
-    assert export(workshop.folder, "canary", workshop.place / "usb")
-    assert prune(workshop.folder, 1, dry_run=True).files
     with another_process(workshop, READERS[0]) as other:
-        assert other.wait() == 0
-    pushing.close()
+        pushing = push(workshop.folder)
+        next(pushing)
+        assert export(workshop.folder, "canary", workshop.place / "usb")
+        assert prune(workshop.folder, 1, dry_run=True).files
+        other.begin()
+        assert other.ends_well()
+        pushing.close()
 
 
 def test_export_fails_without_keeping_the_lock(workshop: Workshop) -> None:

@@ -1,32 +1,20 @@
 """A pruned repository is what devices accept, holds what they may return to, and nothing else that is ours."""
 
 import os
-import subprocess
-import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
 import pytest
 
+from tests.release.other_process import OtherProcess
 from tests.release.repositories import Workshop
-from tests.servers.command_server import ROOT
 from tunefarm.release.bundle_variant import read_bundle
 from tunefarm.release.checking import check, files_of
 from tunefarm.release.export import export
 from tunefarm.release.pruning import prune
 from tunefarm.release.publishing import promote, publish, roll_back
 from tunefarm.release.rotation import rotate
-
-_OTHER_PROCESS: Final = """
-import sys
-from pathlib import Path
-from tests.release.repositories import Workshop
-from tunefarm.release.pruning import prune
-workshop = Workshop(Path(sys.argv[1]))
-sys.stdin.readline()
-{change}
-"""
 
 
 @pytest.fixture
@@ -80,21 +68,26 @@ def test_dry_run_removes_nothing(workshop: Workshop) -> None:
     assert sorted(workshop.folder.path.rglob("*")) == before
 
 
-@pytest.mark.parametrize("change", ["prune(workshop.folder, 1)", "workshop.publish('cnn-7', 'stable')"])
-def test_change_waits_for_that_of_another_process(workshop: Workshop, tmp_path: Path, change: str) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [lambda workshop: prune(workshop.folder, 1), lambda workshop: workshop.publish("cnn-7", "stable")],
+    ids=["prune", "publish"],
+)
+def test_change_waits_for_that_of_another_process(
+    workshop: Workshop, tmp_path: Path, change: Callable[[Workshop], object]
+) -> None:
     sixth = workshop.bundle("cnn-6")
-    command = [sys.executable, "-c", _OTHER_PROCESS.format(change=change), str(tmp_path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, cwd=ROOT) as other:
+    other = OtherProcess(lambda: change(Workshop(tmp_path)))
+    try:
         with workshop.folder.locked():
             for digest, source in read_bundle(sixth, None).sources.items():
                 workshop.folder.add_file(source, digest)
-            assert other.stdin is not None
-            other.stdin.write(b"go\n")
-            other.stdin.close()
-            with pytest.raises(subprocess.TimeoutExpired):
-                other.wait(1.0)
+            other.begin()
+            assert other.waits()
             publish.__wrapped__(workshop.signing(), [sixth], channel="canary", name="cnn-6")
-        assert other.wait() == 0
+        assert other.ends_well()
+    finally:
+        other.kill()
     assert check(workshop.folder, lambda: workshop.now) == []
 
 

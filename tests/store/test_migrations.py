@@ -2,8 +2,6 @@
 
 import re
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -11,6 +9,7 @@ from pathlib import Path
 import pytest
 from alembic.script import ScriptDirectory
 
+from tests.store.children import Child
 from tests.store.sample import TENANT, put_job
 from tunefarm_services.store import DatabaseOutdated, DatabaseTooNew, Store, StoreUnavailable
 from tunefarm_services.store.database.database import Database
@@ -95,14 +94,5 @@ def test_open_without_create_creates_nothing(url: str, tmp_path: Path):
 
 
 def test_concurrent_creators_share_one_database(url: str, tmp_path: Path):
-    code = (
-        "import sys\n"
-        "from tunefarm_services.store import Store\n"
-        "sys.stdin.readline()\n"
-        "print(Store.open(sys.argv[1], sys.argv[2]).revision())\n"
-    )
-    arguments = [sys.executable, "-c", code, url, str(tmp_path / "blobs")]
-    pipe = subprocess.PIPE
-    processes = [subprocess.Popen(arguments, stdin=pipe, stdout=pipe, stderr=pipe, text=True) for _ in range(3)]
-    answers = [process.communicate("go\n", timeout=150) for process in processes]
-    assert answers == [(f"{NEEDED}\n", "")] * 3
+    children = [Child(lambda: str(Store.open(url, tmp_path / "blobs").revision())) for _ in range(3)]
+    assert [child.answer() for child in children] == [NEEDED] * 3

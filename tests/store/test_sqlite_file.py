@@ -4,17 +4,17 @@ import os
 import shutil
 import sqlite3
 import stat
-import subprocess
-import sys
 import tempfile
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from tests.store.children import Child
 from tests.store.sample import bench, put_job, timing
 from tunefarm_schemas.bad_input import BadInput
-from tunefarm_services.store import Store, StoreUnavailable
+from tunefarm_services.store import Store, StoreError, StoreUnavailable
+from tunefarm_services.store.database import schema_revision
 
 NOBODY = 65534
 
@@ -115,17 +115,17 @@ def test_open_handles_log_of_another_database(url: str, tmp_path: Path, existing
 
 def as_nobody(folder: Path, url: str) -> str:
     """The error message of opening the store as an unprivileged user."""
-    code = (
-        "import os, sys\n"
-        "from tunefarm_services.store import Store, StoreError\n"
-        f"os.setgid({NOBODY}); os.setuid({NOBODY})\n"
-        "try: Store.open(sys.argv[1], sys.argv[2])\n"
-        "except StoreError as error: print(error)\n"
-    )
-    line = [sys.executable, "-c", code, url, str(folder / "blobs")]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=150, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+
+    def open_store() -> str:
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+        try:
+            Store.open(url, folder / "blobs")
+        except StoreError as error:
+            return str(error)
+        return ""
+
+    return Child(open_store).answer()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="switching users requires root")
@@ -175,15 +175,10 @@ def test_open_removes_access_of_others_to_existing_store(url: str, tmp_path: Pat
 
 
 def test_killed_creation_leaves_no_partial_store(url: str, tmp_path: Path):
-    code = (
-        "import os, sys\n"
-        "import tunefarm_services.store.database.schema_revision as schema\n"
-        "from tunefarm_services.store import Store\n"
-        "schema._create = lambda connection: os._exit(9)\n"
-        "Store.open(sys.argv[1], sys.argv[2])\n"
-    )
-    line = [sys.executable, "-c", code, url, str(tmp_path / "blobs")]
-    assert subprocess.run(line, timeout=150, check=False).returncode == 9
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(schema_revision, "_create", lambda _connection: os._exit(9))
+        child = Child(lambda: str(Store.open(url, tmp_path / "blobs").revision()))
+    assert child.exit_status() == 9
     assert not (tmp_path / "tunefarm.db").exists()
     Store.open(url, tmp_path / "blobs").close()
 
