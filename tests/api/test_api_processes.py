@@ -52,7 +52,7 @@ def api_processes(farm: Service) -> list[psutil.Process]:
     return found
 
 
-def statuses(farm: Service, text: str, number: int = 24) -> list[int]:
+def statuses(farm: Service, text: str, number: int = 12) -> list[int]:
     """The status codes of ``number`` new connections, each accepted by any of the processes."""
     with farm.client() as address:
         url = f"{address.base_url}/v1/jobs?page_size=1"
@@ -88,7 +88,7 @@ LISTED = "tunefarm_http_requests_total[('method', 'GET'), ('route', '/v1/jobs'),
 @pytest.mark.faults
 def test_killed_process_is_replaced(farm: Service, store: Store):
     _, text = store.tokens.create(LOCAL_TENANT, "killed", (Scope.JOBS_READ,))
-    assert statuses(farm, text) == [200] * 24
+    assert statuses(farm, text) == [200] * 12
     before = settled(farm)
     farm.wait(lambda: len(api_processes(farm)) == 2)
     victim, survivor = api_processes(farm)
@@ -96,22 +96,22 @@ def test_killed_process_is_replaced(farm: Service, store: Store):
     victim.kill()
     # A connection that it accepts as it is killed is lost.
     assert_gone([victim], "the victim itself")
-    assert statuses(farm, text) == [200] * 24
+    assert statuses(farm, text) == [200] * 12
     farm.wait(lambda: len(api_processes(farm)) == 2)
     assert runs(survivor)
     assert victim not in api_processes(farm)
     assert_gone(of_victim, "the victim")
     # Counters of the dead process remain.
-    assert settled(farm)[LISTED] == before[LISTED] + 24
+    assert settled(farm)[LISTED] == before[LISTED] + 12
 
 
 def test_metrics_add_up_over_processes(farm: Service, store: Store):
     _, text = store.tokens.create(LOCAL_TENANT, "figures", (Scope.JOBS_READ,))
     before = settled(farm)
-    statuses(farm, text, 40)
+    statuses(farm, text, 20)
     settled(farm)
     after = [counted(farm) for _ in range(6)]
-    assert [each[LISTED] - before[LISTED] for each in after] == [40] * 6
+    assert [each[LISTED] - before[LISTED] for each in after] == [20] * 6
     assert all(each["tunefarm_store_up[]"] == 1 for each in after)
     build = f"tunefarm_build_info[('service', 'api'), ('version', {version('tunefarm-services')!r})]"
     assert all(each[build] == 1 for each in after)
@@ -119,16 +119,16 @@ def test_metrics_add_up_over_processes(farm: Service, store: Store):
 
 def test_token_revoked_by_one_process_is_invalid_in_all(farm: Service, store: Store):
     token, text = store.tokens.create(LOCAL_TENANT, "revoked", (Scope.JOBS_READ,))
-    assert statuses(farm, text) == [200] * 24
+    assert statuses(farm, text) == [200] * 12
     farm.post(f"/v1/tokens/{token.token_id}:revoke")
-    assert statuses(farm, text) == [401] * 24
+    assert statuses(farm, text) == [401] * 12
 
 
 def test_token_revoked_in_store_soon_is_invalid_in_all(farm: Service, store: Store):
     token, text = store.tokens.create(LOCAL_TENANT, "revoked", (Scope.JOBS_READ,))
-    assert statuses(farm, text) == [200] * 24
+    assert statuses(farm, text) == [200] * 12
     store.tokens.revoke(LOCAL_TENANT, token.token_id)
-    farm.wait(lambda: statuses(farm, text) == [401] * 24)
+    farm.wait(lambda: statuses(farm, text) == [401] * 12)
 
 
 @pytest.mark.faults

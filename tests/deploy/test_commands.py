@@ -16,12 +16,14 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from tests.deploy.confined_redis import ConfinedRedis
 from tests.deploy.source import DEPLOY, compose, interpolated
 from tests.servers.redis_server import redis_program
+from tunefarm.cli.command_line import main
 from tunefarm_schemas.farm.lane import LaneState
 from tunefarm_services.store import Store
 
@@ -45,9 +47,20 @@ class Host:
         self._running: list[subprocess.Popen[str]] = []
         # Containers run as their own user; so do these processes if that user can access this Python.
         self._user = runnable_as(int(SERVICES["api"]["user"].partition(":")[0]))
-        for path in [folder, *folder.rglob("*")]:
+        self._give_away()
+
+    def _give_away(self) -> None:
+        """Let the user of the containers own all files."""
+        for path in [self.folder, *self.folder.rglob("*")]:
             if self._user is not None:
                 os.chown(path, self._user, self._user)
+
+    def run_here(self, name: str) -> int:
+        """Run the service's command with its environment in this process, which need not load its code."""
+        with patch.dict(os.environ, self._environment(name), clear=True):
+            status = main([self._here(name, word) for word in SERVICES[name]["command"]])
+        self._give_away()
+        return status
 
     def start(self, name: str) -> subprocess.Popen[str]:
         """Start the service's command with its environment, as its user."""
@@ -71,6 +84,11 @@ class Host:
         assert (kind, program) == ("CMD", "probe")
         probe = [sys.executable, DEPLOY / "containers" / "probe.py", *(self._here(name, word) for word in words)]
         return subprocess.run(probe, capture_output=True, timeout=60).returncode == 0
+
+    def is_listening(self, name: str) -> bool:
+        """Whether something accepts connections at the service's port."""
+        with socket.socket() as connection:
+            return connection.connect_ex(("127.0.0.1", self._port(name, "8443"))) == 0
 
     def log(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text(encoding="utf-8")
@@ -150,8 +168,10 @@ def wait_until_healthy(host: Host, name: str, process: subprocess.Popen[str]) ->
 
 
 def test_api_serves_tls_on_migrated_database(host):
-    assert host.start("migrate").wait(timeout=MAX_START_S) == 0, host.log("migrate")
+    assert host.run_here("migrate") == 0
     process = host.start("api")
+    while not host.is_listening("api") and process.poll() is None:
+        time.sleep(0.05)  # most probes before would be in vain
     wait_until_healthy(host, "api", process)
     process.terminate()
     assert process.wait(timeout=30) in STOPPED, host.log("api")
