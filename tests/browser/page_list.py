@@ -43,6 +43,8 @@ ALIKE: Final = frozenset(
     }
 )
 """Pages made of the same parts as another one, which ``make test`` leaves to ``make test-browser``."""
+DRAWN: Final = frozenset({"model", "device"})
+"""Pages of drawings such as that of a space, with other texts."""
 UNSTEADY: Final = frozenset(
     {"failed trials", "device", "tokens", "job of a model", "trace", "scheduled", "lowered", "assembly"}
 )
