@@ -1,21 +1,26 @@
 """``tunefarm fleet`` and ``tunefarm channel`` against an API in another process."""
 
 import asyncio
+import io
+import os
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from tests.fleet.sample import FACTS, document
 from tests.release.repositories import Workshop
-from tests.servers.command_server import Ended, run_command
+from tests.servers.command_server import Ended
 from tests.servers.processes import environment_without_settings
 from tunefarm import AsyncClient
+from tunefarm.cli.command_line import main
 from tunefarm.client import Client
 from tunefarm_schemas.edge.device import EdgePoll, EnrolmentRequest
 from tunefarm_schemas.edge.report import EdgeReport, EdgeReports, InstallReport, LatencyReport
@@ -46,7 +51,10 @@ class Api:
             "TUNEFARM_API_URL": self.url,
             "TUNEFARM_API_TOKEN": self.token,
         }
-        return run_command(*words, environment=environment, folder=self.folder, timeout_s=HANG_S)
+        out, err = io.StringIO(), io.StringIO()
+        with patch.dict(os.environ, environment, clear=True), redirect_stdout(out), redirect_stderr(err):
+            code = main(list(words))
+        return Ended(code, out.getvalue(), err.getvalue())
 
     def enrol(self, code: str) -> str:
         """Enrol a device that reports a failed installation and latencies; return its id."""

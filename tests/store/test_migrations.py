@@ -62,7 +62,7 @@ def test_failed_migration_leaves_old_schema(database: Database, tmp_path: Path):
 
 
 @pytest.mark.parametrize("older", ["base", *REVISIONS[:-1]])
-@pytest.mark.quick_cases(5)
+@pytest.mark.quick_cases(3)
 def test_open_refuses_older_database_and_names_upgrade_command(
     url: str, database: Database, tmp_path: Path, older: str
 ):
