@@ -141,7 +141,11 @@ def test_invalid_query_value_is_rejected_with_the_valid_ones(alice, document):
 
 
 def test_missing_content_type_is_reported_with_the_expected_one(alice, document):
-    wrong = ({}, {"Content-Type": "text/plain"}, {"Content-Type": "application/x-www-form-urlencoded"})
+    wrong: tuple[dict[str, str], ...] = (
+        {},
+        {"Content-Type": "text/plain"},
+        {"Content-Type": "application/x-www-form-urlencoded"},
+    )
     for number, (method, path, _) in enumerate(json_bodies(document)):
         for headers in some(wrong, number):
             answer = alice.request(method, path, content=b"{}", headers=headers)
