@@ -5,17 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import tvm
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from tests.search.relax.models import convolutional_network
 from tunefarm.bundle.bill_of_materials import BundleMaterials, bill_of_materials
-from tunefarm.bundle.bundle_build import BundleBuilder
 from tunefarm.bundle.bundle_folder import read_bundle
 from tunefarm.bundle.link.toolchain import BundleToolchain
-from tunefarm.frontend.model_import import ImportedModel
-from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.tuning.bundle import BundleFile
 
 TOOLCHAIN = BundleToolchain(
@@ -78,11 +73,8 @@ def test_serial_number_is_that_of_the_content() -> None:
     assert len({json.loads(each)["serialNumber"] for each in (bill, *others)}) == 3
 
 
-def test_bundle_contains_its_bill(fork_server: ForkServer, tmp_path: Path) -> None:
-    small = convolutional_network()
-    model = ImportedModel(str(tvm.ir.save_json(small.module)), small.weights, "torch 2.13.0", ())
-    built = BundleBuilder(fork_server).build(model, "host:1", "net", "library", tmp_path / "bundle")
-    manifest, folder = read_bundle(str(built.folder))
+def test_bundle_contains_its_bill(library: Path) -> None:
+    manifest, folder = read_bundle(str(library))
     assert manifest.sbom == "sbom.cdx.json"
     content = (folder / manifest.sbom).read_bytes()
     require_valid(content)

@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 import tvm
 
-from tests.search.relax.models import SmallModel, controlled, convolutional_network, plus, tuples, two_entries
+from tests.search.relax.models import (
+    SmallModel,
+    controlled,
+    convolutional_network,
+    flattened,
+    plus,
+    tuples,
+    two_entries,
+)
 from tunefarm.bundle.bundle_build import BuiltBundle, BundleBuilder
 from tunefarm.bundle.bundle_folder import read_bundle
 from tunefarm.frontend.model_import import ImportedModel
@@ -32,7 +40,7 @@ def built(
 
 @pytest.fixture(scope="module")
 def network(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(fork_server, imported(convolutional_network()), tmp_path_factory.mktemp("bundles") / "network").folder
+    return built(fork_server, imported(flattened()), tmp_path_factory.mktemp("bundles") / "network").folder
 
 
 def self_test(folder: Path, program: Path, warnings: Sequence[str] = WARNINGS) -> "subprocess.CompletedProcess[str]":
@@ -83,7 +91,7 @@ def test_bundle_builds_with_cmake(network: Path, tmp_path: Path) -> None:
 
 
 def test_equal_builds_have_equal_files(fork_server: ForkServer, network: Path, tmp_path: Path) -> None:
-    again = built(fork_server, imported(convolutional_network()), tmp_path / "elsewhere" / "again").folder
+    again = built(fork_server, imported(flattened()), tmp_path / "elsewhere" / "again").folder
     files = {path.relative_to(network) for path in network.rglob("*") if path.is_file()}
     assert files == {path.relative_to(again) for path in again.rglob("*") if path.is_file()}
     assert all((network / each).read_bytes() == (again / each).read_bytes() for each in files)
@@ -177,5 +185,5 @@ def test_model_with_control_flow_leaves_no_folder(fork_server: ForkServer, tmp_p
 def test_folder_with_files_is_left_alone(fork_server: ForkServer, tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("precious")
     with pytest.raises(BadInput, match="is not an empty folder"):
-        built(fork_server, imported(convolutional_network()), tmp_path)
+        built(fork_server, imported(flattened()), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]

@@ -5,15 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tvm
 
-from tests.search.relax.models import convolutional_network
+from tests.client.bundle.test_bundle import imported
+from tests.search.relax.models import plus
 from tunefarm.bundle.bundle_build import BuiltBundle, BundleBuilder
 from tunefarm.bundle.bundle_folder import read_bundle
 from tunefarm.bundle.timing.bundle_timing import BUNDLE_PROTOCOL, bundle_latency, latency_of
 from tunefarm.bundle.timing.bundle_timing_child import single_runs_s
 from tunefarm.bundle.timing.shared_library import SharedModel
-from tunefarm.frontend.model_import import ImportedModel
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.bundle import BundleForm
@@ -27,27 +26,21 @@ def built(
     *,
     is_timed: bool = True,
 ) -> BuiltBundle:
-    small = convolutional_network()
-    model = ImportedModel(str(tvm.ir.save_json(small.module)), small.weights, "test", ())
-    return BundleBuilder(fork_server, is_timed=is_timed).build(model, target, "net", form, folder)
+    return BundleBuilder(fork_server, is_timed=is_timed).build(imported(plus(1.0)), target, "net", form, folder)
 
 
-@pytest.fixture(scope="module")
-def timed(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(fork_server, tmp_path_factory.mktemp("bundles") / "timed").folder
-
-
-def test_library_for_this_host_is_timed(timed: Path) -> None:
-    latency = read_bundle(str(timed))[0].latency
+def test_library_for_this_host_is_timed(library: Path) -> None:
+    latency = read_bundle(str(library))[0].latency
     assert latency is not None
     assert 0 < latency.interval_s[0] <= latency.p50_s <= latency.p95_s <= latency.interval_s[1] < 60
     assert latency.protocol == BUNDLE_PROTOCOL
 
 
-def test_only_the_latency_depends_on_timing(fork_server: ForkServer, timed: Path, tmp_path: Path) -> None:
+def test_only_the_latency_depends_on_timing(fork_server: ForkServer, tmp_path: Path) -> None:
     untimed = built(fork_server, tmp_path / "untimed", is_timed=False)
     assert untimed.manifest.latency is None
-    manifest, folder = read_bundle(str(timed))
+    manifest, folder = read_bundle(str(built(fork_server, tmp_path / "timed").folder))
+    assert manifest.latency is not None
     assert manifest.model_copy(update={"latency": None}) == untimed.manifest
     names = [each.path for each in manifest.files]
     assert all((folder / name).read_bytes() == (untimed.folder / name).read_bytes() for name in names)
@@ -70,8 +63,8 @@ def test_other_bundles_are_not_timed(fork_server: ForkServer, form: BundleForm, 
     assert built(fork_server, tmp_path / "bundle", form, target).manifest.latency is None
 
 
-def test_timed_runs_compute_the_model(timed: Path) -> None:
-    manifest, folder = read_bundle(str(timed))
+def test_timed_runs_compute_the_model(library: Path) -> None:
+    manifest, folder = read_bundle(str(library))
     model = SharedModel(str(folder / "model.so"), folder, manifest)
     model()
     for found, name in zip(model.outputs, manifest.vectors[0].outputs, strict=True):
@@ -80,8 +73,8 @@ def test_timed_runs_compute_the_model(timed: Path) -> None:
         np.testing.assert_allclose(np.frombuffer(found, np.float32), expected, rtol=0, atol=allowed)
 
 
-def test_library_that_does_not_load_is_named(fork_server: ForkServer, timed: Path, tmp_path: Path) -> None:
-    manifest, _ = read_bundle(str(timed))
+def test_library_that_does_not_load_is_named(fork_server: ForkServer, library: Path, tmp_path: Path) -> None:
+    manifest, _ = read_bundle(str(library))
     (tmp_path / "model.so").write_bytes(b"not a library")
     (tmp_path / "weights.bin").write_bytes(b"")
     with pytest.raises(BadInput, match="the bundle cannot be loaded here") as raised:

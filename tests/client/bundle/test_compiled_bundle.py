@@ -8,8 +8,9 @@ import pytest
 import tvm
 
 from tests.client.bundle.bundle_library import computed, loaded
+from tests.client.bundle.test_bundle import imported
 from tests.search.relax.integer.quantized_networks import QuantizedLayer
-from tests.search.relax.models import convolutional_network
+from tests.search.relax.models import flattened
 from tunefarm.bundle.bundle_build import BuiltBundle, BundleBuilder
 from tunefarm.bundle.bundle_folder import read_bundle
 from tunefarm.bundle.link.library_facts import facts_of
@@ -23,14 +24,7 @@ from tunefarm_search.tvm.target import canonical_target
 
 
 def built(fork_server: ForkServer, folder: Path, form: BundleForm, cc: str = "", target: str = "host:1") -> BuiltBundle:
-    small = convolutional_network()
-    model = ImportedModel(str(tvm.ir.save_json(small.module)), small.weights, "test", ())
-    return BundleBuilder(fork_server).build(model, target, "Small net", form, folder, cc=cc)
-
-
-@pytest.fixture(scope="module")
-def library(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(fork_server, tmp_path_factory.mktemp("bundles") / "library", "library").folder
+    return BundleBuilder(fork_server).build(imported(flattened()), target, "Small net", form, folder, cc=cc)
 
 
 def test_library_computes_the_test_vector(library: Path) -> None:
@@ -73,11 +67,11 @@ def test_manifest_asks_for_a_matrix_unit_only_where_a_kernel_uses_it(
 
 
 @pytest.mark.faults
-def test_equal_builds_have_equal_libraries(fork_server: ForkServer, library: Path, tmp_path: Path) -> None:
-    again = built(fork_server, tmp_path / "elsewhere" / "again", "library").folder
-    files = {path.relative_to(library) for path in library.rglob("*") if path.is_file()}
+def test_equal_builds_have_equal_libraries(fork_server: ForkServer, tmp_path: Path) -> None:
+    first, again = (built(fork_server, tmp_path / name / name, "library").folder for name in ("first", "again"))
+    files = {path.relative_to(first) for path in first.rglob("*") if path.is_file()}
     assert files == {path.relative_to(again) for path in again.rglob("*") if path.is_file()}
-    assert all((library / each).read_bytes() == (again / each).read_bytes() for each in files)
+    assert all((first / each).read_bytes() == (again / each).read_bytes() for each in files)
 
 
 @pytest.mark.faults
