@@ -55,7 +55,11 @@ def self_test(folder: Path, program: Path, warnings: Sequence[str] = WARNINGS) -
 
 @pytest.mark.parametrize(
     ("model", "entry", "form"),
-    [(convolutional_network, None, "c"), (tuples, None, "objects"), (two_entries, "decode", "c")],
+    [
+        pytest.param(convolutional_network, None, "c", marks=pytest.mark.extended),
+        (tuples, None, "objects"),
+        (two_entries, "decode", "c"),
+    ],
 )
 def test_bundle_computes_the_model_without_tvm(
     fork_server: ForkServer, model: Callable[[], SmallModel], entry: str | None, form: BundleForm, tmp_path: Path
@@ -115,6 +119,7 @@ int main(void) {
 
 
 @pytest.mark.parametrize("form", ["objects", "c"])
+@pytest.mark.quick_cases(1)
 def test_program_links_several_bundles(fork_server: ForkServer, form: BundleForm, tmp_path: Path) -> None:
     for name, number in (("one", 1.5), ("two", 2.5)):
         BundleBuilder(fork_server).build(imported(plus(number)), "host:1", name, form, tmp_path / name)

@@ -12,7 +12,8 @@ import tvm
 from tvm import relax, te, tirx
 
 from tests.client.bundle.bundle_library import Bundle, address, aligned, loaded, pointers
-from tests.search.space.test_dot_product_tiling import LAYER, VNNI
+from tests.search.relax.integer.quantized_networks import QuantizedLayer
+from tests.search.space.test_dot_product_tiling import VNNI
 from tests.servers.command_server import Ended
 from tests.servers.tuned_home import TunedHome
 from tunefarm.bundle.bundle_build import BundleBuilder
@@ -152,6 +153,7 @@ def test_manifest_describes_each_function(library: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["c", "objects"])
+@pytest.mark.quick_cases(1)
 def test_self_test_runs_the_vectors_of_all_functions(fork_server: ForkServer, form: BundleForm, tmp_path: Path) -> None:
     folder = tmp_path / "bundle"
     built(fork_server, folder, form, FUNCTIONS)
@@ -217,7 +219,7 @@ def test_foreign_model_with_other_code_is_refused(fork_server: ForkServer, tmp_p
 def test_schedule_with_an_instruction_of_another_processor_is_refused_or_replaced(
     fork_server: ForkServer, tmp_path: Path
 ) -> None:
-    [task] = model_tasks(prepare(LAYER.module(), {}, VNNI))
+    [task] = model_tasks(prepare(QuantizedLayer(0, (16, 16), size=4).module(), {}, VNNI))
     space = search_space(load_json(task.workload.module_json), VNNI, "stable", Space())
     point = Scheduler(space).apply(Point(0, tuple(space.sketches[0].all_points()[0].tolist())))
     assert isinstance(point, Scheduled)
@@ -252,11 +254,11 @@ def test_artifact_build_makes_a_bundle_of_a_job(
 ) -> None:
     environment["TUNEFARM_HOME"] = str(tuned.home)
     record_id = tuned.summary["tasks"][0]["record_id"]
-    of_job = ("artifact", "build", tuned.summary["job_id"][:-2], "--form", "library", "--no-timing")
+    of_job = ("artifact", "build", tuned.summary["job_id"][:-2], "--form", "c", "--no-timing")
     manifest = tunefarm(*of_job, "--output", "job", "--json").json()
     assert [each["record_id"] for each in manifest["functions"]] == [record_id]
     assert [each["record_id"] for each in manifest["records"]] == [record_id]
-    of_record = ("bundle", "build", record_id[:12], "--form", "library", "--no-timing", "--output", "record", "--json")
+    of_record = ("bundle", "build", record_id[:12], "--form", "c", "--no-timing", "--output", "record", "--json")
     assert tunefarm(*of_record).json()["files"] == manifest["files"]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import tvm
 
-from tests.search.relax.models import SmallModel, convolutional_network, tuples, two_caches, two_entries
+from tests.search.relax.models import SmallModel, convolutional_network, flattened, tuples, two_caches, two_entries
 from tunefarm.frontend.model_import import ImportedModel
 from tunefarm.model.compilation import Compilation, ModelCompiler
 from tunefarm.startup.preloading import PRELOAD
@@ -39,6 +39,12 @@ def compiled(fork_server: ForkServer, model: SmallModel, folder: Path) -> Compil
 @pytest.fixture(scope="session")
 def network(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> CompiledOnce:
     return compiled(fork_server, convolutional_network(), tmp_path_factory.mktemp("network"))
+
+
+@pytest.fixture(scope="session")
+def small(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> CompiledOnce:
+    """A model that builds in a fraction of the time."""
+    return compiled(fork_server, flattened(), tmp_path_factory.mktemp("small"))
 
 
 @pytest.fixture(scope="session")

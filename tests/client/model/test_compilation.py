@@ -11,7 +11,7 @@ import pytest
 import tvm
 
 from tests.client.model.conftest import CompiledOnce, compiled
-from tests.search.relax.models import convolutional_network, plus
+from tests.search.relax.models import flattened, plus
 from tunefarm.artifact.aligned_memory import aligned_copy
 from tunefarm.frontend.model_import import ImportedModel
 from tunefarm.frontend.relax_model import ModelReference
@@ -193,7 +193,7 @@ def test_run_model_times_a_model(network: CompiledOnce, fork_server: ForkServer)
 def test_compile_refuses_a_target_that_this_host_cannot_run(
     fork_server: ForkServer, tmp_path: Path, processor: dict[str, object], refused: str
 ) -> None:
-    model = convolutional_network()
+    model = flattened()
     imported = ImportedModel(str(tvm.ir.save_json(model.module)), model.weights, "test", ())
     target = json.dumps({"kind": "llvm", "num-cores": 1, **processor})
     with pytest.raises(BadInput, match=refused) as error:
@@ -203,19 +203,19 @@ def test_compile_refuses_a_target_that_this_host_cannot_run(
 
 
 def test_compile_leaves_nothing_behind_after_an_error(fork_server: ForkServer, tmp_path: Path) -> None:
-    model = convolutional_network()
+    model = flattened()
     imported = ImportedModel(str(tvm.ir.save_json(model.module)), model.weights, "test", ())
     folder = tmp_path / "refused"
-    for target, weights in (("host:0", model.weights), ("host:1", {"main": model.weights["main"][:3]})):
+    for target, weights in (("host:0", model.weights), ("host:1", {"main": model.weights["main"][:1]})):
         with pytest.raises(BadInput):
             ModelCompiler(fork_server, folder).compile(replace(imported, weights=weights), target, "refused")
         assert not folder.exists()
 
 
 def test_compile_replaces_a_model_and_refuses_one_with_wrong_results(
-    fork_server: ForkServer, network: CompiledOnce, tmp_path: Path
+    fork_server: ForkServer, small: CompiledOnce, tmp_path: Path
 ) -> None:
-    model, folder = network.model, Path(shutil.copytree(network.folder, tmp_path / "model"))
+    model, folder = small.model, Path(shutil.copytree(small.folder, tmp_path / "model"))
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     wrong = ModelReference("main", model.inputs, (model.expected(*model.inputs) + 1,))
     imported = ImportedModel(str(tvm.ir.save_json(model.module)), model.weights, "test", (), (wrong,))

@@ -23,9 +23,9 @@ FILES = {"kernels.so", "manifest.json", "program.vm", "weights.safetensors"}
 UNTUNED = "[[],[]]"
 
 
-def built(fork_server: ForkServer, network: CompiledOnce, folder: Path, traces: Sequence[str]) -> PairCompilation:
+def built(fork_server: ForkServer, small: CompiledOnce, folder: Path, traces: Sequence[str]) -> PairCompilation:
     """Build with records of the first functions of the model, with these traces."""
-    model = network.model
+    model = small.model
     imported = ImportedModel(str(tvm.ir.save_json(model.module)), model.weights, "test", ())
 
     def records(tasks: Sequence[PreparedTask], _target: object, _generator: str) -> dict[str, ChosenRecord]:
@@ -36,9 +36,9 @@ def built(fork_server: ForkServer, network: CompiledOnce, folder: Path, traces: 
 
 
 def test_the_faster_of_both_builds_ships_as_it_was_timed(
-    fork_server: ForkServer, network: CompiledOnce, tmp_path: Path
+    fork_server: ForkServer, small: CompiledOnce, tmp_path: Path
 ) -> None:
-    pair = built(fork_server, network, tmp_path / "pair", [UNTUNED] * 2)
+    pair = built(fork_server, small, tmp_path / "pair", [UNTUNED] * 2)
     assert pair.tuned is not None
     for times in (pair.tuned, pair.untried):
         assert 0 < times.interval_s[0] <= times.latency_s <= times.interval_s[1]
@@ -51,13 +51,13 @@ def test_the_faster_of_both_builds_ships_as_it_was_timed(
     assert [stage.name.split()[0] for stage in pair.shipped.stages] == ["prepare", "build", "verify", "time"]
     assert {path.name for path in model.folder.iterdir()} == FILES
     assert load_model(model.folder).manifest == manifest
-    inputs = network.model.inputs
-    np.testing.assert_allclose(model.load()(*inputs), network.model.expected(*inputs), rtol=1e-4, atol=1e-4)
+    inputs = small.model.inputs
+    np.testing.assert_allclose(model.load()(*inputs), small.model.expected(*inputs), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.faults
-def test_build_without_records_is_timed_alone(fork_server: ForkServer, network: CompiledOnce, tmp_path: Path) -> None:
-    pair = built(fork_server, network, tmp_path, [])
+def test_build_without_records_is_timed_alone(fork_server: ForkServer, small: CompiledOnce, tmp_path: Path) -> None:
+    pair = built(fork_server, small, tmp_path, [])
     assert pair.tuned is None
     assert pair.shipped.latency_s == pair.untried.latency_s
     figures = BuiltModel(tmp_path, pair.shipped.manifest, pair.tuned, pair.untried).figures()

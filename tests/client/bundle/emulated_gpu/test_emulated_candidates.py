@@ -32,11 +32,6 @@ CASES: dict[str, tuple[tuple[Array, ...], Callable[..., Any], Array]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def emulator(tmp_path_factory: pytest.TempPathFactory) -> Emulator:
-    return Emulator.compiled(tmp_path_factory.mktemp("emulator"))
-
-
 def candidates(module: tvm.IRModule) -> Iterator[CudaSource]:
     """Some of each sketch. TVM rejects most random tiles, which need too many threads or too much shared memory."""
     space = search_space(module, gpu_target(), "stable", Space())

@@ -112,11 +112,6 @@ FAILING = {
 }
 
 
-@pytest.fixture(scope="module")
-def emulator(tmp_path_factory: pytest.TempPathFactory) -> Emulator:
-    return Emulator.compiled(tmp_path_factory.mktemp("emulator"))
-
-
 def kernel(statements: str, name: str = "f_kernel") -> str:
     return f'#line 1\nextern "C" __global__ void {name}(float* a, float* b) {{\n{statements}\n}}\n'
 
