@@ -5,7 +5,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,11 +20,18 @@ from tests.servers.tuned_home import tuned_home
 
 ROOT = Path(__file__).parents[2]
 START_S = 300.0
+COMMAND = (sys.executable, "-m", "tunefarm.cli.command_line")
+BRIEF_TUNER = """
+import sys
+import tests.servers.brief_timing
+from tunefarm.cli.command_line import main
+sys.exit(main(["tuner"]))
+"""
 
 
 @dataclass(frozen=True)
 class Service:
-    """``tunefarm serve`` with its own TUNEFARM_HOME."""
+    """``tunefarm serve`` and ``tunefarm tuner`` with their own TUNEFARM_HOME."""
 
     url: str
     home: Path
@@ -53,19 +61,29 @@ def tunefarm(
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A running service with a tuner that measures on this host, and with the records of an earlier job."""
     home = tuned_home(tmp_path_factory).copied_to(tmp_path_factory.mktemp("service") / "home")
-    environment = environment_without_settings()
     log_path = home.parent / "log"
+    with (
+        _started((*COMMAND, "serve", "--port", "0", "--no-tuner", "--processes", "1"), home, log_path) as process,
+        _started((sys.executable, "-c", BRIEF_TUNER), home, home.parent / "tuner-log"),
+    ):
+        yield Service(_url(process, home, log_path), home)
+
+
+@contextmanager
+def _started(command: Sequence[str], home: Path, log_path: Path) -> "Iterator[subprocess.Popen[bytes]]":
+    """A process that runs inside the block, and is interrupted at its end."""
     with log_path.open("w") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tunefarm.cli.command_line", "serve", "--port", "0"],
-            env={**environment, "TUNEFARM_HOME": str(home)},
+            command,
+            env={**environment_without_settings(), "TUNEFARM_HOME": str(home)},
+            cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
     try:
-        yield Service(_url(process, home, log_path), home)
+        yield process
     finally:
         process.send_signal(signal.SIGINT)
         try:
