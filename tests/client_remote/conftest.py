@@ -17,6 +17,9 @@ from tests.client_remote.scripted_server import ScriptedServer
 from tests.servers.command_server import Ended, run_command
 from tests.servers.processes import environment_without_settings
 from tests.servers.tuned_home import tuned_home
+from tunefarm.startup import fork_servers
+from tunefarm.startup.fork_servers import start_intake_fork_server
+from tunefarm_sandbox.fork_server.fork_server import ForkServer
 
 ROOT = Path(__file__).parents[2]
 START_S = 300.0
@@ -106,6 +109,24 @@ def _url(process: "subprocess.Popen[bytes]", home: Path, log_path: Path) -> str:
                 pass
         time.sleep(0.1)
     raise AssertionError(f"the service did not start: {log_path.read_text()}")
+
+
+@pytest.fixture(scope="session")
+def intake_fork_server() -> Iterator[ForkServer]:
+    with start_intake_fork_server() as started:
+        yield started
+
+
+@pytest.fixture(autouse=True)
+def clients_share_a_fork_server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients in this process fork from one server, which they leave open. Starting one takes a second."""
+
+    def shared() -> ForkServer:
+        server: ForkServer = request.getfixturevalue("intake_fork_server")
+        monkeypatch.setattr(server, "close", lambda: None)
+        return server
+
+    monkeypatch.setattr(fork_servers, "start_intake_fork_server", shared)
 
 
 @pytest.fixture

@@ -16,7 +16,9 @@ from tunefarm_search.relax.preparation import prepare
 from tunefarm_search.tvm.target import host_target
 
 HERE = host_target(1)
-LENGTHS = {"one": 1, "even": 12, "odd": 15, "prime": 521, "two factors": 600, "three factors": 2 * 521}
+LENGTHS = {"odd": 15, "one": 1, "two factors": 600, "even": 12, "prime": 521, "three factors": 2 * 521}
+QUICK = 3
+"""The odd length, and those of two and of three factors."""
 
 
 def computed(transform: Callable[..., Any], *inputs: Any) -> Any:
@@ -35,6 +37,7 @@ def require_near(found: Any, expected: Any) -> None:
 
 
 @pytest.mark.parametrize("extent", LENGTHS.values(), ids=LENGTHS)
+@pytest.mark.quick_cases(QUICK)
 def test_transforms_of_any_length_are_those_of_numpy(extent: int) -> None:
     real, imaginary = random_array(2, extent, 3, seed=1), random_array(2, extent, 3, seed=2)
     number = real.astype("float64") + 1j * imaginary
@@ -52,6 +55,7 @@ def test_transforms_of_any_length_are_those_of_numpy(extent: int) -> None:
 
 
 @pytest.mark.parametrize("extent", LENGTHS.values(), ids=LENGTHS)
+@pytest.mark.quick_cases(QUICK)
 def test_transforms_of_real_numbers_are_those_of_numpy(extent: int) -> None:
     data = random_array(3, extent, seed=1)
     found = computed(lambda x, emit: spectrum(x, -1, 1.0, emit, is_half=True), data)

@@ -61,7 +61,7 @@ def test_builtins_match_numpy() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, builtin in CATALOGUE.items() if builtin.has_numpy_equivalent])
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 def test_time_by_numpy_returns_latency(name: str) -> None:
     latency_s = time_by_numpy(parse_builtin(f"{name}:{SMALL[name]}"), num_cores=1)
     assert latency_s is not None

@@ -150,7 +150,7 @@ def test_missing_num_cores_is_filled_in_with_note(understand: Understand) -> Non
 
 
 @pytest.mark.parametrize("preset", NAMED_TARGETS, ids=lambda preset: preset.name)
-@pytest.mark.quick_cases(8)
+@pytest.mark.quick_cases(4)
 def test_preset_expands_to_its_target(understand: Understand, preset: NamedTarget) -> None:
     named = understand("builtin:softmax:8x16", target=preset.name, elsewhere=True).target
     assert named == understand("builtin:softmax:8x16", target=json.dumps(preset.attributes), elsewhere=True).target

@@ -25,7 +25,7 @@ def test_import_rejects_pad_values_that_call_functions(tunefarm: Run, tmp_path: 
     assert "calls call_extern('mkdir'), which is not allowed" in ended.out
     assert json.loads(tunefarm("records", "list", "--json").out) == []
     (tmp_path / "module.json").write_text(corpus.module_json())
-    tuned = tunefarm("tune", "module.json", "--trials", "2", "--target", "host:1", "--json")
+    tuned = tunefarm("tune", "module.json", "--trials", "1", "--target", "host:1", "--json")
     assert tuned.code == 0, tuned.err
     listed = json.loads(tunefarm("records", "list", "--json").out)
     assert all("mkdir" not in json.dumps(record) for record in listed)

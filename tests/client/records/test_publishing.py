@@ -31,6 +31,7 @@ def test_publish_accepts_target_of_another_processor(tunefarm: Run, module: str,
         ({"--latency-us": "nan"}, ("--latency-us", "not a latency")),
     ],
 )
+@pytest.mark.quick_cases(2)
 def test_publish_rejects_invalid_schedule_or_latency(
     tunefarm: Run, module: str, programs: Path, changed: dict[str, str], says: tuple[str, ...]
 ) -> None:

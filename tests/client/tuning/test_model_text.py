@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.client.tuning.test_progress_display import progress
-from tests.client.tuning.test_report import report_of
+from tests.client.tuning.test_report import report_of, without_plots
 from tunefarm.report import plots
 from tunefarm.report.page import render_page
 from tunefarm.terminal.job_text import job_text, task_text
@@ -102,9 +102,9 @@ def test_text_of_a_model_without_records_has_one_build() -> None:
     assert lines[-1] == "no function has a record: the build without a trial ships"
 
 
-def test_report_of_a_built_model_shows_its_measured_times(tmp_path: Path) -> None:
+def test_report_of_a_built_model_shows_its_measured_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plots.prepare_matplotlib(tmp_path)
-    report = report_of("conv").model_copy(update={"of_model": True, "built": BUILT})
+    report = without_plots(report_of("conv")).model_copy(update={"of_model": True, "built": BUILT})
     spec = report.job.spec.model_copy(update={"labels": {"module": "models/net.onnx"}})
     report = report.model_copy(update={"job": report.job.model_copy(update={"spec": spec})})
     page = render_page(report)
@@ -113,6 +113,7 @@ def test_report_of_a_built_model_shows_its_measured_times(tmp_path: Path) -> Non
     assert "The tuned build ships" in page
     assert "measured, tuned" in page
     assert "Tuning of net.onnx, a model of 1 function" in page
+    monkeypatch.setattr(plots, "as_svg", lambda *_, **__: "<svg></svg>")
     assert "The model was not built." in render_page(report.model_copy(update={"built": None}))
 
 

@@ -77,6 +77,12 @@ def report_of(name: str, *, message: str = "") -> JobReport:
     return JobReport(job=job, tasks=(task,), seconds={"total": 3.0, "build": 2.0, "run": 0.5}, numpy_latency_s=2e-5)
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plots without their lines, for tests of the text around them."""
+    monkeypatch.setattr(plots, "as_svg", lambda *_, **__: "<svg></svg>")
+
+
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The page of a usual job. Drawing ten plots takes a second."""
@@ -97,6 +103,7 @@ def without_plots(report: JobReport) -> JobReport:
     return report.model_copy(update={"tasks": (empty,), "seconds": {"total": 3.0}})
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_page_replaces_empty_plots_by_text() -> None:
     page = render_page(without_plots(report_of("matmul")))
     for words in ("No trial failed.", "Too few trials", "Nothing was measured."):
@@ -104,6 +111,7 @@ def test_page_replaces_empty_plots_by_text() -> None:
     assert page.count('<div class="drawn ') == 4
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_page_has_section_per_task() -> None:
     report = without_plots(report_of("first"))
     second = report.tasks[0].model_copy(update={"name": "second"})
@@ -117,7 +125,8 @@ def test_plots_have_accessible_labels(page: str) -> None:
 
 
 def test_page_escapes_user_text() -> None:
-    page = render_page(report_of("<script>alert(1)</script>", message="<img src=x onerror=alert(1)>"))
+    page = render_page(without_plots(report_of("<script>alert(1)</script>", message="<img src=x onerror=alert(1)>")))
+    assert "&lt;script&gt;alert(1)" in page
     assert "<script" not in page
     assert "<img" not in page
 
@@ -150,6 +159,7 @@ def with_accuracy(share: float) -> JobReport:
         (0.48, "no better than chance so far", "chance is 50%"),
     ],
 )
+@pytest.mark.usefixtures("undrawn")
 def test_accuracy_text_compares_with_chance(share: float, says: str, says_not: str) -> None:
     page = render_page(with_accuracy(share))
     assert says in page
