@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -113,20 +114,17 @@ def _url(process: "subprocess.Popen[bytes]", home: Path, log_path: Path) -> str:
 
 @pytest.fixture(scope="session")
 def intake_fork_server() -> Iterator[ForkServer]:
-    with start_intake_fork_server() as started:
+    """Clients that end leave it open."""
+    with start_intake_fork_server() as started, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(started, "close", lambda: None)
         yield started
 
 
 @pytest.fixture(autouse=True)
 def clients_share_a_fork_server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients in this process fork from one server, which they leave open. Starting one takes a second."""
-
-    def shared() -> ForkServer:
-        server: ForkServer = request.getfixturevalue("intake_fork_server")
-        monkeypatch.setattr(server, "close", lambda: None)
-        return server
-
-    monkeypatch.setattr(fork_servers, "start_intake_fork_server", shared)
+    """Clients in this process fork from one server. Starting one takes a second."""
+    started = partial(request.getfixturevalue, "intake_fork_server")
+    monkeypatch.setattr(fork_servers, "start_intake_fork_server", started)
 
 
 @pytest.fixture

@@ -35,6 +35,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("words", "field"), REFUSED, ids=[" ".join(words[:3]) for words, _ in REFUSED])
+@pytest.mark.quick_cases(9)
 def test_command_with_invalid_arguments_leaves_no_files(
     tunefarm: Run, tmp_path: Path, words: tuple[str, ...], field: str
 ) -> None:
@@ -67,6 +68,7 @@ NAMELESS = [
 
 
 @pytest.mark.parametrize(("words", "field"), NAMELESS, ids=[" ".join(words[:2]) for words, _ in NAMELESS])
+@pytest.mark.quick_cases(4)
 def test_empty_path_is_rejected_with_its_option(
     tunefarm: Run, tmp_path: Path, words: tuple[str, ...], field: str
 ) -> None:

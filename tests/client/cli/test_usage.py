@@ -70,6 +70,7 @@ def test_invalid_setting_is_reported_by_variable(tunefarm: Callable[..., object]
 
 
 @pytest.mark.parametrize("words", [["--help"], ["tune", "--help"], ["records", "--help"], ["db", "--help"]])
+@pytest.mark.quick_cases(2)
 def test_help_exits_with_zero(tunefarm: Callable[..., object], words: list[str]) -> None:
     ended = tunefarm(*words)
     assert ended.code == 0
