@@ -43,9 +43,11 @@ def square_root() -> tvm.IRModule:
     return tvm.IRModule({"main": te.create_prim_func([source, te.compute((256,), lambda i: te.sqrt(source[i]))])})
 
 
-def rotation() -> tvm.IRModule:
+def rotation_of_root() -> tvm.IRModule:
+    """Finite for positive inputs only."""
     source = te.placeholder((256,), name="A")
-    out = te.compute((256,), lambda i: te.sin(source[i]) * te.cos(source[i]))
+    root = te.compute((256,), lambda i: te.sqrt(source[i]))
+    out = te.compute((256,), lambda i: te.sin(root[i]) * te.cos(root[i]))
     return tvm.IRModule({"main": te.create_prim_func([source, out])})
 
 

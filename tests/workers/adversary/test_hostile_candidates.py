@@ -2,37 +2,26 @@
 
 import os
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.server_of_user import EACH_USER, start_server
 from tests.workers import workloads
-from tests.workers.conftest import ENVIRONMENT, SETTINGS
-from tests.workers.measuring import RunningFarm, message_of, misdeed, reason_of, slow_device
+from tests.workers.conftest import SETTINGS
+from tests.workers.measuring import RunningFarm, message_of, misdeed, reason_of
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.measurement import Failed, Stopped, Timing
-from tunefarm_search.tvm.loading import LOAD_TVM
 from tunefarm_workers.lane.local_farm import LocalFarm
 
 ENDED_S = 60.0
 
 
-@pytest.fixture(scope="module", params=EACH_USER)
-def fork_server(request: pytest.FixtureRequest) -> Iterator[ForkServer]:
-    with start_server([LOAD_TVM, "hostile:arm"], request.param, ENVIRONMENT) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def running(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFarm]:
-    farm = LocalFarm(fork_server, scratch=tmp_path_factory.mktemp("scratch"), known=slow_device(), settings=SETTINGS)
-    yield RunningFarm(farm)
-    farm.close()
+@pytest.fixture
+def running(farm_of_user: RunningFarm) -> RunningFarm:
+    return farm_of_user
 
 
 def descendants() -> set[int]:
@@ -62,12 +51,13 @@ def descendants() -> set[int]:
     ],
 )
 def test_hostile_candidate_fails_and_next_is_measured(
-    running: RunningFarm, name: str, reason: FailureReason, words: str
+    running: RunningFarm, monkeypatch: pytest.MonkeyPatch, name: str, reason: FailureReason, words: str
 ) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
     if name == "slow second call":
         running.measure(opened, workloads.tiled(module))  # from now on little time is allowed
+        monkeypatch.setattr(running.farm._lane.tasks[opened].deadlines, "_min_run_s", 0.3)
     failed = running.measure(opened, misdeed(name))
     assert reason_of(failed) is reason, message_of(failed)
     assert words in message_of(failed)
@@ -103,10 +93,10 @@ def test_measuring_leaks_no_processes_or_descriptors(running: RunningFarm) -> No
     time.sleep(0.3)
     # A process that is just ending may still be counted here, so there may be fewer afterwards.
     processes, descriptors = descendants(), len(os.listdir("/proc/self/fd"))
-    for _ in range(4):
+    for _ in range(2):
         running.submit(opened, misdeed("segfault"))
         running.submit(opened, workloads.tiled(module))
-    running.collect(8)
+    running.collect(4)
     deadline_s = time.monotonic() + ENDED_S
     while time.monotonic() < deadline_s and (
         not descendants() <= processes or len(os.listdir("/proc/self/fd")) > descriptors
@@ -116,9 +106,9 @@ def test_measuring_leaks_no_processes_or_descriptors(running: RunningFarm) -> No
     assert len(os.listdir("/proc/self/fd")) <= descriptors
 
 
-def test_cancel_ends_endless_candidates(running: RunningFarm, fork_server: ForkServer, tmp_path: Path) -> None:
+def test_cancel_ends_endless_candidates(running: RunningFarm, server_of_user: ForkServer, tmp_path: Path) -> None:
     settings = SETTINGS.model_copy(update={"first_build_s": 600.0, "first_run_s": 600.0})
-    farm = LocalFarm(fork_server, scratch=tmp_path, known=running.farm.device, settings=settings)
+    farm = LocalFarm(server_of_user, scratch=tmp_path, known=running.farm.device, settings=settings)
     try:
         endless = RunningFarm(farm)
         module = workloads.matmul(64)

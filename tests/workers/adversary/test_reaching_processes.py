@@ -97,10 +97,10 @@ def test_same_ordinary_user_cannot_falsify_comparison() -> None:
 
 
 def test_export_rejects_inputs_of_another_process(running: RunningFarm) -> None:
-    module = workloads.matmul(256)
+    module = workloads.matmul(64)
     opened = running.open(module)
     with reaching():
-        exported = running.farm.export(workloads.export_order(opened, workloads.tiled(module), processes=2))
+        exported = running.farm.export(workloads.export_order(opened, workloads.tiled(module)))
     if isinstance(exported, Failed):  # it was noticed, and the schedule is not to blame
         assert exported.failure.reason is FailureReason.DEVICE_LOST
     else:

@@ -1,23 +1,18 @@
 """Native code of a candidate reaches memory, clocks and the descriptors of its child, and nothing else."""
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.server_of_user import EACH_USER, start_server
 from tests.workers import workloads
-from tests.workers.conftest import ENVIRONMENT, SETTINGS
-from tests.workers.measuring import RunningFarm, message_of, misdeed, reason_of, slow_device
+from tests.workers.measuring import RunningFarm, message_of, misdeed, reason_of
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.measurement import ComparisonOrder, Exported, Failed, Purpose, Timing
-from tunefarm_search.tvm.loading import LOAD_TVM
 from tunefarm_workers.artifact.fresh_runner import FreshRunner
 from tunefarm_workers.artifact.library_order import LibraryOrder
 from tunefarm_workers.correctness.tolerance import Array
-from tunefarm_workers.lane.local_farm import LocalFarm
 
 NAMELESS = [
     *("fork", "thread", "watch", "handle", "anonymous file", "socket", "choose cores: 0", "choose cores: 1"),
@@ -27,16 +22,9 @@ NAMELESS = [
 ON_PATHS = ["open: /usr/lib", "stat: /", "list: /proc", "readlink: /proc/self/exe", "chdir: /", "create: /tmp/made"]
 
 
-@pytest.fixture(scope="module", params=EACH_USER)
-def farm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFarm]:
-    with start_server([LOAD_TVM, "hostile:arm"], request.param, ENVIRONMENT) as fork_server:
-        local = LocalFarm(
-            fork_server, scratch=tmp_path_factory.mktemp("scratch"), known=slow_device(), settings=SETTINGS
-        )
-        try:
-            yield RunningFarm(local)
-        finally:
-            local.close()
+@pytest.fixture(scope="module")
+def farm(farm_of_user: RunningFarm) -> RunningFarm:
+    return farm_of_user
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +36,7 @@ def opened(farm: RunningFarm) -> str:
 
 
 @pytest.mark.parametrize("attack", [*NAMELESS, *ON_PATHS])
+@pytest.mark.quick_cases(6)
 def test_sealed_candidate_cannot_make_system_calls(farm: RunningFarm, opened: str, attack: str) -> None:
     assert message_of(farm.measure(opened, misdeed(f"try {attack}"))) in {
         "RuntimeError: PermissionError",
@@ -56,6 +45,7 @@ def test_sealed_candidate_cannot_make_system_calls(farm: RunningFarm, opened: st
 
 
 @pytest.mark.parametrize("attack", ["stat: /", "choose cores: 0", "fork"])
+@pytest.mark.quick_cases(2)
 def test_sealed_kernel_threads_cannot_make_system_calls(farm: RunningFarm, opened: str, attack: str) -> None:
     message = message_of(farm.measure(opened, misdeed(f"have all threads try {attack}")))
     assert message == "RuntimeError: 2 threads: PermissionError"
@@ -75,6 +65,7 @@ def test_runtime_error_is_reported_under_the_seal(farm: RunningFarm, opened: str
 
 
 @pytest.mark.parametrize("abi", ["stable", "packed"])
+@pytest.mark.quick_cases(1)
 def test_parallel_kernels_are_verified_under_the_seal(farm: RunningFarm, abi: str, tmp_path: Path) -> None:
     module = workloads.matmul(64)
     exploration = farm.open(module, abi=abi)
@@ -104,8 +95,9 @@ def _line(status: Path, name: str) -> str:
     return next(line.split()[1] for line in status.read_text().splitlines() if line.startswith(f"{name}:"))
 
 
-def test_candidate_children_have_cpu_limits(farm: RunningFarm, opened: str) -> None:
+def test_candidate_children_have_cpu_limits(farm: RunningFarm, opened: str, monkeypatch: pytest.MonkeyPatch) -> None:
     task = farm.farm._lane.tasks[opened]
+    monkeypatch.setattr(task.deadlines, "_min_run_s", 0.3)
     number = farm.submit(opened, misdeed("never return"))
     process = psutil.Process(task.process.pid)
     deadline_s = time.monotonic() + 60

@@ -31,12 +31,6 @@ def exported_library(
     return exported
 
 
-@pytest.fixture(scope="module")
-def matmul(running: RunningFarm) -> Exported:
-    module = workloads.matmul(64)
-    return exported_library(running, module, workloads.tiled(module))
-
-
 def manifest_of(exported: Exported, **changes: object) -> ArtifactManifest:
     fields: dict[str, object] = {
         "schema_version": SCHEMA_VERSION,
@@ -90,22 +84,15 @@ def test_artifact_check_calls_only_named_callees(running: RunningFarm, fork_serv
         check_artifact(*given)
 
 
-def test_artifact_check_accepts_packed_weights(running: RunningFarm, fork_server: ForkServer, tmp_path: Path) -> None:
-    module = workloads.dense()
-    exported = exported_library(running, module, workloads.with_packed_weight(module), "packed")
-    assert check_exported(fork_server, tmp_path, exported, module, abi="packed").worst_error <= 1.0
+def test_artifact_check_accepts_packed_weights(packed_dense: Exported, fork_server: ForkServer, tmp_path: Path) -> None:
+    check = check_exported(fork_server, tmp_path, packed_dense, workloads.dense(), abi="packed")
+    assert check.worst_error <= 1.0
 
 
-def test_artifact_check_uses_positive_inputs(running: RunningFarm, fork_server: ForkServer, tmp_path: Path) -> None:
-    module = workloads.square_root()
-    exported = exported_library(running, module, None)
-    assert check_exported(fork_server, tmp_path, exported, module).worst_error <= 1.0
-
-
-def test_artifact_check_accepts_sine_and_cosine_at_once(
+def test_artifact_check_uses_positive_inputs_and_accepts_sine_and_cosine_at_once(
     running: RunningFarm, fork_server: ForkServer, tmp_path: Path
 ) -> None:
-    module = workloads.rotation()
+    module = workloads.rotation_of_root()
     exported = exported_library(running, module, None)
     assert b"sincosf" in exported.library
     assert check_exported(fork_server, tmp_path, exported, module).worst_error <= 1.0

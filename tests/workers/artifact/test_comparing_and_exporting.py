@@ -81,7 +81,8 @@ def test_exported_library_is_as_fast_as_measured(running: RunningFarm) -> None:
     raise AssertionError(f"fresh processes took {ratios} times as long")
 
 
-@pytest.mark.parametrize("make", [workloads.dense, workloads.convolution])
+@pytest.mark.parametrize("make", [workloads.convolution, workloads.dense])
+@pytest.mark.quick_cases(1)
 def test_packed_weight_is_exported_as_measured(running: RunningFarm, make: object) -> None:
     module = make()  # type: ignore[operator]
     trace = workloads.with_packed_weight(module)
@@ -121,21 +122,17 @@ def run_artifact(folder: Path) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
 
 
-def test_artifact_runs_from_its_folder_until_changed(running: RunningFarm, tmp_path: Path) -> None:
-    module = workloads.matmul(64)
-    opened = running.open(module)
-    exported = running.farm.export(workloads.export_order(opened, workloads.tiled(module)))
-    assert isinstance(exported, Exported), exported
+def test_artifact_runs_from_its_folder_until_changed(matmul: Exported, tmp_path: Path) -> None:
     tensors = tuple(
         TensorArgument(name=name, shape=(64, 64), dtype="float32", is_output=name == "C") for name in ("A", "B", "C")
     )
-    manifest = manifest_of(exported, arguments=tensors, num_cores=1)
+    manifest = manifest_of(matmul, arguments=tensors, num_cores=1)
     (tmp_path / "manifest.json").write_text(manifest.model_dump_json())
-    (tmp_path / "kernel.so").write_bytes(exported.library)
+    (tmp_path / "kernel.so").write_bytes(matmul.library)
     ran = run_artifact(tmp_path)
     assert ran.returncode == 0, ran.stderr
     assert json.loads(ran.stdout)["latency_s"] > 0
-    (tmp_path / "kernel.so").write_bytes(exported.library + b"x")
+    (tmp_path / "kernel.so").write_bytes(matmul.library + b"x")
     refused = run_artifact(tmp_path)
     assert refused.returncode == 2
     assert "not the library its manifest describes" in refused.stderr
@@ -187,12 +184,6 @@ def test_untuned_export_is_as_fast_as_untuned_function(running: RunningFarm) -> 
     raise AssertionError(f"it took {ratios} times as long")
 
 
-def test_export_times_untuned_function_beside_packed_weights(running: RunningFarm) -> None:
-    module = workloads.dense()
-    opened = running.open(module, abi="packed")
-    trace = workloads.with_packed_weight(module)
-    order = ExportOrder(exploration_id=opened, trace=trace, processes=1, beside_untuned=True)
-    exported = running.farm.export(order)
-    assert isinstance(exported, Exported), exported
-    assert exported.pack_entry is not None
-    assert len(exported.untuned_latencies_s) == 1
+def test_export_times_untuned_function_beside_packed_weights(packed_dense: Exported) -> None:
+    assert packed_dense.pack_entry is not None
+    assert len(packed_dense.untuned_latencies_s) == 1

@@ -34,6 +34,7 @@ def await_check(running: RunningFarm) -> None:
 
 
 @pytest.mark.parametrize("purpose", [Purpose.SEARCH, Purpose.VERIFY])
+@pytest.mark.quick_cases(1)
 def test_implausible_trial_does_not_become_incumbent(unchecked: RunningFarm, purpose: Purpose) -> None:
     module = workloads.matmul(64)
     opened = unchecked.open(module)

@@ -158,7 +158,7 @@ def test_untuned_latency_is_estimated_while_measuring(running: RunningFarm) -> N
     for _ in range(ROUNDS):
         exploration = running.open(module)
         rough_s = next(filter(None, (rough_seconds(running, exploration, module) for _ in range(30))), None)
-        order = ComparisonOrder(exploration_id=exploration, traces=(None,), seconds_each=0.5)
+        order = ComparisonOrder(exploration_id=exploration, traces=(None,), seconds_each=0.1)
         (untuned,) = running.farm.compare(order).results
         running.farm.close_task(exploration)
         assert isinstance(untuned, Timing)

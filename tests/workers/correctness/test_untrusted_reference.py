@@ -23,6 +23,7 @@ RECOVERY_S = 120.0
 @pytest.mark.parametrize(
     ("rows", "words"), [(DAMAGED_OTHERWISE, "computed twice"), (DAMAGED_ALIKE, "the untuned function itself")]
 )
+@pytest.mark.quick_cases(1)
 def test_damaged_reference_blames_no_schedule(
     fork_server: ForkServer, running: RunningFarm, tmp_path: Path, rows: int, words: str
 ) -> None:
@@ -55,8 +56,9 @@ def test_comparison_never_blames_untuned_function(running: RunningFarm) -> None:
     compared = running.farm.compare(ComparisonOrder(exploration_id=opened, traces=(None,), seconds_each=0.02))
     assert isinstance(compared.results[0], Failed)
     assert compared.results[0].failure.reason is FailureReason.CANCELED
-    with pytest.raises(BadInput, match="reference cannot be trusted"):
+    with pytest.raises(BadInput, match="reference cannot be trusted") as alarm:
         _collect_until_refused(running.farm)
+    assert "the untuned function itself" in alarm.value.problem
     assert _recovers(running.farm)
 
 

@@ -50,7 +50,8 @@ def kill_a_child_of(parent: int) -> None:
 def test_task_process_killed_during_comparison_fails_no_schedule(running: RunningFarm, delay_s: float) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
-    order = ComparisonOrder(exploration_id=opened, traces=(workloads.tiled(module), None), seconds_each=0.3)
+    lasts_s = 0.3 if delay_s else 0.05
+    order = ComparisonOrder(exploration_id=opened, traces=(workloads.tiled(module), None), seconds_each=lasts_s)
     timer = later(delay_s, lambda: kill(process_of(running, opened)))
     results = running.farm.compare(order).results
     timer.join()
@@ -104,10 +105,10 @@ def test_task_process_killed_repeatedly_is_given_up(running: RunningFarm) -> Non
 def test_task_process_killed_while_measuring_loses_no_candidate(running: RunningFarm) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
-    numbers = [running.submit(opened, workloads.tiled(module)) for _ in range(6)]
+    numbers = [running.submit(opened, workloads.tiled(module)) for _ in range(4)]
     time.sleep(0.15)
     kill(process_of(running, opened))
-    collected = running.collect(6)
+    collected = running.collect(4)
     assert [type(collected[number].result).__name__ for number in numbers].count("Failed") == 0, collected
 
 
@@ -128,7 +129,7 @@ def test_process_killed_during_export_is_replaced(running: RunningFarm, fork_ser
                 return
 
     timer = later(0.0, kill_repeatedly)
-    exported = running.farm.export(workloads.export_order(opened, workloads.tiled(module), processes=3), lambda: True)
+    exported = running.farm.export(workloads.export_order(opened, workloads.tiled(module), processes=2), lambda: True)
     over.set()
     timer.join()
     assert killed

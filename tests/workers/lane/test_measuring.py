@@ -40,6 +40,7 @@ def test_slower_candidate_is_stopped_with_lower_bound(running: RunningFarm) -> N
         '{"a": 1}',
     ],
 )
+@pytest.mark.quick_cases(3)
 def test_trace_that_does_not_replay_is_invalid(running: RunningFarm, text: str) -> None:
     module = workloads.matmul(64)
     measured = running.measure(running.open(module), Trace(text=text))
@@ -50,7 +51,7 @@ def test_trace_that_does_not_replay_is_invalid(running: RunningFarm, text: str) 
 @pytest.mark.parametrize(
     ("dtype", "out"), [("float16", ""), ("bfloat16", ""), ("float64", ""), ("int8", "int32"), ("bfloat16", "float32")]
 )
-@pytest.mark.quick_cases(3)
+@pytest.mark.quick_cases(2)
 def test_element_type_is_measured_correctly(running: RunningFarm, dtype: str, out: str) -> None:
     module = workloads.matmul(64, dtype, out)
     measured = running.measure(running.open(module), workloads.tiled(module))

@@ -145,9 +145,9 @@ def test_process_that_dies_frees_its_turn(tmp_path: Path) -> None:
 
 
 def test_hung_process_loses_its_turn_after_grace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_turn, "GRACE_S", 0.2)
+    monkeypatch.setattr(host_turn, "GRACE_S", 0.1)
     waiting = turn_on(tmp_path)
-    with holder(tmp_path, turn_s=1.0) as process:
+    with holder(tmp_path, turn_s=0.3) as process:
         os.kill(process.pid, signal.SIGSTOP)
         assert becomes(lambda: waiting.take(TURN_S))
         began_s = time.monotonic()
@@ -173,10 +173,10 @@ def test_process_that_looks_seldom_still_waits(tmp_path: Path, monkeypatch: pyte
     first, second = turn_on(tmp_path), turn_on(tmp_path)
     assert first.take(0.001)
     assert not second.take(TURN_S)
-    time.sleep(0.4)  # the first exceeds its turn meanwhile, and nobody looks
+    time.sleep(0.25)  # the first exceeds its turn meanwhile, and nobody looks
     assert not second.take(TURN_S)
     assert first.take(TURN_S)
-    time.sleep(0.4)
+    time.sleep(0.25)
     assert not second.take(TURN_S)
 
 

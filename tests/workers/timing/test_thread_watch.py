@@ -55,7 +55,8 @@ def make_idle(pid: int) -> None:
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is no other core to move to")
-@pytest.mark.parametrize("act", [move, renice, make_idle])
+@pytest.mark.parametrize("act", [renice, move, make_idle])
+@pytest.mark.quick_cases(1)
 def test_timing_disturbed_once_is_repeated(running: RunningFarm, act: Callable[[int], None]) -> None:
     opened = running.open(workloads.matmul(64))
     with interfering(running, act, times=1) as done:
@@ -77,6 +78,7 @@ def measured_without_load(running: RunningFarm, opened: str) -> Measurement:
     ("act", "words"),
     [(move, r"moved from cores|runs on cores \d+ instead of \d+"), (renice, "nice value 15"), (make_idle, "policy 5")],
 )
+@pytest.mark.quick_cases(2)
 def test_timing_disturbed_each_time_fails(running: RunningFarm, act: Callable[[int], None], words: str) -> None:
     opened = running.open(workloads.matmul(64))
     with interfering(running, act, times=100):
@@ -87,6 +89,7 @@ def test_timing_disturbed_each_time_fails(running: RunningFarm, act: Callable[[i
 
 
 @pytest.mark.parametrize("act", [move, renice])
+@pytest.mark.quick_cases(1)
 def test_disturbed_task_process_is_restored(running: RunningFarm, act: Callable[[int], None]) -> None:
     module = workloads.matmul(64)
     opened = running.open(module)
@@ -101,7 +104,7 @@ def test_disturbed_comparison_is_repeated(running: RunningFarm) -> None:
     opened = running.open(module)
     act = threading.Thread(target=_renice_comparison, args=(running,))
     act.start()
-    order = ComparisonOrder(exploration_id=opened, traces=(None, workloads.tiled(module)), seconds_each=0.5)
+    order = ComparisonOrder(exploration_id=opened, traces=(None, workloads.tiled(module)), seconds_each=0.1)
     results = running.farm.compare(order).results
     act.join()
     assert not any(isinstance(result, Failed) for result in results), results
