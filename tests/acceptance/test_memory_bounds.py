@@ -5,6 +5,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from tests.acceptance.command import Tunefarm, assert_refused
 
 _FUNCTION = """
@@ -43,6 +45,7 @@ def test_data_dependent_out_of_bounds_access_yields_no_record(tunefarm: Tunefarm
         assert database.execute(verified).fetchone() == (0,)
 
 
+@pytest.mark.extended
 def test_lookup_within_bounds_is_recorded(tunefarm: Tunefarm, tmp_path: Path) -> None:
     ended = tunefarm("tune", straying(tmp_path, "A[R[v], w]"), "--trials", "1", "--target", "host:1", "--json")
     assert ended.code == 0, ended.err

@@ -46,6 +46,7 @@ def test_fork_waits_for_preloading() -> None:
 
 
 @pytest.mark.parametrize("preload", ["no_such_module", "children:no_such_function", "children:fail_to_prepare"])
+@pytest.mark.quick_cases(2)
 def test_failed_preload_is_reported(preload: str) -> None:
     with ForkServer.start([preload], environment=ENVIRONMENT) as failing:
         assert not failing.ready(LONG_S)
@@ -149,7 +150,7 @@ def test_many_forks_leave_no_descriptors_or_processes(own_server: ForkServer) ->
     process = own_server._process
     assert process is not None
     here, there = open_descriptors(os.getpid()), settled_descriptors(process.pid)
-    pids = [round_trip() for _ in range(200)]
+    pids = [round_trip() for _ in range(50)]
     assert open_descriptors(os.getpid()) <= here
     assert within(LONG_S, lambda: open_descriptors(process.pid) <= there)
     assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]

@@ -52,7 +52,7 @@ if sys.argv[1] == "thread":
     thread.join()
 else:
     start()
-time.sleep(1)
+time.sleep(0.3)
 assert server.alive, server.failure
 print(server._process.pid, flush=True)
 time.sleep(60)
@@ -61,6 +61,7 @@ time.sleep(60)
 
 @pytest.mark.parametrize("started_in", ["main", "thread"])
 @pytest.mark.parametrize(("program", "processes"), [(PARENT, 5), (LOADING, 1)], ids=["serving", "loading"])
+@pytest.mark.quick_cases(2)
 def test_killed_parent_leaves_no_process(program: str, processes: int, started_in: str) -> None:
     root = Path(__file__).parents[2]
     with subprocess.Popen(

@@ -23,7 +23,7 @@ FEW = 100
 granted = pytest.mark.skipif(not can_have_own_cgroup(), reason="this machine grants this user no cgroup")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server() -> Iterator[ForkServer]:
     with ForkServer.start([], environment=ENVIRONMENT) as started:
         assert started.ready(LONG_S), started.failure
@@ -68,7 +68,8 @@ def test_fork_server_and_descendants_share_a_cgroup(server: ForkServer) -> None:
 
 
 @granted
-@pytest.mark.parametrize("attack", ["threads", "processes"])
+@pytest.mark.parametrize("attack", ["processes", "threads"])
+@pytest.mark.quick_cases(1)
 def test_fork_bomb_exhausts_only_its_servers_limit(server: ForkServer, attack: str) -> None:
     own = cgroup_of(pid_of(server))
     # The same limit, lower: the machine of the tests keeps room for others.
@@ -82,12 +83,14 @@ def test_fork_bomb_exhausts_only_its_servers_limit(server: ForkServer, attack: s
         with ForkServer.start([], environment=ENVIRONMENT) as other:
             assert answer(other, "greet", b"you") == b"hello you"
     assert within(LONG_S, lambda: int((own / "pids.current").read_text()) == 1)
+    (own / "pids.max").write_text(str(tasks_of_server()))
     assert answer(server, "greet", b"again") == b"hello again"
 
 
 @granted
 @pytest.mark.parametrize("attack", ["write", "create"])
 @pytest.mark.parametrize("kind", ["strict", "fork_server", "compiler"])
+@pytest.mark.quick_cases(3)
 def test_child_cannot_raise_or_leave_its_limit(server: ForkServer, kind: str, attack: str) -> None:
     own = cgroup_of(pid_of(server))
     with tempfile.TemporaryDirectory() as folder:

@@ -30,7 +30,7 @@ class Counter:
 
     def _is_still(self) -> bool:
         before = self.value()
-        time.sleep(0.2)
+        time.sleep(0.1)
         return self.value() == before
 
     def close(self) -> None:

@@ -16,12 +16,19 @@ from tunefarm_services.store import Store
 from tunefarm_services.telemetry.metrics import Metrics
 from tunefarm_services.telemetry.telemetry import Telemetry
 from tunefarm_services.telemetry.traces import Traces
+from tunefarm_services.tuner.service import leased_job
 from tunefarm_services.tuner.service.fork_servers import ForkServers
 from tunefarm_services.tuner.service.leased_job import FarmSource
 from tunefarm_services.tuner.service.service import TunerService
 from tunefarm_services.tuner.service.settings import TunerSettings
 
 WAIT_S = 180.0
+
+
+@pytest.fixture(autouse=True)
+def waiting_jobs_are_leased_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HELD_S", "NO_DEVICE_S", "RETRY_S"):
+        monkeypatch.setattr(leased_job, name, 0.2)
 
 
 @pytest.fixture

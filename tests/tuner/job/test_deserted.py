@@ -10,7 +10,7 @@ from tests.store.sample import TENANT
 from tests.tuner.conftest import measure_job, state_of, wait_finished, wait_for
 from tests.tuner.instant_farm import InstantFarm
 from tests.tuner.job.test_service import summary_of
-from tests.tuner.search.test_searching import matmul, tune_job
+from tests.tuner.search.test_searching import matmul, random_job
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.tuning.job import JobOutcome, JobState
 from tunefarm_schemas.tuning.measurement import Comparison, ComparisonOrder, Failed
@@ -20,7 +20,7 @@ from tunefarm_services.tuner.job import job_run
 from tunefarm_services.tuner.service.fork_servers import ForkServers
 
 Tuner = Callable[..., object]
-SHORT_S = 1.0
+SHORT_S = 0.3
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_verification_without_lanes_ends_with_claims(
     farm = DesertedFarm()
     # The deadline passes with the last lane, however long the search took.
     monkeypatch.setattr(job_run.JobRun, "deadline_passed", lambda _run: not farm.lanes_left)
-    job = tune_job(store, matmul(52), 4)
+    job = random_job(store, matmul(52), 4)
     with tuner(lambda _lease, _job: farm):
         wait_finished(store, job)
     ended = store.jobs.get(TENANT, job.job_id)
@@ -71,7 +71,7 @@ def test_verification_without_a_deadline_waits_for_lanes(store: Store, tuner: Tu
         farms.append(DesertedFarm())
         return farms[-1]
 
-    job = tune_job(store, matmul(56), 4)
+    job = random_job(store, matmul(56), 4)
     with tuner(farm):
         wait_for(lambda: farms and farms[0].waited_s > 2 * job_run.DESERTED_S)
         assert state_of(store, job) is JobState.RUNNING

@@ -12,6 +12,7 @@ from tests.tuner.instant_farm import InstantFarm
 from tests.tuner.job.test_service import summary_of
 from tests.tuner.search.test_searching import TARGET, matmul, measured_numbers, tune_job
 from tunefarm.local.output_folder import NAMES, write_outputs
+from tunefarm.report import page
 from tunefarm_schemas.tuning.job import Job, JobOutcome, JobState, StopReason
 from tunefarm_schemas.tuning.measurement import Dispatch
 from tunefarm_schemas.tuning.record import RecordStatus
@@ -103,7 +104,10 @@ class HalfHeld(InstantFarm):
             super().submit(dispatch)
 
 
-def test_finish_request_ships_tasks_with_result(store: Store, tuner: Tuner, tmp_path: Path) -> None:
+def test_finish_request_ships_tasks_with_result(
+    store: Store, tuner: Tuner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page, "_drawings", lambda *_: [])  # which takes seconds
     found, missing = matmul(52), matmul(56).model_copy(update={"name": "the other"})
     store.workloads.put(TENANT, missing)
     tasks = tuple(

@@ -38,7 +38,9 @@ from tunefarm_services.tuner.service.service import NO_PLACE
 
 Tuner = Callable[..., object]
 MISSING = "no live device of class board"
-SHORT_S = 1.0
+SHORT_S = 0.3
+PAUSED_S = 1.0
+"""Enough to pause a job before its deadline."""
 LONG_S = 3600.0
 
 
@@ -169,10 +171,11 @@ def test_jobs_without_place_end_at_deadline(store: Store, tuner: Tuner) -> None:
         wait_for(lambda: state_of(store, long) is JobState.RUNNING)
         put_answer(store)
         known = job_with_deadline(store)
-        unknown = [job_with_deadline(store, fresh=True) for _ in range(3)]
-        unlimited, paused = job_with_deadline(store, None), job_with_deadline(store)
+        unknown = [job_with_deadline(store, fresh=True) for _ in range(2)]
+        unlimited, paused = job_with_deadline(store, None), job_with_deadline(store, PAUSED_S)
         store.job_requests.pause(TENANT, paused.job_id)
-        wait_finished(store, known, *unknown)
+        late = job_with_deadline(store, PAUSED_S, fresh=True)
+        wait_finished(store, known, *unknown, late)
         assert (state_of(store, long), state_of(store, paused)) == (JobState.RUNNING, JobState.PAUSED)
         assert state_of(store, unlimited) is JobState.QUEUED
         assert len(made) == 1, "a job that is only ended needs no farm"
@@ -180,7 +183,7 @@ def test_jobs_without_place_end_at_deadline(store: Store, tuner: Tuner) -> None:
         wait_finished(store, long)
         wait_for(lambda: len(made) == 2)
     assert store.jobs.get(TENANT, known.job_id).message == "answered from the store"
-    for job in unknown:
+    for job in (*unknown, late):
         ended = store.jobs.get(TENANT, job.job_id)
         assert ended.outcome is JobOutcome.FAILED
         assert NO_PLACE in ended.message

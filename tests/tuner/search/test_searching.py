@@ -43,6 +43,11 @@ def tune_job(store: Store, workload: Workload, trials: int, **changes: object) -
     return store.jobs.create(TENANT, spec.model_copy(update=changes))
 
 
+def random_job(store: Store, workload: Workload, trials: int, **changes: object) -> Job:
+    """A job with the quickest strategy, for tests of what happens after the search."""
+    return tune_job(store, workload, trials, **{"strategy": "random", **changes})
+
+
 def measured_numbers(store: Store, exploration_id: str) -> list[int]:
     return [
         trial.candidate.number
@@ -52,18 +57,30 @@ def measured_numbers(store: Store, exploration_id: str) -> list[int]:
 
 
 def test_deadline_and_device_seconds_end_search(store: Store, tuner: Tuner) -> None:
-    hurried = tune_job(store, matmul(40), 100_000, deadline_s=8.0)
-    bounded = tune_job(store, matmul(48), 100_000, effort=Effort(trials=100_000, device_seconds=5.0))
-    with tuner(instant_farms([])):
+    hurried = tune_job(store, matmul(40), 100_000, deadline_s=6.0)
+    bounded = tune_job(store, matmul(48), 100_000, effort=Effort(trials=100_000, device_seconds=2.0))
+    measures = threading.Event()
+    measures.set()
+
+    def farm_for(_lease: object, job: Job) -> InstantFarm:
+        return InstantFarm(held=measures if job.job_id == hurried.job_id else None)
+
+    def measured() -> list[int]:
+        explorations = store.explorations.of_job(TENANT, hurried.job_id)
+        return [number for each in explorations for number in measured_numbers(store, each.exploration_id)]
+
+    with tuner(farm_for):
+        wait_for(measured)
+        measures.clear()  # so that it computes no more until its deadline
         wait_finished(store, hurried, bounded)
     for job, reason in ((hurried, "deadline"), (bounded, "device_seconds")):
         assert store.jobs.get(TENANT, job.job_id).outcome is JobOutcome.SUCCEEDED
         (task,) = summary_of(store, job.job_id)["tasks"]
         assert (task["stop_reason"], bool(task["record_id"])) == (reason, True)
     # Each candidate uses 0.25 device seconds; those in flight at the limit are completed.
-    assert 20 <= task["trials"] <= 20 + 64
+    assert 8 <= task["trials"] <= 8 + 64
     # The same effort is already spent, so nothing is measured.
-    again = tune_job(store, matmul(48), 100_000, effort=Effort(trials=100_000, device_seconds=5.0))
+    again = tune_job(store, matmul(48), 100_000, effort=Effort(trials=100_000, device_seconds=2.0))
     made: list[InstantFarm] = []
     with tuner(instant_farms(made)):
         wait_finished(store, again)
@@ -74,7 +91,7 @@ def test_deadline_and_device_seconds_end_search(store: Store, tuner: Tuner) -> N
 def test_second_job_of_exploration_waits_without_place(store: Store, tuner: Tuner) -> None:
     made: list[InstantFarm] = []
     held = threading.Event()
-    first, second = tune_job(store, matmul(56), 12), tune_job(store, matmul(56), 20)
+    first, second = tune_job(store, matmul(56), 4), tune_job(store, matmul(56), 8)
     with tuner(instant_farms(made, held), jobs_at_once=2), tuner(instant_farms(made, held), jobs_at_once=1):
         wait_for(lambda: WAITING in {store.jobs.get(TENANT, job.job_id).message for job in (first, second)})
         other = tune_job(store, matmul(24), 2)
@@ -84,10 +101,10 @@ def test_second_job_of_exploration_waits_without_place(store: Store, tuner: Tune
     (exploration,) = store.explorations.of_job(TENANT, second.job_id)
     assert store.explorations.of_job(TENANT, first.job_id) == [exploration]
     numbers = measured_numbers(store, exploration.exploration_id)
-    assert sorted(numbers) == list(range(20))
-    assert exploration.spent.trials == 20
+    assert sorted(numbers) == list(range(8))
+    assert exploration.spent.trials == 8
     sent = [d.candidate for farm in made for d in farm.submitted]
-    assert len([c for c in sent if c.exploration_id == exploration.exploration_id]) == 20
+    assert len([c for c in sent if c.exploration_id == exploration.exploration_id]) == 8
 
 
 def test_stored_answer_is_given_during_search_of_other_job(store: Store, tuner: Tuner) -> None:
@@ -96,7 +113,7 @@ def test_stored_answer_is_given_during_search_of_other_job(store: Store, tuner: 
     with tuner(instant_farms([], held), jobs_at_once=2):
         wait_finished(store, tune_job(store, matmul(52), 8))
         held.clear()
-        longer = tune_job(store, matmul(52), 40)
+        longer = tune_job(store, matmul(52), 16)
         wait_for(lambda: state_of(store, longer) is JobState.RUNNING)
         again = tune_job(store, matmul(52), 8)
         wait_finished(store, again)
@@ -104,7 +121,7 @@ def test_stored_answer_is_given_during_search_of_other_job(store: Store, tuner: 
         assert state_of(store, longer) is JobState.RUNNING
         held.set()
         wait_finished(store, longer)
-    assert summary_of(store, longer.job_id)["tasks"][0]["trials"] == 32
+    assert summary_of(store, longer.job_id)["tasks"][0]["trials"] == 8
 
 
 @pytest.mark.faults

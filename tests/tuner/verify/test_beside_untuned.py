@@ -9,7 +9,7 @@ from tests.tuner import instant_farm
 from tests.tuner.conftest import wait_finished
 from tests.tuner.instant_farm import InstantFarm
 from tests.tuner.job.test_service import summary_of
-from tests.tuner.search.test_searching import matmul, tune_job
+from tests.tuner.search.test_searching import matmul, random_job
 from tunefarm.terminal.job_text import task_text
 from tunefarm_schemas.tuning.measurement import Comparison, ComparisonOrder, Exported, ExportOrder, ExportResult, Timing
 from tunefarm_services.store import Store
@@ -48,17 +48,18 @@ class CloseFarm(InstantFarm):
 @pytest.mark.parametrize(
     ("ratios", "is_untuned"),
     [
-        pytest.param([1.05] * 7, False, id="slower"),
         pytest.param([1.05] * 5 + [0.95] * 2, False, id="slower in most processes"),
-        pytest.param([1.05] * 4 + [0.95] * 3, True, id="slower in about half of them"),
+        pytest.param([1.05] * 7, False, id="slower"),
         pytest.param([1.0] * 7, True, id="as fast"),
         pytest.param([0.95] * 7, True, id="faster"),
+        pytest.param([1.05] * 4 + [0.95] * 3, True, id="slower in about half of them"),
     ],
 )
+@pytest.mark.quick_cases(3)
 def test_untuned_function_ships_if_as_fast_in_same_processes(
     store: Store, tuner: Tuner, ratios: list[float], is_untuned: bool
 ) -> None:
-    job, farm = tune_job(store, matmul(56), TRIALS), CloseFarm(ratios)
+    job, farm = random_job(store, matmul(56), TRIALS), CloseFarm(ratios)
     with tuner(lambda lease, job: farm):
         wait_finished(store, job)
     (record,) = store.records.page(TENANT)
@@ -68,7 +69,7 @@ def test_untuned_function_ships_if_as_fast_in_same_processes(
 
 
 def test_slow_untuned_function_is_not_exported(store: Store, tuner: Tuner) -> None:
-    job, farm = tune_job(store, matmul(56), TRIALS), CloseFarm([], ratio=7.0)
+    job, farm = random_job(store, matmul(56), TRIALS), CloseFarm([], ratio=7.0)
     with tuner(lambda lease, job: farm):
         wait_finished(store, job)
     assert farm.beside == [False]
@@ -84,7 +85,7 @@ class EstimatingFarm(CloseFarm):
 
 
 def test_untuned_estimate_is_reported_without_calls(store: Store, tuner: Tuner) -> None:
-    job, farm = tune_job(store, matmul(56), TRIALS), EstimatingFarm([], ratio=1.6)
+    job, farm = random_job(store, matmul(56), TRIALS), EstimatingFarm([], ratio=1.6)
     with tuner(lambda lease, job: farm):
         wait_finished(store, job)
     assert farm.beside == [False]
@@ -99,7 +100,7 @@ def test_untuned_estimate_is_reported_without_calls(store: Store, tuner: Tuner) 
 
 
 def test_untuned_measurement_replaces_estimate(store: Store, tuner: Tuner) -> None:
-    job, farm = tune_job(store, matmul(56), TRIALS), EstimatingFarm([1.05] * 7, ratio=1.2)
+    job, farm = random_job(store, matmul(56), TRIALS), EstimatingFarm([1.05] * 7, ratio=1.2)
     with tuner(lambda lease, job: farm):
         wait_finished(store, job)
     assert farm.beside == [True]
@@ -125,7 +126,7 @@ def test_only_close_slow_schedules_are_compared(
 ) -> None:
     otherwise = instant_farm.latency_of
     monkeypatch.setattr(instant_farm, "latency_of", lambda text: factor * otherwise(text))
-    job, farm = tune_job(store, matmul(60), TRIALS), NotingFarm()
+    job, farm = random_job(store, matmul(60), TRIALS), NotingFarm()
     with tuner(lambda lease, job: farm):
         wait_finished(store, job)
     (order,) = farm.compared

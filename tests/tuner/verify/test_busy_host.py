@@ -7,7 +7,7 @@ from tests.store.sample import TENANT
 from tests.tuner.conftest import wait_finished
 from tests.tuner.instant_farm import InstantFarm
 from tests.tuner.job.test_service import summary_of
-from tests.tuner.search.test_searching import matmul, tune_job
+from tests.tuner.search.test_searching import matmul, random_job
 from tunefarm_schemas.tuning.measurement import Exported, ExportOrder, ExportResult
 from tunefarm_schemas.tuning.record import RecordStatus
 from tunefarm_services.store import Store
@@ -33,7 +33,7 @@ class BusyFarm(InstantFarm):
 
 def test_record_of_busy_host_is_timed_again(store: Store, tuner: Tuner) -> None:
     def tuned(load: float) -> tuple[dict[str, Any], str]:
-        job = tune_job(store, matmul(56), TRIALS)
+        job = random_job(store, matmul(56), TRIALS)
         with tuner(lambda lease, job: BusyFarm(load)):
             wait_finished(store, job)
         summary = summary_of(store, job.job_id)

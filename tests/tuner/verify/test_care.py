@@ -8,7 +8,7 @@ from tests.tuner.conftest import wait_finished
 from tests.tuner.instant_farm import InstantFarm
 from tests.tuner.job.test_model_effort import run_of_model
 from tests.tuner.job.test_service import summary_of
-from tests.tuner.search.test_searching import TARGET, matmul, tune_job
+from tests.tuner.search.test_searching import TARGET, matmul, random_job
 from tunefarm_schemas.tuning.job import Job
 from tunefarm_schemas.tuning.record import ENOUGH_PROCESSES, RecordStatus
 from tunefarm_schemas.tuning.workload import Task, Workload
@@ -46,7 +46,7 @@ def model_job(store: Store, large: Workload, small: Workload) -> Job:
         Task(workload_id=each.workload_id, target_id=TARGET.target_id, name=each.name, weight=calls[each.workload_id])
         for each in (large, small)
     )
-    return tune_job(store, large, TRIALS, tasks=tasks, of_model=True)
+    return random_job(store, large, TRIALS, tasks=tasks, of_model=True)
 
 
 def test_small_function_is_timed_in_two_processes_until_a_job_of_its_own(store: Store, tuner: Tuner) -> None:
@@ -66,7 +66,7 @@ def test_small_function_is_timed_in_two_processes_until_a_job_of_its_own(store: 
     again = tuned(model_job(store, large, small))
     assert all(task["answered_from_store"] for task in again["tasks"])
 
-    alone = tuned(tune_job(store, small, 1))
+    alone = tuned(random_job(store, small, 1))
     (task,) = alone["tasks"]
     assert (task["trials"], task["answered_from_store"]) == (0, False)
     assert "in 2 fresh processes only, and was timed again" in alone["message"]
@@ -75,4 +75,4 @@ def test_small_function_is_timed_in_two_processes_until_a_job_of_its_own(store: 
     assert brief.status is RecordStatus.RETRACTED
     assert brief.status_reason == f"timed in 2 fresh processes only; timed again as record {task['record_id']}"
 
-    assert tuned(tune_job(store, small, 1))["message"] == "answered from the store"
+    assert tuned(random_job(store, small, 1))["message"] == "answered from the store"

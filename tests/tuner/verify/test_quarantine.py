@@ -6,7 +6,7 @@ from collections.abc import Callable
 from tests.store.sample import TENANT
 from tests.tuner.conftest import wait_finished
 from tests.tuner.instant_farm import InstantFarm, latency_of
-from tests.tuner.search.test_searching import matmul, tune_job
+from tests.tuner.search.test_searching import matmul, random_job
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.tuning.job import JobOutcome
 from tunefarm_schemas.tuning.measurement import Dispatch, Failed, Measurement, Result, Timing
@@ -53,7 +53,7 @@ def test_lost_and_suspect_candidates_are_repeated_once(store: Store, tuner: Tune
         made.append(QuarantinedFarm())
         return made[-1]
 
-    job = tune_job(store, matmul(64), TRIALS)
+    job = random_job(store, matmul(64), TRIALS)
     with tuner(farm_for):
         wait_finished(store, job)
     ended = store.jobs.get(TENANT, job.job_id)

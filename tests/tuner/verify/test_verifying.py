@@ -10,7 +10,7 @@ from tests.tuner import instant_farm
 from tests.tuner.conftest import instant_farms, wait_finished
 from tests.tuner.instant_farm import InstantFarm
 from tests.tuner.job.test_service import summary_of
-from tests.tuner.search.test_searching import matmul, tune_job
+from tests.tuner.search.test_searching import matmul, random_job
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason, TrialFailure
 from tunefarm_schemas.tuning.job import JobOutcome
@@ -88,10 +88,11 @@ OF_THE_SECOND_S = [9.0] * 15
         pytest.param([1.0] * 7, [0.5] * 8, 0.5, id="slower than before"),
     ],
 )
+@pytest.mark.quick_cases(2)
 def test_inconclusive_processes_cause_more_processes(
     store: Store, tuner: Tuner, few_s: list[float], more_s: list[float], latency_s: float
 ) -> None:
-    job = tune_job(store, matmul(56), TRIALS)
+    job = random_job(store, matmul(56), TRIALS)
     with tuner(lambda lease, job: TimingFarm(few_s + more_s + OF_THE_SECOND_S)):
         wait_finished(store, job)
     (record,) = store.records.page(TENANT)
@@ -118,7 +119,7 @@ class BriefFarm(TimingFarm):
 def test_slow_export_is_compared_with_untuned_export(
     store: Store, tuner: Tuner, untuned_s: float, is_untuned: bool
 ) -> None:
-    job = tune_job(store, matmul(56), TRIALS)
+    job = random_job(store, matmul(56), TRIALS)
     farm = BriefFarm([340e-9] * 15 + [untuned_s] * 15)
     with tuner(lambda lease, job: farm):
         wait_finished(store, job)
@@ -140,7 +141,7 @@ TWO_KINDS_S = [1.0] * 7 + [2.0] * 8
 )
 def test_mean_decides_for_bimodal_schedule(store: Store, tuner: Tuner, second_s: list[float], is_second: bool) -> None:
     farm = TimingFarm(TWO_KINDS_S + second_s)
-    job = tune_job(store, matmul(56), TRIALS)
+    job = random_job(store, matmul(56), TRIALS)
     with tuner(lambda lease, job: farm):
         wait_finished(store, job)
     (record,) = store.records.page(TENANT)
@@ -153,7 +154,7 @@ def test_mean_decides_for_bimodal_schedule(store: Store, tuner: Tuner, second_s:
 
 
 def test_verification_is_retried_after_lost_device(store: Store, tuner: Tuner) -> None:
-    job = tune_job(store, matmul(56), TRIALS)
+    job = random_job(store, matmul(56), TRIALS)
     with tuner(lambda lease, job: LosingFarm(2)):
         wait_finished(store, job)
     assert store.jobs.get(TENANT, job.job_id).outcome is JobOutcome.SUCCEEDED
@@ -161,7 +162,7 @@ def test_verification_is_retried_after_lost_device(store: Store, tuner: Tuner) -
 
 
 def test_unverified_job_keeps_trials_and_claim(store: Store, tuner: Tuner) -> None:
-    job = tune_job(store, matmul(60), TRIALS)
+    job = random_job(store, matmul(60), TRIALS)
     with tuner(lambda lease, job: LosingFarm(100)):
         wait_finished(store, job)
     ended = store.jobs.get(TENANT, job.job_id)
@@ -169,7 +170,7 @@ def test_unverified_job_keeps_trials_and_claim(store: Store, tuner: Tuner) -> No
     assert "could not be verified: Its worker went away." in ended.message
     assert "submit the job again" in ended.message
     assert [record.status for record in store.records.page(TENANT)] == [RecordStatus.CLAIMED]
-    again = tune_job(store, matmul(60), TRIALS)
+    again = random_job(store, matmul(60), TRIALS)
     with tuner(instant_farms([])):
         wait_finished(store, again)
     assert store.jobs.get(TENANT, again.job_id).outcome is JobOutcome.SUCCEEDED
@@ -194,7 +195,7 @@ class LateFarm(InstantFarm):
 
 
 def test_unverifiable_function_is_reported_after_failed_candidates(store: Store, tuner: Tuner) -> None:
-    job = tune_job(store, matmul(56), TRIALS)
+    job = random_job(store, matmul(56), TRIALS)
     with tuner(lambda lease, job: LateFarm()):
         wait_finished(store, job)
     ended = store.jobs.get(TENANT, job.job_id)
@@ -215,13 +216,13 @@ class LostInTheEnd(InstantFarm):
 
 
 def test_next_job_verifies_unverified_trials(store: Store, tuner: Tuner, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = tune_job(store, matmul(56), TRIALS)
+    first = random_job(store, matmul(56), TRIALS)
     with tuner(instant_farms([])):
         wait_finished(store, first)
     (standing,) = store.records.page(TENANT)
     otherwise, known = instant_farm.latency_of, {"", UNTUNED.text, standing.trace.text}
     monkeypatch.setattr(instant_farm, "latency_of", lambda text: otherwise(text) / (1 if text in known else 4))
-    more, farm = tune_job(store, matmul(56), 8 * TRIALS), LostInTheEnd()
+    more, farm = random_job(store, matmul(56), 8 * TRIALS), LostInTheEnd()
     with tuner(lambda lease, job: farm):
         wait_finished(store, more)
     assert farm.compared == 1 + len(job_verification.VERIFY_AGAIN_AFTER_S)
@@ -229,13 +230,13 @@ def test_next_job_verifies_unverified_trials(store: Store, tuner: Tuner, monkeyp
     assert summary["tasks"][0]["record_id"] == standing.record_id
     assert summary["tasks"][0]["artifact_id"], "the standing record has its artifact"
     assert "could not be verified: Its worker went away." in summary["message"]
-    again = tune_job(store, matmul(56), 8 * TRIALS)
+    again = random_job(store, matmul(56), 8 * TRIALS)
     with tuner(instant_farms([])):
         wait_finished(store, again)
     (task,) = summary_of(store, again.job_id)["tasks"]
     assert (task["trials"], task["answered_from_store"]) == (0, False)
     assert task["best_latency_s"] < standing.latency_s, "a new schedule is faster than the standing one"
-    last = tune_job(store, matmul(56), 8 * TRIALS)
+    last = random_job(store, matmul(56), 8 * TRIALS)
     with tuner(instant_farms([])):
         wait_finished(store, last)
     assert summary_of(store, last.job_id)["tasks"][0]["answered_from_store"]
@@ -263,12 +264,12 @@ class UnfairFarm(InstantFarm):
     ("reason", "stands"), [(FailureReason.OUT_OF_MEMORY, True), (FailureReason.WRONG_RESULT, False)]
 )
 def test_record_is_retracted_only_by_evidence(store: Store, tuner: Tuner, reason: FailureReason, stands: bool) -> None:
-    first = tune_job(store, matmul(56), TRIALS)
+    first = random_job(store, matmul(56), TRIALS)
     with tuner(instant_farms([])):
         wait_finished(store, first)
     (standing,) = store.records.page(TENANT)
     failed = Failed(failure=TrialFailure(reason=reason, message="So it ended."))
-    more = tune_job(store, matmul(56), 2 * TRIALS)
+    more = random_job(store, matmul(56), 2 * TRIALS)
     with tuner(lambda lease, job: UnfairFarm(standing.trace, failed)):
         wait_finished(store, more)
     (task,) = summary_of(store, more.job_id)["tasks"]
@@ -288,7 +289,7 @@ class CrampedFarm(InstantFarm):
 
 
 def test_record_notes_missing_untuned_comparison(store: Store, tuner: Tuner) -> None:
-    job = tune_job(store, matmul(56), TRIALS)
+    job = random_job(store, matmul(56), TRIALS)
     with tuner(lambda lease, job: CrampedFarm()):
         wait_finished(store, job)
     (record,) = store.records.page(TENANT)
@@ -310,11 +311,11 @@ WRONG = Failed(failure=TrialFailure(reason=FailureReason.WRONG_RESULT, message="
 
 def test_wrong_untuned_function_raises_alarm_without_record(store: Store, tuner: Tuner) -> None:
     farms = iter([InstantFarm(), DamagedFarm()])
-    first = tune_job(store, matmul(56), TRIALS)
+    first = random_job(store, matmul(56), TRIALS)
     with tuner(lambda lease, job: next(farms)):
         wait_finished(store, first)
         before = store.records.page(TENANT)
-        second = tune_job(store, matmul(56), 2 * TRIALS)
+        second = random_job(store, matmul(56), 2 * TRIALS)
         wait_finished(store, second)
     ended = store.jobs.get(TENANT, second.job_id)
     assert ended.outcome is JobOutcome.FAILED
@@ -351,8 +352,9 @@ class BoastingFarm(InstantFarm):
 
 @pytest.mark.parametrize("of", ["comparison", "export"])
 @pytest.mark.parametrize("latency_s", [3e-9, 150e-9, 5e-324])
+@pytest.mark.quick_cases(3)
 def test_impossible_latency_makes_no_record(store: Store, tuner: Tuner, of: str, latency_s: float) -> None:
-    job = tune_job(store, matmul(56), TRIALS)
+    job = random_job(store, matmul(56), TRIALS)
     with tuner(lambda lease, job: BoastingFarm(of, latency_s)):
         wait_finished(store, job)
     assert store.records.page(TENANT) == []
@@ -362,7 +364,7 @@ def test_impossible_latency_makes_no_record(store: Store, tuner: Tuner, of: str,
 
 
 def test_trial_with_impossible_latency_is_stored_as_wrong(store: Store, tuner: Tuner) -> None:
-    job = tune_job(store, matmul(56), TRIALS)
+    job = random_job(store, matmul(56), TRIALS)
     with tuner(lambda lease, job: BoastingFarm("trials", 3e-9)):
         wait_finished(store, job)
     (task,) = summary_of(store, job.job_id)["tasks"]
