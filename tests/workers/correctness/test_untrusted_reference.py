@@ -76,7 +76,7 @@ def test_row_damaged_reference_blames_no_long_schedule(
 
 
 def test_wrong_schedule_is_found_with_confirmed_reference(running: RunningFarm) -> None:
-    module = workloads.matmul()
+    module = workloads.matmul(64)
     opened = running.open(module)
     assert reason_of(running.measure(opened, workloads.rounded_too_early(module))) is FailureReason.WRONG_RESULT
     assert running.farm._lane.tasks[opened].is_confirmed

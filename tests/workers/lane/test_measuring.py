@@ -30,6 +30,11 @@ def test_slower_candidate_is_stopped_with_lower_bound(running: RunningFarm) -> N
     assert loser.at_least_s > best.latency_s
 
 
+@pytest.fixture(scope="module")
+def opened(running: RunningFarm) -> str:
+    return running.open(workloads.matmul(64))
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -41,9 +46,8 @@ def test_slower_candidate_is_stopped_with_lower_bound(running: RunningFarm) -> N
     ],
 )
 @pytest.mark.quick_cases(3)
-def test_trace_that_does_not_replay_is_invalid(running: RunningFarm, text: str) -> None:
-    module = workloads.matmul(64)
-    measured = running.measure(running.open(module), Trace(text=text))
+def test_trace_that_does_not_replay_is_invalid(running: RunningFarm, opened: str, text: str) -> None:
+    measured = running.measure(opened, Trace(text=text))
     assert reason_of(measured) is FailureReason.INVALID_SCHEDULE
     assert message_of(measured)
 

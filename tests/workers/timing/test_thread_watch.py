@@ -19,6 +19,11 @@ from tunefarm_workers.threads.thread_watch import ThreadWatch
 LAST_CORE = max(os.sched_getaffinity(0))
 
 
+@pytest.fixture(scope="module")
+def opened(running: RunningFarm) -> str:
+    return running.open(workloads.matmul(64))
+
+
 @contextmanager
 def interfering(running: RunningFarm, act: Callable[[int], None], *, times: int) -> Iterator[list[int]]:
     """Apply ``act`` from outside to ``times`` children of candidates, each once while it is timed."""
@@ -57,8 +62,7 @@ def make_idle(pid: int) -> None:
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is no other core to move to")
 @pytest.mark.parametrize("act", [renice, move, make_idle])
 @pytest.mark.quick_cases(1)
-def test_timing_disturbed_once_is_repeated(running: RunningFarm, act: Callable[[int], None]) -> None:
-    opened = running.open(workloads.matmul(64))
+def test_timing_disturbed_once_is_repeated(running: RunningFarm, opened: str, act: Callable[[int], None]) -> None:
     with interfering(running, act, times=1) as done:
         measured = measured_without_load(running, opened)
     assert len(done) == 1
@@ -79,8 +83,9 @@ def measured_without_load(running: RunningFarm, opened: str) -> Measurement:
     [(move, r"moved from cores|runs on cores \d+ instead of \d+"), (renice, "nice value 15"), (make_idle, "policy 5")],
 )
 @pytest.mark.quick_cases(2)
-def test_timing_disturbed_each_time_fails(running: RunningFarm, act: Callable[[int], None], words: str) -> None:
-    opened = running.open(workloads.matmul(64))
+def test_timing_disturbed_each_time_fails(
+    running: RunningFarm, opened: str, act: Callable[[int], None], words: str
+) -> None:
     with interfering(running, act, times=100):
         measured = running.measure(opened, misdeed("take a while"), Purpose.VERIFY)
     assert reason_of(measured) is FailureReason.DEVICE_LOST
@@ -90,18 +95,16 @@ def test_timing_disturbed_each_time_fails(running: RunningFarm, act: Callable[[i
 
 @pytest.mark.parametrize("act", [move, renice])
 @pytest.mark.quick_cases(1)
-def test_disturbed_task_process_is_restored(running: RunningFarm, act: Callable[[int], None]) -> None:
+def test_disturbed_task_process_is_restored(running: RunningFarm, opened: str, act: Callable[[int], None]) -> None:
     module = workloads.matmul(64)
-    opened = running.open(module)
     act(running.farm._lane.tasks[opened].process.pid)
     measured = running.measure(opened, workloads.tiled(module), Purpose.VERIFY)
     assert isinstance(measured.result, Timing), measured.result
     assert not ThreadWatch.of_this_process().differs(running.farm._lane.tasks[opened].process.pid)
 
 
-def test_disturbed_comparison_is_repeated(running: RunningFarm) -> None:
+def test_disturbed_comparison_is_repeated(running: RunningFarm, opened: str) -> None:
     module = workloads.matmul(64)
-    opened = running.open(module)
     act = threading.Thread(target=_renice_comparison, args=(running,))
     act.start()
     order = ComparisonOrder(exploration_id=opened, traces=(None, workloads.tiled(module)), seconds_each=0.1)
