@@ -56,6 +56,7 @@ def test_newer_database_is_left_unchanged(tunefarm: Tunefarm) -> None:
     assert tunefarm.database.read_bytes() == before
 
 
+@pytest.mark.faults
 def test_full_disk_is_reported(tunefarm: Tunefarm) -> None:
     with small_disk(tunefarm.folder / "disk", "2m") as disk:
         full = Tunefarm(home=disk / "home", folder=tunefarm.folder, extra={})

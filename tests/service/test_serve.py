@@ -184,10 +184,11 @@ def run(service: Service, *words: str) -> Ended:
     ("words", "said"),
     [
         (("--host", "0.0.0.0"), "--tls-certificate"),
-        (("--port", "70000"), "--port"),
         (("--tls-key", "missing.pem"), "--tls-certificate"),
+        (("--port", "70000"), "--port"),
     ],
 )
+@pytest.mark.quick_cases(2)
 def test_forbidden_listen_address_is_rejected(service: Service, words: tuple[str, ...], said: str) -> None:
     ended = run(service, "serve", *words)
     assert ended.code == 2

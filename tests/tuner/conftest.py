@@ -109,7 +109,7 @@ def wait_for(condition: Callable[[], object], within_s: float = WAIT_S) -> None:
     deadline_s = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline_s, "it did not happen in time"
-        time.sleep(0.01)
+        time.sleep(0.03)
 
 
 def state_of(store: Store, job: Job) -> JobState:

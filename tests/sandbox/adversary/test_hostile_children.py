@@ -21,6 +21,7 @@ def next_child_works(server: ForkServer) -> Iterator[None]:
     assert answer(server, "greet", b"again") == b"hello again"
 
 
+@pytest.mark.extended
 def test_looping_child_is_killed_at_cpu_limit(server: ForkServer) -> None:
     child = fork(server, "loop", limits=Limits(cpu_s=1))
     assert child.channel.receive(LONG_S) == b"looping"

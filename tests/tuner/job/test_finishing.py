@@ -10,7 +10,7 @@ from tests.store.sample import TENANT, leased
 from tests.tuner.conftest import instant_farms, state_of, wait_finished, wait_for
 from tests.tuner.instant_farm import InstantFarm
 from tests.tuner.job.test_service import summary_of
-from tests.tuner.search.test_searching import TARGET, matmul, measured_numbers, tune_job
+from tests.tuner.search.test_searching import TARGET, matmul, measured_numbers, random_job
 from tunefarm.local.output_folder import NAMES, write_outputs
 from tunefarm.report import page, plots
 from tunefarm_schemas.tuning.job import Job, JobOutcome, JobState, StopReason
@@ -48,7 +48,7 @@ def assert_shipped(store: Store, job: Job) -> None:
 
 
 def test_finish_request_ships_best_of_running_job(store: Store, tuner: Tuner) -> None:
-    job = tune_job(store, matmul(40), ENDLESS)
+    job = random_job(store, matmul(40), ENDLESS)
     with tuner(instant_farms([])):
         wait_measured(store, job)
         assert store.job_requests.finish(TENANT, job.job_id).state is JobState.RUNNING
@@ -62,7 +62,7 @@ def test_finish_request_ships_best_of_running_job(store: Store, tuner: Tuner) ->
 
 def test_finish_request_of_paused_job_measures_nothing(store: Store, tuner: Tuner) -> None:
     made: list[InstantFarm] = []
-    job = tune_job(store, matmul(44), ENDLESS)
+    job = random_job(store, matmul(44), ENDLESS)
     with tuner(instant_farms(made)):
         wait_measured(store, job)
         store.job_requests.pause(TENANT, job.job_id)
@@ -76,7 +76,7 @@ def test_finish_request_of_paused_job_measures_nothing(store: Store, tuner: Tune
 
 def test_finish_request_without_timing_is_reported(store: Store, tuner: Tuner) -> None:
     made: list[InstantFarm] = []
-    job = tune_job(store, matmul(48), ENDLESS)
+    job = random_job(store, matmul(48), ENDLESS)
     with tuner(instant_farms(made, threading.Event())):
         wait_for(lambda: made and made[0].submitted)
         store.job_requests.finish(TENANT, job.job_id)
@@ -115,7 +115,7 @@ def test_finish_request_ships_tasks_with_result(
     tasks = tuple(
         Task(workload_id=each.workload_id, target_id=TARGET.target_id, name=each.name) for each in (missing, found)
     )
-    job = tune_job(store, found, ENDLESS, tasks=tasks)
+    job = random_job(store, found, ENDLESS, tasks=tasks)
     with tuner(lambda lease, job: HalfHeld(missing.workload_id)):
         wait_measured(store, job)
         store.job_requests.finish(TENANT, job.job_id)
@@ -133,19 +133,19 @@ def test_finish_request_ships_tasks_with_result(
 
 def test_job_after_finish_request_continues_search(store: Store, tuner: Tuner) -> None:
     with tuner(instant_farms([])):
-        job = tune_job(store, matmul(60), ENDLESS)
+        job = random_job(store, matmul(60), ENDLESS)
         wait_measured(store, job)
         store.job_requests.finish(TENANT, job.job_id)
         wait_finished(store, job)
         (exploration,) = store.explorations.of_job(TENANT, job.job_id)
-        more = tune_job(store, matmul(60), exploration.spent.trials + 4)
+        more = random_job(store, matmul(60), exploration.spent.trials + 4)
         wait_finished(store, more)
     assert summary_of(store, more.job_id)["tasks"][0]["trials"] == 4
     assert store.jobs.get(TENANT, more.job_id).message == ""
 
 
 def test_finish_before_first_measurement_pauses_job(store: Store, fork_servers: ForkServers) -> None:
-    job = tune_job(store, matmul(64), ENDLESS)
+    job = random_job(store, matmul(64), ENDLESS)
     lease = leased(store, job)
     supervisor = Supervisor(store, InstantFarm(), fork_servers.present(), owner=lease.owner)
     supervisor.stop_requests.finish()
@@ -154,7 +154,7 @@ def test_finish_before_first_measurement_pauses_job(store: Store, fork_servers: 
 
 
 def test_pause_keeps_job_paused_until_resumed(store: Store, fork_servers: ForkServers) -> None:
-    job = tune_job(store, matmul(68), ENDLESS)
+    job = random_job(store, matmul(68), ENDLESS)
     lease = leased(store, job)
     supervisor = Supervisor(
         store,

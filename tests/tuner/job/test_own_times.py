@@ -13,7 +13,7 @@ from tests.tuner.instant_farm import InstantFarm, latency_of
 from tests.tuner.job.test_effort_left import SEED, candidate, run_that_spent
 from tests.tuner.job.test_service import summary_of
 from tests.tuner.search.test_exploration_run import take, timing
-from tests.tuner.search.test_searching import matmul, tune_job, without_postprocessors
+from tests.tuner.search.test_searching import matmul, random_job, without_postprocessors
 from tunefarm.terminal.job_text import job_text, task_text
 from tunefarm_schemas.tuning.job import JobState
 from tunefarm_schemas.tuning.measurement import Measurement, Stages
@@ -54,21 +54,21 @@ class CallingFarm(InstantFarm):
 
 
 def test_resumed_job_counts_trials_of_all_runs(store: Store, watcher: Store, tuner: Tuner) -> None:
-    job = tune_job(store, matmul(84), 40)
-    farm = CallingFarm(8, lambda: watcher.job_requests.pause(TENANT, job.job_id))
+    job = random_job(store, matmul(84), 16)
+    farm = CallingFarm(4, lambda: watcher.job_requests.pause(TENANT, job.job_id))
     with tuner(lambda *_: farm):
         wait_for(lambda: state_of(watcher, job) is JobState.PAUSED)
     (first,) = summary_of(watcher, job.job_id)["tasks"]
-    assert 8 <= first["trials"] < 40
+    assert 4 <= first["trials"] < 16
     assert first["trials_in_run"] == first["trials"]
     watcher.job_requests.resume(TENANT, job.job_id)
     with tuner(instant_farms([])):
         wait_finished(watcher, job)
     summary = summary_of(watcher, job.job_id)
     (last,) = summary["tasks"]
-    assert (last["trials"], last["trials_in_store"], last["trials_in_run"]) == (40, 40, 40 - first["trials"])
+    assert (last["trials"], last["trials_in_store"], last["trials_in_run"]) == (16, 16, 16 - first["trials"])
     text = job_text(summary)
-    assert f"40 trials over all runs, {last['trials_in_run']} in the latest (40 in the store)" in text
+    assert f"16 trials over all runs, {last['trials_in_run']} in the latest (16 in the store)" in text
     assert "in the latest run" in text
 
 
@@ -78,7 +78,7 @@ def test_progress_counts_the_trials_of_earlier_runs(store: Store) -> None:
         dispatch = dispatch_of(candidate(run, number, SEED), fence=1)
         measured = Measurement.answering(dispatch, timing(1e-5), Stages())
         run.add_known(KnownTrialMessage(candidate=dispatch.candidate, measurement=measured), is_of_job=number > 0)
-    job = tune_job(store, matmul(16), 10)
+    job = random_job(store, matmul(16), 10)
     progress = JobRun(job, JobWatch(store, leased(store, job)), [run], time.time()).progress("searching")
     # Two of the three trials belong to this job; the third also counts as spent.
     assert (progress.trials_done, progress.trials_budget) == (2, 9)
@@ -86,9 +86,9 @@ def test_progress_counts_the_trials_of_earlier_runs(store: Store) -> None:
 
 def test_job_does_not_count_trials_of_other_jobs(store: Store, tuner: Tuner) -> None:
     with tuner(instant_farms([])):
-        wait_finished(store, tune_job(store, matmul(88), 6))
-        wait_finished(store, more := tune_job(store, matmul(88), 10))
-        wait_finished(store, answered := tune_job(store, matmul(88), 10))
+        wait_finished(store, random_job(store, matmul(88), 6))
+        wait_finished(store, more := random_job(store, matmul(88), 10))
+        wait_finished(store, answered := random_job(store, matmul(88), 10))
     (task,) = summary_of(store, more.job_id)["tasks"]
     assert (task["trials"], task["trials_in_run"], task["trials_in_store"]) == (4, 4, 10)
     (task,) = summary_of(store, answered.job_id)["tasks"]
@@ -98,10 +98,10 @@ def test_job_does_not_count_trials_of_other_jobs(store: Store, tuner: Tuner) -> 
 def test_job_reports_own_best_beside_stored_record(store: Store, tuner: Tuner) -> None:
     made: list[InstantFarm] = []
     with tuner(instant_farms(made)):
-        wait_finished(store, tune_job(store, matmul(92), 24))
+        wait_finished(store, random_job(store, matmul(92), 12))
         (standing,) = store.records.page(TENANT, workload_id=matmul(92).workload_id)
         made.clear()
-        wait_finished(store, job := tune_job(store, matmul(92), 2, fresh=True, seed=6))
+        wait_finished(store, job := random_job(store, matmul(92), 2, fresh=True, seed=6))
     own_s = min(latency_of(dispatch.candidate.trace.text) for farm in made for dispatch in farm.submitted)
     assert own_s > standing.latency_s, "another seed: the test needs a search that loses"
     (task,) = summary_of(store, job.job_id)["tasks"]
@@ -116,16 +116,16 @@ def test_job_reports_own_best_beside_stored_record(store: Store, tuner: Tuner) -
 def test_job_reports_latency_of_seed(store: Store, tuner: Tuner, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[InstantFarm] = []
     with tuner(instant_farms(made)):
-        wait_finished(store, tune_job(store, matmul(68), 3, fresh=True, seed=7))
+        wait_finished(store, random_job(store, matmul(68), 3, fresh=True, seed=7))
         (standing,) = store.records.page(TENANT, workload_id=matmul(68).workload_id)
         sent = [dispatch.candidate.trace for dispatch in made[0].submitted]
         seed = next(trace for trace in sent if trace != standing.trace)
         known = {seed.text: 2.9e-5, standing.trace.text: standing.latency_s}
         monkeypatch.setattr(instant_farm, "latency_of", lambda text: known.get(text, standing.latency_s / 2))
         misfit_seed = Trace(text='[[["GetSBlock",[],["x","main"],["b0"]]],[]]')
-        job = tune_job(store, matmul(68), 12, seed_traces=(without_postprocessors(seed), misfit_seed))
+        job = random_job(store, matmul(68), 12, seed_traces=(without_postprocessors(seed), misfit_seed))
         wait_finished(store, job)
-        again = tune_job(store, matmul(68), 12, seed_traces=(without_postprocessors(seed),))
+        again = random_job(store, matmul(68), 12, seed_traces=(without_postprocessors(seed),))
         wait_finished(store, again)
     (task,) = summary_of(store, job.job_id)["tasks"]
     by_hand, unfit = task["seeds"]
@@ -143,7 +143,7 @@ def test_speedup_is_hidden_for_imprecise_untuned_latency(store: Store, about_s: 
     run = run_that_spent(0)
     take(run, 0, timing(1e-8))
     run.untuned_about_s = about_s
-    job = tune_job(store, matmul(16), 4)
+    job = random_job(store, matmul(16), 4)
     job_run = JobRun(job, JobWatch(store, leased(store, job)), [run], time.time())
     progress = job_run.progress("searching")
     assert (progress.untuned_latency_s == about_s, progress.untuned_is_rough) == (is_shown, is_shown)
@@ -155,7 +155,7 @@ def test_verification_steps_report_text_and_seconds_left(store: Store) -> None:
     run = run_that_spent(0)
     take(run, 0, timing(1e-3))
     run.builds_s[0] = 2.0
-    job = tune_job(store, matmul(16), 4)
+    job = random_job(store, matmul(16), 4)
     job_run = JobRun(job, leased(store, job), [run], time.time())
     assert job_run.progress("verifying").doing == ""
     step = comparison_step(run, run.fastest(1), 7)
