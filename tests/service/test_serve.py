@@ -197,6 +197,18 @@ def test_forbidden_listen_address_is_rejected(service: Service, words: tuple[str
 
 
 def test_token_commands_create_list_and_revoke(service: Service) -> None:
+    words = ("--tenant", "friends")
+    text = run(service, "token", "create", "a friend", *words, "--scope", "jobs:read").out.strip()
+    (made,) = run(service, "token", "list", *words, "--json").json()
+    assert (made["token_id"], made["name"], made["scopes"]) == (text.split("_")[1], "a friend", ["jobs:read"])
+    assert run(service, "token", "revoke", made["token_id"], *words).code == 0
+    listed = run(service, "token", "list", *words)
+    assert "revoked" in listed.out
+    assert text.split("_", 2)[2] not in listed.out
+
+
+@pytest.mark.extended
+def test_service_accepts_token_until_it_is_revoked(service: Service) -> None:
     service.words = ("serve", "--port", "0", "--no-tuner")
     service.start()
     made = run(service, "token", "create", "a friend", "--tenant", "friends", "--scope", "jobs:read")

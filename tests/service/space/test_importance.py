@@ -85,7 +85,7 @@ def test_interval_holds_the_truth_as_often_as_it_says(truth: float) -> None:
 @given(
     st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 40), st.floats(-1e6, 1e6)), max_size=120),
 )
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_any_trials_give_a_share_within_its_interval_or_none(trials: list[tuple[int, int, float]]) -> None:
     found = importance([each[:2] for each in trials], [each[2] for each in trials])
     if found is None:

@@ -97,7 +97,7 @@ def test_the_number_of_sketches_is_bounded() -> None:
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=5), lambda c: st.lists(c, max_size=4)))
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_any_value_is_read_or_left_out(value: object) -> None:
     TraceReader().read(json.dumps([value, DECISIONS]))
     TraceReader().read(json.dumps([STEPS, value]))
