@@ -44,6 +44,7 @@ def broken(fork_server: ForkServer, folder: Path, module: str, trace: str | None
 
 
 @pytest.mark.parametrize("item", PAYLOADS, ids=lambda item: item.name)
+@pytest.mark.quick_cases(8)
 def test_worker_refuses_hostile_trace_before_building(
     fork_server: ForkServer, tmp_path: Path, item: corpus.Hostile
 ) -> None:
@@ -56,6 +57,7 @@ def test_worker_refuses_hostile_trace_before_building(
 
 
 @pytest.mark.parametrize("item", [i for i in corpus.modules() if i.name.startswith("module: call")][::4], ids=str)
+@pytest.mark.quick_cases(4)
 def test_worker_refuses_unvalidated_hostile_module(
     fork_server: ForkServer, tmp_path: Path, item: corpus.Hostile
 ) -> None:

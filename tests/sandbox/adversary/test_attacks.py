@@ -67,6 +67,7 @@ def victim(parent: Child, secret: int) -> Iterator[Child]:
 
 @pytest.mark.parametrize("entry", ["attempt", "attempt_sealed"])
 @pytest.mark.parametrize("attack", ON_OTHERS)
+@pytest.mark.quick_cases(len(ON_OTHERS))  # each attack by one of the entries
 def test_child_cannot_reach_sibling(parent: Child, victim: Child, attack: str, entry: str) -> None:
     assert outcome_of(ForkServer.within(parent), f"{attack}: {victim.pid}", entry) in {
         "PermissionError",
@@ -123,12 +124,14 @@ def test_nested_child_needs_its_fork_server_to_pin_threads() -> None:
 
 @pytest.mark.parametrize("entry", ["attempt_sealed", "attempt_in_an_older_thread"])
 @pytest.mark.parametrize("attack", [*ON_ALL, "thread", "threads"])
+@pytest.mark.quick_cases(len(ON_ALL) + 2)  # each attack by one of the entries
 def test_sealed_child_cannot_attack(server: ForkServer, attack: str, entry: str) -> None:
     assert outcome_of(server, attack, entry) in {"PermissionError", "RuntimeError", "done 0"}
 
 
 @pytest.mark.parametrize("entry", ["attempt_sealed", "attempt_in_an_older_thread"])
 @pytest.mark.parametrize("attack", ON_PATHS)
+@pytest.mark.quick_cases(len(ON_PATHS))  # each attack by one of the entries
 def test_sealed_child_learns_nothing_about_paths(server: ForkServer, attack: str, entry: str) -> None:
     for path in ("/", "/no/such/file", "/proc/self/exe", "/usr/lib"):
         assert outcome_of(server, f"{attack}: {path}", entry) == "PermissionError"
@@ -192,6 +195,7 @@ def test_child_dies_with_server_despite_clearing_death_signal(own_server: ForkSe
 
 @pytest.mark.parametrize("words", [(0,), (1,), (2,), (0, 1, 2)])
 @pytest.mark.parametrize("shape", [(1, 1, 0), (2, 2, 0), (2, 1, 262), (2, 1, 132), (16, 3, 0)])
+@pytest.mark.quick_cases(8)
 def test_high_bits_in_arguments_open_no_other_socket(
     server: ForkServer, shape: tuple[int, ...], words: tuple[int, ...]
 ) -> None:
