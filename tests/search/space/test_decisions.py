@@ -140,7 +140,7 @@ def test_scheduler_rejects_repeated_arithmetic(target: Target) -> None:
     module = load_json(te_workload("SFM").module_json)
     space = search_space(module, target, "stable", Space())
     scheduler, random = Scheduler(space), np.random.default_rng(0)
-    points = [Point(s.number, tuple(row)) for s in space.sketches for row in s.sample(random, 40).tolist()]
+    points = [Point(s.number, tuple(row)) for s in space.sketches for row in s.sample(random, 10).tolist()]
     applied = [scheduler.apply(point) for point in points]
     left_out = [one for one in applied if isinstance(one, Rejected) and one.reason == "repeated_arithmetic"]
     kept = [estimate_tir_flops(scheduler.module_of(one.trace)) for one in applied if isinstance(one, Scheduled)]

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,7 @@ LAYERS = {
 layers = pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
 
 
+@cache
 def module_for(layer: QuantizedLayer, target: Target = SAPPHIRE_RAPIDS) -> Any:
     (task, *_) = [
         each for each in model_tasks(prepare(layer.module(), {}, target)) if "dot_products" in each.workload.module_json
@@ -53,6 +55,7 @@ def module_for(layer: QuantizedLayer, target: Target = SAPPHIRE_RAPIDS) -> Any:
     return load_json(task.workload.module_json)
 
 
+@cache
 def scheduled(layer: QuantizedLayer) -> Any:
     found = matrix_tile_schedule(module_for(layer), SAPPHIRE_RAPIDS, TileRule)
     assert found is not None
@@ -165,6 +168,7 @@ def test_parts_of_two_intrinsics_are_refused() -> None:
 
 
 @pytest.mark.parametrize("access", ["T.address_of(B[", "T.evaluate(B[", "T.address_of(C[", "T.evaluate(C["])
+@pytest.mark.quick_cases(2)
 def test_first_and_last_elements_of_a_tile_are_checked(access: str) -> None:
     text = scheduled(LAYERS["matrix product"]).mod.script()
     assert access in text

@@ -114,14 +114,14 @@ def test_streamed_reduction_gets_vector_sketches(tensors: list[Any], expected: i
 @pytest.mark.parametrize(
     "tensors", [dense(), with_epilogue(), per_batch(), normalized()], ids=lambda tensors: tensors[-1].op.name
 )
-@pytest.mark.quick_cases(3)
+@pytest.mark.quick_cases(2)
 def test_vector_sums_are_correct_for_any_length(tensors: list[Any], abi: str, target: Target) -> None:
     space = space_of(tensors, target, abi)
     random = np.random.default_rng(1)
     arrays = [random.standard_normal([int(n) for n in tensor.shape]).astype("float32") for tensor in tensors]
     expected = called(space.module, arrays)
     sketches = streamed(space)
-    of_each = -(-16 // len(sketches))
+    of_each = -(-9 // len(sketches))
     modules = [module for sketch in sketches for module in islice(scheduled(space, sketch), of_each)]
     assert len(modules) > 8
     for module in modules:

@@ -52,7 +52,7 @@ def test_unrolling_omits_positions_skipped_by_strides(target: Target) -> None:
     scheduler, random, seen = Scheduler(space), np.random.default_rng(3), set()
     for sketch in space.sketches:
         (nest,) = (nest for nest in loop_nests(module, sketch, tracked(module, sketch)) if nest.pattern.writes)
-        rows = sketch.sample(random, 24)
+        rows = sketch.sample(random, 10)
         foreseen = unrolled(nest, nest.extents(sketch, rows), unroll_steps(sketch, rows))
         for number in np.flatnonzero((foreseen["unrolled"] <= 64) & (foreseen["unrolled"] > 1)):
             scheduled = scheduler.apply(Point(sketch.number, tuple(rows[number].tolist())))

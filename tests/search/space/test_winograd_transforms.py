@@ -1,5 +1,6 @@
 """Transforms of Winograd's algorithm have a space of their own: tiles of channels."""
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ THREADS = canonical_target({"kind": "llvm", "mcpu": "haswell"}, 4).target
 MODEL = convolved(1, (64, 64), (18, 18), emit=relax.op.nn.silu)
 
 
+@cache
 def transforms(target: Target) -> list[Any]:
     """The functions before and after the products."""
     tasks = model_tasks(prepare(MODEL.module, {"main": MODEL.constants}, target))
@@ -39,7 +41,7 @@ def test_tiles_of_channels_compute_the_same(number: int) -> None:
     expected = result_of_floats(module, HERE)
     rows = sketch.all_points()
     assert len(rows) >= 5
-    for row in (rows[0], rows[len(rows) // 2], rows[-1]):
+    for row in (rows[0], rows[len(rows) // 2]):
         found = scheduler.apply(Point(0, tuple(row.tolist())))
         assert isinstance(found, Scheduled)
         scheduled = scheduler.module_of(found.trace)
@@ -47,6 +49,7 @@ def test_tiles_of_channels_compute_the_same(number: int) -> None:
         np.testing.assert_allclose(result_of_floats(scheduled, HERE), expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("number", [0, 1], ids=["inputs", "results"])
 def test_candidates_run_in_threads_where_the_target_has_several(number: int) -> None:
     for target, is_parallel in ((HERE, False), (THREADS, True)):

@@ -63,7 +63,7 @@ extents = st.sampled_from([8, 12, 24, 32, 56, 64, 96, 128])
 shapes = st.tuples(extents, extents, extents)
 
 
-@settings(max_examples=6)
+@settings(max_examples=2)
 @given(theirs=shapes, own=shapes, seed=st.integers(0, 1000))
 def test_adapted_schedules_follow_the_untried_one_in_the_first_batches_of_a_model(
     theirs: tuple[int, int, int], own: tuple[int, int, int], seed: int, target: Target
@@ -84,7 +84,7 @@ def test_adapted_schedules_follow_the_untried_one_in_the_first_batches_of_a_mode
     assert all(each.origin is not CandidateOrigin.STORE for each in first[len(adapted) + 1 :])
 
 
-@settings(max_examples=10)
+@settings(max_examples=4)
 @given(own=shapes, seed=st.integers(0, 1000))
 def test_nearest_point_of_the_same_shape_is_the_point_itself(
     own: tuple[int, int, int], seed: int, target: Target

@@ -78,6 +78,7 @@ def sizes_of(prepared: PreparedModel) -> list[int]:
 
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.quick_cases(2)
 def test_heads_share_keys_and_values_without_copies(rows: int, cores: int) -> None:
     inputs = decoding_inputs(rows)
     prepared = prepared_for(decoded, *inputs, target=host_target(cores))
@@ -87,6 +88,7 @@ def test_heads_share_keys_and_values_without_copies(rows: int, cores: int) -> No
 
 
 @pytest.mark.parametrize("shape", [(8, 2, 48, 64), (1, 4, 130, 64), (16, 1, 20, 32)])
+@pytest.mark.quick_cases(2)
 def test_rows_of_a_matrix_are_not_transposed(shape: tuple[int, ...]) -> None:
     heads, rows, keys, elements = shape
     inputs = random_array(heads, rows, elements), random_array(heads, keys, elements, seed=1)
@@ -96,16 +98,26 @@ def test_rows_of_a_matrix_are_not_transposed(shape: tuple[int, ...]) -> None:
     np.testing.assert_allclose(untried_result(prepared, inputs), expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize(
+others = pytest.mark.parametrize(
     "shape",
     [(8, 5, 48, 64), (8, 2, 48, 60), (8, 2, 53, 64), (1, 2, 16, 64)],
     ids=["many rows", "odd elements", "keys without divisors", "small"],
 )
+
+
+@others
 def test_other_products_transpose_their_matrix(shape: tuple[int, ...]) -> None:
     heads, rows, keys, elements = shape
     inputs = random_array(heads, rows, elements), random_array(heads, keys, elements, seed=1)
+    assert "rows_product" not in functions_of(prepared_for(product_with_turned, *inputs))
+
+
+@others
+@pytest.mark.quick_cases(1)
+def test_other_products_compute_the_same(shape: tuple[int, ...]) -> None:
+    heads, rows, keys, elements = shape
+    inputs = random_array(heads, rows, elements), random_array(heads, keys, elements, seed=1)
     prepared = prepared_for(product_with_turned, *inputs)
-    assert "rows_product" not in functions_of(prepared)
     expected = inputs[0].astype("float64") @ inputs[1].transpose(0, 2, 1)
     np.testing.assert_allclose(untried_result(prepared, inputs), expected, rtol=1e-4, atol=1e-4)
 
@@ -132,7 +144,8 @@ def test_copies_that_are_apart_stay() -> None:
     np.testing.assert_allclose(untried_result(prepared, inputs), expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("cores", [2, 1])
+@pytest.mark.quick_cases(1)
 def test_search_finds_schedules_of_a_few_rows(cores: int) -> None:
     target = host_target(cores)
     inputs = random_array(8, 3, ELEMENTS), random_array(8, KEYS, ELEMENTS, seed=1)

@@ -115,7 +115,7 @@ def products_of(inputs: Sequence[Array]) -> Array:
     ],
     ids=["whole", "of batches", "of keys of batches", "of rows", "of keys"],
 )
-@pytest.mark.quick_cases(3)
+@pytest.mark.quick_cases(2)
 def test_mask_is_added(mask: Callable[[int], tuple[int, ...]], keys: int, *, is_guarded: bool) -> None:
     shape = mask(keys)
     prepared = masked_attention(added, shape, keys, is_guarded=is_guarded)
@@ -126,7 +126,8 @@ def test_mask_is_added(mask: Callable[[int], tuple[int, ...]], keys: int, *, is_
     np.testing.assert_allclose(untried_result(prepared, inputs), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("mask", [(BATCH, HEADS, ROWS, 50), (BATCH, 1, 1, 50)], ids=["whole", "of keys of batches"])
+@pytest.mark.parametrize("mask", [(BATCH, 1, 1, 50), (BATCH, HEADS, ROWS, 50)], ids=["of keys of batches", "whole"])
+@pytest.mark.quick_cases(1)
 def test_heads_of_batches_have_axes_of_their_own(mask: tuple[int, ...]) -> None:
     """As ONNX exporters write attention."""
 
@@ -157,7 +158,8 @@ def test_keys_without_heads_are_one_head() -> None:
     np.testing.assert_allclose(untried_result(prepared, inputs), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("change", [hidden_where(-math.inf), hidden_where(float(np.finfo(np.float32).min)), kept_where])
+@pytest.mark.parametrize("change", [hidden_where(float(np.finfo(np.float32).min)), hidden_where(-math.inf), kept_where])
+@pytest.mark.quick_cases(2)
 def test_scores_are_replaced(change: Changed) -> None:
     shape = (ROWS, 50)
     prepared, inputs = masked_attention(change, shape, 50), inputs_for(shape, 50)
@@ -175,6 +177,7 @@ def test_scores_are_replaced(change: Changed) -> None:
     ],
     ids=["divided", "times", "number times"],
 )
+@pytest.mark.quick_cases(2)
 def test_products_are_scaled_before_the_mask(scale: Callable[[Any], Any], expected: float) -> None:
     def change(builder: Any, scores: Any, mask: Any) -> Any:
         return relax.op.add(mask, builder.emit(scale(scores)))
@@ -186,7 +189,8 @@ def test_products_are_scaled_before_the_mask(scale: Callable[[Any], Any], expect
     np.testing.assert_allclose(untried_result(prepared, inputs), wanted, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("keys", [64, 50])
+@pytest.mark.parametrize("keys", [50, 64])
+@pytest.mark.quick_cases(1)
 def test_guard_gives_zeros_where_all_keys_are_hidden(keys: int) -> None:
     shape = (BATCH, 1, ROWS, keys)
     prepared, inputs = masked_attention(added, shape, keys, is_guarded=True), inputs_for(shape, keys)
@@ -208,7 +212,8 @@ def test_guard_keeps_what_is_not_a_number() -> None:
     assert np.isfinite(np.delete(found, 3, axis=1)).all()
 
 
-@pytest.mark.parametrize("keys", [64, 50])
+@pytest.mark.parametrize("keys", [50, 64])
+@pytest.mark.quick_cases(1)
 def test_without_a_guard_hidden_rows_are_not_numbers(keys: int) -> None:
     shape = (ROWS, keys)
     prepared, inputs = masked_attention(added, shape, keys), inputs_for(shape, keys)
@@ -254,7 +259,9 @@ def test_candidates_compute_the_same_and_stay_inside() -> None:
     space = search_space(module, HERE, "stable", Space())
     scheduler, (sketch,) = Scheduler(space), space.sketches
     expected = result_of_floats(module, HERE)
-    for row in sketch.all_points()[::4]:
+    rows = sketch.all_points()[::9]
+    assert len(rows) > 1
+    for row in rows:
         found = scheduler.apply(Point(0, tuple(row.tolist())))
         assert isinstance(found, Scheduled)
         scheduled = scheduler.module_of(found.trace)

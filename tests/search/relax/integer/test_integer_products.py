@@ -79,7 +79,7 @@ def assert_computes(layer: QuantizedLayer, target: Target, *, scheduled: bool) -
 
 
 @needs_dot_product
-@settings(max_examples=8, suppress_health_check=list(HealthCheck))
+@settings(max_examples=4, suppress_health_check=list(HealthCheck))
 @given(layer=layers(), scheduled=st.booleans())
 def test_any_quantized_layer_computes_exact_sums(layer: QuantizedLayer, scheduled: bool) -> None:
     prepared = assert_computes(layer, HERE, scheduled=scheduled)
@@ -106,6 +106,7 @@ def test_targets_without_the_instruction_compute_the_same() -> None:
     "layer",
     [CONVOLUTION, replace(CONVOLUTION, output=None), QuantizedLayer(0, (64, 48), size=1), QuantizedLayer(0, (64, 40))],
 )
+@pytest.mark.quick_cases(2)
 @needs_dot_product
 def test_untried_schedules_reach_the_instruction(layer: QuantizedLayer) -> None:
     prepared = assert_computes(layer, HERE, scheduled=True)

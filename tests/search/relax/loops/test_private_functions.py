@@ -10,7 +10,8 @@ from tvm import relax
 from tests.search.relax.models import loop, random_array, run
 from tests.search.scheduled import build_quickly
 from tunefarm_schemas.tuning.target import Target
-from tunefarm_search.relax.loops.private_functions import MAX_CALLS, with_inlined_calls
+from tunefarm_search.relax.loops import private_functions
+from tunefarm_search.relax.loops.private_functions import with_inlined_calls
 from tunefarm_search.relax.lowering import lower, virtual_machine
 from tunefarm_search.relax.preparation import prepare
 from tunefarm_search.tvm.target import host_target
@@ -43,8 +44,10 @@ def test_calls_of_a_short_loop_are_inlined(here: Target) -> None:
     assert calls(machine, random_array(4))["vm.builtin.check_tensor_info"] == 1
 
 
-def test_functions_of_a_long_loop_have_bounded_bodies(here: Target) -> None:
-    doublings = MAX_CALLS.bit_length() + 2
+def test_functions_of_a_long_loop_have_bounded_bodies(here: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 128
+    monkeypatch.setattr(private_functions, "MAX_CALLS", most)
+    doublings = most.bit_length() + 2
     prepared = prepare(loop(doublings), {}, here)
     whole = with_inlined_calls(prepared.module)
     sizes = {
@@ -52,7 +55,7 @@ def test_functions_of_a_long_loop_have_bounded_bodies(here: Target) -> None:
         for variable, function in whole.functions.items()
         if isinstance(function, relax.Function)
     }
-    assert max(sizes.values()) == MAX_CALLS
+    assert max(sizes.values()) == most
     assert 1 < len(sizes) < doublings
     counted = calls(virtual_machine(lower(prepared.module, here), here, build_quickly), random_array(4))
     assert sum(counted[name] for name in sizes if name != "main") < 32

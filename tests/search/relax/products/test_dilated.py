@@ -47,15 +47,15 @@ def spread(weights: Array, dilation: int) -> Array:
 @pytest.mark.parametrize(
     ("images", "extents", "dilation", "padding"),
     [
+        (1, (5, 6), 2, (4, 0, 2, 6)),
         (1, (8, 8), 2, (2, 2, 2, 2)),
         (2, (7, 10), 3, (3, 3, 3, 3)),
         (1, (9, 11), 2, (0, 0, 0, 0)),
-        (1, (5, 6), 2, (4, 0, 2, 6)),
         (1, (3, 4), 5, (5, 5, 5, 5)),
     ],
-    ids=["whole parts", "batch of uneven parts", "no padding", "uneven padding", "parts of one pixel"],
+    ids=["uneven padding", "whole parts", "batch of uneven parts", "no padding", "parts of one pixel"],
 )
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 def test_results_are_those_of_the_dilated_convolution(
     images: int, extents: tuple[int, int], dilation: int, padding: tuple[int, int, int, int]
 ) -> None:

@@ -34,15 +34,15 @@ def prepared_model(data: Array, weights: Array, attributes: dict[str, Any]) -> P
 @pytest.mark.parametrize(
     ("data", "weights", "attributes"),
     [
-        ((1, 16, 20), (16, 8, 5), {"groups": 2, "padding": 2}),
         ((2, 12, 9, 7), (24, 4, 3, 3), {"groups": 3, "padding": (1, 0, 2, 1), "strides": (2, 1)}),
+        ((1, 16, 20), (16, 8, 5), {"groups": 2, "padding": 2}),
         ((1, 16, 8, 8), (32, 4, 3, 3), {"groups": 4, "padding": 2, "dilation": 2}),
         ((1, 8, 5, 6), (16, 4, 1, 1), {"groups": 2}),
         ((1, 8, 3, 5, 6), (16, 4, 3, 1, 3), {"groups": 2, "padding": (1, 0, 1, 1, 0, 1)}),
     ],
-    ids=["one axis", "strides", "dilation", "1 x 1", "volumes"],
+    ids=["strides", "one axis", "dilation", "1 x 1", "volumes"],
 )
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 def test_results_are_those_of_the_operator(
     data: tuple[int, ...], weights: tuple[int, ...], attributes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

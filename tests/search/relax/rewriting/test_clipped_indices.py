@@ -31,6 +31,7 @@ def embedding(dtype: str, tokens: int) -> PreparedModel:
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 @pytest.mark.parametrize("tokens", [[0, 9, 3], [10, -1, 5], [2**31 - 1, -(2**31), 4]], ids=["inside", "beside", "far"])
+@pytest.mark.quick_cases(2)
 def test_rows_that_do_not_exist_are_the_first_or_the_last(tokens: Sequence[int], dtype: str) -> None:
     found = untried_result(embedding(dtype, len(tokens)), (np.array(tokens, dtype),))
     np.testing.assert_array_equal(found, TABLE[np.clip(tokens, 0, 9)])
