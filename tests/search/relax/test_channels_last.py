@@ -176,7 +176,7 @@ def prepared_case(name: str) -> tuple[PreparedModel, tuple[np.ndarray[Any, Any],
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.quick_cases(6)
+@pytest.mark.quick_cases(4)
 def test_results_are_those_of_the_given_layout(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     prepared, inputs = prepared_case(name)
     found = result_of(prepared, inputs)

@@ -37,7 +37,7 @@ def test_channels_fill_vectors_where_that_gains_much(
 
 
 @pytest.mark.parametrize(("inputs", "outputs"), [(24, 88), (64, 21), (18, 48), (40, 40)])
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 def test_channels_fill_the_tiles_of_winograds_algorithm(inputs: int, outputs: int, here: Target) -> None:
     weights = random_array(outputs, inputs, 3, 3), random_array(outputs, 1, 1), random_array(5, outputs, 3, 3)
 

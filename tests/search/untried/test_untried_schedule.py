@@ -16,6 +16,7 @@ from tvm import te, topi
 from tests.search.conftest import te_workload
 from tests.search.untried.small_functions import EXTENTS, KINDS, largest_difference, module_of
 from tunefarm_schemas.tuning.target import Target
+from tunefarm_search.tvm import loading
 from tunefarm_search.tvm.operation_count import floating_point_operations
 from tunefarm_search.tvm.serialization import load_json
 from tunefarm_search.tvm.target import host_target, tvm_target, vector_bytes
@@ -30,13 +31,14 @@ EACH_SHAPE = [(1, 1, 1), SHAPES[0], *(pytest.param(shape, marks=pytest.mark.faul
 @pytest.fixture(scope="module")
 def elsewhere() -> ProcessPoolExecutor:
     """A process for kernels: one that ran a parallel kernel cannot fork children that run others."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+    # It loads TVM without torch, which takes longer than the kernels.
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), loading.load) as pool:
         yield pool
 
 
 @pytest.mark.parametrize("extents", EACH_SHAPE)
 @pytest.mark.parametrize("kind", sorted(KINDS))
-@pytest.mark.quick_cases(8)
+@pytest.mark.quick_cases(6)
 def test_untried_schedule_keeps_results(
     kind: str, extents: tuple[int, int, int], elsewhere: ProcessPoolExecutor
 ) -> None:
@@ -44,7 +46,7 @@ def test_untried_schedule_keeps_results(
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-@pytest.mark.quick_cases(6)
+@pytest.mark.quick_cases(4)
 def test_trace_of_untried_schedule_gives_its_module(kind: str, target: Target) -> None:
     module = module_of(kind, (2, 28, 28))
     found = untried_schedule(module, target)
@@ -152,7 +154,7 @@ def test_blocks_with_little_work_each_start_no_threads(target: Target) -> None:
 
 
 @pytest.mark.parametrize("name", ["GMM", "SFM", "NRM", "TBG", "DEP", "CBR", "T2D", "GRP", "DIL", "CAP"])
-@pytest.mark.quick_cases(4)
+@pytest.mark.quick_cases(3)
 def test_untried_schedule_exists_for_workloads_of_tvm(name: str, target: Target) -> None:
     found = untried_schedule(load_json(te_workload(name).module_json), target)
     assert found.way != "none"

@@ -67,6 +67,7 @@ def scheduled_for_unit(rows: tuple[int, ...]) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("rows", [(4,), (128,), (2, 7), (37,)])
+@pytest.mark.quick_cases(2)
 def test_schedule_without_trial_multiplies_tiles_within_bounds(rows: tuple[int, ...]) -> None:
     module, schedule = scheduled_for_unit(rows)
     assert untried_schedule(module, SAPPHIRE_RAPIDS).way == "dot products"
@@ -94,6 +95,7 @@ def test_other_products_are_of_floats(rows: tuple[int, ...], inner: int, width: 
 
 @needs_unit
 @pytest.mark.parametrize("rows", [(4,), (128,), (2, 7), (37,), (2, 19)])
+@pytest.mark.quick_cases(2)
 def test_unit_computes_what_floats_compute(rows: tuple[int, ...]) -> None:
     given = random_array(*rows, INNER, seed=1)
     found = untried_result(dense(rows, host_target(1)), (given,))

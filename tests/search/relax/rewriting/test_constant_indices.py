@@ -46,7 +46,7 @@ def elements_at(indices: Sequence[int], axis: int) -> PreparedModel:
 
 @pytest.mark.parametrize("axis", [1, 2, -1])
 @pytest.mark.parametrize("indices", [REFLECTED, AROUND, ROLLED, [*range(9, -1, -1)], [*range(4, 14)]], ids=str)
-@pytest.mark.quick_cases(4)
+@pytest.mark.quick_cases(3)
 def test_runs_of_neighbours_are_slices(indices: Sequence[int], axis: int) -> None:
     prepared, given = elements_at(indices, axis), random_array(*SHAPE)
     np.testing.assert_array_equal(untried_result(prepared, (given,)), np.take(given, indices, axis) + 1)
@@ -58,6 +58,7 @@ def test_runs_of_neighbours_are_slices(indices: Sequence[int], axis: int) -> Non
     [[0, 0, 1, 1, 2, 2, 3, 3, 4, 4], [3, 17, 4], [7] * 12, [*range(0, 20, 2)], [*range(15, 25)], [*range(-3, 9)]],
     ids=str,
 )
+@pytest.mark.quick_cases(2)
 def test_other_indices_are_looked_up(indices: Sequence[int]) -> None:
     prepared, given = elements_at(indices, 2), random_array(*SHAPE)
     expected = np.take(given, np.clip(indices, 0, 19), 2) + 1
@@ -70,6 +71,7 @@ def test_other_indices_are_looked_up(indices: Sequence[int]) -> None:
     ("begin", "end", "step", "are_slices"),
     [(3, 11, 1, True), (0, 5, 1, True), (7, 20, 1, True), (0, 20, 1, True), (1, 17, 2, False)],
 )
+@pytest.mark.quick_cases(3)
 def test_a_part_in_a_known_place_is_put_between_slices(
     begin: int, end: int, step: int, axis: int, are_slices: bool
 ) -> None:
