@@ -1,6 +1,7 @@
 """Convolutions with constant weights, and operators between them, are computed with the channels last."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -168,6 +169,7 @@ CASES: dict[str, tuple[Emit, tuple[int, ...], list[tuple[int, ...]]]] = {
 }
 
 
+@cache
 def prepared_case(name: str) -> tuple[PreparedModel, tuple[np.ndarray[Any, Any], ...]]:
     emit, image, shapes = CASES[name]
     weights = tuple(random_array(*shape, seed=at + 1) for at, shape in enumerate(shapes))
@@ -181,7 +183,7 @@ def test_results_are_those_of_the_given_layout(name: str, monkeypatch: pytest.Mo
     prepared, inputs = prepared_case(name)
     found = result_of(prepared, inputs)
     monkeypatch.setattr(preparation, "with_channels_last", lambda module: module)
-    expected = result_of(prepared_case(name)[0], inputs)
+    expected = result_of(prepared_case.__wrapped__(name)[0], inputs)
     assert found.shape == expected.shape  # type: ignore[attr-defined]
     tolerance = 1e-2 if name == "halves" else 1e-5  # a sum between two halves may be rounded to either
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=tolerance)  # type: ignore[arg-type,call-overload]

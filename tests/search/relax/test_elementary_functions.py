@@ -103,7 +103,7 @@ def _computed(function: Callable[..., Any], target: Target, *values: Array) -> A
 
 @pytest.mark.parametrize("target", sorted(TARGETS))
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
-@pytest.mark.quick_cases(12)
+@pytest.mark.quick_cases(9)
 def test_elementary_functions_are_accurate_for_every_magnitude(name: str, target: str) -> None:
     function, reference, units = FUNCTIONS[name]
     given = _grid()

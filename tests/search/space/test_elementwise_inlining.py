@@ -112,5 +112,7 @@ def test_inlining_preserves_results(finish: Any) -> None:
 
 def called(module: tvm.IRModule, inputs: list[npt.NDArray[np.float32]]) -> Any:
     output = tvm.runtime.empty((ROWS, COLUMNS), "float32")
-    tvm.tirx.build(module, target=tvm.target.Target({"kind": "llvm", "opt-level": 0}))["main"](*map(tvm.runtime.tensor, inputs), output)
+    tvm.tirx.build(module, target=tvm.target.Target({"kind": "llvm", "opt-level": 0}))["main"](
+        *map(tvm.runtime.tensor, inputs), output
+    )
     return output.numpy()

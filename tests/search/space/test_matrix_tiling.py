@@ -80,6 +80,7 @@ def test_untried_schedules_multiply_tiles(layer: QuantizedLayer) -> None:
     ],
     ids=["few channels", "image", "matrix product"],
 )
+@pytest.mark.quick_cases(2)
 def test_threads_multiply_tiles(layer: QuantizedLayer) -> None:
     target = canonical_target({"kind": "llvm", "mcpu": "sapphirerapids"}, 2).target
     found = untried_schedule(module_for(layer, target), target)
@@ -88,6 +89,7 @@ def test_threads_multiply_tiles(layer: QuantizedLayer) -> None:
 
 
 @layers
+@pytest.mark.quick_cases(5)
 def test_every_access_is_proven(layer: QuantizedLayer) -> None:
     trace = trace_of(scheduled(layer))
     judged = judged_schedule(module_for(layer), json.loads(trace.text))

@@ -58,7 +58,9 @@ def test_tiled_movement_preserves_results(module: tvm.IRModule) -> None:
 
 def called(module: tvm.IRModule, inputs: list[Any], shape: list[int]) -> Any:
     output = tvm.runtime.empty(shape, "float32")
-    tvm.tirx.build(module, target=tvm.target.Target({"kind": "llvm", "opt-level": 0}))["main"](*map(tvm.runtime.tensor, inputs), output)
+    tvm.tirx.build(module, target=tvm.target.Target({"kind": "llvm", "opt-level": 0}))["main"](
+        *map(tvm.runtime.tensor, inputs), output
+    )
     return output.numpy()
 
 

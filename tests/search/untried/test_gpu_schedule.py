@@ -15,7 +15,7 @@ from tunefarm_workers.builder.cuda_source import cuda_source
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-@pytest.mark.quick_cases(8)
+@pytest.mark.quick_cases(5)
 def test_every_function_becomes_launches(kind: str) -> None:
     target = gpu_target()
     found = gpu_schedule(module_of(kind, (2, 28, 28)), target)

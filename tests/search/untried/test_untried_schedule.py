@@ -65,6 +65,7 @@ def test_trace_of_untried_schedule_gives_its_module(kind: str, target: Target) -
         ("matmul_with_bias", "tiles"),
     ],
 )
+@pytest.mark.quick_cases(4)
 def test_untried_schedule_vectorises_in_the_way_of_the_kind(kind: str, way: str, target: Target) -> None:
     found = untried_schedule(module_of(kind, (64, 64, 64)), target)
     assert found.way == way
@@ -92,6 +93,7 @@ def test_concatenated_rows_are_copied_in_vectors(target: Target) -> None:
 
 
 @pytest.mark.parametrize(("elements", "widths"), [(1000, {8}), (768, {32, 64}), (100, {4}), (98, {7, 14})])
+@pytest.mark.quick_cases(3)
 def test_partial_sums_are_whole_vectors(elements: int, widths: set[int], target: Target) -> None:
     found = widths_of_partial_sums(module_of("softmax", (64, 64, elements)), target)
     assert found
@@ -118,6 +120,7 @@ def widths_of_partial_sums(module: Any, target: Target) -> list[list[int]]:
 
 
 @pytest.mark.parametrize(("axes", "at_once"), [((50, 30), 6), ((12, 197), 6), ((1, 197), None), ((48, 49), 8)])
+@pytest.mark.quick_cases(3)
 def test_several_rows_are_added_at_once(axes: tuple[int, int], at_once: int | None, target: Target) -> None:
     """The last additions of a row depend on each other, and so do not fill the processor."""
     schedule = tvm.s_tir.Schedule(untried_schedule(module_of("layer_norm", (*axes, 384)), target).module)
@@ -141,6 +144,7 @@ def test_sum_of_all_is_vectorised(target: Target) -> None:
 
 
 @pytest.mark.parametrize("kind", ["softmax", "dense", "matmul_with_bias"])
+@pytest.mark.quick_cases(2)
 def test_small_functions_start_no_threads(kind: str, target: Target) -> None:
     script = untried_schedule(module_of(kind, (4, 8, 16)), target).module.script()
     assert "T.parallel" not in script

@@ -39,6 +39,7 @@ def test_rows_are_padded_by_little_where_no_vector_divides_them(elements: int, p
 @pytest.mark.parametrize(
     ("shape", "axis"), [((197,), -1), ((3, 5, 197), -1), ((2, 50), 1), ((50, 3), 0), ((4, 17), -1)]
 )
+@pytest.mark.quick_cases(3)
 def test_softmax_is_that_of_numpy(shape: tuple[int, ...], axis: int) -> None:
     given = 30 * random_array(*shape)
     found = result_of(softmax_of(shape, axis), (given,))
@@ -46,6 +47,7 @@ def test_softmax_is_that_of_numpy(shape: tuple[int, ...], axis: int) -> None:
 
 
 @pytest.mark.parametrize("axis", [-1, 1, 0])
+@pytest.mark.quick_cases(2)
 def test_log_softmax_is_that_of_numpy(axis: int) -> None:
     """With one logarithm for each row."""
     given = 30 * random_array(4, 21, 50)
@@ -73,6 +75,7 @@ def extents_of_block(prepared: PreparedModel, name: str) -> list[int]:
 
 
 @pytest.mark.parametrize("number", [-3.4e38, -np.inf, 88.0])
+@pytest.mark.quick_cases(2)
 def test_masked_and_large_elements_keep_their_weight(number: float) -> None:
     given = random_array(3, 197)
     given[:, 100:] = number

@@ -83,7 +83,7 @@ def names_of(prepared: Any) -> str:
 @pytest.mark.parametrize("rank", [2, 3])
 @pytest.mark.parametrize("points", POINTS.values(), ids=POINTS)
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
-@pytest.mark.quick_cases(4)
+@pytest.mark.quick_cases(3)
 def test_products_are_exact(dtype: str, points: tuple[int, ...] | None, rank: int) -> None:
     prepared, inputs = prepare(module_of(dtype, points, rank), {}, HERE), inputs_of(dtype, points, rank)
     np.testing.assert_array_equal(untried_result(prepared, inputs), expected(inputs, "int8", 0))
@@ -92,6 +92,7 @@ def test_products_are_exact(dtype: str, points: tuple[int, ...] | None, rank: in
 
 @needs_dot_product
 @pytest.mark.parametrize(("weights", "zero"), [("uint8", 128), ("uint8", 3), ("int8", -128)])
+@pytest.mark.quick_cases(2)
 def test_zero_points_of_weights_are_part_of_them(weights: str, zero: int) -> None:
     module, inputs = module_of("uint8", (), weights=weights, zero=zero), inputs_of("uint8", (), 2)
     prepared = prepare(module, {}, HERE)

@@ -79,6 +79,7 @@ def relax_functions(module: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("second", [True, False])
 @pytest.mark.parametrize("first", [True, False])
+@pytest.mark.quick_cases(2)
 def test_each_branch_has_the_storage_that_it_needs(here: Target, first: bool, second: bool) -> None:
     lowered = lower(prepare(branching(), {}, here).module, here)
     machine = virtual_machine(lowered, here, build_quickly)  # nothing that another case took is allocated

@@ -90,6 +90,7 @@ def chosen(condition: Callable[..., Any], *, is_kept_first: bool = False, is_sel
 
 
 @pytest.mark.parametrize(("is_kept_first", "is_select"), [(False, False), (True, False), (False, True), (True, True)])
+@pytest.mark.quick_cases(2)
 def test_row_is_written_into_the_input(here: Target, is_kept_first: bool, is_select: bool) -> None:
     update = chosen(lambda row, place: row == place, is_kept_first=is_kept_first, is_select=is_select)
 

@@ -113,7 +113,7 @@ WIDE_SHIFTED = quantized(integers(0, 255, "uint8"), scales(8), np.full((WIDTH, 8
 NARROW = quantized(integers(-128, 127, "int8", 1000), scales(4, 1000))
 
 
-@pytest.mark.quick_cases(8)
+@pytest.mark.quick_cases(5)
 @pytest.mark.parametrize(
     ("weights", "constants"),
     [
@@ -142,6 +142,7 @@ def test_product_reads_weights_in_the_bits_that_they_have(
 
 
 @pytest.mark.parametrize("weights", [GROUPS, FOUR_BITS, SHIFTED, WIDE_SHIFTED, PER_COLUMN, NARROW])
+@pytest.mark.quick_cases(3)
 def test_rows_of_a_table_are_read_in_their_bits(weights: Weights) -> None:
     def emit(builder: Any, given: Sequence[Any], names: Sequence[Any]) -> Any:
         indices = builder.emit(relax.op.astype(given[0], "int64"))

@@ -52,6 +52,7 @@ def shapes_of_weights(prepared: PreparedModel) -> list[tuple[int, ...]]:
         ((62, 24), 60, (4, 24, 16)),
     ],
 )
+@pytest.mark.quick_cases(4)
 def test_constant_matrix_is_packed_by_the_columns_of_a_tile(
     left: tuple[int, ...], columns: int, packed: tuple[int, ...]
 ) -> None:
@@ -103,6 +104,7 @@ def test_steps_of_a_recurrence_share_one_packed_matrix() -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 62, 128])
+@pytest.mark.quick_cases(2)
 def test_bias_and_activation_are_fused_with_a_packed_product(rows: int) -> None:
     weights, bias, row = random_array(24, 32), random_array(32, seed=1), random_array(rows, 24, seed=2)
     prepared = product((rows, 24), weights, bias)

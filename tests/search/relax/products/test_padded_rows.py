@@ -45,6 +45,7 @@ def test_with_few_registers_tiles_have_four_or_five_rows(rows: int, padded: int)
         ((62, 8), (8,)),
     ],
 )
+@pytest.mark.quick_cases(4)
 def test_padded_product_is_that_of_numpy(left: tuple[int, ...], right: tuple[int, ...]) -> None:
     def emit(_builder: Any, given: Sequence[Any], _weights: Sequence[Any]) -> Any:
         return relax.op.matmul(*given)

@@ -44,6 +44,7 @@ def expected_of(left: Any, right: Any) -> Any:
 
 
 @pytest.mark.parametrize("rows", [1, 2, 12, 62])
+@pytest.mark.quick_cases(2)
 def test_residual_block_is_one_function_of_tiles(rows: int) -> None:
     prepared, inputs = residual_block(rows), inputs_of(rows)
     [task] = model_tasks(prepared)

@@ -58,7 +58,7 @@ CASES: dict[str, tuple[Callable[[Any], Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.quick_cases(4)
+@pytest.mark.quick_cases(3)
 def test_elements_are_in_the_order_of_numpy(name: str) -> None:
     build, expected = CASES[name]
     module = one_entry(lambda _builder, given, _names: build(given[0]), [GIVEN.shape], ())

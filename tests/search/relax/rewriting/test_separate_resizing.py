@@ -42,7 +42,7 @@ def by_tvm(module: Any, given: Any) -> Any:
     ],
 )
 @pytest.mark.parametrize("method", ["linear", "cubic"])
-@pytest.mark.quick_cases(4)
+@pytest.mark.quick_cases(3)
 def test_results_are_those_of_one_pass(method: str, place: str, size: tuple[int, int]) -> None:
     layout = "NHWC" if place == "asymmetric" else "NCHW"
     given = random_array(*SHAPES[layout])
