@@ -122,7 +122,7 @@ def test_trace_maps_to_its_point_and_replays(convolution_space: SearchSpace) -> 
 
 
 @pytest.mark.parametrize("name", TE_WORKLOADS)
-@pytest.mark.quick_cases(5)
+@pytest.mark.quick_cases(3)
 def test_tvm_workloads_have_spaces_with_valid_points(name: str, target: Target) -> None:
     space = search_space(load_json(te_workload(name).module_json), target, "stable", Space())
     scheduler, random = Scheduler(space), np.random.default_rng(0)
