@@ -171,7 +171,7 @@ def test_other_attention_keeps_its_functions(inputs: Sequence[Array]) -> None:
 
 
 @others
-@pytest.mark.quick_cases(1)
+@pytest.mark.extended
 def test_functions_of_other_attention_compute_the_same(inputs: Sequence[Array]) -> None:
     prepared = prepared_for(model(), *inputs)
     np.testing.assert_allclose(untried_result(prepared, inputs), expected_of(inputs), rtol=1e-4, atol=1e-5)

@@ -42,7 +42,7 @@ def any_tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("any_tile", "model"),
     [
-        pytest.param(LARGE, convolved(1, (32, 16), (7, 9)), id="parts of tiles"),
+        pytest.param(LARGE, convolved(1, (16, 16), (7, 9)), id="parts of tiles"),
         pytest.param(LARGE, convolved(1, (16, 32), (8, 8)), id="whole tiles"),
         pytest.param(SMALL, convolved(3, (16, 16), (5, 6)), id="batch"),
         pytest.param(LARGE, convolved(1, (16, 16), (9, 8), (0, 0, 0, 0)), id="no padding"),
