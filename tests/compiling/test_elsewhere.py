@@ -14,11 +14,10 @@ from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.tuning.device import HOT_CACHE
 from tunefarm_schemas.tuning.job import JobOutcome
 from tunefarm_schemas.tuning.measurement import Exported, Timing
-from tunefarm_search.tvm.loading import LOAD_TVM
 from tunefarm_search.tvm.target import canonical_target
 from tunefarm_search.tvm.workload import workload_of
 from tunefarm_services.store.blob_store import BlobStore
-from tunefarm_workers.session.device.preload import PRELOAD
+from tunefarm_workers.worker.preloads import SESSION
 
 pytestmark = pytest.mark.faults
 
@@ -33,7 +32,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 @pytest.fixture(scope="module")
 def fork_server() -> Iterator[ForkServer]:
-    with ForkServer.start([LOAD_TVM, PRELOAD]) as server:
+    with ForkServer.start(SESSION) as server:
         yield server
 
 

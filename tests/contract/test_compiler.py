@@ -15,7 +15,6 @@ from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.farm.broker import Broker
 from tunefarm_schemas.tuning.trace import Trace
-from tunefarm_search.tvm.loading import LOAD_TVM
 from tunefarm_search.tvm.trace import trace_of
 from tunefarm_services.store.blob_store import BlobStore
 from tunefarm_workers.compile.remote_compiler import RemoteCompiler
@@ -23,8 +22,8 @@ from tunefarm_workers.conversation.child_answer import ChildFailed
 from tunefarm_workers.conversation.farm_settings import FarmSettings
 from tunefarm_workers.session.compiler.compiler import Build, Compiler
 from tunefarm_workers.session.compiler.local_compiler import LocalCompiler
-from tunefarm_workers.session.device.preload import PRELOAD
 from tunefarm_workers.session.device.session_messages import LibraryBuilt, Toolchain, from_builder
+from tunefarm_workers.worker.preloads import SESSION
 
 MODULE = matmul(64)
 ORDER = task(MODULE, "compiled")
@@ -40,7 +39,7 @@ def compiler(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     with ExitStack() as parts:
         made: Compiler
         if request.param == "here":
-            fork_server = parts.enter_context(ForkServer.start([LOAD_TVM, PRELOAD]))
+            fork_server = parts.enter_context(ForkServer.start(SESSION))
             made = LocalCompiler(fork_server, home / "scratch", FarmSettings(build_lanes=2), Toolchain())
         else:
             place = parts.enter_context(place_at(home))

@@ -45,15 +45,13 @@ from tunefarm_schemas.tuning.measurement import (
     Timing,
 )
 from tunefarm_schemas.tuning.trace import Trace
-from tunefarm_search.tvm.loading import LOAD_TVM
 from tunefarm_services.tuner.farm.ports import Farm
-from tunefarm_workers.child.preload import PRELOAD
 from tunefarm_workers.cuda.cuda_farm import CudaFarm
 from tunefarm_workers.cuda.cuda_settings import CudaSettings
 from tunefarm_workers.gateway.gateway_farm import GatewayFarm
 from tunefarm_workers.lane.local_farm import LocalFarm
-from tunefarm_workers.session.device.preload import PRELOAD as SESSION_PRELOAD
 from tunefarm_workers.worker.device_farm import DeviceFarm
+from tunefarm_workers.worker.preloads import SESSION
 
 EXTENT = 32
 LARGE_EXTENT = 256
@@ -76,7 +74,7 @@ def farms(*quick: str, of: Sequence[str] = (*HOSTED, "celery")) -> pytest.MarkDe
 
 @pytest.fixture(scope="module")
 def fork_server() -> Iterator[ForkServer]:
-    with ForkServer.start([LOAD_TVM, PRELOAD, SESSION_PRELOAD]) as server:
+    with ForkServer.start(SESSION) as server:
         assert server.ready(60), server.failure
         yield server
 

@@ -19,8 +19,6 @@ from tunefarm_schemas.bad_input import BadInput, UnverifiableFunction
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.measurement import Measurement, Result, Timing
 from tunefarm_schemas.tuning.trace import Trace
-from tunefarm_search.tvm.loading import LOAD_TVM
-from tunefarm_workers.child.preload import PRELOAD
 from tunefarm_workers.conversation.shared_memory import SharedMemory
 from tunefarm_workers.correctness.inputs import INPUT_SETS
 from tunefarm_workers.cuda.cuda_farm import access_of, facts_for
@@ -30,10 +28,10 @@ from tunefarm_workers.lane.open_tasks import TaskOwner
 from tunefarm_workers.lane.processor_lane import ProcessorLane
 from tunefarm_workers.session.compiler.library_build import in_memory
 from tunefarm_workers.session.compiler.local_compiler import LocalCompiler
-from tunefarm_workers.session.device.preload import PRELOAD as SESSION_PRELOAD
 from tunefarm_workers.session.device.session_messages import Toolchain
 from tunefarm_workers.session.device_health import DeviceHealth, HealthSettings
 from tunefarm_workers.session.session_lane import SessionLane
+from tunefarm_workers.worker.preloads import SESSION
 
 SOON_S = 180.0
 MODULE, LARGE = matmul(32), matmul(256)
@@ -130,7 +128,7 @@ def processes() -> set[int]:
 
 @pytest.fixture(scope="module")
 def fork_server() -> Iterator[ForkServer]:
-    with ForkServer.start([LOAD_TVM, PRELOAD, SESSION_PRELOAD]) as server:
+    with ForkServer.start(SESSION) as server:
         assert server.ready(60), server.failure
         yield server
 

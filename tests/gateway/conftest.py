@@ -8,16 +8,15 @@ import pytest
 from tests.gateway.board import Board, gateway_settings_of
 from tests.workers.measuring import RunningFarm, running_farms
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
-from tunefarm_search.tvm.loading import LOAD_TVM
 from tunefarm_workers.gateway.gateway_farm import GatewayFarm
-from tunefarm_workers.session.device.preload import PRELOAD
+from tunefarm_workers.worker.preloads import SESSION
 
 FarmOf = Callable[..., RunningFarm]
 
 
 @pytest.fixture(scope="session")
 def fork_server() -> Iterator[ForkServer]:
-    with ForkServer.start([LOAD_TVM, PRELOAD]) as server:
+    with ForkServer.start(SESSION) as server:
         assert server.ready(60), server.failure
         yield server
 

@@ -39,6 +39,14 @@ def test_worker_starts_without_packages_of_the_server() -> None:
     assert imported.returncode == 0, imported.stderr
 
 
+def test_workers_leave_tvm_to_their_fork_servers() -> None:
+    lanes = ("worker.local_lane", "cuda.gpu_lane", "gateway.board_lane", "compile.pool_lane")
+    statement = ", ".join(f"tunefarm_workers.{name}" for name in lanes)
+    code = f"import sys, {statement}; print([name for name in ('tvm', 'tvm_ffi') if name in sys.modules])"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == "[]"
+
+
 def test_client_without_extras_submits_tvm_json(tmp_path: Path) -> None:
     (tmp_path / "net.json").write_text("{}")
     missing = ("numpy", "tvm", "sqlalchemy", "tunefarm_search", "tunefarm_services", "tunefarm_workers")

@@ -16,7 +16,6 @@ from typing import Any, Final
 import tvm_ffi
 from tvm.support import nvcc
 
-PRELOAD: Final = "tunefarm_workers.builder.nvrtc:preload"
 _CALLBACK: Final = "tvm_callback_cuda_compile"
 """TVM's global function from CUDA C++ to machine code."""
 

@@ -1,13 +1,9 @@
 """The preload of fork servers for measuring children."""
 
-from typing import Final
-
 import tvm.s_tir.meta_schedule  # noqa: F401 - loaded for the children
 from tvm.s_tir import Schedule  # noqa: F401
 
 from tunefarm_workers.builder.warm_compiler import warm_compiler
-
-PRELOAD: Final = "tunefarm_workers.child.preload:preload"
 
 
 def preload() -> None:

@@ -7,9 +7,7 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.farm.broker_client import connect
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.tuning.device import Device, ReferenceKernelTimes
-from tunefarm_search.tvm.loading import LOAD_TVM
 from tunefarm_workers.broker.order_server import OpenLane
-from tunefarm_workers.builder.nvrtc import PRELOAD as NVRTC_PRELOAD
 from tunefarm_workers.compile.compile_messages import compile_queue
 from tunefarm_workers.compile.compile_server import CompileServer
 from tunefarm_workers.compile.compile_settings import CompileSettings
@@ -19,12 +17,12 @@ from tunefarm_workers.device.device_identity import classified
 from tunefarm_workers.device.host_name import host_name
 from tunefarm_workers.session.compiler.local_compiler import LocalCompiler
 from tunefarm_workers.session.device.host_facts import host_facts
-from tunefarm_workers.session.device.preload import PRELOAD as SESSION_PRELOAD
 from tunefarm_workers.session.device.session_messages import Toolchain
 from tunefarm_workers.worker.lane_opening import LaneContext
+from tunefarm_workers.worker.preloads import NVRTC, SESSION
 from tunefarm_workers.worker.settings_of_environment import settings_of_environment
 
-PRELOAD: Final = (LOAD_TVM, SESSION_PRELOAD, NVRTC_PRELOAD)
+PRELOAD: Final = (*SESSION, NVRTC)
 KIND: Final = "compile"
 
 

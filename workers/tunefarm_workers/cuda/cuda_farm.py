@@ -16,7 +16,7 @@ from tunefarm_schemas.tuning.device import Device, Environment
 from tunefarm_schemas.tuning.measurement import MeasureTask
 from tunefarm_workers.compile.cuda_toolchain import cuda_toolchain
 from tunefarm_workers.cuda.cuda_settings import CudaSettings
-from tunefarm_workers.cuda.gpu_child import GpuConnection
+from tunefarm_workers.cuda.gpu_connection import GpuConnection
 from tunefarm_workers.cuda.gpu_facts import GpuFacts, gpu_facts
 from tunefarm_workers.cuda.gpu_target import check_architecture, gpu_device, gpu_environment, target_of_gpu
 from tunefarm_workers.session.compiler.compiler import Compiler

@@ -7,16 +7,9 @@ something fails. Children of several explorations stay open. A failing kernel en
 import os
 
 from tunefarm_sandbox.channel.channel import Channel
-from tunefarm_schemas.frozen import Frozen
+from tunefarm_workers.cuda.gpu_connection import GpuConnection
 from tunefarm_workers.session.device.local_bench import LocalBench
 from tunefarm_workers.session.device.session_child import serve_session
-
-
-class GpuConnection(Frozen):
-    """A device of this host. ``device_type`` is TVM's name."""
-
-    device_type: str
-    index: int
 
 
 def run(channel: Channel, payload: bytes, descriptors: list[int]) -> None:  # noqa: ARG001 - the shape of an entry

@@ -4,19 +4,17 @@ from pathlib import Path
 from typing import Final
 
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
-from tunefarm_search.tvm.loading import LOAD_TVM
 from tunefarm_workers.broker.blobs import Blobs
-from tunefarm_workers.builder.nvrtc import PRELOAD as NVRTC_PRELOAD
 from tunefarm_workers.compile.elsewhere import elsewhere
 from tunefarm_workers.cuda.cuda_farm import CudaFarm, facts_for
 from tunefarm_workers.cuda.cuda_settings import CudaSettings
 from tunefarm_workers.cuda.gpu_target import gpu_fingerprint
 from tunefarm_workers.device.known_device import KnownDevice
-from tunefarm_workers.session.device.preload import PRELOAD as SESSION_PRELOAD
+from tunefarm_workers.worker.preloads import NVRTC, SESSION
 from tunefarm_workers.worker.settings import WorkerSettings
 from tunefarm_workers.worker.settings_of_environment import settings_of_environment
 
-PRELOAD: Final = (LOAD_TVM, SESSION_PRELOAD, NVRTC_PRELOAD)
+PRELOAD: Final = (*SESSION, NVRTC)
 
 
 def build(settings: WorkerSettings, fork_server: ForkServer, scratch: Path, blobs: Blobs) -> CudaFarm:

@@ -4,17 +4,16 @@ from pathlib import Path
 from typing import Final
 
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
-from tunefarm_search.tvm.loading import LOAD_TVM
 from tunefarm_workers.broker.blobs import Blobs
 from tunefarm_workers.compile.elsewhere import elsewhere
 from tunefarm_workers.device.known_device import KnownDevice
 from tunefarm_workers.gateway.gateway_farm import GatewayFarm, board_fingerprint
 from tunefarm_workers.gateway.gateway_settings import GatewaySettings
-from tunefarm_workers.session.device.preload import PRELOAD as SESSION_PRELOAD
+from tunefarm_workers.worker.preloads import SESSION
 from tunefarm_workers.worker.settings import WorkerSettings
 from tunefarm_workers.worker.settings_of_environment import settings_of_environment
 
-PRELOAD: Final = (LOAD_TVM, SESSION_PRELOAD)
+PRELOAD: Final = SESSION
 
 
 def build(settings: WorkerSettings, fork_server: ForkServer, scratch: Path, blobs: Blobs) -> GatewayFarm:

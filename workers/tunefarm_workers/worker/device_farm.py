@@ -19,8 +19,8 @@ from tunefarm_schemas.tuning.measurement import (
     Measurement,
     MeasureTask,
 )
-from tunefarm_search.tvm.loading import LOAD_TVM
 from tunefarm_workers.broker.blobs import Blobs
+from tunefarm_workers.worker.preloads import PROCESSOR
 from tunefarm_workers.worker.settings import WorkerSettings
 
 
@@ -101,12 +101,13 @@ MAKERS: Final = {
     "cuda": "tunefarm_workers.cuda.gpu_lane:build",
     "rpc": "tunefarm_workers.gateway.board_lane:build",
 }
-PRELOAD: Final = (LOAD_TVM, "tunefarm_workers.child.preload:preload")
-"""What the fork server loads, unless the maker's module has its own PRELOAD."""
 
 
 def maker_of(settings: WorkerSettings) -> tuple[FarmMaker, tuple[str, ...]]:
-    """The factory of the farm in ``settings``, and what its fork server loads. Raises BadInput."""
+    """The factory of the farm in ``settings``, and what its fork server loads: its module's PRELOAD, if there is one.
+
+    Raises BadInput.
+    """
     entry = settings.worker_farm or MAKERS[settings.worker_kind]
     name, _, function = entry.partition(":")
     try:
@@ -115,4 +116,4 @@ def maker_of(settings: WorkerSettings) -> tuple[FarmMaker, tuple[str, ...]]:
     except (ImportError, AttributeError) as error:
         field = "TUNEFARM_WORKER_FARM" if settings.worker_farm else "--kind"
         raise BadInput(field, f"{entry} cannot be loaded: {error}.", "Install the packages it needs.") from error
-    return maker, tuple(getattr(module, "PRELOAD", PRELOAD))
+    return maker, tuple(getattr(module, "PRELOAD", PROCESSOR))

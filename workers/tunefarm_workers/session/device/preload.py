@@ -1,10 +1,6 @@
 """Modules that a fork server loads for device sessions."""
 
-from typing import Final
-
 from tunefarm_workers.child import preload as of_processor
-
-PRELOAD: Final = "tunefarm_workers.session.device.preload:preload"
 
 
 def preload() -> None:
