@@ -147,12 +147,10 @@ def test_many_forks_leave_no_descriptors_or_processes(own_server: ForkServer) ->
         return child.pid
 
     round_trip()
-    process = own_server._process
-    assert process is not None
-    here, there = open_descriptors(os.getpid()), settled_descriptors(process.pid)
+    here, there = open_descriptors(os.getpid()), settled_descriptors(own_server.pid)
     pids = [round_trip() for _ in range(50)]
     assert open_descriptors(os.getpid()) <= here
-    assert within(LONG_S, lambda: open_descriptors(process.pid) <= there)
+    assert within(LONG_S, lambda: open_descriptors(own_server.pid) <= there)
     assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
 
 
@@ -181,7 +179,7 @@ def test_collected_server_is_ended_without_a_warning() -> None:
     child = fork(server, "wait")
     holder = SimpleNamespace(server=server, child=child)
     server.holder = holder  # type: ignore[attr-defined]
-    pids = [child.pid, server._process.pid]
+    pids = [child.pid, server.pid]
     del server, child, holder
     gc.collect()
     assert within(LONG_S, lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))

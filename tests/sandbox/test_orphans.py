@@ -32,7 +32,7 @@ if sys.argv[1] == "thread":
     thread.join()
 else:
     start()
-print(server._process.pid, *(child.pid for child in children), flush=True)
+print(server.pid, *(child.pid for child in children), flush=True)
 time.sleep(60)
 """
 
@@ -54,7 +54,7 @@ else:
     start()
 time.sleep(0.3)
 assert server.alive, server.failure
-print(server._process.pid, flush=True)
+print(server.pid, flush=True)
 time.sleep(60)
 """
 
@@ -81,8 +81,7 @@ def test_killed_server_leaves_no_process() -> None:
         children = [parent, fork(server, "ignore_signals"), fork(ForkServer.within(parent), "ignore_signals")]
         stopped = fork(server, "wait")
         stopped.stop()
-        assert server._process is not None
-        os.kill(server._process.pid, signal.SIGKILL)
+        os.kill(server.pid, signal.SIGKILL)
         pids = [child.pid for child in (*children, stopped)]
         assert within(LONG_S, lambda: not any(is_running(pid) for pid in pids))
         assert [ended(child).described() for child in (*children, stopped)] == ["killed by SIGKILL"] * 4

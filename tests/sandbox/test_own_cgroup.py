@@ -30,11 +30,6 @@ def server() -> Iterator[ForkServer]:
         yield started
 
 
-def pid_of(server: ForkServer) -> int:
-    assert server._process is not None
-    return server._process.pid
-
-
 def cgroup_of(pid: int | str) -> Path:
     place = place_of(Path(f"/proc/{pid}/cgroup").read_text(), Path("/proc/self/mountinfo").read_text())
     assert place is not None
@@ -55,9 +50,9 @@ def abandoned_name() -> str:
 
 @granted
 def test_fork_server_and_descendants_share_a_cgroup(server: ForkServer) -> None:
-    own = cgroup_of(pid_of(server))
+    own = cgroup_of(server.pid)
     assert own.parent == cgroup_of("self")
-    assert re.fullmatch(rf"tunefarm-{pid_of(server)}-[0-9a-f]{{8}}", own.name)
+    assert re.fullmatch(rf"tunefarm-{server.pid}-[0-9a-f]{{8}}", own.name)
     assert int((own / "pids.max").read_text()) == tasks_of_server()
     with fork(server, "parent", confinement=Confinement.fork_server()) as parent:
         nested = ForkServer.within(parent)
@@ -71,7 +66,7 @@ def test_fork_server_and_descendants_share_a_cgroup(server: ForkServer) -> None:
 @pytest.mark.parametrize("attack", ["processes", "threads"])
 @pytest.mark.quick_cases(1)
 def test_fork_bomb_exhausts_only_its_servers_limit(server: ForkServer, attack: str) -> None:
-    own = cgroup_of(pid_of(server))
+    own = cgroup_of(server.pid)
     # The same limit, lower: the machine of the tests keeps room for others.
     (own / "pids.max").write_text(str(FEW))
     with server.fork(
@@ -92,7 +87,7 @@ def test_fork_bomb_exhausts_only_its_servers_limit(server: ForkServer, attack: s
 @pytest.mark.parametrize("kind", ["strict", "fork_server", "compiler"])
 @pytest.mark.quick_cases(3)
 def test_child_cannot_raise_or_leave_its_limit(server: ForkServer, kind: str, attack: str) -> None:
-    own = cgroup_of(pid_of(server))
+    own = cgroup_of(server.pid)
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o777)
         confinement = Confinement.compiler(folder) if kind == "compiler" else getattr(Confinement, kind)()
@@ -112,12 +107,12 @@ def test_fork_server_removes_its_cgroup() -> None:
     with ForkServer.start([], environment=ENVIRONMENT) as server:
         child = fork(server, "ignore_signals")
         assert child.channel.receive(LONG_S) == b"deaf"
-        own = cgroup_of(pid_of(server))
+        own = cgroup_of(server.pid)
         assert own.is_dir()
     assert not own.exists()
     with ForkServer.start(["children:fail_to_prepare"], environment=ENVIRONMENT) as server:
         assert not server.ready(LONG_S)
-        pid = pid_of(server)
+        pid = server.pid
     assert not list(own.parent.glob(f"tunefarm-{pid}-*"))
 
 
@@ -125,8 +120,8 @@ def test_fork_server_removes_its_cgroup() -> None:
 def test_start_removes_cgroup_of_killed_server() -> None:
     with ForkServer.start([], environment=ENVIRONMENT) as server:
         child = fork(server, "ignore_signals")
-        own = cgroup_of(pid_of(server))
-        os.kill(pid_of(server), signal.SIGKILL)
+        own = cgroup_of(server.pid)
+        os.kill(server.pid, signal.SIGKILL)
         assert ended(child).described() == "killed by SIGKILL"
     assert own.is_dir()
     with ForkServer.start([], environment=ENVIRONMENT) as following:
@@ -162,7 +157,7 @@ def test_fork_server_works_without_own_cgroup() -> None:
         pytest.skip("this machine grants ordinary users a cgroup")
     with start_server([], ORDINARY, ENVIRONMENT) as server:
         assert answer(server, "greet", b"you") == b"hello you"
-        assert cgroup_of(pid_of(server)) == cgroup_of("self")
+        assert cgroup_of(server.pid) == cgroup_of("self")
 
 
 V1 = "9:name=systemd:/a\n8:cpu,pids:/b/c\n0::/d\n"

@@ -71,8 +71,7 @@ def test_request_fails_if_its_children_are_killed_again(server: ForkServer) -> N
 
 def test_lost_server_is_not_blamed_on_the_request(own_server: ForkServer) -> None:
     assert own_server.ready(60.0)
-    assert own_server._process is not None
-    server_pid = own_server._process.pid
+    server_pid = own_server.pid
     watching = during_request(own_server, lambda _: kill(server_pid))
     with pytest.raises(ForkFailed) as lost:
         asked(own_server)

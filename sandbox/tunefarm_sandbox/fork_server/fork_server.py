@@ -93,6 +93,14 @@ class ForkServer:
         return self._parent is not None and self._parent.exit() is None
 
     @property
+    def pid(self) -> int:
+        """The process identifier, in this process's namespace."""
+        if self._process is not None:
+            return self._process.pid
+        assert self._parent is not None, "a server is a process of its own or a child"
+        return self._parent.pid
+
+    @property
     def failure(self) -> str:
         """Why the server never became ready, with its output; empty when unknown."""
         said = self._ready.failure if self._ready is not None else ""
