@@ -194,7 +194,7 @@ def test_publications_are_recorded_with_their_token(store: Store, publisher: Per
     send(publisher, workshop)
     workshop.publish("cnn-2")
     send(publisher, workshop)
-    with store._database.reading() as connection:
+    with store.database.reading() as connection:
         rows = connection.execute(
             text("SELECT token_id, changes FROM release_publications ORDER BY timestamp_version")
         ).all()

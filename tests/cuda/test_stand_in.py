@@ -22,7 +22,7 @@ def hasty(farm_of: FarmOf) -> RunningFarm:
 
 
 def child_of(running: RunningFarm) -> int:
-    return int(running.farm._lane.holder.child.pid)  # type: ignore[attr-defined]
+    return int(running.farm.lane.holder.child.pid)  # type: ignore[attr-defined]
 
 
 def test_device_context_is_kept_between_candidates(running: RunningFarm) -> None:

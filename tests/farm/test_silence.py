@@ -39,7 +39,7 @@ def let_time_pass(registrar: LaneRegistrar, store: Store) -> None:
     """Date all heartbeats back by twice the time after which a lane is lost."""
     assert registrar._listening_since_s is not None
     registrar._listening_since_s -= 2 * LOST_S
-    with store._database.writing() as connection:
+    with store.database.writing() as connection:
         connection.execute(text("UPDATE lanes SET heard_s = heard_s - :s"), {"s": 2 * LOST_S})
 
 

@@ -114,7 +114,7 @@ class FarmKiller:
         return self._through_outages(lambda: self._asked(query))
 
     def _asked(self, query: str) -> Sequence[Any]:
-        with self.farm.store._database.reading() as connection:
+        with self.farm.store.database.reading() as connection:
             return connection.execute(text(query)).all()
 
     def _through_outages(self, question: Callable[[], Answer]) -> Answer:

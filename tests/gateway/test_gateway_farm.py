@@ -72,7 +72,7 @@ def test_absent_board_fails_candidates_and_is_retried(farm_of: FarmOf, board: Bo
 @pytest.mark.timing
 def test_quarantined_board_is_checked_without_orders(farm_of: FarmOf) -> None:
     running = farm_of(check_every_s=1.0)  # a busy host may make the board look slow at its first check
-    lane = running.farm._lane
+    lane = running.farm.lane
 
     def lose() -> None:
         for _ in range(3):
@@ -150,7 +150,7 @@ def test_tunnel_address_requires_permission(board: Board) -> None:
 
 
 def wait_until_running(running: RunningFarm) -> None:
-    holder = running.farm._lane.holder  # type: ignore[attr-defined]
+    holder = running.farm.lane.holder  # type: ignore[attr-defined]
     deadline_s = time.monotonic() + 90
     while holder._step != "running":
         assert time.monotonic() < deadline_s, holder._step

@@ -83,7 +83,7 @@ def plan_of_asking(store: Store, path: Path, ask: Callable[[], object], words: s
     """The query plan of the executed statement that contains ``words``."""
     asked: list[tuple[str, tuple[object, ...]]] = []
     event.listen(
-        store._database._engine,
+        store.database._engine,
         "before_cursor_execute",
         lambda _connection, _cursor, statement, parameters, *_: asked.append((statement, parameters)),
     )

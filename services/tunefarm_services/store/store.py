@@ -51,14 +51,14 @@ from tunefarm_services.store.upkeep.retention import Retention
 
 
 class Store:
-    """All data that tunefarm keeps, in one database and one blob store, with a repository for each noun.
+    """All data that tunefarm keeps, in one ``database`` and one blob store, with a repository for each noun.
 
     May be used from several threads. When a method returns, its changes are committed and survive a kill. When it
     raises, it has changed no row. Every method may raise StoreUnavailable.
     """
 
     def __init__(self, database: Database, blobs: BlobStore) -> None:
-        self._database = database
+        self.database = database
         self.workloads = WorkloadRepository(database, blobs)
         self.targets = TargetRepository(database, blobs)
         self.devices = DeviceRepository(database, blobs)
@@ -140,16 +140,16 @@ class Store:
     def close(self) -> None:
         """Close all connections."""
         self.tokens.settle()
-        self._database.close()
+        self.database.close()
 
     def revision(self) -> str | None:
         """The schema revision of the database."""
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             return revision_of(connection)
 
     def upgrade(self) -> None:
         """Migrate to the revision that this version needs. To open an older database, use ``upgrade=True`` instead."""
-        upgrade_to(self._database, NEEDED)
+        upgrade_to(self.database, NEEDED)
 
 
 def _prepare_file(database: Database, *, create: bool, busy_timeout_s: float) -> None:

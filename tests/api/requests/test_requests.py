@@ -110,13 +110,13 @@ def test_idempotency_claim_is_renewed_during_its_request(alice, store, monkeypat
     create, renewed = store.uploads.create, []
 
     def age_s():
-        with store._database.reading() as connection:
+        with store.database.reading() as connection:
             claimed_s = connection.execute(text("SELECT claimed_s FROM idempotency_keys")).scalar_one()
-            return store._database.now_s(connection) - claimed_s
+            return store.database.now_s(connection) - claimed_s
 
     def slowly(*arguments, **more):
         for number in range(3):
-            with store._database.writing() as connection:
+            with store.database.writing() as connection:
                 connection.execute(text("UPDATE idempotency_keys SET claimed_s = claimed_s - 100000"))
             while age_s() > 50000:
                 time.sleep(0.01)

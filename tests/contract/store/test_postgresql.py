@@ -33,14 +33,14 @@ def test_lost_connection_rolls_back_and_is_reported(store: Store, database_url: 
     job = put_job(store)
 
     def write_and_be_cut() -> None:
-        with store._database.writing() as connection:
+        with store.database.writing() as connection:
             connection.execute(text("UPDATE jobs SET priority = 99"))
             assert cut_other_connections(database_url) >= 1
             connection.execute(text("SELECT 1"))
 
     with pytest.raises(StoreUnavailable, match="does not answer"):
         write_and_be_cut()
-    with store._database.reading() as connection:
+    with store.database.reading() as connection:
         assert connection.execute(text("SELECT priority FROM jobs")).scalar_one() == 0
     assert leased(store).job_id == job.job_id
 
@@ -68,7 +68,7 @@ def test_deadlocked_transactions_both_succeed(store: Store):
         def both() -> None:
             nonlocal met
             attempts.append(order[0])
-            with store._database.writing() as connection:
+            with store.database.writing() as connection:
                 add(connection, order[0])
                 if not met:
                     met = True
@@ -83,7 +83,7 @@ def test_deadlocked_transactions_both_succeed(store: Store):
     for thread in threads:
         thread.join(90)
     assert len(attempts) >= 3, "the one that is tried again may meet the other once more"
-    with store._database.reading() as connection:
+    with store.database.reading() as connection:
         assert connection.execute(text("SELECT min(priority), max(priority) FROM jobs")).one() == (2, 2)
 
 
@@ -93,7 +93,7 @@ def test_transaction_is_given_up_after_repeated_conflicts(store: Store):
     @retried
     def lose() -> None:
         attempts.append(1)
-        with store._database.writing() as connection:
+        with store.database.writing() as connection:
             connection.execute(text("DO $$ BEGIN RAISE SQLSTATE '40001'; END $$"))
 
     with pytest.raises(TransactionLost):
@@ -102,13 +102,13 @@ def test_transaction_is_given_up_after_repeated_conflicts(store: Store):
 
 
 def test_statement_timeout_ends_slow_statement(store: Store):
-    with store._database.reading() as connection:
+    with store.database.reading() as connection:
         assert connection.execute(text("SHOW statement_timeout")).scalar_one() == "30s"
         assert connection.execute(text("SHOW lock_timeout")).scalar_one() == "10s"
         assert connection.execute(text("SHOW idle_in_transaction_session_timeout")).scalar_one() == "1min"
 
     def sleep() -> None:
-        with store._database.writing() as connection:
+        with store.database.writing() as connection:
             connection.execute(text("SET LOCAL statement_timeout = 50"))
             connection.execute(text("SELECT pg_sleep(5)"))
 
@@ -119,7 +119,7 @@ def test_statement_timeout_ends_slow_statement(store: Store):
 
 def test_lease_next_skips_job_locked_by_another_tuner(store: Store, open_store: Callable[[], Store]):
     first, second = put_job(store), put_job(store)
-    with store._database.writing() as connection:
+    with store.database.writing() as connection:
         connection.execute(text("SELECT 1 FROM jobs WHERE job_id = :id FOR UPDATE"), {"id": first.job_id})
         taken = open_store().queue.lease_next("tuner", 60.0)
         assert taken is not None
@@ -131,7 +131,7 @@ def test_job_that_is_created_while_another_one_of_its_workload_is_deleted(
 ):
     old = put_job(store)
     with ThreadPoolExecutor(1) as pool:
-        with store._database.writing() as connection:
+        with store.database.writing() as connection:
             new = queue_job(connection, TENANT, old.spec)
             deletion = pool.submit(open_store().jobs.delete, TENANT, old.job_id)
             while not connection.execute(text("SELECT count(*) FROM pg_locks WHERE NOT granted")).scalar_one():
@@ -143,7 +143,7 @@ def test_job_that_is_created_while_another_one_of_its_workload_is_deleted(
 
 def test_read_transaction_sees_one_snapshot(store: Store, open_store: Callable[[], Store]):
     count = text("SELECT count(*) FROM jobs")
-    with store._database.reading() as connection:
+    with store.database.reading() as connection:
         before = connection.execute(count).scalar_one()
         put_job(open_store())
         assert connection.execute(count).scalar_one() == before

@@ -45,7 +45,7 @@ class TestTokens:
 
     def test_authentication_does_not_wait_for_writers(self, store: Store, open_store: Callable[[], Store]):
         token, secret_text = store.tokens.create(TENANT, "laptop", READ)
-        with open_store()._database.writing() as connection:
+        with open_store().database.writing() as connection:
             connection.execute(text("UPDATE tokens SET name = 'desk' WHERE token_id = :id"), {"id": token.token_id})
             known = store.tokens.authenticate(secret_text)
         assert known is not None
@@ -103,7 +103,7 @@ class TestTokens:
 
     def test_database_stores_no_token_secret(self, store: Store):
         _, secret_text = store.tokens.create(TENANT, "laptop", READ)
-        with store._database.reading() as connection:
+        with store.database.reading() as connection:
             rows = connection.execute(text("SELECT * FROM tokens")).all()
         assert secret_text.split("_", 2)[2][:20] not in str(rows)
 
@@ -288,6 +288,6 @@ class TestUploads:
 
 
 def grow_older(store: Store, seconds: float) -> None:
-    with store._database.writing() as connection:
+    with store.database.writing() as connection:
         change = "UPDATE idempotency_keys SET created_s = created_s - :s, claimed_s = claimed_s - :s"
         connection.execute(text(change), {"s": seconds})

@@ -54,7 +54,7 @@ class TestLanes:
         store.lanes.put(older := lane())
         document = older.model_dump_json(exclude={"processor"})
         assert "processor" not in document
-        with store._database.writing() as connection:
+        with store.database.writing() as connection:
             connection.execute(text("UPDATE lanes SET document = :document"), {"document": document})
         assert store.lanes.get("host/0").processor == Processor()
         newer = lane(processor=Processor(architecture="aarch64"))
@@ -83,7 +83,7 @@ class TestLanes:
         store.lanes.put(lane("host/0"))
         store.lanes.put(lane("host/1", LaneState.DRAINED))
         assert store.lanes.mark_lost(60) == []
-        with store._database.writing() as connection:
+        with store.database.writing() as connection:
             connection.execute(text("UPDATE lanes SET heard_s = heard_s - 61"))
         (lost,) = store.lanes.mark_lost(60)
         assert (lost.lane_id, lost.state) == ("host/0", LaneState.LOST)

@@ -19,8 +19,8 @@ def test_deadlines_survive_downgrade_and_upgrade(store: Store):
     hurried = store.jobs.create(TENANT, spec(put_task(store)).model_copy(update={"deadline_s": 0.01}))
     store.jobs.create(TENANT, spec(put_task(store)).model_copy(update={"deadline_s": 3600.0}))
     put_job(store)
-    upgrade_to(store._database, "0003")
-    upgrade_to(store._database, NEEDED)
+    upgrade_to(store.database, "0003")
+    upgrade_to(store.database, NEEDED)
     lease = store.queue.lease_overdue("tuner", 60.0)
     assert lease is not None
     assert lease.job_id == hurried.job_id
@@ -37,15 +37,15 @@ def test_stored_data_survives_downgrade_and_upgrade(store: Store, open_store: Ca
     store.jobs.set_state(holder.lease, JobState.FINISHED, JobOutcome.SUCCEEDED)
     before = store.best_records.matches(TENANT, record_key())
 
-    upgrade_to(store._database, "0001")
+    upgrade_to(store.database, "0001")
     assert store.revision() == "0001"
     with pytest.raises(DatabaseOutdated, match="tunefarm db upgrade"):
         open_store()
-    with store._database.reading() as connection:
+    with store.database.reading() as connection:
         assert connection.execute(text("SELECT count(*) FROM tasks")).scalar_one() == 1
         assert connection.execute(text("SELECT count(*) FROM tuning_records")).scalar_one() == 5
-    upgrade_to(store._database, NEEDED)
-    with store._database.reading() as connection:
+    upgrade_to(store.database, NEEDED)
+    with store.database.reading() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, Table.metadata) == []
 

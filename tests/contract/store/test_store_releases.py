@@ -62,13 +62,13 @@ def publish(store: Store, workshop: Workshop, name: str) -> ChannelDocument:
 def age(store: Store, days: float) -> None:
     """Let everything that is stored have come that many days earlier."""
     at = (datetime.now(UTC) - timedelta(days=days)).isoformat()
-    with store._database.writing() as connection:
+    with store.database.writing() as connection:
         connection.execute(text("UPDATE release_publications SET at = :at"), {"at": at})
         connection.execute(text("UPDATE release_files SET changed_at = :at"), {"at": at})
 
 
 def recorded_publications(store: Store) -> int:
-    with store._database.reading() as connection:
+    with store.database.reading() as connection:
         return int(connection.execute(text("SELECT COUNT(*) FROM release_publications")).scalar_one())
 
 
@@ -179,7 +179,7 @@ def test_pruning_leaves_a_publication_for_days_after_the_next(store: Store, work
 
 def test_pruning_leaves_the_files_of_a_rollout(store: Store, workshop: Workshop) -> None:
     first = publish(store, workshop, "cnn-1")
-    with store._database.writing() as connection:
+    with store.database.writing() as connection:
         row = {"tenant": TENANT, "document": first.model_dump_json()}
         row |= {"channel": "stable", "sequence": 1}
         connection.execute(insert(ChannelDocumentTable), row)

@@ -29,7 +29,7 @@ def finished(store: Store) -> Bench:
 
 
 def age(store: Store) -> None:
-    with store._database.writing() as connection:
+    with store.database.writing() as connection:
         for change in (
             "UPDATE measurements SET measured_at = :old",
             "UPDATE jobs SET finished_at = :old WHERE state = 'finished'",

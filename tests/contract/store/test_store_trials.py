@@ -250,7 +250,7 @@ def test_trial_queries_do_not_slow_down_with_trials(store: Store):
     In a database of its own, where no autovacuum has left statistics and no closed connection still adds its reads.
     """
     holder = bench(store)
-    with store._database.writing() as connection:
+    with store.database.writing() as connection:
         for table in ("trials", "dispatches", "measurements"):  # with statistics it reads small tables whole
             connection.execute(text(f"ALTER TABLE {table} SET (autovacuum_enabled = false)"))
     before = rows_fetched(store)
@@ -261,11 +261,11 @@ def test_trial_queries_do_not_slow_down_with_trials(store: Store):
 
 def rows_fetched(store: Store) -> int:
     """Rows of trials, dispatches and measurements fetched by all statements so far."""
-    with store._database.reading() as connection:
+    with store.database.reading() as connection:
         if connection.dialect.server_version_info < (15,):
             pytest.skip("its figures come late")
         connection.execute(text("SELECT pg_stat_force_next_flush()"))
-    with store._database.reading() as connection:
+    with store.database.reading() as connection:
         return connection.execute(
             text(
                 "SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) FROM pg_stat_user_tables "

@@ -162,7 +162,7 @@ def kill_in_turns(farm: WholeFarm, jobs: list[tuple[Tenant, str]]) -> None:
 def look(farm: WholeFarm) -> Trials:
     from sqlalchemy import text
 
-    with farm.store._database.reading() as connection:
+    with farm.store.database.reading() as connection:
         return Trials.asked(lambda query: connection.execute(text(query)).all())
 
 

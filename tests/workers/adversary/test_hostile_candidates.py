@@ -66,7 +66,7 @@ def test_hostile_candidate_fails_and_next_is_measured(
     module = workloads.matmul(64)
     if name == "slow second call":
         running.measure(opened, workloads.tiled(module))  # from now on little time is allowed
-        monkeypatch.setattr(running.farm._lane.tasks[opened].deadlines, "_min_run_s", 0.3)
+        monkeypatch.setattr(running.farm.lane.tasks[opened].deadlines, "_min_run_s", 0.3)
     failed = running.measure(opened, misdeed(name))
     assert reason_of(failed) is reason, message_of(failed)
     assert words in message_of(failed)
@@ -81,7 +81,7 @@ def test_held_up_loop_counts_no_run_time_as_build_time(running: RunningFarm) -> 
         assert not isinstance(running.measure(opened, workloads.tiled(module)).result, Failed)
     number = running.submit(opened, misdeed("never return"))
     time.sleep(0.02)
-    running.farm._lane.loop.post(lambda: time.sleep(3.0))
+    running.farm.lane.loop.post(lambda: time.sleep(3.0))
     measurement = running.collect(1)[number]
     assert reason_of(measurement) is FailureReason.RUN_TIMEOUT, message_of(measurement)
 
@@ -90,7 +90,7 @@ def test_waiting_without_computing_counts_less_than_run_time(running: RunningFar
     """A host reads pages back from its disk while a kernel runs."""
     module = workloads.matmul(64)
     assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing | Stopped)
-    assert running.farm._lane.tasks[opened].deadlines.run_s(1e-4) < 1.2
+    assert running.farm.lane.tasks[opened].deadlines.run_s(1e-4) < 1.2
     assert not isinstance(running.measure(opened, misdeed("wait once")).result, Failed)
 
 

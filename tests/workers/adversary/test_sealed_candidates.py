@@ -96,7 +96,7 @@ def _line(status: Path, name: str) -> str:
 
 
 def test_candidate_children_have_cpu_limits(farm: RunningFarm, opened: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    task = farm.farm._lane.tasks[opened]
+    task = farm.farm.lane.tasks[opened]
     monkeypatch.setattr(task.deadlines, "_min_run_s", 0.3)
     number = farm.submit(opened, misdeed("never return"))
     process = psutil.Process(task.process.pid)

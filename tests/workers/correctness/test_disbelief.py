@@ -56,7 +56,7 @@ def test_comparison_omits_implausible_schedule(unchecked: RunningFarm) -> None:
 
 
 def test_implausible_fresh_process_is_not_believed(unchecked: RunningFarm) -> None:
-    task = unchecked.farm._lane.tasks[unchecked.open(workloads.matmul(64))]
+    task = unchecked.farm.lane.tasks[unchecked.open(workloads.matmul(64))]
     assert unchecked.farm._implausible(task, 1e-5) is None
     assert unchecked.farm.last_check is None
     doubt = unchecked.farm._implausible(task, 3e-9)

@@ -170,7 +170,7 @@ def test_long_function_is_compared_at_samples(running: RunningFarm) -> None:
     assert isinstance(untuned, Timing)
     assert untuned.is_estimate
     assert untuned.latency_s > LONG_S
-    about_s = running.farm._lane.tasks[opened].referee.untuned_about_s
+    about_s = running.farm.lane.tasks[opened].referee.untuned_about_s
     assert about_s is not None
     assert 0.2 < about_s / untuned.latency_s < 5.0
 
@@ -180,7 +180,7 @@ def test_wrong_schedule_of_long_function_is_found(running: RunningFarm) -> None:
     assert LONG_STEPS < 512**3
     opened = running.open(module)
     assert reason_of(running.measure(opened, rounded_too_early(module))) is FailureReason.WRONG_RESULT
-    assert running.farm._lane.tasks[opened].is_confirmed
+    assert running.farm.lane.tasks[opened].is_confirmed
 
 
 def test_untuned_function_of_milliseconds_is_called_whole(running: RunningFarm) -> None:

@@ -79,7 +79,7 @@ def test_wrong_schedule_is_found_with_confirmed_reference(running: RunningFarm) 
     module = workloads.matmul(64)
     opened = running.open(module)
     assert reason_of(running.measure(opened, workloads.rounded_too_early(module))) is FailureReason.WRONG_RESULT
-    assert running.farm._lane.tasks[opened].is_confirmed
+    assert running.farm.lane.tasks[opened].is_confirmed
     assert isinstance(running.measure(opened, workloads.tiled(module)).result, Timing)
 
 
@@ -87,7 +87,7 @@ def test_wrong_schedule_is_found_with_confirmed_reference(running: RunningFarm) 
 def test_task_process_killed_during_confirmation_blames_no_schedule(running: RunningFarm) -> None:
     module = workloads.matmul()
     opened = running.open(module)
-    lane, task = running.farm._lane, running.farm._lane.tasks[opened]
+    lane, task = running.farm.lane, running.farm.lane.tasks[opened]
     number = running.submit(opened, workloads.rounded_too_early(module))
     deadline_s = time.monotonic() + RECOVERY_S
     while task.confirmation is None and time.monotonic() < deadline_s:

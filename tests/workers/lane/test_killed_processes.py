@@ -24,7 +24,7 @@ from tunefarm_workers.lane.local_farm import LocalFarm
 
 
 def process_of(running: RunningFarm, opened: str) -> int:
-    return running.farm._lane.tasks[opened].process.pid
+    return running.farm.lane.tasks[opened].process.pid
 
 
 def kill(pid: int) -> None:
@@ -56,7 +56,7 @@ def test_task_process_killed_during_comparison_fails_no_schedule(running: Runnin
     results = running.farm.compare(order).results
     timer.join()
     assert all(isinstance(result, Timing) for result in results), results
-    assert running.farm._lane.tasks[opened].processes_lost == 1
+    assert running.farm.lane.tasks[opened].processes_lost == 1
 
 
 @pytest.mark.faults
@@ -155,7 +155,7 @@ def test_killed_fork_server_closes_farm_with_message(tmp_path: Path) -> None:
 
 
 def test_killed_reference_kernels_are_replaced(running: RunningFarm) -> None:
-    lane = running.farm._lane
+    lane = running.farm.lane
     watch = lane._watch
     assert watch is not None
     killed = watch.child.pid

@@ -193,7 +193,7 @@ def test_candidate_claims_time_of_its_incumbent(running: RunningFarm, monkeypatc
     before = DeviceArbiter.claim
     module = workloads.matmul(64)
     opened = running.open(module)
-    running.farm._lane.tasks[opened].improve(0.4)
+    running.farm.lane.tasks[opened].improve(0.4)
     monkeypatch.setattr(DeviceArbiter, "claim", claim)
     for _ in range(2):  # the first becomes the incumbent of the second, and never stops a verification early
         assert isinstance(running.measure(opened, workloads.tiled(module), Purpose.VERIFY).result, Timing)
@@ -288,7 +288,7 @@ def test_export_stops_its_other_children_while_timing(
     timed: list[tuple[bool, int]] = []
 
     def take_time(runner: FreshRunner) -> Timing:
-        children = farm._neighbours.children
+        children = farm.neighbours.children
         timed.append((runner.child in children, len(children)))
         return before(runner)
 
@@ -303,6 +303,6 @@ def test_export_stops_its_other_children_while_timing(
         # The child that linked and the one that made the inputs have ended, and do not disturb.
         assert [is_in for is_in, _ in timed] == [False] * 3
         assert [others for _, others in timed] == [4, 3, 2]
-        assert farm._neighbours.children == ()
+        assert farm.neighbours.children == ()
     finally:
         farm.close()

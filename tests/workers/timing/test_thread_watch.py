@@ -27,7 +27,7 @@ def opened(running: RunningFarm) -> str:
 @contextmanager
 def interfering(running: RunningFarm, act: Callable[[int], None], *, times: int) -> Iterator[list[int]]:
     """Apply ``act`` from outside to ``times`` children of candidates, each once while it is timed."""
-    lane, over, done = running.farm._lane, threading.Event(), list[int]()
+    lane, over, done = running.farm.lane, threading.Event(), list[int]()
 
     def interfere() -> None:
         while not over.is_set() and len(done) < times:
@@ -97,10 +97,10 @@ def test_timing_disturbed_each_time_fails(
 @pytest.mark.quick_cases(1)
 def test_disturbed_task_process_is_restored(running: RunningFarm, opened: str, act: Callable[[int], None]) -> None:
     module = workloads.matmul(64)
-    act(running.farm._lane.tasks[opened].process.pid)
+    act(running.farm.lane.tasks[opened].process.pid)
     measured = running.measure(opened, workloads.tiled(module), Purpose.VERIFY)
     assert isinstance(measured.result, Timing), measured.result
-    assert not ThreadWatch.of_this_process().differs(running.farm._lane.tasks[opened].process.pid)
+    assert not ThreadWatch.of_this_process().differs(running.farm.lane.tasks[opened].process.pid)
 
 
 def test_disturbed_comparison_is_repeated(running: RunningFarm, opened: str) -> None:
@@ -114,7 +114,7 @@ def test_disturbed_comparison_is_repeated(running: RunningFarm, opened: str) -> 
 
 
 def _renice_comparison(running: RunningFarm) -> None:
-    lane, deadline_s = running.farm._lane, time.monotonic() + 30.0
+    lane, deadline_s = running.farm.lane, time.monotonic() + 30.0
     while time.monotonic() < deadline_s:
         for comparison in list(lane._comparisons):
             if not comparison.computes:

@@ -78,9 +78,13 @@ LaneT = TypeVar("LaneT", bound=FarmLane)
 
 
 class LaneFarm(Generic[LaneT]):
-    """A farm with one lane. Methods are called from one thread. Subclasses create ``_lane`` and start its loop."""
+    """A farm with one lane. Methods are called from one thread. Subclasses create ``lane`` and start its loop.
 
-    _lane: LaneT
+    Attributes:
+        lane: its methods are called on the thread of its loop.
+    """
+
+    lane: LaneT
 
     def __init__(self, settings: FarmSettings) -> None:
         self._settings = settings
@@ -92,19 +96,19 @@ class LaneFarm(Generic[LaneT]):
 
         The reference is computed in the background: ``collect`` raises if the outputs cannot be verified.
         """
-        self._lane.loop.ask(lambda: self._lane.open_task(task))
+        self.lane.loop.ask(lambda: self.lane.open_task(task))
 
     def close_task(self, exploration_id: str) -> None:
         """Close an exploration whose attempts have all ended, and free its inputs."""
-        self._lane.loop.ask(lambda: self._lane.close_task(exploration_id))
+        self.lane.loop.ask(lambda: self.lane.close_task(exploration_id))
 
     def submit(self, dispatch: Dispatch) -> None:
         """Queue one attempt. ``collect`` returns its measurement, also if it fails or is canceled."""
-        self._lane.loop.post(lambda: self._lane.submit(dispatch))
+        self.lane.loop.post(lambda: self.lane.submit(dispatch))
 
     def set_incumbent(self, exploration_id: str, latency_s: float) -> None:
         """Set the latency against which slower candidates are stopped early."""
-        self._lane.loop.post(lambda: self._lane.tasks[exploration_id].improve(latency_s))
+        self.lane.loop.post(lambda: self.lane.tasks[exploration_id].improve(latency_s))
 
     def collect(self, timeout_s: float | None) -> list[Measurement]:
         """Measurements that are ready. Waits up to ``timeout_s`` for the first, without limit if None.
@@ -112,7 +116,7 @@ class LaneFarm(Generic[LaneT]):
         Raises:
             BadInput: a task cannot be verified.
         """
-        return self._outbox.take(timeout_s, self._lane.loop.raise_crash)
+        return self._outbox.take(timeout_s, self.lane.loop.raise_crash)
 
     def acknowledge(self, measurements: Sequence[Measurement]) -> None:
         """Do nothing: a tuner in the same process cannot lose what it collected."""
@@ -123,22 +127,22 @@ class LaneFarm(Generic[LaneT]):
 
     def cancel_all(self) -> None:
         """End all queued and running attempts; ``collect`` returns each as canceled."""
-        self._lane.loop.ask(self._lane.cancel_all)
+        self.lane.loop.ask(self.lane.cancel_all)
 
     def cancel(self, dispatch_ids: Collection[str]) -> None:
         """End the attempts of these dispatches; ``collect`` returns each as canceled."""
         wanted = frozenset(dispatch_ids)
-        self._lane.loop.ask(lambda: self._lane.cancel(wanted))
+        self.lane.loop.ask(lambda: self.lane.cancel(wanted))
 
     def suspects(self) -> list[Measurement]:
         """While the device is quarantined: the measurements since its last good check, to be repeated."""
-        self._lane.loop.raise_crash()
-        return self._lane.suspects()
+        self.lane.loop.raise_crash()
+        return self.lane.suspects()
 
     def trouble(self) -> str:
         """Why the device is in quarantine, as text to show; empty if it is not."""
-        self._lane.loop.raise_crash()
-        return self._lane.trouble()
+        self.lane.loop.raise_crash()
+        return self.lane.trouble()
 
     def has_lanes(self) -> bool:
         """Always: the lane is in this process."""
@@ -155,7 +159,7 @@ class LaneFarm(Generic[LaneT]):
             BadInput: its outputs cannot be verified.
             ChildFailed: ``on_wait`` canceled it.
         """
-        while (task := self._lane.loop.ask(lambda: self._lane.tasks.with_reference(exploration_id, sets))) is None:
+        while (task := self.lane.loop.ask(lambda: self.lane.tasks.with_reference(exploration_id, sets))) is None:
             if not on_wait():
                 raise canceled()
             time.sleep(_REFERENCE_POLL_S)
@@ -169,6 +173,6 @@ class LaneFarm(Generic[LaneT]):
         """End every child and the lane's thread. Idempotent."""
         if self._is_closed:
             return
-        self._lane.loop.close()
-        self._lane.close()
+        self.lane.loop.close()
+        self.lane.close()
         self._outbox.close()

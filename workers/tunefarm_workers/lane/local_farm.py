@@ -74,14 +74,14 @@ class LocalFarm(LaneFarm[ProcessorLane]):
             )
         self.processor = own_processor()
         self._shared_cache_wait = SharedCacheWait(cores_for(2))
-        self._neighbours = Neighbours(lambda child: self._lane.loop.ask(lambda: self._lane.device_arbiter.hold(child)))
+        self.neighbours = Neighbours(lambda child: self.lane.loop.ask(lambda: self.lane.device_arbiter.hold(child)))
         self._bystanders = bystanders
-        self._lane = ProcessorLane(
+        self.lane = ProcessorLane(
             fork_server, self._settings, self._others, self._deliver, self._outbox.put, self._outbox.wake, self._turn
         )
-        self._turn.on_turn = self._lane.loop.wake
-        self._lane.loop.start()
-        self._lane.loop.ask(lambda: self._lane.watch(watch))
+        self._turn.on_turn = self.lane.loop.wake
+        self.lane.loop.start()
+        self.lane.loop.ask(lambda: self.lane.watch(watch))
 
     def compare(self, order: ComparisonOrder, on_wait: OnWait = lambda: True) -> Comparison:
         """Time schedules side by side.
@@ -89,13 +89,13 @@ class LocalFarm(LaneFarm[ProcessorLane]):
         ``on_wait`` is called on this thread a few times a second; False cancels the comparison.
         """
         answer: Future[Comparison] = Future()
-        comparison = self._lane.loop.ask(lambda: self._lane.compare(order, answer.set_result))
+        comparison = self.lane.loop.ask(lambda: self.lane.compare(order, answer.set_result))
 
         def look() -> None:
             if not on_wait():
-                self._lane.loop.ask(lambda: self._lane.cancel_comparison(comparison))
+                self.lane.loop.ask(lambda: self.lane.cancel_comparison(comparison))
 
-        return self._lane.loop.wait_for(answer, look)
+        return self.lane.loop.wait_for(answer, look)
 
     def export(self, order: ExportOrder, on_wait: OnWait = lambda: True) -> ExportResult:
         """Compile a schedule to a library, check it, and time it in fresh processes. ``on_wait`` as in ``compare``."""
@@ -107,11 +107,11 @@ class LocalFarm(LaneFarm[ProcessorLane]):
             self._fork_server,
             self._scratch,
             self._settings.child_limits(),
-            lambda action: while_device_is_held(self._lane, action, on_wait),
+            lambda action: while_device_is_held(self.lane, action, on_wait),
             lambda outputs: self._error_of(order.exploration_id, outputs, on_wait),
             lambda latency_s: self._implausible(task, latency_s),
             self._shared_cache_wait,
-            self._neighbours,
+            self.neighbours,
             on_wait,
         )
         return exporter.export(order, task.task_order(), task.arguments, task.order.protocol_id)
@@ -124,36 +124,36 @@ class LocalFarm(LaneFarm[ProcessorLane]):
     @property
     def waits_for(self) -> str:
         """What the device waits for, as text to show; empty if nothing."""
-        if self._lane.holds_back():
-            return f"the device to recover: {self._lane.trouble()}"
+        if self.lane.holds_back():
+            return f"the device to recover: {self.lane.trouble()}"
         return "another process that measures on this host" if self._turn.waits else ""
 
     def close(self) -> None:
         """End every child and the lane's thread, and take no more turns. Idempotent."""
         if not self._is_closed:
-            self._lane.loop.post(self._turn.close)  # on the thread that takes turns
+            self.lane.loop.post(self._turn.close)  # on the thread that takes turns
         super().close()
         self._turn.close()
 
     def _others(self) -> tuple[Child, ...]:
         """Children outside the lane that may be held still."""
-        return (*self._bystanders(), *self._neighbours.children)
+        return (*self._bystanders(), *self.neighbours.children)
 
     def _error_of(self, exploration_id: str, outputs: list[Array], on_wait: OnWait) -> float:
         task = self._task_with_reference(exploration_id, 1, on_wait)
-        return self._lane.loop.ask(lambda: task.referee.error_of(outputs))
+        return self.lane.loop.ask(lambda: task.referee.error_of(outputs))
 
     def _implausible(self, task: OpenTask, latency_s: float) -> TrialFailure | None:
         implausible = task.implausible(latency_s)
         if implausible is not None:
-            self._lane.loop.ask(self._lane.check_device)
+            self.lane.loop.ask(self.lane.check_device)
         return implausible
 
     def _deliver(self, measurement: Measurement) -> None:
         now_s = time.monotonic()
         if now_s - self._environment_s > _ENVIRONMENT_FRESH_S:
             self._environment, self._environment_s = present_environment(), now_s
-        self.statistics = self.statistics.with_measurement(measurement, self._lane.device_arbiter.still_s)
+        self.statistics = self.statistics.with_measurement(measurement, self.lane.device_arbiter.still_s)
         self._outbox.put(
             measurement.model_copy(
                 update={"device_fingerprint": self.device.fingerprint, "environment": self._environment}

@@ -103,7 +103,7 @@ class SessionFarm(LaneFarm[SessionLane]):
                 raise
             fix = "Check that the device runs and is connected, and that the compiler for it is installed."
             raise BadInput("device", f"{access.name}: {error.failure.message}", fix) from error
-        self._lane = SessionLane(
+        self.lane = SessionLane(
             *(
                 fork_server,
                 access,
@@ -118,7 +118,7 @@ class SessionFarm(LaneFarm[SessionLane]):
             references=references,
             health=DeviceHealth(self._health, times),
         )
-        self._lane.loop.start()
+        self.lane.loop.start()
 
     def compare(self, order: ComparisonOrder, on_wait: OnWait = lambda: True) -> Comparison:
         """Time schedules side by side in one session.
@@ -236,10 +236,10 @@ class SessionFarm(LaneFarm[SessionLane]):
         """Call ``action`` on this thread with the device to itself and no other session open."""
 
         def act() -> T:
-            self._lane.loop.ask(self._lane.holder.end_idle)
+            self.lane.loop.ask(self.lane.holder.end_idle)
             return action()
 
-        return while_device_is_held(self._lane, act, on_wait)
+        return while_device_is_held(self.lane, act, on_wait)
 
     def _session(self, task: OpenTask, on_wait: OnWait) -> DeviceSession:
         """Open a session. Retries for ``patience_s`` while the device is away."""
@@ -276,7 +276,7 @@ class SessionFarm(LaneFarm[SessionLane]):
                 answer = session.ask(request, [held.descriptor], limit_s, on_wait, outputs)
             if not isinstance(answer, SessionRan) or isinstance(answer.result, Failed):
                 raise ChildFailed(_failure_of(answer))
-            error = self._lane.loop.ask(lambda: self._lane.tasks[task.order.exploration_id].judge(outputs, INPUT_SETS))
+            error = self.lane.loop.ask(lambda: self.lane.tasks[task.order.exploration_id].judge(outputs, INPUT_SETS))
             if error is None:
                 raise ChildFailed(_failure_of(None))
         if error > 1.0:
@@ -292,18 +292,18 @@ class SessionFarm(LaneFarm[SessionLane]):
         implausible = task.implausible(result.latency_s) if isinstance(result, Timing) else None
         if implausible is None:
             return result
-        self._lane.loop.ask(self._lane.check_device)
+        self.lane.loop.ask(self.lane.check_device)
         return Failed(failure=implausible)
 
     def _judged(self, task: OpenTask, outputs: Sequence[tuple[int, Sequence[Array]]]) -> float:
-        return self._lane.loop.ask(lambda: self._lane.tasks[task.order.exploration_id].referee.judge(outputs))
+        return self.lane.loop.ask(lambda: self.lane.tasks[task.order.exploration_id].referee.judge(outputs))
 
     def _current(self, task: OpenTask) -> OpenTask:
         """``task``, or its replacement if its process was killed or its inputs changed."""
-        return self._lane.loop.ask(lambda: self._lane.tasks[task.order.exploration_id])
+        return self.lane.loop.ask(lambda: self.lane.tasks[task.order.exploration_id])
 
     def _deliver(self, measurement: Measurement) -> None:
-        self.statistics = self.statistics.with_measurement(measurement, self._lane.device_arbiter.still_s)
+        self.statistics = self.statistics.with_measurement(measurement, self.lane.device_arbiter.still_s)
         update = {"device_fingerprint": self.device.fingerprint, "environment": self._present_environment()}
         self._outbox.put(measurement.model_copy(update=update))
 
