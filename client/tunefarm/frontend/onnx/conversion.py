@@ -7,11 +7,12 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import tvm
-from onnx import AttributeProto, numpy_helper
+from onnx import numpy_helper
 from tvm import relax
 from tvm.relax.frontend.onnx.onnx_frontend import onnx_input
 
 from tunefarm.frontend.expressions.loops import ConditionalLoop
+from tunefarm.frontend.onnx.nodes import attributes_of, constant_inputs, in_bytes, type_name
 from tunefarm.frontend.onnx.operators.constants import constant
 from tunefarm.frontend.onnx.operators.converters import advice_for, converter_of
 from tunefarm.frontend.onnx.skeleton import all_nodes, names_from_outside, subgraphs
@@ -23,20 +24,6 @@ from tunefarm_schemas.visible_text import visible_line
 _Array = npt.NDArray[np.generic]
 MAX_ELEMENTS_INSIDE: Final = 8
 """Smaller arrays are constants of the module: converters need bounds, scales and axes as numbers."""
-_SCALES: Final[Mapping[str, tuple[int, ...]]] = {
-    "QuantizeLinear": (1, 2),
-    "DequantizeLinear": (1, 2),
-    "ConvInteger": (2, 3),
-    "QGemm": (1, 2, 4, 5, 7, 8),
-    "QLinearConv": (1, 2, 4, 5, 6, 7),
-    "QLinearMatMul": (1, 2, 4, 5, 6, 7),
-    "Reshape": (1,),
-    "Tile": (1,),
-    "Pad": (1, 2, 3),
-    "Gather": (1,),
-}
-"""Inputs, by operator, that are constants of the module whatever their size."""
-_BYTES: Final[Mapping[str, str]] = {"int4": "int8", "uint4": "uint8"}
 _REASON_CHARACTERS: Final = 200
 _NO_LIMIT: Final = 2**62
 _Emit = Callable[[Sequence[Any], Any, Any], Any]
@@ -87,7 +74,7 @@ class _Conversion:
         self._graph = graph
         self._opset = opset_of(model)
         given = {**weights, **{each.name: numpy_helper.to_array(each) for each in graph.initializer}}
-        self._weights = {name: _in_bytes(array) for name, array in given.items()}
+        self._weights = {name: in_bytes(array) for name, array in given.items()}
         self._info = {each.name: each for each in [*graph.input, *graph.value_info, *graph.output]}
         self._values: dict[str, Any] = {}
         self._parameters: dict[str, Any] = {}
@@ -215,7 +202,7 @@ class _Conversion:
     def _body_results(self, graph: Any) -> list[Any]:
         """The results of a body, whose own arrays are constants."""
         weights = self._weights
-        inner = {each.name: _in_bytes(numpy_helper.to_array(each)) for each in graph.initializer}
+        inner = {each.name: in_bytes(numpy_helper.to_array(each)) for each in graph.initializer}
         self._weights = {**weights, **inner}
         self._values |= {name: constant(array) for name, array in inner.items()}
         try:
@@ -293,7 +280,7 @@ class _Conversion:
         if name in self._values:
             return self._values[name]
         array = self._weights[name]
-        if array.size <= MAX_ELEMENTS_INSIDE or index in _scales(node):
+        if array.size <= MAX_ELEMENTS_INSIDE or index in constant_inputs(node):
             return constant(array)
         return self._parameter(name, array)
 
@@ -365,36 +352,3 @@ def _types(branch: Any) -> list[str]:
 def _type_text(value: Any) -> str:
     """Such as ``float32[1, 3]``."""
     return f"{value.ty.dtype}{list(map(int, value.ty.shape))}"
-
-
-def _in_bytes(array: _Array) -> _Array:
-    """Integers of 4 bits in bytes: TVM has no others."""
-    return array.astype(_BYTES[str(array.dtype)]) if str(array.dtype) in _BYTES else array
-
-
-def _scales(node: Any) -> tuple[int, ...]:
-    """The inputs of a node that are constants of the module. There are too many scales of blocks."""
-    return () if any(each.name == "block_size" for each in node.attribute) else _SCALES.get(node.op_type, ())
-
-
-def attributes_of(node: Any) -> dict[str, Any]:
-    """The attributes of a node as TVM's converters read them: strings are bytes, lists are tuples."""
-    return {each.name: _attribute(each) for each in node.attribute}
-
-
-def _attribute(attribute: Any) -> Any:
-    fields = {
-        AttributeProto.FLOAT: "f", AttributeProto.INT: "i", AttributeProto.STRING: "s", AttributeProto.TENSOR: "t",
-        AttributeProto.GRAPH: "g", AttributeProto.TYPE_PROTO: "tp",
-    }  # fmt: skip
-    if attribute.type in fields:
-        return getattr(attribute, fields[attribute.type])
-    lists = {AttributeProto.FLOATS: "floats", AttributeProto.INTS: "ints", AttributeProto.STRINGS: "strings"}
-    return tuple(getattr(attribute, lists[attribute.type]))
-
-
-def type_name(element_type: int) -> str:
-    """TVM's name of an ONNX element type."""
-    from onnx.helper import tensor_dtype_to_np_dtype
-
-    return str(tensor_dtype_to_np_dtype(element_type))
