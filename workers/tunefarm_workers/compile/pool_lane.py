@@ -19,10 +19,10 @@ from tunefarm_workers.session.compiler.local_compiler import LocalCompiler
 from tunefarm_workers.session.device.host_facts import host_facts
 from tunefarm_workers.session.device.session_messages import Toolchain
 from tunefarm_workers.worker.lane_opening import LaneContext
-from tunefarm_workers.worker.preloads import NVRTC, SESSION
+from tunefarm_workers.worker.preloads import NVIDIA_SESSION
 from tunefarm_workers.worker.settings_of_environment import settings_of_environment
 
-PRELOAD: Final = (*SESSION, NVRTC)
+PRELOAD: Final = NVIDIA_SESSION
 KIND: Final = "compile"
 
 

@@ -10,11 +10,11 @@ from tunefarm_workers.cuda.cuda_farm import CudaFarm, facts_for
 from tunefarm_workers.cuda.cuda_settings import CudaSettings
 from tunefarm_workers.cuda.gpu_target import gpu_fingerprint
 from tunefarm_workers.device.known_device import KnownDevice
-from tunefarm_workers.worker.preloads import NVRTC, SESSION
+from tunefarm_workers.worker.preloads import NVIDIA_SESSION
 from tunefarm_workers.worker.settings import WorkerSettings
 from tunefarm_workers.worker.settings_of_environment import settings_of_environment
 
-PRELOAD: Final = (*SESSION, NVRTC)
+PRELOAD: Final = NVIDIA_SESSION
 
 
 def build(settings: WorkerSettings, fork_server: ForkServer, scratch: Path, blobs: Blobs) -> CudaFarm:

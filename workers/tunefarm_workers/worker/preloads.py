@@ -10,5 +10,5 @@ PROCESSOR: Final = (LOAD_TVM, "tunefarm_workers.child.preload:preload")
 SESSION: Final = (LOAD_TVM, "tunefarm_workers.session.device.preload:preload")
 """For sessions with boards and cards, and for builds for other hosts."""
 
-NVRTC: Final = "tunefarm_workers.builder.nvrtc:preload"
-"""In addition for what builds for NVIDIA GPUs."""
+NVIDIA_SESSION: Final = (*SESSION, "tunefarm_workers.builder.nvrtc:preload")
+"""The same with NVRTC, for NVIDIA GPUs."""
