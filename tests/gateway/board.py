@@ -80,7 +80,7 @@ def gateway_settings_of(board: Board, **changed: object) -> GatewaySettings:
         "key": KEY,
         "target": TARGET,
         "board": "a test's board",
-        "vendor": "somebody",
+        "vendor": "maker",
         "build_lanes": 2,
         "first_build_s": 4.0,
         "quarantine_s": 1.0,  # what else runs on this host may look like drift

@@ -22,7 +22,7 @@ SLOW_EXTENT = 512
 def test_board_has_declared_and_measured_class(running: RunningFarm) -> None:
     farm = running.farm
     assert farm.device.device_class.name == "a test's board"
-    assert farm.device.device_class.vendor == "somebody"
+    assert farm.device.device_class.vendor == "maker"
     assert farm.device.device_class.cores == 2
     assert farm.device.reference.compute_s > 0
     assert farm.code_generator.startswith("tvm-")

@@ -1,13 +1,13 @@
 """Commands that read a repository and those that change it wait for each other; readers do not."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from tests.release.other_process import OtherProcess
+from tests.other_process import OtherProcess
 from tests.release.repositories import Workshop
 from tunefarm.release.checking import check
 from tunefarm.release.export import export
@@ -37,11 +37,12 @@ def workshop(tmp_path: Path) -> Workshop:
 
 @contextmanager
 def another_process(workshop: Workshop, action: Action) -> Iterator[OtherProcess]:
-    """A process that acts when it is told to. It is forked before this one holds a lock, which it would share."""
-    with ExitStack() as stack:
-        other = OtherProcess(lambda: action(Workshop(workshop.place)))
-        stack.callback(other.kill)  # it may wait for a lock of this process
+    """A process for ``action``, forked before this one holds a lock, which it would share."""
+    other = OtherProcess(lambda: action(Workshop(workshop.place)))
+    try:
         yield other
+    finally:
+        other.kill()  # it may wait for a lock of this process
 
 
 @pytest.mark.parametrize("reader", READERS, ids=["export", "push"])
@@ -50,7 +51,7 @@ def test_reader_waits_for_a_change(workshop: Workshop, reader: Action) -> None:
         with workshop.folder.locked():
             other.begin()
             assert other.waits()
-        assert other.ends_well()
+        assert other.exit_status() == 0
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=["prune", "publish"])
@@ -61,7 +62,7 @@ def test_change_waits_for_a_running_push(workshop: Workshop, change: Action) -> 
         other.begin()
         assert other.waits()
         pushing.close()
-        assert other.ends_well()
+        assert other.exit_status() == 0
     assert check(workshop.folder, lambda: workshop.now) == []
 
 
@@ -72,7 +73,7 @@ def test_readers_do_not_wait_for_each_other(workshop: Workshop) -> None:
         assert export(workshop.folder, "canary", workshop.place / "usb")
         assert prune(workshop.folder, 1, dry_run=True).files
         other.begin()
-        assert other.ends_well()
+        assert other.exit_status() == 0
         pushing.close()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from alembic.script import ScriptDirectory
 
-from tests.store.children import Child
+from tests.other_process import OtherProcess
 from tests.store.sample import TENANT, put_job
 from tunefarm_services.store import DatabaseOutdated, DatabaseTooNew, Store, StoreUnavailable
 from tunefarm_services.store.database.database import Database
@@ -94,5 +94,5 @@ def test_open_without_create_creates_nothing(url: str, tmp_path: Path):
 
 
 def test_concurrent_creators_share_one_database(url: str, tmp_path: Path):
-    children = [Child(lambda: str(Store.open(url, tmp_path / "blobs").revision())) for _ in range(3)]
+    children = [OtherProcess(lambda: Store.open(url, tmp_path / "blobs").revision()).begin() for _ in range(3)]
     assert [child.answer() for child in children] == [NEEDED] * 3

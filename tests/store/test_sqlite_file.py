@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.store.children import Child
+from tests.other_process import OtherProcess
 from tests.store.sample import bench, put_job, timing
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_services.store import Store, StoreError, StoreUnavailable
@@ -125,7 +125,7 @@ def as_nobody(folder: Path, url: str) -> str:
             return str(error)
         return ""
 
-    return Child(open_store).answer()
+    return OtherProcess(open_store).begin().answer()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="switching users requires root")
@@ -177,7 +177,7 @@ def test_open_removes_access_of_others_to_existing_store(url: str, tmp_path: Pat
 def test_killed_creation_leaves_no_partial_store(url: str, tmp_path: Path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(schema_revision, "_create", lambda _connection: os._exit(9))
-        child = Child(lambda: str(Store.open(url, tmp_path / "blobs").revision()))
+        child = OtherProcess(lambda: Store.open(url, tmp_path / "blobs").revision()).begin()
     assert child.exit_status() == 9
     assert not (tmp_path / "tunefarm.db").exists()
     Store.open(url, tmp_path / "blobs").close()
