@@ -30,6 +30,7 @@ ARM64_APT = -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o APT::Sandb
 	-o Dir::State::lists=$(ARM64)/lists -o Dir::State::status=$(ARM64)/status -o Dir::Cache=$(ARM64) -o Dir::Cache::archives=$(ARM64)/archives
 SODIUM_STAMP := .venv/.libsodium-fetched
 SODIUM_SHA256 := 018494d6d696ae03c7e656e5e74cdfd8ea1326962cc401bcf018f1ed8436811c
+CHROMIUM_STAMP := .venv/.chromium-installed
 BROWSER_STAMP := .venv/.browser-installed
 SOFTHSM_STAMP := .venv/.softhsm-installed
 
@@ -62,12 +63,13 @@ help:  ## list these targets
 $(STAMP): constraints.txt $(wildcard */pyproject.toml)
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; say where it is: make PYTHON=/path/to/python" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(PIP) install --quiet --constraint constraints.txt setuptools
+# The pip that comes with Python 3.11 takes three times as long to resolve what follows.
+	$(PIP) install --quiet --upgrade --constraint constraints.txt pip setuptools
 	$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --no-compile $(DISTRIBUTIONS) $(TOOLS)
 # Where Python may write no bytecode, each process would compile all sources again. pip compiles on one core only, ours not
-# at all. Of the packages' files some may be for other versions of Python.
+# at all. Of the packages' files some may be for other versions of Python, and a third is what these processes never import.
 	$(BIN)/python -m compileall -q -j 0 $(PACKAGES)
-	$(BIN)/python -m compileall -qq -j 0 .venv/lib || true
+	$(BIN)/python -m compileall -qq -j 0 -x '/(tests|testing|pip|setuptools|mypy|mypyc|pygments|fontTools)/' .venv/lib || true
 	touch $@
 
 $(FRAMEWORKS_STAMP): $(STAMP)
@@ -114,11 +116,15 @@ $(SOFTHSM_STAMP): $(STAMP)
 		for package in *softhsm2_*.deb; do dpkg --extract $$package . && rm $$package; done; }
 	touch $@
 
-$(BROWSER_STAMP): $(STAMP)
-	$(PIP) install --quiet --constraint constraints.txt axe-playwright-python playwright
+$(CHROMIUM_STAMP):
 	@command -v chromium chromium-browser google-chrome >/dev/null || \
 		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes chromium; } || \
 		{ echo "The tests of the pages need Chromium. Install it (Debian: apt-get install chromium), or run make as root." >&2; exit 1; }
+	mkdir -p .venv
+	touch $@
+
+$(BROWSER_STAMP): $(STAMP) $(CHROMIUM_STAMP)
+	$(PIP) install --quiet --constraint constraints.txt axe-playwright-python playwright
 	touch $@
 
 demo: $(STAMP)  ## tune a fused matmul + bias + ReLU; about a minute; leaves demo-output/
@@ -134,7 +140,9 @@ demo-model: $(ONNX_STAMP)  ## compile a small CNN from a file, then tune it; abo
 	TUNEFARM_HOME=$(CURDIR)/.demo-store $(BIN)/tunefarm tune demo-output/small_network.onnx \
 		--seconds $(DEMO_MODEL_SECONDS) --output demo-output/tuned
 
-test: $(STAMP) $(SODIUM_STAMP) $(BROWSER_STAMP)  ## run the tests: no network, warnings are errors; those that compare times come first, alone
+# Chromium and the packages of Python are installed side by side.
+test:  ## run the tests: no network, warnings are errors; those that compare times come first, alone
+	@$(MAKE) --no-print-directory --jobs 2 $(STAMP) $(SODIUM_STAMP) $(BROWSER_STAMP)
 	$(BIN)/python -m pytest -q -m "timing and not faults and not models and not targets" $$(grep -rl "mark.timing" tests --include "*.py")
 	$(BIN)/python -m pytest -m "not extended and not faults and not timing and not models and not targets" \
 		--numprocesses $(TEST_PROCESSES) --no-loadscope-reorder
