@@ -1,6 +1,6 @@
-"""Replaces ``If`` by its branch and ``Loop`` by its steps, where condition or count are constants."""
+"""Replaces ``If`` by its branch, and ``Loop`` and ``Scan`` by their steps, where condition or count are known."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -9,16 +9,20 @@ import onnx
 from onnx import helper, numpy_helper
 
 _Constants = Mapping[str, npt.NDArray[np.generic]]
+_Shapes = Mapping[str, tuple[int, ...] | None]
 MAX_STEPS: Final = 256
 """Loops of more steps would make modules that take too long to build."""
 
 
-def inline_branches(graph: Any, constants: _Constants) -> bool:
-    """Whether a node was replaced; the graph changes. ``constants`` are those that it may read, by name."""
+def inline_branches(graph: Any, constants: _Constants, shapes: _Shapes) -> bool:
+    """Whether a node was replaced; the graph changes.
+
+    ``constants`` are those that it may read, and ``shapes`` those of its values, by name.
+    """
     nodes: list[Any] = []
     changed = False
     for number, node in enumerate(graph.node):
-        replacement = _replacement(node, constants, f"{node.name or node.op_type}/{number}", graph)
+        replacement = _replacement(node, constants, shapes, f"{node.name or node.op_type}/{number}", graph)
         changed |= replacement is not None
         nodes += [node] if replacement is None else replacement
     if changed:
@@ -28,7 +32,7 @@ def inline_branches(graph: Any, constants: _Constants) -> bool:
     return changed
 
 
-def _replacement(node: Any, constants: _Constants, prefix: str, graph: Any) -> list[Any] | None:
+def _replacement(node: Any, constants: _Constants, shapes: _Shapes, prefix: str, graph: Any) -> list[Any] | None:
     if node.domain not in {"", "ai.onnx"}:
         return None
     if node.op_type == "If" and node.input[0] in constants:
@@ -41,11 +45,13 @@ def _replacement(node: Any, constants: _Constants, prefix: str, graph: Any) -> l
             if name
         ]
     if node.op_type == "Loop":
-        return _unrolled(node, constants, prefix, graph)
+        return _unrolled_loop(node, constants, prefix, graph)
+    if node.op_type == "Scan":
+        return _unrolled_scan(node, shapes, prefix, graph)
     return None
 
 
-def _unrolled(node: Any, constants: _Constants, prefix: str, graph: Any) -> list[Any] | None:
+def _unrolled_loop(node: Any, constants: _Constants, prefix: str, graph: Any) -> list[Any] | None:
     body = next(each.g for each in node.attribute if each.name == "body")
     count = constants.get(node.input[0])
     condition = constants.get(node.input[1]) if len(node.input) > 1 and node.input[1] else None
@@ -70,7 +76,52 @@ def _unrolled(node: Any, constants: _Constants, prefix: str, graph: Any) -> list
         for values, name in zip(scanned, results[len(carried) :], strict=True):
             values.append(name)
         carried = results[: len(carried)]
-    return nodes + _results(node, carried, scanned, prefix, graph)
+    return nodes + _same_as(carried, node) + _collected(node.output[len(carried) :], scanned, [0] * len(scanned), prefix, graph)
+
+
+def _unrolled_scan(node: Any, shapes: _Shapes, prefix: str, graph: Any) -> list[Any] | None:
+    """A step takes one element along an axis of each scanned input; what it gives is joined along an axis."""
+    given = {each.name: helper.get_attribute_value(each) for each in node.attribute}
+    body, scanned = given["body"], list(node.input[len(node.input) - given["num_scan_inputs"] :])
+    carried = list(node.input[: len(node.input) - len(scanned)])
+    axes = given.get("scan_input_axes", [0] * len(scanned))
+    steps = {shape[axis] if (shape := shapes.get(name)) else None for name, axis in zip(scanned, axes, strict=True)}
+    count = steps.pop()
+    if steps or count is None or not 0 < count <= MAX_STEPS:
+        return None
+    nodes: list[Any] = []
+    elements = []
+    directions = given.get("scan_input_directions", [0] * len(scanned))
+    for number, (name, axis, is_backward) in enumerate(zip(scanned, axes, directions, strict=True)):
+        parts = _elements(name, axis, count, f"{prefix}/{number}", nodes, graph)
+        elements.append(parts[::-1] if is_backward else parts)
+    collected: list[list[str]] = [[] for _ in body.output[len(carried) :]]
+    for step, values in enumerate(zip(*elements, strict=True)):
+        taken = dict(zip((each.name for each in body.input), [*carried, *values], strict=True))
+        names, inner = _inlined(body, taken, f"{prefix}/{step}", graph)
+        nodes += inner
+        results = [names.get(each.name, each.name) for each in body.output]
+        for parts, name in zip(collected, results[len(carried) :], strict=True):
+            parts.append(name)
+        carried = results[: len(carried)]
+    backward = given.get("scan_output_directions", [0] * len(collected))
+    ordered = [parts[::-1] if is_backward else parts for parts, is_backward in zip(collected, backward, strict=True)]
+    axes = given.get("scan_output_axes", [0] * len(collected))
+    return nodes + _same_as(carried, node) + _collected(node.output[len(carried) :], ordered, axes, prefix, graph)
+
+
+def _elements(name: str, axis: int, count: int, prefix: str, nodes: list[Any], graph: Any) -> list[str]:
+    """The elements along an axis, each without that axis; the nodes that cut them are added to ``nodes``."""
+    sizes, axes = f"{prefix}/sizes", f"{prefix}/axis"
+    graph.initializer.append(numpy_helper.from_array(np.ones(count, np.int64), sizes))
+    graph.initializer.append(numpy_helper.from_array(np.asarray([axis], np.int64), axes))
+    parts = [f"{prefix}/{step}/part" for step in range(count)]
+    elements = [f"{prefix}/{step}/element" for step in range(count)]
+    nodes.append(helper.make_node("Split", [name, sizes], parts, axis=axis))
+    nodes += [
+        helper.make_node("Squeeze", [part, axes], [element]) for part, element in zip(parts, elements, strict=True)
+    ]
+    return elements
 
 
 def _goes_on(body: Any) -> bool:
@@ -91,17 +142,22 @@ def _goes_on(body: Any) -> bool:
     return name == given or (initial is not None and bool(numpy_helper.to_array(initial).reshape(-1)[0]))
 
 
-def _results(node: Any, carried: list[str], scanned: list[list[str]], prefix: str, graph: Any) -> list[Any]:
-    nodes = [_same(value, name) for value, name in zip(carried, node.output, strict=False) if name]
-    axes = f"{prefix}/axes"
-    graph.initializer.append(numpy_helper.from_array(np.asarray([0], np.int64), axes))
-    for values, name in zip(scanned, node.output[len(carried) :], strict=False):
+def _same_as(carried: Sequence[str], node: Any) -> list[Any]:
+    return [_same(value, name) for value, name in zip(carried, node.output, strict=False) if name]
+
+
+def _collected(
+    names: Sequence[str], values: Sequence[Sequence[str]], axes: Sequence[int], prefix: str, graph: Any
+) -> list[Any]:
+    """Nodes that join what the steps gave along an axis; outputs at the end may be left out."""
+    nodes: list[Any] = []
+    for name, parts, axis in zip(names, values, axes, strict=False):
         if name:
-            parts = [f"{value}/{name}/step" for value in values]
-            nodes += [
-                helper.make_node("Unsqueeze", [value, axes], [part]) for value, part in zip(values, parts, strict=True)
-            ]
-            nodes.append(helper.make_node("Concat", parts, [name], axis=0))
+            place = f"{prefix}/{name}/axis"
+            graph.initializer.append(numpy_helper.from_array(np.asarray([axis], np.int64), place))
+            wide = [f"{part}/{name}/step" for part in parts]
+            nodes += [helper.make_node("Unsqueeze", [part, place], [to]) for part, to in zip(parts, wide, strict=True)]
+            nodes.append(helper.make_node("Concat", wide, [name], axis=axis))
     return nodes
 
 

@@ -60,9 +60,9 @@ def convert_graph(model: Any, weights: Mapping[str, _Array]) -> ConvertedGraph:
 
 
 def missing_operators(model: Any) -> tuple[str, ...]:
-    """The standard operators of a model that have no conversion, bodies of If and Loop included."""
+    """The standard operators of a model that have no conversion, those of bodies included."""
     opset = opset_of(model)
-    found = {node.op_type for node in all_nodes(model.graph) if node.domain in {"", "ai.onnx"}} - {"If", "Loop"}
+    found = {node.op_type for node in all_nodes(model.graph) if node.domain in {"", "ai.onnx"}} - {"If", "Loop", "Scan"}
     return tuple(sorted(each for each in found if converter_of("", each, opset) is None))
 
 

@@ -54,7 +54,7 @@ def _fold(
     for node in graph.node:
         for attribute in node.attribute if node.op_type == "If" else ():
             folded |= _fold(attribute.g, opsets, shapes, constants)
-    return inline_branches(graph, constants) or folded
+    return inline_branches(graph, constants, shapes) or folded
 
 
 def _fold_nodes(

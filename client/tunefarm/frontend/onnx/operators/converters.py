@@ -110,7 +110,7 @@ _ADVICE: Final[Mapping[str, str]] = MappingProxyType(
         "NonMaxSuppression": BOXES,
         "If": "If an input decides, add its value as an initializer of its name: only one branch is then compiled.",
         "Loop": "Collect nothing from step to step, or export a loop with a constant count of at most 256 steps.",
-        "Scan": "Unroll Scan before the export, or export the recurrent layer as LSTM, GRU or RNN.",
+        "Scan": "Scan at most 256 elements outside of any Loop, or export a recurrent layer as LSTM, GRU or RNN.",
     }
 )
 
