@@ -187,7 +187,9 @@ class HostileTimer(CallTimer):
 def _allocate_memory() -> None:
     allocated = []
     while True:
-        allocated.append(bytes(16 << 20))  # reserved but not touched, which would take a slow host longer than a call may
+        allocated.append(
+            bytes(16 << 20)
+        )  # reserved but not touched, which would take a slow host longer than a call may
 
 
 def spin(channel: Any, payload: bytes, descriptors: list[int]) -> None:

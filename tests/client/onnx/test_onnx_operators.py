@@ -125,6 +125,9 @@ MODELS = {
     "identity of another type": lambda: model_of(
         [node("EyeLike", ["x"], ["y"], k=1, dtype=TensorProto.DOUBLE)], {"x": (3, 4)}, ["y"],
         types={"y": TensorProto.DOUBLE}),
+    "determinant": lambda: one("Det", inputs={"x": (2, 4, 4)}),
+    "inverse": lambda: model_of(
+        [node("Inverse", ["x"], ["y"], domain="com.microsoft")], {"x": (3, 4, 4)}, ["y"], domains=["com.microsoft"]),
     "transform": lambda: one("DFT", inputs={"x": (2, 9, 5, 1)}, axis=1),
     "half of a transform": lambda: one("DFT", inputs={"x": (2, 5, 8, 1)}, axis=2, onesided=1),
     "longer inverse transform": lambda: one("DFT", constants(n=INT64(12)), {"x": (2, 9, 2)}, inverse=1),

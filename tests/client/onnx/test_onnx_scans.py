@@ -73,7 +73,10 @@ def test_scan_over_a_size_that_the_user_gives(tmp_path: Path) -> None:
         [turned, scan], "inner", [], [helper.make_tensor_value_info("last", TensorProto.FLOAT, (2, 4))]
     )
     other = helper.make_graph(
-        [node("Identity", ["h0"], ["kept"])], "o", [], [helper.make_tensor_value_info("kept", TensorProto.FLOAT, (2, 4))]
+        [node("Identity", ["h0"], ["kept"])],
+        "o",
+        [],
+        [helper.make_tensor_value_info("kept", TensorProto.FLOAT, (2, 4))],
     )
     branch = node("If", ["is_scanned"], ["y"], then_branch=inner, else_branch=other)
     weights = {**WEIGHTS, **constants(is_scanned=np.bool_(True))}

@@ -130,6 +130,7 @@ def test_elements_are_ordered_and_searched() -> None:
             torch.searchsorted(row, x),
             torch.searchsorted(row, x, right=True),
             torch.searchsorted((row * 2).long(), 0.5),
+            torch.searchsorted(x.cumsum(-1).abs().sort(-1)[0], x[:, :3].contiguous(), right=True),
             x.logcumsumexp(1),
             (100 * x).logcumsumexp(0),
         )

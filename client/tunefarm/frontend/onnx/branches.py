@@ -76,7 +76,11 @@ def _unrolled_loop(node: Any, constants: _Constants, prefix: str, graph: Any) ->
         for values, name in zip(scanned, results[len(carried) :], strict=True):
             values.append(name)
         carried = results[: len(carried)]
-    return nodes + _same_as(carried, node) + _collected(node.output[len(carried) :], scanned, [0] * len(scanned), prefix, graph)
+    return (
+        nodes
+        + _same_as(carried, node)
+        + _collected(node.output[len(carried) :], scanned, [0] * len(scanned), prefix, graph)
+    )
 
 
 def _unrolled_scan(node: Any, shapes: _Shapes, prefix: str, graph: Any) -> list[Any] | None:

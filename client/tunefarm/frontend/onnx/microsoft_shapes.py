@@ -137,8 +137,8 @@ _OF_TYPE: Final = MappingProxyType({"EmbedLayerNormalization": 2, "MatMulInteger
 """The inputs, by operator, whose type is that of the results. Otherwise it is the first."""
 _RULES: Final[Mapping[str, Callable[[_NodeFacts], Sequence[Any]]]] = MappingProxyType({
     **dict.fromkeys(
-        ("BiasGelu", "FastGelu", "Gelu", "LayerNormalization", "QLinearLeakyRelu", "QLinearSigmoid", "QLinearSoftmax",
-         "QuickGelu", "RotaryEmbedding", "SimplifiedLayerNormalization"), _same),
+        ("BiasGelu", "FastGelu", "Gelu", "Inverse", "LayerNormalization", "QLinearLeakyRelu", "QLinearSigmoid",
+         "QLinearSoftmax", "QuickGelu", "RotaryEmbedding", "SimplifiedLayerNormalization"), _same),
     **dict.fromkeys(("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"), _same_with_sum),
     **dict.fromkeys(("DynamicQuantizeMatMul", "FusedMatMul", "MatMulIntegerToFloat", "TransposeMatMul"), _product),
     **dict.fromkeys(("Attention", "QAttention"), _attention),

@@ -7,6 +7,7 @@ import torch
 from torch.export import ExportedProgram
 
 from tunefarm.frontend.model_source import FIELD
+from tunefarm.frontend.pytorch.operators.linear_algebra import WHOLE
 from tunefarm.frontend.pytorch.operators.recurrent import KEPT
 from tunefarm.frontend.pytorch.weights import contents_of, memory_of
 from tunefarm_schemas.bad_input import BadInput
@@ -26,7 +27,7 @@ def decomposed(program: ExportedProgram) -> ExportedProgram:
     """
     _write_buffers(program)
     table: dict[Any, Any] = dict(torch.export.default_decompositions())
-    for operator in KEPT:
+    for operator in (*KEPT, *WHOLE):
         table.pop(operator, None)
     try:
         with torch.no_grad(), warnings.catch_warnings():

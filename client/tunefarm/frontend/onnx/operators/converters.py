@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from tunefarm.frontend.expressions.linear_algebra import determinant, inverse
 from tunefarm.frontend.onnx.folding import OF_DATA
 from tunefarm.frontend.onnx.operators.elementwise import (
     clip,
@@ -69,7 +70,8 @@ _NOT_ONNX: Final = (_OF_MICROSOFT - {"Gelu"}) | {"AllClassNMS", "Attention"}
 
 _OURS: Final[Mapping[str, Any]] = MappingProxyType({
     "Attention": standard_attention, "AveragePool": pool("AveragePool"), "Clip": clip, "Constant": literal,
-    "Conv": conv, "ConvTranspose": conv_transpose, "CumProd": running_product, "DFT": transform, "Elu": elu,
+    "Conv": conv, "ConvTranspose": conv_transpose, "CumProd": running_product, "DFT": transform,
+    "Det": lambda builder, inputs, _attributes, _scope: determinant(inputs[0], builder.emit), "Elu": elu,
     "EyeLike": identity_like, "GRU": gru, "Gather": gather, "IsInf": is_infinite,
     "LRN": local_response_normalization, "LSTM": lstm,
     "LpNormalization": lp_normalization, "MaxPool": pool("MaxPool"),
@@ -82,6 +84,7 @@ _OURS: Final[Mapping[str, Any]] = MappingProxyType({
 _OURS_OF_MICROSOFT: Final[Mapping[str, Any]] = MappingProxyType({
     "Attention": attention, "DynamicQuantizeMatMul": quantized_matmul, "FusedConv": fused_conv,
     "FusedGemm": fused_gemm, "FusedMatMul": fused_matmul, "GroupQueryAttention": group_query_attention,
+    "Inverse": lambda builder, inputs, _attributes, _scope: inverse(inputs[0], builder.emit),
     "LayerNormalization": onnx_frontend.LayerNormalization.get_converter(17),
     "MatMulIntegerToFloat": scaled_matmul, "MultiHeadAttention": multi_head_attention,
     "QAttention": quantized_attention, "QuickGelu": quick_gelu, "RotaryEmbedding": rotary_embedding,

@@ -87,15 +87,17 @@ def masked_scatter(node: fx.Node, importer: Any) -> Any:
 
 
 def searched(node: fx.Node, importer: Any) -> Any:
-    """Where values belong in one sorted row, so that it stays sorted."""
+    """Where values belong in sorted rows, so that these stay sorted: all values in one row, or each row in its own."""
     row, values = importer.env[node.args[0]], node.args[1]
-    if row.ty.ndim != 1 or node.kwargs.get("sorter") is not None:
-        raise ValueError("it searches in several rows, or in one that is not sorted")
+    if node.kwargs.get("sorter") is not None:
+        raise ValueError("it searches in rows that are not sorted")
     is_right = node.kwargs.get("right", False) or node.kwargs.get("side") == "right"
     emit = importer.block_builder.emit
     if isinstance(values, float) and "float" not in str(row.ty.dtype):
         row = emit(relax.op.astype(row, "float32"))
     values = importer.env[values] if isinstance(values, fx.Node) else relax.const(values, str(row.ty.dtype))
+    if row.ty.ndim > 1:
+        row = emit(relax.op.expand_dims(row, -2))
     before = relax.op.less_equal if is_right else relax.op.less
     is_before = emit(before(row, emit(relax.op.expand_dims(values, values.ty.ndim))))
     return emit(relax.op.sum(emit(relax.op.astype(is_before, "int64")), -1))

@@ -42,6 +42,14 @@ from tunefarm.frontend.pytorch.operators.collecting import (
     searched,
 )
 from tunefarm.frontend.pytorch.operators.indexing import index, index_put, select, strided, written_through
+from tunefarm.frontend.pytorch.operators.linear_algebra import (
+    cholesky,
+    determinant,
+    inverse,
+    sign_and_logarithm,
+    solve,
+    solve_triangular,
+)
 from tunefarm.frontend.pytorch.operators.loops import while_loop
 from tunefarm.frontend.pytorch.operators.nodes import Convert, argument, as_kind, value_of
 from tunefarm.frontend.pytorch.operators.norms import batch_norm, group_norm, layer_norm, variance_and_mean
@@ -137,6 +145,12 @@ CONVERTERS: Final[Mapping[str, Convert]] = MappingProxyType(
         **dict.fromkeys(("addmm.default", "baddbmm.default"), added_product),
         **dict.fromkeys(("_grouped_mm.default", "grouped_mm_fallback.default"), grouped_product),
         "_int_mm.default": wide_product,
+        **dict.fromkeys(("inverse.default", "linalg_inv.default"), inverse),
+        "linalg_solve.default": solve,
+        "linalg_solve_triangular.default": solve_triangular,
+        **dict.fromkeys(("det.default", "linalg_det.default"), determinant),
+        **dict.fromkeys(("slogdet.default", "linalg_slogdet.default"), sign_and_logarithm),
+        "linalg_cholesky.default": cholesky,
         "convolution.default": convolution,
         "while_loop": while_loop,
         "quantize_per_tensor.default": lambda node, importer: quantize(node, importer, -1, 3),
