@@ -63,7 +63,7 @@ def test_import_onnx_refuses_files_that_protobuf_cannot_parse(tmp_path: Path) ->
 
 def test_import_onnx_names_all_unsupported_operators(tmp_path: Path) -> None:
     inner = helper.make_graph(
-        [node("Det", ["x"], ["d"]), node("Identity", ["x"], ["t"])],
+        [node("NonZero", ["x"], ["d"]), node("Identity", ["x"], ["t"])],
         "then",
         [],
         [helper.make_tensor_value_info("t", TensorProto.FLOAT, None)],

@@ -164,15 +164,15 @@ class _Conversion:
     def _check_type(self, name: str, result: Any) -> None:
         """Refuse a result that is not what ONNX infers: TVM's converters ignore some attributes without a word."""
         expected, found = self._info.get(name), getattr(result, "ty", None)
+        if isinstance(found, relax.TensorType) and not _is_static(found):
+            raise ValueError("the data decide the size of its result")
         if expected is None or name not in self._used or not isinstance(found, relax.TensorType):
             return
         if not expected.type.tensor_type.elem_type:
             return
         shape = static_shape(expected)
-        if shape is not None and isinstance(found.shape, relax.ShapeExpr):
-            sizes = [int(size) if isinstance(size, tvm.tirx.IntImm) else str(size) for size in found.shape]
-            if sizes != list(shape):
-                raise ValueError(f"its conversion has the shape {sizes}, not {list(shape)}")
+        if shape is not None and (sizes := list(map(int, found.shape))) != list(shape):
+            raise ValueError(f"its conversion has the shape {sizes}, not {list(shape)}")
         if str(found.dtype) != type_name(expected.type.tensor_type.elem_type):
             raise ValueError(f"its conversion has the type {found.dtype}")
 
@@ -341,6 +341,10 @@ _CONTROL_FLOW: Final[Mapping[str, Callable[[_Conversion, Any], list[Any]]]] = {
 
 def _one_or_tuple(results: Sequence[Any]) -> Any:
     return results[0] if len(results) == 1 else relax.Tuple(results)
+
+
+def _is_static(kind: Any) -> bool:
+    return isinstance(kind.shape, relax.ShapeExpr) and all(isinstance(size, tvm.tirx.IntImm) for size in kind.shape)
 
 
 def _types(branch: Any) -> list[str]:

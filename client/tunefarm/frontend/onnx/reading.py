@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from tunefarm.frontend.onnx.conversion import convert_graph, missing_operators
 from tunefarm.frontend.onnx.folding import with_constants_folded
@@ -12,6 +13,7 @@ from tunefarm.frontend.onnx.skeleton import name_nodes, skeleton_of
 from tunefarm.frontend.onnx.structure import (
     check_structure,
     opset_of,
+    with_default_attributes,
     with_domain_of_onnxruntime,
     with_functions_inlined,
     with_recent_opset,
@@ -19,6 +21,9 @@ from tunefarm.frontend.onnx.structure import (
 from tunefarm.frontend.relax_model import RelaxModel
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.visible_text import visible_line
+
+_NESTED_FUNCTIONS: Final = 2
+"""ONNX defines some operators by others that it defines in the same way, such as a loss."""
 
 
 def read_onnx(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> RelaxModel:
@@ -46,8 +51,10 @@ def _read(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> RelaxModel:
     model, weights = with_domain_of_onnxruntime(skeleton.model), skeleton.weights
     check_structure(model)
     notes = fix_input_sizes([each for each in model.graph.input if each.name not in weights], shapes)
-    model = with_recent_opset(with_functions_inlined(model, ()))
-    model = with_constants_folded(with_functions_inlined(model, missing_operators(model)))
+    model = with_default_attributes(with_recent_opset(with_functions_inlined(model, ())))
+    for _ in range(_NESTED_FUNCTIONS):
+        model = with_functions_inlined(model, missing_operators(model))
+    model = with_constants_folded(model)
     name_nodes(model.graph)
     converted = convert_graph(model, weights)
     references = references_of(path, model.graph, converted.module)

@@ -8,11 +8,14 @@ import onnx
 from onnx import checker, defs, helper, inliner, shape_inference, version_converter
 
 from tunefarm.frontend.onnx.microsoft_shapes import shapes_of_microsoft
+from tunefarm.frontend.onnx.skeleton import all_nodes
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.visible_text import visible_line
 
 OLDEST_OPSET: Final = 13
 """Graphs of an older opset are converted to it: from there on axes and bounds are inputs, as the converters expect."""
+_SCAN_WITHOUT_BATCH: Final = 9
+"""The opset since which Scan is what it is now. ONNX's conversion changes the inputs of the model."""
 _MAX_PROBLEM: Final = 600
 _OF_ONNXRUNTIME: Final = MappingProxyType({"LayerNormalization": 17, "SimplifiedLayerNormalization": None})
 """Operators that onnxruntime alone puts into ONNX's domain, and the opset since which ONNX does, too."""
@@ -61,6 +64,9 @@ def with_recent_opset(model: Any) -> Any:
     """
     if opset_of(model) >= OLDEST_OPSET:
         return model
+    if opset_of(model) < _SCAN_WITHOUT_BATCH and any(node.op_type == "Scan" for node in model.graph.node):
+        fix = f"Export it with opset_version={OLDEST_OPSET} or newer."
+        raise BadInput("model", f"The model has opset {opset_of(model)}, in which Scan has batches.", fix)
     try:
         return version_converter.convert_version(model, OLDEST_OPSET)
     except RuntimeError as error:
@@ -88,6 +94,23 @@ def with_functions_inlined(model: Any, missing: Sequence[str]) -> Any:
         return inliner.inline_selected_functions(typed, names, inline_schema_functions=True)
     except RuntimeError:
         return model  # the conversion names the operators
+
+
+def with_default_attributes(model: Any) -> Any:
+    """The model, whose nodes state the defaults of attributes that ONNX's definitions by other operators read.
+
+    ONNX itself leaves them out of what it infers and inlines.
+    """
+    opset = opset_of(model)
+    for node in all_nodes(model.graph):
+        if node.domain not in {"", "ai.onnx"} or not defs.has(node.op_type, opset, ""):
+            continue
+        schema = defs.get_schema(node.op_type, opset, "")
+        if schema.has_function or schema.has_context_dependent_function:
+            given = {each.name for each in node.attribute}
+            defaults = [each.default_value for name, each in schema.attributes.items() if name not in given]
+            node.attribute.extend(each for each in defaults if each.type)
+    return model
 
 
 def with_shapes(model: Any) -> Any:

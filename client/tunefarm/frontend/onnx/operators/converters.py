@@ -9,21 +9,24 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from tunefarm.frontend.expressions.linear_algebra import determinant, inverse
 from tunefarm.frontend.onnx.folding import OF_DATA
+from tunefarm.frontend.onnx.operators.attention.grouped_attention import group_query_attention
+from tunefarm.frontend.onnx.operators.attention.multi_head_attention import attention, multi_head_attention
+from tunefarm.frontend.onnx.operators.attention.rotary import rotary_embedding
+from tunefarm.frontend.onnx.operators.attention.standard_attention import standard_attention, tensor_scatter
 from tunefarm.frontend.onnx.operators.elementwise import (
     clip,
+    dropout,
     elu,
     gather,
     is_infinite,
     literal,
-    local_response_normalization,
-    lp_normalization,
-    mean_variance_normalization,
     one_hot,
     power,
-    rms_normalization,
+    remainder,
+    same_bits,
     scatter_elements,
     selu,
-    skip_normalization,
+    shift,
     swish,
     thresholded_relu,
     top_k,
@@ -38,19 +41,32 @@ from tunefarm.frontend.onnx.operators.fused import (
     quick_gelu,
     scaled_matmul,
 )
-from tunefarm.frontend.onnx.operators.grouped_attention import group_query_attention
 from tunefarm.frontend.onnx.operators.movement import (
     identity_like,
     reversed_sequences,
     running_product,
     space_to_depth,
 )
-from tunefarm.frontend.onnx.operators.multi_head_attention import attention, multi_head_attention
+from tunefarm.frontend.onnx.operators.normalization import (
+    batch_normalization,
+    layer_normalization,
+    local_response_normalization,
+    lp_normalization,
+    mean_variance_normalization,
+    rms_normalization,
+    skip_normalization,
+)
 from tunefarm.frontend.onnx.operators.quantized import QUANTISED, QUANTISED_OF_MICROSOFT, with_scalar_scales
 from tunefarm.frontend.onnx.operators.recurrent import gru, lstm, rnn
-from tunefarm.frontend.onnx.operators.rotary import rotary_embedding
-from tunefarm.frontend.onnx.operators.spatial import conv, conv_transpose, pool, resize, roi_align
-from tunefarm.frontend.onnx.operators.standard_attention import standard_attention, tensor_scatter
+from tunefarm.frontend.onnx.operators.resizing import resize
+from tunefarm.frontend.onnx.operators.spatial import (
+    column_to_image,
+    conv,
+    conv_transpose,
+    deformable_conv,
+    pool,
+    roi_align,
+)
 from tunefarm.frontend.onnx.operators.transforms import spectrogram, transform, transform_of_axis
 from tunefarm.frontend.onnx.operators.weight_only import with_blocks
 from tunefarm.frontend.unsupported_operators import BOXES, MASKS
@@ -69,14 +85,16 @@ _NOT_ONNX: Final = (_OF_MICROSOFT - {"Gelu"}) | {"AllClassNMS", "Attention"}
 
 
 _OURS: Final[Mapping[str, Any]] = MappingProxyType({
-    "Attention": standard_attention, "AveragePool": pool("AveragePool"), "Clip": clip, "Constant": literal,
+    "Attention": standard_attention, "AveragePool": pool("AveragePool"), "BatchNormalization": batch_normalization,
+    "BitCast": same_bits, "BitShift": shift, "Clip": clip, "Col2Im": column_to_image, "Constant": literal,
     "Conv": conv, "ConvTranspose": conv_transpose, "CumProd": running_product, "DFT": transform,
-    "Det": lambda builder, inputs, _attributes, _scope: determinant(inputs[0], builder.emit), "Elu": elu,
-    "EyeLike": identity_like, "GRU": gru, "Gather": gather, "IsInf": is_infinite,
-    "LRN": local_response_normalization, "LSTM": lstm,
+    "DeformConv": deformable_conv,
+    "Det": lambda builder, inputs, _attributes, _scope: determinant(inputs[0], builder.emit), "Dropout": dropout,
+    "Elu": elu, "EyeLike": identity_like, "GRU": gru, "Gather": gather, "IsInf": is_infinite,
+    "LRN": local_response_normalization, "LSTM": lstm, "LayerNormalization": layer_normalization,
     "LpNormalization": lp_normalization, "MaxPool": pool("MaxPool"),
-    "MeanVarianceNormalization": mean_variance_normalization, "OneHot": one_hot, "Pow": power, "RNN": rnn,
-    "RMSNormalization": rms_normalization, "Resize": resize, "ReverseSequence": reversed_sequences,
+    "MeanVarianceNormalization": mean_variance_normalization, "Mod": remainder, "OneHot": one_hot, "Pow": power,
+    "RMSNormalization": rms_normalization, "RNN": rnn, "Resize": resize, "ReverseSequence": reversed_sequences,
     "RoiAlign": roi_align, "STFT": spectrogram, "ScatterElements": scatter_elements, "Selu": selu,
     "SpaceToDepth": space_to_depth, "Swish": swish, "TensorScatter": tensor_scatter,
     "ThresholdedRelu": thresholded_relu, "TopK": top_k, **QUANTISED,

@@ -1,18 +1,18 @@
-"""Elementwise operators, Gather and OneHot, whose converters in TVM are wrong for some types or give slow modules."""
+"""Elementwise operators, Gather and OneHot, whose converters in TVM are missing, wrong for some types, or slow."""
 
-import functools
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
-from onnx import numpy_helper
-from tvm import relax
+from onnx import helper, numpy_helper
+from tvm import relax, te, tirx
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from tunefarm.frontend.expressions.along_axis import scattered
-from tunefarm.frontend.onnx.operators.constants import constant
+from tunefarm.frontend.expressions.shifts import shifted_left, shifted_right
+from tunefarm.frontend.onnx.operators.constants import cast, constant
 
 _REDUCTIONS: Final = MappingProxyType({b"none": "update", b"add": "add", b"mul": "mul", b"max": "max", b"min": "min"})
 
@@ -85,34 +85,6 @@ def thresholded_relu(builder: Any, inputs: Any, attributes: Mapping[str, Any], s
     return relax.op.where(is_above, x, relax.const(0, dtype))
 
 
-def mean_variance_normalization(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
-    """By differences from the mean, and with ONNX's epsilon: TVM's gives NaN for equal elements."""
-    del scope
-    x, axes = inputs[0], list(attributes.get("axes", (0, 2, 3)))
-    wide = _widened(builder, x)
-    apart = builder.emit(relax.op.subtract(wide, relax.op.mean(wide, axes, keepdims=True)))
-    deviation = builder.emit(relax.op.sqrt(relax.op.mean(relax.op.multiply(apart, apart), axes, keepdims=True)))
-    quotient = relax.op.divide(apart, relax.op.add(deviation, relax.const(1e-9, str(wide.ty.dtype))))
-    return _cast(builder, builder.emit(quotient), str(x.ty.dtype))
-
-
-def local_response_normalization(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
-    """Of any rank, in the type of the input, and over an even number of channels; TVM has none of these."""
-    del scope
-    x, size = inputs[0], attributes["size"]
-    wide = _widened(builder, x)
-    dtype, before = str(wide.ty.dtype), (size - 1) // 2
-    around = [0, 0, before, size - 1 - before, *[0, 0] * (len(x.ty.shape) - 2)]
-    squares = builder.emit(relax.op.nn.pad(builder.emit(relax.op.multiply(wide, wide)), around))
-    channels = int(x.ty.shape[1])
-    windows = [relax.op.strided_slice(squares, [1], [first], [first + channels]) for first in range(size)]
-    total = builder.emit(functools.reduce(relax.op.add, windows))
-    scaled = relax.op.multiply(total, relax.const(attributes.get("alpha", 1e-4) / size, dtype))
-    base = relax.op.add(scaled, relax.const(attributes.get("bias", 1.0), dtype))
-    quotient = relax.op.divide(wide, relax.op.power(base, relax.const(attributes.get("beta", 0.75), dtype)))
-    return _cast(builder, builder.emit(quotient), str(x.ty.dtype))
-
-
 def top_k(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
     """Sorted also where it need not be."""
     return onnx_frontend.TopK.get_converter(1 if "k" in attributes else 11)(
@@ -140,51 +112,6 @@ def is_infinite(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope:
     return found
 
 
-def rms_normalization(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
-    """Over any number of axes: TVM's operator cannot be lowered for several."""
-    del scope
-    x, scale, dtype = inputs[0], inputs[1], str(inputs[0].ty.dtype)
-    rank = len(x.ty.shape)
-    axes = list(range(attributes.get("axis", -1) % rank, rank))
-    wide = _widened(builder, x)
-    epsilon = relax.const(attributes.get("epsilon", 1e-5), str(wide.ty.dtype))
-    mean = relax.op.mean(relax.op.multiply(wide, wide), axes, keepdims=True)
-    normal = builder.emit(relax.op.multiply(wide, relax.op.rsqrt(relax.op.add(mean, epsilon))))
-    return relax.op.multiply(_cast(builder, normal, dtype), scale)
-
-
-def skip_normalization(*, of_squares: bool) -> Any:
-    """Converters of a sum and its norm, where bias and shift may be missing, and the sum may be a result."""
-
-    def convert(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
-        x, skip, scale = inputs[0], inputs[1], inputs[2]
-        shift, bias = (None, inputs[3]) if of_squares else (inputs[3], inputs[4])
-        epsilon, total = attributes.get("epsilon", 1e-12), builder.emit(relax.op.add(x, skip))
-        total = total if bias is None else builder.emit(relax.op.add(total, bias))
-        if of_squares:
-            result = rms_normalization(builder, [total, scale], {"epsilon": epsilon}, scope)
-        else:
-            shift = relax.op.zeros_like(scale) if shift is None else shift
-            result = relax.op.nn.layer_norm(total, scale, shift, axes=-1, epsilon=epsilon)
-        unused = relax.const(0, "float32")
-        return relax.Tuple([builder.emit(result), unused, unused, total])
-
-    return convert
-
-
-def lp_normalization(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
-    """Divided by the sum of the magnitudes along an axis, or by the root of that of the squares; 0 if that is 0."""
-    del scope
-    x, axis = inputs[0], attributes.get("axis", -1)
-    if attributes.get("p", 2) == 1:
-        norm = relax.op.sum(relax.op.abs(x), axis, keepdims=True)
-    else:
-        norm = relax.op.sqrt(relax.op.sum(relax.op.multiply(x, x), axis, keepdims=True))
-    norm, zero = builder.emit(norm), relax.const(0, str(x.ty.dtype))
-    divisor = relax.op.where(relax.op.equal(norm, zero), relax.const(1, str(x.ty.dtype)), norm)
-    return relax.op.divide(x, builder.emit(divisor))
-
-
 def swish(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
     """``x * sigmoid(alpha * x)``."""
     del scope
@@ -206,21 +133,12 @@ def power(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) 
         if rank <= len(x.ty.shape) and number == 0.5 and dtype.kind == "f":
             return relax.op.sqrt(x)
     wide = str(dtype) if dtype.kind == "f" else "float64"
-    result = relax.op.power(_cast(builder, x, wide), _cast(builder, exponent, wide))
+    result = relax.op.power(cast(builder, x, wide), cast(builder, exponent, wide))
     if wide == str(dtype):
         return result
     # Powers of an integer exponent are integers up to an error of float64; others are cut off.
     rounded = relax.op.trunc if np.dtype(str(exponent.ty.dtype)).kind == "f" else relax.op.round
     return relax.op.astype(builder.emit(rounded(result)), str(dtype))
-
-
-def _cast(builder: Any, value: Any, dtype: str) -> Any:
-    return value if str(value.ty.dtype) == dtype else builder.emit(relax.op.astype(value, dtype))
-
-
-def _widened(builder: Any, value: Any) -> Any:
-    """The value in a type that sums are computed in."""
-    return _cast(builder, value, "float32") if str(value.ty.dtype) in {"float16", "bfloat16"} else value
 
 
 def one_hot(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
@@ -233,7 +151,7 @@ def one_hot(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any
     classes = constant(np.arange(depth, dtype=np.int64))
     rank = len(inputs[0].ty.shape) + 1
     axis = attributes.get("axis", -1) % rank
-    indices = _cast(builder, inputs[0], "int64")
+    indices = cast(builder, inputs[0], "int64")
     negative = relax.op.less(indices, relax.const(0, "int64"))
     indices = builder.emit(relax.op.where(negative, relax.op.add(indices, relax.const(depth, "int64")), indices))
     shape = tuple(depth if each == axis else 1 for each in range(rank))
@@ -257,3 +175,46 @@ def gather(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any)
     counted = relax.op.add(indices, relax.const(size, dtype))
     indices = builder.emit(relax.op.where(relax.op.less(indices, relax.const(0, dtype)), counted, indices))
     return relax.op.take(data, indices, axis, mode="clip")
+
+
+def shift(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+    """BitShift, by more bits than there are too, which TVM leaves to the processor."""
+    del scope
+    shifted = shifted_left if attributes["direction"] == b"LEFT" else shifted_right
+    return shifted(inputs[0], inputs[1], builder.emit)
+
+
+def remainder(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+    """Mod: of floats with the sign of the divisor, also for an infinite one, where TVM's quotient is not a number."""
+    x, divisor = inputs[0], inputs[1]
+    if attributes.get("fmod", 0) or "float" not in str(x.ty.dtype):
+        return onnx_frontend.Mod.get_converter(10)(builder, inputs, attributes, scope)
+    found, zero = builder.emit(relax.op.mod(x, divisor)), relax.const(0, str(x.ty.dtype))
+    has_other_sign = relax.op.less(builder.emit(relax.op.multiply(relax.op.sign(found), relax.op.sign(divisor))), zero)
+    return relax.op.where(has_other_sign, builder.emit(relax.op.add(found, divisor)), found)
+
+
+def same_bits(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+    """BitCast, between types of one width."""
+    del scope
+    dtype = str(helper.tensor_dtype_to_np_dtype(attributes["to"]))
+    if "bool" in {dtype, str(inputs[0].ty.dtype)}:
+        raise ValueError("it reads or gives truth values as bits")
+
+    def reinterpreted(x: te.Tensor) -> te.Tensor:
+        return te.compute(x.shape, lambda *index: tirx.reinterpret(dtype, x(*index)), name="reinterpret")
+
+    return builder.emit_te(reinterpreted, inputs[0], primfunc_name_hint="reinterpret")
+
+
+def dropout(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+    """Nothing is dropped, and the mask says so. TVM's converter gives the same in training."""
+    del builder, scope
+    ratio, training = (inputs[number] if len(inputs) > number else None for number in (1, 2))
+    if training is not None:
+        numbers = [each.value.numpy() if isinstance(each, GenericConst) else None for each in (training, ratio)]
+        if numbers[0] is None or (numbers[0].any() and (ratio is None or numbers[1] is None or numbers[1].any())):
+            raise ValueError("it drops elements: export the model for inference")
+    if attributes["tvm_custom"]["num_outputs"] == 1:
+        return inputs[0]
+    return relax.Tuple([inputs[0], relax.const(np.ones([int(size) for size in inputs[0].ty.shape], bool), "bool")])

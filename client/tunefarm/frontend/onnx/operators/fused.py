@@ -8,8 +8,8 @@ import numpy as np
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from tunefarm.frontend.onnx.operators.attention.multi_head_attention import attention_of_product
 from tunefarm.frontend.onnx.operators.elementwise import swish
-from tunefarm.frontend.onnx.operators.multi_head_attention import attention_of_product
 from tunefarm.frontend.onnx.operators.spatial import conv
 
 _QUICK_GELU: Final = 1.702

@@ -1,17 +1,20 @@
-"""Convolutions and resizing, where TVM's converters ignore attributes or give slow modules."""
+"""Convolutions, windows and regions, where TVM has no converter, or one that is slow or ignores attributes."""
 
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
-from tvm import relax
+from tvm import relax, te, tirx
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from tunefarm.frontend.onnx.operators.constants import constant
+from tunefarm.frontend.expressions.along_axis import extents
 
 _SAME: Final = frozenset({b"SAME_UPPER", b"SAME_LOWER"})
+_RANK_OF_IMAGES: Final = 4
+_MAX_AXES_TRANSPOSED: Final = 2
+"""Of convolutions whose transposed ones TVM computes in groups."""
 
 
 def conv(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
@@ -93,87 +96,87 @@ def conv_transpose(builder: Any, inputs: Any, attributes: Mapping[str, Any], sco
     return onnx_frontend.ConvTranspose.get_converter(11)(builder, inputs, attributes, scope)
 
 
-_ROUNDED: Final = frozenset({b"round_prefer_floor", b"round_prefer_ceil"})
-_ROUNDINGS: Final[Mapping[bytes, Callable[[Any], Any]]] = MappingProxyType(
-    {
-        b"round_prefer_floor": lambda positions: np.ceil(positions - np.float32(0.5)),
-        b"round_prefer_ceil": lambda positions: np.floor(positions + np.float32(0.5)),
-        b"floor": np.floor,
-        b"ceil": np.ceil,
-    }
-)
+def column_to_image(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+    """Col2Im: each element of a column is added at its place in a window, as a transposed convolution does.
+
+    Its weight is one at the place of each element, in a group for each channel.
+    """
+    image, block = (_constant_sizes(inputs[number]) for number in (1, 2))
+    axes, (batch, rows, _) = len(block), extents(inputs[0])
+    strides, dilations = (attributes.get(name, (1,) * axes) for name in ("strides", "dilations"))
+    pads, elements = attributes.get("pads", (0,) * (2 * axes)), math.prod(block)
+    if axes > _MAX_AXES_TRANSPOSED:
+        raise ValueError(f"it has {axes} axes")
+    counts = [
+        (size + pads[axis] + pads[axes + axis] - dilations[axis] * (block[axis] - 1) - 1) // strides[axis] + 1
+        for axis, size in enumerate(image)
+    ]
+    columns = builder.emit(relax.op.reshape(inputs[0], [batch, rows, *counts]))
+    weight = np.tile(np.eye(elements).reshape(elements, 1, *block), (rows // elements, *[1] * (axes + 1)))
+    given = {"strides": strides, "dilations": dilations, "pads": pads, "group": rows // elements, "output_shape": image}
+    operands = onnx_frontend.onnx_input([columns, relax.const(weight, str(inputs[0].ty.dtype)), None])
+    return conv_transpose(builder, operands, {**given, "kernel_shape": tuple(block)}, scope)
 
 
-def resize(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
-    """TVM's converter divides the sizes; ONNX takes the scales as they are, which differs unless they divide evenly."""
-    if attributes.get("antialias", 0) or attributes.get("keep_aspect_ratio_policy", b"stretch") != b"stretch":
-        raise ValueError("antialias and keep_aspect_ratio_policy have no conversion")
-    if attributes.get("coordinate_transformation_mode") in {b"half_pixel_symmetric", b"tf_crop_and_resize"}:
-        raise ValueError("its coordinate_transformation_mode has no conversion")
-    shape = [int(size) for size in inputs[0].ty.shape]
-    wanted = _wanted(shape, inputs, attributes)
-    if wanted[:2] != shape[:2]:
-        raise ValueError("batch and channels cannot be resized")
-    data = inputs[0]
-    for axis in range(2, len(shape)):
-        places = _chosen_places(shape[axis], wanted[axis], attributes)
-        if places is not None:
-            data = builder.emit(relax.op.take(data, constant(places.astype(np.int64)), axis))
-            shape[axis] = wanted[axis]
-    if wanted == shape:
-        return data
-    operands = onnx_frontend.onnx_input([data, inputs[1], None, constant(np.asarray(wanted, np.int64))])
-    plain = {name: value for name, value in attributes.items() if name != "axes"}
-    return onnx_frontend.Resize.get_converter(18)(builder, operands, plain, scope)
+def deformable_conv(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+    """DeformConv of images: a product of the weights with what is read between pixels, times a mask."""
+    del scope
+    x, weight, offset = inputs[:3]
+    bias, mask = (inputs[number] if len(inputs) > number else None for number in (3, 4))
+    if x.ty.ndim != _RANK_OF_IMAGES:
+        raise ValueError(f"its input has {x.ty.ndim} axes")
+    (batch, channels, height, width), (filters, _, *kernel) = extents(x), extents(weight)
+    groups, strides, pads = (
+        attributes.get("group", 1),
+        attributes.get("strides", (1, 1)),
+        attributes.get("pads", (0,) * 4),
+    )
+    dilations, of_offset = attributes.get("dilations", (1, 1)), attributes.get("offset_group", 1)
+    places, dtype = kernel[0] * kernel[1], str(x.ty.dtype)
+    rows, columns = extents(offset)[2:]
+
+    def pixel(x: te.Tensor, image: Any, channel: Any, row: Any, column: Any) -> Any:
+        """Zero outside of the image."""
+        inside = tirx.all(row >= 0, row < height, column >= 0, column < width)
+        near = (tirx.min(tirx.max(row, 0), height - 1), tirx.min(tirx.max(column, 0), width - 1))
+        return tirx.if_then_else(inside, x[(image, channel, *near)], tirx.const(0, dtype))
+
+    def sampled(x: te.Tensor, offset: te.Tensor, *masks: te.Tensor) -> te.Tensor:
+        def element(image: Any, channel: Any, place: Any, row: Any, column: Any) -> Any:
+            of_group = channel // (channels // of_offset) * places + place
+            y, z = (
+                tirx.Cast(dtype, begin) + offset[image, 2 * of_group + number, row, column]
+                for number, begin in enumerate(
+                    (
+                        row * strides[0] - pads[0] + place // kernel[1] * dilations[0],
+                        column * strides[1] - pads[1] + place % kernel[1] * dilations[1],
+                    )
+                )
+            )
+            top, left = tirx.floor(y), tirx.floor(z)
+            down, right, one = y - top, z - left, tirx.const(1, dtype)
+            i, j = tirx.Cast("int32", top), tirx.Cast("int32", left)
+            value = (
+                pixel(x, image, channel, i, j) * (one - down) * (one - right)
+                + pixel(x, image, channel, i, j + 1) * (one - down) * right
+                + pixel(x, image, channel, i + 1, j) * down * (one - right)
+                + pixel(x, image, channel, i + 1, j + 1) * down * right
+            )
+            return value * masks[0][image, of_group, row, column] if masks else value
+
+        return te.compute((batch, channels, places, rows, columns), element, name="sampled")
+
+    emit = builder.emit
+    given = [x, offset] if mask is None else [x, offset, mask]
+    found = builder.emit_te(sampled, *given, primfunc_name_hint="deformable_samples")
+    matrix = emit(relax.op.reshape(found, [batch, groups, channels // groups * places, rows * columns]))
+    weights = emit(relax.op.reshape(weight, [1, groups, filters // groups, channels // groups * places]))
+    product = emit(relax.op.matmul(weights, matrix))
+    result = emit(relax.op.reshape(product, [batch, filters, rows, columns]))
+    return result if bias is None else relax.op.add(result, emit(relax.op.reshape(bias, [1, filters, 1, 1])))
 
 
-def _wanted(shape: Sequence[int], inputs: Any, attributes: Mapping[str, Any]) -> list[int]:
-    """The shape of the result, by scales or sizes."""
-    axes = [axis % len(shape) for axis in attributes.get("axes", range(len(shape)))]
-    scales, sizes = (_numbers(inputs[index]) for index in (2, 3))
-    wanted = list(shape)
-    if scales is not None:
-        for axis, scale in zip(axes, scales, strict=True):
-            wanted[axis] = int(np.floor(np.float32(scale) * np.float32(shape[axis])))
-            if abs(wanted[axis] - scale * shape[axis]) > 1e-3:
-                raise ValueError(f"scale {scale} of axis {axis} gives no whole number of elements: give sizes")
-    elif sizes is not None:
-        for axis, size in zip(axes, sizes, strict=True):
-            wanted[axis] = int(size)
-    return wanted
-
-
-def _chosen_places(extent: int, wanted: int, attributes: Mapping[str, Any]) -> Any:
-    """The elements of an axis that a result consists of, where TVM would take others or fail; None elsewhere."""
-    if wanted == extent:
-        return None
-    coordinates = attributes.get("coordinate_transformation_mode", b"half_pixel")
-    rounding = attributes.get("nearest_mode", b"round_prefer_floor")
-    is_aligned, has_ties = coordinates == b"align_corners", max(wanted, extent) % min(wanted, extent) > 0
-    if attributes.get("mode", b"nearest") == b"nearest" and (is_aligned or (rounding in _ROUNDED and has_ties)):
-        return _nearest(extent, wanted, coordinates, rounding)
-    return np.zeros(1) if is_aligned and wanted == 1 else None  # TVM divides by zero
-
-
-def _nearest(extent: int, wanted: int, coordinates: bytes, rounding: bytes) -> Any:
-    """Places along an axis in onnxruntime's arithmetic: TVM's gives others where two elements are as near."""
-    numbers = np.arange(wanted, dtype=np.float32)
-    half, scale = np.float32(0.5), np.float32(wanted) / np.float32(extent)
-    if coordinates == b"align_corners":
-        positions = numbers * np.float32(extent - 1) / np.float32(max(wanted - 1, 1))
-    elif coordinates == b"asymmetric":
-        positions = numbers * np.float32(extent) / np.float32(wanted)
-    else:
-        positions = (numbers + half) / scale - half
-        positions = positions * (wanted > 1) if coordinates == b"pytorch_half_pixel" else positions
-    return np.clip(_ROUNDINGS[rounding](positions), 0, extent - 1)
-
-
-def _numbers(value: Any) -> Any:
-    """The contents of an input; None if it is absent or empty, as ONNX writes the one of scales and sizes not used."""
-    if value is None:
-        return None
+def _constant_sizes(value: Any) -> list[int]:
     if not isinstance(value, GenericConst):
         raise ValueError("its sizes depend on the input of the model")
-    numbers = value.value.numpy()
-    return numbers if numbers.size else None
+    return [int(size) for size in value.value.numpy()]

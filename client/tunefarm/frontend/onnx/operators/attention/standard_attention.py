@@ -10,9 +10,9 @@ from onnx import helper
 from tvm import relax, te
 
 from tunefarm.frontend.expressions.along_axis import extents
+from tunefarm.frontend.onnx.operators.attention.grouped_attention import capped_scores, mask_of_groups, scaled_scores
+from tunefarm.frontend.onnx.operators.attention.multi_head_attention import in_heads, joined_heads
 from tunefarm.frontend.onnx.operators.constants import constant
-from tunefarm.frontend.onnx.operators.grouped_attention import capped_scores, mask_of_groups, scaled_scores
-from tunefarm.frontend.onnx.operators.multi_head_attention import in_heads, joined_heads
 
 _RANK_OF_HEADS: Final = 4
 _PRODUCT, _CAPPED, _BIASED = range(3)

@@ -10,10 +10,10 @@ from tvm import relax, te
 from tvm.ir import GenericConst
 
 from tunefarm.frontend.expressions.along_axis import extents
+from tunefarm.frontend.onnx.operators.attention.multi_head_attention import joined_heads
+from tunefarm.frontend.onnx.operators.attention.rotary import turned_by_positions
 from tunefarm.frontend.onnx.operators.constants import constant
-from tunefarm.frontend.onnx.operators.elementwise import rms_normalization
-from tunefarm.frontend.onnx.operators.multi_head_attention import joined_heads
-from tunefarm.frontend.onnx.operators.rotary import turned_by_positions
+from tunefarm.frontend.onnx.operators.normalization import rms_normalization
 from tunefarm_search.relax.loops.partial_updates import REST_IS_UNSPECIFIED
 
 _INPUTS: Final = (

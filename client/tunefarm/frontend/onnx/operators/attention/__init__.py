@@ -1,0 +1,1 @@
+"""Attention as ONNX and com.microsoft define it."""
