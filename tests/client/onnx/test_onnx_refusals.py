@@ -85,7 +85,7 @@ def test_import_onnx_names_all_unsupported_operators(tmp_path: Path) -> None:
     assert "3 nodes" in error.problem
     assert "vendor::Secret at first (float32[4, 4])" in error.problem
     assert "com.microsoft::FusedConv at second (float32[4, 4], float32[4, 4])" in error.problem
-    assert "Det at d (float32[4, 4])" in error.problem
+    assert "NonZero at d (float32[4, 4])" in error.problem
     assert "without the fusions of onnxruntime" in error.fix
     assert "domain vendor" in error.fix
 
@@ -99,12 +99,13 @@ def test_import_onnx_says_how_to_choose_between_branches_of_other_shapes(tmp_pat
 
 
 def test_import_onnx_says_why_a_known_operator_has_no_conversion(tmp_path: Path) -> None:
-    weights = constants(r=np.zeros(0, np.float32), s=np.array([1, 1, 0.6, 0.6], np.float32))
-    nodes = [node("Resize", ["x", "r", "s"], ["y"], mode="linear"), node("Resize", ["x", "r", "s"], ["z"], antialias=1)]
-    error = refusal(model_of(nodes, {"x": (1, 2, 4, 4)}, ["y", "z"], weights, opset=18), tmp_path)
+    weights = constants(s=np.ones(2, np.float32), r=np.float32(0.5), t=np.bool_(True))
+    trained = node("BatchNormalization", ["x", "s", "s", "s", "s"], ["y"], training_mode=1)
+    model = model_of([trained, node("Dropout", ["x", "r", "t"], ["z"])], {"x": (1, 2, 4, 4)}, ["y", "z"], weights)
+    error = refusal(model, tmp_path)
     assert "2 nodes" in error.problem
-    assert "Resize: scale 0.6" in error.fix
-    assert "antialias" in error.fix
+    assert "BatchNormalization: it is in training: export the model for inference" in error.fix
+    assert "Dropout: it drops elements" in error.fix
 
 
 def test_import_onnx_refuses_loops_that_the_input_ends_and_that_collect(tmp_path: Path) -> None:
