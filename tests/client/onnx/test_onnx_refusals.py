@@ -100,7 +100,7 @@ def test_import_onnx_says_how_to_choose_between_branches_of_other_shapes(tmp_pat
 
 def test_import_onnx_says_why_a_known_operator_has_no_conversion(tmp_path: Path) -> None:
     weights = constants(s=np.ones(2, np.float32), r=np.float32(0.5), t=np.bool_(True))
-    trained = node("BatchNormalization", ["x", "s", "s", "s", "s"], ["y"], training_mode=1)
+    trained = node("BatchNormalization", ["x", "s", "s", "s", "s"], ["y", "m", "v"], training_mode=1)
     model = model_of([trained, node("Dropout", ["x", "r", "t"], ["z"])], {"x": (1, 2, 4, 4)}, ["y", "z"], weights)
     error = refusal(model, tmp_path)
     assert "2 nodes" in error.problem
