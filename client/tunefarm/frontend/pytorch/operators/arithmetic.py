@@ -49,7 +49,8 @@ def scan(accumulate: Callable[..., Any]) -> Convert:
     """Sums or products of all elements up to each one of an axis, in the element type of the result."""
 
     def convert(node: fx.Node, importer: Any) -> Any:
-        return importer.block_builder.emit(accumulate(_operand(node.args[0], node, importer), argument(node, 1, "dim")))
+        data = _operand(node.args[0], node, importer)
+        return importer.block_builder.emit(accumulate(data, argument(node, 1, "dim"))) if data.ty.ndim else data
 
     return convert
 
