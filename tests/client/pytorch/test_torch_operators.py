@@ -181,6 +181,8 @@ def test_pools_are_those_of_torch() -> None:
             functional.adaptive_max_pool2d(x, (3, 4)),
             functional.adaptive_max_pool2d(x, 1),
             functional.adaptive_avg_pool2d(x, (3, 4)),
+            functional.adaptive_avg_pool1d(x[0, 0], 3),
+            x[0, 0, 0, 0].cumsum(0),
             functional.avg_pool2d(x, 3, 2, 1, divisor_override=5),
         )
 

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 import torch
+import tvm
 from torch import fx
 from torch._decomp import decomposition_table
 from torch.export import ExportedProgram
@@ -181,6 +182,8 @@ class _ProgramImporter(ExportedProgramImporter):  # type: ignore[misc]
             for part in (result.real, result.imaginary):
                 self._require_shape(node, part)
             return result
+        if isinstance(result, tvm.ir.Call):  # the next converter asks for its shape
+            result = self.block_builder.emit(result)
         self._require_shape(node, result)
         if not _is_tensor(result) or not isinstance(expected, torch.Tensor):
             return result
