@@ -5,7 +5,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from tests.client.pytorch.running import Of, require_as_torch
+from tests.client.pytorch.running import Of, imported, require_as_torch
+from tunefarm_schemas.bad_input import BadInput
 
 pytestmark = [pytest.mark.models, pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")]
 
@@ -325,3 +326,8 @@ def test_joined_tensors_have_the_type_of_the_result_and_may_be_empty() -> None:
         )
 
     require_as_torch(Of(function), (torch.randn(2, 3), torch.randint(-5, 5, (2, 3))))
+
+
+def test_operators_whose_sizes_are_values_are_named() -> None:
+    with pytest.raises(BadInput, match=r"aten::slice\.Tensor at"):
+        imported(Of(torch.tensor_split), (torch.randn(6, 2), torch.tensor([1, 3])))

@@ -94,8 +94,11 @@ class _ProgramImporter(ExportedProgramImporter):  # type: ignore[misc]
             further = {each: _OF_TORCH[each] for each in unknown if each in _OF_TORCH}
             if not further:
                 break
-            with torch.no_grad():
-                program = program.run_decompositions(further)
+            try:
+                with torch.no_grad():
+                    program = program.run_decompositions(further)
+            except RuntimeError:  # sizes depend on values: the operators are refused by their names
+                break
         return program
 
     def refuse_unsupported(self, graph_module: fx.GraphModule) -> None:
