@@ -1,8 +1,10 @@
 """Devices are identified, keep their class through noise, and are quarantined while they drift."""
 
 import threading
+import timeit
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.device_peaks import PEAKS
@@ -78,6 +80,17 @@ def test_known_device_without_peaks_gets_them(fork_server: ForkServer, tmp_path:
     assert peaks.float32_operations_per_s > 1e8
     assert [each.size_bytes for each in peaks.bandwidths] == list(SIZES_BYTES)
     assert all(each.all_threads_bytes_per_s >= each.one_thread_bytes_per_s > 1e7 for each in peaks.bandwidths)
+
+
+@pytest.mark.timing
+def test_a_librarys_product_is_below_the_peak(fork_server: ForkServer, tmp_path: Path) -> None:
+    farm = LocalFarm(fork_server, scratch=tmp_path, known=device_of(cpu_identity(), TIMES, None), settings=SETTINGS)
+    farm.close()
+    assert farm.device.peaks is not None
+    matrix = np.random.default_rng(0).random((768, 768), np.float32)
+    fastest_s = min(timeit.repeat(lambda: matrix @ matrix, number=1, repeat=20))
+    operations_per_s = 2 * 768**3 / fastest_s
+    assert operations_per_s < 1.1 * farm.device.peaks.operations_per_s(usable_processors())
 
 
 def test_noise_does_not_change_device_class() -> None:
