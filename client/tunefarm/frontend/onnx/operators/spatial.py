@@ -5,14 +5,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
-from tvm import relax, te, tirx
+from tvm import relax
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from tunefarm.frontend.expressions.along_axis import extents
 
 _SAME: Final = frozenset({b"SAME_UPPER", b"SAME_LOWER"})
-_RANK_OF_IMAGES: Final = 4
 _MAX_AXES_TRANSPOSED: Final = 2
 """Of convolutions whose transposed ones TVM computes in groups."""
 
@@ -116,64 +115,6 @@ def column_to_image(builder: Any, inputs: Any, attributes: Mapping[str, Any], sc
     given = {"strides": strides, "dilations": dilations, "pads": pads, "group": rows // elements, "output_shape": image}
     operands = onnx_frontend.onnx_input([columns, relax.const(weight, str(inputs[0].ty.dtype)), None])
     return conv_transpose(builder, operands, {**given, "kernel_shape": tuple(block)}, scope)
-
-
-def deformable_conv(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
-    """DeformConv of images: a product of the weights with what is read between pixels, times a mask."""
-    del scope
-    x, weight, offset = inputs[:3]
-    bias, mask = (inputs[number] if len(inputs) > number else None for number in (3, 4))
-    if x.ty.ndim != _RANK_OF_IMAGES:
-        raise ValueError(f"its input has {x.ty.ndim} axes")
-    (batch, channels, height, width), (filters, _, *kernel) = extents(x), extents(weight)
-    groups, strides, pads = (
-        attributes.get("group", 1),
-        attributes.get("strides", (1, 1)),
-        attributes.get("pads", (0,) * 4),
-    )
-    dilations, of_offset = attributes.get("dilations", (1, 1)), attributes.get("offset_group", 1)
-    places, dtype = kernel[0] * kernel[1], str(x.ty.dtype)
-    rows, columns = extents(offset)[2:]
-
-    def pixel(x: te.Tensor, image: Any, channel: Any, row: Any, column: Any) -> Any:
-        """Zero outside of the image."""
-        inside = tirx.all(row >= 0, row < height, column >= 0, column < width)
-        near = (tirx.min(tirx.max(row, 0), height - 1), tirx.min(tirx.max(column, 0), width - 1))
-        return tirx.if_then_else(inside, x[(image, channel, *near)], tirx.const(0, dtype))
-
-    def sampled(x: te.Tensor, offset: te.Tensor, *masks: te.Tensor) -> te.Tensor:
-        def element(image: Any, channel: Any, place: Any, row: Any, column: Any) -> Any:
-            of_group = channel // (channels // of_offset) * places + place
-            y, z = (
-                tirx.Cast(dtype, begin) + offset[image, 2 * of_group + number, row, column]
-                for number, begin in enumerate(
-                    (
-                        row * strides[0] - pads[0] + place // kernel[1] * dilations[0],
-                        column * strides[1] - pads[1] + place % kernel[1] * dilations[1],
-                    )
-                )
-            )
-            top, left = tirx.floor(y), tirx.floor(z)
-            down, right, one = y - top, z - left, tirx.const(1, dtype)
-            i, j = tirx.Cast("int32", top), tirx.Cast("int32", left)
-            value = (
-                pixel(x, image, channel, i, j) * (one - down) * (one - right)
-                + pixel(x, image, channel, i, j + 1) * (one - down) * right
-                + pixel(x, image, channel, i + 1, j) * down * (one - right)
-                + pixel(x, image, channel, i + 1, j + 1) * down * right
-            )
-            return value * masks[0][image, of_group, row, column] if masks else value
-
-        return te.compute((batch, channels, places, rows, columns), element, name="sampled")
-
-    emit = builder.emit
-    given = [x, offset] if mask is None else [x, offset, mask]
-    found = builder.emit_te(sampled, *given, primfunc_name_hint="deformable_samples")
-    matrix = emit(relax.op.reshape(found, [batch, groups, channels // groups * places, rows * columns]))
-    weights = emit(relax.op.reshape(weight, [1, groups, filters // groups, channels // groups * places]))
-    product = emit(relax.op.matmul(weights, matrix))
-    result = emit(relax.op.reshape(product, [batch, filters, rows, columns]))
-    return result if bias is None else relax.op.add(result, emit(relax.op.reshape(bias, [1, filters, 1, 1])))
 
 
 def _constant_sizes(value: Any) -> list[int]:
