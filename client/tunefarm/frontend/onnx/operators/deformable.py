@@ -15,7 +15,7 @@ _RANK_OF_IMAGES: Final = 4
 
 
 @dataclass(frozen=True)
-class _Windows:
+class _MovedWindows:
     """Where the elements of a window are before they are moved.
 
     Attributes:
@@ -54,7 +54,7 @@ def deformable_conv(builder: Any, inputs: Any, attributes: Mapping[str, Any], sc
     if x.ty.ndim != _RANK_OF_IMAGES:
         raise ValueError(f"its input has {x.ty.ndim} axes")
     (batch, channels, *_), (filters, _, *kernel), groups = extents(x), extents(weight), attributes.get("group", 1)
-    windows = _Windows(
+    windows = _MovedWindows(
         kernel=kernel,
         strides=attributes.get("strides", (1, 1)),
         pads=attributes.get("pads", (0,) * 4)[:2],
@@ -71,7 +71,7 @@ def deformable_conv(builder: Any, inputs: Any, attributes: Mapping[str, Any], sc
     return result if bias is None else relax.op.add(result, emit(relax.op.reshape(bias, [1, filters, 1, 1])))
 
 
-def _samples(windows: _Windows) -> Any:
+def _samples(windows: _MovedWindows) -> Any:
     """A function of the image, the offsets and perhaps a mask: [batch, channels, places, rows, columns]."""
 
     def samples(x: te.Tensor, offset: te.Tensor, *masks: te.Tensor) -> te.Tensor:
