@@ -185,11 +185,10 @@ class HostileTimer(CallTimer):
 
 
 def _allocate_memory() -> None:
+    """Memory that is not touched: a slow host would take longer for that than a call may."""
     allocated = []
     while True:
-        allocated.append(
-            bytes(16 << 20)
-        )  # reserved but not touched, which would take a slow host longer than a call may
+        allocated.append(bytes(16 << 20))
 
 
 def spin(channel: Any, payload: bytes, descriptors: list[int]) -> None:

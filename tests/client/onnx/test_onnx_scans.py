@@ -58,8 +58,8 @@ def test_recurrent_layer_as_a_scan(tmp_path: Path, attributes: Any, opset: int) 
 
 def test_scan_of_two_inputs_whose_first_result_is_not_used(tmp_path: Path) -> None:
     """It carries nothing, and its inputs run in opposite directions."""
-    nodes = [node("Sub", ["a", "b"], ["d"]), node("Abs", ["d"], ["e"])]
-    body = body_of(nodes, {"a": (3,), "b": (3,)}, {"d": (3,), "e": (3,)})
+    nodes = [node("Sub", ["a", "b"], ["sizes"]), node("Abs", ["sizes"], ["axis"])]
+    body = body_of(nodes, {"a": (3,), "b": (3,)}, {"sizes": (3,), "axis": (3,)})
     scan = node("Scan", ["x", "z"], ["unused", "y"], body=body, num_scan_inputs=2, scan_input_directions=[0, 1])
     model = model_of([scan], {"x": (4, 3), "z": (4, 3)}, ["y"])
     assert_equal(saved(model, tmp_path), {"x": normal(4, 3), "z": normal(4, 3, seed=1)})

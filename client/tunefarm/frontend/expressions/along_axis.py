@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from tvm import relax, te, tirx
 
 
@@ -63,6 +64,19 @@ def with_rows(data: Any, positions: Any, rows: Any, axis: int, builder: Any) -> 
         return te.compute(data.shape, element, name="with_rows")
 
     return builder.emit_te(chosen, data, rows, number, primfunc_name_hint="with_rows")
+
+
+def multiplied(data: Any, matrix: npt.NDArray[Any], axis: int, emit: Callable[[Any], Any]) -> Any:
+    """``data``, each line of which along an axis is multiplied with a matrix of shape (result, input)."""
+    rank, dtype = data.ty.ndim, str(data.ty.dtype)
+    if axis == rank - 2:
+        return emit(relax.op.matmul(relax.const(np.ascontiguousarray(matrix), dtype), data))
+    transposed = relax.const(np.ascontiguousarray(matrix.T), dtype)
+    if axis == rank - 1:
+        return emit(relax.op.matmul(data, transposed))
+    last = emit(relax.op.permute_dims(data, [*(each for each in range(rank) if each != axis), axis]))
+    product = emit(relax.op.matmul(last, transposed))
+    return emit(relax.op.permute_dims(product, [*range(axis), rank - 1, *range(axis, rank - 1)]))
 
 
 def extents(tensor: Any) -> list[int]:

@@ -64,7 +64,7 @@ def determinant_parts(matrices: Any, emit: _Emit) -> tuple[Any, Any]:
         divisor = emit(relax.op.where(emit(relax.op.equal(pivot, zero)), one, pivot))  # its column is zero, too
         scaled = emit(relax.op.divide(pivots, divisor))
         rest = emit(relax.op.subtract(rest, emit(relax.op.multiply(_column(rest, step, emit), scaled))))
-    joined = found[0] if rows == 1 else emit(relax.op.concat(found, 1))
+    joined = _joined(found, 1, emit)
     return emit(relax.op.reshape(joined, [*batch, rows])), emit(relax.op.reshape(signs, batch))
 
 
@@ -87,8 +87,7 @@ def cholesky_factor(matrices: Any, emit: _Emit) -> Any:
         columns.append(column)
         product = emit(relax.op.multiply(column, emit(relax.op.permute_dims(column, [0, 2, 1]))))
         rest = emit(relax.op.subtract(rest, product))
-    joined = columns[0] if rows == 1 else emit(relax.op.concat(columns, 2))
-    return emit(relax.op.reshape(joined, shape))
+    return emit(relax.op.reshape(_joined(columns, 2, emit), shape))
 
 
 def triangular_solution(triangles: Any, right: Any, is_upper: bool, has_ones: bool, emit: _Emit) -> Any:
@@ -109,8 +108,7 @@ def triangular_solution(triangles: Any, right: Any, is_upper: bool, has_ones: bo
         row = _slice(rest, 1, step, step + 1, emit)
         found[step] = row if has_ones else emit(relax.op.divide(row, _slice(column, 1, step, step + 1, emit)))
         rest = emit(relax.op.subtract(rest, emit(relax.op.multiply(column, found[step]))))
-    joined = found[0] if rows == 1 else emit(relax.op.concat(found, 1))
-    return emit(relax.op.reshape(joined, shape))
+    return emit(relax.op.reshape(_joined(found, 1, emit), shape))
 
 
 def _pivoted(matrices: Any, step: int, emit: _Emit) -> tuple[Any, Any, Any]:
@@ -141,6 +139,10 @@ def _column(matrices: Any, number: int, emit: _Emit) -> Any:
 
 def _slice(value: Any, axis: int, begin: int, end: int, emit: _Emit) -> Any:
     return emit(relax.op.strided_slice(value, [axis], [begin], [end]))
+
+
+def _joined(parts: list[Any], axis: int, emit: _Emit) -> Any:
+    return parts[0] if len(parts) == 1 else emit(relax.op.concat(parts, axis))
 
 
 def _batch(matrices: Any, emit: _Emit) -> Any:

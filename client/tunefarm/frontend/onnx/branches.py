@@ -62,25 +62,14 @@ def _unrolled_loop(node: Any, constants: _Constants, prefix: str, graph: Any) ->
     steps = int(count.reshape(-1)[0])
     if not 0 < steps <= MAX_STEPS or not _goes_on(body):
         return None
-    carried = list(node.input[2:])
-    scanned: list[list[str]] = [[] for _ in body.output[1 + len(carried) :]]
-    nodes = []
+    carried, steps_given = list(node.input[2:]), []
     for step in range(steps):
         number, true = f"{prefix}/{step}/number", f"{prefix}/{step}/condition"
         graph.initializer.append(numpy_helper.from_array(np.asarray(step, np.int64), number))
         graph.initializer.append(numpy_helper.from_array(np.asarray(True), true))
-        given = dict(zip((each.name for each in body.input), [number, true, *carried], strict=True))
-        names, inner = _inlined(body, given, f"{prefix}/{step}", graph)
-        nodes += inner
-        results = [names.get(each.name, each.name) for each in body.output[1:]]
-        for values, name in zip(scanned, results[len(carried) :], strict=True):
-            values.append(name)
-        carried = results[: len(carried)]
-    return (
-        nodes
-        + _same_as(carried, node)
-        + _collected(node.output[len(carried) :], scanned, [0] * len(scanned), prefix, graph)
-    )
+        steps_given.append(([number, true], ()))
+    nodes, carried, collected = _steps(body, body.output[1:], carried, steps_given, prefix, graph)
+    return nodes + _same_as(carried, node) + _collected(node, carried, collected, [0] * len(collected), prefix, graph)
 
 
 def _unrolled_scan(node: Any, shapes: _Shapes, prefix: str, graph: Any) -> list[Any] | None:
@@ -97,21 +86,40 @@ def _unrolled_scan(node: Any, shapes: _Shapes, prefix: str, graph: Any) -> list[
     elements = []
     directions = given.get("scan_input_directions", [0] * len(scanned))
     for number, (name, axis, is_backward) in enumerate(zip(scanned, axes, directions, strict=True)):
-        parts = _elements(name, axis, count, f"{prefix}/{number}", nodes, graph)
+        parts = _elements(name, axis, count, f"{prefix}/input/{number}", nodes, graph)
         elements.append(parts[::-1] if is_backward else parts)
-    collected: list[list[str]] = [[] for _ in body.output[len(carried) :]]
-    for step, values in enumerate(zip(*elements, strict=True)):
-        taken = dict(zip((each.name for each in body.input), [*carried, *values], strict=True))
-        names, inner = _inlined(body, taken, f"{prefix}/{step}", graph)
-        nodes += inner
-        results = [names.get(each.name, each.name) for each in body.output]
-        for parts, name in zip(collected, results[len(carried) :], strict=True):
-            parts.append(name)
-        carried = results[: len(carried)]
+    steps_given = [((), values) for values in zip(*elements, strict=True)]
+    unrolled, carried, collected = _steps(body, body.output, carried, steps_given, prefix, graph)
     backward = given.get("scan_output_directions", [0] * len(collected))
     ordered = [parts[::-1] if is_backward else parts for parts, is_backward in zip(collected, backward, strict=True)]
     axes = given.get("scan_output_axes", [0] * len(collected))
-    return nodes + _same_as(carried, node) + _collected(node.output[len(carried) :], ordered, axes, prefix, graph)
+    nodes += [*unrolled, *_same_as(carried, node)]
+    return nodes + _collected(node, carried, ordered, axes, prefix, graph)
+
+
+def _steps(
+    body: Any,
+    outputs: Sequence[Any],
+    carried: list[str],
+    given: Sequence[tuple[Sequence[str], Sequence[str]]],
+    prefix: str,
+    graph: Any,
+) -> tuple[list[Any], list[str], list[list[str]]]:
+    """The nodes of all steps of a body, what the last one carries on, and what each gives besides.
+
+    ``given`` are the inputs of each step before and after what is carried.
+    """
+    nodes: list[Any] = []
+    collected: list[list[str]] = [[] for _ in outputs[len(carried) :]]
+    for step, (before, after) in enumerate(given):
+        inputs = dict(zip((each.name for each in body.input), [*before, *carried, *after], strict=True))
+        names, inner = _inlined(body, inputs, f"{prefix}/{step}", graph)
+        nodes += inner
+        results = [names.get(each.name, each.name) for each in outputs]
+        for parts, name in zip(collected, results[len(carried) :], strict=True):
+            parts.append(name)
+        carried = results[: len(carried)]
+    return nodes, carried, collected
 
 
 def _elements(name: str, axis: int, count: int, prefix: str, nodes: list[Any], graph: Any) -> list[str]:
@@ -151,13 +159,18 @@ def _same_as(carried: Sequence[str], node: Any) -> list[Any]:
 
 
 def _collected(
-    names: Sequence[str], values: Sequence[Sequence[str]], axes: Sequence[int], prefix: str, graph: Any
+    node: Any,
+    carried: Sequence[str],
+    values: Sequence[Sequence[str]],
+    axes: Sequence[int],
+    prefix: str,
+    graph: Any,
 ) -> list[Any]:
     """Nodes that join what the steps gave along an axis; outputs at the end may be left out."""
     nodes: list[Any] = []
-    for name, parts, axis in zip(names, values, axes, strict=False):
+    for name, parts, axis in zip(node.output[len(carried) :], values, axes, strict=False):
         if name:
-            place = f"{prefix}/{name}/axis"
+            place = f"{prefix}/result/{name}/axis"
             graph.initializer.append(numpy_helper.from_array(np.asarray([axis], np.int64), place))
             wide = [f"{part}/{name}/step" for part in parts]
             nodes += [helper.make_node("Unsqueeze", [part, place], [to]) for part, to in zip(parts, wide, strict=True)]

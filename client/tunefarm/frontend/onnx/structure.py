@@ -64,7 +64,7 @@ def with_recent_opset(model: Any) -> Any:
     """
     if opset_of(model) >= OLDEST_OPSET:
         return model
-    if opset_of(model) < _SCAN_WITHOUT_BATCH and any(node.op_type == "Scan" for node in model.graph.node):
+    if opset_of(model) < _SCAN_WITHOUT_BATCH and any(node.op_type == "Scan" for node in all_nodes(model.graph)):
         fix = f"Export it with opset_version={OLDEST_OPSET} or newer."
         raise BadInput("model", f"The model has opset {opset_of(model)}, in which Scan has batches.", fix)
     try:

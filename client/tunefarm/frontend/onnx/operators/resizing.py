@@ -11,11 +11,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 from tvm import relax
-from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from tunefarm.frontend.expressions.along_axis import extents
-from tunefarm.frontend.onnx.operators.constants import constant
+from tunefarm.frontend.expressions.along_axis import extents, multiplied
+from tunefarm.frontend.onnx.operators.constants import constant, numbers_of
 
 _Floats = npt.NDArray[np.floating[Any]]
 _CROP: Final = b"tf_crop_and_resize"
@@ -70,7 +69,7 @@ def resize(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any)
 def _axes(inputs: Any, attributes: Mapping[str, Any]) -> list[_Axis]:
     shape = extents(inputs[0])
     resized = [axis % len(shape) for axis in attributes.get("axes", range(len(shape)))]
-    given, sizes = (_numbers(inputs[index]) for index in (2, 3))
+    given, sizes = (numbers_of(inputs[index]) for index in (2, 3))
     wanted, scales = list(shape), [1.0] * len(shape)
     if given is not None:
         for axis, scale in zip(resized, given, strict=True):
@@ -84,7 +83,7 @@ def _axes(inputs: Any, attributes: Mapping[str, Any]) -> list[_Axis]:
             wanted[axis] = int(size) if policy == b"stretch" else int(scales[axis] * shape[axis] + 0.5)
     regions = [(0.0, 1.0)] * len(shape)
     if attributes.get("coordinate_transformation_mode") == _CROP:
-        bounds = [float(bound) for bound in _numbers(inputs[1])]
+        bounds = [float(bound) for bound in numbers_of(inputs[1])]
         for axis, region in zip(resized, zip(bounds[: len(resized)], bounds[len(resized) :], strict=True), strict=True):
             regions[axis] = region
     return [_Axis(*each) for each in zip(shape, wanted, scales, regions, strict=True)]
@@ -135,7 +134,7 @@ def _positions(axis: _Axis, coordinates: bytes) -> _Floats:
 
 def _as_products(builder: Any, data: Any, axes: Sequence[_Axis], attributes: Mapping[str, Any]) -> Any:
     """Each axis times the shares that its elements have in the result; elements outside of a crop are one number."""
-    emit, dtype = builder.emit, str(data.ty.dtype)
+    dtype = str(data.ty.dtype)
     if not dtype.startswith(("float", "bfloat")):
         raise ValueError(f"with these attributes it has no conversion for {dtype}")
     is_outside = np.zeros([1] * len(axes), bool)
@@ -143,11 +142,7 @@ def _as_products(builder: Any, data: Any, axes: Sequence[_Axis], attributes: Map
         if axis.wanted == axis.extent and axis.scale == 1 and axis.region == (0.0, 1.0):
             continue
         positions = _positions(axis, attributes.get("coordinate_transformation_mode", b"half_pixel"))
-        shares = relax.const(_shares(positions, axis, attributes).T.copy(), dtype)
-        order = [each for each in range(len(axes)) if each != number]
-        turned = emit(relax.op.permute_dims(data, [*order, number]))
-        product = emit(relax.op.matmul(turned, shares))
-        data = emit(relax.op.permute_dims(product, [*range(number), len(axes) - 1, *range(number, len(axes) - 1)]))
+        data = multiplied(data, _shares(positions, axis, attributes), number, builder.emit)
         outside = (positions < 0) | (positions > axis.extent - 1)
         is_outside = is_outside | outside.reshape([-1 if each == number else 1 for each in range(len(axes))])
     if attributes.get("coordinate_transformation_mode") != _CROP or not is_outside.any():
@@ -185,13 +180,3 @@ def _cubic(distances: _Floats, attributes: Mapping[str, Any]) -> _Floats:
     far = ((a * distances - 5 * a) * distances + 8 * a) * distances - 4 * a
     kernel: _Floats = np.where(distances <= 1, near, np.where(distances < _REACH[b"cubic"], far, 0))
     return kernel
-
-
-def _numbers(value: Any) -> Any:
-    """The contents of an input; None if it is absent or empty, as ONNX writes the one of scales and sizes not used."""
-    if value is None:
-        return None
-    if not isinstance(value, GenericConst):
-        raise ValueError("its sizes depend on the input of the model")
-    numbers = value.value.numpy()
-    return numbers if numbers.size else None

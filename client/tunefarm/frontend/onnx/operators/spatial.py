@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import numpy as np
 from tvm import relax
-from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from tunefarm.frontend.expressions.along_axis import extents
+from tunefarm.frontend.onnx.operators.constants import numbers_of
 
 _SAME: Final = frozenset({b"SAME_UPPER", b"SAME_LOWER"})
 _MAX_AXES_TRANSPOSED: Final = 2
@@ -100,7 +100,7 @@ def column_to_image(builder: Any, inputs: Any, attributes: Mapping[str, Any], sc
 
     Its weight is one at the place of each element, in a group for each channel.
     """
-    image, block = (_constant_sizes(inputs[number]) for number in (1, 2))
+    image, block = ([int(size) for size in numbers_of(inputs[number])] for number in (1, 2))
     axes, (batch, rows, _) = len(block), extents(inputs[0])
     strides, dilations = (attributes.get(name, (1,) * axes) for name in ("strides", "dilations"))
     pads, elements = attributes.get("pads", (0,) * (2 * axes)), math.prod(block)
@@ -115,9 +115,3 @@ def column_to_image(builder: Any, inputs: Any, attributes: Mapping[str, Any], sc
     given = {"strides": strides, "dilations": dilations, "pads": pads, "group": rows // elements, "output_shape": image}
     operands = onnx_frontend.onnx_input([columns, relax.const(weight, str(inputs[0].ty.dtype)), None])
     return conv_transpose(builder, operands, {**given, "kernel_shape": tuple(block)}, scope)
-
-
-def _constant_sizes(value: Any) -> list[int]:
-    if not isinstance(value, GenericConst):
-        raise ValueError("its sizes depend on the input of the model")
-    return [int(size) for size in value.value.numpy()]

@@ -10,6 +10,7 @@ from torch import fx
 from torch.nn import functional
 from tvm import relax
 
+from tunefarm.frontend.expressions.along_axis import multiplied
 from tunefarm.frontend.pytorch.operators.nodes import HALVES, argument, as_kind, standing_for, value_of
 
 _MAX_POOLS: Final = MappingProxyType({2: (relax.op.nn.max_pool2d, "NCHW"), 3: (relax.op.nn.max_pool3d, "NCDHW")})
@@ -149,15 +150,13 @@ def bilinear(node: fx.Node, importer: Any) -> Any:
 
 def _as_products(node: fx.Node, importer: Any, sizes: Sequence[dict[str, Any]], mode: str, aligned: bool) -> Any:
     """An image resized by a product with a matrix along each axis. ``sizes`` are torch's for an image in one column."""
-    result, emit = importer.env[node.args[0]], importer.block_builder.emit
-    dtype = str(result.ty.dtype)
+    result = importer.env[node.args[0]]
     for axis, size in enumerate(sizes):
         given = int(value_of(node.args[0]).shape[2 + axis])
         # A channel for each pixel of the axis, in two columns: torch 2.13 is wrong about a single one.
         units = torch.eye(given)[None, :, :, None].repeat(1, 1, 1, 2)
         shares = functional.interpolate(units, mode=mode, align_corners=aligned, **size)[0, :, :, 0]
-        matrix = relax.const((shares if axis else shares.T).contiguous().numpy(), dtype)
-        result = emit(relax.op.matmul(*((result, matrix) if axis else (matrix, result))))
+        result = multiplied(result, shares.T.numpy(), 2 + axis, importer.block_builder.emit)
     return result
 
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 import tvm
-from tvm import relax, te, tirx
+from tvm import relax, tirx
 
 from tunefarm.frontend.expressions.shifts import shifted_left, shifted_right
 from tunefarm.frontend.expressions.special_functions import digamma, inverse_error, log_gamma, of_elements
@@ -271,11 +271,8 @@ def _bitcast(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Ope
     shape, dtype = shape_of(op.results[0]), dtype_of(op.results[0])
     if shape != operands[0].shape:
         raise Unconvertible("Reinterpret bits between types of equal width only.")
-
-    def reinterpret(x: te.Tensor) -> te.Tensor:
-        return te.compute(x.shape, lambda *index: tirx.reinterpret(dtype, x(*index)), name="reinterpret")
-
-    return [Operand(emitter.computed("reinterpret", reinterpret, emitter.full(operands[0])), shape, dtype)]
+    compute = of_elements(lambda x: tirx.reinterpret(dtype, x), "reinterpret")
+    return [Operand(emitter.computed("reinterpret", compute, emitter.full(operands[0])), shape, dtype)]
 
 
 def _unchanged(_op: Any, operands: Sequence[Operand], _emitter: Emitter) -> list[Operand]:
