@@ -23,6 +23,11 @@ def one(operator: str, weights: Any = None, inputs: Any = None, opset: int = 17,
     return model_of([node(operator, names, ["y"], **attributes)], inputs or X, ["y"], weights, opset=opset)
 
 
+def pooled_positions(**attributes: Any) -> Any:
+    pool = node("MaxPool", ["x"], ["y", "i"], **attributes)
+    return model_of([pool], {"x": (2, 3, 9, 8)}, ["y", "i"], types={"i": TensorProto.INT64})
+
+
 INT64 = np.int64
 MODELS = {
     "conv same upper": lambda: one("Conv", constants(w=normal(6, 4, 3, 2), b=normal(6)), strides=[2, 3],
@@ -57,6 +62,16 @@ MODELS = {
     "old upsample": lambda: one("Upsample", constants(s=np.array([1, 1, 2, 2], np.float32)), opset=9),
     "average pool": lambda: one("AveragePool", kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 0], ceil_mode=1),
     "max pool same": lambda: one("MaxPool", kernel_shape=[3, 2], strides=[2, 2], auto_pad="SAME_UPPER"),
+    "positions of a max pool": lambda: pooled_positions(kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 0, 1]),
+    "positions by column": lambda: pooled_positions(kernel_shape=[2, 3], dilations=[2, 2], storage_order=1,
+                                                    ceil_mode=1),
+    "positions of a max pool same": lambda: pooled_positions(kernel_shape=[3, 2], strides=[2, 2],
+                                                             auto_pad="SAME_LOWER"),
+    "max unpool": lambda: model_of(
+        [node("MaxPool", ["x"], ["p", "i"], kernel_shape=[2, 3], strides=[2, 3], pads=[1, 0, 0, 1]),
+         node("Neg", ["p"], ["n"]),
+         node("MaxUnpool", ["n", "i", "s"], ["y"], kernel_shape=[2, 3], strides=[2, 3], pads=[1, 0, 0, 1])],
+        X, ["y"], constants(s=np.array([1, 4, 9, 8]))),
     "layer normalization": lambda: one("LayerNormalization", constants(s=normal(9, 8), b=normal(9, 8)), axis=2),
     "lp normalization": lambda: one("LpNormalization", axis=1, p=1),
     "lp normalization of squares": lambda: one("LpNormalization"),

@@ -64,6 +64,8 @@ from tunefarm.frontend.onnx.operators.spatial import (
     column_to_image,
     conv,
     conv_transpose,
+    max_pool,
+    max_unpool,
     pool,
     roi_align,
 )
@@ -92,7 +94,7 @@ _OURS: Final[Mapping[str, Any]] = MappingProxyType({
     "Det": lambda builder, inputs, _attributes, _scope: determinant(inputs[0], builder.emit), "Dropout": dropout,
     "Elu": elu, "EyeLike": identity_like, "GRU": gru, "Gather": gather, "IsInf": is_infinite,
     "LRN": local_response_normalization, "LSTM": lstm, "LayerNormalization": layer_normalization,
-    "LpNormalization": lp_normalization, "MaxPool": pool("MaxPool"),
+    "LpNormalization": lp_normalization, "MaxPool": max_pool, "MaxUnpool": max_unpool,
     "MeanVarianceNormalization": mean_variance_normalization, "Mod": remainder, "OneHot": one_hot, "Pow": power,
     "RMSNormalization": rms_normalization, "RNN": rnn, "Resize": resize, "ReverseSequence": reversed_sequences,
     "RoiAlign": roi_align, "STFT": spectrogram, "ScatterElements": scatter_elements, "Selu": selu,

@@ -9,6 +9,7 @@ from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from tunefarm.frontend.expressions.along_axis import extents
+from tunefarm.frontend.expressions.windows import Windows, positions_of_maxima
 from tunefarm.frontend.onnx.operators.constants import numbers_of
 
 _SAME: Final = frozenset({b"SAME_UPPER", b"SAME_LOWER"})
@@ -34,14 +35,59 @@ def pool(operator: str) -> Any:
     converter = getattr(onnx_frontend, operator)
 
     def convert(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
-        attributes = dict(attributes)
-        mode = attributes.get("auto_pad", b"NOTSET")
-        if mode in _SAME:
-            attributes["pads"] = _same_pads(inputs[0], attributes["kernel_shape"], attributes, mode)
-            attributes |= {"auto_pad": b"NOTSET", "ceil_mode": 0}
-        return converter.get_converter(1)(builder, inputs, attributes, scope)
+        return converter.get_converter(1)(builder, inputs, _padded(inputs[0], attributes), scope)
 
     return convert
+
+
+def max_pool(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+    """With the positions of the maxima among all elements, where they are read: TVM's converter has none."""
+    data, axes = inputs[0], len(attributes["kernel_shape"])
+    pooled = builder.emit(pool("MaxPool")(builder, inputs, attributes, scope))
+    if attributes["tvm_custom"]["num_outputs"] == 1:
+        return pooled
+    windows = Windows(
+        kernel=attributes["kernel_shape"],
+        strides=attributes.get("strides", (1,) * axes),
+        padding=_padded(data, attributes).get("pads", (0,) * axes)[:axes],
+        dilation=attributes.get("dilations", (1,) * axes),
+    )
+    is_column_major = attributes.get("storage_order", 0) == 1
+    counts, (batch, channels, *sizes) = extents(pooled)[-axes:], extents(data)
+    within = positions_of_maxima(data, counts, windows, builder.emit, is_column_major=is_column_major)
+    images = np.arange(batch * channels).reshape(batch, channels, *[1] * axes) * math.prod(sizes)
+    return relax.Tuple([pooled, builder.emit(relax.op.add(within, relax.const(images, "int64")))])
+
+
+def max_unpool(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+    """Each element at its position, and zeros elsewhere; TVM's converter mixes the padding of different axes."""
+    del scope
+    data, kernel, emit = inputs[0], attributes["kernel_shape"], builder.emit
+    axes, dtype = len(kernel), str(data.ty.dtype)
+    strides, pads = attributes.get("strides", (1,) * axes), attributes.get("pads", (0,) * (2 * axes))
+    covered = extents(data)
+    for axis in range(axes):
+        padding = pads[axis] + pads[axes + axis]
+        covered[2 + axis] = (covered[2 + axis] - 1) * strides[axis] + kernel[axis] - padding
+    shape = numbers_of(inputs[2])
+    if shape is not None and covered != [int(size) for size in shape]:
+        raise ValueError(
+            f"its output_shape is not the {covered} of its windows: ONNX and onnxruntime fill it differently"
+        )
+    flat, positions = (emit(relax.op.reshape(each, (-1,))) for each in inputs[:2])
+    zeros = emit(relax.op.zeros((math.prod(covered),), dtype))
+    return relax.op.reshape(emit(relax.op.scatter_elements(zeros, positions, flat, 0)), covered)
+
+
+def _padded(data: Any, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes of a pool, with SAME and VALID as numbers."""
+    mode = attributes.get("auto_pad", b"NOTSET")
+    if mode == b"VALID":
+        return {**attributes, "pads": (0,) * (2 * len(attributes["kernel_shape"])), "auto_pad": b"NOTSET"}
+    if mode not in _SAME:
+        return dict(attributes)
+    pads = _same_pads(data, attributes["kernel_shape"], attributes, mode)
+    return {**attributes, "pads": pads, "auto_pad": b"NOTSET", "ceil_mode": 0}
 
 
 def _same_pads(data: Any, kernel: Sequence[int], attributes: Mapping[str, Any], mode: bytes) -> tuple[int, ...]:

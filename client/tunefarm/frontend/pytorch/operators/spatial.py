@@ -3,14 +3,15 @@
 import math
 from collections.abc import Sequence
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import torch
 from torch import fx
 from torch.nn import functional
 from tvm import relax
 
-from tunefarm.frontend.expressions.along_axis import multiplied
+from tunefarm.frontend.expressions.along_axis import extents, multiplied
+from tunefarm.frontend.expressions.windows import Windows, positions_of_maxima
 from tunefarm.frontend.pytorch.operators.nodes import HALVES, argument, as_kind, standing_for, value_of
 
 _MAX_POOLS: Final = MappingProxyType({2: (relax.op.nn.max_pool2d, "NCHW"), 3: (relax.op.nn.max_pool3d, "NCDHW")})
@@ -23,7 +24,7 @@ def max_pool(axes: int) -> Any:
 
     def convert(node: fx.Node, importer: Any) -> Any:
         kernel = _of_axes(node.args[1], axes)
-        window = _PoolWindow(
+        windows = Windows(
             kernel=kernel,
             strides=_of_axes(argument(node, 2, "stride", ()), axes) or kernel,
             padding=_of_axes(argument(node, 3, "padding", 0), axes),
@@ -32,46 +33,13 @@ def max_pool(axes: int) -> Any:
         emit, data = importer.block_builder.emit, importer.env[node.args[0]]
         ceiling, is_batch = argument(node, 5, "ceil_mode", False), data.ty.ndim == axes + 2
         given = data if is_batch else emit(relax.op.expand_dims(data, 0))
-        pooled = emit(pool(given, *window, ceiling, layout=layout))
+        pooled = emit(pool(given, kernel, windows.strides, windows.padding, windows.dilation, ceiling, layout=layout))
         result = pooled if is_batch else emit(relax.op.squeeze(pooled, [0]))
         if not any(user.args[1] == 1 for user in node.users):
             return result, None
-        return result, _positions(node, importer, window)
+        return result, positions_of_maxima(data, extents(result)[-axes:], windows, emit)
 
     return convert
-
-
-class _PoolWindow(NamedTuple):
-    """Windows of a pool: a number for each axis."""
-
-    kernel: list[int]
-    strides: list[int]
-    padding: list[int]
-    dilation: list[int]
-
-
-def _positions(node: fx.Node, importer: Any, window: _PoolWindow) -> Any:
-    """Where the maxima are among the elements of an image, in the order of memory."""
-    axes = len(window.kernel)
-    extents = [int(extent) for extent in value_of(node.args[0]).shape[-axes:]]
-    counts = [int(extent) for extent in value_of(node)[0].shape[-axes:]]
-    steps = torch.cartesian_prod(*(torch.arange(size) * apart for size, apart in zip(*window[::3], strict=True)))
-    first, within = torch.zeros((), dtype=torch.int64), torch.zeros((), dtype=torch.int64)
-    is_inside = torch.ones((), dtype=torch.bool)
-    for axis, extent in enumerate(extents):
-        begins = torch.arange(counts[axis]) * window.strides[axis] - window.padding[axis]
-        begins = begins.reshape([-1 if each == axis else 1 for each in range(axes)])
-        places = begins + steps[:, axis].reshape(-1, *[1] * axes)
-        is_inside = is_inside & (places >= 0) & (places < extent)
-        first, within = first * extent + begins, within * extent + steps[:, axis]
-    places = torch.where(is_inside, first + within.reshape(-1, *[1] * axes), 0)
-    emit, data = importer.block_builder.emit, importer.env[node.args[0]]
-    flat = emit(relax.op.reshape(data, [*list(data.ty.shape)[:-axes], math.prod(extents)]))
-    axis = data.ty.ndim - axes
-    read = emit(relax.op.take(flat, relax.const(places.numpy()), axis=axis))
-    lowest = relax.const(torch.finfo(value_of(node.args[0]).dtype).min, str(data.ty.dtype))
-    chosen = emit(relax.op.argmax(emit(relax.op.where(relax.const(is_inside.numpy()), read, lowest)), axis))
-    return emit(relax.op.add(emit(relax.op.take(relax.const(within.numpy()), chosen, 0)), relax.const(first.numpy())))
 
 
 def adaptive_max_pool(node: fx.Node, importer: Any) -> Any:
@@ -167,8 +135,8 @@ def nearest(node: fx.Node, importer: Any) -> Any:
     if rows % height == 0 and columns % width == 0:
         return importer._upsample_nearest2d(node)  # noqa: SLF001
     result = importer.env[node.args[0]]
-    for axis, extents in ((2, (height, 1)), (3, (1, width))):
-        numbers = torch.arange(max(extents), dtype=torch.float64).reshape(1, 1, *extents).expand(1, 1, height, width)
+    for axis, extent in ((2, (height, 1)), (3, (1, width))):
+        numbers = torch.arange(max(extent), dtype=torch.float64).reshape(1, 1, *extent).expand(1, 1, height, width)
         chosen = node.target(numbers, *node.args[1:], **node.kwargs)
         pixels = (chosen[0, 0, :, 0] if axis == 2 else chosen[0, 0, 0]).to(torch.int64)
         result = importer.block_builder.emit(relax.op.take(result, relax.const(pixels.numpy()), axis=axis))
