@@ -51,7 +51,7 @@ from tunefarm_services.store.upkeep.retention import Retention
 
 
 class Store:
-    """All data that tunefarm keeps, in one ``database`` and one blob store, with a repository for each noun.
+    """All data that tunefarm keeps, in one ``database`` and one store of ``blobs``, with a repository for each noun.
 
     May be used from several threads. When a method returns, its changes are committed and survive a kill. When it
     raises, it has changed no row. Every method may raise StoreUnavailable.
@@ -59,6 +59,7 @@ class Store:
 
     def __init__(self, database: Database, blobs: BlobStore) -> None:
         self.database = database
+        self.blobs = blobs
         self.workloads = WorkloadRepository(database, blobs)
         self.targets = TargetRepository(database, blobs)
         self.devices = DeviceRepository(database, blobs)

@@ -249,7 +249,7 @@ class TestUploads:
         upload = store.uploads.create(TENANT, 3)
         store.uploads.append(TENANT, upload.upload_id, 0, b"abc")
         with monkeypatch.context() as patch:
-            patch.setattr(store.uploads._blobs, "remove", away)
+            patch.setattr(store.blobs, "remove", away)
             store.uploads.delete(TENANT, upload.upload_id)
         assert store.uploads.of_tenant(TENANT) == []
         assert store.garbage.collect().removed == 1
@@ -282,7 +282,7 @@ class TestUploads:
             assert sum(pool.map(create, range(8))) == 2
 
     def test_garbage_collection_spares_recent_blobs(self, store: Store):
-        store.garbage._blobs.put(b"on its way to another host")
+        store.blobs.put(b"on its way to another host")
         assert store.garbage.collect(older_than_s=60).removed == 0
         assert store.garbage.collect().removed == 1
 

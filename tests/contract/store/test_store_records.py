@@ -220,11 +220,11 @@ class TestDeletion:
         strangers = [tmp_path / "blobs" / "sha256" / "notes.txt", tmp_path / "blobs" / "readme"]
         for stranger in strangers:
             stranger.write_text("not a blob")
-        orphan = store.garbage._blobs.put(b"left by a killed writer")
+        orphan = store.blobs.put(b"left by a killed writer")
         report = store.garbage.collect()
         assert (report.removed, report.kept, report.freed_bytes) == (1, 3, len(b"left by a killed writer"))
         with pytest.raises(BlobMissing):
-            store.garbage._blobs.get(orphan)
+            store.blobs.get(orphan)
         assert store.inspection.check().problems == ()
         assert outside.read_text() == "mine"
         assert all(stranger.exists() for stranger in strangers)
@@ -251,7 +251,7 @@ class TestDeletion:
         self, store: Store, open_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
     ):
         """A transaction that held its lock meanwhile would block the collection, which removes each new blob here."""
-        other, put, collected = open_store(), store.garbage._blobs.put, set[str]()
+        other, put, collected = open_store(), store.blobs.put, set[str]()
 
         def put_before_a_collection(content: bytes) -> str:
             found = put(content)
@@ -266,7 +266,7 @@ class TestDeletion:
         bundle = store.bundles.lease_next("one", 60.0)
         assert bundle is not None
         store.releases.declare(TENANT, digest(b"file"), 4)
-        monkeypatch.setattr(store.garbage._blobs, "put", put_before_a_collection)
+        monkeypatch.setattr(store.blobs, "put", put_before_a_collection)
         job = store.jobs.create(TENANT, spec(put_task(store, "new")), model=b"model")
         store.artifacts.put(TENANT, manifest("a", "r", b"library"), b"library")
         store.models.put(TENANT, "target", "class", b"{}", 1)

@@ -57,9 +57,9 @@ def test_comparison_omits_implausible_schedule(unchecked: RunningFarm) -> None:
 
 def test_implausible_fresh_process_is_not_believed(unchecked: RunningFarm) -> None:
     task = unchecked.farm.lane.tasks[unchecked.open(workloads.matmul(64))]
-    assert unchecked.farm._implausible(task, 1e-5) is None
+    assert unchecked.farm.implausible(task, 1e-5) is None
     assert unchecked.farm.last_check is None
-    doubt = unchecked.farm._implausible(task, 3e-9)
+    doubt = unchecked.farm.implausible(task, 3e-9)
     assert doubt is not None
     assert doubt.reason is FailureReason.WRONG_RESULT
     await_check(unchecked)

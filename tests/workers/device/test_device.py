@@ -181,7 +181,7 @@ def test_quarantined_device_compares_nothing(fork_server: ForkServer, tmp_path: 
     try:
         opened = RunningFarm(farm).open(workloads.matmul(64))
         order = ComparisonOrder(exploration_id=opened, traces=(None,), seconds_each=0.05)
-        farm.lane.loop.ask(lambda: farm.lane._device_checked(False))
+        farm.lane.loop.ask(lambda: farm.lane.device_checked(False))
         assert "slower" in farm.trouble()
         assert farm.waits_for == f"the device to recover: {farm.trouble()}"
         answers: list[Comparison] = []
@@ -189,7 +189,7 @@ def test_quarantined_device_compares_nothing(fork_server: ForkServer, tmp_path: 
         asking.start()
         asking.join(HELD_BACK_S)
         assert not answers
-        farm.lane.loop.ask(lambda: farm.lane._device_checked(True))
+        farm.lane.loop.ask(lambda: farm.lane.device_checked(True))
         asking.join(30.0)
         assert isinstance(answers[0].results[0], Timing)
         assert farm.trouble() == ""

@@ -156,7 +156,7 @@ def test_killed_fork_server_closes_farm_with_message(tmp_path: Path) -> None:
 
 def test_killed_reference_kernels_are_replaced(running: RunningFarm) -> None:
     lane = running.farm.lane
-    watch = lane._watch
+    watch = lane.device_watch
     assert watch is not None
     killed = watch.child.pid
     kill(killed)

@@ -116,7 +116,7 @@ def test_disturbed_comparison_is_repeated(running: RunningFarm, opened: str) -> 
 def _renice_comparison(running: RunningFarm) -> None:
     lane, deadline_s = running.farm.lane, time.monotonic() + 30.0
     while time.monotonic() < deadline_s:
-        for comparison in list(lane._comparisons):
+        for comparison in list(lane.comparisons):
             if not comparison.computes:
                 with suppress(OSError):
                     renice(comparison.child.pid)

@@ -109,12 +109,19 @@ class LocalFarm(LaneFarm[ProcessorLane]):
             self._settings.child_limits(),
             lambda action: while_device_is_held(self.lane, action, on_wait),
             lambda outputs: self._error_of(order.exploration_id, outputs, on_wait),
-            lambda latency_s: self._implausible(task, latency_s),
+            lambda latency_s: self.implausible(task, latency_s),
             self._shared_cache_wait,
             self.neighbours,
             on_wait,
         )
         return exporter.export(order, task.task_order(), task.arguments, task.order.protocol_id)
+
+    def implausible(self, task: OpenTask, latency_s: float) -> TrialFailure | None:
+        """Why a latency cannot be true, if so; the device is checked then."""
+        implausible = task.implausible(latency_s)
+        if implausible is not None:
+            self.lane.loop.ask(self.lane.check_device)
+        return implausible
 
     @property
     def last_check(self) -> ReferenceCheck | None:
@@ -142,12 +149,6 @@ class LocalFarm(LaneFarm[ProcessorLane]):
     def _error_of(self, exploration_id: str, outputs: list[Array], on_wait: OnWait) -> float:
         task = self._task_with_reference(exploration_id, 1, on_wait)
         return self.lane.loop.ask(lambda: task.referee.error_of(outputs))
-
-    def _implausible(self, task: OpenTask, latency_s: float) -> TrialFailure | None:
-        implausible = task.implausible(latency_s)
-        if implausible is not None:
-            self.lane.loop.ask(self.lane.check_device)
-        return implausible
 
     def _deliver(self, measurement: Measurement) -> None:
         now_s = time.monotonic()

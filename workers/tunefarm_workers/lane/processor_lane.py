@@ -62,11 +62,11 @@ class ProcessorLane:
         self._attempts: list[Attempt] = []
         self._ended: list[Attempt] = []
         self._others: list[ChildConversation] = []
-        self._comparisons: list[RunningComparison] = []
+        self.comparisons: list[RunningComparison] = []
         self.device_arbiter = DeviceArbiter(self._busy_children, bystanders, turns)
         self.loop = EventLoop(self._tick, on_crash)
         self.tasks = OpenTasks(fork_server, settings, self, self)
-        self._watch: DeviceWatch | None = None
+        self.device_watch: DeviceWatch | None = None
         self._quarantine = Quarantine()
         self.thread_watch = ThreadWatch.of_this_process()
         self._repeated: set[str] = set()
@@ -89,7 +89,7 @@ class ProcessorLane:
             self._fail_queued(self._queue.popleft(), *_CANCELED)
         for attempt in list(self._attempts):
             attempt.fail(*_CANCELED)
-        for comparison in list(self._comparisons):
+        for comparison in list(self.comparisons):
             comparison.fail(*_CANCELED)
 
     def cancel(self, dispatch_ids: Collection[str]) -> None:
@@ -103,20 +103,20 @@ class ProcessorLane:
 
     def cancel_comparison(self, comparison: RunningComparison) -> None:
         """End one comparison. Idempotent."""
-        if comparison in self._comparisons:
+        if comparison in self.comparisons:
             comparison.fail(*_CANCELED)
 
     def compare(self, order: ComparisonOrder, on_end: Callable[[Comparison], None]) -> RunningComparison:
         """Time schedules side by side, then call ``on_end``. Raises ``BadInput`` if they cannot be verified."""
 
         def ended(comparison: RunningComparison, results: Comparison) -> None:
-            self._comparisons.remove(comparison)
+            self.comparisons.remove(comparison)
             on_end(results)
 
         task = self.tasks.verifiable(order.exploration_id)
         limits = self._settings.child_limits()
         comparison = RunningComparison(task, order, self, limits, self._settings.reference_s, ended)
-        self._comparisons.append(comparison)
+        self.comparisons.append(comparison)
         comparison.start()
         return comparison
 
@@ -185,14 +185,21 @@ class ProcessorLane:
 
     def check_device(self) -> None:
         """Check the device as soon as it is free."""
-        if self._watch is not None:
-            self._watch.look_now()
+        if self.device_watch is not None:
+            self.device_watch.look_now()
 
     def watch(self, watch: DeviceWatch) -> None:
         """Check the device regularly with ``watch``."""
-        self._watch = watch
-        watch.join(self, self._device_checked)
+        self.device_watch = watch
+        watch.join(self, self.device_checked)
         self.loop.listen(watch)
+
+    def device_checked(self, is_in_order: bool) -> None:
+        """End or begin the quarantine: attempts under way fail to be repeated, queued ones wait."""
+        if is_in_order:
+            self._quarantine.end()
+        elif not self._quarantine.is_on:
+            self._distrust_device(SLOWER)
 
     def suspects(self) -> list[Measurement]:
         """While the device is quarantined: the measurements since its last good check."""
@@ -222,22 +229,15 @@ class ProcessorLane:
         for attempt in [*self._attempts, *self._ended]:
             attempt.dispose()
         self.tasks.close_all()
-        if self._watch is not None:
-            self._watch.close()
-
-    def _device_checked(self, is_in_order: bool) -> None:
-        """End or begin the quarantine: attempts under way fail to be repeated, queued ones wait."""
-        if is_in_order:
-            self._quarantine.end()
-        elif not self._quarantine.is_on:
-            self._distrust_device(SLOWER)
+        if self.device_watch is not None:
+            self.device_watch.close()
 
     def _distrust_device(self, trouble: str) -> None:
         self._quarantine.begin(trouble)
         for attempt in list(self._attempts):
             attempt.fail(FailureReason.DEVICE_LOST, f"{trouble[0].upper()}{trouble[1:]}.")
-        for comparison in list(self._comparisons):
-            if comparison in self._comparisons:  # another one's restart may have replaced the process and ended it
+        for comparison in list(self.comparisons):
+            if comparison in self.comparisons:  # another one's restart may have replaced the process and ended it
                 comparison.begin_again(comparison.task)
 
     def _requeue(self, again: list[Attempt]) -> None:
@@ -252,7 +252,7 @@ class ProcessorLane:
         return [attempt for attempt in self._attempts if attempt.task is task]
 
     def _comparisons_of(self, task: OpenTask) -> list[RunningComparison]:
-        return [comparison for comparison in self._comparisons if comparison.task is task]
+        return [comparison for comparison in self.comparisons if comparison.task is task]
 
     def _busy_children(self) -> Iterable[Child]:
         for attempt in self._attempts:
@@ -265,13 +265,13 @@ class ProcessorLane:
     def _tick(self, now_s: float) -> float | None:
         for attempt in list(self._attempts):
             attempt.check_deadline(now_s)
-        for comparison in list(self._comparisons):
+        for comparison in list(self.comparisons):
             comparison.check_deadline(now_s)
         self.tasks.tick(now_s - self.device_arbiter.still_until_now_s())
-        if self._watch is not None:
-            self._watch.tick(now_s)
+        if self.device_watch is not None:
+            self.device_watch.tick(now_s)
         is_held_back = self._quarantine.holds_back(now_s)
-        self.device_arbiter.reserved_for = self._watch if is_held_back else None
+        self.device_arbiter.reserved_for = self.device_watch if is_held_back else None
         if not self.device_arbiter.is_taken:
             while self._ended:
                 self._ended.pop().dispose()
