@@ -8,6 +8,7 @@ import tflite
 from tvm import relax
 
 from tunefarm.frontend.expressions.along_axis import pieces
+from tunefarm.frontend.tflite.detection import Detection, DetectionOptions
 from tunefarm.frontend.tflite.movement import MovementConverters, options_of
 
 _MAX_STEPS: Final = 256
@@ -76,6 +77,12 @@ class OwnConverters(MovementConverters):
         left = self._swapped(left) if options is not None and options.AdjX() else left
         right = self._swapped(right) if options is not None and options.AdjY() else right
         return relax.op.matmul(left, right)
+
+    def convert_detection_postprocess(self, op: Any) -> Any:
+        """Without a sort, which TVM's converter leaves to a function of its runtime."""
+        options = DetectionOptions.read(op.CustomOptionsAsNumpy().tobytes() if op.CustomOptionsLength() else b"")
+        operands = [self._float(each) for each in self.get_input_tensors(op)]
+        return relax.Tuple(Detection(options, self._emit).results(*operands))
 
     def convert_transpose_conv(self, op: Any) -> Any:
         """With the channels first, as the operator is lowered, with a bias and an activation."""

@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import tflite
 
 from tunefarm.frontend.random_inputs import Array, framework_results
 from tunefarm.frontend.relax_model import ModelReference
+from tunefarm.frontend.tflite.detection import DETECTION
 
 _BYTES: Final = 1
 """Size of the elements of quantized tensors, and of truth values."""
@@ -22,7 +24,7 @@ def references_of(path: Path, module: Any) -> tuple[ModelReference, ...]:
         path: of a file that was checked.
         module: the Relax module that it was converted to.
     """
-    return framework_results(module, lambda: partial(_outputs, _interpreter(path)))
+    return framework_results(module, lambda: partial(_outputs, _interpreter(path), _detections(path)))
 
 
 def _interpreter(path: Path) -> Any:
@@ -38,8 +40,25 @@ def _interpreter(path: Path) -> Any:
     return interpreter
 
 
-def _outputs(interpreter: Any, inputs: list[Array]) -> tuple[Array, ...]:
+def _detections(path: Path) -> tuple[int, ...]:
+    """The tensors that the boxes of a detector are, then that of their number; none of other models."""
+    model = tflite.Model.GetRootAsModel(path.read_bytes(), 0)
+    graph = model.Subgraphs(0)
+    for operator in map(graph.Operators, range(graph.OperatorsLength())):
+        if model.OperatorCodes(operator.OpcodeIndex()).CustomCode() == DETECTION:
+            return tuple(int(each) for each in operator.OutputsAsNumpy())
+    return ()
+
+
+def _outputs(interpreter: Any, detections: tuple[int, ...], inputs: list[Array]) -> tuple[Array, ...]:
     for detail, array in zip(interpreter.get_input_details(), inputs, strict=True):
         interpreter.set_tensor(detail["index"], array)
     interpreter.invoke()
-    return tuple(np.array(interpreter.get_tensor(each["index"])) for each in interpreter.get_output_details())
+    numbers = [int(each["index"]) for each in interpreter.get_output_details()]
+    results = {number: np.array(interpreter.get_tensor(number)) for number in numbers}
+    if detections:
+        *parts, count = detections
+        found = int(interpreter.get_tensor(count)[0])
+        for number in set(parts) & set(results):
+            results[number][:, found:] = 0  # LiteRT leaves there what was in memory
+    return tuple(results[number] for number in numbers)
