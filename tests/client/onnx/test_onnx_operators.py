@@ -51,6 +51,8 @@ MODELS = {
     "cube": lambda: one("Pow", constants(e=np.float32(3))),
     "integer exponent": lambda: one("Pow", constants(e=INT64(4))),
     "gather negative": lambda: one("Gather", constants(i=np.array([[-1, 0], [2, -9]])), axis=2),
+    "compress": lambda: one("Compress", constants(c=np.array([False, True, True])), axis=-2),
+    "compress all": lambda: one("Compress", constants(c=np.arange(200) % 7 == 3)),
     "slice to the end": lambda: one("Slice", constants(s=[4], e=[2**63 - 1], a=[3])),
     "slice backwards": lambda: one("Slice", constants(s=[-1, 7], e=[-100, 1], a=[2, 3], t=[-2, -3])),
     "resize nearest": lambda: one("Resize", constants(r=np.zeros(0, np.float32), s=np.array([1, 1, 2, 2], np.float32)),

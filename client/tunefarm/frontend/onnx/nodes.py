@@ -11,6 +11,7 @@ from onnx.helper import tensor_dtype_to_np_dtype
 _CONSTANT_INPUTS: Final[Mapping[str, tuple[int, ...]]] = {
     "QuantizeLinear": (1, 2),
     "DequantizeLinear": (1, 2),
+    "Compress": (1,),
     "ConvInteger": (2, 3),
     "QGemm": (1, 2, 4, 5, 7, 8),
     "QLinearConv": (1, 2, 4, 5, 6, 7),

@@ -89,11 +89,17 @@ def with_functions_inlined(model: Any, missing: Sequence[str]) -> Any:
     typed.graph.value_info.extend(
         helper.make_tensor_value_info(each.name, each.data_type, each.dims) for each in typed.graph.initializer
     )
+    # ONNX asks for the type of an input that is left out, too, which has no name.
+    typed.graph.value_info.append(helper.make_tensor_value_info("", onnx.TensorProto.FLOAT, None))
     names = [("", operator) for operator in missing]
     try:
-        return inliner.inline_selected_functions(typed, names, inline_schema_functions=True)
+        inlined = inliner.inline_selected_functions(typed, names, inline_schema_functions=True)
     except RuntimeError:
         return model  # the conversion names the operators
+    kept = [each for each in inlined.graph.value_info if each.name]
+    del inlined.graph.value_info[:]
+    inlined.graph.value_info.extend(kept)
+    return inlined
 
 
 def with_default_attributes(model: Any) -> Any:

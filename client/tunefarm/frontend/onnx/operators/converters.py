@@ -43,6 +43,7 @@ from tunefarm.frontend.onnx.operators.fused import (
     scaled_matmul,
 )
 from tunefarm.frontend.onnx.operators.movement import (
+    compress,
     identity_like,
     reversed_sequences,
     running_product,
@@ -88,8 +89,8 @@ _NOT_ONNX: Final = (_OF_MICROSOFT - {"Gelu"}) | {"AllClassNMS", "Attention"}
 
 _OURS: Final[Mapping[str, Any]] = MappingProxyType({
     "Attention": standard_attention, "AveragePool": pool("AveragePool"), "BatchNormalization": batch_normalization,
-    "BitCast": same_bits, "BitShift": shift, "Clip": clip, "Col2Im": column_to_image, "Constant": literal,
-    "Conv": conv, "ConvTranspose": conv_transpose, "CumProd": running_product, "DFT": transform,
+    "BitCast": same_bits, "BitShift": shift, "Clip": clip, "Col2Im": column_to_image, "Compress": compress,
+    "Constant": literal, "Conv": conv, "ConvTranspose": conv_transpose, "CumProd": running_product, "DFT": transform,
     "DeformConv": deformable_conv,
     "Det": lambda builder, inputs, _attributes, _scope: determinant(inputs[0], builder.emit), "Dropout": dropout,
     "Elu": elu, "EyeLike": identity_like, "GRU": gru, "Gather": gather, "IsInf": is_infinite,

@@ -9,7 +9,7 @@ from tvm import relax
 from tvm.ir import GenericConst
 
 from tunefarm.frontend.expressions.along_axis import extents
-from tunefarm.frontend.onnx.operators.constants import constant
+from tunefarm.frontend.onnx.operators.constants import constant, numbers_of
 
 
 def space_to_depth(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
@@ -29,6 +29,17 @@ def identity_like(builder: Any, inputs: Any, attributes: Mapping[str, Any], scop
     given = attributes.get("dtype")
     dtype = str(inputs[0].ty.dtype) if given is None else helper.tensor_dtype_to_np_dtype(given)
     return constant(np.eye(rows, columns, int(attributes.get("k", 0)), dtype))
+
+
+def compress(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+    """The elements for which a constant condition holds."""
+    del scope
+    condition, axis = numbers_of(inputs[1]), attributes.get("axis")
+    places = np.flatnonzero(condition) if condition is not None else np.zeros(0)
+    if not places.size:
+        raise ValueError("nothing is left of it")
+    data = inputs[0] if axis is not None else builder.emit(relax.op.reshape(inputs[0], (-1,)))
+    return relax.op.take(data, relax.const(places, "int64"), axis or 0)
 
 
 def reversed_sequences(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
