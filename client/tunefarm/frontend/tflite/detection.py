@@ -5,13 +5,12 @@ tensorflow/lite/kernels/detection_postprocess.cc. TVM's converter sorts by a fun
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import reduce
 from itertools import starmap
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple, Self
 
 import numpy as np
 from flatbuffers import flexbuffers
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, PositiveFloat, PositiveInt, ValidationError
 from tvm import relax
 
 DETECTION: Final = b"TFLite_Detection_PostProcess"
@@ -25,30 +24,29 @@ _DAMAGED: Final = (ArithmeticError, LookupError, RuntimeError, TypeError, ValueE
 """What the reader of FlexBuffers raises for bytes that are not one."""
 
 
-@dataclass(frozen=True)
-class DetectionOptions:
-    """Options of the operator.
+class DetectionOptions(BaseModel):
+    """Options of the operator, by the names that the file has them under."""
 
-    Attributes:
-        scales: of the predicted y, x, height and width.
-        classes: without the background.
-        steps: boxes that are chosen, of each class if ``is_by_class``.
-        detections: boxes of the result.
-        score_threshold: the lowest score of a chosen box.
-        overlap_threshold: shares of intersection in union above which a box is removed.
-        is_by_class: boxes of different classes may overlap.
-    """
+    model_config = ConfigDict(frozen=True)
 
-    scales: tuple[float, ...]
-    classes: int
-    steps: int
-    detections: int
-    score_threshold: float
-    overlap_threshold: float
-    is_by_class: bool
+    y_scale: PositiveFloat
+    x_scale: PositiveFloat
+    h_scale: PositiveFloat
+    w_scale: PositiveFloat
+    num_classes: PositiveInt
+    """Without the background."""
+    max_detections: PositiveInt
+    max_classes_per_detection: Literal[1] = 1
+    use_regular_nms: bool = False
+    """Whether boxes of different classes may overlap."""
+    detections_per_class: PositiveInt = 100
+    nms_score_threshold: FiniteFloat
+    """The lowest score of a chosen box."""
+    nms_iou_threshold: Annotated[float, Field(gt=0, le=1)]
+    """Shares of intersection in union above which a box is removed."""
 
     @classmethod
-    def read(cls, content: bytes) -> "DetectionOptions":
+    def read(cls, content: bytes) -> Self:
         """Read a FlexBuffer.
 
         Raises:
@@ -56,25 +54,27 @@ class DetectionOptions:
         """
         try:
             given = flexbuffers.Loads(content)
-            scales = tuple(float(given[f"{side}_scale"]) for side in "yxhw")
-            classes, detections = int(given["num_classes"]), int(given["max_detections"])
-            by_class, classes_of_box = (
-                bool(given.get("use_regular_nms")),
-                int(given.get("max_classes_per_detection", 1)),
-            )
-            steps = min(detections, int(given.get("detections_per_class", 100))) if by_class else detections
-            thresholds = [float(given[f"nms_{name}_threshold"]) for name in ("score", "iou")]
         except _DAMAGED as error:
-            raise ValueError("its options are missing or damaged") from error
-        if min(*scales, classes, detections, steps) <= 0:
-            raise ValueError("its scales, classes or detections are not positive")
-        if not 0 < thresholds[1] <= 1:
-            raise ValueError(f"it removes boxes at an overlap of {thresholds[1]}, which is not above 0 and at most 1")
-        if classes_of_box != 1 and not by_class:
-            raise ValueError(f"it gives {classes_of_box} classes of each box")
-        if steps > _MAX_STEPS:
+            raise ValueError("its options are damaged") from error
+        try:
+            options = cls.model_validate(given)
+        except ValidationError as error:
+            (first, *_) = error.errors()
+            name = ".".join(map(str, first["loc"])) or "all"
+            raise ValueError(f"its options are refused: {name}: {first['msg']}") from error
+        if options.steps > _MAX_STEPS:
             raise ValueError(f"it chooses more than {_MAX_STEPS} boxes")
-        return cls(scales, classes, steps, detections, *thresholds, is_by_class=by_class)
+        return options
+
+    @property
+    def steps(self) -> int:
+        """Boxes that are chosen, of each class where they may overlap: no class has more in the result."""
+        return min(self.max_detections, self.detections_per_class) if self.use_regular_nms else self.max_detections
+
+    @property
+    def scales(self) -> tuple[float, ...]:
+        """Of the predicted y, x, height and width."""
+        return self.y_scale, self.x_scale, self.h_scale, self.w_scale
 
 
 class _Boxes(NamedTuple):
@@ -105,7 +105,7 @@ class Detection:
             ValueError: there are several images, or the classes are not those of the options.
         """
         (images, count, _), given = (int(size) for size in encodings.ty.shape), int(scores.ty.shape[2])
-        background = given - self._options.classes
+        background = given - self._options.num_classes
         if images != 1 or background not in (0, 1):
             raise ValueError("it takes one image, and the scores of its classes with or without the background")
         boxes = self._decoded(encodings, anchors, count)
@@ -113,7 +113,7 @@ class Detection:
         if background:
             lines = self._emit(relax.op.strided_slice(lines, [1], [1], [given]))
         places, values, kinds = (
-            self._by_class(boxes, lines) if self._options.is_by_class else self._of_all(boxes, lines)
+            self._by_class(boxes, lines) if self._options.use_regular_nms else self._of_all(boxes, lines)
         )
         is_there = self._emit(relax.op.greater(values, _number(_REMOVED / 2)))
         corners = self._emit(relax.op.stack(boxes, 1))
@@ -164,7 +164,7 @@ class Detection:
         """Places, scores and classes, where each class has boxes of its own."""
         places, values = self._chosen(boxes, self._emit(relax.op.permute_dims(scores, [1, 0])))
         steps = int(values.ty.shape[1])
-        count = min(self._options.detections, steps * self._options.classes)
+        count = min(self._options.max_detections, steps * self._options.num_classes)
         flat = self._reshaped(values, (-1,))
         best = self._emit(relax.op.topk(flat, count, 0, "both", largest=True, dtype="int64"))
         values, numbers = (self._emit(relax.TupleGetItem(best, part)) for part in range(2))
@@ -176,7 +176,7 @@ class Detection:
         classes, count = (int(size) for size in scores.ty.shape)
         numbers = relax.const(np.arange(count), "int64")
         wide = _Boxes(*(self._emit(relax.op.expand_dims(each, 0)) for each in boxes))
-        is_high = self._emit(relax.op.greater_equal(scores, _number(self._options.score_threshold)))
+        is_high = self._emit(relax.op.greater_equal(scores, _number(self._options.nms_score_threshold)))
         left = self._emit(relax.op.where(is_high, scores, _number(_REMOVED)))
         places, values = [], []
         for _ in range(min(self._options.steps, count)):
@@ -184,7 +184,7 @@ class Detection:
             places.append(self._emit(relax.op.argmax(left, 1, keepdims=True)))
             place = self._reshaped(places[-1], (classes,))
             best = _Boxes(*(self._reshaped(self._emit(relax.op.take(each, place, 0)), (classes, 1)) for each in boxes))
-            overlaps = self._emit(relax.op.greater(self._overlap(best, wide), _number(self._options.overlap_threshold)))
+            overlaps = self._emit(relax.op.greater(self._overlap(best, wide), _number(self._options.nms_iou_threshold)))
             is_gone = self._emit(relax.op.logical_or(overlaps, self._emit(relax.op.equal(numbers, places[-1]))))
             left = self._emit(relax.op.where(is_gone, _number(_REMOVED), left))
         return self._joined(places), self._joined(values)
@@ -200,10 +200,7 @@ class Detection:
         intersection = emit(relax.op.multiply(*sides))
         areas = [emit(relax.op.multiply(*self._sides(boxes))) for boxes in (one, other)]
         union = emit(relax.op.subtract(emit(relax.op.add(*areas)), intersection))
-        are_areas = reduce(
-            lambda left, right: emit(relax.op.logical_and(left, right)),
-            [emit(relax.op.greater(area, _number(0.0))) for area in areas],
-        )
+        are_areas = emit(relax.op.logical_and(*(emit(relax.op.greater(area, _number(0.0))) for area in areas)))
         return emit(relax.op.where(are_areas, emit(relax.op.divide(intersection, union)), _number(0.0)))
 
     def _sides(self, boxes: _Boxes) -> list[Any]:
@@ -215,7 +212,7 @@ class Detection:
 
     def _widened(self, part: Any) -> Any:
         """Zeros after the boxes that were found, for one image."""
-        missing = self._options.detections - int(part.ty.shape[0])
+        missing = self._options.max_detections - int(part.ty.shape[0])
         if missing:
             part = self._emit(relax.op.nn.pad(part, [0, missing, *[0, 0] * (part.ty.ndim - 1)]))
         return self._emit(relax.op.expand_dims(part, 0))
