@@ -197,6 +197,14 @@ def test_maxima_are_put_back_where_they_were() -> None:
     require_as_torch(Of(function), (torch.randn(2, 3, 12, 10),))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_positions_of_maxima_in_halves_are_those_of_torch(dtype: torch.dtype) -> None:
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(functional.max_pool2d(x, 3, 2, 1, return_indices=True))
+
+    require_as_torch(Of(function), (torch.randn(2, 3, 12, 13).to(dtype),))
+
+
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("size", [(6, 5), (20, 17)])
 def test_images_are_resized_with_antialiasing(mode: str, size: tuple[int, int]) -> None:

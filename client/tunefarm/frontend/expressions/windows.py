@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from tvm import relax
+from tvm import relax, tirx
 
 from tunefarm.frontend.expressions.along_axis import extents
+
+_HALVES: Final = frozenset({"float16", "bfloat16"})
+"""TVM cannot build a search for the largest of them in bfloat16."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +59,13 @@ def positions_of_maxima(
     places = begins[:, None] + steps.reshape(axes, -1, *[1] * axes)
     is_inside = np.all((places >= 0) & (places < np.reshape(sizes, (axes, *[1] * (axes + 1)))), axis=0)
     in_memory = _distances(sizes)
-    flat = emit(relax.op.reshape(data, [*leading, int(np.prod(sizes))]))
+    flat, dtype = emit(relax.op.reshape(data, [*leading, int(np.prod(sizes))])), str(data.ty.dtype)
+    if dtype in _HALVES:
+        flat, dtype = emit(relax.op.astype(flat, "float32")), "float32"
     read_at = np.where(is_inside, np.tensordot(in_memory, places, 1), 0)
+    lowest = relax.const(tirx.min_value(dtype).value, dtype)
     read = emit(relax.op.take(flat, relax.const(read_at, "int64"), axis=len(leading)))
-    inside = emit(relax.op.where(relax.const(is_inside, "bool"), read, _lowest(str(data.ty.dtype))))
+    inside = emit(relax.op.where(relax.const(is_inside, "bool"), read, lowest))
     chosen = emit(relax.op.argmax(inside, len(leading)))
     distances = _distances(sizes[::-1])[::-1] if is_column_major else in_memory
     within = emit(relax.op.take(relax.const(distances @ steps, "int64"), chosen, 0))
@@ -74,8 +80,3 @@ def _grid(lines: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
 def _distances(sizes: Sequence[int]) -> npt.NDArray[np.int64]:
     """Elements from one to the next along each axis, where those of the last are neighbours."""
     return np.cumprod([1, *sizes[:0:-1]])[::-1]
-
-
-def _lowest(dtype: str) -> Any:
-    of_type = np.iinfo if "int" in dtype else np.finfo
-    return relax.const(of_type(dtype).min, dtype)
