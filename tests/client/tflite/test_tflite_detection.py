@@ -81,7 +81,7 @@ def require_equal(found: Arrays, expected: Arrays) -> int:
     ],
     ids=["usual", "no background", "by class", "two of each class", "few", "little overlap", "few boxes"],
 )
-def test_import_tflite_chooses_boxes_as_litert_does(
+def test_import_tflite_selects_boxes_as_litert_does(
     tmp_path: Path, changed: dict[str, Any], boxes: int, scores: int, count: int | None
 ) -> None:
     path, given = saved(tmp_path, written(USUAL | changed), boxes=boxes, scores=scores), inputs(boxes, scores)
@@ -89,7 +89,7 @@ def test_import_tflite_chooses_boxes_as_litert_does(
     assert found == count if count is not None else 0 < found < USUAL["max_detections"]
 
 
-def test_import_tflite_chooses_among_equal_scores_as_litert_does(tmp_path: Path) -> None:
+def test_import_tflite_selects_among_equal_scores_as_litert_does(tmp_path: Path) -> None:
     path = saved(tmp_path, written(USUAL), of_bytes=True)
     random = np.random.default_rng(1)
     encodings = random.integers(90, 170, (1, BOXES, 4)).astype(np.uint8)
@@ -97,7 +97,7 @@ def test_import_tflite_chooses_among_equal_scores_as_litert_does(tmp_path: Path)
     require_equal(by_tvm(import_tflite(path, {}), given), by_litert(path, given))
 
 
-def test_compiled_detector_chooses_boxes_as_litert_does(tmp_path: Path) -> None:
+def test_compiled_detector_selects_boxes_as_litert_does(tmp_path: Path) -> None:
     path, given = saved(tmp_path, written(USUAL | {"nms_score_threshold": 0.97})), inputs()
     compiled = tunefarm.compile(str(path))
     assert require_equal([np.asarray(each) for each in compiled(*given)], by_litert(path, given))

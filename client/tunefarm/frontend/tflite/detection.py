@@ -16,10 +16,10 @@ from tvm import relax
 DETECTION: Final = b"TFLite_Detection_PostProcess"
 """The custom code of the operator."""
 _MAX_STEPS: Final = 256
-"""Boxes that are chosen one after another: the loop is unrolled."""
+"""Boxes that are selected one after another: the loop is unrolled."""
 _COORDINATES: Final = 4
 _REMOVED: Final = -1e30
-"""The score of a box that is chosen or overlaps one. It is above the lowest number, which TVM takes for no element."""
+"""The score of a box that is selected or overlaps one; above the lowest number, which TVM takes for no element."""
 _DAMAGED: Final = (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError, struct.error)
 """What the reader of FlexBuffers raises for bytes that are not one."""
 
@@ -41,9 +41,9 @@ class DetectionOptions(BaseModel):
     """Whether boxes of different classes may overlap."""
     detections_per_class: PositiveInt = 100
     nms_score_threshold: FiniteFloat
-    """The lowest score of a chosen box."""
+    """The lowest score of a selected box."""
     nms_iou_threshold: Annotated[float, Field(gt=0, le=1)]
-    """Shares of intersection in union above which a box is removed."""
+    """Intersection over union above which a box is removed."""
 
     @classmethod
     def read(cls, content: bytes) -> Self:
@@ -63,12 +63,12 @@ class DetectionOptions(BaseModel):
             name = ".".join(map(str, first["loc"])) or "all"
             raise ValueError(f"its options are refused: {name}: {first['msg']}") from error
         if options.steps > _MAX_STEPS:
-            raise ValueError(f"it chooses more than {_MAX_STEPS} boxes")
+            raise ValueError(f"it selects more than {_MAX_STEPS} boxes")
         return options
 
     @property
     def steps(self) -> int:
-        """Boxes that are chosen, of each class where they may overlap: no class has more in the result."""
+        """Boxes that are selected, of each class where they may overlap: no class has more in the result."""
         return min(self.max_detections, self.detections_per_class) if self.use_regular_nms else self.max_detections
 
     @property
@@ -87,7 +87,7 @@ class _Boxes(NamedTuple):
 
 
 class Detection:
-    """Emits the operator, as arithmetic on all boxes at once and a reduction for each chosen box."""
+    """Emits the operator: greedy non-maximum suppression, unrolled, as arithmetic on all boxes at once."""
 
     def __init__(self, options: DetectionOptions, emit: Callable[[Any], Any]) -> None:
         self._options = options
@@ -109,43 +109,41 @@ class Detection:
         if images != 1 or background not in (0, 1):
             raise ValueError("it takes one image, and the scores of its classes with or without the background")
         boxes = self._decoded(encodings, anchors, count)
-        lines = self._reshaped(scores, (count, given))
+        scores = self._reshaped(scores, (count, given))
         if background:
-            lines = self._emit(relax.op.strided_slice(lines, [1], [1], [given]))
-        places, values, kinds = (
-            self._by_class(boxes, lines) if self._options.use_regular_nms else self._of_all(boxes, lines)
-        )
-        is_there = self._emit(relax.op.greater(values, _number(_REMOVED / 2)))
-        corners = self._emit(relax.op.stack(boxes, 1))
-        chosen = self._emit(relax.op.take(corners, places, 0))
+            scores = self._emit(relax.op.strided_slice(scores, [1], [1], [given]))
+        by_class = self._options.use_regular_nms
+        indices, found, classes = self._of_each_class(boxes, scores) if by_class else self._of_all(boxes, scores)
+        is_there = self._emit(relax.op.greater(found, _number(_REMOVED / 2)))
+        corners = self._emit(relax.op.take(self._emit(relax.op.stack(boxes, 1)), indices, 0))
         nothing = _number(0.0)
         parts = [
-            relax.op.where(self._emit(relax.op.expand_dims(is_there, 1)), chosen, nothing),
-            relax.op.where(is_there, self._emit(relax.op.astype(kinds, "float32")), nothing),
-            relax.op.where(is_there, values, nothing),
+            relax.op.where(self._emit(relax.op.expand_dims(is_there, 1)), corners, nothing),
+            relax.op.where(is_there, self._emit(relax.op.astype(classes, "float32")), nothing),
+            relax.op.where(is_there, found, nothing),
         ]
         number = relax.op.sum(self._emit(relax.op.astype(is_there, "float32")), 0, keepdims=True)
-        return [*(self._widened(self._emit(part)) for part in parts), self._emit(number)]
+        return [*(self._padded(self._emit(part)) for part in parts), self._emit(number)]
 
     def _decoded(self, encodings: Any, anchors: Any, count: int) -> _Boxes:
         """The corners, each of shape (boxes,)."""
-        wanted = self._emit(relax.op.strided_slice(encodings, [2], [0], [_COORDINATES]))
-        moves, ways = (self._columns(each, count) for each in (wanted, anchors))
-        moves = [
-            self._emit(relax.op.divide(move, _number(scale)))
-            for move, scale in zip(moves, self._options.scales, strict=True)
+        encodings = self._emit(relax.op.strided_slice(encodings, [2], [0], [_COORDINATES]))
+        offsets, anchor = (self._columns(each, count) for each in (encodings, anchors))
+        offsets = [
+            self._emit(relax.op.divide(offset, _number(scale)))
+            for offset, scale in zip(offsets, self._options.scales, strict=True)
         ]
-        middles = [
-            self._emit(relax.op.add(self._emit(relax.op.multiply(moves[axis], ways[axis + 2])), ways[axis]))
+        centers = [
+            self._emit(relax.op.add(self._emit(relax.op.multiply(offsets[axis], anchor[axis + 2])), anchor[axis]))
             for axis in range(2)
         ]
-        halves = [self._half(moves[axis], ways[axis]) for axis in (2, 3)]
-        first = [self._emit(relax.op.subtract(*pair)) for pair in zip(middles, halves, strict=True)]
-        last = [self._emit(relax.op.add(*pair)) for pair in zip(middles, halves, strict=True)]
+        halves = [self._half_extent(offsets[axis], anchor[axis]) for axis in (2, 3)]
+        first = [self._emit(relax.op.subtract(*pair)) for pair in zip(centers, halves, strict=True)]
+        last = [self._emit(relax.op.add(*pair)) for pair in zip(centers, halves, strict=True)]
         return _Boxes(*first, *last)
 
-    def _half(self, move: Any, extent: Any) -> Any:
-        factor = self._emit(relax.op.multiply(self._emit(relax.op.exp(move)), _number(0.5)))
+    def _half_extent(self, offset: Any, extent: Any) -> Any:
+        factor = self._emit(relax.op.multiply(self._emit(relax.op.exp(offset)), _number(0.5)))
         return self._emit(relax.op.multiply(factor, extent))
 
     def _columns(self, table: Any, count: int) -> list[Any]:
@@ -154,43 +152,50 @@ class Detection:
         return [self._reshaped(column, (count,)) for column in columns]
 
     def _of_all(self, boxes: _Boxes, scores: Any) -> tuple[Any, Any, Any]:
-        """Places, scores and classes, where each box has its best class."""
-        best, kinds = (self._emit(of(scores, 1)) for of in (relax.op.max, relax.op.argmax))
-        places, values = self._chosen(boxes, self._emit(relax.op.expand_dims(best, 0)))
-        places, values = (self._reshaped(each, (-1,)) for each in (places, values))
-        return places, values, self._emit(relax.op.take(kinds, places, 0))
+        """Indices, scores and classes of boxes, each of which has its best class."""
+        best, classes = (self._emit(of(scores, 1)) for of in (relax.op.max, relax.op.argmax))
+        selected = self._suppressed(boxes, self._emit(relax.op.expand_dims(best, 0)))
+        indices, found = (self._reshaped(each, (-1,)) for each in selected)
+        return indices, found, self._emit(relax.op.take(classes, indices, 0))
 
-    def _by_class(self, boxes: _Boxes, scores: Any) -> tuple[Any, Any, Any]:
-        """Places, scores and classes, where each class has boxes of its own."""
-        places, values = self._chosen(boxes, self._emit(relax.op.permute_dims(scores, [1, 0])))
-        steps = int(values.ty.shape[1])
+    def _of_each_class(self, boxes: _Boxes, scores: Any) -> tuple[Any, Any, Any]:
+        """Indices, scores and classes of the best boxes, of which each class has its own."""
+        indices, found = self._suppressed(boxes, self._emit(relax.op.permute_dims(scores, [1, 0])))
+        steps = int(found.ty.shape[1])
         count = min(self._options.max_detections, steps * self._options.num_classes)
-        flat = self._reshaped(values, (-1,))
-        best = self._emit(relax.op.topk(flat, count, 0, "both", largest=True, dtype="int64"))
-        values, numbers = (self._emit(relax.TupleGetItem(best, part)) for part in range(2))
-        kinds = self._emit(relax.op.floor_divide(numbers, relax.const(steps, "int64")))
-        return self._emit(relax.op.take(self._reshaped(places, (-1,)), numbers, 0)), values, kinds
+        best = self._emit(relax.op.topk(self._reshaped(found, (-1,)), count, 0, "both", largest=True, dtype="int64"))
+        found, positions = (self._emit(relax.TupleGetItem(best, part)) for part in range(2))
+        classes = self._emit(relax.op.floor_divide(positions, relax.const(steps, "int64")))
+        return self._emit(relax.op.take(self._reshaped(indices, (-1,)), positions, 0)), found, classes
 
-    def _chosen(self, boxes: _Boxes, scores: Any) -> tuple[Any, Any]:
-        """The places and scores of the boxes that are chosen, of shape (classes, steps), by scores (classes, boxes)."""
+    def _suppressed(self, boxes: _Boxes, scores: Any) -> tuple[Any, Any]:
+        """Non-maximum suppression in each row of scores (classes, boxes).
+
+        Each step selects the best box that remains, and removes those that overlap it.
+
+        Returns:
+            The indices and scores of the selected boxes, of shape (classes, steps).
+        """
         classes, count = (int(size) for size in scores.ty.shape)
-        numbers = relax.const(np.arange(count), "int64")
-        wide = _Boxes(*(self._emit(relax.op.expand_dims(each, 0)) for each in boxes))
+        positions = relax.const(np.arange(count), "int64")
+        all_boxes = _Boxes(*(self._emit(relax.op.expand_dims(each, 0)) for each in boxes))
         is_high = self._emit(relax.op.greater_equal(scores, _number(self._options.nms_score_threshold)))
-        left = self._emit(relax.op.where(is_high, scores, _number(_REMOVED)))
-        places, values = [], []
+        remaining = self._emit(relax.op.where(is_high, scores, _number(_REMOVED)))
+        indices, found = [], []
         for _ in range(min(self._options.steps, count)):
-            values.append(self._emit(relax.op.max(left, 1, keepdims=True)))
-            places.append(self._emit(relax.op.argmax(left, 1, keepdims=True)))
-            place = self._reshaped(places[-1], (classes,))
-            best = _Boxes(*(self._reshaped(self._emit(relax.op.take(each, place, 0)), (classes, 1)) for each in boxes))
-            overlaps = self._emit(relax.op.greater(self._overlap(best, wide), _number(self._options.nms_iou_threshold)))
-            is_gone = self._emit(relax.op.logical_or(overlaps, self._emit(relax.op.equal(numbers, places[-1]))))
-            left = self._emit(relax.op.where(is_gone, _number(_REMOVED), left))
-        return self._joined(places), self._joined(values)
+            found.append(self._emit(relax.op.max(remaining, 1, keepdims=True)))
+            indices.append(self._emit(relax.op.argmax(remaining, 1, keepdims=True)))
+            index = self._reshaped(indices[-1], (classes,))
+            best = _Boxes(*(self._reshaped(self._emit(relax.op.take(each, index, 0)), (classes, 1)) for each in boxes))
+            overlap = self._overlap(best, all_boxes)
+            is_covered = self._emit(relax.op.greater(overlap, _number(self._options.nms_iou_threshold)))
+            is_best = self._emit(relax.op.equal(positions, indices[-1]))
+            is_removed = self._emit(relax.op.logical_or(is_covered, is_best))
+            remaining = self._emit(relax.op.where(is_removed, _number(_REMOVED), remaining))
+        return self._joined(indices), self._joined(found)
 
     def _overlap(self, one: _Boxes, other: _Boxes) -> Any:
-        """The intersection's share in the union; 0 for boxes without an area."""
+        """Intersection over union; 0 for boxes without an area."""
         emit = self._emit
         inner = _Boxes(
             *(emit(relax.op.maximum(one[side], other[side])) for side in (0, 1)),
@@ -210,7 +215,7 @@ class Detection:
     def _joined(self, columns: list[Any]) -> Any:
         return columns[0] if len(columns) == 1 else self._emit(relax.op.concat(columns, 1))
 
-    def _widened(self, part: Any) -> Any:
+    def _padded(self, part: Any) -> Any:
         """Zeros after the boxes that were found, for one image."""
         missing = self._options.max_detections - int(part.ty.shape[0])
         if missing:
