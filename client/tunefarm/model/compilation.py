@@ -47,6 +47,8 @@ from tunefarm_sandbox.confinement.confinement import Confinement
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.host_cores import usable_physical_cores
+from tunefarm_schemas.kernel_library.check import refusal_of
+from tunefarm_schemas.kernel_library.rules import LibraryRules
 from tunefarm_schemas.tuning.model import (
     ModelFunction,
     ModelManifest,
@@ -58,7 +60,10 @@ from tunefarm_workers.builder.sealed_library import sealed
 
 MAX_REFERENCE_OPERATIONS: Final = 20e9
 """Beyond so many floating-point operations, the unscheduled build would run for tens of seconds."""
-
+_NO_CALLS: Final = (
+    "Replace operators whose kernels call TVM's runtime, such as those of relax.op.vision. Call your own function from "
+    "Relax, and name the file that registers it: --functions FILE.py."
+)
 
 Records = Callable[[Sequence[PreparedTask], Target, str], Mapping[str, ChosenRecord]]
 """Finds the best record of each workload that has one, by workload id. Takes the code generator after the target."""
@@ -166,7 +171,9 @@ class ModelCompiler:
         return replace(compilation, is_quantized=parts.is_quantized)
 
     def _external(self, program: bytes, library: bytes) -> tuple[str, ...]:
-        """The external functions that a program calls. Raises BadInput if no file registers them."""
+        """The external functions that a program calls. Raises BadInput if kernels do, or no file registers them."""
+        if (refusal := refusal_of(library, LibraryRules())) is not None:
+            raise BadInput("model", f"its kernels cannot ship: {refusal}.", _NO_CALLS)
         external = external_functions(program, kernels_of(library))
         if external and self._functions_file is None:
             problem = f"the model calls {', '.join(external)}, which no module defines."

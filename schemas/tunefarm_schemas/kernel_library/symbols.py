@@ -10,7 +10,13 @@ from tunefarm_schemas.kernel_library.device_code import require_device_code
 from tunefarm_schemas.kernel_library.dynamic import GNU_HASH, SYMENT, SYMTAB, VERSYM, Dynamic
 from tunefarm_schemas.kernel_library.image import Image
 from tunefarm_schemas.kernel_library.refused import require
-from tunefarm_schemas.kernel_library.rules import ENTRY_PREFIX, LIBRARY_BINARY, RESERVED_PREFIX, LibraryRules
+from tunefarm_schemas.kernel_library.rules import (
+    ENTRY_PREFIX,
+    LIBRARY_BINARY,
+    LOOKUP_FUNCTIONS,
+    RESERVED_PREFIX,
+    LibraryRules,
+)
 
 _ENTRY: Final = re.compile(rf"{ENTRY_PREFIX}[A-Za-z0-9_]{{1,200}}")
 _GLOBAL, _WEAK = 1, 2
@@ -130,6 +136,8 @@ def _require_export(image: Image, symbol: Symbol, rules: LibraryRules) -> None:
         require(symbol.kind == _OBJECT and not image.is_writable(symbol.address, 8), f"its {name!r} is not a constant")
         require_device_code(image, symbol.address)
         return
+    looks_up = name.startswith("__") and name[2:] in LOOKUP_FUNCTIONS
+    require(not looks_up, f"it exports {name!r}, by which kernels call functions of the process that they name")
     is_entry = _ENTRY.fullmatch(name) is not None and not name.startswith(RESERVED_PREFIX)
     require(is_entry, f"it exports {name!r}, which is not an entry point of a kernel")
     require(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
+from tvm import relax, topi
 
 from tests.client.model.conftest import CompiledOnce, compiled
 from tests.search.relax.models import flattened, plus
@@ -210,6 +211,18 @@ def test_compile_leaves_nothing_behind_after_an_error(fork_server: ForkServer, t
         with pytest.raises(BadInput):
             ModelCompiler(fork_server, folder).compile(replace(imported, weights=weights), target, "refused")
         assert not folder.exists()
+
+
+def test_compile_refuses_kernels_that_call_functions_by_name(fork_server: ForkServer, tmp_path: Path) -> None:
+    builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((8,), "float32"))
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit_te(topi.argsort, x))
+    imported = ImportedModel(str(tvm.ir.save_json(builder.get())), {"main": ()}, "test", ())
+    with pytest.raises(BadInput, match="call functions of the process that they name") as error:
+        ModelCompiler(fork_server, tmp_path / "refused").compile(imported, "host:1", "refused")
+    assert error.value.field == "model"
+    assert "--functions" in error.value.fix
+    assert not (tmp_path / "refused").exists()
 
 
 def test_compile_replaces_a_model_and_refuses_one_with_wrong_results(
