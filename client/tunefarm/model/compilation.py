@@ -35,7 +35,7 @@ from tunefarm.model.model_folder import (
     external_functions,
     file_digest,
     kernels_of,
-    require_model,
+    require_program,
 )
 from tunefarm.model.model_run import Reference, run_model, write_outputs
 from tunefarm.model.model_writing import NewFile, model_manifest, new_file, staged, write_manifest, write_model
@@ -47,8 +47,7 @@ from tunefarm_sandbox.confinement.confinement import Confinement
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.host_cores import usable_physical_cores
-from tunefarm_schemas.kernel_library.check import refusal_of
-from tunefarm_schemas.kernel_library.rules import LibraryRules
+from tunefarm_schemas.kernel_library.check import require_kernel
 from tunefarm_schemas.tuning.model import (
     ModelFunction,
     ModelManifest,
@@ -172,13 +171,12 @@ class ModelCompiler:
 
     def _external(self, program: bytes, library: bytes) -> tuple[str, ...]:
         """The external functions that a program calls. Raises BadInput if kernels do, or no file registers them."""
-        if (refusal := refusal_of(library, LibraryRules())) is not None:
-            raise BadInput("model", f"its kernels cannot ship: {refusal}.", _NO_CALLS)
+        require_kernel(library, "model", fix=_NO_CALLS)
         external = external_functions(program, kernels_of(library))
         if external and self._functions_file is None:
             problem = f"the model calls {', '.join(external)}, which no module defines."
             raise BadInput("functions", problem, "Name the file that registers them: --functions FILE.py.")
-        require_model(library, program, external)
+        require_program(library, program, external)
         return external
 
     def _compilation(self, manifest: ModelManifest, latency_s: float | None, notes: tuple[str, ...]) -> Compilation:

@@ -22,7 +22,7 @@ from tunefarm_schemas.kernel_library.program import (
     refusal_of_program,
 )
 from tunefarm_schemas.kernel_library.refused import LibraryRefused
-from tunefarm_schemas.kernel_library.rules import MAX_BYTES, LibraryRules
+from tunefarm_schemas.kernel_library.rules import MAX_BYTES
 from tunefarm_schemas.tuning.model import MODEL_FORMAT, ModelManifest
 
 LIBRARY_NAME: Final = "kernels.so"
@@ -109,7 +109,16 @@ def require_model(library: bytes, program: bytes, callees: Collection[str] = ())
     Raises:
         BadInput: they do not.
     """
-    require_kernel(library, "folder", LibraryRules(), _FIX)
+    require_kernel(library, "folder", fix=_FIX)
+    require_program(library, program, callees)
+
+
+def require_program(library: bytes, program: bytes, callees: Collection[str] = ()) -> None:
+    """Require that a program uses only what it may, the kernels of a checked library, and ``callees``.
+
+    Raises:
+        BadInput: it does not.
+    """
     refusal = refusal_of_program(program, kernels_of(library), callees)
     if refusal is not None:
         fix = "Register the function, and name it with --functions FILE.py." if "it calls" in refusal else _FIX

@@ -1,6 +1,6 @@
 """What importers of several frameworks compute along one axis."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,11 @@ def pieces(value: Any, count: int, axis: int, emit: Callable[[Any], Any]) -> lis
         return [value]
     whole = emit(relax.op.split(value, count, axis=axis))
     return [emit(relax.TupleGetItem(whole, each)) for each in range(count)]
+
+
+def joined(parts: Sequence[Any], axis: int, emit: Callable[[Any], Any]) -> Any:
+    """Values one after another along an axis; a single one as it is."""
+    return parts[0] if len(parts) == 1 else emit(relax.op.concat(list(parts), axis))
 
 
 def scattered(data: Any, positions: Any, values: Any, axis: int, reduction: str, emit: Callable[[Any], Any]) -> Any:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from tvm import relax
 
-from tunefarm.frontend.expressions.along_axis import extents
+from tunefarm.frontend.expressions.along_axis import extents, joined
 
 MAX_ROWS: Final = 32
 """Steps, each of some kernels, that a module has for one matrix."""
@@ -64,8 +64,7 @@ def determinant_parts(matrices: Any, emit: _Emit) -> tuple[Any, Any]:
         divisor = emit(relax.op.where(emit(relax.op.equal(pivot, zero)), one, pivot))  # its column is zero, too
         scaled = emit(relax.op.divide(pivots, divisor))
         rest = emit(relax.op.subtract(rest, emit(relax.op.multiply(_column(rest, step, emit), scaled))))
-    joined = _joined(found, 1, emit)
-    return emit(relax.op.reshape(joined, [*batch, rows])), emit(relax.op.reshape(signs, batch))
+    return emit(relax.op.reshape(joined(found, 1, emit), [*batch, rows])), emit(relax.op.reshape(signs, batch))
 
 
 def determinant(matrices: Any, emit: _Emit) -> Any:
@@ -87,7 +86,7 @@ def cholesky_factor(matrices: Any, emit: _Emit) -> Any:
         columns.append(column)
         product = emit(relax.op.multiply(column, emit(relax.op.permute_dims(column, [0, 2, 1]))))
         rest = emit(relax.op.subtract(rest, product))
-    return emit(relax.op.reshape(_joined(columns, 2, emit), shape))
+    return emit(relax.op.reshape(joined(columns, 2, emit), shape))
 
 
 def triangular_solution(triangles: Any, right: Any, is_upper: bool, has_ones: bool, emit: _Emit) -> Any:
@@ -108,7 +107,7 @@ def triangular_solution(triangles: Any, right: Any, is_upper: bool, has_ones: bo
         row = _slice(rest, 1, step, step + 1, emit)
         found[step] = row if has_ones else emit(relax.op.divide(row, _slice(column, 1, step, step + 1, emit)))
         rest = emit(relax.op.subtract(rest, emit(relax.op.multiply(column, found[step]))))
-    return emit(relax.op.reshape(_joined(found, 1, emit), shape))
+    return emit(relax.op.reshape(joined(found, 1, emit), shape))
 
 
 def _pivoted(matrices: Any, step: int, emit: _Emit) -> tuple[Any, Any, Any]:
@@ -139,10 +138,6 @@ def _column(matrices: Any, number: int, emit: _Emit) -> Any:
 
 def _slice(value: Any, axis: int, begin: int, end: int, emit: _Emit) -> Any:
     return emit(relax.op.strided_slice(value, [axis], [begin], [end]))
-
-
-def _joined(parts: list[Any], axis: int, emit: _Emit) -> Any:
-    return parts[0] if len(parts) == 1 else emit(relax.op.concat(parts, axis))
 
 
 def _batch(matrices: Any, emit: _Emit) -> Any:

@@ -13,6 +13,8 @@ from flatbuffers import flexbuffers
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, PositiveFloat, PositiveInt, ValidationError
 from tvm import relax
 
+from tunefarm.frontend.expressions.along_axis import joined, pieces
+
 DETECTION: Final = b"TFLite_Detection_PostProcess"
 """The custom code of the operator."""
 _MAX_STEPS: Final = 256
@@ -147,8 +149,7 @@ class Detection:
         return self._emit(relax.op.multiply(factor, extent))
 
     def _columns(self, table: Any, count: int) -> list[Any]:
-        whole = self._emit(relax.op.split(self._reshaped(table, (count, _COORDINATES)), _COORDINATES, axis=1))
-        columns = (self._emit(relax.TupleGetItem(whole, each)) for each in range(_COORDINATES))
+        columns = pieces(self._reshaped(table, (count, _COORDINATES)), _COORDINATES, 1, self._emit)
         return [self._reshaped(column, (count,)) for column in columns]
 
     def _of_all(self, boxes: _Boxes, scores: Any) -> tuple[Any, Any, Any]:
@@ -192,7 +193,7 @@ class Detection:
             is_best = self._emit(relax.op.equal(positions, indices[-1]))
             is_removed = self._emit(relax.op.logical_or(is_covered, is_best))
             remaining = self._emit(relax.op.where(is_removed, _number(_REMOVED), remaining))
-        return self._joined(indices), self._joined(found)
+        return joined(indices, 1, self._emit), joined(found, 1, self._emit)
 
     def _overlap(self, one: _Boxes, other: _Boxes) -> Any:
         """Intersection over union; 0 for boxes without an area."""
@@ -211,9 +212,6 @@ class Detection:
     def _sides(self, boxes: _Boxes) -> list[Any]:
         pairs = ((boxes.bottom, boxes.top), (boxes.right, boxes.left))
         return [self._emit(each) for each in starmap(relax.op.subtract, pairs)]
-
-    def _joined(self, columns: list[Any]) -> Any:
-        return columns[0] if len(columns) == 1 else self._emit(relax.op.concat(columns, 1))
 
     def _padded(self, part: Any) -> Any:
         """Zeros after the boxes that were found, for one image."""

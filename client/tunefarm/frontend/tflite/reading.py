@@ -21,8 +21,9 @@ def import_tflite(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> RelaxMod
         BadInput: the file is damaged or not a TFLite model, an operator has no conversion, or ``shapes`` do not fit.
     """
     try:
-        converted = convert_model(read_tflite(path), shapes)
+        model = read_tflite(path)
+        converted = convert_model(model, shapes)
     except struct.error as error:
         raise damaged(f"a table is out of bounds ({error})") from None
-    references = references_of(path, converted.module)
+    references = references_of(path, model, converted.module)
     return RelaxModel(converted.module, {"main": converted.weights}, "tflite 3", converted.notes, references)

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import tflite
 
 from tunefarm.frontend.random_inputs import Array, framework_results
 from tunefarm.frontend.relax_model import ModelReference
@@ -15,16 +14,17 @@ _BYTES: Final = 1
 """Size of the elements of quantized tensors, and of truth values."""
 
 
-def references_of(path: Path, module: Any) -> tuple[ModelReference, ...]:
+def references_of(path: Path, model: Any, module: Any) -> tuple[ModelReference, ...]:
     """Results for three inputs; none if LiteRT is not installed, or refuses the model or the inputs.
 
     Models with quantized tensors have none either: LiteRT quantizes activations at run time, too.
 
     Args:
         path: of a file that was checked.
+        model: its tables, as ``read_tflite`` gives them.
         module: the Relax module that it was converted to.
     """
-    return framework_results(module, lambda: partial(_outputs, _interpreter(path), _detections(path)))
+    return framework_results(module, lambda: partial(_outputs, _interpreter(path), _detections(model)))
 
 
 def _interpreter(path: Path) -> Any:
@@ -40,9 +40,8 @@ def _interpreter(path: Path) -> Any:
     return interpreter
 
 
-def _detections(path: Path) -> tuple[int, ...]:
+def _detections(model: Any) -> tuple[int, ...]:
     """The tensors that the boxes of a detector are, then that of their number; none of other models."""
-    model = tflite.Model.GetRootAsModel(path.read_bytes(), 0)
     graph = model.Subgraphs(0)
     for operator in map(graph.Operators, range(graph.OperatorsLength())):
         if model.OperatorCodes(operator.OpcodeIndex()).CustomCode() == DETECTION:

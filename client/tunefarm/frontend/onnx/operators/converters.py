@@ -62,12 +62,12 @@ from tunefarm.frontend.onnx.operators.quantized import QUANTISED, QUANTISED_OF_M
 from tunefarm.frontend.onnx.operators.recurrent import gru, lstm, rnn
 from tunefarm.frontend.onnx.operators.resizing import resize
 from tunefarm.frontend.onnx.operators.spatial import (
+    average_pool,
     column_to_image,
     conv,
     conv_transpose,
     max_pool,
     max_unpool,
-    pool,
     roi_align,
 )
 from tunefarm.frontend.onnx.operators.transforms import spectrogram, transform, transform_of_axis
@@ -88,7 +88,7 @@ _NOT_ONNX: Final = (_OF_MICROSOFT - {"Gelu"}) | {"AllClassNMS", "Attention"}
 
 
 _OURS: Final[Mapping[str, Any]] = MappingProxyType({
-    "Attention": standard_attention, "AveragePool": pool("AveragePool"), "BatchNormalization": batch_normalization,
+    "Attention": standard_attention, "AveragePool": average_pool, "BatchNormalization": batch_normalization,
     "BitCast": same_bits, "BitShift": shift, "Clip": clip, "Col2Im": column_to_image, "Compress": compress,
     "Constant": literal, "Conv": conv, "ConvTranspose": conv_transpose, "CumProd": running_product, "DFT": transform,
     "DeformConv": deformable_conv,

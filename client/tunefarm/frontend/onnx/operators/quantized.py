@@ -10,7 +10,7 @@ from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from tunefarm.frontend.onnx.operators.constants import constant
-from tunefarm.frontend.onnx.operators.spatial import pool
+from tunefarm.frontend.onnx.operators.spatial import average_pool
 from tunefarm.frontend.onnx.operators.weight_only import gather_of_blocks, matmul_of_bits
 
 _Converter = Callable[[Any, Any, Mapping[str, Any], Any], Any]
@@ -110,7 +110,7 @@ def _linear_average_pool(builder: Any, inputs: Any, attributes: Mapping[str, Any
     attributes = dict(attributes)
     if attributes.pop("channels_last", 0):
         raise ValueError("QLinearAveragePool with the channels last has no conversion")
-    pooled = pool("AveragePool")(builder, onnx_frontend.onnx_input([_float(builder, inputs[0:3])]), attributes, scope)
+    pooled = average_pool(builder, onnx_frontend.onnx_input([_float(builder, inputs[0:3])]), attributes, scope)
     return _quantised(builder, pooled, *inputs[3:5])
 
 

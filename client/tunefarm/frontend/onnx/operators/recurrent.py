@@ -13,7 +13,7 @@ import numpy as np
 from tvm import relax
 from tvm.ir import GenericConst
 
-from tunefarm.frontend.expressions.along_axis import pieces
+from tunefarm.frontend.expressions.along_axis import joined, pieces
 from tunefarm.frontend.onnx.operators.constants import constant
 
 MAX_STEPS: Final = 512
@@ -240,15 +240,11 @@ def _results(
     builder: Any, sequences: list[list[Any]], lasts: list[_States], shape: tuple[int, int, int], batch_first: bool
 ) -> Any:
     """[steps, directions, batch, hidden], then [directions, batch, hidden] for each state."""
-    steps, batch, hidden = shape
-    whole = [builder.emit(relax.op.reshape(_joined(builder, each), (steps, 1, batch, hidden))) for each in sequences]
-    y = whole[0] if len(whole) == 1 else builder.emit(relax.op.concat(whole, axis=1))
+    (steps, batch, hidden), emit = shape, builder.emit
+    whole = [emit(relax.op.reshape(joined(each, 0, emit), (steps, 1, batch, hidden))) for each in sequences]
+    y = joined(whole, 1, emit)
     results = [relax.op.permute_dims(y, [2, 0, 1, 3]) if batch_first else y]
     for states in zip(*lasts, strict=True):
-        last = builder.emit(relax.op.reshape(_joined(builder, list(states)), (len(states), batch, hidden)))
+        last = emit(relax.op.reshape(joined(states, 0, emit), (len(states), batch, hidden)))
         results.append(relax.op.permute_dims(last, [1, 0, 2]) if batch_first else last)
     return relax.Tuple([builder.normalize(each) for each in results])
-
-
-def _joined(builder: Any, values: list[Any]) -> Any:
-    return values[0] if len(values) == 1 else builder.emit(relax.op.concat(values, axis=0))

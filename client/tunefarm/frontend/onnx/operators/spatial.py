@@ -30,29 +30,25 @@ def conv(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -
     return onnx_frontend.Conv.get_converter(11)(builder, inputs, attributes, scope)
 
 
-def pool(operator: str) -> Any:
-    """SAME as padding: TVM's converter pads by less than nothing where windows are apart, or rounds sizes down."""
-    converter = getattr(onnx_frontend, operator)
-
-    def convert(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
-        return converter.get_converter(1)(builder, inputs, _padded(inputs[0], attributes), scope)
-
-    return convert
+def average_pool(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+    """The means of windows, with SAME as numbers."""
+    return onnx_frontend.AveragePool.get_converter(1)(builder, inputs, _padded(inputs[0], attributes), scope)
 
 
 def max_pool(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
     """With the positions of the maxima among all elements, where they are read: TVM's converter has none."""
-    data, axes = inputs[0], len(attributes["kernel_shape"])
-    pooled = builder.emit(pool("MaxPool")(builder, inputs, attributes, scope))
-    if attributes["tvm_custom"]["num_outputs"] == 1:
+    data, given = inputs[0], _padded(inputs[0], attributes)
+    pooled = builder.emit(onnx_frontend.MaxPool.get_converter(1)(builder, inputs, given, scope))
+    if given["tvm_custom"]["num_outputs"] == 1:
         return pooled
+    axes = len(given["kernel_shape"])
     windows = Windows(
-        kernel=attributes["kernel_shape"],
-        strides=attributes.get("strides", (1,) * axes),
-        padding=_padded(data, attributes).get("pads", (0,) * axes)[:axes],
-        dilation=attributes.get("dilations", (1,) * axes),
+        kernel=given["kernel_shape"],
+        strides=given.get("strides", (1,) * axes),
+        padding=given.get("pads", (0,) * axes)[:axes],
+        dilation=given.get("dilations", (1,) * axes),
     )
-    is_column_major = attributes.get("storage_order", 0) == 1
+    is_column_major = given.get("storage_order", 0) == 1
     counts, (batch, channels, *sizes) = extents(pooled)[-axes:], extents(data)
     within = positions_of_maxima(data, counts, windows, builder.emit, is_column_major=is_column_major)
     images = np.arange(batch * channels).reshape(batch, channels, *[1] * axes) * math.prod(sizes)
@@ -80,7 +76,10 @@ def max_unpool(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: 
 
 
 def _padded(data: Any, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes of a pool, with SAME and VALID as numbers."""
+    """The attributes of a pool, with SAME and VALID as numbers.
+
+    TVM's converter pads by less than nothing where windows are apart, or rounds sizes down.
+    """
     mode = attributes.get("auto_pad", b"NOTSET")
     if mode == b"VALID":
         return {**attributes, "pads": (0,) * (2 * len(attributes["kernel_shape"])), "auto_pad": b"NOTSET"}

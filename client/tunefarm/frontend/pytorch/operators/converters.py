@@ -9,6 +9,7 @@ import torch
 from torch import fx
 from tvm import relax
 
+from tunefarm.frontend.expressions.along_axis import joined
 from tunefarm.frontend.expressions.shifts import shifted_left, shifted_right
 from tunefarm.frontend.expressions.special_functions import digamma, inverse_error, log_gamma
 from tunefarm.frontend.pytorch.operators.arithmetic import (
@@ -102,7 +103,7 @@ def _joined(node: fx.Node, importer: Any) -> Any:
     kind = importer._convert_data_type(dtype)  # noqa: SLF001
     given = [each for each in node.args[0] if tuple(value_of(each).shape) != (0,)] or node.args[0][:1]
     parts = [as_kind(kind, importer.env[each], emit) for each in given]
-    return parts[0] if len(parts) == 1 else emit(relax.op.concat(parts, argument(node, 1, "dim", 0)))
+    return joined(parts, argument(node, 1, "dim", 0), emit)
 
 
 def _negative(node: fx.Node, importer: Any) -> Any:

@@ -14,7 +14,7 @@ import torch
 from torch import fx
 from tvm import relax
 
-from tunefarm.frontend.expressions.along_axis import pieces
+from tunefarm.frontend.expressions.along_axis import joined, pieces
 from tunefarm.frontend.pytorch.operators.nodes import value_of
 
 States = tuple[Any, ...]
@@ -123,9 +123,9 @@ def _layers(node: fx.Node, importer: Any, step: _Step, initial: Any) -> Any:
             direction = _direction(emit, x, own, has_biases=has_biases, is_gru=step is _gru_step)
             state = tuple(_initial(whole, index, importer) for whole in initial)
             outputs, last = _run(direction, step, state, backwards=index > first)
-            sequences.append(_joined(emit, outputs, x))
+            sequences.append(_sequence(emit, outputs, x))
             lasts.append(last)
-        x = sequences[0] if directions == 1 else emit(relax.op.concat(sequences, axis=2))
+        x = joined(sequences, 2, emit)
     if batch_first:
         x = emit(relax.op.permute_dims(x, [1, 0, 2]))
     return (x, *(_stacked(emit, states) for states in zip(*lasts, strict=True)))
@@ -172,15 +172,13 @@ def _run(layer: _RecurrentLayer, step: _Step, state: States, *, backwards: bool)
     return outputs[::-1] if backwards else outputs, state
 
 
-def _joined(emit: Any, values: Sequence[Any], x: Any) -> Any:
+def _sequence(emit: Any, values: Sequence[Any], x: Any) -> Any:
     """[steps, batch, hidden]."""
     steps, batch, _ = (int(extent) for extent in x.ty.shape)
-    whole = values[0] if steps == 1 else emit(relax.op.concat(list(values), axis=0))
-    return emit(relax.op.reshape(whole, (steps, batch, int(values[0].ty.shape[1]))))
+    return emit(relax.op.reshape(joined(values, 0, emit), (steps, batch, int(values[0].ty.shape[1]))))
 
 
 def _stacked(emit: Any, states: Sequence[Any]) -> Any:
     """[layers x directions, batch, hidden]."""
     batch, width = (int(extent) for extent in states[0].ty.shape)
-    whole = states[0] if len(states) == 1 else emit(relax.op.concat(list(states), axis=0))
-    return emit(relax.op.reshape(whole, (len(states), batch, width)))
+    return emit(relax.op.reshape(joined(states, 0, emit), (len(states), batch, width)))

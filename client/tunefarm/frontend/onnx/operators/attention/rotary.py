@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
+from tunefarm.frontend.expressions.along_axis import joined
 from tunefarm.frontend.onnx.operators.constants import constant
 
 
@@ -60,11 +61,11 @@ def turned_by_positions(builder: Any, rows: Any, tables: tuple[Any, Any], positi
     imaginary = relax.op.add(relax.op.multiply(first, sines), relax.op.multiply(second, cosines))
     parts = [builder.emit(real), builder.emit(imaginary)]
     if interleaved:
-        joined = builder.emit(relax.op.concat([relax.op.expand_dims(each, -1) for each in parts], axis=-1))
-        parts = [builder.emit(relax.op.reshape(joined, (batch, tokens, heads, 2 * pairs)))]
+        turns = builder.emit(relax.op.concat([relax.op.expand_dims(each, -1) for each in parts], axis=-1))
+        parts = [builder.emit(relax.op.reshape(turns, (batch, tokens, heads, 2 * pairs)))]
     if elements > 2 * pairs:
         parts.append(_part(builder, rows, 2 * pairs, elements))
-    return parts[0] if len(parts) == 1 else builder.emit(relax.op.concat(parts, axis=-1))
+    return joined(parts, -1, builder.emit)
 
 
 def _part(builder: Any, rows: Any, begin: int, end: int) -> Any:
