@@ -15,8 +15,8 @@ from tunefarm_schemas.host_cores import usable_physical_cores
 class FunctionBuilders:
     """Children that compile functions side by side, one for each core.
 
-    A schedule may end its child: LLVM aborts where it has no code for an instruction of another processor. The function
-    is then compiled by a new child without that schedule.
+    A schedule may end its child: LLVM aborts where it has no code for an instruction of another processor. A new child
+    then compiles the function without that schedule: with an untried one in place of a record's, or with none.
     """
 
     def __init__(self, fork_server: ForkServer, folder: Path, say: Callable[[str], None]) -> None:
@@ -65,10 +65,11 @@ class FunctionBuilders:
             try:
                 built, contents = exchange(child, FunctionBuilt, "building")
             except BadInput as error:
-                if order.trace is None:
+                simpler = _without_schedule(order)
+                if simpler is None:
                     raise
-                self._problems[following] = error.problem
-                self._orders[following] = order.model_copy(update={"trace": None})
+                self._problems.setdefault(following, error.problem)
+                self._orders[following] = simpler
                 return following
             self._keep(following, built, contents)
             following = self._next()
@@ -86,6 +87,13 @@ class FunctionBuilders:
     def _next(self) -> int | None:
         with self._lock:
             return self._waiting.pop(0) if self._waiting else None
+
+
+def _without_schedule(order: FunctionOrder) -> FunctionOrder | None:
+    """The same function without the schedule that was tried first; None if there is no other way to compile it."""
+    if order.trace is not None:
+        return order.model_copy(update={"trace": None})
+    return order.model_copy(update={"is_scheduled": False}) if order.is_scheduled else None
 
 
 def own_folder(scratch: Path, name: str) -> Path:

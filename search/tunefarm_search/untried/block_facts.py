@@ -1,7 +1,7 @@
 """What the rules need to know of a block: iterators, accesses along them, and how expensive an iteration is."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -57,6 +57,7 @@ class BlockFacts:
         size: nodes of its expressions, indices included.
         chooses: whether an iteration computes one of several values, as padding and concatenation do.
         conditional: the iterators that the choice depends on.
+        partitionable: those of them whose ranges with one choice are known, since it depends on no element of a buffer.
         backward: the iterators along which it reads in the opposite direction, as flips do.
         gathers: whether it reads at places that are not affine, such as those in another input.
         is_plain: whether an iteration only copies an element, or converts its type.
@@ -70,6 +71,7 @@ class BlockFacts:
     size: int
     chooses: bool
     conditional: frozenset[int]
+    partitionable: frozenset[int]
     backward: frozenset[int]
     gathers: bool
     is_plain: bool
@@ -213,6 +215,7 @@ def facts_of(schedule: Any, block: Any) -> BlockFacts | None:
     conditions = [call.args[0] for call in calls if _name(call) == "if_then_else"]
     selects = [each for each in arithmetic if isinstance(each, tvm.tirx.Select)]
     conditions += [each.condition for each in selects if _depends_on_place(each.condition, held)]
+    conditional = _iterators_in(conditions, held)
     value = getattr(held.body, "value", None)
     while isinstance(value, tvm.tirx.Cast):
         value = value.value
@@ -223,7 +226,8 @@ def facts_of(schedule: Any, block: Any) -> BlockFacts | None:
         operations=sum("float" in str(each.ty.dtype) for each in arithmetic),
         size=len(arithmetic) + len(calls),
         chooses=bool(conditions),
-        conditional=_iterators_in(conditions, held),
+        conditional=conditional,
+        partitionable=conditional - _iterators_in(filter(_reads, conditions), held),
         backward=_iterators_in(_subtracted(held), held),
         gathers=any(getattr(each.extent, "value", 0) != 1 for read in held.reads for each in read.region),
         is_plain=isinstance(value, tvm.ir.TensorLoad),
@@ -249,7 +253,14 @@ def _depends_on_place(condition: Any, block: Any) -> bool:
     return bool(_iterators_in([without_reads], block))
 
 
-def _iterators_in(conditions: Sequence[Any], block: Any) -> frozenset[int]:
+def _reads(condition: Any) -> bool:
+    """Whether a condition depends on elements of buffers."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(condition, (tvm.ir.TensorLoad, found.append), order="post")
+    return bool(found)
+
+
+def _iterators_in(conditions: Iterable[Any], block: Any) -> frozenset[int]:
     """Numbers of the iterators of a block that occur in expressions."""
     found: list[Any] = []
     for condition in conditions:

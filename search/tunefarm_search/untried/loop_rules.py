@@ -97,8 +97,9 @@ def results_vectorised(schedule: Any, block: Any, depth: int, facts: BlockFacts,
     if not loops:
         return []
     axes = len(facts.pattern.extents)
-    if axes - 1 in facts.conditional:
-        # TVM makes a loop of each range in which the choice is the same, and LLVM vectors of each loop.
+    if axes - 1 in facts.partitionable:
+        # TVM makes a loop of each range in which the choice is the same, and LLVM vectors of each loop. TVM crashes if
+        # the choice also depends on elements of buffers.
         partition(schedule, loops[-1])
     if not facts.in_vectors(axes - 1):
         return list(loops[:-1])

@@ -138,13 +138,24 @@ def padded(n: int, m: int, k: int) -> list[Any]:
     return [x, topi.nn.pad(x, [0, 1, 1], [0, 1, 2])]
 
 
+def rolled_and_written_at_a_place(n: int, m: int, k: int) -> list[Any]:
+    """TVM's partition of loops crashes where a choice depends on an iterator and on an element of a buffer."""
+    x, value, place = _input("x", n, m, k), _input("value", n, m), te.placeholder((1,), "int32", name="place")
+
+    def element(i: Any, j: Any, at: Any) -> Any:
+        rolled = tvm.tirx.if_then_else(at >= 1, x[i, j, at - 1], x[i, j, at + k - 1])
+        return tvm.tirx.if_then_else(tvm.tirx.all(at >= place[0], at < place[0] + 2), value[i, j], rolled)
+
+    return [x, value, place, te.compute((n, m, k), element)]
+
+
 KINDS: dict[str, Callable[[int, int, int], list[Any]]] = {
     each.__name__: each
     for each in (
         softmax, softmax_of_channels, softmax_of_padded_rows, group_norm, norm_of_channels, layer_norm,
         matmul_with_bias, dense, mean_of_rows, sum_of_columns, maximum_of_all, gelu_of_transposed,
         transposed, scaled_by_channel, concatenated, concatenated_rows, maximum_pool, depthwise, convolution, padded,
-        windows_with_silu, maximum_of_pixels, mean_of_pixels,
+        windows_with_silu, maximum_of_pixels, mean_of_pixels, rolled_and_written_at_a_place,
     )
 }  # fmt: skip
 
