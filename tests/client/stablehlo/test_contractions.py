@@ -9,6 +9,7 @@ import pytest
 from jax import lax
 
 from tests.client.stablehlo.equality import assert_close, assert_equals_jax, imported, of_text, runner
+from tunefarm_schemas.bad_input import BadInput
 
 pytestmark = pytest.mark.models
 
@@ -47,6 +48,10 @@ def test_dot_general_equals_jax(equation: str, shapes: tuple[tuple[int, ...], ..
 def test_dot_general_sums_in_the_preferred_type(given: str, summed: str) -> None:
     a, b = ((normal(6, 6) * 10).astype(given) for _ in range(2))
     assert_equals_jax(lambda a, b: jnp.matmul(a, b, preferred_element_type=summed), a, b)
+
+
+def test_product_of_booleans_equals_jax() -> None:
+    assert_equals_jax(jnp.matmul, normal(3, 5) > 1, normal(5, 4) > 1)
 
 
 @pytest.mark.parametrize("padding", ["SAME", "VALID", ((2, 0), (1, 3))], ids=str)
@@ -126,6 +131,11 @@ def test_transposed_convolution_equals_jax(transpose_kernel: bool) -> None:
     assert_equals_jax(
         lambda x: lax.conv_transpose(x, kernel, (2, 2), "SAME", transpose_kernel=transpose_kernel), normal(1, 4, 5, 4)
     )
+
+
+def test_convolution_without_a_result_is_refused() -> None:
+    with pytest.raises(BadInput, match="the kernel is larger than the padded input"):
+        imported(lambda x, k: lax.conv(x, k, (1, 1), "VALID"), normal(1, 2, 3, 3), normal(2, 2, 5, 5))
 
 
 def test_batch_groups_are_refused() -> None:

@@ -103,7 +103,14 @@ def test_special_functions_equal_jax() -> None:
 def test_precision_is_reduced_as_in_jax() -> None:
     bits = ((5, 10), (8, 7), (8, 23))
     assert_equals_jax(together(*(lambda x, bits=each: lax.reduce_precision(x, *bits) for each in bits)), X, tolerance=0)
-    assert_equals_jax(lax.population_count, N, tolerance=0)
+    for narrow in (X.astype(jnp.float16), X.astype(jnp.bfloat16)):
+        assert_equals_jax(together(*(lambda x, bits=each: lax.reduce_precision(x, *bits) for each in bits)), narrow)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "uint8", "uint16", "int32", "uint32"])
+def test_bits_are_counted_as_in_jax(dtype: str) -> None:
+    numbers = jnp.asarray([0, 1, 2, 3, 100, 127, jnp.iinfo(dtype).max, jnp.iinfo(dtype).min], dtype)
+    assert_equals_jax(together(lax.population_count, lax.clz, jnp.negative), numbers, tolerance=0)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int16", "uint8", "uint16", "uint32"])
@@ -126,7 +133,22 @@ def test_booleans_equal_jax() -> None:
 def test_conversions_equal_jax() -> None:
     names = ("int8", "int32", "uint8", "float16", "bool", "bfloat16")
     assert_equals_jax(lambda x: [jnp.abs(x).astype(name) for name in names], X)
-    assert_equals_jax(lambda x: lax.bitcast_convert_type(x, jnp.int32), X)
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        *(("float32", "int32"), ("float16", "int16"), ("bfloat16", "uint16"), ("uint16", "bfloat16")),
+        *(("bfloat16", "float16"), ("float32", "uint8"), ("int8", "float32"), ("uint16", "int32"), ("int16", "int8")),
+    ],
+    ids=str,
+)
+def test_bits_of_other_types_equal_jax(given: str, wanted: str) -> None:
+    numbers = X[:, :8] if "float" in given else jnp.asarray(np.random.default_rng(3).integers(0, 60, (4, 8)))
+    numbers = numbers.astype(given)
+    parts = jnp.dtype(wanted).itemsize // jnp.dtype(given).itemsize
+    grouped = numbers.reshape(4, -1, parts) if parts > 1 else numbers
+    assert_equals_jax(lambda x: lax.bitcast_convert_type(x, wanted), grouped, tolerance=0)
 
 
 def test_choices_equal_jax() -> None:

@@ -83,6 +83,15 @@ def test_pools_of_other_types_equal_jax(dtype: str) -> None:
     assert_equals_jax(function, (IMAGE * 5).astype(dtype))
 
 
+def test_pools_of_booleans_equal_jax() -> None:
+    def function(x: Any) -> Any:
+        window, strides = (1, 2, 3), (1, 1, 2)
+        dilated = lax.reduce_window(x, False, lax.bitwise_or, window, strides, "SAME")
+        return dilated, lax.reduce_window(x, True, lax.bitwise_and, window, strides, "SAME")
+
+    assert_equals_jax(function, X > 0)
+
+
 def test_running_sums_equal_jax() -> None:
     assert_equals_jax(lambda x: (jnp.cumsum(x, 1), jnp.cumprod(x, 2), lax.cummax(x, 0)), X)
 

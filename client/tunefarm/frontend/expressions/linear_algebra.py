@@ -54,17 +54,47 @@ def determinant_parts(matrices: Any, emit: _Emit) -> tuple[Any, Any]:
     """
     *batch, rows, _ = extents(matrices)
     rest, kind = _batch(matrices, emit), str(matrices.ty.dtype)
-    one, zero = relax.const(1, kind), relax.const(0, kind)
+    one = relax.const(1, kind)
     found, signs = [], relax.const(np.ones((1, 1, 1)), kind)
     for step in range(rows):
-        pivots, rest, is_in_place = _pivoted(rest, step, emit)
-        pivot = _column(pivots, step, emit)
-        found.append(pivot)
+        pivots, rest, place = _pivoted(rest, step, emit)
+        found.append(_column(pivots, step, emit))
+        is_in_place = emit(relax.op.equal(place, relax.const(step, "int64")))
         signs = emit(relax.op.multiply(signs, emit(relax.op.where(is_in_place, one, relax.const(-1, kind)))))
-        divisor = emit(relax.op.where(emit(relax.op.equal(pivot, zero)), one, pivot))  # its column is zero, too
-        scaled = emit(relax.op.divide(pivots, divisor))
+        scaled = emit(relax.op.divide(pivots, _divisor(found[-1], emit)))
         rest = emit(relax.op.subtract(rest, emit(relax.op.multiply(_column(rest, step, emit), scaled))))
     return emit(relax.op.reshape(joined(found, 1, emit), [*batch, rows])), emit(relax.op.reshape(signs, batch))
+
+
+def triangular_factors(matrices: Any, emit: _Emit) -> tuple[Any, Any]:
+    """Elimination as LAPACK stores it: the upper triangle, and below it the lower one without its diagonal of ones.
+
+    Args:
+        matrices: floats of shape (..., m, n).
+        emit: as in ``solution``.
+
+    Returns:
+        The triangles, of the same shape, and the row with which each step exchanged its own: int64 of shape
+        (..., min(m, n)).
+
+    Raises:
+        ValueError: m is larger than ``MAX_ROWS``.
+    """
+    *batch, rows, columns = extents(matrices)
+    rest = _batch(matrices, emit)
+    steps = min(rows, columns)
+    places = []
+    below, right = (np.arange(size).reshape(shape) for size, shape in ((rows, (1, -1, 1)), (columns, (1, 1, -1))))
+    for step in range(steps):
+        pivots, rest, place = _pivoted(rest, step, emit)
+        places.append(place)
+        factors = emit(relax.op.divide(_column(rest, step, emit), _divisor(_column(pivots, step, emit), emit)))
+        eliminated = emit(relax.op.subtract(rest, emit(relax.op.multiply(factors, pivots))))
+        is_factor = relax.const((below > step) & (right == step), "bool")
+        is_eliminated = relax.const((below > step) & (right > step), "bool")
+        rest = emit(relax.op.where(is_eliminated, eliminated, emit(relax.op.where(is_factor, factors, rest))))
+    exchanged = emit(relax.op.reshape(joined(places, 1, emit), [*batch, steps]))
+    return emit(relax.op.reshape(rest, [*batch, rows, columns])), exchanged
 
 
 def determinant(matrices: Any, emit: _Emit) -> Any:
@@ -111,7 +141,7 @@ def triangular_solution(triangles: Any, right: Any, is_upper: bool, has_ones: bo
 
 
 def _pivoted(matrices: Any, step: int, emit: _Emit) -> tuple[Any, Any, Any]:
-    """The row with the largest element of a column, ``matrices`` with it at ``step``, and whether it was there."""
+    """The row with the largest element of a column, ``matrices`` with it at ``step``, and where it was."""
     rows = extents(matrices)[1]
     numbers = relax.const(np.arange(rows).reshape(1, rows, 1), "int64")
     sizes = emit(relax.op.abs(_column(matrices, step, emit)))
@@ -123,8 +153,13 @@ def _pivoted(matrices: Any, step: int, emit: _Emit) -> tuple[Any, Any, Any]:
     pivots = emit(relax.op.sum(emit(relax.op.where(is_chosen, matrices, zero)), 1, keepdims=True))
     displaced = _slice(matrices, 1, step, step + 1, emit)
     others = emit(relax.op.where(is_chosen, displaced, matrices))
-    is_in_place = emit(relax.op.equal(chosen, relax.const(step, "int64")))
-    return pivots, emit(relax.op.where(_is_row(step, rows), pivots, others)), is_in_place
+    return pivots, emit(relax.op.where(_is_row(step, rows), pivots, others)), chosen
+
+
+def _divisor(pivot: Any, emit: _Emit) -> Any:
+    """The pivot, or one where it is zero: its column is zero, too."""
+    one, zero = (relax.const(each, str(pivot.ty.dtype)) for each in (1, 0))
+    return emit(relax.op.where(emit(relax.op.equal(pivot, zero)), one, pivot))
 
 
 def _is_row(step: int, rows: int, *, or_below: bool = False) -> Any:

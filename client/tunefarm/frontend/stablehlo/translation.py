@@ -26,6 +26,7 @@ from tunefarm.frontend.stablehlo.operators import (
     contractions,
     elementwise,
     indexing,
+    linear_algebra,
     reductions,
     shaping,
 )
@@ -47,6 +48,7 @@ CONVERTERS: Final = {
     **contractions.CONVERTERS,
     **reductions.CONVERTERS,
     **indexing.CONVERTERS,
+    **linear_algebra.CONVERTERS,
 }
 MAX_UNROLLED_OPERATORS: Final = 4096
 """A loop that would become more operators than that calls its body as a function."""
@@ -188,6 +190,8 @@ class Translation:
         if target == "ApproxTopK":
             comparator = self._functions[str(op.attributes["called_computations"][0].value)]
             return list(reductions.approximate_top_k(op, comparator, tensors(operands), self._emitter))
+        if target in linear_algebra.LAPACK and not complex_numbers.involves_complex(op):
+            return list(linear_algebra.LAPACK[target](op, tensors(operands), self._emitter))
         results = self._named(KNOWN_CALLS.get(target, ""), op, operands)
         if not results:
             raise Unconvertible(call_advice(target))

@@ -6,13 +6,13 @@ from typing import Any, Final
 
 import numpy as np
 from onnx import helper, numpy_helper
-from tvm import relax, tirx
+from tvm import relax
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from tunefarm.frontend.expressions.along_axis import scattered
+from tunefarm.frontend.expressions.bits import reinterpreted
 from tunefarm.frontend.expressions.shifts import shifted_left, shifted_right
-from tunefarm.frontend.expressions.special_functions import of_elements
 from tunefarm.frontend.onnx.operators.constants import cast, constant
 
 _REDUCTIONS: Final = MappingProxyType({b"none": "update", b"add": "add", b"mul": "mul", b"max": "max", b"min": "min"})
@@ -201,8 +201,7 @@ def same_bits(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: A
     dtype = str(helper.tensor_dtype_to_np_dtype(attributes["to"]))
     if "bool" in {dtype, str(inputs[0].ty.dtype)}:
         raise ValueError("it reads or gives truth values as bits")
-    compute = of_elements(lambda x: tirx.reinterpret(dtype, x), "reinterpret")
-    return builder.emit_te(compute, inputs[0], primfunc_name_hint="reinterpret")
+    return builder.emit_te(reinterpreted, inputs[0], dtype, primfunc_name_hint="reinterpret")
 
 
 def dropout(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:

@@ -40,7 +40,11 @@ def _dot_general(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list
     a = _arranged(emitter, left, left_batch + left_free + left_sum, [*batch, *row_shape, depth])
     b = _arranged(emitter, right, right_batch + right_sum + right_free, [*batch, depth, columns])
     shape, dtype = shape_of(op.result), dtype_of(op.result)
-    product = emitter.emit(R.matmul(a, b, out_dtype=dtype))
+    if left.dtype == "bool":  # a disjunction of conjunctions
+        a, b = (emitter.emit(R.astype(each, "int32")) for each in (a, b))
+    product = emitter.emit(R.matmul(a, b, out_dtype="int32" if dtype == "bool" else dtype))
+    if dtype == "bool":
+        product = emitter.emit(R.not_equal(product, relax.const(0, "int32")))
     return [Operand(emitter.reshaped(product, shape), shape, dtype)]
 
 
@@ -81,6 +85,8 @@ def _convolution(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list
         raise Unconvertible("Convolve over one to three spatial dimensions.")
     if integer(op, "batch_group_count") != 1:
         raise Unconvertible("Groups of batches occur in gradients of grouped convolutions: export the forward pass.")
+    if 0 in shape_of(op.result):
+        raise Unconvertible("Its result is empty: the kernel is larger than the padded input.")
     data, kernel = emitter.full(operands[0]), emitter.full(operands[1])
     data_layout, kernel_layout, result_layout = _layouts(numbers)
     data, padding = _prepared(op, emitter, data, data_layout, operands[0].dtype, rank)

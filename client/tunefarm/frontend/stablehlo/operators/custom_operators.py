@@ -50,7 +50,6 @@ ADVICE: Final = {
         ),
         _DYNAMIC,
     ),
-    **dict.fromkeys(("stablehlo.cholesky", "stablehlo.triangular_solve"), _OUTSIDE),
     "stablehlo.uniform_dequantize": "Export an int8 model from ONNX or TFLite.",
     "stablehlo.uniform_quantize": "Export an int8 model from ONNX or TFLite.",
 }  # fmt: skip

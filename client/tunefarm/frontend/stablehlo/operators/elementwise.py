@@ -7,6 +7,7 @@ import numpy as np
 import tvm
 from tvm import relax, tirx
 
+from tunefarm.frontend.expressions.bits import leading_zeros, reinterpreted
 from tunefarm.frontend.expressions.shifts import shifted_left, shifted_right
 from tunefarm.frontend.expressions.special_functions import digamma, inverse_error, log_gamma, of_elements
 from tunefarm.frontend.stablehlo.attributes import Unconvertible, dtype_of, integer, shape_of
@@ -61,7 +62,6 @@ UNARY: Final[dict[str, Function]] = {
     "stablehlo.log": R.log,
     "stablehlo.log_plus_one": _log_plus_one,
     "stablehlo.logistic": R.sigmoid,
-    "stablehlo.negate": R.negative,
     "stablehlo.round_nearest_afz": _round_away_from_zero,
     "stablehlo.round_nearest_even": R.round,
     "stablehlo.rsqrt": R.rsqrt,
@@ -96,9 +96,10 @@ BINARY: Final[dict[str, Function]] = {
     "stablehlo.subtract": R.subtract,
 }
 SPECIAL: Final[dict[str, Function]] = {
-    "chlo.digamma": digamma, "chlo.erf_inv": inverse_error, "chlo.lgamma": log_gamma, "stablehlo.popcnt": tirx.popcount,
+    "chlo.digamma": digamma, "chlo.erf_inv": inverse_error, "chlo.lgamma": log_gamma,
+    "stablehlo.count_leading_zeros": leading_zeros, "stablehlo.popcnt": tirx.popcount,
 }  # fmt: skip
-_FLOAT16, _BFLOAT16, _FLOAT32 = (5, 10), (8, 7), (8, 23)
+_SIZES: Final = {"float16": (5, 10), "bfloat16": (8, 7), "float32": (8, 23)}
 """The numbers of bits in their exponents and mantissas."""
 DIVISIONS: Final = frozenset({"stablehlo.divide", "stablehlo.remainder"})
 BITWISE: Final[dict[str, Function]] = {
@@ -183,6 +184,15 @@ def _integer_power(dtype: str, exponent: Operand) -> Function:
     return power
 
 
+def _negate(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Operand]:
+    """TVM negates no unsigned integers, and takes what is subtracted from zero for zero."""
+
+    def of_unsigned(x: Any) -> Any:
+        return R.add(emitter.emit(R.bitwise_not(x)), _number(x, 1))
+
+    return apply(of_unsigned if operands[0].dtype.startswith("uint") else R.negative, op, operands, emitter)
+
+
 def _not(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Operand]:
     return apply(R.logical_not if operands[0].dtype == "bool" else R.bitwise_not, op, operands, emitter)
 
@@ -231,14 +241,20 @@ def _special(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Ope
 
 def _reduce_precision(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Operand]:
     sizes, dtype = (integer(op, "exponent_bits"), integer(op, "mantissa_bits")), operands[0].dtype
-    if dtype == "float32" and sizes == _FLOAT32:
+    if dtype in _SIZES and all(wanted >= own for wanted, own in zip(sizes, _SIZES[dtype], strict=True)):
         return list(operands)
-    if dtype != "float32" or sizes not in {_FLOAT16, _BFLOAT16}:
-        raise Unconvertible("Reduce the precision of float32 to that of float16 or bfloat16.")
-    if sizes == _FLOAT16:
+    if dtype not in _SIZES or sizes not in {_SIZES["float16"], _SIZES["bfloat16"]}:
+        raise Unconvertible("Reduce the precision of float16, bfloat16 or float32 to that of float16 or bfloat16.")
+    if sizes == _SIZES["float16"]:
         return apply(lambda x: R.astype(emitter.emit(R.astype(x, "float16")), dtype), op, operands, emitter)
     compute = of_elements(_as_bfloat16, "reduce_precision")
-    return apply(lambda x: emitter.computed("reduce_precision", compute, x), op, operands, emitter)
+
+    def rounded(x: Any) -> Any:
+        whole = x if dtype == "float32" else emitter.emit(R.astype(x, "float32"))
+        found = emitter.computed("reduce_precision", compute, whole)
+        return found if dtype == "float32" else R.astype(found, dtype)
+
+    return apply(rounded, op, operands, emitter)
 
 
 def _as_bfloat16(x: Any) -> Any:
@@ -269,10 +285,12 @@ def _clamp(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Opera
 
 def _bitcast(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Operand]:
     shape, dtype = shape_of(op.results[0]), dtype_of(op.results[0])
-    if shape != operands[0].shape:
-        raise Unconvertible("Reinterpret bits between types of equal width only.")
-    compute = of_elements(lambda x: tirx.reinterpret(dtype, x), "reinterpret")
-    return [Operand(emitter.computed("reinterpret", compute, emitter.full(operands[0])), shape, dtype)]
+    if dtype == operands[0].dtype:
+        return list(operands)
+    if "bool" in {dtype, operands[0].dtype}:
+        raise Unconvertible("Reinterpret the bits of numbers, not of booleans.")
+    value = emitter.computed("reinterpret", lambda x: reinterpreted(x, dtype), emitter.full(operands[0]))
+    return [Operand(value, shape, dtype)]
 
 
 def _unchanged(_op: Any, operands: Sequence[Operand], _emitter: Emitter) -> list[Operand]:
@@ -287,6 +305,7 @@ CONVERTERS: Final[dict[str, Converter]] = {
     "stablehlo.clamp": _clamp,
     "stablehlo.compare": _compare,
     "stablehlo.convert": _convert,
+    "stablehlo.negate": _negate,
     "stablehlo.not": _not,
     "stablehlo.optimization_barrier": _unchanged,
     "stablehlo.reduce_precision": _reduce_precision,

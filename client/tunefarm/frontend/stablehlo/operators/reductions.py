@@ -17,7 +17,7 @@ from tunefarm.frontend.stablehlo.attributes import (
     shape_of,
 )
 from tunefarm.frontend.stablehlo.operand import Emitter, Operand
-from tunefarm.frontend.stablehlo.operators.elementwise import LOGICAL, Converter
+from tunefarm.frontend.stablehlo.operators.elementwise import Converter
 from tunefarm.frontend.stablehlo.operators.shaping import padded
 from tunefarm.frontend.stablehlo.scalars import evaluate_region
 
@@ -37,6 +37,11 @@ WINDOW_REDUCERS: Final[dict[str, Callable[..., Any]]] = {
 }
 
 
+_OF_BOOLEANS: Final = {
+    **dict.fromkeys(("stablehlo.or", "stablehlo.maximum", "stablehlo.add"), "stablehlo.maximum"),
+    **dict.fromkeys(("stablehlo.and", "stablehlo.minimum", "stablehlo.multiply"), "stablehlo.minimum"),
+}
+"""What a reduction of booleans is on the numbers 0 and 1."""
 _SORTED_AS: Final = {
     **dict.fromkeys(("bool", "int8", "int16", "uint8", "uint16"), "int32"), "uint32": "int64", "bfloat16": "float32",
 }  # fmt: skip
@@ -71,30 +76,41 @@ def reducer_of(op: Any) -> str:
 def _reduce(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Operand]:
     if len(operands) == 4:
         return _arg_extreme(op, operands, emitter)
-    name, axes = reducer_of(op), list(integers(op, "dimensions"))
+    return _of_numbers(_over_axes, op, operands, emitter)
+
+
+def _over_axes(op: Any, name: str, operands: Sequence[Operand], emitter: Emitter) -> Operand:
     data, initial = operands
-    if data.dtype == "bool":
-        return [_reduce_booleans(op, name, data, initial, emitter)]
+    axes = list(integers(op, "dimensions"))
     if name not in REDUCERS:
         raise Unconvertible(f"Reduce {data.dtype} by a sum, product, maximum or minimum instead of {name}.")
     over_axes, of_two = REDUCERS[name]
     value = emitter.emit(over_axes(emitter.full(data), axes)) if axes else emitter.full(data)
     if initial.scalar is None or initial.scalar != neutral(name, data.dtype):
         value = emitter.emit(of_two(value, initial.compact))
-    return [Operand(value, shape_of(op.results[0]), data.dtype)]
+    return Operand(value, shape_of(op.results[0]), data.dtype)
 
 
-def _reduce_booleans(op: Any, name: str, data: Operand, initial: Operand, emitter: Emitter) -> Operand:
-    of_two = LOGICAL.get(name, R.logical_xor)
-    if of_two is R.logical_xor:
+def _of_numbers(
+    reduced: Callable[[Any, str, Sequence[Operand], Emitter], Operand],
+    op: Any,
+    operands: Sequence[Operand],
+    emitter: Emitter,
+) -> list[Operand]:
+    """A reduction by one operator; booleans are reduced as the numbers 0 and 1."""
+    name = reducer_of(op)
+    if operands[0].dtype != "bool":
+        return [reduced(op, name, operands, emitter)]
+    if name not in _OF_BOOLEANS:
         raise Unconvertible("Reduce booleans by a conjunction or disjunction.")
-    over_axes = R.min if of_two is R.logical_and else R.max
-    numbers = emitter.emit(R.astype(emitter.full(data), "int8"))
-    reduced = emitter.emit(over_axes(numbers, list(integers(op, "dimensions"))))
-    value = emitter.emit(R.astype(reduced, "bool"))
-    if initial.scalar is None or bool(initial.scalar) != (of_two is R.logical_and):
-        value = emitter.emit(of_two(value, initial.compact))
-    return Operand(value, shape_of(op.results[0]), "bool")
+    found = reduced(op, _OF_BOOLEANS[name], [_number_of(each, emitter) for each in operands], emitter)
+    return [Operand(emitter.emit(R.astype(found.compact, "bool")), found.shape, "bool")]
+
+
+def _number_of(truth: Operand, emitter: Emitter) -> Operand:
+    if truth.scalar is not None:
+        return Operand(relax.const(int(truth.scalar), "int8"), truth.shape, "int8")
+    return Operand(emitter.emit(R.astype(truth.compact, "int8")), truth.shape, "int8")
 
 
 def _arg_extreme(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Operand]:
@@ -148,9 +164,12 @@ def _counts_along(index: Operand, axis: int) -> bool:
 
 
 def _reduce_window(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Operand]:
-    name = reducer_of(op)
-    if len(operands) != 2 or name not in WINDOW_REDUCERS or operands[0].dtype == "bool":
-        raise Unconvertible("Reduce windows of one tensor of numbers by a sum, product, maximum or minimum.")
+    return _of_numbers(_over_windows, op, operands, emitter)
+
+
+def _over_windows(op: Any, name: str, operands: Sequence[Operand], emitter: Emitter) -> Operand:
+    if len(operands) != 2 or name not in WINDOW_REDUCERS:
+        raise Unconvertible("Reduce windows of one tensor by a sum, product, maximum or minimum.")
     data, initial = operands
     rank = len(data.shape)
     window = integers(op, "window_dimensions")
@@ -167,7 +186,7 @@ def _reduce_window(op: Any, operands: Sequence[Operand], emitter: Emitter) -> li
     )
     if initial.scalar is None or initial.scalar != neutral(name, data.dtype):
         value = emitter.emit(REDUCERS[name][1](value, initial.compact))
-    return [Operand(value, shape, data.dtype)]
+    return Operand(value, shape, data.dtype)
 
 
 def _windows(
