@@ -9,7 +9,8 @@ import tvm
 from tunefarm_search.tvm.target_attributes import require_permitted_target
 from tunefarm_search.validation.judged_schedule import judged_schedule
 from tunefarm_search.validation.judgement import require_permitted
-from tunefarm_workers.builder.bfloat16 import without_bfloat16_arithmetic
+from tunefarm_workers.builder.element_types.bfloat16 import without_bfloat16_arithmetic
+from tunefarm_workers.builder.element_types.booleans import without_boolean_vectors
 from tunefarm_workers.builder.x86.lowering import pipeline_for
 
 _NO_CHECKS: Final = "tirx.disable_assert"
@@ -46,7 +47,8 @@ def target_of(canonical: str) -> Any:
 
 def build_scheduled(module: tvm.IRModule, target: Any) -> Any:
     """Build the runtime module of a scheduled module, as it is shipped."""
-    return tvm.tirx.build(without_bfloat16_arithmetic(module, target), target=target, pipeline=pipeline_for(target))
+    plain = without_bfloat16_arithmetic(without_boolean_vectors(module), target)
+    return tvm.tirx.build(plain, target=target, pipeline=pipeline_for(target))
 
 
 def build_in_place(module: tvm.IRModule, target: Any) -> Any:

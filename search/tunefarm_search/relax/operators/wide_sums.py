@@ -24,7 +24,9 @@ _SUMS: Final = frozenset(
     )
 )
 _SCANS: Final = {"relax.cumsum": relax.op.cumsum, "relax.cumprod": relax.op.cumprod}
-_WITHOUT_BFLOAT16: Final = frozenset({"relax.nn.layer_norm", "relax.nn.group_norm", "relax.nn.rms_norm", "relax.power"})
+_WITHOUT_BFLOAT16: Final = frozenset(
+    f"relax.{name}" for name in ("nn.layer_norm", "nn.group_norm", "nn.rms_norm", "power", "mod", "floor_mod")
+)
 """Operators that TVM has in float16 and float32."""
 _OF_OTHER_RESULTS: Final = frozenset(f"relax.{name}" for name in ("isnan", "isinf", "isfinite", "argmax", "argmin"))
 """The same, whose results are truth values or indices."""

@@ -1,0 +1,1 @@
+"""Types of elements that TVM's code generation for CPUs lacks, or has wrong."""
