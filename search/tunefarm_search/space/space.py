@@ -33,6 +33,7 @@ from tunefarm_search.tvm.tensor_intrinsics.of_tvm import leave_intrinsics_out, l
 from tunefarm_search.tvm.trace import steps_of, trace_of
 from tunefarm_search.validation.judged_schedule import judged_schedule
 from tunefarm_search.validation.judgement import named_callees
+from tunefarm_search.validation.written_results import writes_all_results
 
 RUNS_OF_A_SCHEDULE_FUNCTION = 16
 
@@ -82,7 +83,9 @@ def search_space(module: Any, target: Target, abi: Abi, space: Space) -> SearchS
     context = _context(module, target, abi)
     if space.automatic:
         own = _own_sketch(module, target)
-        traces = own or [trace_of(schedule) for schedule in context.generate_design_space()]
+        traces = own or [
+            trace_of(schedule) for schedule in context.generate_design_space() if writes_all_results(schedule.mod)
+        ]
     else:
         traces = [trace for sketch in space.sketches for trace in _filled(module, sketch)]
     by_text = {steps_of(trace).sketch.text: trace for trace in traces}

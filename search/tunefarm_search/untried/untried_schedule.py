@@ -41,6 +41,7 @@ from tunefarm_search.untried.rules import Shape, block_by_block, row_by_row
 from tunefarm_search.untried.tiled_choice import cheapest_points
 from tunefarm_search.untried.window_rules import windows_in_registers
 from tunefarm_search.validation.trace_application import apply_steps
+from tunefarm_search.validation.written_results import writes_all_results
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def untried_schedule(module: Any, target: Target) -> UntriedSchedule:
             found = make()
         except TVM_ERRORS:
             continue
-        if found is not None:
+        if found is not None and writes_all_results(found.module):
             return found
     return UntriedSchedule(trace_of(tvm.s_tir.Schedule(module)), module, "none")
 

@@ -138,6 +138,17 @@ def padded(n: int, m: int, k: int) -> list[Any]:
     return [x, topi.nn.pad(x, [0, 1, 1], [0, 1, 2])]
 
 
+def convolution_with_padding_behind(n: int, m: int, k: int) -> list[Any]:
+    x, weight = _input("x", 1, n, m, k), _input("weight", 8, n, 3, 3)
+    found = topi.nn.relu(topi.nn.conv2d_nchw(x, weight, 1, 1, 1))
+    return [x, weight, topi.nn.pad(found, [0, 0, 0, 1], [0, 0, 1, 2], pad_value=-1.0)]
+
+
+def dense_with_padding_around(n: int, m: int, k: int) -> list[Any]:
+    x, weight = _input("x", n * m, k), _input("weight", 13, k)
+    return [x, weight, topi.nn.pad(topi.nn.relu(topi.nn.dense(x, weight)), [1, 0], [0, 3], pad_value=2.0)]
+
+
 def rolled_and_written_at_a_place(n: int, m: int, k: int) -> list[Any]:
     """TVM's partition of loops crashes where a choice depends on an iterator and on an element of a buffer."""
     x, value, place = _input("x", n, m, k), _input("value", n, m), te.placeholder((1,), "int32", name="place")
@@ -156,6 +167,7 @@ KINDS: dict[str, Callable[[int, int, int], list[Any]]] = {
         matmul_with_bias, dense, mean_of_rows, sum_of_columns, maximum_of_all, gelu_of_transposed,
         transposed, scaled_by_channel, concatenated, concatenated_rows, maximum_pool, depthwise, convolution, padded,
         windows_with_silu, maximum_of_pixels, mean_of_pixels, rolled_and_written_at_a_place,
+        convolution_with_padding_behind, dense_with_padding_around,
     )
 }  # fmt: skip
 
