@@ -22,15 +22,20 @@ def functions_of(prepared: PreparedModel) -> list[str]:
     return sorted(name for task in model_tasks(prepared) for name in task.functions)
 
 
-def untried_result(prepared: PreparedModel, inputs: tuple[Array, ...]) -> Any:
-    """Of the model, with an untried schedule of each function."""
+def untried_machine(prepared: PreparedModel) -> Any:
+    """TVM's virtual machine with the model, with an untried schedule of each function."""
     target = prepared.target
     schedules = {
         name: untried_schedule(load_json(task.workload.module_json), target).module
         for task in model_tasks(prepared)
         for name in task.functions
     }
-    return run(virtual_machine(lower(with_schedules(prepared, schedules), target), target, build_quickly), inputs)
+    return virtual_machine(lower(with_schedules(prepared, schedules), target), target, build_quickly)
+
+
+def untried_result(prepared: PreparedModel, inputs: tuple[Array, ...]) -> Any:
+    """What the model gives for these inputs, with an untried schedule of each function."""
+    return run(untried_machine(prepared), inputs)
 
 
 def result_of_floats(module: Any, target: Target) -> Array:
