@@ -1,7 +1,7 @@
 """What the rules need to know of a block: iterators, accesses along them, and how expensive an iteration is."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -57,7 +57,8 @@ class BlockFacts:
         size: nodes of its expressions, indices included.
         chooses: whether an iteration computes one of several values, as padding and concatenation do.
         conditional: the iterators that the choice depends on.
-        partitionable: those of them whose ranges with one choice are known, since it depends on no element of a buffer.
+        partitionable: those of them that TVM divides into ranges with one choice each. It crashes where the choice also
+            depends on elements of buffers, and fails at some with several choices in one value of another.
         backward: the iterators along which it reads in the opposite direction, as flips do.
         gathers: whether it reads at places that are not affine, such as those in another input.
         is_plain: whether an iteration only copies an element, or converts its type.
@@ -212,10 +213,11 @@ def facts_of(schedule: Any, block: Any) -> BlockFacts | None:
     arithmetic: list[Any] = []
     tvm_ffi.structural_walk(held.body, (tvm.ir.Call, calls.append), order="post")
     tvm_ffi.structural_walk(held.body, (ARITHMETIC, arithmetic.append), order="post")
-    conditions = [call.args[0] for call in calls if _name(call) == "if_then_else"]
+    conditions = [call.args[0] for call in filter(_is_choice, calls)]
     selects = [each for each in arithmetic if isinstance(each, tvm.tirx.Select)]
     conditions += [each.condition for each in selects if _depends_on_place(each.condition, held)]
     conditional = _iterators_in(conditions, held)
+    unsuited = conditions if _nests_several(calls) else filter(_reads, conditions)
     value = getattr(held.body, "value", None)
     while isinstance(value, tvm.tirx.Cast):
         value = value.value
@@ -227,7 +229,7 @@ def facts_of(schedule: Any, block: Any) -> BlockFacts | None:
         size=len(arithmetic) + len(calls),
         chooses=bool(conditions),
         conditional=conditional,
-        partitionable=conditional - _iterators_in(filter(_reads, conditions), held),
+        partitionable=conditional - _iterators_in(unsuited, held),
         backward=_iterators_in(_subtracted(held), held),
         gathers=any(getattr(each.extent, "value", 0) != 1 for read in held.reads for each in read.region),
         is_plain=isinstance(value, tvm.ir.TensorLoad),
@@ -251,6 +253,20 @@ def _depends_on_place(condition: Any, block: Any) -> bool:
     """
     without_reads = tvm_ffi.structural_map(condition, (tvm.ir.TensorLoad, lambda read: tvm.tirx.const(0, read.ty)))
     return bool(_iterators_in([without_reads], block))
+
+
+def _nests_several(calls: Sequence[Any]) -> bool:
+    """Whether a choice has several others in what it gives first."""
+    for call in filter(_is_choice, calls):
+        inner: list[Any] = []
+        tvm_ffi.structural_walk(call.args[1], (tvm.ir.Call, inner.append), order="post")
+        if sum(map(_is_choice, inner)) > 1:
+            return True
+    return False
+
+
+def _is_choice(call: Any) -> bool:
+    return _name(call) == "if_then_else"
 
 
 def _reads(condition: Any) -> bool:

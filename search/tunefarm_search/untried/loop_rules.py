@@ -98,8 +98,7 @@ def results_vectorised(schedule: Any, block: Any, depth: int, facts: BlockFacts,
         return []
     axes = len(facts.pattern.extents)
     if axes - 1 in facts.partitionable:
-        # TVM makes a loop of each range in which the choice is the same, and LLVM vectors of each loop. TVM crashes if
-        # the choice also depends on elements of buffers.
+        # TVM makes a loop of each range in which the choice is the same, and LLVM vectors of each loop.
         partition(schedule, loops[-1])
     if not facts.in_vectors(axes - 1):
         return list(loops[:-1])
