@@ -1,25 +1,31 @@
-"""Runs an imported model in TVM's virtual machine, without tuning."""
+"""Runs an imported model as it is compiled without a trial: prepared, and with an untried schedule of each function."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import tvm
-from tvm import relax
 
+from tests.search.scheduled import untried_machine
 from tunefarm.frontend.relax_model import RelaxModel
-from tunefarm_search.relax.loops.branches import with_branch_functions
+from tunefarm_search.relax.preparation import prepare
+from tunefarm_search.tvm.target import host_target
 
 Array = npt.NDArray[np.generic]
+TARGET = host_target(1)
+
+
+def runner(model: RelaxModel, entry: str = "main") -> Callable[[Iterable[Any]], list[Array]]:
+    """Compile a model; the result gives the outputs of ``entry`` for its inputs."""
+    machine = untried_machine(prepare(model.module, model.weights, TARGET))
+
+    def run(inputs: Iterable[Any]) -> list[Array]:
+        result = machine[entry](*(tvm.runtime.tensor(np.array(each, order="C")) for each in inputs))
+        return [each.numpy() for each in ([result] if isinstance(result, tvm.runtime.Tensor) else result)]
+
+    return run
 
 
 def by_tvm(model: RelaxModel, inputs: Sequence[Array]) -> list[Array]:
-    target = tvm.target.Target({"kind": "llvm", "num-cores": 1})
-    with target:
-        passes = [relax.transform.DecomposeOpsForInference(), relax.transform.LegalizeOps()]
-        # TVM plans the memory of inline branches as if both ran, and such programs end the process.
-        module = tvm.transform.Sequential(passes)(with_branch_functions(model.module))
-    machine = relax.VirtualMachine(tvm.compile(module, target=target), tvm.cpu())
-    arguments = [*inputs, *model.weights["main"]]
-    result = machine["main"](*(tvm.runtime.tensor(np.array(array, order="C")) for array in arguments))
-    return [result.numpy()] if isinstance(result, tvm.runtime.Tensor) else [each.numpy() for each in result]
+    return runner(model)(inputs)

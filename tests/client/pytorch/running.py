@@ -1,4 +1,4 @@
-"""Runs a model in torch, and as Relax in TVM's virtual machine without tuning."""
+"""Runs a model in torch, and as it is compiled without a trial."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -8,14 +8,13 @@ import torch
 import tvm
 from torch import nn
 from torch.utils import _pytree as pytree
-from tvm import relax
 
+from tests.client.frontend import untuned
 from tunefarm.frontend.pytorch.torch_model import import_torch
 from tunefarm.frontend.pytorch.weights import array_of
 from tunefarm.frontend.relax_model import RelaxModel
 
 Arrays = list[np.ndarray]
-TARGET = tvm.target.Target({"kind": "llvm", "num-cores": 1})
 
 
 def imported(
@@ -34,11 +33,8 @@ def by_tvm(model: RelaxModel, inputs: Any, **functions: Any) -> Arrays:
     """The outputs. ``functions`` are those outside of the module, by name with "env_" for "env."."""
     for name, function in functions.items():
         tvm.register_global_func(name.replace("_", ".", 1), function, override=True)
-    module = relax.transform.DecomposeOpsForInference()(model.module)
-    machine = relax.VirtualMachine(tvm.compile(module, target=TARGET), tvm.cpu())
     arrays = [array_of("input", leaf) for leaf in pytree.tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
-    result = machine["main"](*(tvm.runtime.tensor(array) for array in [*arrays, *model.weights["main"]]))
-    return [result.numpy()] if isinstance(result, tvm.runtime.Tensor) else [each.numpy() for each in result]
+    return untuned.by_tvm(model, arrays)
 
 
 def require_equal(found: Sequence[Any], expected: Sequence[Any], tolerance: float = 1e-5) -> None:

@@ -10,14 +10,11 @@ from tunefarm_search.tvm.loading import load
 
 load()
 
-import tvm  # noqa: E402 - loads without torch
-from tvm import relax  # noqa: E402
-
+from tests.client.frontend import untuned  # noqa: E402 - loads TVM without torch
 from tunefarm.frontend.relax_model import RelaxModel  # noqa: E402
 from tunefarm.frontend.stablehlo.conversion import converted  # noqa: E402
 from tunefarm.frontend.stablehlo.parsing import parsed, writer  # noqa: E402
 
-TARGET = tvm.target.Target({"kind": "llvm", "num-cores": 1})
 Function = Callable[..., Any]
 
 
@@ -31,16 +28,9 @@ def imported(function: Function, *examples: Any) -> RelaxModel:
 
 
 def runner(model: RelaxModel, entry: str = "main") -> Callable[..., list[np.ndarray]]:
-    """Compile a model without tuning; the result takes its inputs as arrays."""
-    machine = relax.VirtualMachine(tvm.compile(model.module, TARGET), tvm.cpu())
-    weights = [tvm.runtime.tensor(each) for each in model.weights[entry]]
-
-    def run(*inputs: Any) -> list[np.ndarray]:
-        arrays = [tvm.runtime.tensor(np.asarray(each)) for each in jax.tree.leaves(inputs)]
-        results = machine[entry](*arrays, *weights)
-        return [each.numpy() for each in ([results] if hasattr(results, "numpy") else results)]
-
-    return run
+    """Compile a model without tuning; the result takes its inputs as JAX does."""
+    run = untuned.runner(model, entry)
+    return lambda *inputs: run(jax.tree.leaves(inputs))
 
 
 def assert_close(found: list[np.ndarray], expected: Any, tolerance: float) -> None:
