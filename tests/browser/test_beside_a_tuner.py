@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.browser.visits import LOST_CONNECTION, Visits, wait_until
+from tests.browser.visits import Visits, wait_until
 from tests.servers.real_service import RealService
 from tunefarm_services.store import Store
 
@@ -64,7 +64,7 @@ def test_a_page_goes_on_after_the_service_was_killed(tuning_visits: Visits) -> N
     assert page.evaluate("window.isTheSamePage")
     service.command("cancel", job_id)
     page.wait_for_selector("#status >> text=canceled")
-    tuning_visits.problems[:] = [each for each in tuning_visits.problems if LOST_CONNECTION not in each]
+    tuning_visits.forget_lost_connections()
 
 
 def _submit(service: RealService, shape: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.api.stored import lane, put_job
 from tests.browser.page_list import Shown
-from tests.browser.visits import LOST_CONNECTION, Visits, wait_until
+from tests.browser.visits import Visits, wait_until
 from tests.servers.real_service import RealService
 from tests.store.sample import Bench, exploration_key, timing
 from tunefarm_schemas.farm.lane import LaneRequest
@@ -163,7 +163,7 @@ def test_a_page_goes_on_after_the_api_was_killed(visits: Visits, service: RealSe
     assert page.evaluate("window.isTheSamePage")
     running.finish()
     page.wait_for_selector("#status >> text=succeeded")
-    visits.problems[:] = [each for each in visits.problems if LOST_CONNECTION not in each]
+    visits.forget_lost_connections()
 
 
 def test_everything_can_be_done_with_the_keyboard(visits: Visits, shown: Shown) -> None:

@@ -26,7 +26,8 @@ WIDE: Final = View(1280, 900, "light")
 NARROW: Final = View(390, 844, "dark")
 VIEWS: Final = {"wide": WIDE, "narrow": NARROW}
 SESSION_S: Final = 3600.0
-LOST_CONNECTION: Final = "net::ERR_"
+LOST_CONNECTION: Final = ("net::ERR_", "htmx:sendError", "htmx:afterRequest")
+"""Parts of what the browser and htmx print of a request that was not answered."""
 
 
 @dataclass
@@ -82,6 +83,10 @@ class Visits:
         for context in self.contexts:
             context.close()
         assert not self.problems, self.problems
+
+    def forget_lost_connections(self) -> None:
+        """Forget what the browser and htmx say of requests that a killed API did not answer."""
+        self.problems[:] = [each for each in self.problems if not any(sign in each for sign in LOST_CONNECTION)]
 
     def _note(self, kind: str, text: str) -> None:
         if kind in {"error", "warning"}:
