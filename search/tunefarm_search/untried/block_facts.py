@@ -10,6 +10,7 @@ import tvm
 import tvm_ffi
 
 from tunefarm_search.space.access_pattern import AccessPattern, BufferAccess, access_pattern_in
+from tunefarm_search.validation.index_range import holds_load
 
 CHEAP_CALLS: Final = frozenset(
     {"if_then_else", "likely", "bitwise_and", "bitwise_or", "bitwise_not", "bitwise_xor", "shift_right", "shift_left",
@@ -217,7 +218,7 @@ def facts_of(schedule: Any, block: Any) -> BlockFacts | None:
     selects = [each for each in arithmetic if isinstance(each, tvm.tirx.Select)]
     conditions += [each.condition for each in selects if _depends_on_place(each.condition, held)]
     conditional = _iterators_in(conditions, held)
-    unsuited = conditions if _nests_several(calls) else filter(_reads, conditions)
+    unsuited = conditions if _nests_several(calls) else filter(holds_load, conditions)
     value = getattr(held.body, "value", None)
     while isinstance(value, tvm.tirx.Cast):
         value = value.value
@@ -267,13 +268,6 @@ def _nests_several(calls: Sequence[Any]) -> bool:
 
 def _is_choice(call: Any) -> bool:
     return _name(call) == "if_then_else"
-
-
-def _reads(condition: Any) -> bool:
-    """Whether a condition depends on elements of buffers."""
-    found: list[Any] = []
-    tvm_ffi.structural_walk(condition, (tvm.ir.TensorLoad, found.append), order="post")
-    return bool(found)
 
 
 def _iterators_in(conditions: Iterable[Any], block: Any) -> frozenset[int]:
