@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import tvm
 
+from tests.search.relax.models import run
 from tests.search.scheduled import untried_machine
 from tunefarm.frontend.relax_model import RelaxModel
 from tunefarm_search.relax.preparation import prepare
@@ -20,11 +20,11 @@ def runner(model: RelaxModel, entry: str = "main") -> Callable[[Iterable[Any]], 
     """Compile a model; the result gives the outputs of ``entry`` for its inputs."""
     machine = untried_machine(prepare(model.module, model.weights, TARGET))
 
-    def run(inputs: Iterable[Any]) -> list[Array]:
-        result = machine[entry](*(tvm.runtime.tensor(np.array(each, order="C")) for each in inputs))
-        return [each.numpy() for each in ([result] if isinstance(result, tvm.runtime.Tensor) else result)]
+    def outputs(inputs: Iterable[Any]) -> list[Array]:
+        found = run(machine, [np.array(each, order="C") for each in inputs], entry)
+        return list(found) if isinstance(found, tuple) else [found]
 
-    return run
+    return outputs
 
 
 def by_tvm(model: RelaxModel, inputs: Sequence[Array]) -> list[Array]:

@@ -103,8 +103,13 @@ def determinant(matrices: Any, emit: _Emit) -> Any:
     return emit(relax.op.multiply(sign, emit(relax.op.prod(pivots, -1))))
 
 
-def cholesky_factor(matrices: Any, emit: _Emit) -> Any:
-    """The lower triangle whose product with its transpose is each symmetric matrix; errors as ``solution``."""
+def cholesky_factor(matrices: Any, emit: _Emit, *, is_upper: bool = False) -> Any:
+    """The lower triangle whose product with its transpose is each symmetric matrix, or its transpose.
+
+    Only the same triangle of the matrices is read. Errors as ``solution``.
+    """
+    if is_upper:
+        return transposed(cholesky_factor(transposed(matrices, emit), emit), emit)
     shape = extents(matrices)
     rest, rows = _batch(matrices, emit), shape[-1]
     zero = relax.const(0, str(matrices.ty.dtype))
@@ -119,7 +124,9 @@ def cholesky_factor(matrices: Any, emit: _Emit) -> Any:
     return emit(relax.op.reshape(joined(columns, 2, emit), shape))
 
 
-def triangular_solution(triangles: Any, right: Any, is_upper: bool, has_ones: bool, emit: _Emit) -> Any:
+def triangular_solution(
+    triangles: Any, right: Any, is_upper: bool, has_ones: bool, emit: _Emit, *, is_left: bool = True
+) -> Any:
     """What ``triangles`` times it is ``right``; shapes and errors as ``solution``.
 
     Args:
@@ -128,7 +135,11 @@ def triangular_solution(triangles: Any, right: Any, is_upper: bool, has_ones: bo
         is_upper: the upper triangle is meant.
         has_ones: ones are meant in place of the diagonal.
         emit: as in ``solution``.
+        is_left: if not, it times ``triangles`` is ``right``, of shape (..., m, n).
     """
+    if not is_left:
+        triangles, right = transposed(triangles, emit), transposed(right, emit)
+        return transposed(triangular_solution(triangles, right, not is_upper, has_ones, emit), emit)
     shape = extents(right)
     left, rest, rows = _batch(triangles, emit), _batch(right, emit), shape[-2]
     found: list[Any] = [None] * rows
@@ -138,6 +149,12 @@ def triangular_solution(triangles: Any, right: Any, is_upper: bool, has_ones: bo
         found[step] = row if has_ones else emit(relax.op.divide(row, _slice(column, 1, step, step + 1, emit)))
         rest = emit(relax.op.subtract(rest, emit(relax.op.multiply(column, found[step]))))
     return emit(relax.op.reshape(joined(found, 1, emit), shape))
+
+
+def transposed(matrices: Any, emit: _Emit) -> Any:
+    """Each matrix with its rows as columns."""
+    *batch, rows, columns = range(matrices.ty.ndim)
+    return emit(relax.op.permute_dims(matrices, [*batch, columns, rows]))
 
 
 def _pivoted(matrices: Any, step: int, emit: _Emit) -> tuple[Any, Any, Any]:

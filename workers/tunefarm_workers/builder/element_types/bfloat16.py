@@ -12,6 +12,7 @@ import tvm_ffi
 from tvm import s_tir, tirx
 
 from tunefarm_search.tvm.bfloat16 import rounded_bits
+from tunefarm_workers.builder.element_types.mapped_bodies import mapped
 
 _SHORT, _LONG = "bfloat16", "float32"
 _HIDDEN: Final = "tunefarm.let"
@@ -29,9 +30,9 @@ def without_bfloat16_arithmetic(module: tvm.IRModule, target: Any) -> tvm.IRModu
     """The module, whose functions load and store bfloat16 but compute float32; others as they are."""
     if str(target.kind.name) != "llvm" or not _has_bfloat16(module):
         return module
-    hidden = _mapped(module, [(tirx.Cast, _rounded), (tirx.Let, _hidden), (tirx.For, _serial)])
+    hidden = mapped(module, [(tirx.Cast, _rounded), (tirx.Let, _hidden), (tirx.For, _serial)])
     passes = [tirx.transform.BindTarget(target), *(each() for each in _PASSES)]
-    return _mapped(tvm.transform.Sequential(passes)(hidden), [(tvm.ir.Call, _shown)])
+    return mapped(tvm.transform.Sequential(passes)(hidden), [(tvm.ir.Call, _shown)])
 
 
 def _has_bfloat16(module: tvm.IRModule) -> bool:
@@ -43,14 +44,6 @@ def _has_bfloat16(module: tvm.IRModule) -> bool:
     for function in module.functions.values():
         tvm_ffi.structural_walk(function.body, noted, order="post")
     return _SHORT in kinds
-
-
-def _mapped(module: tvm.IRModule, callbacks: Any) -> tvm.IRModule:
-    functions = {
-        variable: function.with_body(tvm_ffi.structural_map(function.body, callbacks))
-        for variable, function in module.functions.items()
-    }
-    return tvm.IRModule(functions, attrs=module.attrs)
 
 
 def _rounded(cast: Any) -> Any:

@@ -8,8 +8,9 @@ minima of booleans are compiled as those of floats, which LLVM rejects.
 from typing import Any, Final
 
 import tvm
-import tvm_ffi
 from tvm import tirx
+
+from tunefarm_workers.builder.element_types.mapped_bodies import mapped
 
 _TRUTH: Final = "bool"
 _NUMBER: Final = "int8"
@@ -19,19 +20,14 @@ _EXTREMES: Final = {tirx.Max: tirx.Or, tirx.Min: tirx.And}
 
 def without_boolean_vectors(module: tvm.IRModule) -> tvm.IRModule:
     """The module, whose functions compare booleans, and what they read from their own buffers of them, as numbers."""
-    functions = {variable: _with_numbers(function) for variable, function in module.functions.items()}
-    return tvm.IRModule(functions, attrs=module.attrs)
-
-
-def _with_numbers(function: Any) -> Any:
-    parameters = set(function.params)
+    parameters = {parameter for function in module.functions.values() for parameter in function.params}
 
     def read(load: Any) -> Any:
-        return tirx.NE(_number(load), _zero()) if _is_truth(load) and load.source not in parameters else load
+        if not _is_truth(load) or load.source in parameters:
+            return load
+        return tirx.NE(_number(load), tirx.const(0, _NUMBER))
 
-    # Comparisons first: those that take the place of reads need no change.
-    body = tvm_ffi.structural_map(function.body, ((*_COMPARISONS, *_EXTREMES), _combined))
-    return function.with_body(tvm_ffi.structural_map(body, (tvm.ir.TensorLoad, read)))
+    return mapped(module, [((*_COMPARISONS, *_EXTREMES), _combined), (tvm.ir.TensorLoad, read)])
 
 
 def _combined(pair: Any) -> Any:
@@ -44,10 +40,6 @@ def _combined(pair: Any) -> Any:
 
 def _number(truth: Any) -> Any:
     return tirx.Cast(_NUMBER, truth)
-
-
-def _zero() -> Any:
-    return tirx.const(0, _NUMBER)
 
 
 def _is_truth(value: Any) -> bool:

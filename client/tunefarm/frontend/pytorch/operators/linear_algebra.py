@@ -29,8 +29,8 @@ def solve(node: fx.Node, importer: Any) -> Any:
     emit = importer.block_builder.emit
     matrices, right = (importer.env[each] for each in node.args[:2])
     if not node.kwargs.get("left", True):
-        matrices, right = _broadcast(matrices, right, emit)
-        return _transposed(linear_algebra.solution(_transposed(matrices, emit), _transposed(right, emit), emit), emit)
+        matrices, right = (linear_algebra.transposed(each, emit) for each in _broadcast(matrices, right, emit))
+        return linear_algebra.transposed(linear_algebra.solution(matrices, right, emit), emit)
     is_vector = right.ty.ndim == 1 or extents(right) == extents(matrices)[:-1]
     right = emit(relax.op.expand_dims(right, -1)) if is_vector else right
     matrices, right = _broadcast(matrices, right, emit)
@@ -39,15 +39,12 @@ def solve(node: fx.Node, importer: Any) -> Any:
 
 
 def solve_triangular(node: fx.Node, importer: Any) -> Any:
-    """``linalg_solve_triangular``; from the right, the transposed system is solved."""
+    """``linalg_solve_triangular``."""
     emit, options = importer.block_builder.emit, node.kwargs
     matrices, right = _broadcast(importer.env[node.args[0]], importer.env[node.args[1]], emit)
     is_upper, has_ones = bool(options["upper"]), bool(options.get("unitriangular", False))
-    if options.get("left", True):
-        return linear_algebra.triangular_solution(matrices, right, is_upper, has_ones, emit)
-    matrices, right = _transposed(matrices, emit), _transposed(right, emit)
-    found = linear_algebra.triangular_solution(matrices, right, not is_upper, has_ones, emit)
-    return _transposed(found, emit)
+    is_left = bool(options.get("left", True))
+    return linear_algebra.triangular_solution(matrices, right, is_upper, has_ones, emit, is_left=is_left)
 
 
 def determinant(node: fx.Node, importer: Any) -> Any:
@@ -67,9 +64,7 @@ def sign_and_logarithm(node: fx.Node, importer: Any) -> Any:
 def cholesky(node: fx.Node, importer: Any) -> Any:
     """``linalg_cholesky``, of which torch reads one triangle."""
     emit, matrices = importer.block_builder.emit, importer.env[node.args[0]]
-    if not node.kwargs.get("upper", False):
-        return linear_algebra.cholesky_factor(matrices, emit)
-    return _transposed(linear_algebra.cholesky_factor(_transposed(matrices, emit), emit), emit)
+    return linear_algebra.cholesky_factor(matrices, emit, is_upper=bool(node.kwargs.get("upper", False)))
 
 
 def _broadcast(matrices: Any, right: Any, emit: Any) -> tuple[Any, Any]:
@@ -80,8 +75,3 @@ def _broadcast(matrices: Any, right: Any, emit: Any) -> tuple[Any, Any]:
         shape = [*batch, *extents(each)[-2:]]
         pair.append(each if extents(each) == shape else emit(relax.op.broadcast_to(each, shape)))
     return pair[0], pair[1]
-
-
-def _transposed(matrices: Any, emit: Any) -> Any:
-    axes = list(range(matrices.ty.ndim))
-    return emit(relax.op.permute_dims(matrices, [*axes[:-2], axes[-1], axes[-2]]))

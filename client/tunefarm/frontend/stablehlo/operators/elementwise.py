@@ -248,13 +248,7 @@ def _reduce_precision(op: Any, operands: Sequence[Operand], emitter: Emitter) ->
     if sizes == _SIZES["float16"]:
         return apply(lambda x: R.astype(emitter.emit(R.astype(x, "float16")), dtype), op, operands, emitter)
     compute = of_elements(_as_bfloat16, "reduce_precision")
-
-    def rounded(x: Any) -> Any:
-        whole = x if dtype == "float32" else emitter.emit(R.astype(x, "float32"))
-        found = emitter.computed("reduce_precision", compute, whole)
-        return found if dtype == "float32" else R.astype(found, dtype)
-
-    return apply(rounded, op, operands, emitter)
+    return apply(lambda x: emitter.computed("reduce_precision", compute, x), op, operands, emitter)
 
 
 def _as_bfloat16(x: Any) -> Any:

@@ -28,9 +28,7 @@ def _potrf(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Opera
 
 def _factor(op: Any, matrices: Operand, is_lower: bool, emitter: Emitter) -> Operand:
     whole = emitter.full(matrices)
-    given = whole if is_lower else _transposed(whole, emitter)
-    factor = _of_small(linear_algebra.cholesky_factor, given, emitter.emit)
-    return _result(op, 0, factor if is_lower else _transposed(factor, emitter))
+    return _result(op, 0, _of_small(linear_algebra.cholesky_factor, whole, emitter.emit, is_upper=not is_lower))
 
 
 def _triangular_solve(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Operand]:
@@ -55,14 +53,11 @@ def _solution(
     is_transposed: bool,
     has_ones: bool,
 ) -> Operand:
-    """From the right, the transposed system is solved."""
+    emit = emitter.emit
     triangles, right = (emitter.full(each) for each in operands)
-    is_upper = not is_lower
-    if is_transposed == is_left:
-        triangles, is_upper = _transposed(triangles, emitter), is_lower
-    right = right if is_left else _transposed(right, emitter)
-    found = _of_small(linear_algebra.triangular_solution, triangles, right, is_upper, has_ones, emitter.emit)
-    return _result(op, 0, found if is_left else _transposed(found, emitter))
+    triangles = linear_algebra.transposed(triangles, emit) if is_transposed else triangles
+    solve, is_upper = linear_algebra.triangular_solution, is_lower == is_transposed
+    return _result(op, 0, _of_small(solve, triangles, right, is_upper, has_ones, emit, is_left=is_left))
 
 
 def _getrf(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Operand]:
@@ -84,15 +79,10 @@ def _letter(op: Any, name: str) -> str:
     raise Unconvertible(f"Export it with a version of JAX that states LAPACK's option {name}.")
 
 
-def _transposed(matrices: Any, emitter: Emitter) -> Any:
-    *batch, rows, columns = range(len(matrices.ty.shape.values))
-    return emitter.emit(R.permute_dims(matrices, [*batch, columns, rows]))
-
-
-def _of_small(compute: Callable[..., Any], *arguments: Any) -> Any:
+def _of_small(compute: Callable[..., Any], *arguments: Any, **options: bool) -> Any:
     """Raises Unconvertible if matrices are too large."""
     try:
-        return compute(*arguments)
+        return compute(*arguments, **options)
     except ValueError as error:
         raise Unconvertible(f"Compute this step outside of the model, before or after it: {error}.") from error
 
