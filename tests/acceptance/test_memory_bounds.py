@@ -33,8 +33,11 @@ def test_certain_out_of_bounds_access_is_rejected_with_index(tunefarm: Tunefarm,
 
 
 def test_data_dependent_out_of_bounds_access_yields_no_record(tunefarm: Tunefarm, tmp_path: Path) -> None:
-    """``R`` contains row numbers of ``A``; the function also reads eight rows further, without effect on its output."""
-    value = "A[v, w] + T.if_then_else(A[R[v] + 8, w] == T.float32(-77), T.float32(1), T.float32(0))"
+    """``R`` contains row numbers of ``A``; the function also reads eight rows further, without effect on its output.
+
+    Behind ``A`` there may be pointers. Half of one may be a round number such as -77, but none that is odd as an integer.
+    """
+    value = "A[v, w] + T.if_then_else(A[R[v] + 8, w] == T.float32(-77.77), T.float32(1), T.float32(0))"
     ended = tunefarm("tune", straying(tmp_path, value), "--trials", "2", "--json")
     assert ended.code in {2, 3}, (ended.code, ended.err)
     assert "Traceback" not in ended.err
