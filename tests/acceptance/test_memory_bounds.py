@@ -35,7 +35,7 @@ def test_certain_out_of_bounds_access_is_rejected_with_index(tunefarm: Tunefarm,
 def test_data_dependent_out_of_bounds_access_yields_no_record(tunefarm: Tunefarm, tmp_path: Path) -> None:
     """``R`` contains row numbers of ``A``; the function also reads eight rows further, without effect on its output.
 
-    Behind ``A`` there may be pointers. Half of one may be a round number such as -77, but none that is odd as an integer.
+    Behind ``A`` there may be pointers. Half of one may be a round float such as -77, but none that is an odd integer.
     """
     value = "A[v, w] + T.if_then_else(A[R[v] + 8, w] == T.float32(-77.77), T.float32(1), T.float32(0))"
     ended = tunefarm("tune", straying(tmp_path, value), "--trials", "2", "--json")
