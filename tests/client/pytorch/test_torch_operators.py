@@ -128,6 +128,8 @@ def test_points_of_a_grid_are_sampled_as_in_torch(mode: str, padding: str, align
     if mode == "bilinear":
         halves = tuple((each * 8).round().div(8).half() for each in inputs)  # between pixels, not next to them
         require_as_torch(Of(function), halves, 2e-3)
+    volumes = torch.randn(2, 3, 4, 5, 6), 3 * torch.rand(2, 2, 3, 4, 3) - 1.5
+    require_as_torch(Of(function), volumes)
 
 
 def test_integers_are_converted_where_torch_computes_in_floats() -> None:
@@ -273,7 +275,7 @@ def test_norms_have_the_element_type_of_the_model(kind: torch.dtype, tolerance: 
     require_as_torch(Norms().eval().to(kind), (torch.randn(2, 3, 9, 9).to(kind),), tolerance)
 
 
-@pytest.mark.parametrize("mode", ["sum", "mean"])
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 def test_bags_of_rows_are_summed(mode: str) -> None:
     def function(indices: torch.Tensor, table: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return (
@@ -282,6 +284,34 @@ def test_bags_of_rows_are_summed(mode: str) -> None:
         )
 
     require_as_torch(Of(function), (torch.tensor([[0, 2, 1], [3, 4, 0]]), torch.randn(5, 8)))
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags_leave_the_padding_out(mode: str) -> None:
+    def function(indices: torch.Tensor, table: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            functional.embedding_bag(indices, table, mode=mode, padding_idx=0),
+            functional.embedding_bag(indices.flatten(), table, torch.tensor([0, 1, 1, 4]), mode=mode, padding_idx=-5),
+        )
+
+    # One bag has nothing but padding.
+    require_as_torch(Of(function), (torch.tensor([[0, 0, 0], [3, 4, 0]]), -torch.rand(5, 8)))
+
+
+def test_a_single_number_has_extremes() -> None:
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.argmax(), x.argmin(0), x.amax(-1), x.prod(0)
+
+    require_as_torch(Of(function), (torch.tensor(3.5),))
+
+
+def test_truth_values_and_integers_are_finite_and_have_extremes() -> None:
+    def function(x: torch.Tensor, n: torch.Tensor, is_set: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        checks = (check(each) for check in (torch.isnan, torch.isinf, torch.isfinite) for each in (x, n, is_set))
+        return *checks, *is_set.max(1), *is_set.min(0, keepdim=True)
+
+    numbers = torch.tensor([[1.0, torch.nan, torch.inf], [0, -torch.inf, 3]])
+    require_as_torch(Of(function), (numbers, torch.tensor([1, -4]), torch.tensor([[False, True, True], [False] * 3])))
 
 
 def test_extremes_up_to_each_element_have_their_last_positions() -> None:

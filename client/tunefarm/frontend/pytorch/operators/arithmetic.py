@@ -30,8 +30,9 @@ def reduction(reduce: Callable[..., Any]) -> Convert:
     def convert(node: fx.Node, importer: Any) -> Any:
         axes = argument(node, 1, "dim", ())
         axes = [axes] if isinstance(axes, int) else list(axes)
-        keep = argument(node, 2, "keepdim", False)
-        return importer.block_builder.emit(reduce(_operand(node.args[0], node, importer), axes or None, keep))
+        keep, operand = argument(node, 2, "keepdim", False), _operand(node.args[0], node, importer)
+        axes = axes if operand.ty.ndim else []  # torch takes a single number for an axis of one
+        return importer.block_builder.emit(reduce(operand, axes or None, keep))
 
     return convert
 
@@ -128,6 +129,18 @@ def logarithm_of_sums(node: fx.Node, importer: Any) -> Any:
     apart = emit(relax.op.subtract(pairs, emit(relax.op.expand_dims(largest, axis + 1))))
     sums = emit(relax.op.sum(emit(relax.op.exp(apart)), axis + 1))
     return emit(relax.op.add(emit(relax.op.log(sums)), largest))
+
+
+def finiteness(check: Callable[..., Any], *, of_others: bool) -> Convert:
+    """A check of floats; ``of_others`` is what it says of integers and truth values, for which TVM has none."""
+
+    def convert(node: fx.Node, importer: Any) -> Any:
+        data, emit = importer.env[node.args[0]], importer.block_builder.emit
+        if value_of(node.args[0]).dtype.is_floating_point:
+            return emit(check(data))
+        return emit(relax.op.full_like(data, relax.const(of_others, "bool"), "bool"))
+
+    return convert
 
 
 def elu(node: fx.Node, importer: Any) -> Any:

@@ -8,14 +8,14 @@ from torch import fx
 from tvm import relax
 
 from tunefarm.frontend.expressions.along_axis import scattered
-from tunefarm.frontend.pytorch.operators.nodes import argument, as_kind, value_of
+from tunefarm.frontend.pytorch.operators.nodes import MAX_PAIRED, argument, as_kind, value_of
 
 _REDUCTIONS: Final = MappingProxyType({"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "mean": "add"})
 """Of ``scatter_reduce``: torch's names, and those of Relax."""
 _MEAN_OF_VALUES: Final = "mean"
 _EXTREMES: Final = frozenset({"amax", "amin"})
 _OF_SCATTER: Final = MappingProxyType({None: "update", "add": "add", "multiply": "mul"})
-_SUM, _MEAN = range(2)
+_SUM, _MEAN, _MAX = range(3)
 """Modes of embedding bags."""
 
 
@@ -121,12 +121,11 @@ def histogram(node: fx.Node, importer: Any) -> Any:
 
 
 def embedding_bag(node: fx.Node, importer: Any) -> Any:
-    """Sums or means of rows of a table, as a product with the matrix that says which bag a row is in."""
+    """Sums or means of rows of a table, as a product with the matrix that says which bag a row is in, or maxima."""
     table, indices, offsets = (importer.env[each] for each in node.args[:3])
     mode, weights = argument(node, 4, "mode", 0), argument(node, 6, "per_sample_weights")
     has_end = argument(node, 7, "include_last_offset")
-    if mode not in (_SUM, _MEAN) or argument(node, 8, "padding_idx", -1) != -1:
-        raise ValueError("it takes maxima, or leaves rows out")
+    left_out = argument(node, 8, "padding_idx", -1)
     emit, kind = importer.block_builder.emit, str(table.ty.dtype)
     rows, bags = int(value_of(node.args[1]).shape[0]), int(value_of(node)[0].shape[0])
     begins = offsets if not has_end else emit(relax.op.strided_slice(offsets, [0], [0], [bags]))
@@ -136,9 +135,27 @@ def embedding_bag(node: fx.Node, importer: Any) -> Any:
     following = emit(relax.op.strided_slice(begun, [0], [1], [bags]))
     none = emit(relax.op.zeros(relax.ShapeExpr([1, rows]), kind))
     is_in = emit(relax.op.subtract(begun, emit(relax.op.concat([following, none], 0)) if bags > 1 else none))
+    if left_out >= 0:
+        counts = relax.op.not_equal(indices, relax.const(left_out, str(indices.ty.dtype)))
+        is_in = emit(relax.op.multiply(is_in, emit(relax.op.astype(emit(counts), kind))))
+    chosen = emit(relax.op.take(table, indices, axis=0))
+    if mode == _MAX:
+        return _maxima_of_bags(is_in, chosen, emit), None, None, None
     shares = is_in if weights is None else emit(relax.op.multiply(is_in, importer.env[weights]))
-    result = emit(relax.op.matmul(shares, emit(relax.op.take(table, indices, axis=0))))
+    result = emit(relax.op.matmul(shares, chosen))
     if mode == _MEAN:
         counts = emit(relax.op.maximum(emit(relax.op.sum(is_in, 1, True)), relax.const(1, kind)))
         result = emit(relax.op.divide(result, counts))
     return result, None, None, None
+
+
+def _maxima_of_bags(is_in: Any, rows: Any, emit: Any) -> Any:
+    """The maxima of the rows of each bag, of all pairs of a bag and a row; zeros of a bag without rows."""
+    count, kind = int(rows.ty.shape[0]), str(rows.ty.dtype)
+    if count > MAX_PAIRED:
+        raise ValueError(f"maxima of {count} rows are of more than {MAX_PAIRED}")
+    zero, one, least = (relax.const(each, kind) for each in (0, 1, float("-inf")))
+    belongs = emit(relax.op.equal(emit(relax.op.expand_dims(is_in, -1)), one))
+    maxima = emit(relax.op.max(emit(relax.op.where(belongs, emit(relax.op.expand_dims(rows, 0)), least)), 1))
+    is_empty = emit(relax.op.equal(emit(relax.op.sum(is_in, 1, True)), zero))
+    return emit(relax.op.where(is_empty, zero, maxima))

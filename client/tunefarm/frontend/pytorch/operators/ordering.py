@@ -7,7 +7,7 @@ import numpy as np
 from torch import fx
 from tvm import relax
 
-from tunefarm.frontend.pytorch.operators.nodes import MAX_PAIRED, Convert, argument
+from tunefarm.frontend.pytorch.operators.nodes import MAX_PAIRED, Convert, argument, as_kind
 
 
 def largest(node: fx.Node, importer: Any) -> Any:
@@ -27,18 +27,31 @@ def at_rank(node: fx.Node, importer: Any) -> Any:
     return (values, chosen) if keep else tuple(emit(relax.op.squeeze(each, [axis])) for each in (values, chosen))
 
 
-def minimum_with_position(node: fx.Node, importer: Any) -> Any:
-    """The minima along an axis, and their positions."""
-    data, axis, keep = importer.env[node.args[0]], node.args[1], argument(node, 2, "keepdim", False)
-    emit = importer.block_builder.emit
-    return emit(relax.op.min(data, axis, keep)), emit(relax.op.argmin(data, axis, keep))
+def with_position(reduce: Callable[..., Any], search: Callable[..., Any]) -> Convert:
+    """The minima or maxima along an axis, and their positions: TVM's converter sorts for them.
+
+    Those of truth values are taken of bytes: TVM has none of booleans.
+    """
+
+    def convert(node: fx.Node, importer: Any) -> Any:
+        given, axis, keep = importer.env[node.args[0]], node.args[1], argument(node, 2, "keepdim", False)
+        emit, kind = importer.block_builder.emit, str(given.ty.dtype)
+        data = as_kind("int8", given, emit) if kind == "bool" else given
+        return as_kind(kind, emit(reduce(data, axis, keep)), emit), emit(search(data, axis, keep))
+
+    return convert
 
 
-def maximum_with_position(node: fx.Node, importer: Any) -> Any:
-    """The maxima along an axis, and their positions: TVM's converter sorts for them."""
-    data, axis, keep = importer.env[node.args[0]], node.args[1], argument(node, 2, "keepdim", False)
-    emit = importer.block_builder.emit
-    return emit(relax.op.max(data, axis, keep)), emit(relax.op.argmax(data, axis, keep))
+def position(search: Callable[..., Any]) -> Convert:
+    """Where an extreme is along an axis, or among all elements; a single number is the first of one."""
+
+    def convert(node: fx.Node, importer: Any) -> Any:
+        data, axis = importer.env[node.args[0]], argument(node, 1, "dim")
+        if not data.ty.ndim:
+            return relax.const(0, "int64")
+        return importer.block_builder.emit(search(data, axis, argument(node, 2, "keepdim", False)))
+
+    return convert
 
 
 def running(extreme: Callable[..., Any]) -> Convert:

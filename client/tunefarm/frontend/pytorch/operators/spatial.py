@@ -15,6 +15,10 @@ from tunefarm.frontend.expressions.windows import Windows, positions_of_maxima
 from tunefarm.frontend.pytorch.operators.nodes import HALVES, argument, as_kind, standing_for, value_of
 
 _MAX_POOLS: Final = MappingProxyType({2: (relax.op.nn.max_pool2d, "NCHW"), 3: (relax.op.nn.max_pool3d, "NCDHW")})
+_GRID_METHODS: Final = ("bilinear", "nearest", "bicubic")
+_GRID_PADDINGS: Final = ("zeros", "border", "reflection")
+"""By torch's numbers."""
+_IMAGE_RANK: Final = 4
 _AVERAGE_POOLS: Final = MappingProxyType({2: (relax.op.nn.avg_pool2d, "NCHW"), 3: (relax.op.nn.avg_pool3d, "NCDHW")})
 
 
@@ -156,14 +160,16 @@ def regions(node: fx.Node, importer: Any) -> Any:
 
 
 def sampled_on_grid(node: fx.Node, importer: Any) -> Any:
-    """TVM has the coordinates of a point as the second axis of the grid, torch as the last one.
+    """An image, or a volume, at points. TVM has the coordinates as the second axis of the grid, torch as the last one.
 
     Halves are sampled in float32: TVM's function computes that, and calls it halves.
     """
     kind, emit = str(value_of(node).dtype).removeprefix("torch."), importer.block_builder.emit
     wide = "float32" if value_of(node).dtype in HALVES else kind
     data, grid = (as_kind(wide, importer.env[each], emit) for each in node.args[:2])
-    grid = emit(relax.op.permute_dims(grid, [0, 3, 1, 2]))
-    with standing_for(importer, dict(zip(node.args[:2], (data, grid), strict=True))):
-        sampled = importer._grid_sampler_2d(node)  # noqa: SLF001 - the converter in TVM's table
+    *axes, last = range(1, data.ty.ndim)
+    grid = emit(relax.op.permute_dims(grid, [0, last, *axes]))
+    method, padding = _GRID_METHODS[node.args[2]], _GRID_PADDINGS[node.args[3]]
+    layout = "NCHW" if data.ty.ndim == _IMAGE_RANK else "NCDHW"
+    sampled = emit(relax.op.image.grid_sample(data, grid, method, layout, padding, bool(node.args[4])))
     return as_kind(kind, sampled, emit)
