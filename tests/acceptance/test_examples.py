@@ -26,6 +26,8 @@ from tests.servers.processes import environment_without_settings
 
 GUIDE, README = "docs/guide.md", "README.md"
 SERVED: Final = "Serve a team"
+MODELS: Final = "Whole models"
+"""The section that needs torch."""
 
 NOT_RUN: Final[Mapping[str, str]] = {
     r"make .*": "builds, or runs the tests themselves; .ci/run types them",
@@ -186,11 +188,20 @@ def test_guide_with_service(tmp_path: Path) -> None:
     assert list((reader.folder / "tuned").glob("*.so"))
 
 
+@pytest.mark.models
+def test_readme_commands_for_models(tmp_path: Path) -> None:
+    reader = reader_in(tmp_path)
+    for example in examples_of(README):
+        if example.section == MODELS:
+            reader.follow(example)
+    assert (reader.folder / "tuned-net").is_dir()
+
+
 @pytest.mark.faults
 def test_readme_commands(tmp_path: Path) -> None:
     reader = reader_in(tmp_path)
     # tests/packaging installs the wheels, into environments of their own.
-    examples = [example for example in examples_of(README) if example.section != "Install it elsewhere"]
+    examples = [each for each in examples_of(README) if each.section not in {"Install it elsewhere", MODELS}]
     alone = [example for example in examples if not example.section.startswith("For a team")]
     for example in alone:
         reader.follow(example)
