@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from tests.farm.workers import eventually, reason_of
+from tests.servers.processes import runs
 from tests.workers.measuring import slow_device
 from tests.workers.workloads import TARGET, dispatch, matmul, not_a_number, slow, task, tiled
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
@@ -122,8 +123,7 @@ def failures_of(found: dict[str, Measurement]) -> dict[str, Result]:
 
 def processes() -> set[int]:
     """All that live below this one."""
-    below = psutil.Process().children(recursive=True)
-    return {process.pid for process in below if process.is_running() and process.status() != psutil.STATUS_ZOMBIE}
+    return {process.pid for process in psutil.Process().children(recursive=True) if runs(process)}
 
 
 @pytest.fixture(scope="module")

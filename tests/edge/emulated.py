@@ -180,7 +180,7 @@ def gateway_environment(board: Board) -> dict[str, str]:
         "TUNEFARM_GATEWAY_CHECK_EVERY_S": "3600",
         "TUNEFARM_GATEWAY_FIRST_BUILD_S": "120",
         "TUNEFARM_GATEWAY_FIRST_RUN_S": "120",
-        "TUNEFARM_GATEWAY_REACH_S": "300",
-        "TUNEFARM_GATEWAY_SESSION_S": "300",
+        "TUNEFARM_GATEWAY_REACH_S": "900",
+        "TUNEFARM_GATEWAY_SESSION_S": "900",
         "TUNEFARM_GATEWAY_SESSION_CANDIDATES": "64",
     }

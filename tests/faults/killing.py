@@ -95,7 +95,7 @@ class Killer:
         assert_kept(before, after)
         if sum(each in OF_CHILDREN for each in victims) > MAX_CHILD_KILLS and "was killed by SIGKILL" in ended.err:
             assert ended.code != 0, (victims, ended.out)
-        elif after.job is not None and after.job[1] == "finished":
+        elif after.job is not None and after.job != before.job and after.job[1] == "finished":
             assert after.job[2] == "succeeded", (victims, ended.err)
         else:
             assert ended.code != 0, (self.victims[-1:], ended.out)

@@ -35,9 +35,11 @@ class Board:
     @contextmanager
     def running(cls, folder: Path) -> Iterator[Self]:
         board = cls(folder)
-        board.start()
-        yield board
-        board.kill()
+        try:
+            board.start()
+            yield board
+        finally:
+            board.kill()
 
     def start(self) -> None:
         first, last = (self.port, self.port + 1) if self.port else (_FIRST_PORT, 19990)

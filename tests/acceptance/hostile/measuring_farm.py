@@ -11,6 +11,7 @@ import psutil
 import tvm
 
 from tests.server_of_user import USERS, start_server
+from tests.servers.processes import runs
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.tuning.device import HOT_CACHE
 from tunefarm_schemas.tuning.measurement import (
@@ -123,7 +124,7 @@ class Holdings:
     def now(cls, *folders: Path) -> "Holdings":
         here = psutil.Process()
         family = [here, *here.children(recursive=True)]
-        alive = [process for process in family if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
+        alive = [process for process in family if runs(process)]
         return cls(
             processes=len(alive),
             descriptors=sum(_descriptors(process.pid) for process in alive),

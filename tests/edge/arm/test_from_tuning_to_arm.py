@@ -28,7 +28,7 @@ from tests.servers.redis_server import RedisServer
 from tests.service.conftest import Service, environment_of
 from tunefarm_services.store import Store
 
-HANGING_S = 900.0
+HANGING_S = 3_600.0
 ONE_STAGE = ("--gate-stages", "100", "--gate-min-devices", "1")
 FORGIVING = (*ONE_STAGE, "--gate-max-failed", "100")
 """A copy of the device that is killed in its trial again and again gives the release up, and says so: others go on."""

@@ -2,12 +2,12 @@
 
 import os
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
+from tests.servers.processes import runs
 from tests.workers import workloads
 from tests.workers.conftest import SETTINGS
 from tests.workers.measuring import RunningFarm, message_of, misdeed, reason_of
@@ -30,12 +30,7 @@ def opened(farm_of_user: RunningFarm) -> str:
 
 
 def descendants() -> set[int]:
-    alive = set()
-    for child in psutil.Process().children(recursive=True):
-        with suppress(psutil.NoSuchProcess):
-            if child.status() != psutil.STATUS_ZOMBIE:
-                alive.add(child.pid)
-    return alive
+    return {child.pid for child in psutil.Process().children(recursive=True) if runs(child)}
 
 
 @pytest.mark.parametrize(
