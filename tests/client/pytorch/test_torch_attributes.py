@@ -106,6 +106,17 @@ def test_volumes_are_pooled_and_convolved() -> None:
     require_as_torch(Of(function), (torch.randn(1, 2, 5, 6, 4),))
 
 
+def test_means_of_integers_are_truncated() -> None:
+    def function(n: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            functional.avg_pool3d(n, 2, divisor_override=3),
+            functional.avg_pool2d(n[0], 3, 1, 1, divisor_override=-2),
+            functional.avg_pool2d(n[0], 2),
+        )
+
+    require_as_torch(Of(function), (torch.randint(-9, 10, (1, 2, 5, 6, 4)),))
+
+
 @pytest.mark.parametrize(
     "layer",
     [

@@ -97,11 +97,16 @@ def average_pool(axes: int) -> Any:
         strides = _of_axes(argument(node, 2, "stride", ()), axes) or kernel
         padding, ceiling = _of_axes(argument(node, 3, "padding", 0), axes), argument(node, 4, "ceil_mode", False)
         emit, data = importer.block_builder.emit, importer.env[node.args[0]]
+        kind, is_float = str(data.ty.dtype), value_of(node).dtype.is_floating_point
+        given = data if is_float else as_kind("float64", data, emit)
         is_batch = data.ty.ndim == axes + 2
-        given = data if is_batch else emit(relax.op.expand_dims(data, 0))
+        given = given if is_batch else emit(relax.op.expand_dims(given, 0))
         means = emit(pool(given, kernel, strides, padding, 1, ceiling, True, layout))
         means = means if is_batch else emit(relax.op.squeeze(means, [0]))
-        return emit(relax.op.multiply(means, relax.const(math.prod(kernel) / divisor, str(data.ty.dtype))))
+        if is_float:
+            return emit(relax.op.multiply(means, relax.const(math.prod(kernel) / divisor, kind)))
+        sums = emit(relax.op.round(emit(relax.op.multiply(means, relax.const(math.prod(kernel), "float64")))))
+        return as_kind(kind, emit(relax.op.trunc(emit(relax.op.divide(sums, relax.const(divisor, "float64"))))), emit)
 
     return convert
 
