@@ -15,11 +15,12 @@ from tunefarm.frontend.expressions.windows import Windows, positions_of_maxima
 from tunefarm.frontend.pytorch.operators.nodes import HALVES, argument, as_kind, standing_for, value_of
 
 _MAX_POOLS: Final = MappingProxyType({2: (relax.op.nn.max_pool2d, "NCHW"), 3: (relax.op.nn.max_pool3d, "NCDHW")})
+_AVERAGE_POOLS: Final = MappingProxyType({2: (relax.op.nn.avg_pool2d, "NCHW"), 3: (relax.op.nn.avg_pool3d, "NCDHW")})
+_IMAGE_RANK: Final = 4
 _GRID_METHODS: Final = ("bilinear", "nearest", "bicubic")
+"""By torch's numbers."""
 _GRID_PADDINGS: Final = ("zeros", "border", "reflection")
 """By torch's numbers."""
-_IMAGE_RANK: Final = 4
-_AVERAGE_POOLS: Final = MappingProxyType({2: (relax.op.nn.avg_pool2d, "NCHW"), 3: (relax.op.nn.avg_pool3d, "NCDHW")})
 
 
 def max_pool(axes: int) -> Any:
