@@ -15,6 +15,7 @@ import psutil
 
 from tests.farm.workers import ROOT, START, eventually
 from tests.servers.postgres_server import empty_database
+from tests.servers.processes import runs
 from tests.servers.redis_server import RedisServer
 from tests.service.conftest import die_with_the_tests, environment_of
 from tunefarm_schemas.farm.lane import LaneState
@@ -165,7 +166,7 @@ def places_in_tree(part: Part) -> Iterator[tuple[int, int]]:
 
 def children(process: psutil.Process) -> list[psutil.Process]:
     with suppress(psutil.Error):
-        return [child for child in process.children() if child.status() != psutil.STATUS_ZOMBIE]
+        return [child for child in process.children() if runs(child)]
     return []
 
 

@@ -136,8 +136,8 @@ def embedding_bag(node: fx.Node, importer: Any) -> Any:
     none = emit(relax.op.zeros(relax.ShapeExpr([1, rows]), kind))
     is_in = emit(relax.op.subtract(begun, emit(relax.op.concat([following, none], 0)) if bags > 1 else none))
     if left_out >= 0:
-        counts = relax.op.not_equal(indices, relax.const(left_out, str(indices.ty.dtype)))
-        is_in = emit(relax.op.multiply(is_in, emit(relax.op.astype(emit(counts), kind))))
+        is_kept = emit(relax.op.not_equal(indices, relax.const(left_out, str(indices.ty.dtype))))
+        is_in = emit(relax.op.multiply(is_in, emit(relax.op.astype(is_kept, kind))))
     chosen = emit(relax.op.take(table, indices, axis=0))
     if mode == _MAX:
         return _maxima_of_bags(is_in, chosen, emit), None, None, None

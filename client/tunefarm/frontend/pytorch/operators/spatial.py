@@ -1,7 +1,7 @@
 """Converters of operators over the last two axes of images: pools, resizing and samples."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -36,10 +36,8 @@ def max_pool(axes: int) -> Any:
             dilation=_of_axes(argument(node, 4, "dilation", 1), axes),
         )
         emit, data = importer.block_builder.emit, importer.env[node.args[0]]
-        ceiling, is_batch = argument(node, 5, "ceil_mode", False), data.ty.ndim == axes + 2
-        given = data if is_batch else emit(relax.op.expand_dims(data, 0))
-        pooled = emit(pool(given, kernel, windows.strides, windows.padding, windows.dilation, ceiling, layout=layout))
-        result = pooled if is_batch else emit(relax.op.squeeze(pooled, [0]))
+        options = (kernel, windows.strides, windows.padding, windows.dilation, argument(node, 5, "ceil_mode", False))
+        result = _of_batch(lambda images: pool(images, *options, layout=layout), data, axes, emit)
         if not any(user.args[1] == 1 for user in node.users):
             return result, None
         return result, positions_of_maxima(data, extents(result)[-axes:], windows, emit)
@@ -100,16 +98,22 @@ def average_pool(axes: int) -> Any:
         emit, data = importer.block_builder.emit, importer.env[node.args[0]]
         kind, is_float = str(data.ty.dtype), value_of(node).dtype.is_floating_point
         given = data if is_float else as_kind("float64", data, emit)
-        is_batch = data.ty.ndim == axes + 2
-        given = given if is_batch else emit(relax.op.expand_dims(given, 0))
-        means = emit(pool(given, kernel, strides, padding, 1, ceiling, True, layout))
-        means = means if is_batch else emit(relax.op.squeeze(means, [0]))
+        means = _of_batch(
+            lambda images: pool(images, kernel, strides, padding, 1, ceiling, True, layout), given, axes, emit
+        )
         if is_float:
             return emit(relax.op.multiply(means, relax.const(math.prod(kernel) / divisor, kind)))
         sums = emit(relax.op.round(emit(relax.op.multiply(means, relax.const(math.prod(kernel), "float64")))))
         return as_kind(kind, emit(relax.op.trunc(emit(relax.op.divide(sums, relax.const(divisor, "float64"))))), emit)
 
     return convert
+
+
+def _of_batch(pool: Callable[[Any], Any], images: Any, axes: int, emit: Callable[[Any], Any]) -> Any:
+    """What ``pool`` makes of a batch of images of ``axes`` axes and channels, or of a single one."""
+    if images.ty.ndim == axes + 2:
+        return emit(pool(images))
+    return emit(relax.op.squeeze(emit(pool(emit(relax.op.expand_dims(images, 0)))), [0]))
 
 
 def bilinear(node: fx.Node, importer: Any) -> Any:
