@@ -207,6 +207,18 @@ def test_token_commands_create_list_and_revoke(service: Service) -> None:
     assert text.split("_", 2)[2] not in listed.out
 
 
+def test_sharing_commands_join_list_and_leave(service: Service) -> None:
+    run(service, "token", "create", "a friend", "--tenant", "alice")
+    assert "no other tenant yet" in run(service, "sharing", "join", "team", "alice").out
+    assert "bob shares trials and records with alice" in run(service, "sharing", "join", "team", "bob").out
+    assert run(service, "sharing", "list", "--json").json() == {"team": ["alice", "bob"]}
+    refused = run(service, "sharing", "join", "other", "bob")
+    assert (refused.code, "bob is in the group team" in refused.err) == (2, True)
+    assert run(service, "sharing", "leave", "bob").code == 0
+    assert run(service, "sharing", "leave", "bob").code == 2
+    assert run(service, "sharing", "list").out.split() == ["group", "tenants", "team", "alice"]
+
+
 @pytest.mark.extended
 def test_service_accepts_token_until_it_is_revoked(service: Service) -> None:
     service.words = ("serve", "--port", "0", "--no-tuner")

@@ -187,7 +187,7 @@ class Bench:
 
     def dispatch(self, number: int, *, attempt: int = 1, purpose: Purpose = Purpose.SEARCH) -> Dispatch:
         return Dispatch(
-            dispatch_id=f"{number}.{attempt}.{purpose}.{self.lease.fence}",
+            dispatch_id=f"{self.lease.job_id} {number}.{attempt}.{purpose}.{self.lease.fence}",
             nonce=f"nonce {number}.{attempt}.{purpose}.{self.lease.fence}",
             fence=self.lease.fence,
             attempt=attempt,
@@ -222,7 +222,23 @@ def measurement(dispatch: Dispatch, result: Result) -> Measurement:
 
 
 def bench(store: Store, job: Job | None = None) -> Bench:
-    lease = leased(store, job or put_job(store))
-    exploration = store.explorations.open(lease, exploration_key())
+    return _bench(store, leased(store, job or put_job(store)))
+
+
+def bench_of(store: Store, tenant: str) -> Bench:
+    """A job of a tenant that holds the exploration of the sample function."""
+    return _bench(store, lease_of(store, tenant))
+
+
+def lease_of(store: Store, tenant: str) -> Lease:
+    """The lease of a job of a tenant for the sample function, without its exploration."""
+    job = store.jobs.create(tenant, spec(put_task(store, tenant=tenant)))
+    lease = store.leases.acquire(tenant, job.job_id, "tuner", 60.0)
+    assert lease is not None
+    return lease
+
+
+def _bench(store: Store, lease: Lease) -> Bench:
+    exploration = store.explorations.open(lease, exploration_key(tenant=lease.tenant))
     assert store.explorations.hold(lease, exploration.exploration_id)
     return Bench(store, lease, exploration.exploration_id)

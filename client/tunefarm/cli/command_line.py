@@ -101,6 +101,7 @@ def application() -> "typer.Typer":
     from tunefarm.cli.edge.channel import channel
     from tunefarm.cli.edge.fleet import fleet
     from tunefarm.cli.farm.overview import overview
+    from tunefarm.cli.farm.sharing import sharing
     from tunefarm.cli.model.bundle import bundle
     from tunefarm.cli.model.compile import compile_model
     from tunefarm.cli.release.release import release
@@ -134,6 +135,7 @@ def application() -> "typer.Typer":
     root.command("open")(open_pages)
     root.command()(tuner)
     root.add_typer(token, name="token")
+    root.add_typer(sharing, name="sharing")
     root.add_typer(worker, name="worker")
     return root
 

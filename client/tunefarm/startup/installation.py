@@ -1,7 +1,8 @@
 """The folders and the store of an installation, from its settings."""
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tunefarm_sandbox.channel.private_files import make_private_folder
@@ -32,6 +33,16 @@ def open_store(settings: Settings, *, create: bool = True, upgrade: bool = False
             with suppress(OSError):  # keep a folder that is not empty
                 home.rmdir()
         raise
+
+
+@contextmanager
+def opened_store(*, create: bool = False) -> Iterator[Store]:
+    """The store of the environment's settings, closed at the end. Raises what ``open_store`` raises."""
+    store = open_store(Settings(), create=create)
+    try:
+        yield store
+    finally:
+        store.close()
 
 
 def has_store(settings: Settings) -> bool:

@@ -38,7 +38,9 @@ from tunefarm_services.store.records.bundle_repository import BundleRepository
 from tunefarm_services.store.records.record_repository import RecordRepository
 from tunefarm_services.store.releases.release_pruning import ReleasePruning
 from tunefarm_services.store.releases.release_repository import ReleaseRepository
+from tunefarm_services.store.sharing.shared_explorations import SharedExplorations
 from tunefarm_services.store.tenants.idempotency_key_repository import IdempotencyKeyRepository
+from tunefarm_services.store.tenants.sharing_group_repository import SharingGroupRepository
 from tunefarm_services.store.tenants.token_repository import TokenRepository
 from tunefarm_services.store.trials.exploration_repository import ExplorationRepository
 from tunefarm_services.store.trials.measurement_repository import MeasurementRepository
@@ -81,6 +83,7 @@ class Store:
         self.models = ModelRepository(database, blobs)
         self.points = PointRepository(database, blobs)
         self.samples = SampleRepository(database, blobs)
+        self.shared_explorations = SharedExplorations(database, blobs)
         self.records = RecordRepository(database, blobs)
         self.best_records = BestRecordRepository(database, blobs)
         self.artifacts = ArtifactRepository(database, blobs)
@@ -88,6 +91,7 @@ class Store:
         self.releases = ReleaseRepository(database, blobs)
         self.release_pruning = ReleasePruning(database, blobs)
         self.tokens = TokenRepository(database, blobs)
+        self.sharing_groups = SharingGroupRepository(database, blobs)
         self.idempotency_keys = IdempotencyKeyRepository(database, blobs)
         self.enrolments = EnrolmentRepository(database, blobs)
         self.edge_devices = EdgeDeviceRepository(database, blobs)

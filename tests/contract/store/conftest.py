@@ -13,7 +13,9 @@ from tests.store.empty_database import empty_postgresql, new_database
 from tunefarm_services.store import Store
 
 QUICK_KIND: Final = {
-    **dict.fromkeys(("test_store_access.py", "test_store_bundles.py", "test_store_finish.py"), "sqlite"),
+    **dict.fromkeys(
+        ("test_store_access.py", "test_store_bundles.py", "test_store_finish.py", "test_store_sharing.py"), "sqlite"
+    ),
     **dict.fromkeys(("test_store_fleet.py", "test_store_polling.py", "test_store_retuning.py"), "sqlite"),
     **dict.fromkeys(("test_lane_history.py", "test_store_releases.py", "test_store_input_examples.py"), "sqlite"),
     **dict.fromkeys(("test_store_records.py", "test_store_farm.py", "test_store_retention.py"), "sqlite"),

@@ -32,6 +32,7 @@ from tunefarm_schemas.tuning.measurement import CandidateOrigin
 from tunefarm_search.relax.preparation import prepare
 from tunefarm_search.relax.tasks import model_tasks
 from tunefarm_search.tvm.target import canonical_target
+from tunefarm_services.store.trials.measured_trial import is_spent
 
 pytestmark = pytest.mark.faults
 
@@ -128,6 +129,49 @@ def test_jobs_of_models_survive_pause_cancel_and_kills(tmp_path: Path) -> None:
         assert set(farm.stop().values()) == {0}
         farm.broker.kill()
         eventually(lambda: not running_children(), GONE_S, "the end of every process")
+
+
+def test_models_of_two_tenants_share_tasks_beside_kills_and_pauses(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    with adopting_orphans(), running_farm(home) as farm:
+        alice, bob = Tenant.on(farm, "alice"), Tenant.on(farm, "bob")
+        for tenant in (alice, bob):
+            farm.store.sharing_groups.join("team", tenant.name)
+        first = alice.submit(FIRST, MANY_TRIALS)
+        alice.await_trials(first, BETWEEN_KILLS)
+        second = bob.submit(SECOND, MANY_TRIALS)
+        alice.post(f"/v1/jobs/{first}:pause")
+        alice.wait_for(first, "paused")
+        unfinished = sent_by(alice, first, are_spent=False)
+        # Bob's job takes over what alice's measured, and goes on.
+        kill_in_turns(farm, [(bob, second)])
+        alice.post(f"/v1/jobs/{first}:resume")
+        kill_in_turns(farm, [(alice, first)])
+        for tenant, job_id, widths in ((alice, first, FIRST), (bob, second, SECOND)):
+            assert tenant.wait_for(job_id, "finished")["outcome"] == "succeeded"
+            assert_whole(tenant, job_id, len(widths[1:]))
+        shared = alice.explorations(first).keys() & bob.explorations(second).keys()
+        assert len(shared) == IN_COMMON
+        of_alice, of_bob = (
+            {trial.candidate.module_hash for trial in tenant.trials_of_job(job_id) if not trial.job_id}
+            for tenant, job_id in ((alice, first), (bob, second))
+        )
+        assert of_alice or of_bob, "nothing was taken over"
+        assert not sent_by(alice, first) & sent_by(bob, second) - unfinished
+        assert [task["record_id"] for task in alice.tasks(alice.tuned(SECOND, MANY_TRIALS))][:IN_COMMON]
+        assert bob.request("GET", f"/v1/jobs/{first}").status_code == 404
+        assert farm.store.inspection.check().problems == ()
+
+
+def sent_by(tenant: Tenant, job_id: str, *, are_spent: bool = True) -> set[tuple[str, str]]:
+    """Function and schedule of each trial that the tenant's own jobs sent, of those that are spent or are not."""
+    return {
+        (exploration.key.workload_id, trial.candidate.trace.text)
+        for exploration in tenant.explorations(job_id).values()
+        for trial in tenant.trials(exploration)
+        if trial.job_id and (trial.measurement is not None and is_spent(trial.measurement)) == are_spent
+    }
 
 
 def kill_in_turns(farm: WholeFarm, jobs: list[tuple[Tenant, str]]) -> None:

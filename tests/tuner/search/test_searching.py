@@ -35,17 +35,17 @@ def matmul(extent: int) -> Workload:
     return workload_of(te.create_prim_func(batch_matmul_nkkm(1, extent, extent, extent)), name="matmul")
 
 
-def tune_job(store: Store, workload: Workload, trials: int, **changes: object) -> Job:
-    store.workloads.put(TENANT, workload)
-    store.targets.put(TENANT, TARGET)
+def tune_job(store: Store, workload: Workload, trials: int, *, tenant: str = TENANT, **changes: object) -> Job:
+    store.workloads.put(tenant, workload)
+    store.targets.put(tenant, TARGET)
     task = Task(workload_id=workload.workload_id, target_id=TARGET.target_id, name=workload.name)
     spec = JobSpec(tasks=(task,), effort=Effort(trials=trials), protocol_id="cpu-hot-cache/1")
-    return store.jobs.create(TENANT, spec.model_copy(update=changes))
+    return store.jobs.create(tenant, spec.model_copy(update=changes))
 
 
-def random_job(store: Store, workload: Workload, trials: int, **changes: object) -> Job:
+def random_job(store: Store, workload: Workload, trials: int, *, tenant: str = TENANT, **changes: object) -> Job:
     """A job with the quickest strategy, for tests of what happens after the search."""
-    return tune_job(store, workload, trials, **{"strategy": "random", **changes})
+    return tune_job(store, workload, trials, tenant=tenant, **{"strategy": "random", **changes})
 
 
 def measured_numbers(store: Store, exploration_id: str) -> list[int]:

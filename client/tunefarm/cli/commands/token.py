@@ -1,10 +1,8 @@
 """``tunefarm token``: manages the tokens of the service, directly in its database."""
 
 import shlex
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -14,9 +12,6 @@ from tunefarm.terminal.next_step import tell_next
 from tunefarm.terminal.tables import print_json, print_list
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.token import Scope, Token
-
-if TYPE_CHECKING:
-    from tunefarm_services.store import Store
 
 LOCAL_TENANT = "local"
 
@@ -46,7 +41,9 @@ def create(
     if not (name.strip() and tenant.strip()) or len(name) > 200 or len(tenant) > 100:
         raise BadInput("NAME", "a name or a tenant is empty or too long.", "Use 1 to 100 characters.")
     expires_at = None if days is None else (datetime.now(UTC) + timedelta(days=days)).isoformat()
-    with _store(create=True) as store:
+    from tunefarm.startup.installation import opened_store
+
+    with opened_store(create=True) as store:
         made, text = store.tokens.create(tenant, name, tuple(scope or USERS_SCOPES), expires_at)
     if as_json:
         print_json({"token": text, **made.model_dump(mode="json")})
@@ -62,7 +59,9 @@ def list_tokens(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
     """List a tenant's tokens. Their secrets are not stored and cannot be shown."""
-    with _store(create=False) as store:
+    from tunefarm.startup.installation import opened_store
+
+    with opened_store() as store:
         found = store.tokens.of_tenant(tenant)
     headings = ("token", "name", "state", "last used", "scopes")
     return print_list(found, headings, _row, empty=f"tenant {tenant} has no tokens", as_json=as_json)
@@ -74,7 +73,9 @@ def revoke(
     tenant: Annotated[str, typer.Option(help="Tenant that it belongs to.")] = LOCAL_TENANT,
 ) -> int:
     """Revoke a token permanently, with immediate effect."""
-    with _store(create=False) as store:
+    from tunefarm.startup.installation import opened_store
+
+    with opened_store() as store:
         store.tokens.revoke(tenant, token_id)
     say(f"{token_id} is revoked")
     tell_next(f"tunefarm token list --tenant {shlex.quote(tenant)}")
@@ -88,7 +89,9 @@ def rotate(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
     """Replace the secret of a token and print the new text. The old one stops working at once."""
-    with _store(create=False) as store:
+    from tunefarm.startup.installation import opened_store
+
+    with opened_store() as store:
         rotated, text = store.tokens.rotate(tenant, token_id)
     if as_json:
         print_json({"token": text, **rotated.model_dump(mode="json")})
@@ -96,18 +99,6 @@ def rotate(
         say(text)
         tell_next("on the client, set TUNEFARM_API_TOKEN to it")
     return ExitCode.FINE
-
-
-@contextmanager
-def _store(*, create: bool) -> "Iterator[Store]":
-    from tunefarm.startup.installation import open_store
-    from tunefarm_services.settings import Settings
-
-    store = open_store(Settings(), create=create)
-    try:
-        yield store
-    finally:
-        store.close()
 
 
 def _row(one: Token) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from tunefarm_services.store.database.database import Database
 from tunefarm_services.store.store_error import DatabaseOutdated, DatabaseTooNew, StoreUnavailable
 from tunefarm_services.store.tables import Table
 
-REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 19))
+REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 20))
 """Every revision of the schema, oldest first; the migration scripts have the same names."""
 
 NEEDED: Final = REVISIONS[-1]

@@ -83,12 +83,15 @@ def require_exploration(connection: Connection, lease: Lease, exploration_id: st
         raise FenceLost(f"exploration {exploration_id}", lease.fence)
 
 
-def is_held_by_another(connection: Connection, lease: Lease, exploration_id: str, now_s: float) -> bool:
-    """Whether another job with a live lease holds the exploration. Raises NotFound if it does not exist."""
-    job_id, fence = _holder(connection, lease.tenant, exploration_id)
-    if job_id is None or job_id == lease.job_id:
+def is_held_by_another(connection: Connection, lease: Lease, tenant: str, exploration_id: str, now_s: float) -> bool:
+    """Whether another job with a live lease holds the exploration. Raises NotFound if it does not exist.
+
+    Locks its row until the transaction ends.
+    """
+    job_id, fence = _holder(connection, tenant, exploration_id)
+    if job_id is None or (tenant, job_id) == (lease.tenant, lease.job_id):
         return False  # an earlier owner of the same job has a lower fence, so that it can write nothing
-    values = {"tenant": lease.tenant, "job_id": job_id, "fence": fence, "now_s": now_s}
+    values = {"tenant": tenant, "job_id": job_id, "fence": fence, "now_s": now_s}
     return connection.execute(_LIVE_HOLDER, values).first() is not None
 
 

@@ -29,7 +29,11 @@ _ACTIVE: Final = (
     .union(select(UsageTable.tenant).where(UsageTable.day >= bindparam("day")))
     .order_by("tenant")
 )
-_OF_TENANT: Final = (MeasurementTable.tenant == bindparam("tenant"), MeasurementTable.measured_at >= bindparam("since"))
+_OF_TENANT: Final = (
+    MeasurementTable.tenant == bindparam("tenant"),
+    MeasurementTable.measured_at >= bindparam("since"),
+    MeasurementTable.is_shared.is_(False),
+)
 _MINUTE: Final = func.substr(MeasurementTable.measured_at, 1, _MINUTE_CHARACTERS)
 _BY_MINUTE: Final = select(_MINUTE.label("minute"), func.count().label("number")).where(*_OF_TENANT).group_by(_MINUTE)
 _FAILURES: Final = (

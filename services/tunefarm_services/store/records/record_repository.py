@@ -17,6 +17,7 @@ from tunefarm_services.store.records.best_of_key import insert_if_best, replace_
 from tunefarm_services.store.store_error import NotFound, StoreConflict
 from tunefarm_services.store.stored import TENANT_STREAM
 from tunefarm_services.store.tables import RecordTable
+from tunefarm_services.store.tenants.sharing_group_repository import partners_of
 
 _BY_ID: Final = select(RecordTable).where(
     RecordTable.tenant == bindparam("tenant"), RecordTable.record_id == bindparam("record_id")
@@ -45,9 +46,7 @@ class RecordRepository(Repository):
             if lease is not None:
                 require_fence(connection, lease)
             require_workload(connection, tenant, record.key.workload_id)
-            # Another transaction may store the same record at the same time.
-            if connection.execute(insert_once(connection, RecordTable), _values(record)).rowcount:
-                insert_if_best(connection, record)
+            if insert_record(connection, record):
                 return record
             stored = connection.execute(_BY_ID, {"tenant": tenant, "record_id": record.record_id}).one()
             if record_in(stored) != record:
@@ -94,17 +93,19 @@ class RecordRepository(Repository):
             return [record_in(row) for row in connection.execute(query, values)]
 
     @retried
-    def retract(self, tenant: str, record_id: str, reason: str) -> TuningRecord:
-        """Retract a record for ``reason``, with an event of the tenant. Repeating it has no effect. Raises NotFound."""
+    def retract(self, tenant: str, record_id: str, reason: str, *, of_group: bool = True) -> TuningRecord:
+        """Retract a record for ``reason``, with an event of the tenant. Repeating it has no effect. Raises NotFound.
+
+        ``of_group`` retracts the copies that tenants of the sharing group have of a verified record, too.
+        """
         with self._database.writing() as connection:
             record = record_of(connection, tenant, record_id)
-            if record.status is RecordStatus.RETRACTED:
-                return record
-            values = {"status": RecordStatus.RETRACTED.value, "status_reason": reason}
-            connection.execute(_CHANGE.values(values), {"of_tenant": tenant, "of_record": record_id})
-            if record.status is RecordStatus.VERIFIED:
-                replace_best(connection, record)
-            append_event(connection, tenant, TENANT_STREAM, "retracted", {"record_id": record_id, "reason": reason})
+            is_shared = of_group and record.status is RecordStatus.VERIFIED
+            holders = sorted((tenant, *partners_of(connection, tenant))) if is_shared else [tenant]
+            for holder in holders:
+                row = connection.execute(_BY_ID, {"tenant": holder, "record_id": record_id}).one_or_none()
+                if row is not None:
+                    _retract(connection, record_in(row), reason)
             return record_of(connection, tenant, record_id)
 
 
@@ -129,6 +130,25 @@ def _page_query(
         .where(RecordTable.tenant == bindparam("tenant"))
         .order_by(RecordTable.record_id)
     )
+
+
+def _retract(connection: Connection, record: TuningRecord, reason: str) -> None:
+    if record.status is RecordStatus.RETRACTED:
+        return
+    values = {"status": RecordStatus.RETRACTED.value, "status_reason": reason}
+    connection.execute(_CHANGE.values(values), {"of_tenant": record.tenant, "of_record": record.record_id})
+    if record.status is RecordStatus.VERIFIED:
+        replace_best(connection, record)
+    event = {"record_id": record.record_id, "reason": reason}
+    append_event(connection, record.tenant, TENANT_STREAM, "retracted", event)
+
+
+def insert_record(connection: Connection, record: TuningRecord) -> bool:
+    """Insert a record, as the best of its key if it is; False if its id is there already, maybe since a moment ago."""
+    if not connection.execute(insert_once(connection, RecordTable), _values(record)).rowcount:
+        return False
+    insert_if_best(connection, record)
+    return True
 
 
 def record_of(connection: Connection, tenant: str, record_id: str) -> TuningRecord:

@@ -30,6 +30,7 @@ from tunefarm_services.store.tables.releases.release import (
     ReleasePublicationTable,
     ReleaseTargetTable,
 )
+from tunefarm_services.store.tables.sharing import SharingTenantTable
 from tunefarm_services.store.tables.token import IdempotencyKeyTable, ServerSecretTable, TokenTable
 from tunefarm_services.store.tables.trial import DispatchTable, MeasurementTable, TrialTable
 from tunefarm_services.store.tables.upload import UploadPieceTable, UploadTable
@@ -70,6 +71,7 @@ __all__ = [
     "RetuneTable",
     "RolloutTable",
     "ServerSecretTable",
+    "SharingTenantTable",
     "Table",
     "TargetTable",
     "TaskTable",

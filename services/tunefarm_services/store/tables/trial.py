@@ -1,6 +1,6 @@
 """Trials, their dispatches and measurements."""
 
-from sqlalchemy import Double, ForeignKeyConstraint, Index, Text, text
+from sqlalchemy import Boolean, Double, ForeignKeyConstraint, Index, Text, false, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from tunefarm_services.store.tables.metadata import Table
@@ -79,7 +79,7 @@ class MeasurementTable(Table):
         ForeignKeyConstraint(["tenant", "exploration_id", "candidate_number"], _TRIAL),
         # All columns of the overview, which counts the measurements of the last hour and the failures of the last day.
         # The tenant is not first: PostgreSQL without statistics would read all rows of a tenant for one measurement.
-        Index("ix_measurements_recent", "measured_at", "tenant", "failure_reason"),
+        Index("ix_measurements_recent", "measured_at", "tenant", "is_shared", "failure_reason"),
     )
 
     tenant: Mapped[str] = mapped_column(Text, primary_key=True)
@@ -93,3 +93,5 @@ class MeasurementTable(Table):
     device_fingerprint: Mapped[str] = mapped_column(Text)
     document: Mapped[str] = mapped_column(Text)
     measured_at: Mapped[str] = mapped_column(Text)
+    is_shared: Mapped[bool] = mapped_column(Boolean, server_default=false())
+    """Whether it was taken over from another tenant of the sharing group, which paid for it."""

@@ -14,6 +14,7 @@ from tunefarm_services.store.jobs.fence import is_held_by_another, require_explo
 from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.store_error import NotFound
 from tunefarm_services.store.tables import ExplorationTable, JobExplorationTable
+from tunefarm_services.store.tenants.sharing_group_repository import partners_of
 from tunefarm_services.store.trials.lost_trials import close_lost_trials
 
 _BY_ID: Final = select(ExplorationTable).where(
@@ -81,13 +82,18 @@ class ExplorationRepository(Repository):
     def hold(self, lease: Lease, exploration_id: str) -> bool:
         """Hold the exploration while ``lease`` holds the job; False if another live job holds it.
 
-        Only the holder may write trials and measurements. A trial whose second attempt was lost by a former holder is
-        closed as a crash: no candidate is sent a third time. Raises FenceLost, NotFound.
+        Also False if a job of another tenant of the sharing group holds its own exploration of the same key. Only the
+        holder may write trials and measurements. A trial whose second attempt was lost by a former holder is closed as
+        a crash: no candidate is sent a third time. Raises FenceLost, NotFound.
         """
         with self._database.writing() as connection:
             require_fence(connection, lease)
-            if is_held_by_another(connection, lease, exploration_id, self._database.now_s(connection)):
-                return False
+            own = exploration_of(connection, lease.tenant, exploration_id)
+            now_s = self._database.now_s(connection)
+            # In the order of tenants, as all do that lock several, so that no two transactions wait for each other.
+            for tenant, each_id in sorted([(lease.tenant, exploration_id), *_ids_of_partners(connection, own.key)]):
+                if is_held_by_another(connection, lease, tenant, each_id, now_s):
+                    return False
             values = {"of_tenant": lease.tenant, "of_exploration": exploration_id}
             connection.execute(_HOLD, values | {"by_job": lease.job_id, "by_fence": lease.fence})
             close_lost_trials(connection, lease, exploration_id)
@@ -127,6 +133,20 @@ def exploration_of(connection: Connection, tenant: str, exploration_id: str) -> 
     if row is None:
         raise NotFound("exploration", exploration_id)
     return _exploration(row)
+
+
+def explorations_of_partners(connection: Connection, key: ExplorationKey) -> list[Exploration]:
+    """The explorations that other tenants of the sharing group have of the same key, in the order of tenants."""
+    if key.fresh_for:
+        return []  # belongs to one job
+    theirs = [key.model_copy(update={"tenant": each}) for each in partners_of(connection, key.tenant)]
+    named = [{"tenant": each.tenant, "exploration_id": each.exploration_id} for each in theirs]
+    rows = [connection.execute(_BY_ID, values).one_or_none() for values in named]
+    return [_exploration(row) for row in rows if row is not None]
+
+
+def _ids_of_partners(connection: Connection, key: ExplorationKey) -> list[tuple[str, str]]:
+    return [(each.key.tenant, each.exploration_id) for each in explorations_of_partners(connection, key)]
 
 
 def _values(key: ExplorationKey) -> dict[str, object]:

@@ -196,7 +196,10 @@ class Supervisor:
         return Ending(JobOutcome.SUCCEEDED, ANSWERED, answered=True)
 
     def _take_explorations(self, run: JobRun) -> Ending | None:
-        """Step 3: take the explorations, in the order of their ids, as all jobs do, so that no two jobs deadlock."""
+        """Step 3: take the explorations, in the order of their ids, as all jobs do, so that no two jobs deadlock.
+
+        With what other tenants of the sharing group measured of them.
+        """
         for each in sorted(run.explorations, key=lambda each: each.exploration_id):
             run.watch.keep_lease()
             while not self._store.explorations.hold(run.lease, each.exploration_id):
@@ -207,6 +210,7 @@ class Supervisor:
                 if not self._waits_for_explorations:
                     raise ExplorationHeld(each.exploration_id)
                 time.sleep(REPORT_S)
+            self._store.shared_explorations.take_over(run.lease, each.exploration_id)
             load_trials(self._store.explorations, self._store.trials, run.lease, each)
         self._store.jobs.set_state(run.lease, JobState.RUNNING)
         return None

@@ -295,7 +295,7 @@ class Verifier:
         if standing is not None and is_rebuilt:
             fault = f"its library was missing, damaged or refused; built again as record {record.record_id}"
         if standing is not None and fault is not None:  # after the new record is stored, so that one always exists
-            self._store.records.retract(self._tenant, standing.record_id, fault)
+            self._store.records.retract(self._tenant, standing.record_id, fault, of_group=False)
         manifest = self._manifest(run, record, exported)
         self._store.artifacts.put(self._tenant, manifest, exported.library)
         note = "" if standing is None or self._care(run).accepts(standing) else again_text(standing)

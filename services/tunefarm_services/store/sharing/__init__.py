@@ -1,0 +1,1 @@
+"""What tenants of a sharing group take over from each other."""
