@@ -15,12 +15,17 @@ _EXCHANGED: Final[dict[str, np.dtype[Any]]] = {"bool": np.dtype(np.uint8), "bflo
 
 def usable_array(array: Array) -> Array:
     """An array with the same contents that TVM can have a view of, if it can have one."""
-    if not has_view(array):
-        return array
-    address, is_constant = array.__array_interface__["data"]
-    is_usable = address % ALIGNMENT_BYTES == 0 and array.flags.c_contiguous and not is_constant
     # A copy by TVM takes twice as long, and 20 us more.
-    return array if is_usable else aligned_copy(array)
+    return aligned_copy(array) if has_view(array) and usable_view(array) is None else array
+
+
+def usable_view(array: Array) -> Any:
+    """TVM's view of an array that can have one; None if kernels cannot use its memory in place."""
+    flags = array.flags
+    if not (flags.c_contiguous and flags.writeable):
+        return None
+    view = tensor_of(array)
+    return view if view.data_ptr() % ALIGNMENT_BYTES == 0 else None
 
 
 def has_view(array: Array) -> bool:
@@ -60,12 +65,12 @@ def element_type(name: str) -> np.dtype[Any]:
     return np.dtype(name)
 
 
-def array_of(tensor: Any) -> Array:
-    """A tensor of TVM as an array: a view if possible, else a copy."""
-    dtype = element_type(str(tensor.dtype))
+def array_of(tensor: Any, dtype: np.dtype[Any]) -> Array:
+    """A tensor of TVM with elements of ``dtype`` as an array: a view if possible, else a copy."""
     exchanged = _exchanged(dtype)
     if exchanged is None:
         copied: Array = tensor.numpy()
         return copied
-    shared = tensor if exchanged == dtype else _viewed(tensor, exchanged.name)
-    return np.from_dlpack(shared).view(dtype)
+    if exchanged == dtype:
+        return np.from_dlpack(tensor)
+    return np.from_dlpack(_viewed(tensor, exchanged.name)).view(dtype)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from tunefarm.artifact.kernel_loading import use_recorded_threads
 from tunefarm.artifact.shared_memory import array_of, element_type, has_view, tensor_of, usable_array
 from tunefarm.frontend.weights_file import DamagedWeights, WeightMemory, have_huge_pages, read_weights
+from tunefarm.model.array_inputs import ArrayInputs, signature_of
 from tunefarm.model.library.region_opening import opened_regions
 from tunefarm.model.model_folder import ModelFiles, read_model_folder
 from tunefarm.model.sizes.numpy_arrays import NumpyOperations, leaves_of, nested_like
@@ -97,12 +98,14 @@ class CompiledModel:
         if has_large_result and machine.module.implements_function(RELEASE_FUNCTION):
             self._release = machine[RELEASE_FUNCTION]
         self._results = {name: OwnedResults(weights[name], self._updated[name]) for name in self._entries}
+        self._arrays = {each.name: ArrayInputs(each, self._updated[each.name]) for each in manifest.entries}
+        self._types = {each.name: [element_type(output.dtype) for output in each.outputs] for each in manifest.entries}
         self._input_bytes = {each.name: _sizes_bytes(each.inputs) for each in manifest.entries}
         self._dispatch = None if manifest.dynamic is None else SizeDispatch(manifest, manifest.dynamic)
 
     def __repr__(self) -> str:
         """One line with the entries and their inputs."""
-        entries = ", ".join(_signature(entry) for entry in self.manifest.entries)
+        entries = ", ".join(signature_of(entry) for entry in self.manifest.entries)
         return f"CompiledModel({self.manifest.name}: {entries})"
 
     @property
@@ -138,7 +141,7 @@ class CompiledModel:
             BadInput: inputs are missing, or have another shape or type, or sizes that the model does not serve.
         """
         chosen = self.entry(entry)
-        arrays = _ordered(chosen, inputs, named)
+        arrays = self._arrays[chosen.name].in_order(inputs, named)
         if entry is None and self._dispatch is not None:
             return self._served(self._dispatch, arrays)
         return self._run(chosen, arrays)
@@ -159,14 +162,14 @@ class CompiledModel:
         return nested_like(nestings[-1], iter(outputs))
 
     def _run(self, chosen: ModelEntry, arrays: Sequence[Any]) -> Any:
-        usable = [usable_array(_checked(each, array)) for each, array in zip(chosen.inputs, arrays, strict=True)]
-        tensors = [tensor_of(each) for each in usable]
+        usable, tensors = self._arrays[chosen.name].passed(arrays)
         result, owned = self._owned(chosen.name, tensors)
+        outputs = [array_of(each, dtype) for each, dtype in zip(owned, self._types[chosen.name], strict=True)]
         # Arrays on arrays, one more for each call, would never be released.
         updated = {tensors[at].data_ptr(): usable[at] for at in self._updated[chosen.name] if has_view(usable[at])}
-        given = [updated.get(each.data_ptr()) if updated else None for each in owned]
-        outputs = (array_of(each) if array is None else array for each, array in zip(owned, given, strict=True))
-        return nested_like(result, outputs)
+        if updated:
+            outputs = [updated.get(each.data_ptr(), array) for each, array in zip(owned, outputs, strict=True)]
+        return nested_like(result, iter(outputs))
 
     def run_owned(self, entry: str, tensors: Sequence[Any]) -> list[Any]:
         """As ``run_tensors``; returns the tensors of the result, out of their nesting, with memory of their own.
@@ -308,32 +311,9 @@ def _apart(tensors: Sequence[Any], sizes_bytes: Sequence[int], updated: Sequence
     return apart
 
 
-def _ordered(entry: ModelEntry, inputs: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-    names = [each.name for each in entry.inputs]
-    rest = names[len(inputs) :]
-    if len(inputs) > len(names) or set(rest) != set(named):
-        fix = f"Call {_signature(entry)}."
-        given = f"{len(inputs)} inputs" + (f" and {', '.join(sorted(named))}" if named else "")
-        raise BadInput("inputs", f"{entry.name} got {given}.", fix)
-    return [*inputs, *(named[name] for name in rest)]
-
-
-def _checked(expected: TensorArgument, given: Any) -> Array:
-    array = np.asarray(given)
-    if array.shape != expected.shape or array.dtype != element_type(expected.dtype):
-        problem = f"{expected.name} is {array.dtype}{list(array.shape)}."
-        raise BadInput("inputs", problem, f"Give {expected.dtype}{list(expected.shape)}.")
-    return array
-
-
 def _tuples_of(result: Any) -> Any:
     import tvm
 
     if isinstance(result, tvm.runtime.Tensor):
         return result
     return tuple(_tuples_of(each) for each in result)
-
-
-def _signature(entry: ModelEntry) -> str:
-    given = ", ".join(f"{each.name}: {each.dtype}{list(each.shape)}" for each in entry.inputs)
-    return f"{entry.name}({given})"

@@ -79,6 +79,19 @@ def test_load_model_accepts_arrays_of_any_alignment_and_layout(network: Compiled
         np.testing.assert_allclose(model(array), expected, rtol=1e-4, atol=1e-4)
 
 
+def test_results_outlive_inputs_that_were_copied(with_tuples: CompiledOnce) -> None:
+    model, kept = load_model(with_tuples.folder), []
+    for number in range(3):
+        given = []
+        for each in with_tuples.model.inputs:
+            given.append(np.empty(each.size + 1, each.dtype)[1:].reshape(each.shape))
+            given[-1][...] = each + number
+        kept.append((model(*given), with_tuples.model.expected(*given)))
+
+    for (total, (exponentials, same)), (its_total, (its_exponentials, its_same)) in kept:
+        assert_equal((total, exponentials, same), (its_total, its_exponentials, its_same))
+
+
 def test_load_model_serves_each_entry_with_its_weights(with_entries: CompiledOnce) -> None:
     model, inputs = load_model(with_entries.folder), with_entries.model.inputs
     assert model.entries == ("decode", "encode")
