@@ -53,6 +53,15 @@ def library_that_adds(number: int, folder: Path) -> bytes:
     return path.read_bytes()
 
 
+def library_that_never_ends(folder: Path) -> bytes:
+    source = te.placeholder(SHAPE, name="A")
+    step = te.reduce_axis((0, 1 << 40), name="k")
+    summed = te.compute(SHAPE, lambda i, j: te.sum(te.sin(source[i, j] + step.astype("float32")), step), name="C")
+    path = folder / "endless.so"
+    tvm.compile(te.create_prim_func([source, summed]), target="llvm").export_library(str(path))
+    return path.read_bytes()
+
+
 @pytest.fixture(scope="module")
 def kernels(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> dict[int, object]:
     """Functions that add so much, from libraries whose descriptors have one name."""
@@ -92,6 +101,15 @@ def test_bench_survives_kernel_failure(bench: Bench, kernels: dict[int, object])
     with pytest.raises(Exception, match=r"(?i)shape|ndim") as failed:
         kernels[1]["main"](bench.empty(other), bench.empty(other))
     assert not bench.is_lost(failed.value)
+
+
+def test_bench_is_lost_with_its_session(tmp_path: Path) -> None:
+    with Board.running(tmp_path) as board:
+        bench = RpcBench(BoardConnection(host="127.0.0.1", port=board.port, key=KEY, session_s=1.0))
+        kernel = bench.load(SharedMemory.holding("library", library_that_never_ends(tmp_path)).descriptor)["main"]
+        with pytest.raises(Exception, match="session has expired") as ended:
+            kernel(bench.place(array_of(), tensor_of()), bench.output(tensor_of()).tensor)
+    assert bench.is_lost(ended.value)
 
 
 def test_bench_detects_writes_beside_output() -> None:

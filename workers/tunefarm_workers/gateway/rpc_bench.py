@@ -62,10 +62,13 @@ class RpcBench:
         self._session.get_function("runtime.config_threadpool")(_ALL_CORES_EVENLY, num_cores)
 
     def is_lost(self, error: BaseException) -> bool:
-        """Whether an error means a lost connection: an error that the board itself reports is the kernel's."""
-        if isinstance(error, tvm.error.RPCError):
-            return False
-        return isinstance(error, tvm.error.InternalError | OSError) or _SESSION_ENDED in str(error)
+        """Whether an error means a lost connection: an error that the board itself reports is the kernel's.
+
+        The board also reports that it ends the session, as another kind of the same error.
+        """
+        if _SESSION_ENDED in str(error):
+            return True
+        return isinstance(error, tvm.error.InternalError | OSError) and not isinstance(error, tvm.error.RPCError)
 
 
 class BoardOutput:
