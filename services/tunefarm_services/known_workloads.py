@@ -26,6 +26,8 @@ def recognised(
 ) -> tuple[Workload, ...]:
     """Replace each workload that the store has with other variable names by the stored one; keep its name and work.
 
+    Other tenants of the sharing group may have stored it: an exploration that both have needs one workload.
+
     ``of_model``: they are functions of a model. Their parameters have the names of variables in that model, to which no
     input spec refers, so other names of parameters make no difference.
 
@@ -45,7 +47,7 @@ def _alike(
     for workload in {each.workload_id: each for each in workloads}.values():
         if _is_stored(known, tenant, workload):
             continue
-        found = known.with_hash(tenant, workload.structural_hash, workload.tvm_version)
+        found = known.with_hash(tenant, workload.structural_hash, workload.tvm_version, of_group=True)
         for stored in [each for each in found if of_model or each.arguments == workload.arguments][:MAX_ALIKE]:
             characters += len(workload.module_json) + len(stored.module_json)
             if characters <= MAX_CHARACTERS:

@@ -24,6 +24,8 @@ FIRST: Final = (16, 24, 24, 10)
 SECOND: Final = (16, 24, 24, 20, 12)
 """Its first two layers are those of ``FIRST``. The others have other shapes and, in TVM's names, other numbers."""
 IN_COMMON: Final = 2
+LATER: Final = (12, 16, 24, 24, 20, 12)
+"""Has the first two layers of ``FIRST`` after another one, where their variables have other names."""
 OTHER: Final = (20, 28, 14)
 """Has no task in common with the others."""
 END_S: Final = 600.0

@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from pydantic import TypeAdapter
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import BindParameter, Connection, bindparam, select, update
 
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.frozen import canonical_json, digest
@@ -16,16 +16,24 @@ from tunefarm_services.store.database.retried import retried
 from tunefarm_services.store.store_error import NotFound, StoreConflict
 from tunefarm_services.store.stored import StoredWorkload
 from tunefarm_services.store.tables import WorkloadTable
+from tunefarm_services.store.tenants.sharing_group_repository import partners_of
 
 _NUMBER: Final = re.compile(r"(?<=[^\W\d_])\d+(?=_|$)")
 """A number after a letter at the end of a part of a name; the 2 of ``conv2d`` is not at the end."""
 _ARGUMENTS: Final = TypeAdapter(tuple[TensorArgument, ...])
 _OF_TENANT: Final = select(WorkloadTable).where(WorkloadTable.tenant == bindparam("tenant"))
 _BY_ID: Final = _OF_TENANT.where(WorkloadTable.workload_id == bindparam("workload_id"))
-_BY_HASH: Final = _OF_TENANT.where(
-    WorkloadTable.structural_hash == bindparam("structural_hash"),
-    WorkloadTable.tvm_version == bindparam("tvm_version"),
-).order_by(WorkloadTable.workload_id)
+_TENANTS: Final[BindParameter[str]] = bindparam("tenants", expanding=True)
+# The tenant's own come first.
+_BY_HASH: Final = (
+    select(WorkloadTable)
+    .where(
+        WorkloadTable.tenant.in_(_TENANTS),
+        WorkloadTable.structural_hash == bindparam("structural_hash"),
+        WorkloadTable.tvm_version == bindparam("tvm_version"),
+    )
+    .order_by(WorkloadTable.tenant != bindparam("tenant"), WorkloadTable.workload_id)
+)
 
 _WITH_WORK: Final = (
     update(WorkloadTable)
@@ -68,12 +76,23 @@ class WorkloadRepository(Repository):
             raise NotFound("workload", workload_id)
         return self._with_module(row)
 
-    def with_hash(self, tenant: str, structural_hash: str, tvm_version: str) -> list[Workload]:
-        """Workloads that may be the same function. Compare their modules with ``structural_equal``."""
-        values = {"tenant": tenant, "structural_hash": structural_hash, "tvm_version": tvm_version}
+    def with_hash(
+        self, tenant: str, structural_hash: str, tvm_version: str, *, of_group: bool = False
+    ) -> list[Workload]:
+        """Workloads that may be the same function. Compare their modules with ``structural_equal``.
+
+        ``of_group`` includes those of the other tenants of the sharing group, after the tenant's own.
+        """
+        values: dict[str, object] = {
+            "tenant": tenant,
+            "structural_hash": structural_hash,
+            "tvm_version": tvm_version,
+        }
         with self._database.reading() as connection:
-            rows = connection.execute(_BY_HASH, values).all()
-        return [self._with_module(row) for row in rows]
+            tenants = [tenant, *(partners_of(connection, tenant) if of_group else [])]
+            rows = connection.execute(_BY_HASH, values | {"tenants": tenants}).all()
+        first = {row.workload_id: row for row in reversed(rows)}
+        return [self._with_module(row) for row in rows if first[row.workload_id] is row]
 
     def page(
         self, tenant: str, after: str | None = None, limit: int = 100, name: str | None = None
