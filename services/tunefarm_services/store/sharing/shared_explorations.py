@@ -77,9 +77,13 @@ class SharedExplorations(Repository):
     def take_over(self, lease: Lease, exploration_id: str) -> int:
         """Copy the trials of partners, and their best record with its artifacts; returns the number of new trials.
 
-        Schedules that the exploration has tried, or takes over already, are left out. Raises FenceLost unless ``lease``
-        holds it.
+        Schedules that the exploration has tried, or takes over already, are left out. Raises FenceLost if there is
+        something to take over and ``lease`` does not hold it, NotFound.
         """
+        with self._database.reading() as connection:  # most tenants share nothing, and wait for no other writer
+            own = exploration_of(connection, lease.tenant, exploration_id)
+            if not explorations_of_partners(connection, own.key):
+                return 0
         with self._database.writing() as connection:
             require_exploration(connection, lease, exploration_id)
             own = exploration_of(connection, lease.tenant, exploration_id)
