@@ -1,11 +1,14 @@
 """How a client finds its service, and to which services it sends its token."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from tunefarm.http.service_address import ClientSettings, service_address
+from tunefarm.http.retrying import RetryPolicy
+from tunefarm.http.service_address import ClientSettings, ServiceAddress, service_address
+from tunefarm.http.transport import Transport
 from tunefarm_schemas.bad_input import BadInput
 
 LOCAL = "http://127.0.0.1:8177"
@@ -57,3 +60,23 @@ def test_missing_service_and_invalid_url_are_bad_input(tmp_path: Path, settings:
         service_address(settings=settings.model_copy(update={"home": tmp_path / "elsewhere"}))
     with pytest.raises(BadInput, match="not the URL"):
         service_address("farm.example:80", settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("url", "proxy", "needs_them"),
+    [
+        (LOCAL, "", False),
+        (LOCAL, "http://proxy:3128", False),
+        (LOCAL, "https://proxy:3128", True),
+        ("https://farm.example", "", True),
+        ("HTTPS://farm.example", "", True),
+    ],
+)
+def test_certificates_are_loaded_only_where_a_connection_may_need_them(
+    url: str, proxy: str, needs_them: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "missing.pem"))
+    monkeypatch.setenv("http_proxy", proxy)
+    expected = pytest.raises(FileNotFoundError) if needs_them else nullcontext()
+    with expected:
+        Transport(ServiceAddress(url=url, token=None), RetryPolicy()).close()

@@ -26,7 +26,7 @@ class AsyncTransport:
     def __init__(self, address: ServiceAddress, policy: RetryPolicy) -> None:
         self.address = address
         self.policy = policy
-        self._client = httpx.AsyncClient(follow_redirects=False)
+        self._client = httpx.AsyncClient(follow_redirects=False, verify=address.may_use_tls)
 
     async def close(self) -> None:
         """Close the connections."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -37,6 +38,11 @@ class ServiceAddress:
 
     url: str
     token: SecretStr | None
+
+    @property
+    def may_use_tls(self) -> bool:
+        """Whether a connection to the service or to a proxy may need certificates, which take 40 ms to load."""
+        return any(url.lower().startswith("https:") for url in (self.url, *getproxies().values()))
 
 
 def service_address(

@@ -27,7 +27,7 @@ class Transport:
     def __init__(self, address: ServiceAddress, policy: RetryPolicy) -> None:
         self.address = address
         self.policy = policy
-        self._client = httpx.Client(follow_redirects=False)
+        self._client = httpx.Client(follow_redirects=False, verify=address.may_use_tls)
         # Closes a client that is never closed explicitly, such as that of a database which TVM holds.
         weakref.finalize(self, self._client.close)
 
