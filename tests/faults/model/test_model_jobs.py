@@ -147,6 +147,7 @@ def test_models_of_two_tenants_share_tasks_beside_kills_and_pauses(tmp_path: Pat
         unfinished = sent_by(alice, first, are_spent=False)
         # Bob's job takes over what alice's measured, and goes on.
         kill_in_turns(farm, [(bob, second)])
+        bob.wait_for(second, "finished")  # what a killed tuner of his leaves unfinished, hers would measure
         alice.post(f"/v1/jobs/{first}:resume")
         kill_in_turns(farm, [(alice, first)])
         for tenant, job_id, widths in ((alice, first, FIRST), (bob, second, LATER)):
