@@ -123,9 +123,7 @@ class TestTakingOver:
         ours.measure(3, timing(2e-3))
         end(ours)
         # Both directions: alice gets bob's own trial, and not hers back.
-        lease = lease_of(shared, ALICE)
-        assert shared.explorations.hold(lease, theirs.exploration_id)
-        assert shared.shared_explorations.take_over(lease, theirs.exploration_id) == 1
+        assert take_over(bench_of(shared, ALICE)) == 1
         numbers = [each.candidate.number for each in shared.trials.of_exploration(theirs.exploration_id, tenant=ALICE)]
         assert numbers == [0, 1, 2, 3]
         spent = shared.explorations.get(ALICE, theirs.exploration_id)
@@ -137,9 +135,7 @@ class TestTakingOver:
         put_record(ours, "own", 5e-3)
         end(ours)
         measured_by_alice(shared)
-        lease = lease_of(shared, BOB)
-        assert shared.explorations.hold(lease, ours.exploration_id)
-        assert shared.shared_explorations.take_over(lease, ours.exploration_id) == 3
+        assert take_over(bench_of(shared, BOB)) == 3
         found = shared.trials.of_exploration(ours.exploration_id, tenant=BOB)
         assert [each.candidate.number for each in found] == [7, 8, 9, 10]
         assert shared.explorations.get(BOB, ours.exploration_id).best_latency_s == 1e-3
@@ -152,9 +148,7 @@ class TestTakingOver:
         ours.send(1)
         end(ours)
         measured_by_alice(shared)
-        lease = lease_of(shared, BOB)
-        assert shared.explorations.hold(lease, ours.exploration_id)
-        assert shared.shared_explorations.take_over(lease, ours.exploration_id) == 2
+        assert take_over(bench_of(shared, BOB)) == 2
         found = shared.trials.of_exploration(ours.exploration_id, tenant=BOB)
         assert [each.candidate.module_hash for each in found] == ["1", "0", "2"]
         assert shared.explorations.get(BOB, ours.exploration_id).best_latency_s == 3e-3
