@@ -164,12 +164,12 @@ class CompiledModel:
     def _run(self, chosen: ModelEntry, arrays: Sequence[Any]) -> Any:
         usable, tensors = self._arrays[chosen.name].passed(arrays)
         result, owned = self._owned(chosen.name, tensors)
-        outputs = [array_of(each, dtype) for each, dtype in zip(owned, self._types[chosen.name], strict=True)]
         # Arrays on arrays, one more for each call, would never be released.
         updated = {tensors[at].data_ptr(): usable[at] for at in self._updated[chosen.name] if has_view(usable[at])}
-        if updated:
-            outputs = [updated.get(each.data_ptr(), array) for each, array in zip(owned, outputs, strict=True)]
-        return nested_like(result, iter(outputs))
+        given = [updated.get(each.data_ptr()) if updated else None for each in owned]
+        results = zip(owned, self._types[chosen.name], given, strict=True)
+        outputs = (array_of(each, dtype) if array is None else array for each, dtype, array in results)
+        return nested_like(result, outputs)
 
     def run_owned(self, entry: str, tensors: Sequence[Any]) -> list[Any]:
         """As ``run_tensors``; returns the tensors of the result, out of their nesting, with memory of their own.

@@ -1,10 +1,9 @@
 """Requests of an operator to a lane, such as to drain."""
 
-from tunefarm.startup.installation import open_store
+from tunefarm.startup.installation import opened_store
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.farm.lane import Lane, LaneRequest
 from tunefarm_schemas.views.device import worker_id_of
-from tunefarm_services.settings import Settings
 
 
 def ask_lane(name: str, verb: str) -> tuple[str, str]:
@@ -12,13 +11,10 @@ def ask_lane(name: str, verb: str) -> tuple[str, str]:
 
     Writes to the farm's database, so it also works while no API runs. Raises BadInput, StoreError.
     """
-    store = open_store(Settings(), create=False)
-    try:
+    with opened_store() as store:
         lane = _the_one(store.lanes.find(), name)
         store.lanes.request(lane.lane_id, LaneRequest(verb))
         return lane.lane_id, lane.state.value
-    finally:
-        store.close()
 
 
 def _the_one(lanes: list[Lane], name: str) -> Lane:

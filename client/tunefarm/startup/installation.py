@@ -1,8 +1,7 @@
 """The folders and the store of an installation, from its settings."""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 from tunefarm_sandbox.channel.private_files import make_private_folder
@@ -35,14 +34,9 @@ def open_store(settings: Settings, *, create: bool = True, upgrade: bool = False
         raise
 
 
-@contextmanager
-def opened_store(*, create: bool = False) -> Iterator[Store]:
-    """The store of the environment's settings, closed at the end. Raises what ``open_store`` raises."""
-    store = open_store(Settings(), create=create)
-    try:
-        yield store
-    finally:
-        store.close()
+def opened_store(*, create: bool = False) -> closing[Store]:
+    """The store of the environment's settings, for one block. Raises what ``open_store`` raises."""
+    return closing(open_store(Settings(), create=create))
 
 
 def has_store(settings: Settings) -> bool:

@@ -91,8 +91,10 @@ class WorkloadRepository(Repository):
         with self._database.reading() as connection:
             tenants = [tenant, *(partners_of(connection, tenant) if of_group else [])]
             rows = connection.execute(_BY_HASH, values | {"tenants": tenants}).all()
-        first = {row.workload_id: row for row in reversed(rows)}
-        return [self._with_module(row) for row in rows if first[row.workload_id] is row]
+        first: dict[str, AnyRow] = {}
+        for row in rows:
+            first.setdefault(row.workload_id, row)
+        return [self._with_module(row) for row in first.values()]
 
     def page(
         self, tenant: str, after: str | None = None, limit: int = 100, name: str | None = None

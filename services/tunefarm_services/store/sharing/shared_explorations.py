@@ -8,7 +8,7 @@ nothing about functions that it has not submitted itself.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from sqlalchemy import BindParameter, Connection, RowMapping, bindparam, func, select, update
+from sqlalchemy import BindParameter, Connection, RowMapping, bindparam, select, update
 
 from tunefarm_schemas.tuning.job import Exploration
 from tunefarm_schemas.tuning.measurement import Measurement
@@ -28,6 +28,7 @@ from tunefarm_services.store.tables import (
     TrialTable,
 )
 from tunefarm_services.store.trials.exploration_repository import exploration_of, explorations_of_partners
+from tunefarm_services.store.trials.measurement_repository import LOWEST_LATENCY
 from tunefarm_services.store.trials.sample_repository import last_number
 
 _AT_ONCE: Final = 200
@@ -63,9 +64,7 @@ _SPEND: Final = (
         spent_seconds=bindparam("new_seconds"),
         verified_trials=bindparam("new_verified"),
         stop_reason=bindparam("new_reason"),
-        best_latency_s=select(func.min(TrialTable.latency_s))
-        .where(TrialTable.tenant == bindparam("of_tenant"), TrialTable.exploration_id == bindparam("of_exploration"))
-        .scalar_subquery(),
+        best_latency_s=LOWEST_LATENCY,
     )
 )
 

@@ -96,11 +96,13 @@ _ADD_RESULTS: Final = _OF_EXPLORATION.values(
         else_=_FOUND,
     ),
 )
-_RECOMPUTE_BEST: Final = _OF_EXPLORATION.values(
-    best_latency_s=select(func.min(TrialTable.latency_s))
+LOWEST_LATENCY: Final = (
+    select(func.min(TrialTable.latency_s))
     .where(TrialTable.tenant == bindparam("of_tenant"), TrialTable.exploration_id == bindparam("of_exploration"))
     .scalar_subquery()
 )
+"""Of the trials of the exploration ``of_exploration``."""
+_RECOMPUTE_BEST: Final = _OF_EXPLORATION.values(best_latency_s=LOWEST_LATENCY)
 
 
 class MeasurementRepository(Repository):
