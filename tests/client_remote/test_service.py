@@ -116,10 +116,12 @@ def test_job_provides_record_and_library(service: Service, tuned: str, tmp_path:
         assert tuned in {each.job_id for each in client.jobs.list(labels={"team": "a"})}
 
 
-def test_best_record_query_uses_prefix_of_device_class(service: Service, tuned: str) -> None:
+def test_device_class_may_be_abbreviated(service: Service, tuned: str) -> None:
     [device] = service.command("devices", "list", "--json").json()
     own = ("--device-class", device["device_class_id"][:12], "--remote", "--json")
     assert service.command("records", "best", MATMUL, *ONE_CORE, *own).json()[0]["match"] == "exact"
+    submitted = service.command("submit", MATMUL, *ONE_CORE, *own[:2], "--trials", "1", "--json").json()
+    assert submitted["spec"]["device_class_id"] == device["device_class_id"]
 
 
 def test_job_uses_sketches_and_seed_trace(service: Service, tuned: str) -> None:

@@ -29,6 +29,13 @@ def words_before_options(line: str) -> list[str]:
     return words
 
 
+def is_command(group: str, name: str) -> bool:
+    """Whether a group of commands, such as ``records``, has one of this name."""
+    commands = set(re.findall(r"^[│ ]+([a-z-]+)  ", help_of((group,)), re.MULTILINE))
+    assert commands, help_of((group,))
+    return name in commands
+
+
 @cache
 def help_of(arguments: tuple[str, ...]) -> str:
     shown = io.StringIO()

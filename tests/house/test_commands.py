@@ -1,11 +1,12 @@
-"""Commands and options in the documents exist."""
+"""Commands and options that documents and messages name exist."""
 
 import os
 import re
+from pathlib import Path
 
 import pytest
 
-from tests.house.command_help import assert_exists
+from tests.house.command_help import assert_exists, is_command
 from tests.house.source_files import ROOT
 
 DOCUMENTS = (
@@ -17,6 +18,8 @@ DOCUMENTS = (
     "client/README.md",
     *(str(p.relative_to(ROOT)) for p in sorted((ROOT / "docs").rglob("*.md"))),
 )
+GROUPS = "artifact|bundle|channel|db|devices|fleet|jobs|records|release|sharing|token|worker"
+NAMED_COMMAND = re.compile(rf"tunefarm ({GROUPS}) ([a-z-]+)")
 FENCE = re.compile(r"^```(?:sh|bash|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -37,6 +40,22 @@ def test_documented_tunefarm_command_exists(line: str) -> None:
 def test_documented_make_target_exists(line: str) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     assert line.split()[1] in targets
+
+
+def test_named_subcommands_exist() -> None:
+    named = [
+        (path.relative_to(ROOT), *words)
+        for path in (*(ROOT / name for name in DOCUMENTS), *sources_with_messages())
+        for words in NAMED_COMMAND.findall(path.read_text(encoding="utf-8"))
+    ]
+    assert len(named) > 100, "the pattern has lost the commands"
+    assert [each for each in named if not is_command(*each[1:])] == []
+
+
+def sources_with_messages() -> list[Path]:
+    folders = ("client", "services", "workers", "search", "sandbox", "schemas", "deploy")
+    kinds = {".py", ".html", ".service", ".timer", ".yaml", ".yml", ".sh"}
+    return [path for name in folders for path in sorted((ROOT / name).rglob("*")) if path.suffix in kinds]
 
 
 def test_continuous_integration_runs_make_test() -> None:

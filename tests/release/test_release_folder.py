@@ -20,6 +20,7 @@ from tunefarm.release.roles import make_channel, refresh
 from tunefarm.release.rotation import rotate
 from tunefarm.release.runner_files import signing_keys
 from tunefarm_schemas.bad_input import BadInput
+from tunefarm_schemas.edge.release import GatePolicy
 
 
 @pytest.fixture
@@ -35,6 +36,18 @@ def current(workshop: Workshop, channel: str) -> str:
 
 def problems(workshop: Workshop) -> list[str]:
     return check(workshop.folder, lambda: workshop.now)
+
+
+def test_gate_keeps_what_a_publication_does_not_change(workshop: Workshop) -> None:
+    def published(name: str, **gate: object) -> GatePolicy:
+        return publish(workshop.signing(), [workshop.bundle(name)], channel="canary", name=name, gate=gate).gate
+
+    first = published("cnn-1", stages_percent=["20", "100"], min_devices=2)
+    assert first == GatePolicy(stages_percent=(20, 100), min_devices=2)
+    assert published("cnn-2", tolerance=0.1) == first.model_copy(update={"tolerance": 0.1})
+    assert published("cnn-3").tolerance == 0.1
+    with pytest.raises(BadInput, match="confidence"):
+        published("cnn-4", confidence=2)
 
 
 def test_published_release_is_what_a_device_verifies(workshop: Workshop) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tunefarm.http.api_error import ApiError
-from tunefarm.options.device_class_option import CLASS_ID_LENGTH, device_class_of_text
+from tunefarm.options.device_class_option import class_of_devices
 from tunefarm.records.record_place import Written
 from tunefarm.records.tvm_database_folder import read_database, write_database
 from tunefarm_schemas.kernel_library.rules import LibraryRules
@@ -40,15 +40,10 @@ class RemoteRecords:
             conversion.modules[0].text,
             function=conversion.function,
             target=conversion.target,
-            device_class_id=self._device_class_id(query.device_class),
+            device_class_id=class_of_devices(query.device_class, self._client.devices.list),
             protocol_id=query.protocol_id,
             abi=query.abi,
         )
-
-    def _device_class_id(self, text: str | None) -> str | None:
-        if text is None or len(text) >= CLASS_ID_LENGTH:
-            return text
-        return device_class_of_text(text, [device.device_class_id for device in self._client.devices.list()])
 
     def named(self, record_id: str) -> TuningRecord:
         """The record whose id is, or begins with, ``record_id``."""

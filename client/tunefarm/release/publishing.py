@@ -1,9 +1,10 @@
 """What a channel's devices run: publications, promotions, returns and revocations."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import ValidationError
 from tuf.api.metadata import TargetFile
 
 from tunefarm.release.bundle_variant import BundleFiles, best_first, read_bundle
@@ -44,7 +45,7 @@ def publish(
     channel: str,
     name: str,
     from_bundles: Sequence[Path] = (),
-    gate: GatePolicy | None = None,
+    gate: Mapping[str, object] | None = None,
     keeps_previous: bool = False,
 ) -> ChannelDocument:
     """Make bundles of one model the current release of a channel; what was current becomes ``previous``.
@@ -55,12 +56,12 @@ def publish(
         channel: its name.
         name: of the release, which no other content of the channel may have.
         from_bundles: older bundles, in the order of ``bundles``, from which patches are made.
-        gate: default: that of the last publication.
+        gate: fields of ``GatePolicy`` that replace those of the last publication.
         keeps_previous: whether ``previous`` stays, because the rollout of the current release has not finished: what
             no gate has passed is nothing to return to.
 
     Raises:
-        BadInput: nothing of the channel has changed.
+        BadInput: nothing of the channel has changed, or the gate is invalid.
     """
     require_name("name", name)
     state = _ready(signing, [channel])
@@ -77,14 +78,22 @@ def publish(
     release = Release(name=name, model=models[0], variants=best_first([each.variant for each in read]))
     old = channel_document(signing.folder, state, channel)
     _require_new(old, release)
+    policy = _gate(GatePolicy() if old is None else old.gate, gate or {})
     for each in read:
         for file_digest, source in each.sources.items():
             signing.folder.add_file(source, file_digest)
         signing.folder.write([FolderWrite(f"{FILES}/{patch}", content) for patch, content in each.patches.items()])
     revoked = () if old is None else old.revoked
-    kept = gate or (GatePolicy() if old is None else old.gate)
-    edition = Edition(release, _previous(old, release, revoked, keeps_previous=keeps_previous), revoked, kept)
+    edition = Edition(release, _previous(old, release, revoked, keeps_previous=keeps_previous), revoked, policy)
     return _issue(signing, state, {channel: edition})[channel]
+
+
+def _gate(last: GatePolicy, changes: Mapping[str, object]) -> GatePolicy:
+    try:
+        return GatePolicy.model_validate({**last.model_dump(), **changes})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise BadInput("gate", f"{first['loc'][0]}: {first['msg']}.", "See: tunefarm release publish --help") from error
 
 
 @one_at_a_time

@@ -12,8 +12,15 @@ from tunefarm_schemas.views.record import CodeForm
 
 CODE_CHILD: Final = "tunefarm_services.record_views.code_child"
 CODE_ENTRY: Final = f"{CODE_CHILD}:main"
+
+
+def fetching(record: str) -> str:
+    """The command that writes the artifact of a record."""
+    return f"tunefarm artifact build {record} --output DIR"
+
+
 CODE_FIXES: Final = Fixes(
-    too_large="Fetch its artifact: tunefarm artifact fetch ARTIFACT",
+    too_large=f"Fetch its artifact: {fetching('RECORD')}",
     ended="Retract the record: tunefarm records retract RECORD",
     late="Choose a form that takes less, such as python.",
 )

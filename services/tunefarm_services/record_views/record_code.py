@@ -10,7 +10,7 @@ from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.tuning.record import TuningRecord
 from tunefarm_schemas.views.record import CodeForm, RecordCode
-from tunefarm_services.record_views.code_messages import CodeQuestion, CodeText, RecordSchedule
+from tunefarm_services.record_views.code_messages import CodeQuestion, CodeText, RecordSchedule, fetching
 from tunefarm_services.store import NotFound, Store
 
 MAX_LIBRARY_BYTES: Final = 16 << 20
@@ -92,7 +92,7 @@ class RecordCodes:
         _, library = self._store.artifacts.get(tenant, wanted.artifact_id)
         if len(library) > MAX_LIBRARY_BYTES:
             problem = f"it has {len(library)} bytes, and at most {MAX_LIBRARY_BYTES} are disassembled."
-            raise BadInput("library", problem, f"Fetch it: tunefarm artifact fetch {wanted.artifact_id}")
+            raise BadInput("library", problem, f"Fetch it: {fetching(record.record_id)}")
         return library
 
     def _keep(self, key: _Key, text: CodeText) -> None:

@@ -11,6 +11,7 @@ from tunefarm.frontend.model_source import ModelFile
 from tunefarm.intake.intake_request import IntakeRequest
 from tunefarm.intake.module_source import parse_module_source
 from tunefarm.intake.untuned_functions import untuned_text
+from tunefarm.options.device_class_option import class_of_devices
 from tunefarm.options.intake_options import IntrinsicsOption, request_of_texts
 from tunefarm.options.job_options import output_folder
 from tunefarm.options.label_option import labels_of_texts
@@ -26,7 +27,7 @@ from tunefarm_schemas.bad_input import BadInput
 if TYPE_CHECKING:
     from tunefarm.remote.remote_job import RemoteJob
 
-StrategyName = Literal["random", "evolutionary", "tvm", "replay"]
+StrategyName = Literal["random", "evolutionary", "tvm"]
 AbiName = Literal["stable", "packed"]
 
 
@@ -78,7 +79,9 @@ def submit(
         ),
     ] = False,
     priority: Annotated[int, typer.Option(help="Jobs of higher priority start first.")] = 0,
-    device_class: Annotated[str | None, typer.Option(help="Device class. Default: the service's choice.")] = None,
+    device_class: Annotated[
+        str | None, typer.Option(help="Id of a device class, or its beginning. Default: the service's choice.")
+    ] = None,
     label: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, a label for jobs list. Repeatable.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Show progress until the job ends.")] = False,
     output: Annotated[str | None, typer.Option(help="With --wait: folder for the library and its manifest.")] = None,
@@ -144,6 +147,8 @@ def _submit(
         conversion, model = convert_with_model(client.converter, request, file, of_model, keeps_model=keeps_model)
         for note in conversion.notes:
             complain(note)
+        device_class_id = class_of_devices(options.device_class_id, client.devices.list)
+        options = options.model_copy(update={"device_class_id": device_class_id})
         job = client.submit(conversion, options, model)
         untuned = conversion.untuned_functions or job.view.spec.untuned_functions
         if untuned:

@@ -23,7 +23,7 @@ from tunefarm_schemas.frozen import JsonValue
 
 if TYPE_CHECKING:
     from tunefarm.http.request import Flow
-    from tunefarm_schemas.edge.release import ChannelDocument, GatePolicy
+    from tunefarm_schemas.edge.release import ChannelDocument
     from tunefarm_schemas.views.publication import Published
 
 T = TypeVar("T")
@@ -69,14 +69,14 @@ def publish(
     from tunefarm.release.publishing import publish as publish_release
 
     signing = signing_of(repository, keys, passphrase_file, expires)
-    gate = _gate(
-        stages_percent=None if gate_stages is None else gate_stages.split(","),
-        confidence=gate_confidence,
-        tolerance=gate_tolerance,
-        min_devices=gate_min_devices,
-        deadline_s=None if gate_deadline is None else lifetime_of("gate-deadline", gate_deadline).total_seconds(),
-        max_failed_percent=gate_max_failed,
-    )
+    gate = {
+        "stages_percent": None if gate_stages is None else gate_stages.split(","),
+        "confidence": gate_confidence,
+        "tolerance": gate_tolerance,
+        "min_devices": gate_min_devices,
+        "deadline_s": None if gate_deadline is None else lifetime_of("gate-deadline", gate_deadline).total_seconds(),
+        "max_failed_percent": gate_max_failed,
+    }
     if keep_previous is None:
         keep_previous = with_push and _is_unfinished(channel, api)
     document = publish_release(
@@ -85,7 +85,7 @@ def publish(
         channel=channel,
         name=name,
         from_bundles=[Path(each) for each in from_bundle],
-        gate=gate,
+        gate={field: value for field, value in gate.items() if value is not None},
         keeps_previous=keep_previous,
     )
     changes = _pushed(repository, api).changes if with_push else None
@@ -281,22 +281,6 @@ def _asked(flow: "Flow[T]", api: str | None) -> T:
         return transport.run(flow)
     finally:
         transport.close()
-
-
-def _gate(**given: object) -> "GatePolicy | None":
-    from pydantic import ValidationError
-
-    from tunefarm_schemas.bad_input import BadInput
-    from tunefarm_schemas.edge.release import GatePolicy
-
-    changed = {name: value for name, value in given.items() if value is not None}
-    if not changed:
-        return None
-    try:
-        return GatePolicy.model_validate(changed)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise BadInput("gate", f"{first['loc'][0]}: {first['msg']}.", "See: tunefarm release publish --help") from error
 
 
 def _tell(documents: "list[ChannelDocument]", *, as_json: bool) -> int:
