@@ -1,4 +1,4 @@
-"""Hostile messages and candidates, sent to a real worker that runs as root or as an ordinary user."""
+"""Hostile messages and candidates for a real worker of root or an ordinary user, and hostile replies to the tuner."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -9,17 +9,34 @@ import psutil
 import pytest
 
 from tests.farm.conftest import LONG_TIMES
-from tests.farm.workers import PATIENT_S, START, Worker, await_ready, gather, lane_of, registrar
+from tests.farm.workers import (
+    PATIENT_S,
+    START,
+    Worker,
+    await_ready,
+    dispatch_of,
+    gather,
+    lane_of,
+    registrar,
+    simulated_task,
+)
 from tests.foreign import corpus
 from tests.server_of_user import BECOME_ORDINARY, EACH_USER, ORDINARY, ORDINARY_ID, give_to
 from tests.servers.redis_server import RedisServer
 from tests.workers import workloads
 from tests.workers.adversary.test_reaching_processes import reaching
 from tests.workers.measuring import message_of, misdeed, reason_of
+from tunefarm_sandbox.channel.measurement_outbox import MeasurementOutbox
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason
+from tunefarm_schemas.farm.farm_message import Compared, ExportEnded, Measured, reply
+from tunefarm_schemas.farm.order_link import parsed_reply
+from tunefarm_schemas.farm.redelivery import RedeliveryPolicy
+from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.measurement import (
+    Comparison,
     ComparisonOrder,
+    ExportOrder,
     Failed,
     Measurement,
     Purpose,
@@ -30,6 +47,7 @@ from tunefarm_services.store import Store
 from tunefarm_services.store.blob_store import BlobStore
 from tunefarm_services.tuner.farm.celery_farm import CeleryFarm
 from tunefarm_services.tuner.farm.celery_farm_pool import LanePool
+from tunefarm_services.tuner.farm.farm_replies import FarmReplies
 
 LANE = "tests.farm.hostile_lane:build"
 WITHIN_S = 180.0
@@ -175,3 +193,108 @@ def test_impossible_latency_is_failure(hostile: HostileFarm) -> None:
     forged = hostile.measure(opened, [misdeed("tell three nanoseconds")])[0]
     assert isinstance(forged.result, Failed), forged.result
     assert isinstance(hostile.measure(opened, [workloads.tiled(workloads.matmul(64))])[0].result, Timing)
+
+
+class ForgedReplies:
+    """The tuner's side of a broker, with what a lane or a forger writes there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.blobs = BlobStore(folder)
+        self.outbox = MeasurementOutbox()
+        self.state = FarmReplies(self.blobs, self.outbox, RedeliveryPolicy(), "job", lambda: 1)
+        self.state.open_task(simulated_task())
+
+    def receive(self, answer: Frozen, **forged: object) -> None:
+        """Receive a reply, as JSON in which the fields ``forged`` are replaced."""
+        text = json.dumps(json.loads(answer.model_dump_json()) | forged)
+        self.state.receive(b"1-0", parsed_reply({b"m": text.encode()}, reply))
+
+    def sent(self) -> list[str]:
+        """The ids of the orders that are sent now."""
+        return [entry.ident for entry, _, _ in self.state.next_orders(8)]
+
+    def exported(self, ident: str) -> ExportEnded:
+        return ExportEnded(
+            lane_id="lane",
+            order_id=ident,
+            library_digest=self.blobs.put(b"library"),
+            entry="main",
+            process_latencies_s=(1e-3,),
+        )
+
+
+@pytest.fixture
+def forged(tmp_path: Path) -> Iterator[ForgedReplies]:
+    replies = ForgedReplies(tmp_path)
+    yield replies
+    replies.outbox.close()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"process_latencies_s": [0.0]},
+        {"process_latencies_s": [float("nan")]},
+        {"process_latencies_s": []},
+        {"untuned_latencies_s": [-1.0]},
+        {"foreign_load": 2.0},
+    ],
+    ids=str,
+)
+def test_export_with_impossible_figures_is_discarded(forged: ForgedReplies, fields: dict[str, object]) -> None:
+    ident, answer = forged.state.ask(ExportOrder(exploration_id="exploration", trace=None))
+    assert forged.sent() == [ident]
+    forged.receive(forged.exported(ident), **fields)
+    assert not answer.done()
+    assert len(forged.state.done_entries) == 1, "it is deleted from the broker"
+    forged.receive(forged.exported(ident))
+    assert answer.result(0.0).process_latencies_s == (1e-3,)
+
+
+def compared(ident: str, results: int) -> Compared:
+    timing = Timing(latency_s=1e-3, samples_s=(1e-3,))
+    return Compared(lane_id="lane", order_id=ident, comparison=Comparison(results=(timing,) * results))
+
+
+@pytest.mark.parametrize("wrong", [0, 1, 3])
+def test_comparison_with_a_wrong_number_of_results_is_sent_again_and_lost_in_the_end(
+    forged: ForgedReplies, wrong: int
+) -> None:
+    order = ComparisonOrder(exploration_id="exploration", traces=(None, None))
+    (first, right), (second, lost) = forged.state.ask(order), forged.state.ask(order)
+    assert forged.sent() == [first, second]
+    for ident in (first, second):
+        forged.receive(compared(ident, wrong))
+    assert not right.done()
+    assert sorted(forged.sent()) == sorted([first, second])
+    forged.receive(compared(first, 2))
+    assert len(right.result(0.0).results) == 2
+    for _ in range(RedeliveryPolicy().max_resends - 1):
+        forged.receive(compared(second, wrong))
+        assert forged.sent() == [second]
+    forged.receive(compared(second, wrong))
+    failed = lost.result(0.0)
+    assert isinstance(failed, Failed)
+    assert failed.failure.reason is FailureReason.DEVICE_LOST
+    assert f"{wrong} results for 2 schedules" in failed.failure.message
+
+
+def test_answers_of_another_kind_end_no_order(forged: ForgedReplies) -> None:
+    dispatch = dispatch_of()
+    forged.state.submit(dispatch)
+    exporting, exported = forged.state.ask(ExportOrder(exploration_id="exploration", trace=None))
+    comparing, comparison = forged.state.ask(ComparisonOrder(exploration_id="exploration", traces=(None,)))
+    assert len(forged.sent()) == 3
+    for ident in (dispatch.dispatch_id, exporting):
+        forged.receive(compared(ident, 1))
+    for ident in (dispatch.dispatch_id, comparing):
+        forged.receive(forged.exported(ident))
+    assert not exported.done()
+    assert not comparison.done()
+    right = Measurement.answering(dispatch, Timing(latency_s=1e-3, samples_s=(1e-3,)))
+    forged.receive(Measured(lane_id="lane", measurement=right))
+    assert forged.outbox.take(0.0, lambda: None) == [right]
+    forged.receive(forged.exported(exporting))
+    forged.receive(compared(comparing, 1))
+    assert exported.result(0.0).library == b"library"
+    assert len(comparison.result(0.0).results) == 1

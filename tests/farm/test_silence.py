@@ -118,7 +118,13 @@ def test_sender_does_not_wait_while_a_library_is_fetched(tmp_path: Path):
     state = FarmReplies(blobs, outbox, RedeliveryPolicy(), "job", lambda: 1)
     state.open_task(simulated_task())
     ident, answer = state.ask(ExportOrder(exploration_id="exploration", trace=None))
-    ended = ExportEnded(lane_id="lane", order_id=ident, library_digest=blobs.put(b"library"), entry="main")
+    ended = ExportEnded(
+        lane_id="lane",
+        order_id=ident,
+        library_digest=blobs.put(b"library"),
+        entry="main",
+        process_latencies_s=(1e-3,),
+    )
     state.receive(b"1-0", ended)
     assert waited == [False]
     assert answer.result(0.0).library == b"library"

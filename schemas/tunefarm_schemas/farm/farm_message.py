@@ -5,14 +5,22 @@ orders to any lane of a pool, a lane sends replies to the farm that sent the ord
 registrars send answers to one lane.
 """
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field, TypeAdapter, model_validator
 
 from tunefarm_schemas.failure import TrialFailure
 from tunefarm_schemas.farm.lane import Lane, LaneRequest
 from tunefarm_schemas.frozen import Frozen, digest
-from tunefarm_schemas.tuning.measurement import Comparison, ComparisonOrder, Dispatch, ExportOrder, Measurement
+from tunefarm_schemas.tuning.measurement import (
+    Comparison,
+    ComparisonOrder,
+    Dispatch,
+    ExportOrder,
+    Measurement,
+    Seconds,
+    Share,
+)
 from tunefarm_schemas.tuning.workload import TensorArgument
 
 MESSAGE_VERSION: Final = 2
@@ -160,9 +168,15 @@ class ExportEnded(Frozen):
     entry: str = ""
     pack_entry: str | None = None
     packed_arguments: tuple[TensorArgument, ...] = ()
-    process_latencies_s: tuple[float, ...] = ()
-    untuned_latencies_s: tuple[float, ...] = ()
-    foreign_load: float = 0.0
+    process_latencies_s: tuple[Seconds, ...] = ()
+    untuned_latencies_s: tuple[Seconds, ...] = ()
+    foreign_load: Share = 0.0
+
+    @model_validator(mode="after")
+    def _has_a_failure_or_latencies(self) -> Self:
+        if self.failure is None and not self.process_latencies_s:
+            raise ValueError("process_latencies_s is empty, and there is no failure")
+        return self
 
 
 Reply = Annotated[

@@ -12,8 +12,13 @@ from tunefarm_schemas.tuning.input_spec import InputExample, InputSpec
 from tunefarm_schemas.tuning.trace import Trace
 from tunefarm_schemas.tuning.workload import Abi, TensorArgument
 
-Seconds: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+MAX_SECONDS: Final = 1e9
+"""Longer times are implausible; sums of many of them would not be finite."""
+Seconds: TypeAlias = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
 """A plausible duration."""
+ElapsedSeconds: TypeAlias = Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False)]
+"""The same, or no time at all."""
+Share: TypeAlias = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 class TrialState(StrEnum):
@@ -94,10 +99,10 @@ class Dispatch(Frozen):
 class Stages(Frozen):
     """How long each stage of an attempt took, in seconds of wall time."""
 
-    start_s: float = 0.0
-    build_s: float = 0.0
-    wait_s: float = 0.0
-    run_s: float = 0.0
+    start_s: ElapsedSeconds = 0.0
+    build_s: ElapsedSeconds = 0.0
+    wait_s: ElapsedSeconds = 0.0
+    run_s: ElapsedSeconds = 0.0
 
     @property
     def device_s(self) -> float:
@@ -164,9 +169,9 @@ class Measurement(Frozen):
     inputs_checked: int = 0
     """Number of input sets on which the output was compared: one for every candidate, three for a new incumbent."""
     peak_memory_bytes: int = 0
-    device_fingerprint: str = ""
+    device_fingerprint: str = Field(default="", pattern="^[^\\x00]*$")  # PostgreSQL cannot store NUL
     environment: Environment = Environment()
-    untuned_about_s: float | None = None
+    untuned_about_s: Seconds | None = None
     """The untuned function's latency in its reference run, next to other work: an approximate figure for display."""
 
     @property
@@ -240,9 +245,9 @@ class Exported(Frozen):
     entry: str
     pack_entry: str | None = None
     packed_arguments: tuple[TensorArgument, ...] = ()
-    process_latencies_s: tuple[Seconds, ...]
+    process_latencies_s: tuple[Seconds, ...] = Field(min_length=1)
     untuned_latencies_s: tuple[Seconds, ...] = ()
-    foreign_load: float = Field(default=0.0, ge=0, le=1)
+    foreign_load: Share = 0.0
 
 
 ExportResult = Annotated[Exported | Failed, Field(discriminator="kind")]

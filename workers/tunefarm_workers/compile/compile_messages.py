@@ -11,6 +11,7 @@ from pydantic import Field, TypeAdapter
 from tunefarm_schemas.failure import TrialFailure
 from tunefarm_schemas.farm.farm_message import MESSAGE_VERSION, Holding, Returned, TaskMissing
 from tunefarm_schemas.frozen import Frozen
+from tunefarm_schemas.tuning.measurement import ElapsedSeconds
 from tunefarm_workers.session.device.session_messages import LibraryShape
 
 COMPILE: Final = "tunefarm.compile"
@@ -72,7 +73,7 @@ class CompileSucceeded(Frozen):
     order_id: str
     code_generator: str
     library_digest: BlobDigest
-    build_s: float = Field(ge=0)
+    build_s: ElapsedSeconds
     shape: LibraryShape | None
 
 

@@ -8,7 +8,7 @@ from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.input_spec import InputExample, InputSpec
 from tunefarm_schemas.tuning.least_work import LeastWork
-from tunefarm_schemas.tuning.measurement import Result
+from tunefarm_schemas.tuning.measurement import ElapsedSeconds, Result
 from tunefarm_schemas.tuning.workload import Abi, TensorArgument
 from tunefarm_workers.conversation.argument import Argument, Distribution
 
@@ -63,7 +63,7 @@ class Built(Frozen):
     """Compiled to machine code; the first call follows."""
 
     kind: Literal["built"] = "built"
-    build_s: float
+    build_s: ElapsedSeconds
 
 
 class Warm(Frozen):
@@ -77,7 +77,7 @@ class Ran(Frozen):
 
     kind: Literal["ran"] = "ran"
     result: Annotated[Result, Field(discriminator="kind")]
-    run_s: float
+    run_s: ElapsedSeconds
     checks_follow: bool
     hopeless: bool = False
     """Stopped before it waited for a quiet device."""

@@ -10,7 +10,6 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any, Final
 from uuid import uuid4
 
@@ -54,23 +53,15 @@ from tunefarm_schemas.tuning.measurement import (
 from tunefarm_services.store.blob_store import BlobStore
 from tunefarm_services.store.store_error import BlobDamaged, BlobMissing, StoreError, StoreUnavailable
 from tunefarm_services.tuner.farm.attempts import ATTEMPTS
+from tunefarm_services.tuner.farm.farm_order import FarmOrder
 
 CANCEL_S: Final = 1.2
 """Lanes have this time to answer canceled orders, which then end as canceled without an answer."""
 _DELIVERED_KEPT: Final = 1024
+_DROPPED: Final = "a result is dropped: doubled, late or not asked for"
+_NOT_UNDERSTOOD: Final = "a message is not understood"
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True)
-class FarmOrder:
-    """An order to a lane: an attempt, or a comparison or an export with the future of its answer."""
-
-    task_digest: str
-    epoch: int
-    dispatch: Dispatch | None = None
-    question: ComparisonOrder | ExportOrder | None = None
-    answer: "Future[Any] | None" = None
 
 
 FarmEntry = LedgerEntry[FarmOrder]
@@ -246,10 +237,10 @@ class FarmReplies:
                     self._suspects += [self._delivered[ident] for ident in ids if ident in self._delivered]
                 case Unverifiable():
                     self._receive_unverifiable(message)
-                case Compared(order_id=ident, comparison=comparison):
-                    self._answer(ident, comparison)
-                case ExportEnded():
-                    self._receive_export(message, library)
+                case Compared() | ExportEnded():
+                    self._receive_answer(message, library)
+                case None:
+                    log.warning(_NOT_UNDERSTOOD, farm_id=self.farm_id)
 
     def _exchange_blobs(self, message: Reply | None) -> "bytes | StoreError | None":
         """Put what a lane misses, and get the library that it built, or why that did not arrive.
@@ -287,9 +278,9 @@ class FarmReplies:
         """Deliver the result of an attempt in flight. Returns False if there is no such attempt."""
         ident = measurement.dispatch_id
         entry = self._ledger.get(ident)
-        if entry is None or entry.order.dispatch is None or not _answers(entry.order.dispatch, measurement):
+        if entry is None or not entry.order.is_measured_by(measurement):
             log.info(
-                "a result is dropped: doubled, late or not asked for",
+                _DROPPED,
                 dispatch_id=ident[:64],
                 exploration_id=measurement.exploration_id[:64],
                 candidate=measurement.candidate_number,
@@ -327,6 +318,21 @@ class FarmReplies:
         if not waiting:  # otherwise the waiting caller raises it
             self._outbox.put(problem)
 
+    def _receive_answer(self, message: Compared | ExportEnded, library: "bytes | StoreError | None") -> None:
+        """End a comparison or an export. One with an answer that does not fit it is lost, as without an answer."""
+        entry = self._ledger.get(message.order_id)
+        if entry is None:
+            return
+        if not entry.order.is_asked_by(message):
+            log.info(_DROPPED, order_id=entry.ident, kind=message.kind, **entry.order.ids)
+        elif isinstance(message, ExportEnded):
+            self._receive_export(message, library)
+        elif fault := entry.order.fault_of(message):
+            log.warning(_NOT_UNDERSTOOD, farm_id=self.farm_id, lane_id=message.lane_id[:200], reason=fault)
+            self._lose(self._ledger.lose(entry.ident, fault))
+        else:
+            self._answer(entry.ident, message.comparison)
+
     def _receive_export(self, message: ExportEnded, library: "bytes | StoreError | None") -> None:
         if message.failure is not None:
             self._answer(message.order_id, Failed(failure=message.failure))
@@ -358,7 +364,7 @@ class FarmReplies:
         """End lost orders. The caller makes the second attempt; a candidate that is lost twice fails as a crash."""
         for entry, why in lost:
             dispatch = entry.order.dispatch
-            log.warning("lost", what=entry.ident, lane_id=entry.lane_id, reason=why, **_ids_of(dispatch))
+            log.warning("lost", what=entry.ident, lane_id=entry.lane_id, reason=why, **entry.order.ids)
             self._cancel_by_s.pop(entry.ident, None)
             if dispatch is not None and dispatch.attempt >= ATTEMPTS:
                 self._fail(entry.order, FailureReason.CRASH, f"It was sent {ATTEMPTS} times, and lost each time. {why}")
@@ -381,17 +387,3 @@ class FarmReplies:
             future.set_exception(answer)
         else:
             future.set_result(answer)
-
-
-def _ids_of(dispatch: Dispatch | None) -> dict[str, object]:
-    if dispatch is None:
-        return {}
-    return {"exploration_id": dispatch.candidate.exploration_id, "candidate": dispatch.candidate.number}
-
-
-def _answers(dispatch: Dispatch, measurement: Measurement) -> bool:
-    """Whether a result has the nonce and ids of its dispatch. Only a lane that received the order knows the nonce."""
-    candidate = dispatch.candidate
-    sent = (dispatch.nonce, dispatch.fence, dispatch.attempt, dispatch.purpose, candidate.exploration_id)
-    got = (measurement.nonce, measurement.fence, measurement.attempt, measurement.purpose, measurement.exploration_id)
-    return sent == got and candidate.number == measurement.candidate_number

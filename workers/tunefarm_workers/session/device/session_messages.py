@@ -6,7 +6,7 @@ from pydantic import Field, TypeAdapter
 
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.device import ReferenceKernelTimes
-from tunefarm_schemas.tuning.measurement import Result
+from tunefarm_schemas.tuning.measurement import ElapsedSeconds, Result
 from tunefarm_schemas.tuning.workload import Abi, TensorArgument
 from tunefarm_workers.conversation.messages import Broken, Round, TaskOrder
 
@@ -80,7 +80,7 @@ class LibraryBuilt(Frozen):
 
     kind: Literal["built"] = "built"
     shape: LibraryShape
-    build_s: float
+    build_s: ElapsedSeconds
 
 
 class ReferencesBuilt(Frozen):
@@ -170,7 +170,7 @@ class SessionRan(Frozen):
 
     kind: Literal["ran"] = "ran"
     result: Annotated[Result, Field(discriminator="kind")]
-    run_s: float
+    run_s: ElapsedSeconds
     inputs_checked: int
 
 
