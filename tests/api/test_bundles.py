@@ -4,22 +4,30 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from fastapi import FastAPI
+from sqlalchemy import select
 
 from tests.api.people import Person, person_of
 from tests.api.stored import BUNDLE, Belongings, furnished
 from tests.cuda.toolkits import hide_nvcc
 from tests.store.sample import record
+from tunefarm.server import bundle_builds
 from tunefarm.server.bundle_builds import BundleBuilds
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.token import Scope
 from tunefarm_schemas.tuning.record import RecordKey, RecordStatus
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_services.store import Store
+from tunefarm_services.store.blob_store import BlobStore
+from tunefarm_services.store.records.bundle_repository import BundleLease
+from tunefarm_services.store.tables import BundleTable
 from tunefarm_services.tuner.service.fork_servers import ForkServers
+
+if TYPE_CHECKING:
+    from tunefarm.bundle.bundle_build import BuiltBundle
 
 GPU = Target(canonical='{"arch":"sm_80","kind":"cuda"}', kind="cuda", num_cores=1)
 SOON_S = 60.0
@@ -157,19 +165,8 @@ def test_missing_compiler_for_gpus_is_the_reason(
 ) -> None:
     hide_nvcc(monkeypatch, tmp_path / "site")
     path = ask(alice, record_ids=[put_gpu_record(store, of_alice)], form="cuda").headers["Location"]
-    builds = BundleBuilds(store, ForkServers(no_fork_server), "builder", tmp_path, tmp_path)
-    stop = threading.Event()
-    thread = threading.Thread(target=builds.run, args=(stop,))
-    thread.start()
-    try:
-        deadline_s = time.monotonic() + SOON_S
-        while alice.get(path).json()["state"] != "finished" and time.monotonic() < deadline_s:
-            time.sleep(0.05)
-    finally:
-        stop.set()
-        thread.join()
-    ended = alice.get(path).json()
-    assert (ended["state"], ended["outcome"]) == ("finished", "failed")
+    ended = finished(BundleBuilds(store, ForkServers(no_fork_server), "builder", tmp_path, tmp_path), alice, path)
+    assert ended["outcome"] == "failed"
     for text in (
         "the service's host has no CUDA compiler",
         "pip install 'tunefarm[cuda]'",
@@ -179,8 +176,67 @@ def test_missing_compiler_for_gpus_is_the_reason(
         assert text in ended["message"]
 
 
+def finished(builds: BundleBuilds, person: Person, path: str) -> dict[str, Any]:
+    """The bundle of ``path`` when ``builds`` have finished it."""
+    stop = threading.Event()
+    thread = threading.Thread(target=builds.run, args=(stop,))
+    thread.start()
+    try:
+        deadline_s = time.monotonic() + SOON_S
+        while person.get(path).json()["state"] != "finished" and time.monotonic() < deadline_s:
+            time.sleep(0.05)
+    finally:
+        stop.set()
+        thread.join()
+    ended: dict[str, Any] = person.get(path).json()
+    assert ended["state"] == "finished"
+    return ended
+
+
 def no_fork_server() -> Any:
     raise AssertionError("nothing is planned without a compiler")
+
+
+class BuiltAtOnce(BundleBuilds):
+    """Makes the same archive of every order."""
+
+    def _built(self, lease: BundleLease, folder: Path) -> "tuple[BuiltBundle, bytes]":
+        from tunefarm.bundle.bundle_build import BuiltBundle
+
+        return BuiltBundle(folder, BUNDLE, {}, ()), f"archive of {lease.bundle_id}".encode()
+
+
+def test_lease_is_renewed_while_the_archive_is_stored(
+    alice: Person, store: Store, of_alice: Belongings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, home: Path
+) -> None:
+    path = ask(alice, record_ids=[of_alice.record_id]).headers["Location"]
+
+    def expires_s() -> object:
+        of_bundle = BundleTable.bundle_id == path.rpartition("/")[2]
+        with store.database.reading() as connection:
+            return connection.execute(select(BundleTable.lease_expires_at).where(of_bundle)).scalar_one()
+
+    class SlowBlobs(BlobStore):
+        """Stores a blob when the lease was renewed, or will not be."""
+
+        was_renewed = False
+
+        def put(self, content: bytes) -> str:
+            before_s = expires_s()
+            while any(thread.name == "bundle-lease" for thread in threading.enumerate()) and not self.was_renewed:
+                self.was_renewed = expires_s() != before_s
+                time.sleep(0.05)
+            return super().put(content)
+
+    slow = SlowBlobs(home / "blobs")
+    monkeypatch.setattr(bundle_builds, "LEASE_S", 2.0)
+    monkeypatch.setattr(store.bundles, "_blobs", slow)
+    ended = finished(BuiltAtOnce(store, ForkServers(no_fork_server), "builder", tmp_path, tmp_path), alice, path)
+    assert slow.was_renewed
+    assert (ended["outcome"], alice.get(f"{path}/content").content.decode()) == (
+        "succeeded",
+        f"archive of {ended['bundle_id']}",
+    )
 
 
 def test_repeated_request_makes_one_bundle(alice: Person, store: Store, of_alice: Belongings) -> None:

@@ -76,9 +76,9 @@ class BundleBuilds:
         folder = Path(tempfile.mkdtemp(prefix="bundle-", dir=self.scratch))
         folder.chmod(0o711)
         try:
-            with self._renewed(lease):
+            with self._renewed(lease):  # storing the archive may take longer than a lease
                 built, content = self._built(lease, folder)
-            self.store.bundles.finish(lease, built.manifest, content, "\n".join(built.notes))
+                self.store.bundles.finish(lease, built.manifest, content, "\n".join(built.notes))
             log.info("bundle built", bundle_id=lease.bundle_id, size_bytes=len(content))
         except ForkFailed as error:
             log.warning("a bundle waits", bundle_id=lease.bundle_id, reason=str(error))
