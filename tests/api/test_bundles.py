@@ -18,6 +18,7 @@ from tunefarm.server import bundle_builds
 from tunefarm.server.bundle_builds import BundleBuilds
 from tunefarm_schemas.frozen import digest
 from tunefarm_schemas.token import Scope
+from tunefarm_schemas.tuning.bundle import BundleOrder
 from tunefarm_schemas.tuning.record import RecordKey, RecordStatus
 from tunefarm_schemas.tuning.target import Target
 from tunefarm_services.store import Store
@@ -195,6 +196,33 @@ def finished(builds: BundleBuilds, person: Person, path: str) -> dict[str, Any]:
 
 def no_fork_server() -> Any:
     raise AssertionError("nothing is planned without a compiler")
+
+
+@pytest.mark.parametrize(("fault", "reason"), [("removed", "is missing"), ("overwritten", "is damaged")])
+def test_lost_content_of_a_model_is_the_reason(
+    fault: str, reason: str, alice: Person, of_alice: Belongings, store: Store, tmp_path: Path, home: Path
+) -> None:
+    content = f'{{"model": "{fault}"}}'.encode()
+    path = ask(alice, upload_id=upload(alice, content)).headers["Location"]
+    stored = home / "blobs" / "sha256" / digest(content)[:2] / digest(content)
+    if fault == "removed":
+        stored.unlink()
+    else:
+        stored.write_bytes(b"{}")
+    ended = finished(BundleBuilds(store, ForkServers(any_fork_server), "builder", tmp_path, tmp_path), alice, path)
+    assert (ended["outcome"], f"The blob {digest(content)} {reason}" in ended["message"]) == ("failed", True)
+
+
+def test_incomplete_upload_is_the_reason(alice: Person, of_alice: Belongings, store: Store, tmp_path: Path) -> None:
+    order = BundleOrder(name="net", form="c", upload_id=of_alice.upload_id)
+    path = f"/v1/bundles/{store.bundles.create('alice', order).bundle_id}"
+    ended = finished(BundleBuilds(store, ForkServers(any_fork_server), "builder", tmp_path, tmp_path), alice, path)
+    assert (ended["outcome"], "Send the rest first" in ended["message"]) == ("failed", True)
+
+
+def any_fork_server() -> Any:
+    """Nothing is forked: reading the model fails."""
+    return object()
 
 
 class BuiltAtOnce(BundleBuilds):

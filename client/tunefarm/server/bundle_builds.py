@@ -19,7 +19,7 @@ from tunefarm_schemas.tuning.workload import Workload
 from tunefarm_services.jobs.job_records import records_of_job
 from tunefarm_services.known_workloads import recognised
 from tunefarm_services.same_workload import SAME_ENTRY, SameAnswer, SameQuestion
-from tunefarm_services.store import NotFound, Store, StoreError
+from tunefarm_services.store import Store, StoreError, StoreUnavailable
 from tunefarm_services.store.records.bundle_repository import BundleLease
 from tunefarm_services.tuner.service.fork_servers import ForkServers
 
@@ -84,10 +84,11 @@ class BundleBuilds:
             log.warning("a bundle waits", bundle_id=lease.bundle_id, reason=str(error))
             self.store.bundles.release(lease)
             stop.wait(AFTER_FORK_FAILED_S)
-        except (BadInput, NotFound) as error:
-            self._end(lease, str(error), stop)
-        except StoreError:
+        except StoreUnavailable:  # the bundle waits for the store
             raise
+        except (BadInput, StoreError) as error:
+            log.info("bundle not built", bundle_id=lease.bundle_id, reason=str(error))
+            self._end(lease, str(error), stop)
         except Exception:
             log.exception("a bundle could not be built", bundle_id=lease.bundle_id)
             self._end(lease, _INTERNAL, stop)
