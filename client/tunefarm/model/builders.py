@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tunefarm.model.child_call import compiling, exchange
+from tunefarm.model.child_call import ChildEnded, ask, compiling
 from tunefarm.model.messages import BUILD, FunctionBuilt, FunctionOrder
 from tunefarm_sandbox.fork_server.child import Child
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
@@ -16,7 +16,8 @@ class FunctionBuilders:
     """Children that compile functions side by side, one for each core.
 
     A schedule may end its child: LLVM aborts where it has no code for an instruction of another processor. A new child
-    then compiles the function without that schedule: with an untried one in place of a record's, or with none.
+    then compiles the function without that schedule: with an untried one in place of a record's, or with none. If the
+    child had compiled others before, a new one tries the same schedule first: the others may have used up its seconds.
     """
 
     def __init__(self, fork_server: ForkServer, folder: Path, say: Callable[[str], None]) -> None:
@@ -57,14 +58,15 @@ class FunctionBuilders:
                 self._waiting.clear()
 
     def _serve(self, child: Child, at: int, own: Path) -> int | None:
-        """Have ``child`` build the order ``at`` and all that wait; returns the one whose schedule failed, if any."""
+        """Have ``child`` build the order ``at`` and all that wait; returns the one for a new child, if any."""
         following: int | None = at
         while following is not None:
             order = self._orders[following].model_copy(update={"folder": str(own)})
-            child.channel.send(order.model_dump_json().encode())
             try:
-                built, contents = exchange(child, FunctionBuilt, "building")
+                built, contents = ask(child, order, FunctionBuilt, "building")
             except BadInput as error:
+                if isinstance(error, ChildEnded) and following != at:
+                    return following
                 simpler = _without_schedule(order)
                 if simpler is None:
                     raise

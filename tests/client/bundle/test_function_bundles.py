@@ -1,8 +1,11 @@
 """Bundles of functions: each record is an entry of its own, with the schedule that was measured."""
 
 import ctypes
+import os
+import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +23,13 @@ from tunefarm.bundle.bundle_build import BundleBuilder
 from tunefarm.bundle.bundle_folder import read_bundle
 from tunefarm.bundle.bundle_source import FunctionsSource, ModelSource, RecordFunction, unique_names
 from tunefarm.frontend.model_import import ImportedModel
+from tunefarm.model import builders, child_call
+from tunefarm.model.builders import FunctionBuilders
 from tunefarm.model.function_orders import ChosenRecord
+from tunefarm.model.messages import FunctionOrder
 from tunefarm_edge.runtime.model import LoadedRelease
 from tunefarm_edge.update.trial import self_test
+from tunefarm_sandbox.fork_server.child import Child
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.tuning.bundle import WASM_TARGET, BundleForm, BundleManifest
@@ -33,6 +40,7 @@ from tunefarm_search.relax.tasks import model_tasks
 from tunefarm_search.space.scheduling import Point, Scheduled, Scheduler
 from tunefarm_search.space.space import search_space
 from tunefarm_search.tvm.serialization import load_json
+from tunefarm_search.tvm.target import host_target
 from tunefarm_search.tvm.trace import trace_of
 from tunefarm_search.tvm.workload import ENTRY, workload_of
 
@@ -232,6 +240,38 @@ def test_schedule_with_an_instruction_of_another_processor_is_refused_or_replace
     bundle = BundleBuilder(fork_server).build_source(named, "q", "objects", tmp_path / "bundle")
     assert [each.kind for each in bundle.manifest.functions] == ["untried", "record"]
     assert "LLVM ERROR" in bundle.problems[bundle.manifest.functions[0].name]
+
+
+def test_schedule_stays_if_others_used_up_the_seconds_of_its_child(
+    fork_server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    children: list[Child] = []
+
+    @contextmanager
+    def compiling(*arguments: Any, **options: Any) -> Iterator[Child]:
+        with child_call.compiling(*arguments, **options) as child:
+            children.append(child)
+            yield child
+
+    def use_up_the_seconds(_: str) -> None:
+        os.kill(children[-1].pid, signal.SIGXCPU)
+
+    monkeypatch.setattr(builders, "compiling", compiling)
+    monkeypatch.setattr(builders, "usable_physical_cores", lambda: 1)
+    orders = [
+        FunctionOrder(
+            module_json=each.workload.module_json,
+            names=(each.workload.name,),
+            target=host_target(1),
+            trace=each.record.trace,
+            folder="",
+        )
+        for each in (*FUNCTIONS, FUNCTIONS[0])
+    ]
+    results = FunctionBuilders(fork_server, tmp_path, use_up_the_seconds).run(orders)
+    assert [(each.kind, each.problem) for each, _ in results] == [("record", "")] * 3
+    assert all(path.stat().st_size for _, path in results)
+    assert len(children) == 3
 
 
 def test_two_records_of_one_function_are_refused(fork_server: ForkServer, tmp_path: Path) -> None:

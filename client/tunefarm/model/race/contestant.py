@@ -1,22 +1,19 @@
 """A child that runs one plan whenever it is its turn."""
 
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from tunefarm.frontend.model_import import ModelSettings
-from tunefarm.model.child_call import exchange
+from tunefarm.model.child_call import ChildEnded, ask, exchange
 from tunefarm.model.race.messages import TIME, RaceSample, SampleOrder, TimeOrder
 from tunefarm.model.race.plan_folder import LibraryPlan
-from tunefarm_sandbox.channel.channel import ChannelClosed
 from tunefarm_sandbox.confinement.confinement import Confinement
 from tunefarm_sandbox.confinement.limits import Limits
 from tunefarm_sandbox.fork_server.child import Child
 from tunefarm_sandbox.fork_server.fork_server import ForkServer
-from tunefarm_schemas.bad_input import BadInput
 
 _DOING: Final = "timing"
 
@@ -106,19 +103,14 @@ class Contestant:
     def _asked(self, order: SampleOrder, timeout_s: float = float("inf")) -> RaceSample:
         try:
             return self._answer(order, timeout_s)
-        except BadInput:
-            if self._child.exit() is None:
-                raise
-        # It may have used up its processor seconds, which all turns of the race count towards. A new one has its own.
-        self._child.close()
+        except ChildEnded:  # all turns of the race count towards its processor seconds
+            self._child.close()
         self._open(timeout_s)
         return self._answer(order, timeout_s)
 
     def _answer(self, order: SampleOrder, timeout_s: float) -> RaceSample:
         self._child.resume()
         try:
-            with suppress(ChannelClosed):  # it has ended, as the exchange tells
-                self._child.channel.send(order.model_dump_json().encode())
-            return exchange(self._child, RaceSample, _DOING, has_bytes=False, timeout_s=timeout_s)[0]
+            return ask(self._child, order, RaceSample, _DOING, has_bytes=False, timeout_s=timeout_s)[0]
         finally:
             self._child.stop()
