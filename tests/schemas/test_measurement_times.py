@@ -12,7 +12,7 @@ from tunefarm_schemas.farm.order_link import parsed_reply
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.measurement import Exported, Stopped, Timing
 from tunefarm_workers.compile.compile_messages import CompileSucceeded
-from tunefarm_workers.conversation.messages import Built, Ran
+from tunefarm_workers.conversation.messages import Built, Ran, ReferenceTimed
 from tunefarm_workers.session.device.session_messages import LibraryBuilt, SessionRan
 
 IMPOSSIBLE = ("NaN", "Infinity", "-Infinity", "-1.0", "1e300")
@@ -79,6 +79,7 @@ def test_reply_that_the_tuner_cannot_use_or_store_is_malformed() -> None:
         (LibraryBuilt, "build_s"),
         (CompileSucceeded, "build_s"),
         (Ran, "run_s"),
+        (ReferenceTimed, "latency_s"),
         (SessionRan, "run_s"),
     ],
 )

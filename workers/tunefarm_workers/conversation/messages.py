@@ -2,13 +2,13 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, PositiveFloat, TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from tunefarm_schemas.failure import FailureReason
 from tunefarm_schemas.frozen import Frozen
 from tunefarm_schemas.tuning.input_spec import InputExample, InputSpec
 from tunefarm_schemas.tuning.least_work import LeastWork
-from tunefarm_schemas.tuning.measurement import ElapsedSeconds, Result
+from tunefarm_schemas.tuning.measurement import ElapsedSeconds, Result, Seconds
 from tunefarm_schemas.tuning.workload import Abi, TensorArgument
 from tunefarm_workers.conversation.argument import Argument, Distribution
 
@@ -137,8 +137,8 @@ class ReferenceFigures(Frozen):
     """Processor time to build the untuned function as written, and the approximate latency of a call."""
 
     kind: Literal["figures"] = "figures"
-    build_s: PositiveFloat
-    latency_s: PositiveFloat
+    build_s: Seconds
+    latency_s: Seconds
 
 
 class ReferenceTimed(Frozen):
@@ -148,7 +148,7 @@ class ReferenceTimed(Frozen):
     """
 
     kind: Literal["timed"] = "timed"
-    latency_s: PositiveFloat
+    latency_s: Seconds
 
 
 FromReference = Annotated[
@@ -193,7 +193,7 @@ class Round(Frozen):
     """Seconds per call of each schedule of one round, in the order of its places."""
 
     kind: Literal["round"] = "round"
-    samples_s: tuple[tuple[PositiveFloat, ...], ...]
+    samples_s: tuple[tuple[Seconds, ...], ...]
 
 
 FromComparison = Annotated[Compiled | Round, Field(discriminator="kind")]
