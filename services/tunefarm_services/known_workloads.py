@@ -47,8 +47,7 @@ def _alike(
     for workload in {each.workload_id: each for each in workloads}.values():
         if _is_stored(known, tenant, workload):
             continue
-        found = known.with_hash(tenant, workload.structural_hash, workload.tvm_version, of_group=True)
-        for stored in [each for each in found if of_model or each.arguments == workload.arguments][:MAX_ALIKE]:
+        for stored in known.alike(tenant, workload, MAX_ALIKE, with_other_arguments=of_model):
             characters += len(workload.module_json) + len(stored.module_json)
             if characters <= MAX_CHARACTERS:
                 yield AlikeWorkloads(workload=workload, stored=stored)

@@ -1,6 +1,7 @@
 """Workloads, with their modules as blobs."""
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from pydantic import TypeAdapter
@@ -13,7 +14,7 @@ from tunefarm_schemas.tuning.workload import TensorArgument, Workload
 from tunefarm_services.store.database.insert_once import insert_once
 from tunefarm_services.store.database.repository import AnyRow, Repository
 from tunefarm_services.store.database.retried import retried
-from tunefarm_services.store.store_error import NotFound, StoreConflict
+from tunefarm_services.store.store_error import BlobDamaged, BlobMissing, NotFound, StoreConflict
 from tunefarm_services.store.stored import StoredWorkload
 from tunefarm_services.store.tables import WorkloadTable
 from tunefarm_services.store.tenants.sharing_group_repository import partners_of
@@ -76,25 +77,32 @@ class WorkloadRepository(Repository):
             raise NotFound("workload", workload_id)
         return self._with_module(row)
 
-    def with_hash(
-        self, tenant: str, structural_hash: str, tvm_version: str, *, of_group: bool = False
-    ) -> list[Workload]:
-        """Workloads that may be the same function. Compare their modules with ``structural_equal``.
-
-        ``of_group`` includes those of the other tenants of the sharing group, after the tenant's own.
-        """
-        values: dict[str, object] = {
-            "tenant": tenant,
-            "structural_hash": structural_hash,
-            "tvm_version": tvm_version,
-        }
+    def with_hash(self, tenant: str, structural_hash: str, tvm_version: str) -> list[Workload]:
+        """Workloads that may be the same function. Compare their modules with ``structural_equal``."""
         with self._database.reading() as connection:
-            tenants = [tenant, *(partners_of(connection, tenant) if of_group else [])]
-            rows = connection.execute(_BY_HASH, values | {"tenants": tenants}).all()
-        first: dict[str, AnyRow] = {}
-        for row in rows:
-            first.setdefault(row.workload_id, row)
-        return [self._with_module(row) for row in first.values()]
+            rows = _with_hash(connection, tenant, [], structural_hash, tvm_version)
+        return [self._with_module(row) for row in rows]
+
+    def alike(
+        self, tenant: str, workload: Workload, limit: int, *, with_other_arguments: bool = False
+    ) -> list[Workload]:
+        """Up to ``limit`` workloads of the sharing group that may be the same function, the tenant's own first.
+
+        Reads no other modules. Those of other tenants that cannot be read are left out.
+        """
+        with self._database.reading() as connection:
+            partners = partners_of(connection, tenant)
+            rows = _with_hash(connection, tenant, partners, workload.structural_hash, workload.tvm_version)
+            if not with_other_arguments:
+                rows = [row for row in rows if _ARGUMENTS.validate_json(row.arguments) == workload.arguments]
+        found: list[Workload] = []
+        for row in rows[:limit]:
+            try:
+                found.append(self._with_module(row))
+            except (BlobMissing, BlobDamaged):
+                if row.tenant == tenant:
+                    raise
+        return found
 
     def page(
         self, tenant: str, after: str | None = None, limit: int = 100, name: str | None = None
@@ -140,6 +148,17 @@ class WorkloadRepository(Repository):
         module_json = self._blobs.get(row.workload_id).decode()
         with self._database.row_errors():
             return _workload(row, module_json)
+
+
+def _with_hash(
+    connection: Connection, tenant: str, partners: Sequence[str], structural_hash: str, tvm_version: str
+) -> list[AnyRow]:
+    """One row for each workload of a tenant and its partners with a hash, the tenant's own first."""
+    values = {"tenant": tenant, "structural_hash": structural_hash, "tvm_version": tvm_version}
+    first: dict[str, AnyRow] = {}
+    for row in connection.execute(_BY_HASH, values | {"tenants": [tenant, *partners]}):
+        first.setdefault(row.workload_id, row)
+    return list(first.values())
 
 
 def require_workload(connection: Connection, tenant: str, workload_id: str) -> None:

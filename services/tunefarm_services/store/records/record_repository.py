@@ -3,7 +3,7 @@
 from functools import cache
 from typing import Final
 
-from sqlalchemy import Connection, Select, bindparam, literal_column, select, update
+from sqlalchemy import Connection, Select, bindparam, literal_column, select, text, update
 
 from tunefarm_schemas.tuning.record import RecordKey, RecordStatus, TuningRecord
 from tunefarm_services.store.catalog.workload_repository import require_workload
@@ -94,17 +94,19 @@ class RecordRepository(Repository):
 
     @retried
     def retract(self, tenant: str, record_id: str, reason: str, *, of_group: bool = True) -> TuningRecord:
-        """Retract a record for ``reason``, with an event of the tenant. Repeating it has no effect. Raises NotFound.
+        """Retract a record for ``reason``, with an event of the tenant. Raises NotFound.
 
-        ``of_group`` retracts the copies that tenants of the sharing group have of a verified record, too.
+        ``of_group`` retracts the verified copies that tenants of the sharing group have, too. What is already retracted
+        stays as it is.
         """
         with self._database.writing() as connection:
-            record = record_of(connection, tenant, record_id)
-            is_shared = of_group and record.status is RecordStatus.VERIFIED
-            holders = sorted((tenant, *partners_of(connection, tenant))) if is_shared else [tenant]
-            for holder in holders:
+            lock_copies(connection, record_id)
+            record_of(connection, tenant, record_id)
+            partners = partners_of(connection, tenant) if of_group else []
+            for holder in sorted([tenant, *partners]):
                 row = connection.execute(_BY_ID, {"tenant": holder, "record_id": record_id}).one_or_none()
-                if row is not None:
+                # Claims of the same schedule have the same id without being copies.
+                if row is not None and (holder == tenant or row.status == RecordStatus.VERIFIED.value):
                     _retract(connection, record_in(row), reason)
             return record_of(connection, tenant, record_id)
 
@@ -149,6 +151,18 @@ def insert_record(connection: Connection, record: TuningRecord) -> bool:
         return False
     insert_if_best(connection, record)
     return True
+
+
+def lock_copies(connection: Connection, record_id: str) -> None:
+    """Block, until this transaction ends, others that copy the record to another tenant, or retract it.
+
+    All copies have one lock, since a copy that is not committed yet has no row to lock. In SQLite the write lock
+    already does that.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(
+            text("SELECT pg_advisory_xact_lock(7305813, hashtext(:record_id))"), {"record_id": record_id}
+        )
 
 
 def record_of(connection: Connection, tenant: str, record_id: str) -> TuningRecord:

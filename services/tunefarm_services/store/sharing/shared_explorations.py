@@ -8,18 +8,18 @@ nothing about functions that it has not submitted itself.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from sqlalchemy import BindParameter, Connection, RowMapping, bindparam, select, update
+from sqlalchemy import BindParameter, Connection, RowMapping, bindparam, func, select, update
 
 from tunefarm_schemas.tuning.job import Exploration
 from tunefarm_schemas.tuning.measurement import Measurement
-from tunefarm_schemas.tuning.record import RecordKey
+from tunefarm_schemas.tuning.record import RecordKey, RecordStatus
 from tunefarm_services.store.database.insert_once import insert_into, insert_once
 from tunefarm_services.store.database.repository import Repository
 from tunefarm_services.store.database.retried import retried
-from tunefarm_services.store.jobs.fence import require_exploration
+from tunefarm_services.store.jobs.fence import require_exploration, require_fence
 from tunefarm_services.store.jobs.lease import Lease
 from tunefarm_services.store.records.best_record_repository import EXACT
-from tunefarm_services.store.records.record_repository import insert_record, record_in
+from tunefarm_services.store.records.record_repository import insert_record, lock_copies, record_of
 from tunefarm_services.store.tables import (
     ArtifactTable,
     DispatchTable,
@@ -27,7 +27,7 @@ from tunefarm_services.store.tables import (
     MeasurementTable,
     TrialTable,
 )
-from tunefarm_services.store.trials.exploration_repository import exploration_of, explorations_of_partners
+from tunefarm_services.store.trials.exploration_repository import exploration_of, has_partners, lock_with_partners
 from tunefarm_services.store.trials.measurement_repository import LOWEST_LATENCY
 from tunefarm_services.store.trials.sample_repository import last_number
 
@@ -45,6 +45,7 @@ _SPENT: Final = (
     .where(*_of(TrialTable), TrialTable.is_counted)
     .order_by(TrialTable.candidate_number)
 )
+_SPENT_COUNT: Final = select(func.count()).where(*_of(TrialTable), TrialTable.is_counted)
 _TRIALS: Final = select(TrialTable).where(*_of(TrialTable), TrialTable.candidate_number.in_(_NUMBERS))
 _DISPATCHES: Final = select(DispatchTable).where(*_of(DispatchTable), DispatchTable.candidate_number.in_(_NUMBERS))
 _MEASUREMENTS: Final = select(MeasurementTable).where(
@@ -81,13 +82,15 @@ class SharedExplorations(Repository):
         """
         with self._database.reading() as connection:  # most tenants share nothing, and wait for no other writer
             own = exploration_of(connection, lease.tenant, exploration_id)
-            if not explorations_of_partners(connection, own.key):
+            if not has_partners(connection, own.key):
                 return 0
         with self._database.writing() as connection:
+            require_fence(connection, lease)  # the job before explorations, as all lock them
+            partners = lock_with_partners(connection, own.key)  # retention deletes no trials of a locked one
             require_exploration(connection, lease, exploration_id)
             own = exploration_of(connection, lease.tenant, exploration_id)
             taken = 0
-            for theirs in explorations_of_partners(connection, own.key):
+            for theirs in partners:
                 count = _copy_trials(connection, own, theirs)
                 _copy_best_record(connection, own, theirs)
                 _add_effort(connection, own, theirs, count)
@@ -121,7 +124,10 @@ def _copy_best_record(connection: Connection, own: Exploration, theirs: Explorat
     row = connection.execute(EXACT, key).one_or_none()
     if row is None:
         return
-    record = record_in(row)
+    lock_copies(connection, row.record_id)
+    record = record_of(connection, theirs.key.tenant, row.record_id)
+    if record.status is not RecordStatus.VERIFIED:
+        return  # it was retracted a moment ago
     exploration_id = own.exploration_id if record.exploration_id == theirs.exploration_id else None
     insert_record(connection, record.model_copy(update={"tenant": own.key.tenant, "exploration_id": exploration_id}))
     for artifact in connection.execute(_ARTIFACTS, {"tenant": record.tenant, "record_id": record.record_id}).mappings():
@@ -129,9 +135,14 @@ def _copy_best_record(connection: Connection, own: Exploration, theirs: Explorat
 
 
 def _add_effort(connection: Connection, own: Exploration, theirs: Exploration, count: int) -> None:
-    """Add the effort of ``count`` copied trials. They are verified where all trials of both tenants were."""
-    trials = own.spent.trials + count
-    share = count / theirs.spent.trials if theirs.spent.trials else 0.0
+    """Add the effort of ``count`` copied trials. They are verified where all trials of both tenants were.
+
+    Trials that retention deleted remain in the total, and partners may have copies of them, which look like any other
+    trial. So copies are first taken for those.
+    """
+    stored = connection.execute(_SPENT_COUNT, _named(own)).scalar_one()
+    trials = max(own.spent.trials, stored)
+    share = (trials - own.spent.trials) / theirs.spent.trials if theirs.spent.trials else 0.0
     is_verified = own.is_verified and theirs.is_verified
     reason = own.spent.stop_reason if own.spent.trials else theirs.spent.stop_reason
     values = {
@@ -139,7 +150,7 @@ def _add_effort(connection: Connection, own: Exploration, theirs: Exploration, c
         "of_exploration": own.exploration_id,
         "new_trials": trials,
         "new_seconds": own.spent.seconds + share * theirs.spent.seconds,
-        "new_verified": trials if is_verified else own.verified_trials,
+        "new_verified": trials if is_verified else min(own.verified_trials, trials - 1),
         "new_reason": None if reason is None else reason.value,
     }
     if count:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, Select, bindparam, select, update
 
 from tunefarm_schemas.clock import utc_now
 from tunefarm_schemas.tuning.job import EffortSpent, Exploration, ExplorationKey, StopReason
@@ -20,6 +20,7 @@ from tunefarm_services.store.trials.lost_trials import close_lost_trials
 _BY_ID: Final = select(ExplorationTable).where(
     ExplorationTable.tenant == bindparam("tenant"), ExplorationTable.exploration_id == bindparam("exploration_id")
 )
+_LOCKED: Final = _BY_ID.with_for_update()
 _OF_JOB: Final = (
     select(ExplorationTable)
     .join(
@@ -35,6 +36,7 @@ _CHANGE: Final = update(ExplorationTable).where(
     ExplorationTable.exploration_id == bindparam("of_exploration"),
 )
 _HOLD: Final = _CHANGE.values(holder_job_id=bindparam("by_job"), holder_fence=bindparam("by_fence"))
+_CLEAR: Final = _CHANGE.where(ExplorationTable.holder_job_id.is_not(None)).values(holder_job_id=None, holder_fence=None)
 _SPEND: Final = _CHANGE.values(
     spent_trials=ExplorationTable.spent_trials + bindparam("more_trials"),
     spent_seconds=ExplorationTable.spent_seconds + bindparam("more_seconds"),
@@ -82,18 +84,21 @@ class ExplorationRepository(Repository):
     def hold(self, lease: Lease, exploration_id: str) -> bool:
         """Hold the exploration while ``lease`` holds the job; False if another live job holds it.
 
-        Also False if a job of another tenant of the sharing group holds its own exploration of the same key. Only the
-        holder may write trials and measurements. A trial whose second attempt was lost by a former holder is closed as
-        a crash: no candidate is sent a third time. Raises FenceLost, NotFound.
+        Also False if a live job of another tenant of the sharing group holds its own exploration of the same key. One
+        whose lease has expired holds it no longer. Only the holder may write trials and measurements. A trial whose
+        second attempt was lost by a former holder is closed as a crash: no candidate is sent a third time. Raises
+        FenceLost, NotFound.
         """
         with self._database.writing() as connection:
             require_fence(connection, lease)
             own = exploration_of(connection, lease.tenant, exploration_id)
             now_s = self._database.now_s(connection)
-            # In the order of tenants, as all do that lock several, so that no two transactions wait for each other.
-            for tenant, each_id in sorted([(lease.tenant, exploration_id), *_ids_of_partners(connection, own.key)]):
-                if is_held_by_another(connection, lease, tenant, each_id, now_s):
+            partners = lock_with_partners(connection, own.key)
+            for each in (own, *partners):
+                if is_held_by_another(connection, lease, each.key.tenant, each.exploration_id, now_s):
                     return False
+            for each in partners:  # a former holder may wake up, and its job still has the same fence
+                connection.execute(_CLEAR, {"of_tenant": each.key.tenant, "of_exploration": each.exploration_id})
             values = {"of_tenant": lease.tenant, "of_exploration": exploration_id}
             connection.execute(_HOLD, values | {"by_job": lease.job_id, "by_fence": lease.fence})
             close_lost_trials(connection, lease, exploration_id)
@@ -135,18 +140,25 @@ def exploration_of(connection: Connection, tenant: str, exploration_id: str) -> 
     return _exploration(row)
 
 
-def explorations_of_partners(connection: Connection, key: ExplorationKey) -> list[Exploration]:
-    """The explorations that other tenants of the sharing group have of the same key, in the order of tenants."""
-    if key.fresh_for:
-        return []  # belongs to one job
-    theirs = [key.model_copy(update={"tenant": each}) for each in partners_of(connection, key.tenant)]
-    named = [{"tenant": each.tenant, "exploration_id": each.exploration_id} for each in theirs]
-    rows = [connection.execute(_BY_ID, values).one_or_none() for values in named]
+def has_partners(connection: Connection, key: ExplorationKey) -> bool:
+    """Whether another tenant of the sharing group has an exploration of the same key."""
+    return any(each.key.tenant != key.tenant for each in _of_group(connection, key, _BY_ID))
+
+
+def lock_with_partners(connection: Connection, key: ExplorationKey) -> list[Exploration]:
+    """Lock the explorations that the sharing group has of the key, and return those of the other tenants.
+
+    In the order of tenants, as all do that lock several, so that no two transactions wait for each other.
+    """
+    return [each for each in _of_group(connection, key, _LOCKED) if each.key.tenant != key.tenant]
+
+
+def _of_group(connection: Connection, key: ExplorationKey, query: Select[ExplorationTable]) -> list[Exploration]:
+    others = [] if key.fresh_for else partners_of(connection, key.tenant)  # a fresh one belongs to one job
+    keys = [key.model_copy(update={"tenant": each}) for each in sorted([key.tenant, *others])]
+    named = [{"tenant": each.tenant, "exploration_id": each.exploration_id} for each in keys]
+    rows = [connection.execute(query, values).one_or_none() for values in named]
     return [_exploration(row) for row in rows if row is not None]
-
-
-def _ids_of_partners(connection: Connection, key: ExplorationKey) -> list[tuple[str, str]]:
-    return [(each.key.tenant, each.exploration_id) for each in explorations_of_partners(connection, key)]
 
 
 def _values(key: ExplorationKey) -> dict[str, object]:

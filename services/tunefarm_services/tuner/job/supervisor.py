@@ -196,11 +196,11 @@ class Supervisor:
         return Ending(JobOutcome.SUCCEEDED, ANSWERED, answered=True)
 
     def _take_explorations(self, run: JobRun) -> Ending | None:
-        """Step 3: take the explorations, in the order of their ids, as all jobs do, so that no two jobs deadlock.
+        """Step 3: take the explorations, in one order, as all jobs do, so that no two jobs deadlock.
 
         With what other tenants of the sharing group measured of them.
         """
-        for each in sorted(run.explorations, key=lambda each: each.exploration_id):
+        for each in sorted(run.explorations, key=lambda each: each.exploration.key.place_in_order):
             run.watch.keep_lease()
             while not self._store.explorations.hold(run.lease, each.exploration_id):
                 if not run.poll("waiting"):

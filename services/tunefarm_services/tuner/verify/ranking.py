@@ -89,19 +89,24 @@ def beats_untuned(exported: Exported) -> bool:
     return own_s < untuned_s and wins > _MIN_WIN_SHARE * len(pairs)
 
 
+def is_disproved(standing: TuningRecord, ranking: Ranking) -> bool:
+    """Whether the standing record's schedule failed side by side in a way that proves it wrong."""
+    failure = ranking.failures.get(standing.trace)
+    return failure is not None and failure.reason not in _INCONCLUSIVE
+
+
 def fault_of(standing: TuningRecord, record: TuningRecord, ranking: Ranking) -> str | None:
     """Why ``record`` refutes ``standing``; None if ``standing`` is recorded as slower, or failed inconclusively."""
     failure = ranking.failures.get(standing.trace)
+    if failure is not None and is_disproved(standing, ranking):
+        return f"failed when it was timed beside record {record.record_id}: {failure.reason.value}: {failure.message}"
     if standing.is_doubtful:
         return f"taken while the host was busy; timed again as record {record.record_id}"
     if standing.trace == record.trace and (standing.processes or 0) < (record.processes or 0):
         return f"timed in {standing.processes} fresh processes only; timed again as record {record.record_id}"
-    if failure is None:
-        slower = f"slower than record {record.record_id} when both were timed side by side"
-        return slower if standing.latency_s <= record.latency_s else None
-    if failure.reason in _INCONCLUSIVE:
+    if failure is not None or standing.latency_s > record.latency_s:
         return None
-    return f"failed when it was timed beside record {record.record_id}: {failure.reason.value}: {failure.message}"
+    return f"slower than record {record.record_id} when both were timed side by side"
 
 
 def beside_untuned(ranking: Ranking) -> str:

@@ -39,6 +39,7 @@ from tunefarm_services.tuner.verify.ranking import (
     beats_untuned,
     beside_untuned,
     fault_of,
+    is_disproved,
     is_scattered,
     leaves_doubt,
     merged,
@@ -291,15 +292,22 @@ class Verifier:
             len(latencies_s),
         )
         self._store.records.put(self._tenant, self._lease, record)
-        fault = None if standing is None else fault_of(standing, record, ranking)
-        if standing is not None and is_rebuilt:
-            fault = f"its library was missing, damaged or refused; built again as record {record.record_id}"
-        if standing is not None and fault is not None:  # after the new record is stored, so that one always exists
-            self._store.records.retract(self._tenant, standing.record_id, fault, of_group=False)
+        if standing is not None:  # after the new record is stored, so that one always exists
+            self._retract_refuted(standing, record, ranking, is_rebuilt=is_rebuilt)
         manifest = self._manifest(run, record, exported)
         self._store.artifacts.put(self._tenant, manifest, exported.library)
         note = "" if standing is None or self._care(run).accepts(standing) else again_text(standing)
         return Finished(record=record, artifact_id=manifest.artifact_id, note=note, is_new=True)
+
+    def _retract_refuted(
+        self, standing: TuningRecord, record: TuningRecord, ranking: Ranking, *, is_rebuilt: bool
+    ) -> None:
+        """Retract the standing record if the new one refutes it: in the sharing group only if its schedule is wrong."""
+        fault, is_wrong = fault_of(standing, record, ranking), is_disproved(standing, ranking)
+        if is_rebuilt and not is_wrong:
+            fault = f"its library was missing, damaged or refused; built again as record {record.record_id}"
+        if fault is not None:
+            self._store.records.retract(self._tenant, standing.record_id, fault, of_group=is_wrong)
 
     def _new_record(
         self,

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.contract.store.test_store_retention import A_DAY, age
 from tests.store.sample import (
     Bench,
     bench_of,
@@ -12,13 +13,14 @@ from tests.store.sample import (
     failed,
     lease_of,
     manifest,
+    put_task,
     record,
     record_key,
     timing,
 )
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.failure import FailureReason
-from tunefarm_schemas.tuning.job import StopReason
+from tunefarm_schemas.tuning.job import JobOutcome, JobState, StopReason
 from tunefarm_schemas.tuning.measurement import Purpose
 from tunefarm_schemas.tuning.record import MatchKind, RecordStatus, TuningRecord
 from tunefarm_services.store import FenceLost, NotFound, Store
@@ -66,6 +68,16 @@ def measured_by_alice(store: Store) -> Bench:
     store.artifacts.put(ALICE, manifest("library", "best", LIBRARY), LIBRARY)
     end(holder)
     return holder
+
+
+def forget(holder: Bench) -> None:
+    """Finish the job of ``measured_by_alice``, and delete the only trial that retention does not keep."""
+    finishing = holder.store.leases.acquire(holder.lease.tenant, holder.lease.job_id, "tuner", 60.0)
+    assert finishing is not None
+    holder.store.jobs.set_state(finishing, JobState.FINISHED, JobOutcome.SUCCEEDED)
+    holder.store.leases.release(finishing)
+    age(holder.store)
+    assert holder.store.retention.apply(A_DAY).trials == 1
 
 
 class TestGroups:
@@ -231,6 +243,27 @@ class TestTakingOver:
         assert sum(of_bob.measurements_by_minute) == 0
         assert (of_alice.failures, of_bob.failures) == ({"build_error": 1}, {})
 
+    def test_trials_that_come_back_after_retention_count_once(self, shared: Store):
+        theirs = measured_by_alice(shared)
+        ours = bench_of(shared, BOB)
+        take_over(ours)
+        end(ours)
+        forget(theirs)
+        assert take_over(bench_of(shared, ALICE)) == 1
+        assert len(shared.trials.of_exploration(theirs.exploration_id, tenant=ALICE)) == 3
+        exploration = shared.explorations.get(ALICE, theirs.exploration_id)
+        assert (exploration.spent.trials, exploration.spent.seconds, exploration.is_verified) == (3, 7.0, True)
+
+    def test_trials_in_the_place_of_deleted_ones_are_not_verified(self, shared: Store):
+        theirs = measured_by_alice(shared)
+        ours = bench_of(shared, BOB)
+        ours.measure(7, timing(0.5e-3))
+        end(ours)
+        forget(theirs)
+        assert take_over(bench_of(shared, ALICE)) == 1
+        exploration = shared.explorations.get(ALICE, theirs.exploration_id)
+        assert (exploration.best_latency_s, exploration.is_verified) == (0.5e-3, False)
+
     def test_what_was_taken_over_outlives_the_group(self, shared: Store):
         measured_by_alice(shared)
         ours = bench_of(shared, BOB)
@@ -259,6 +292,23 @@ class TestRetractions:
         shared.records.retract(BOB, "best", "built again", of_group=False)
         assert (exact(shared, ALICE), exact(shared, BOB)) == (["best"], [])
 
+    def test_record_that_was_retracted_alone_is_retracted_for_all(self, shared: Store):
+        measured_by_alice(shared)
+        take_over(bench_of(shared, BOB))
+        shared.records.retract(ALICE, "best", "built again", of_group=False)
+        shared.records.retract(ALICE, "best", "it is wrong")
+        reasons = [shared.records.get(tenant, "best").status_reason for tenant in (ALICE, BOB)]
+        assert reasons == ["built again", "it is wrong"]
+        assert (exact(shared, ALICE), exact(shared, BOB)) == ([], [])
+
+    def test_claim_of_another_tenant_is_kept(self, shared: Store):
+        for tenant in (ALICE, BOB):
+            put_task(shared, tenant=tenant)
+            shared.records.put(tenant, None, record("claim", 1e-3, status=RecordStatus.CLAIMED, tenant=tenant))
+        for _ in range(2):
+            shared.records.retract(ALICE, "claim", "wrong")
+        assert shared.records.get(BOB, "claim").status is RecordStatus.CLAIMED
+
 
 class TestHolding:
     def test_exploration_is_held_by_one_tenant_of_a_group(self, shared: Store):
@@ -269,6 +319,18 @@ class TestHolding:
         assert shared.explorations.hold(theirs.lease, theirs.exploration_id)
         end(theirs)
         assert shared.explorations.hold(lease, exploration.exploration_id)
+
+    def test_holder_that_wakes_up_after_its_lease_is_fenced_off(self, shared: Store):
+        theirs = bench_of(shared, ALICE)
+        assert shared.leases.renew(theirs.lease, -1.0) is not None
+        ours = bench_of(shared, BOB)
+        assert shared.leases.renew(theirs.lease, 60.0) is not None
+        with pytest.raises(FenceLost, match="exploration"):
+            theirs.measure(0, timing(1e-3))
+        assert not shared.explorations.hold(theirs.lease, theirs.exploration_id)
+        ours.measure(0, timing(1e-3))
+        end(ours)
+        assert shared.explorations.hold(theirs.lease, theirs.exploration_id)
 
     def test_tenants_without_a_group_hold_theirs_at_once(self, store: Store):
         bench_of(store, ALICE)
