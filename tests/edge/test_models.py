@@ -2,10 +2,13 @@
 
 import array
 import ctypes
+import errno
 import os
 import struct
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 
@@ -21,7 +24,7 @@ from tunefarm_edge.runtime import model as runtime_model
 from tunefarm_edge.runtime.elements import allowed_difference, difference
 from tunefarm_edge.runtime.latencies import SIZE_BYTES, LatencyRecorder
 from tunefarm_edge.runtime.memory import AlignedMemory
-from tunefarm_edge.runtime.model import NoRelease
+from tunefarm_edge.runtime.model import LoadedRelease, NoRelease
 from tunefarm_edge.service.report_spool import ReportSpool
 from tunefarm_edge.service.telemetry import clock_hz, report_latencies, temperature_celsius
 from tunefarm_edge.trust import device_facts
@@ -134,6 +137,48 @@ def test_damaged_base_of_a_patch_brings_the_whole_file(running: Device, reposito
     base.write_bytes(content)
     repository.publish(7, repository.release("scale-b", new, deltas=[patch]))
     assert running.update().running == "scale-b"
+
+
+def test_base_of_a_patch_that_cannot_be_read_brings_the_whole_file(
+    running: Device, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = bundle(2), bundle(3)
+    repository.publish(6, repository.release("scale-a", old))
+    running.update()
+    patch = repository.delta(old["weights.bin"], new["weights.bin"])
+    base, read = running.folder / "files" / patch.from_digest, Path.read_bytes
+
+    def worn_out(path: Path) -> bytes:
+        if path == base:
+            raise OSError(errno.EIO, "Input/output error")
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", worn_out)
+    repository.publish(7, repository.release("scale-b", new, deltas=[patch]))
+    assert running.update().running == "scale-b"
+
+
+def test_threads_load_a_new_release_once(running: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads, loads = 4, []
+    model = Model.current(running.folder)
+    all_waiting = threading.Barrier(threads)
+    link = os.readlink
+
+    def read_together(path: str) -> str:
+        target = link(path)
+        if path == str(running.folder / "current"):
+            all_waiting.wait()
+        return target + "/"  # another name of the same folder, as after a switch
+
+    def load(folder: Path, entry: str | None) -> LoadedRelease:
+        loads.append(folder)
+        return LoadedRelease(folder, entry)
+
+    monkeypatch.setattr(os, "readlink", read_together)
+    monkeypatch.setattr(runtime_model, "LoadedRelease", load)
+    with ThreadPoolExecutor(threads) as pool:
+        released = list(pool.map(lambda _: model.release(), range(threads)))
+    assert (len(loads), len(set(map(id, released)))) == (1, 1)
 
 
 def test_wrong_patch_is_refused(running: Device, repository: Repository) -> None:

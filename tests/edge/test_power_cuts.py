@@ -19,8 +19,9 @@ from tests.edge.dying import (
     was_killed,
 )
 from tests.edge.repositories import Repository
-from tunefarm_edge.state.floor import read_floor
-from tunefarm_edge.state.journal import read_journal
+from tunefarm_edge.state.floor import FailedRelease, read_floor
+from tunefarm_edge.state.installed import InstalledReleases
+from tunefarm_edge.state.journal import Journal, read_journal, write_journal
 from tunefarm_schemas.edge.release import Release
 
 EVERY = 12
@@ -111,6 +112,22 @@ def test_release_whose_trial_stops_the_device_is_given_up(running: Device, repos
     floor = read_floor(running.root())
     assert floor.failed is not None
     assert (floor.failed.release, floor.failed.failure) == ("scale-3", "crashed")
+    assert running.computed() == scaled(2)
+
+
+def test_interruptions_of_one_release_do_not_count_for_another(running: Device) -> None:
+    came_from = InstalledReleases(running.root()).current
+
+    def cut_while_trying(name: str) -> FailedRelease | None:
+        journal = Journal(step="testing", release=name, sequence=6, folder=f"{name}+0", came_from=came_from)
+        write_journal(running.root(), journal)
+        running.agent()
+        return read_floor(running.root()).failed
+
+    failed = [cut_while_trying(name) for name in ("scale-3", "scale-3", "scale-4", "scale-4", "scale-4")]
+    assert failed[:4] == [None] * 4
+    assert failed[4] is not None
+    assert (failed[4].release, failed[4].failure) == ("scale-4", "crashed")
     assert running.computed() == scaled(2)
 
 

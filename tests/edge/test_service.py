@@ -2,6 +2,8 @@
 
 import errno
 import re
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,8 +15,11 @@ from tests.edge.repositories import Repository
 from tunefarm_edge.command_line import main
 from tunefarm_edge.service.agent import Agent
 from tunefarm_edge.service.device_config import read_config, read_token
+from tunefarm_edge.service.report_spool import ReportSpool
 from tunefarm_edge.service.serving import FIRST_WAIT_S, MAX_WAIT_S, Backoff
 from tunefarm_edge.trust.http_source import HttpSource
+from tunefarm_edge.update import installer
+from tunefarm_edge.update.trial import TrialResult, first_inference
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.edge.report import InstallReport
 
@@ -113,6 +118,42 @@ def test_error_of_the_disk_ends_a_poll_and_not_the_agent(
     assert serve_once(enrolled) == 1
     monkeypatch.undo()
     assert serve_once(enrolled) == 0
+
+
+@pytest.fixture
+def signal_handlers() -> Iterator[None]:
+    """Those of this process return after the test."""
+    kept = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for each, handler in kept.items():
+        signal.signal(each, handler)
+
+
+@pytest.mark.usefixtures("signal_handlers")
+def test_release_that_an_error_left_unconfirmed_is_confirmed_by_the_same_agent(
+    enrolled: Device, server: FleetServer, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository.publish(5, repository.release("scale-2", bundle(2)))
+    errors = [OSError(errno.ENOMEM, "Cannot allocate memory")]
+    send = ReportSpool.send
+
+    def first(root: Path) -> TrialResult:
+        if errors:
+            raise errors.pop()
+        return first_inference(root)
+
+    def send_and_stop(spool: ReportSpool, service: object) -> None:
+        send(spool, service)
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(installer, "first_inference", first)
+    monkeypatch.setattr(Backoff, "next_s", lambda _: 0.0)
+    monkeypatch.setattr(ReportSpool, "send", send_and_stop)
+    assert main(["--root", str(enrolled.folder), "serve"]) == 0
+    assert not errors
+    installed = [report.body for sent in server.reports for report in sent.reports if report.body.kind == "install"]
+    assert [(each.release, each.failure) for each in installed] == [("scale-2", None)]
+    assert not (enrolled.folder / "journal.json").exists()
 
 
 def test_only_reports_that_the_service_cannot_read_are_lost(

@@ -141,9 +141,11 @@ class Model:
         loaded = self._loaded
         if loaded is None or target != self._target:
             with self._lock:
-                loaded = LoadedRelease(self._root / target, self._entry)
-                self._recorder = LatencyRecorder(self._root / "latencies", loaded.folder.name)
-                self._loaded, self._target = loaded, target
+                loaded = self._loaded
+                if loaded is None or target != self._target:  # no other thread has loaded it meanwhile
+                    loaded = LoadedRelease(self._root / target, self._entry)
+                    self._recorder = LatencyRecorder(self._root / "latencies", loaded.folder.name)
+                    self._loaded, self._target = loaded, target
         return loaded
 
     @property

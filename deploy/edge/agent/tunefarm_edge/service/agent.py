@@ -64,7 +64,7 @@ class Agent:
         return EdgePoll(facts=self.facts, running=self.running, sequence=read_floor(self._root).sequence)
 
     def recover(self) -> None:
-        """Finish or undo the update that the last agent left."""
+        """Finish or undo the update that was interrupted, if one was."""
         self._installer.recover()
 
     def update(

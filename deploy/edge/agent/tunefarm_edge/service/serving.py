@@ -63,27 +63,14 @@ class Serving:
         self._ended.set()
 
     def run(self) -> None:
-        """Recover, then poll until ``stop``."""
+        """Poll until ``stop``."""
         for each in (signal.SIGTERM, signal.SIGINT):
             signal.signal(each, self.stop)
-        while not self._ended.is_set() and not self._is_recovered():
-            self._ended.wait(self._backoff.next_s())
         while not self._ended.is_set():
             self._ended.wait(self._cycle().wait_s)
 
-    def _is_recovered(self) -> bool:
-        """Whether an update that the last agent left is finished or undone; a full disk may prevent it for a while."""
-        try:
-            self._agent.recover()
-        except OSError as error:
-            print(error, flush=True)
-            return False
-        self._backoff.reset()
-        return True
-
     def once(self) -> bool:
-        """Recover and poll once; whether the service was reached."""
-        self._agent.recover()
+        """Poll once; whether the service was reached."""
         return self._cycle().is_reached
 
     def _cycle(self) -> Cycle:
@@ -95,8 +82,13 @@ class Serving:
         return Cycle(poll_after_s, is_reached=True)
 
     def _poll(self) -> float | None:
-        """Poll, update and report. Returns the wait that the service advises, or None if it was not reached."""
+        """Recover, poll, update and report. Returns the wait that the service advises, or None if it was not reached.
+
+        An update that an error of the device interrupted, such as too little memory for a trial, is finished or undone
+        before the next one, as after a restart.
+        """
         try:
+            self._agent.recover()
             advice = self._service.poll(self._agent.poll)
             outcome = self._agent.update(self._service.source, advice)
             say(outcome)

@@ -23,8 +23,8 @@ MAX_HISTOGRAM_FILES: Final = 1_000
 def report_latencies(root: EdgeRoot, spool: ReportSpool, system: Path = Path("/sys")) -> int:
     """Put a report of each process's latencies since the last ones into the spool; returns how many.
 
-    A report's id derives from the counts, so that a report that is made twice, because the device stopped in between,
-    counts once.
+    A report's id derives from the counts, so that a report of the same counts that is made twice, because the device
+    stopped in between, counts once.
     """
     made = 0
     for old in root.latencies.glob("*.reported"):  # of agents before they had a folder of their own for these

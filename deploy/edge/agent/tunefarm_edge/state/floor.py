@@ -34,6 +34,7 @@ class Floor(Frozen):
         latest_time: the latest at which metadata were verified.
         failed: the release that failed last.
         interrupted: how often in a row an update was interrupted while its release was tried.
+        interrupted_folder: the folder of that release.
     """
 
     sequence: int = Field(default=0, ge=0)
@@ -41,6 +42,7 @@ class Floor(Frozen):
     latest_time: str = "1970-01-01T00:00:00Z"
     failed: FailedRelease | None = None
     interrupted: int = Field(default=0, ge=0)
+    interrupted_folder: str = ""
 
     def require_clock(self, now: datetime) -> None:
         """Require that the clock was not set back.
@@ -85,7 +87,8 @@ def read_floor(root: EdgeRoot) -> Floor:
 def write_floor(root: EdgeRoot, floor: Floor) -> None:
     """Write the floor, unless it says so already."""
     if read_floor(root) != floor:
-        root.disk.replace_file(root.floor, floor.model_dump_json().encode(), 0o600)
+        # Without defaults, so that earlier agents can read it while no release was interrupted.
+        root.disk.replace_file(root.floor, floor.model_dump_json(exclude_defaults=True).encode(), 0o600)
 
 
 def read_time(text: str) -> datetime:

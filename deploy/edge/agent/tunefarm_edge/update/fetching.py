@@ -1,6 +1,7 @@
 """Brings the files of a variant into the content store: those that are missing, by patches where that is less."""
 
 import errno
+import hashlib
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from typing import Final
 import zstandard
 
 from tunefarm_edge.refusal import Refused
-from tunefarm_edge.state.content_store import PIECE_BYTES, ContentStore, digest_of
+from tunefarm_edge.state.content_store import PIECE_BYTES, ContentStore
 from tunefarm_edge.state.edge_root import EdgeRoot
 from tunefarm_edge.state.installed import files_of
 from tunefarm_edge.trust.source import ReleaseSource
@@ -88,19 +89,22 @@ class Fetching:
 
     def _patched(self, file: ReleaseFile, delta: FileDelta) -> int | None:
         """Make a file of its base and a patch; None if the base is damaged, so that the file has to come whole."""
+        try:
+            base = self._store.path(delta.from_digest).read_bytes()
+        except OSError:  # the storage cannot read it any more
+            return None
         came = self._download(delta.patch_digest, delta.patch_bytes)
         partial, patch = self._store.partial(file.digest), self._store.path(delta.patch_digest)
         self._root.disk.remove(partial)
-        base = self._store.path(delta.from_digest)
         try:
             with self._root.disk.appending(partial) as new:
-                for piece in patched_pieces(base.read_bytes(), patch, file.size_bytes):
+                for piece in patched_pieces(base, patch, file.size_bytes):
                     self._root.disk.append(new, piece)
         except zstandard.ZstdError:
             self._root.disk.remove(partial)
         made = partial.exists() and self._store.accept(file.digest)
         self._store.discard(delta.patch_digest)
-        if not made and digest_of(base) == delta.from_digest:
+        if not made and hashlib.sha256(base).hexdigest() == delta.from_digest:
             problem = f"the patch {delta.patch_digest} does not make the file {file.path}."
             raise Refused("tampered", problem, "Publish the release again.")
         return came if made else None

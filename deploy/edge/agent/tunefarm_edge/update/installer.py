@@ -4,8 +4,9 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from tunefarm_edge.refusal import Refused
@@ -30,6 +31,8 @@ OF_THE_RELEASE: Final[frozenset[EdgeFailure]] = frozenset(
 CHECK_S: Final = 86_400.0
 """Between readings of the current release, which find what its storage has damaged."""
 TRYING: Final = ("testing", "switching", "confirming")
+UNINTERRUPTED: Final[Mapping[str, object]] = MappingProxyType({"interrupted": 0, "interrupted_folder": ""})
+"""Fields of ``Floor`` after an update that ended."""
 
 Tell = Callable[[InstallReport | SelfTestReport | LatencyReport], None]
 
@@ -186,7 +189,7 @@ class Installer:
     def _commit(self, journal: Journal, activation_s: float | None) -> None:
         self._installed.remember(journal.came_from)
         self._tell(InstallReport(release=journal.release, failure=None, activation_s=activation_s))
-        write_floor(self._root, read_floor(self._root).model_copy(update={"interrupted": 0}))
+        write_floor(self._root, read_floor(self._root).model_copy(update=UNINTERRUPTED))
         clear_journal(self._root)
         self._installed.prune(self._keep_versions)
         ContentStore(self._root).collect_garbage()
@@ -218,7 +221,7 @@ class Installer:
                 detail=refused.problem[:500],
             )
             floor = read_floor(self._root)
-            write_floor(self._root, floor.model_copy(update={"failed": failed, "interrupted": 0}))
+            write_floor(self._root, floor.model_copy(update={"failed": failed, **UNINTERRUPTED}))
             self._installed.prune(self._keep_versions)
         back = release_name(journal.came_from) if went_back and journal.came_from else None
         self._tell(
@@ -237,16 +240,18 @@ class Installer:
             self._installed.halt()
 
     def recover(self) -> None:
-        """Finish or undo the update that the last agent left. What runs meanwhile is one whole release."""
+        """Finish or undo the update that was interrupted, if one was. What runs meanwhile is one whole release."""
         journal = read_journal(self._root)
         self._root.disk.remove_entries(self._root.staging)
         if journal is None:
             return
         floor = read_floor(self._root)
-        interrupted = floor.interrupted + (journal.step in TRYING)
+        earlier = floor.interrupted if floor.interrupted_folder == journal.folder else 0
+        interrupted = earlier + (journal.step in TRYING)
         try:
             with full_disk_refused(self._root.path):
-                write_floor(self._root, floor.model_copy(update={"interrupted": interrupted}))
+                counted = {"interrupted": interrupted, "interrupted_folder": journal.folder}
+                write_floor(self._root, floor.model_copy(update=counted))
                 self._finish(journal, interrupted)
         except Refused as refused:
             self._give_up(journal, refused)
