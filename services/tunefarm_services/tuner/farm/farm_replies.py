@@ -58,8 +58,6 @@ from tunefarm_services.tuner.farm.farm_order import FarmOrder
 CANCEL_S: Final = 1.2
 """Lanes have this time to answer canceled orders, which then end as canceled without an answer."""
 _DELIVERED_KEPT: Final = 1024
-_DROPPED: Final = "a result is dropped: doubled, late or not asked for"
-_NOT_UNDERSTOOD: Final = "a message is not understood"
 
 log = structlog.get_logger()
 
@@ -240,7 +238,7 @@ class FarmReplies:
                 case Compared() | ExportEnded():
                     self._receive_answer(message, library)
                 case None:
-                    log.warning(_NOT_UNDERSTOOD, farm_id=self.farm_id)
+                    _log_malformed(farm_id=self.farm_id)
 
     def _exchange_blobs(self, message: Reply | None) -> "bytes | StoreError | None":
         """Put what a lane misses, and get the library that it built, or why that did not arrive.
@@ -279,8 +277,7 @@ class FarmReplies:
         ident = measurement.dispatch_id
         entry = self._ledger.get(ident)
         if entry is None or not entry.order.is_measured_by(measurement):
-            log.info(
-                _DROPPED,
+            _log_dropped(
                 dispatch_id=ident[:64],
                 exploration_id=measurement.exploration_id[:64],
                 candidate=measurement.candidate_number,
@@ -324,11 +321,11 @@ class FarmReplies:
         if entry is None:
             return
         if not entry.order.is_asked_by(message):
-            log.info(_DROPPED, order_id=entry.ident, kind=message.kind, **entry.order.ids)
+            _log_dropped(order_id=entry.ident, kind=message.kind, **entry.order.ids)
         elif isinstance(message, ExportEnded):
             self._receive_export(message, library)
         elif fault := entry.order.fault_of(message):
-            log.warning(_NOT_UNDERSTOOD, farm_id=self.farm_id, lane_id=message.lane_id[:200], reason=fault)
+            _log_malformed(farm_id=self.farm_id, lane_id=message.lane_id[:200], reason=fault)
             self._lose(self._ledger.lose(entry.ident, fault))
         else:
             self._answer(entry.ident, message.comparison)
@@ -387,3 +384,11 @@ class FarmReplies:
             future.set_exception(answer)
         else:
             future.set_result(answer)
+
+
+def _log_dropped(**which: object) -> None:
+    log.info("a result is dropped: doubled, late or not asked for", **which)
+
+
+def _log_malformed(**which: object) -> None:
+    log.warning("a message is not understood", **which)
