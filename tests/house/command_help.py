@@ -29,11 +29,11 @@ def words_before_options(line: str) -> list[str]:
     return words
 
 
-def is_command(group: str, name: str) -> bool:
-    """Whether a group of commands, such as ``records``, has one of this name."""
-    commands = set(re.findall(r"^[│ ]+([a-z-]+)  ", help_of((group,)), re.MULTILINE))
-    assert commands, help_of((group,))
-    return name in commands
+@cache
+def subcommands(*group: str) -> frozenset[str]:
+    """The commands of a group, such as ``records``; without it all commands, and none of what is no group."""
+    _, _, listed = help_of(group).partition(" Commands ─")
+    return frozenset(re.findall(r"^[│ ]+([a-z][a-z-]*)  ", listed, re.MULTILINE))
 
 
 @cache

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import Connection, Engine, insert, select, text
 
-from tests.contract.store.tenants.test_store_sharing import ALICE, BOB, end, exact, measured_by_alice, take_over
+from tests.contract.store.tenants.conftest import ALICE, BOB
+from tests.contract.store.tenants.test_store_sharing import end, exact, measured_by_alice, take_over
 from tests.contract.store.test_store_retention import A_DAY, age
 from tests.store.sample import bench_of, timing
 from tunefarm_schemas.tuning.job import JobOutcome, JobState
@@ -23,13 +24,6 @@ _WAITING = text(
     "SELECT count(DISTINCT waiting.pid) FROM pg_locks waiting JOIN pg_locks held USING (pid) WHERE NOT waiting.granted "
     "AND held.database = (SELECT oid FROM pg_database WHERE datname = current_database())"
 )
-
-
-@pytest.fixture
-def shared(store: Store) -> Store:
-    for tenant in (ALICE, BOB):
-        store.sharing_groups.join("team", tenant)
-    return store
 
 
 @contextmanager

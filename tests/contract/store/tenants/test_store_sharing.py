@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.contract.store.tenants.conftest import ALICE, BOB
 from tests.contract.store.test_store_retention import A_DAY, age
 from tests.store.sample import (
     Bench,
@@ -25,15 +26,8 @@ from tunefarm_schemas.tuning.measurement import Purpose
 from tunefarm_schemas.tuning.record import MatchKind, RecordStatus, TuningRecord
 from tunefarm_services.store import FenceLost, NotFound, Store
 
-ALICE, BOB, CAROL = "alice", "bob", "carol"
+CAROL = "carol"
 LIBRARY = b"library"
-
-
-@pytest.fixture
-def shared(store: Store) -> Store:
-    for tenant in (ALICE, BOB):
-        store.sharing_groups.join("team", tenant)
-    return store
 
 
 def put_record(holder: Bench, record_id: str, latency_s: float) -> TuningRecord:

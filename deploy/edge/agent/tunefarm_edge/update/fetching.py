@@ -1,7 +1,6 @@
 """Brings the files of a variant into the content store: those that are missing, by patches where that is less."""
 
 import errno
-import hashlib
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from tunefarm_edge.state.edge_root import EdgeRoot
 from tunefarm_edge.state.installed import files_of
 from tunefarm_edge.trust.source import ReleaseSource
 from tunefarm_schemas.edge.release import FileDelta, ReleaseFile, ReleaseVariant
+from tunefarm_schemas.frozen import digest
 
 MARGIN_BYTES: Final = 1 << 20
 """For folders, the journal and reports."""
@@ -104,7 +104,7 @@ class Fetching:
             self._root.disk.remove(partial)
         made = partial.exists() and self._store.accept(file.digest)
         self._store.discard(delta.patch_digest)
-        if not made and hashlib.sha256(base).hexdigest() == delta.from_digest:
+        if not made and digest(base) == delta.from_digest:
             problem = f"the patch {delta.patch_digest} does not make the file {file.path}."
             raise Refused("tampered", problem, "Publish the release again.")
         return came if made else None
