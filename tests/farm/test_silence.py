@@ -61,6 +61,19 @@ def test_lanes_with_unread_heartbeats_are_not_lost(broker: RedisServer, store: S
     assert rounds > 1
 
 
+def test_heartbeat_with_nul_stops_no_other(broker: RedisServer, store: Store):
+    """PostgreSQL cannot store NUL; heartbeats are stored in batches."""
+    good = lane("host/0")
+    texts = [
+        Heartbeat(lane_id=lane_id, instance="life", lane=good.model_copy(update={"lane_id": lane_id})).model_dump_json()
+        for lane_id in ("host/\0", good.lane_id)
+    ]
+    with broker.client() as client:
+        client.lpush(Broker.at(broker.url).key(HEARTBEATS), *texts)
+        LaneRegistrar(store.lanes, broker.url, tvm_version=None, lost_s=LOST_S).process(client)
+    assert [found.lane_id for found in store.lanes.find()] == [good.lane_id]
+
+
 def test_silent_lane_is_lost(broker: RedisServer, store: Store, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(lane_registrar, "_WAIT_S", 0.1)
     registrar = LaneRegistrar(store.lanes, broker.url, tvm_version=None, lost_s=LOST_S)

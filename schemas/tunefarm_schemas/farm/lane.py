@@ -81,7 +81,7 @@ class Lane(Frozen):
     worker that does not report one is assumed to run any.
     """
 
-    lane_id: str = Field(min_length=1, max_length=200)
+    lane_id: str = Field(max_length=200, pattern="^[^\\x00]+$")  # PostgreSQL cannot store NUL
     worker_name: str
     host_name: str
     device: Device
