@@ -32,6 +32,7 @@ HANGING_S = 3_600.0
 ONE_STAGE = ("--gate-stages", "100", "--gate-min-devices", "1")
 FORGIVING = (*ONE_STAGE, "--gate-max-failed", "100")
 """A copy of the device that is killed in its trial again and again gives the release up, and says so: others go on."""
+STRICT = (*ONE_STAGE, "--gate-max-failed", "5")
 STAGES = ("--gate-stages", "10,50,100", "--gate-min-devices", "5")
 FLEET = 100
 LAST_LAYER = 3
@@ -119,7 +120,7 @@ def test_tuned_network_reaches_an_arm_device_and_stays_whole(farm: Farm, tmp_pat
         measured = owner.get("/v1/fleet/latency", params={"release": "net-1"}).raise_for_status().json()
         assert (measured["devices"], measured["runs"]) == (1, 1)
 
-        farm.publish(better, "net-3", *ONE_STAGE)
+        farm.publish(better, "net-3", *STRICT)
         agent("serve", "--once")
         assert json.loads(agent("status"))["running"] == "net-2"
         require_numbers(agent.folder, agent, image, 2 * expected)
