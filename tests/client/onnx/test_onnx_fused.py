@@ -50,6 +50,46 @@ def test_import_onnx_converts_fused_operators(tmp_path: Path, name: str) -> None
     assert_equal(saved(model, tmp_path), call, tolerance=1e-5)
 
 
+IMAGE, BYTE = {"x": (2, 4, 9, 8)}, constants(s=np.float32(0.02), z=np.uint8(120))
+SIZED = {
+    "convolution": [node("FusedConv", ["x", "w"], ["v"], domain=DOMAIN, activation="Relu", strides=[2, 2])],
+    "matrix": [node("Flatten", ["x"], ["f"]),
+               node("FusedGemm", ["f", "m"], ["v"], domain=DOMAIN, activation="Relu", transB=1)],
+    "quantized": [
+        node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        node("QLinearConcat", ["s", "z", "q", "s", "z", "q", "s", "z"], ["c"], domain=DOMAIN, axis=1),
+        node("QLinearAveragePool", ["c", "s", "z", "s", "z"], ["p"], domain=DOMAIN, kernel_shape=[3, 3],
+             strides=[2, 2]),
+        node("QLinearWhere", ["t", "p", "s", "z", "p", "s", "z", "s", "z"], ["o"], domain=DOMAIN),
+        node("DequantizeLinear", ["o", "s", "z"], ["v"])],
+    "pooled": [
+        node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        node("QLinearGlobalAveragePool", ["q", "s", "z", "s", "z"], ["g"], domain=DOMAIN),
+        node("DequantizeLinear", ["g", "s", "z"], ["v"])],
+    "quantized matrix": [
+        node("Flatten", ["x"], ["f"]), node("QuantizeLinear", ["f", "s", "z"], ["q"]),
+        node("QGemm", ["q", "s", "z", "i", "s", "z", "", "s", "z"], ["o"], domain=DOMAIN),
+        node("DequantizeLinear", ["o", "s", "z"], ["v"])],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SIZED)
+def test_sizes_behind_fused_operators_are_known(tmp_path: Path, name: str) -> None:
+    """As where PyTorch's ``x.view(x.size(0), -1)`` was exported with an open batch."""
+    view = [
+        node("Shape", ["v"], ["shape"]),
+        node("Gather", ["shape", "first"], ["batch"]),
+        node("Concat", ["batch", "rest"], ["wanted"], axis=0),
+        node("Reshape", ["v", "wanted"], ["y"]),
+    ]
+    weights = BYTE | constants(
+        w=normal(6, 4, 3, 3), m=normal(5, 288, seed=1), t=np.bool_(True), i=np.full((288, 5), 121, np.uint8),
+        first=np.array([0]), rest=np.array([-1]),
+    )  # fmt: skip
+    model = model_of([*SIZED[name], *view], IMAGE, ["y"], weights, domains=[DOMAIN])
+    assert_equal(saved(model, tmp_path), {"x": normal(2, 4, 9, 8)}, tolerance=2e-2)
+
+
 @pytest.mark.parametrize(
     ("activation", "numbers"),
     [("Relu", []), ("Sigmoid", []), ("Tanh", []), ("LeakyRelu", [0.2]), ("Clip", [-0.1, 0.3]),

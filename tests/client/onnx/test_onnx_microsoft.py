@@ -44,6 +44,19 @@ def test_import_onnx_converts_of_microsoft(tmp_path: Path, name: str) -> None:
     assert_equal(saved(model, tmp_path), call, tolerance=1e-4)
 
 
+@pytest.mark.parametrize("channels", [1, WIDTH])
+def test_integers_of_16_bits_are_quantized_and_back(tmp_path: Path, channels: int) -> None:
+    shape = () if channels == 1 else (channels,)
+    weights = constants(s=np.full(shape, 1e-4, np.float32), z=np.full(shape, 30_000, np.uint16))
+    nodes = [
+        node("QuantizeLinear", ["x", "s", "z"], ["q"], domain="com.microsoft", axis=2),
+        node("DequantizeLinear", ["q", "s", "z"], ["y"], domain="com.microsoft", axis=2),
+    ]
+    assert_equal(
+        saved(model_of(nodes, X, ["y"], weights, domains=["com.microsoft"]), tmp_path), {"x": normal(2, 5, WIDTH)}
+    )
+
+
 def test_import_onnx_converts_embeddings_of_microsoft(tmp_path: Path) -> None:
     weights = constants(
         words=normal(30, WIDTH, seed=1), places=normal(8, WIDTH, seed=2), kinds=normal(2, WIDTH, seed=3)

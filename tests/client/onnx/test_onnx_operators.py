@@ -83,6 +83,9 @@ MODELS = {
     "hard swish": lambda: one("HardSwish"),
     "depth to space": lambda: one("DepthToSpace", blocksize=2, mode="CRD"),
     "einsum": lambda: one("Einsum", constants(w=normal(8, 5)), equation="bchw,wd->bhcd"),
+    "split into nine": lambda: model_of(
+        [node("Split", ["x", "s"], [f"y{part}" for part in range(9)], axis=2)], X, [f"y{part}" for part in range(9)],
+        constants(s=np.ones(9, INT64))),
     "cumulative sum": lambda: one("CumSum", constants(a=INT64(2))),
     "reduce by axes": lambda: one("ReduceMean", axes=[2, 3], keepdims=0),
     "top values": lambda: model_of([node("TopK", ["x", "k"], ["y", "i"], axis=3)], X, ["y", "i"],

@@ -56,6 +56,12 @@ def test_recurrent_layer_as_a_scan(tmp_path: Path, attributes: Any, opset: int) 
     assert_equal(saved(model, tmp_path), {"h0": normal(2, 4, seed=3), "x": normal(*shape, seed=4)})
 
 
+def test_scan_of_many_steps(tmp_path: Path) -> None:
+    scan = node("Scan", ["h0", "x"], ["last", "y"], body=recurrent_layer(), num_scan_inputs=1)
+    model = model_of([scan], {"h0": (2, 4), "x": (12, 2, 3)}, ["last", "y"], WEIGHTS)
+    assert_equal(saved(model, tmp_path), {"h0": normal(2, 4, seed=3), "x": normal(12, 2, 3, seed=4)})
+
+
 def test_scan_of_two_inputs_whose_first_result_is_not_used(tmp_path: Path) -> None:
     """It carries nothing, and its inputs run in opposite directions."""
     nodes = [node("Sub", ["a", "b"], ["sizes"]), node("Abs", ["sizes"], ["axis"])]

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
-from onnx import helper, numpy_helper
+from onnx import TensorProto, defs, helper, numpy_helper, shape_inference
 
 Shape = tuple[int, ...]
 Shapes = Mapping[str, tuple[int, Shape]]
@@ -91,6 +91,52 @@ def _product(node: _NodeFacts) -> Sequence[Any]:
     return [(*np.broadcast_shapes(one[:-2], other[:-2]), one[-2], other[-1])]
 
 
+def _gemm(node: _NodeFacts) -> Sequence[Any]:
+    is_quantized = node.operator == "QGemm"
+    if is_quantized and node.shapes[7] is None:
+        return []  # the result is of float32
+    one, other = node.shapes[0], node.shapes[3 if is_quantized else 1]
+    rows = one[1 if node.attributes.get("transA", 0) else 0]
+    return [(rows, other[0 if node.attributes.get("transB", 0) else 1])]
+
+
+def _joined(node: _NodeFacts) -> Sequence[Any]:
+    """Behind the scale and the zero point of the result, each part has both."""
+    parts = node.shapes[2 : len(node.constants) : 3]
+    axis = node.attributes["axis"] % len(parts[0])
+    return [(*parts[0][:axis], sum(part[axis] for part in parts), *parts[0][axis + 1 :])]
+
+
+def _chosen(node: _NodeFacts) -> Sequence[Any]:
+    return [tuple(np.broadcast_shapes(node.shapes[0], node.shapes[1], node.shapes[4]))]
+
+
+def _pooled_globally(node: _NodeFacts) -> Sequence[Any]:
+    batch, *rest = node.shapes[0]
+    ones = (1,) * (len(rest) - 1)
+    return [(batch, *ones, rest[-1]) if node.attributes.get("channels_last", 0) else (batch, rest[0], *ones)]
+
+
+def _as_standard(operator: str, operands: int) -> Callable[[_NodeFacts], Sequence[Any]]:
+    """The rule that ONNX has for the operator of its own that reads the same first operands."""
+
+    def rule(node: _NodeFacts) -> Sequence[Any]:
+        known = defs.get_schema(operator).attributes
+        names = [f"x{number}" for number in range(operands)]
+        own = helper.make_node(
+            operator, names, ["y"], **{name: value for name, value in node.attributes.items() if name in known}
+        )
+        values = [
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+            for name, shape in zip(names, node.shapes, strict=False)
+        ]
+        result = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+        inferred = shape_inference.infer_shapes(helper.make_model(helper.make_graph([own], "one", values, [result])))
+        return [tuple(int(dim.dim_value) for dim in inferred.graph.output[0].type.tensor_type.shape.dim)]
+
+    return rule
+
+
 def _of_bits(node: _NodeFacts) -> Sequence[Any]:
     return [(*node.shapes[0][:-1], node.attributes["N"])]
 
@@ -133,16 +179,22 @@ def _grouped(node: _NodeFacts) -> Sequence[Any]:
 
 _MAX_INPUTS: Final = 17
 """Of an operator below."""
-_OF_TYPE: Final = MappingProxyType({"EmbedLayerNormalization": 2, "MatMulIntegerToFloat": 2, "QAttention": 3})
+_OF_TYPE: Final = MappingProxyType({
+    "DequantizeLinear": 1, "EmbedLayerNormalization": 2, "MatMulIntegerToFloat": 2, "QAttention": 3,
+    "QLinearConcat": 1, "QLinearWhere": 1, "QuantizeLinear": 2,
+})  # fmt: skip
 """The inputs, by operator, whose type is that of the results. Otherwise it is the first."""
 _RULES: Final[Mapping[str, Callable[[_NodeFacts], Sequence[Any]]]] = MappingProxyType({
     **dict.fromkeys(
-        ("BiasGelu", "FastGelu", "Gelu", "Inverse", "LayerNormalization", "QLinearLeakyRelu", "QLinearSigmoid",
-         "QLinearSoftmax", "QuickGelu", "RotaryEmbedding", "SimplifiedLayerNormalization"), _same),
+        ("BiasGelu", "DequantizeLinear", "FastGelu", "Gelu", "Inverse", "LayerNormalization", "QLinearLeakyRelu",
+         "QLinearSigmoid", "QLinearSoftmax", "QuantizeLinear", "QuickGelu", "RotaryEmbedding",
+         "SimplifiedLayerNormalization"), _same),
     **dict.fromkeys(("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"), _same_with_sum),
     **dict.fromkeys(("DynamicQuantizeMatMul", "FusedMatMul", "MatMulIntegerToFloat", "TransposeMatMul"), _product),
     **dict.fromkeys(("Attention", "QAttention"), _attention),
     **dict.fromkeys(("QLinearAdd", "QLinearMul"), _broadcast),
-    "EmbedLayerNormalization": _embedded, "GroupQueryAttention": _grouped, "MatMulNBits": _of_bits,
-    "MultiHeadAttention": _multi_head,
+    "EmbedLayerNormalization": _embedded, "FusedConv": _as_standard("Conv", 2), "FusedGemm": _gemm,
+    "GroupQueryAttention": _grouped, "MatMulNBits": _of_bits, "MultiHeadAttention": _multi_head, "QGemm": _gemm,
+    "QLinearAveragePool": _as_standard("AveragePool", 1), "QLinearConcat": _joined,
+    "QLinearGlobalAveragePool": _pooled_globally, "QLinearWhere": _chosen,
 })  # fmt: skip

@@ -17,6 +17,7 @@ _CONSTANT_INPUTS: Final[Mapping[str, tuple[int, ...]]] = {
     "QLinearConv": (1, 2, 4, 5, 6, 7),
     "QLinearMatMul": (1, 2, 4, 5, 6, 7),
     "Reshape": (1,),
+    "Split": (1,),
     "Tile": (1,),
     "Pad": (1, 2, 3),
     "Gather": (1,),

@@ -5,9 +5,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import onnx
-from onnx import checker, defs, helper, inliner, shape_inference, version_converter
+from onnx import checker, defs, helper, inliner, shape_inference
 
 from tunefarm.frontend.onnx.microsoft_shapes import shapes_of_microsoft
+from tunefarm.frontend.onnx.old_opsets import converted
 from tunefarm.frontend.onnx.skeleton import all_nodes
 from tunefarm_schemas.bad_input import BadInput
 from tunefarm_schemas.visible_text import visible_line
@@ -68,7 +69,7 @@ def with_recent_opset(model: Any) -> Any:
         fix = f"Export it with opset_version={OLDEST_OPSET} or newer."
         raise BadInput("model", f"The model has opset {opset_of(model)}, in which Scan has batches.", fix)
     try:
-        return version_converter.convert_version(model, OLDEST_OPSET)
+        return converted(model, opset_of(model), OLDEST_OPSET)
     except RuntimeError as error:
         problem = f"The model has opset {opset_of(model)}, which cannot be converted: {_first_lines(error)}"
         raise BadInput("model", problem, f"Export it with opset_version={OLDEST_OPSET} or newer.") from None

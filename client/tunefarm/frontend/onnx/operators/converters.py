@@ -17,6 +17,7 @@ from tunefarm.frontend.onnx.operators.deformable import deformable_conv
 from tunefarm.frontend.onnx.operators.elementwise import (
     clip,
     dropout,
+    einsum,
     elu,
     gather,
     is_infinite,
@@ -57,6 +58,7 @@ from tunefarm.frontend.onnx.operators.normalization import (
     mean_variance_normalization,
     rms_normalization,
     skip_normalization,
+    with_wide_squares,
 )
 from tunefarm.frontend.onnx.operators.quantized import QUANTISED, QUANTISED_OF_MICROSOFT, with_scalar_scales
 from tunefarm.frontend.onnx.operators.recurrent import gru, lstm, rnn
@@ -93,7 +95,7 @@ _OURS: Final[Mapping[str, Any]] = MappingProxyType({
     "Constant": literal, "Conv": conv, "ConvTranspose": conv_transpose, "CumProd": running_product, "DFT": transform,
     "DeformConv": deformable_conv,
     "Det": lambda builder, inputs, _attributes, _scope: determinant(inputs[0], builder.emit), "Dropout": dropout,
-    "Elu": elu, "EyeLike": identity_like, "GRU": gru, "Gather": gather, "IsInf": is_infinite,
+    "Einsum": einsum, "Elu": elu, "EyeLike": identity_like, "GRU": gru, "Gather": gather, "IsInf": is_infinite,
     "LRN": local_response_normalization, "LSTM": lstm, "LayerNormalization": layer_normalization,
     "LpNormalization": lp_normalization, "MaxPool": max_pool, "MaxUnpool": max_unpool,
     "MeanVarianceNormalization": mean_variance_normalization, "Mod": remainder, "OneHot": one_hot, "Pow": power,
@@ -122,6 +124,7 @@ _WRAPPERS: Final[Mapping[str, Any]] = MappingProxyType(
     {
         "DequantizeLinear": lambda converter: with_blocks(with_scalar_scales(converter)),
         "QuantizeLinear": with_scalar_scales,
+        **dict.fromkeys(("ReduceL2", "ReduceSumSquare"), with_wide_squares),
         **dict.fromkeys(("ReduceMax", "ReduceMin"), with_truth_values_as_bytes),
     }
 )

@@ -78,6 +78,12 @@ def with_truth_values_as_bytes(converter: Any) -> Any:
     return convert
 
 
+def einsum(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+    """As Relax's operator, so that halves are summed in float32: TVM's converter gives a function."""
+    del builder, scope
+    return relax.op.einsum(list(inputs), attributes["equation"].decode())
+
+
 def thresholded_relu(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
     """In the type of the input, as elu; NaN and infinity below the threshold give 0."""
     del builder, scope

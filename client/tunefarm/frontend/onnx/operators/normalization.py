@@ -73,14 +73,25 @@ def skip_normalization(*, of_squares: bool) -> Any:
 def lp_normalization(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
     """Divided by the sum of the magnitudes along an axis, or by the root of that of the squares; 0 if that is 0."""
     del scope
-    x, axis = inputs[0], attributes.get("axis", -1)
+    x, axis, dtype = _widened(builder, inputs[0]), attributes.get("axis", -1), str(inputs[0].ty.dtype)
     if attributes.get("p", 2) == 1:
         norm = relax.op.sum(relax.op.abs(x), axis, keepdims=True)
     else:
         norm = relax.op.sqrt(relax.op.sum(relax.op.multiply(x, x), axis, keepdims=True))
     norm, zero = builder.emit(norm), relax.const(0, str(x.ty.dtype))
     divisor = relax.op.where(relax.op.equal(norm, zero), relax.const(1, str(x.ty.dtype)), norm)
-    return relax.op.divide(x, builder.emit(divisor))
+    return cast(builder, builder.emit(relax.op.divide(x, builder.emit(divisor))), dtype)
+
+
+def with_wide_squares(converter: Any) -> Any:
+    """A converter of a sum of squares that gets float32 in place of halves, whose squares overflow from 256 on."""
+
+    def convert(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
+        wide = onnx_frontend.onnx_input([_widened(builder, inputs[0]), *list(inputs)[1:]])
+        result = builder.normalize(converter(builder, wide, attributes, scope))
+        return cast(builder, result, str(inputs[0].ty.dtype))
+
+    return convert
 
 
 def batch_normalization(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:

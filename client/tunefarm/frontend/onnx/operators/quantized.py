@@ -11,7 +11,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from tunefarm.frontend.onnx.operators.constants import constant
 from tunefarm.frontend.onnx.operators.spatial import average_pool
-from tunefarm.frontend.onnx.operators.weight_only import gather_of_blocks, matmul_of_bits
+from tunefarm.frontend.onnx.operators.weight_only import gather_of_blocks, matmul_of_bits, with_blocks
 
 _Converter = Callable[[Any, Any, Mapping[str, Any], Any], Any]
 
@@ -146,9 +146,11 @@ QUANTISED: Final[Mapping[str, _Converter]] = MappingProxyType({
 })  # fmt: skip
 QUANTISED_OF_MICROSOFT: Final[Mapping[str, _Converter]] = MappingProxyType(
     {
+        "DequantizeLinear": with_blocks(with_scalar_scales(onnx_frontend.DequantizeLinear.get_converter(19))),
         "GatherBlockQuantized": gather_of_blocks,
         "MatMulNBits": matmul_of_bits,
         "QGemm": _linear_gemm,
+        "QuantizeLinear": with_scalar_scales(onnx_frontend.QuantizeLinear.get_converter(19)),
         "QLinearAdd": _linear_binary(relax.op.add),
         "QLinearAveragePool": _linear_average_pool,
         "QLinearConcat": _linear_concat,

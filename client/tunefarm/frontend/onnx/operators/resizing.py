@@ -121,6 +121,8 @@ def _positions(axis: _Axis, coordinates: bytes) -> _Floats:
         return numbers * last / max(length - 1, np.float32(1))
     if coordinates == b"asymmetric":
         return numbers / scale if axis.wanted != length else numbers * np.float32(axis.extent) / np.float32(axis.wanted)
+    if coordinates == b"tf_half_pixel_for_nn":
+        return (numbers + half) / scale
     if coordinates == _CROP:
         begin, end = (np.float32(bound) for bound in axis.region)
         if length <= 1:

@@ -10,7 +10,7 @@ from tvm import relax, te
 from tvm.ir import GenericConst
 
 from tunefarm.frontend.expressions.along_axis import extents
-from tunefarm.frontend.onnx.operators.attention.multi_head_attention import joined_heads
+from tunefarm.frontend.onnx.operators.attention.multi_head_attention import joined_heads, scaled_product
 from tunefarm.frontend.onnx.operators.attention.rotary import turned_by_positions
 from tunefarm.frontend.onnx.operators.constants import constant
 from tunefarm.frontend.onnx.operators.normalization import rms_normalization
@@ -215,9 +215,7 @@ def _with_past(builder: Any, new: Any, past: Any, step: _Step) -> Any:
 def scaled_scores(builder: Any, rows: Any, keys: Any, attributes: Mapping[str, Any]) -> Any:
     """Products of rows and keys of shape (batch, heads, rows, keys), scaled as a node says."""
     scale = float(attributes.get("scale", 0.0)) or int(rows.ty.shape[3]) ** -0.5
-    columns = builder.emit(relax.op.permute_dims(keys, [0, 1, 3, 2]))
-    product = builder.emit(relax.op.matmul(rows, columns))
-    return builder.emit(relax.op.multiply(product, relax.const(scale, str(rows.ty.dtype))))
+    return scaled_product(builder, rows, keys, scale)
 
 
 def capped_scores(builder: Any, scores: Any, attributes: Mapping[str, Any]) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from tvm import relax
 
-from tunefarm.frontend.onnx.operators.constants import constant
+from tunefarm.frontend.onnx.operators.constants import cast, constant
 
 _PADDING: Final = -10000.0
 """What is added to scores of padding where a node does not say."""
@@ -138,9 +138,7 @@ def _attended(builder: Any, heads: _Heads, attributes: Mapping[str, Any], paddin
     batch, count, tokens, elements = (int(extent) for extent in heads.queries.ty.shape)
     dtype, total = str(heads.queries.ty.dtype), int(heads.keys.ty.shape[2])
     scale = float(attributes.get("scale", 0.0)) or float(elements) ** -0.5
-    columns = builder.emit(relax.op.permute_dims(heads.keys, [0, 1, 3, 2]))
-    product = builder.emit(relax.op.matmul(heads.queries, columns))
-    scores = builder.emit(relax.op.multiply(product, relax.const(scale, dtype)))
+    scores = scaled_product(builder, heads.queries, heads.keys, scale)
     masks = [] if added is None else [added]
     if attributes.get("unidirectional", 0):
         later = np.arange(total) > np.arange(total - tokens, total)[:, None]
@@ -154,6 +152,18 @@ def _attended(builder: Any, heads: _Heads, attributes: Mapping[str, Any], paddin
     powers = builder.emit(relax.op.nn.softmax(scores, axis=-1))
     sums = builder.emit(relax.op.matmul(powers, heads.values))
     return joined_heads(builder, sums, (batch, count, tokens))
+
+
+def scaled_product(builder: Any, rows: Any, keys: Any, scale: float) -> Any:
+    """Products of rows and keys of shape (batch, heads, rows, keys), times a factor.
+
+    Those of halves are scaled before they are rounded: they may be larger than the largest half.
+    """
+    dtype = str(rows.ty.dtype)
+    wide = "float32" if dtype in {"float16", "bfloat16"} else dtype
+    columns = builder.emit(relax.op.permute_dims(keys, [0, 1, 3, 2]))
+    product = builder.emit(relax.op.matmul(rows, columns, out_dtype=None if wide == dtype else wide))
+    return cast(builder, builder.emit(relax.op.multiply(product, relax.const(scale, wide))), dtype)
 
 
 def _of_padding(builder: Any, padding: Any, extents: tuple[int, int, int], hidden: Any) -> Any:
