@@ -63,11 +63,12 @@ class ModelBuilder:
         self.model.buffers.append(buffer)
         return index
 
-    def operator(self, name: str, inputs: list[int], outputs: list[int], options: Any = None, custom: str = "") -> None:
+    def operator(self, name: str, inputs: list[int], outputs: list[int], options: Any = None, custom: str = "",
+                 version: int = 1) -> None:  # fmt: skip
         code = schema.OperatorCodeT()
         code.builtinCode = getattr(schema.BuiltinOperator, name)
         code.deprecatedBuiltinCode = min(code.builtinCode, 127)
-        code.version = 1
+        code.version = version
         code.customCode = custom or None
         self.model.operatorCodes.append(code)
         operator = schema.OperatorT()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.client.frontend.untuned import by_tvm
-from tests.client.tflite.model_builder import ModelBuilder, options
+from tests.client.tflite.model_builder import NONE, RELU, ModelBuilder, options, schema
 from tests.client.tflite.running import Arrays, by_litert
 from tunefarm.frontend.tflite.reading import import_tflite
 from tunefarm_schemas.bad_input import BadInput
@@ -136,6 +136,13 @@ def of_integers(
     return Case(code, operands, given, chosen, ("int8",), (scale,))
 
 
+def windows(extent: int, padding: int, activation: int = NONE) -> Any:
+    return options(
+        "Pool2DOptions", padding=padding, strideW=2, strideH=2, filterWidth=extent, filterHeight=extent,
+        fusedActivationFunction=activation,
+    )  # fmt: skip
+
+
 Q, QUANTISED_IMAGE = quantised(2, 4, 6), quantised(1, 4, 6, 8)
 QUANTISED = {
     "depth to space": of_integers(
@@ -149,6 +156,13 @@ QUANTISED = {
     ),
     "padding by a value": of_integers("PADV2", (Q, whole([0, 0], [1, 2], [0, 3]), np.array([9], np.int8))),
     "selecting": of_integers("SELECT_V2", (truths(4, 1), Q, quantised(6, seed=1)), (0, 1), options("SelectV2Options")),
+    "rounded means": of_integers("AVERAGE_POOL_2D", (QUANTISED_IMAGE,), chosen=windows(2, schema.Padding.VALID)),
+    "rounded means of borders": of_integers(
+        "AVERAGE_POOL_2D", (QUANTISED_IMAGE,), chosen=windows(3, schema.Padding.SAME)
+    ),
+    "rounded positive means": of_integers(
+        "AVERAGE_POOL_2D", (QUANTISED_IMAGE,), chosen=windows(2, schema.Padding.SAME, RELU)
+    ),
     "slopes": of_integers("PRELU", (QUANTISED_IMAGE, quantised(1, 1, 8, seed=1))),
     "product of matrices": of_integers(
         "BATCH_MATMUL", (quantised(2, 4, 5), quantised(2, 5, 3, seed=1)), (0, 1), options("BatchMatMulOptions"),

@@ -1,7 +1,7 @@
 """Converts a TFLite model to Relax."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from tvm import relax
 from tvm.relax.frontend.tflite import tflite_frontend
 from tvm.tirx import IntImm
 
+from tunefarm.frontend.tflite.folding import folded
 from tunefarm.frontend.tflite.operators import OwnConverters
 from tunefarm.frontend.unsupported_operators import UnsupportedOperator, refuse_unsupported
 from tunefarm_schemas.bad_input import BadInput
@@ -24,7 +25,10 @@ _REASON_CHARACTERS: Final = 200
 _REFUSALS: Final = (
     ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError,
 )  # fmt: skip
-_OF_DYNAMIC_RANGE: Final = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"})
+_OF_DYNAMIC_RANGE: Final = frozenset({
+    *("BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "EMBEDDING_LOOKUP", "FULLY_CONNECTED", "TRANSPOSE_CONV"),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM",
+})  # fmt: skip
 """Operators whose weights may be quantised alone: they are computed in floating point."""
 
 
@@ -185,6 +189,10 @@ class _Converter(OwnConverters):
 
     _is_in_floats = False
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._sizes: dict[int, npt.NDArray[np.integer[Any]]] = {}
+
     def convert_all(self) -> list[UnsupportedOperator]:
         """Convert the operators in their order; those that could not be."""
         refused = []
@@ -208,18 +216,15 @@ class _Converter(OwnConverters):
         if code not in self.convert_map:
             raise ValueError("")
         inputs, outputs = self.get_input_tensors(operator), self.get_output_tensors(operator)
+        if self._is_size(code, operator, inputs, outputs):
+            return
         quantised = [each for each in [*inputs, *outputs] if each.qnn_params is not None]
         of_values = any(each.qnn_params is not None for each in [*inputs[:1], *outputs])
         if quantised and not of_values:
-            if code not in _OF_DYNAMIC_RANGE:
-                raise ValueError("its weights are quantised alone: quantise the activations too, or neither")
-            self._dequantise_weights(inputs)
-        elif code in _OF_ONE_SCALE:
-            if not all(self.has_same_qnn_params(quantised[0], each) for each in quantised[1:]):
-                raise ValueError("its tensors have different scales")
-        elif quantised and code not in self._SUPPORTED_QUANTIZED_OPS | _IN_FLOATS | _OF_INTEGERS:
-            raise ValueError("it has a conversion for floating-point tensors only")
-        is_in_floats = bool(quantised) and code in _IN_FLOATS
+            self._dequantise_weights(code, inputs)
+        elif quantised:
+            self._check_quantised(code, quantised)
+        is_in_floats = of_values and code in _IN_FLOATS
         result = self._in_floats(operator, code) if is_in_floats else self.convert_map[code](op=operator)
         if result is None:
             return  # the converter took it as a constant
@@ -227,6 +232,33 @@ class _Converter(OwnConverters):
         for index, output in enumerate(outputs):
             value = result if len(outputs) == 1 else self.bb.emit(relax.TupleGetItem(result, index))
             self.exp_tab.set_expr(_text(output.tensor), self._checked(value, output.tensor))
+
+    def _is_size(self, code: str, operator: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+        """Whether an operator gives a size that the file fixes. Operators that read it find it as a constant."""
+        if code == "SHAPE":
+            result = np.asarray(_shape(inputs[0].tensor))
+        elif any(each.tensor_idx in self._sizes for each in inputs) and self._are_constants(inputs):
+            found = folded(code, operator, [self.get_tensor_value(each) for each in inputs])
+            if found is None:
+                return False
+            result = found
+        else:
+            return False
+        (output,) = outputs
+        dtype = self.get_tensor_type_str(output.tensor.Type())
+        self._sizes[output.tensor_idx] = result.astype(dtype).reshape(_shape(output.tensor))
+        return True
+
+    def _are_constants(self, tensors: Sequence[Any]) -> bool:
+        return all(
+            each.tensor_idx in self._sizes or (each.tensor_idx >= 0 and each.buffer.DataLength() > 0)
+            for each in tensors
+        )
+
+    def get_tensor_value(self, tensor_wrapper: Any, is_sparse: bool = False) -> Any:
+        """As TVM has it, and the sizes that the file fixes."""
+        known = self._sizes.get(tensor_wrapper.tensor_idx)
+        return super().get_tensor_value(tensor_wrapper, is_sparse) if known is None else known
 
     def get_tensors(self, tensors_idx_list: Any) -> list[Any]:
         """As TVM has it; while an operator is converted in floats, no tensor is quantised."""
@@ -250,8 +282,17 @@ class _Converter(OwnConverters):
             self.exp_tab.exprs = outside
         return self.quantize(result, output) if output.qnn_params else result
 
-    def _dequantise_weights(self, tensors: list[Any]) -> None:
-        for each in tensors:
+    def _check_quantised(self, code: str, tensors: Sequence[Any]) -> None:
+        if code in _OF_ONE_SCALE:
+            if not all(self.has_same_qnn_params(tensors[0], each) for each in tensors[1:]):
+                raise ValueError("its tensors have different scales")
+        elif code not in self._SUPPORTED_QUANTIZED_OPS | _IN_FLOATS | _OF_INTEGERS:
+            raise ValueError("it has a conversion for floating-point tensors only")
+
+    def _dequantise_weights(self, code: str, tensors: Sequence[Any]) -> None:
+        if code not in _OF_DYNAMIC_RANGE:
+            raise ValueError("its weights are quantised alone: quantise the activations too, or neither")
+        for each in tensors if code != "TRANSPOSE_CONV" else ():  # the converter of that one does so itself
             if each.tensor_idx >= 0 and each.qnn_params is not None and not self.has_expr(each.tensor_idx):
                 weight = self.get_tensor_expr(each)
                 self.exp_tab.set_expr(_text(each.tensor), self.bb.emit(self.dequantize(weight, each)))

@@ -72,6 +72,12 @@ class MovementConverters(tflite_frontend.OperatorConverter):  # type: ignore[mis
 
         return self.bb.emit_te(compute, data, part, starts, primfunc_name_hint="dynamic_update_slice")
 
+    def convert_fill(self, op: Any) -> Any:
+        """With a constant, too."""
+        number = self.get_input_tensors(op)[1]
+        self.exp_tab.set_expr(str(number.tensor.Name().decode()), self.get_tensor_expr(number))
+        return super().convert_fill(op)
+
     def convert_expand_dims(self, op: Any) -> Any:
         """TVM's converter calls the operator with a number of axes, which it does not take."""
         given = self.get_input_tensors(op)

@@ -6,6 +6,7 @@ from typing import Any, Final
 import numpy as np
 import tflite
 from tvm import relax
+from tvm.relax.frontend.tflite.tflite_frontend import get_pad_value, get_scalar_from_constant
 
 from tunefarm.frontend.expressions.along_axis import pieces
 from tunefarm.frontend.tflite.detection import Detection, DetectionOptions
@@ -54,6 +55,41 @@ class OwnConverters(MovementConverters):
         is_tanh = options is not None and options.Approximate()
         data = self.get_tensor_expr(self.get_input_tensors(op)[0])
         return relax.op.nn.gelu_tanh(data) if is_tanh else relax.op.nn.gelu(data)
+
+    def convert_dequantize(self, op: Any) -> Any:
+        """Of a constant, too."""
+        (given,) = self.get_input_tensors(op)
+        return super().convert_dequantize(op) if given.qnn_params is None else self._float(given)
+
+    def convert_pool2d(self, op: Any, pool_type: str) -> Any:
+        """Means of quantized elements are rounded, ties away from zero; TVM's converter cuts them off."""
+        (given,), (result,) = self.get_input_tensors(op), self.get_output_tensors(op)
+        if pool_type != "average" or given.qnn_params is None:
+            return super().convert_pool2d(op, pool_type)
+        if not self.has_same_qnn_params(given, result):
+            raise ValueError("its tensors have different scales")
+        options = options_of(op, tflite.Pool2DOptions)
+        window, strides = (options.FilterHeight(), options.FilterWidth()), (options.StrideH(), options.StrideW())
+        data = self._emit(relax.op.astype(self.get_tensor_expr(given), "float32"))
+        sizes = [int(extent) for extent in data.ty.shape][1:3]
+        pads = [(0, 0)] * 2
+        if options.Padding() == tflite.Padding.SAME:
+            pads = [get_pad_value(*each) for each in zip(sizes, window, strides, strict=True)]
+        padding = [low for low, _ in pads] + [high for _, high in pads]
+        mean = self._emit(relax.op.nn.avg_pool2d(data, window, strides, padding, layout="NHWC"))
+        half = relax.const(0.5, "float32")
+        below = self._emit(relax.op.ceil(self._emit(relax.op.subtract(mean, half))))
+        above = self._emit(relax.op.floor(self._emit(relax.op.add(mean, half))))
+        is_below = self._emit(relax.op.less(mean, relax.const(0, "float32")))
+        dtype = self.get_tensor_type_str(result.tensor.Type())
+        scale, zero_point = (get_scalar_from_constant(result.qnn_params[name]) for name in ("scale", "zero_point"))
+        return self.convert_qnn_fused_activation_function(
+            expr=self._emit(relax.op.astype(self._emit(relax.op.where(is_below, below, above)), dtype)),
+            fused_activation_fn=options.FusedActivationFunction(),
+            scale=scale,
+            zero_point=zero_point,
+            dtype=dtype,
+        )
 
     def convert_fully_connected(self, op: Any) -> Any:
         """Inputs of more axes are rows one after another, unless the operator keeps their axes."""
