@@ -31,7 +31,7 @@ MODELS: Final = "Whole models"
 
 NOT_RUN: Final[Mapping[str, str]] = {
     r"make .*": "builds, or runs the tests themselves; .ci/run types them",
-    r"tunefarm serve": "runs until it is stopped: the test starts it for the commands below it",
+    r"tunefarm serve( .*)?": "runs until it is stopped: the test starts it for the commands below it",
     r"export TUNEFARM_(API_URL|API_TOKEN)=.*": "names another host",
     r"export TUNEFARM_(DATABASE|BROKER)_URL=.*": "needs PostgreSQL and Redis: tests/service/test_guide_on_a_farm.py",
     r"tunefarm worker start": "needs Redis: tests/service/test_guide_on_a_farm.py",
