@@ -132,7 +132,8 @@ def _as_standard(operator: str, operands: int) -> Callable[[_NodeFacts], Sequenc
         ]
         result = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
         inferred = shape_inference.infer_shapes(helper.make_model(helper.make_graph([own], "one", values, [result])))
-        return [tuple(int(dim.dim_value) for dim in inferred.graph.output[0].type.tensor_type.shape.dim)]
+        sizes = inferred.graph.output[0].type.tensor_type.shape.dim
+        return [tuple(int(each.dim_value) for each in sizes)] if all(each.dim_value > 0 for each in sizes) else []
 
     return rule
 
