@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.client.pytorch.running import Of, by_tvm, imported, require_equal
+from tests.client.pytorch.running import Of, imported
 from tunefarm.frontend.model_import import ImportedModel, import_model
 from tunefarm.frontend.model_source import parse_model_source
 from tunefarm.frontend.pytorch.torch_model import import_torch
@@ -298,16 +298,6 @@ def test_references_repeat_the_examples_where_sizes_are_given() -> None:
     model = import_torch(program, None, {"ids": (1, 8), "mask": (1, 8)}, {}, traced=False)
     assert max(int(each.inputs[0].max()) for each in model.references) > 7
     assert all(each.inputs[1].any() for each in model.references)
-
-
-def test_import_torch_traces_a_function_whose_last_argument_is_not_given() -> None:
-    class Masked(nn.Module):
-        def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None, scale: int = 2) -> torch.Tensor:
-            return x * scale if mask is None else x * mask
-
-    x = torch.randn(3, 4)
-    model = imported(Masked(), (x,), traced=True)
-    require_equal(by_tvm(model, (x,)), [(2 * x).numpy()])
 
 
 def test_references_are_of_the_examples_where_torch_refuses_other_inputs() -> None:

@@ -185,44 +185,6 @@ def test_loop_that_carries_a_number_is_refused() -> None:
     assert "torch.tensor" in refused.value.fix
 
 
-def test_trace_of_modules_computes_what_torch_computes() -> None:
-    module = nn.Sequential(
-        nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(72, 4)
-    ).eval()
-    module[1].running_mean.uniform_()
-
-    require_as_torch(module, (torch.randn(1, 3, 8, 8),), traced=True)
-
-
-def test_trace_of_functions_computes_what_torch_computes() -> None:
-    class Notes(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight = nn.Parameter(torch.randn(8, 4))
-            self.linear = nn.Linear(4, 3)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.linear(torch.relu(torch.matmul(x, self.weight)))
-
-    require_as_torch(Notes().eval(), (torch.randn(2, 8),), traced=True)
-
-
-def test_converters_of_the_user_serve_classes_of_modules_in_a_trace() -> None:
-    class Gate(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x * (x.sum().item() > 0)  # depends on a value
-
-    def gate(node: Any, importer: Any) -> Any:
-        return importer.block_builder.emit(relax.op.multiply(importer.env[node.args[0]], relax.const(2.0)))
-
-    module = nn.Sequential(nn.Linear(4, 3), Gate()).eval()
-    inputs = (torch.randn(2, 4),)
-
-    model = imported(module, inputs, traced=True, converters={"Gate": gate})
-
-    require_equal(by_tvm(model, inputs), [by_torch(module[0], inputs)[0] * 2])
-
-
 def test_converters_of_the_user_serve_operators_of_libraries() -> None:
     @torch.library.custom_op("tunefarmtest::add", mutates_args=())
     def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

@@ -181,28 +181,19 @@ class _ProgramImporter(ExportedProgramImporter):  # type: ignore[misc]
             BadInput: it has another shape than in torch, which shows an error of a converter.
         """
         expected = node.meta.get("val")
+        place = f"{_operator(node)} at {node.name}"
         if isinstance(result, ComplexParts):
             for part in (result.real, result.imaginary):
-                self._require_shape(node, part)
+                require_shape(place, expected, part)
             return result
         if isinstance(result, tvm.ir.Call):  # the next converter asks for its shape
             result = self.block_builder.emit(result)
-        self._require_shape(node, result)
+        require_shape(place, expected, result)
         if not _is_tensor(result) or not isinstance(expected, torch.Tensor):
             return result
         dtype = self._convert_data_type(expected.dtype)
         same = str(result.ty.dtype) == dtype
         return result if same else self.block_builder.emit(relax.op.astype(result, dtype))
-
-    def _require_shape(self, node: fx.Node, result: Any) -> None:
-        expected = node.meta.get("val")
-        if not _is_tensor(result) or not isinstance(expected, torch.Tensor):
-            return
-        shape = [getattr(extent, "value", None) for extent in result.ty.shape or ()]
-        if shape != list(expected.shape):
-            problem = f"{_operator(node)} at {node.name} is converted to the shape {shape}, not {list(expected.shape)}."
-            fix = "Register a converter for it in the file of the model: converters = {OPERATOR: function}."
-            raise BadInput(FIELD, problem, fix)
 
     def _user_name(self, node: fx.Node) -> str | None:
         names = (_operator(node), _operator(node).rpartition(".")[0], node.target.__name__)
@@ -227,6 +218,17 @@ def _with_one_entry(module: Any) -> Any:
         if name.name_hint != ENTRY:
             module.update_func(name, function.without_attr("global_symbol"))
     return module
+
+
+def require_shape(place: str, expected: Any, result: Any) -> None:
+    """Raise BadInput if a tensor has another shape than torch's, which shows an error of a converter."""
+    if not _is_tensor(result) or not isinstance(getattr(expected, "shape", None), torch.Size):
+        return
+    shape = [getattr(extent, "value", None) for extent in result.ty.shape or ()]
+    if shape != list(expected.shape):
+        problem = f"{place} is converted to the shape {shape}, not {list(expected.shape)}."
+        fix = "Register a converter for it in the file of the model: converters = {OPERATOR: function}."
+        raise BadInput(FIELD, problem, fix)
 
 
 def _is_tensor(result: Any) -> bool:

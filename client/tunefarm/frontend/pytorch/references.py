@@ -45,12 +45,31 @@ def references_of(program: ExportedProgram, state: ModelState) -> tuple[ModelRef
                 outputs = function.outputs(module, {}, _mapped(_copy, given))
                 return ModelReference(ENTRY, _arrays(tuple(given)), _arrays(outputs), exact.outputs(given, outputs))
 
-            try:
-                return tuple(reference(_alike(examples, seed)) for seed in range(COUNT))
-            except Exception:  # noqa: BLE001 - such as an index out of bounds
-                return (reference(examples),)
+            return _for_inputs_like(examples, reference)
     except Exception:  # noqa: BLE001 - such as a guard of the program, or weights on a device that is not here
         return ()
+
+
+def references_of_trace(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[ModelReference, ...]:
+    """Results of a trace for inputs as those of ``references_of``."""
+
+    def reference(given: _Inputs) -> ModelReference:
+        return ModelReference(ENTRY, _arrays(given.arguments), _arrays(module(*_mapped(_copy, given).arguments)))
+
+    try:
+        with torch.no_grad():
+            return _for_inputs_like(_Inputs(inputs, {}, {}), reference)
+    except Exception:  # noqa: BLE001 - such as weights on a device that is not here
+        return ()
+
+
+def _for_inputs_like(
+    examples: "_Inputs", reference: Callable[["_Inputs"], ModelReference]
+) -> tuple[ModelReference, ...]:
+    try:
+        return tuple(reference(_alike(examples, seed)) for seed in range(COUNT))
+    except Exception:  # noqa: BLE001 - such as an index out of bounds
+        return (reference(examples),)
 
 
 class _Inputs(NamedTuple):

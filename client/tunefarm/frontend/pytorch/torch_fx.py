@@ -1,11 +1,12 @@
 """Models of torch by way of ``torch.fx``, where ``torch.export`` fails or a user asks for it.
 
-A trace keeps modules and functions as they are called, so a converter may be registered for a class of modules.
+A trace is exported, so that it has the operators, and the checks, of any other program. Where the user has converters
+for what it calls (functions, methods or classes of modules), TVM's importer of traces converts it instead.
 """
 
 import inspect
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import torch
@@ -15,7 +16,8 @@ from tvm import relax
 from tvm.relax.frontend.torch.fx_translator import TorchFXImporter
 
 from tunefarm.frontend.model_source import FIELD
-from tunefarm.frontend.pytorch.program_translation import Converters
+from tunefarm.frontend.pytorch.program_translation import Converters, require_shape
+from tunefarm.frontend.pytorch.references import references_of_trace
 from tunefarm.frontend.relax_model import RelaxModel
 from tunefarm.frontend.relax_script import import_relax
 from tunefarm.frontend.unsupported_operators import UnsupportedOperator, refuse_unsupported
@@ -32,21 +34,40 @@ class NotTraceable(BadInput):
     """Raised for a module that torch.fx cannot trace."""
 
 
-def import_traced(
-    module: torch.nn.Module, arguments: tuple[Any, ...], keywords: Mapping[str, Any], converters: Converters
-) -> RelaxModel:
-    """Trace a module and convert the trace by TVM's map of modules, functions and methods.
+@dataclass(frozen=True)
+class Trace:
+    """What a module calls for example inputs.
 
-    ``converters`` precede that map, by the name of a function, of a method or of a class of modules.
+    Attributes:
+        module: the trace, of torch's own modules and of the classes that have converters of the user.
+        inputs: its inputs, in the order of its parameters.
+        has_converters: whether it calls something that has a converter of the user.
+    """
+
+    module: fx.GraphModule
+    inputs: tuple[torch.Tensor, ...]
+    has_converters: bool
+
+
+def trace_of(
+    module: torch.nn.Module, arguments: tuple[Any, ...], keywords: Mapping[str, Any], converters: Converters
+) -> Trace:
+    """Trace a module. Raises NotTraceable if that depends on values, or if it takes other inputs than tensors."""
+    traced, inputs = _traced(module, arguments, keywords, _Tracer(converters))
+    modules = dict(traced.named_modules())
+    called = [_target(node, modules) for node in traced.graph.nodes]
+    return Trace(traced, inputs, any(name.rpartition(".")[2] in converters for _, name in called))
+
+
+def import_trace(trace: Trace, converters: Converters) -> RelaxModel:
+    """Convert a trace by TVM's map of modules, functions and methods, which ``converters`` precede by their names.
 
     Raises:
-        NotTraceable: its trace depends on values, or it takes other inputs than tensors.
-        BadInput: operators have no conversion.
+        BadInput: operators have no conversion, or are converted to another shape.
     """
-    importer = _TraceImporter(module, converters)
-    graph_module, inputs = _traced(module, arguments, keywords, importer)
+    importer, graph_module = _TraceImporter(trace.module, converters), trace.module
     refuse_unsupported(list(importer.unsupported(graph_module)))
-    information = [(tuple(tensor.shape), importer.dtype_of(tensor)) for tensor in inputs]
+    information = [(tuple(tensor.shape), importer.dtype_of(tensor)) for tensor in trace.inputs]
     try:
         converted = importer.from_fx(
             graph_module,
@@ -58,8 +79,10 @@ def import_traced(
     except TVM_ERRORS as error:
         fix = "Make torch.export.export(module, example_inputs) work."
         raise BadInput(FIELD, f"the trace of torch.fx cannot be converted: {describe(error)}.", fix) from error
+    importer.require_shapes(graph_module)
     version = torch.__version__.partition("+")[0]
-    return replace(import_relax(converted, None), framework=f"torch {version}")
+    references = references_of_trace(graph_module, trace.inputs)
+    return replace(import_relax(converted, None), framework=f"torch {version}", references=references)
 
 
 class _TraceImporter(TorchFXImporter):  # type: ignore[misc]
@@ -95,6 +118,14 @@ class _TraceImporter(TorchFXImporter):  # type: ignore[misc]
         )
         return self.block_builder.emit(relax.TupleGetItem(self.block_builder.emit(normalised), 0))
 
+    def require_shapes(self, graph_module: fx.GraphModule) -> None:
+        """Raise BadInput if a node was converted to another shape than it has in torch."""
+        modules = dict(graph_module.named_modules())
+        for node in graph_module.graph.nodes:
+            if node in self.env and node.op.startswith("call_"):
+                name = _target(node, modules)[1]
+                require_shape(f"{name} at {node.name}", node.meta.get("tensor_meta"), self.env[node])
+
     def dtype_of(self, tensor: torch.Tensor) -> str:
         """TVM's name of its element type."""
         return str(self._convert_data_type(tensor.dtype))
@@ -109,25 +140,25 @@ class _TraceImporter(TorchFXImporter):  # type: ignore[misc]
 
 
 class _Tracer(fx.Tracer):  # type: ignore[misc]
-    """Keeps the modules that have a converter, and traces the others."""
+    """Keeps torch's own modules and those of classes that have a converter of the user, and traces the others."""
 
-    def __init__(self, kept: Mapping[Any, Any]) -> None:
+    def __init__(self, kept: Converters) -> None:
         super().__init__()
         self._kept = kept
 
-    def is_leaf_module(self, module: torch.nn.Module, _qualified_name: str) -> bool:
+    def is_leaf_module(self, module: torch.nn.Module, qualified_name: str) -> bool:
         """Whether a module stays one node."""
-        return type(module) in self._kept
+        return type(module).__name__ in self._kept or super().is_leaf_module(module, qualified_name)
 
 
 def _traced(
-    module: torch.nn.Module, arguments: tuple[Any, ...], keywords: Mapping[str, Any], importer: _TraceImporter
-) -> tuple[fx.GraphModule, list[torch.Tensor]]:
+    module: torch.nn.Module, arguments: tuple[Any, ...], keywords: Mapping[str, Any], tracer: _Tracer
+) -> tuple[fx.GraphModule, tuple[torch.Tensor, ...]]:
     try:
         given = inspect.signature(module.forward).bind(*arguments, **keywords)
         parameters = inspect.signature(module.forward).parameters.values()
         absent = {each.name: each.default for each in parameters if each.name not in given.arguments}
-        graph = _Tracer(importer.convert_map).trace(module, concrete_args=absent or None)
+        graph = tracer.trace(module, concrete_args=absent or None)
         for node in [each for each in graph.nodes if each.op == "placeholder"]:
             if str(node.target).lstrip("*") not in given.arguments:
                 _erase(graph, node)
@@ -139,7 +170,7 @@ def _traced(
             ShapeProp(traced).propagate(*inputs)
     except Exception as error:
         raise NotTraceable(FIELD, f"torch.fx cannot trace the module: {describe(error)}.", _TRACE_FIX) from error
-    return traced, inputs
+    return traced, tuple(inputs)
 
 
 def _erase(graph: fx.Graph, node: fx.Node) -> None:

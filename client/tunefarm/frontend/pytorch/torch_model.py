@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 import torch.ao.quantization.fx._decomposed  # defines the operators of quantized models, which a file only names
@@ -25,6 +25,9 @@ from tunefarm.frontend.pytorch.references import references_of
 from tunefarm.frontend.relax_model import RelaxModel
 from tunefarm.intake.user_file import describe
 from tunefarm_schemas.bad_input import BadInput
+
+if TYPE_CHECKING:
+    from tunefarm.frontend.pytorch.torch_fx import Trace
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -82,20 +85,31 @@ def import_torch(
         inputs = getattr(found, "example_inputs", None)
     arguments, keywords = _arguments(found, inputs, shapes)
     # Imported here because fewer models need it.
-    from tunefarm.frontend.pytorch.torch_fx import NotTraceable, import_traced
+    from tunefarm.frontend.pytorch.torch_fx import NotTraceable, trace_of
 
     if traced:
-        return replace(import_traced(found, arguments, keywords, converters), notes=notes)
+        model = _import_trace(trace_of(found, arguments, keywords, converters), converters)
+        return replace(model, notes=(*notes, *model.notes))
     try:
         program = exported_program(found, arguments, keywords)
     except BadInput as refused:
         try:
-            model = import_traced(found, arguments, keywords, converters)
+            trace = trace_of(found, arguments, keywords, converters)
         except NotTraceable:
             raise refused from None
-        return replace(model, notes=(*notes, f"torch.fx traced the module, because {refused.problem}"))
+        model = _import_trace(trace, converters)
+        notes = (*notes, f"torch.fx traced the module, because {refused.problem}")
+        return replace(model, notes=(*notes, *model.notes))
     model = import_program(program, {}, converters)
     return replace(model, notes=(*notes, *model.notes))
+
+
+def _import_trace(trace: "Trace", converters: Converters) -> RelaxModel:
+    from tunefarm.frontend.pytorch.torch_fx import import_trace
+
+    if trace.has_converters:
+        return import_trace(trace, converters)
+    return import_program(exported_program(trace.module, trace.inputs), {}, converters)
 
 
 def import_program(program: ExportedProgram, shapes: Shapes, converters: Converters) -> RelaxModel:
