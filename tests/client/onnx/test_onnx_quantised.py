@@ -84,6 +84,13 @@ def test_import_onnx_converts_convolutions_of_inputs_that_are_quantised_at_run_t
     assert_equal(path, {"x": normal(1, 3, 7, 7)}, tolerance=1e-2)  # an input may be rounded to either of two integers
 
 
+def test_import_onnx_quantises_zeros_in_steps_of_one(tmp_path: Path) -> None:
+    node_of_zeros = node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"])
+    types = {"q": TensorProto.UINT8, "z": TensorProto.UINT8}
+    path = saved(model_of([node_of_zeros], {"x": (2, 3)}, ["q", "s", "z"], {}, types=types), tmp_path)
+    assert_equal(path, {"x": np.zeros((2, 3), np.float32)}, steps=0)
+
+
 def test_import_onnx_converts_quantised_operators_of_onnxruntime(tmp_path: Path) -> None:
     weights = SCALES | constants(g=integers(5, 3, dtype=np.int8), gs=np.float32(0.01), gz=np.int8(0))
     domain = {"domain": "com.microsoft"}

@@ -178,12 +178,15 @@ def legalize_quantize(builder: Any, call: Any) -> Any:
 
 
 def _quantized_at_run_time(data: te.Tensor, scale: te.Tensor, zero_point: te.Tensor, dtype: str) -> te.Tensor:
-    """Integers of floats, with one scale and zero point that are known only then; one division for all elements."""
+    """Integers of floats, with one scale and zero point that are known only then.
+
+    A quotient, as in ONNX: a product with the reciprocal rounds some numbers half-way between two steps the other way.
+    """
     lowest, highest = (tirx.const(float(each), "float32") for each in RANGES[dtype])
 
     def integer(*at: Any) -> Any:
-        zero, factor = zero_point().astype("float32"), tirx.const(1.0, "float32") / scale()
-        rounded = tirx.round(te.max(te.min(data[at] * factor, highest - zero), lowest - zero))
+        zero = zero_point().astype("float32")
+        rounded = tirx.round(te.max(te.min(data[at] / scale(), highest - zero), lowest - zero))
         return (rounded + zero).astype("int32").astype(dtype)
 
     return te.compute(data.shape, integer, name="quantized")

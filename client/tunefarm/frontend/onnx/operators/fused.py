@@ -10,6 +10,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from tunefarm.frontend.onnx.operators.attention.multi_head_attention import attention_of_product
 from tunefarm.frontend.onnx.operators.elementwise import swish
+from tunefarm.frontend.onnx.operators.quantized import dynamic_quantize
 from tunefarm.frontend.onnx.operators.spatial import conv
 
 _QUICK_GELU: Final = 1.702
@@ -63,9 +64,7 @@ def quick_gelu(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: 
 def quantized_matmul(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
     """DynamicQuantizeMatMul: a product of integers that stand for the data and of weights with scales."""
     data, weights, scale, zero_point, bias = [*inputs, None, None][:5]
-    quantize = onnx_frontend.DynamicQuantizeLinear.get_converter(11)
-    parts = quantize(builder, onnx_frontend.onnx_input([data]), attributes, scope)
-    integers, of_data, zero = (builder.emit(part) for part in parts)
+    integers, of_data, zero = dynamic_quantize(builder, (data,), attributes, scope)
     operands = (integers, weights, of_data, scale, zero, zero_point, bias)
     return scaled_matmul(builder, operands, attributes, scope)
 

@@ -126,6 +126,21 @@ def _linear_concat(builder: Any, inputs: Any, attributes: Mapping[str, Any], sco
     return _quantised(builder, relax.op.concat(parts, axis=attributes["axis"]), *inputs[0:2])
 
 
+def dynamic_quantize(builder: Any, inputs: Any, _attributes: Mapping[str, Any], _scope: Any) -> Any:
+    """DynamicQuantizeLinear: bytes in steps that follow from the range of the data; of 1 if all are zero."""
+    data, emit = inputs[0], builder.emit
+    zero, one, steps = (relax.const(each, str(data.ty.dtype)) for each in (0, 1, 255))
+    lowest, highest = (
+        emit(bound(zero, emit(extreme(data))))
+        for bound, extreme in ((relax.op.minimum, relax.op.min), (relax.op.maximum, relax.op.max))
+    )
+    extent = emit(relax.op.subtract(highest, lowest))
+    scale = emit(relax.op.where(emit(relax.op.equal(extent, zero)), one, emit(relax.op.divide(extent, steps))))
+    nearest = emit(relax.op.round(emit(relax.op.divide(emit(relax.op.subtract(zero, lowest)), scale))))
+    zero_point = emit(relax.op.astype(emit(relax.op.clip(nearest, 0, 255)), "uint8"))
+    return relax.Tuple([emit(relax.op.quantize(data, scale, zero_point, axis=0, out_dtype="uint8")), scale, zero_point])
+
+
 def _integer_conv(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
     """The zero points go first, so that padding means zero."""
     operands = []
@@ -143,6 +158,7 @@ def _integer_conv(builder: Any, inputs: Any, attributes: Mapping[str, Any], scop
 
 QUANTISED: Final[Mapping[str, _Converter]] = MappingProxyType({
     "QLinearConv": _linear_conv, "QLinearMatMul": _linear_matmul, "ConvInteger": _integer_conv,
+    "DynamicQuantizeLinear": dynamic_quantize,
 })  # fmt: skip
 QUANTISED_OF_MICROSOFT: Final[Mapping[str, _Converter]] = MappingProxyType(
     {
