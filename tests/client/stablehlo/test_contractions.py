@@ -153,6 +153,39 @@ def test_batch_groups_are_refused() -> None:
         imported(gradient, normal(2, 5, 5, 4), normal(3, 3, 1, 4))
 
 
+@pytest.mark.parametrize(
+    ("left", "right", "shape"), [((3, 5), (5, 4), (3, 4)), ((5,), (5, 4), (4,)), ((3, 5), (5,), (3,)), ((5,), (5,), ())]
+)
+def test_dot_equals_jax(left: tuple[int, ...], right: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    one, other, product = ("x".join([*map(str, each), "f32"]) for each in (left, right, shape))
+    model = of_text(f"""
+      func.func public @main(%x: tensor<{one}>, %y: tensor<{other}>) -> tensor<{product}> {{
+        %z = "stablehlo.dot"(%x, %y) : (tensor<{one}>, tensor<{other}>) -> tensor<{product}>
+        return %z : tensor<{product}>
+      }}""")
+    x, y = normal(*left), normal(*right)
+    assert_close(runner(model)(x, y), jnp.dot(x, y), 1e-5)
+
+
+@pytest.mark.parametrize(("dtype", "name", "tolerance"), [("float32", "f32", 1e-5), ("float16", "f16", 2e-3)])
+def test_norms_of_batches_equal_jax(dtype: str, name: str, tolerance: float) -> None:
+    model = of_text(f"""
+      func.func public @main(%x: tensor<2x3x40x{name}>, %s: tensor<3x{name}>, %o: tensor<3x{name}>)
+          -> (tensor<2x3x40x{name}>, tensor<3x{name}>, tensor<3x{name}>) {{
+        %z:3 = "stablehlo.batch_norm_training"(%x, %s, %o) {{epsilon = 0.001 : f32, feature_index = 1 : i64}}
+          : (tensor<2x3x40x{name}>, tensor<3x{name}>, tensor<3x{name}>)
+          -> (tensor<2x3x40x{name}>, tensor<3x{name}>, tensor<3x{name}>)
+        return %z#0, %z#1, %z#2 : tensor<2x3x40x{name}>, tensor<3x{name}>, tensor<3x{name}>
+      }}""")
+    x, scale, offset = (each.astype(dtype) for each in (normal(2, 3, 40) + 9, normal(3), normal(3)))
+    wide = x.astype("float32")
+    mean, variance = (reduce(wide, (0, 2), keepdims=True) for reduce in (jnp.mean, jnp.var))
+    columns = scale.astype("float32")[:, None], offset.astype("float32")[:, None]
+    normal_x = (wide - mean) * lax.rsqrt(variance + 0.001) * columns[0] + columns[1]
+    expected = [each.astype(dtype) for each in (normal_x, mean.reshape(3), variance.reshape(3))]
+    assert_close(runner(model)(x, scale, offset), expected, tolerance)
+
+
 def test_reversed_windows_and_batch_norms_are_converted() -> None:
     model = of_text("""
       func.func public @main(%x: tensor<1x2x5x5xf32>, %k: tensor<3x2x3x3xf32>, %s: tensor<3xf32>)

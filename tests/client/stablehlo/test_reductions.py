@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from tests.client.stablehlo.equality import assert_equals_jax, imported
+from tests.client.stablehlo.equality import assert_equals_jax, imported, runner
 from tunefarm_schemas.bad_input import BadInput
 
 pytestmark = pytest.mark.models
@@ -81,6 +81,13 @@ def test_pools_of_other_types_equal_jax(dtype: str) -> None:
         return lax.reduce_window(x, start, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
 
     assert_equals_jax(function, (IMAGE * 5).astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_long_windows_of_halves_are_summed_in_float32(dtype: str) -> None:
+    ones = jnp.ones((2, 4096), dtype)
+    sums = runner(imported(lambda x: jnp.cumsum(x, 1), ones))(ones)[0].astype(np.float32)
+    np.testing.assert_array_equal(sums[0], np.arange(1, 4097).astype(dtype).astype(np.float32))
 
 
 def test_pools_of_booleans_equal_jax() -> None:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from jaxlib.mlir.dialects import stablehlo
 from tvm import relax
@@ -16,12 +16,25 @@ R: Final = relax.op
 SPATIAL: Final = "DHW"
 
 
+Axes: TypeAlias = tuple[list[int], list[int]]
+"""Dimensions of the left and of the right operand."""
+
+
 def _dot_general(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Operand]:
-    """Batch dimensions first, then rows, the contracted dimensions as one, columns."""
     numbers = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
-    left_batch, right_batch = list(numbers.lhs_batching_dimensions), list(numbers.rhs_batching_dimensions)
-    left_sum, right_sum = list(numbers.lhs_contracting_dimensions), list(numbers.rhs_contracting_dimensions)
-    left, right = operands
+    batches = list(numbers.lhs_batching_dimensions), list(numbers.rhs_batching_dimensions)
+    contracted = list(numbers.lhs_contracting_dimensions), list(numbers.rhs_contracting_dimensions)
+    return _product(op, operands, batches, contracted, emitter)
+
+
+def _dot(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Operand]:
+    """A product of vectors and matrices, as exporters wrote it before ``dot_general``."""
+    return _product(op, operands, ([], []), ([len(operands[0].shape) - 1], [0]), emitter)
+
+
+def _product(op: Any, operands: Sequence[Operand], batches: Axes, contracted: Axes, emitter: Emitter) -> list[Operand]:
+    """Batch dimensions first, then rows, the contracted dimensions as one, columns."""
+    (left, right), (left_batch, right_batch), (left_sum, right_sum) = operands, batches, contracted
     left_free = [axis for axis in range(len(left.shape)) if axis not in left_batch + left_sum]
     right_free = [axis for axis in range(len(right.shape)) if axis not in right_batch + right_sum]
     # The contracted dimensions may stand in any order, the same one on both sides: that of the right operand saves a
@@ -154,8 +167,36 @@ def _batch_norm(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[
     return [Operand(value, operands[0].shape, operands[0].dtype)]
 
 
+def _batch_norm_of_batch(op: Any, operands: Sequence[Operand], emitter: Emitter) -> list[Operand]:
+    """By the mean and the biased variance of each channel, which are results too. torch_xla writes LayerNorm so."""
+    data, feature = operands[0], integer(op, "feature_index")
+    wide = "float64" if data.dtype == "float64" else "float32"
+
+    def widened(operand: Operand) -> Any:
+        value = emitter.full(operand)
+        return value if operand.dtype == wide else emitter.emit(R.astype(value, wide))
+
+    def result(value: Any, shape: tuple[int, ...]) -> Operand:
+        value = value if data.dtype == wide else emitter.emit(R.astype(value, data.dtype))
+        return Operand(emitter.reshaped(value, shape), shape, data.dtype)
+
+    axes = [axis for axis in range(len(data.shape)) if axis != feature]
+    shape = [extent if axis == feature else 1 for axis, extent in enumerate(data.shape)]
+    scale, offset = (emitter.reshaped(widened(each), shape) for each in operands[1:3])
+    whole = widened(data)
+    mean, variance = (emitter.emit(reduce(whole, axes, keepdims=True)) for reduce in (R.mean, R.variance))
+    epsilon = relax.const(float(op.attributes["epsilon"].value), wide)
+    deviation = emitter.emit(R.sqrt(emitter.emit(R.add(variance, epsilon))))
+    value = emitter.emit(R.divide(emitter.emit(R.subtract(whole, mean)), deviation))
+    value = emitter.emit(R.add(emitter.emit(R.multiply(value, scale)), offset))
+    channels = (data.shape[feature],)
+    return [result(value, data.shape), result(mean, channels), result(variance, channels)]
+
+
 CONVERTERS: Final[dict[str, Converter]] = {
     "stablehlo.batch_norm_inference": _batch_norm,
+    "stablehlo.batch_norm_training": _batch_norm_of_batch,
     "stablehlo.convolution": _convolution,
+    "stablehlo.dot": _dot,
     "stablehlo.dot_general": _dot_general,
 }

@@ -25,7 +25,6 @@ ADVICE: Final = {
     "stablehlo.rng": _RANDOM,
     "stablehlo.rng_bit_generator": _RANDOM,
     "stablehlo.batch_norm_grad": _FORWARD,
-    "stablehlo.batch_norm_training": "Export batch norms for inference, with their stored statistics.",
     "stablehlo.select_and_scatter": _FORWARD,
     **dict.fromkeys(
         (

@@ -42,6 +42,9 @@ _OF_BOOLEANS: Final = {
     **dict.fromkeys(("stablehlo.and", "stablehlo.minimum", "stablehlo.multiply"), "stablehlo.minimum"),
 }
 """What a reduction of booleans is on the numbers 0 and 1."""
+_HALVES: Final = frozenset({"float16", "bfloat16"})
+_ROUNDED: Final = frozenset({"stablehlo.add", "stablehlo.multiply"})
+"""Reductions that round at each step, and are computed in float32 for halves."""
 _SORTED_AS: Final = {
     **dict.fromkeys(("bool", "int8", "int16", "uint8", "uint16"), "int32"), "uint32": "int64", "bfloat16": "float32",
 }  # fmt: skip
@@ -181,9 +184,14 @@ def _over_windows(op: Any, name: str, operands: Sequence[Operand], emitter: Emit
     whole = padded(emitter, emitter.full(data), rest, [low for low, _ in padding], [high for _, high in padding], gaps)
     shape = shape_of(op.results[0])
     kind = name.removeprefix("stablehlo.")
+    is_wide = data.dtype not in _HALVES or name not in _ROUNDED
     value = emitter.computed(
-        f"window_{kind}", lambda x: _windows(x, shape, window, strides, spacing, WINDOW_REDUCERS[name]), whole
+        f"window_{kind}",
+        lambda x: _windows(x, shape, window, strides, spacing, WINDOW_REDUCERS[name]),
+        whole if is_wide else emitter.emit(R.astype(whole, "float32")),
     )
+    if not is_wide:
+        value = emitter.emit(R.astype(value, data.dtype))
     if initial.scalar is None or initial.scalar != neutral(name, data.dtype):
         value = emitter.emit(REDUCERS[name][1](value, initial.compact))
     return Operand(value, shape, data.dtype)
