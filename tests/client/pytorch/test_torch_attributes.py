@@ -213,6 +213,17 @@ def test_numbers_are_compared_with_floats_in_their_own_type() -> None:
     require_as_torch(Of(function), (halves, doubles))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_halves_are_multiplied_and_divided_by_numbers_that_they_do_not_hold(dtype: torch.dtype) -> None:
+    lowest = torch.finfo(torch.float32).min
+
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        products = x * lowest, x * 1e5, 3e-9 * x, x * float("inf"), x / 1e6, x / 1e-9, 1e9 / (x + 3)
+        return tuple(torch.nan_to_num(each.float(), nan=7.0) for each in products)
+
+    require_as_torch(Of(function), (torch.tensor([0.0, 1, -2]).to(dtype),), tolerance=8e-3)
+
+
 def test_axes_of_one_element_are_removed_and_one_part_is_a_part() -> None:
     def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return x.squeeze(), x.squeeze(1), x.squeeze(2), *x.split(4, 3), *x.chunk(1)

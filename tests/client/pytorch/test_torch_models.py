@@ -54,6 +54,15 @@ def test_tied_weights_are_one_array() -> None:
     assert first is second
 
 
+def test_program_exported_in_training_mode_gives_new_statistics() -> None:
+    module, x = nn.BatchNorm2d(4).train(), torch.randn(2, 4, 5, 5)
+
+    model = imported(torch.export.export(module, (x,)), None)
+
+    reference = model.references[0]
+    require_equal(by_tvm(model, tuple(map(torch.from_numpy, reference.inputs))), reference.outputs)
+
+
 def test_dropout_is_off_and_said_so_where_a_module_was_in_training_mode() -> None:
     module = nn.Sequential(nn.Linear(4, 3), nn.Dropout(0.9))
     inputs = (torch.randn(2, 4),)

@@ -187,6 +187,7 @@ def test_pools_are_those_of_torch() -> None:
             functional.adaptive_avg_pool1d(x[0, 0], 3),
             x[0, 0, 0, 0].cumsum(0),
             functional.avg_pool2d(x, 3, 2, 1, divisor_override=5),
+            functional.avg_pool2d(x, 3, 2, 1, ceil_mode=True, divisor_override=5),
         )
 
     require_as_torch(Of(function), (torch.randn(2, 3, 13, 10),))

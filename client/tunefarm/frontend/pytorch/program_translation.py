@@ -24,6 +24,7 @@ from tunefarm.frontend.pytorch.operators.complex_numbers import (
 )
 from tunefarm.frontend.pytorch.operators.converters import CONVERTERS
 from tunefarm.frontend.pytorch.operators.nodes import standing_for, value_of
+from tunefarm.frontend.pytorch.operators.quantization import DECOMPOSITIONS
 from tunefarm.frontend.pytorch.weights import shared_array, weight_of
 from tunefarm.frontend.relax_model import RelaxModel
 from tunefarm.frontend.unsupported_operators import BOXES, MASKS, UnsupportedOperator, refuse_unsupported
@@ -38,12 +39,17 @@ ENTRY: Final = "main"
 _NAMESPACES: Final = frozenset({"aten", "prims", "quantized_decomposed", "torchvision", "transformers", "higher_order"})
 _DECOMPOSITIONS: Final = 4
 """How often operators are decomposed into others that may have to be decomposed as well."""
-_OF_TORCH: Final = {
-    operator: decomposition
-    for operator, decomposition in decomposition_table.items()
-    if decomposition.__module__ == "torch._decomp.decompositions"
+_FURTHER: Final = {
+    **DECOMPOSITIONS,
+    **{
+        operator: decomposition
+        for operator, decomposition in decomposition_table.items()
+        if decomposition.__module__ == "torch._decomp.decompositions"
+    },
 }
-"""Torch's decompositions into its operators; its others are into primitives, which have no converters."""
+"""Torch's decompositions into its operators, and ours. Its others are into primitives, which have no converters."""
+_DECOMPOSED: Final = frozenset({"_native_batch_norm_legit_functional.default"})
+"""Operators of which TVM's converter gives some results only: that of a norm in training mode gives no statistics."""
 _OF_TRUTH_VALUES: Final = frozenset({"add", "mul", "maximum", "minimum"})
 """Operators of numbers that torch has for truth values as well."""
 _COMPARISONS: Final = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
@@ -88,10 +94,10 @@ class _ProgramImporter(ExportedProgramImporter):  # type: ignore[misc]
         self.update_convert_map(ours)
 
     def in_known_operators(self, program: ExportedProgram) -> ExportedProgram:
-        """The program with torch's own decompositions for operators that have no converter."""
+        """The program with decompositions for operators that have no converter."""
         for _ in range(_DECOMPOSITIONS):
             unknown = {node.target for node in _calls(program.graph_module) if not self._is_known(node)}
-            further = {each: _OF_TORCH[each] for each in unknown if each in _OF_TORCH}
+            further = {each: _FURTHER[each] for each in unknown if each in _FURTHER}
             if not further:
                 break
             try:
@@ -209,7 +215,7 @@ class _ProgramImporter(ExportedProgramImporter):  # type: ignore[misc]
         name = node.target.__name__
         if not foreign and involves_complex(node):
             return has_converter(node)
-        return not foreign and name in self.convert_map and name not in _RANDOM
+        return not foreign and name in self.convert_map and name not in _RANDOM | _DECOMPOSED
 
 
 def _with_one_entry(module: Any) -> Any:

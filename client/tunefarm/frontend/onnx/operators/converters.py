@@ -13,7 +13,6 @@ from tunefarm.frontend.onnx.operators.attention.grouped_attention import group_q
 from tunefarm.frontend.onnx.operators.attention.multi_head_attention import attention, multi_head_attention
 from tunefarm.frontend.onnx.operators.attention.rotary import rotary_embedding
 from tunefarm.frontend.onnx.operators.attention.standard_attention import standard_attention, tensor_scatter
-from tunefarm.frontend.onnx.operators.deformable import deformable_conv
 from tunefarm.frontend.onnx.operators.elementwise import (
     clip,
     dropout,
@@ -68,6 +67,7 @@ from tunefarm.frontend.onnx.operators.spatial import (
     column_to_image,
     conv,
     conv_transpose,
+    deformable_conv,
     max_pool,
     max_unpool,
     roi_align,

@@ -9,12 +9,26 @@ from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from tunefarm.frontend.expressions.along_axis import extents
+from tunefarm.frontend.expressions.deformable import MovedWindows, deformable_convolution
 from tunefarm.frontend.expressions.windows import Windows, positions_of_maxima
 from tunefarm.frontend.onnx.operators.constants import numbers_of
 
 _SAME: Final = frozenset({b"SAME_UPPER", b"SAME_LOWER"})
 _MAX_AXES_TRANSPOSED: Final = 2
 """Of convolutions whose transposed ones TVM computes in groups."""
+
+
+def deformable_conv(builder: Any, inputs: Any, attributes: Mapping[str, Any], _scope: Any) -> Any:
+    """DeformConv: a convolution that reads between pixels."""
+    x, weight, offset, bias, mask = [*inputs, None, None][:5]
+    windows = MovedWindows(
+        kernel=extents(weight)[2:],
+        strides=attributes.get("strides", (1, 1)),
+        pads=attributes.get("pads", (0,) * 4)[:2],
+        dilations=attributes.get("dilations", (1, 1)),
+        parts=attributes.get("offset_group", 1),
+    )
+    return deformable_convolution((x, weight, offset, bias, mask), windows, attributes.get("group", 1), builder)
 
 
 def conv(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:

@@ -22,6 +22,7 @@ from tunefarm.frontend.pytorch.operators.nodes import (
 )
 
 _LOWEST: Final = -3.4e38
+_HIGHEST: Final = float(torch.finfo(torch.float32).max)
 
 
 def reduction(reduce: Callable[..., Any]) -> Convert:
@@ -79,6 +80,33 @@ def with_factor(combine: Callable[..., Any], plain: Callable[..., Any], *, swaps
         return emit(combine(first, scaled(second, alpha, emit)))
 
     return convert
+
+
+def product_or_quotient(combine: Callable[..., Any], plain: Callable[..., Any]) -> Convert:
+    """Products and quotients; in float32, as in torch, those of halves and a number that halves do not hold.
+
+    TVM's converter makes the number infinity or zero: 0 times the lowest float32, as in masks, is not a number then.
+    """
+
+    def convert(node: fx.Node, importer: Any) -> Any:
+        dtype = value_of(node).dtype
+        numbers = [abs(each) for each in node.args[:2] if isinstance(each, int | float)]
+        if dtype not in HALVES or not any(0 < each < math.inf and not _holds(dtype, each) for each in numbers):
+            return importer._binary_op(combine, plain)(node)  # noqa: SLF001 - the converter in TVM's table
+        emit, kind = importer.block_builder.emit, str(dtype).removeprefix("torch.")
+        operands = (
+            as_kind("float32", importer.env[each], emit)
+            if isinstance(each, fx.Node)
+            else relax.const(max(min(each, _HIGHEST), -_HIGHEST), "float32")
+            for each in node.args[:2]
+        )
+        return as_kind(kind, emit(combine(*operands)), emit)
+
+    return convert
+
+
+def _holds(dtype: torch.dtype, magnitude: float) -> bool:
+    return bool(torch.finfo(dtype).tiny <= magnitude <= torch.finfo(dtype).max)
 
 
 def power_of_integers(node: fx.Node, importer: Any) -> Any:

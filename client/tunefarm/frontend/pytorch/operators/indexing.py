@@ -5,7 +5,7 @@ TVM's own read outside of the data for positions that count from the end.
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import fx
@@ -13,6 +13,8 @@ from tvm import relax
 
 from tunefarm.frontend.expressions.along_axis import with_rows
 from tunefarm.frontend.pytorch.operators.nodes import Convert, argument, value_of
+
+_OUTSIDE: Final = "it shows memory beside the tensor"
 
 
 def select(node: fx.Node, importer: Any) -> Any:
@@ -50,10 +52,11 @@ def index_put(node: fx.Node, importer: Any) -> Any:
     fuse and split. Others become a scatter.
 
     Raises:
-        ValueError: an index is a mask, and more than one value is put.
+        ValueError: an index is a mask, and each position has a value of its own.
     """
-    if _is_masked_value(node):
-        return _put_by_mask(node, importer)
+    masked = _masked_axis(node)
+    if masked is not None:
+        return _put_by_mask(node, importer, masked)
     used = _used_axes(node)
     if len(used) == 1 and value_of(node.args[1][used[0]]).numel() == 1 and not argument(node, 3, "accumulate", False):
         return _put_one(node, importer, used[0])
@@ -76,7 +79,7 @@ def index_put(node: fx.Node, importer: Any) -> Any:
 
 
 def strided(node: fx.Node, importer: Any) -> Any:
-    """``as_strided``: elements of a contiguous tensor, by constant positions."""
+    """``as_strided``: elements of a tensor's memory, by constant positions."""
     emit = importer.block_builder.emit
     flat = emit(relax.op.reshape(importer.env[node.args[0]], [-1]))
     return emit(relax.op.take(flat, relax.const(_places(node, node.args[1:], torch.as_strided).numpy()), axis=0))
@@ -100,24 +103,45 @@ def written_through(view: Callable[..., torch.Tensor]) -> Convert:
 
 
 def _places(node: fx.Node, arguments: Sequence[Any], view: Callable[..., torch.Tensor]) -> torch.Tensor:
-    """The positions that a view shows of a tensor whose elements lie in their order."""
+    """The positions, in the order of its axes, that a view shows of a tensor, which lies in memory as in torch.
+
+    Raises:
+        ValueError: the view shows memory that is not the tensor's.
+    """
     given = value_of(node.args[0])
-    return view(torch.arange(given.numel()).reshape(given.shape), *arguments, **node.kwargs)
+    reach = sum((extent - 1) * step for extent, step in zip(given.shape, given.stride(), strict=True))
+    memory = torch.full((given.storage_offset() + reach + 1,), -1)
+    whole = memory.as_strided(given.shape, given.stride(), given.storage_offset())
+    whole.copy_(torch.arange(given.numel()).reshape(given.shape))
+    try:
+        places = view(whole, *arguments, **node.kwargs)
+    except RuntimeError as error:
+        raise ValueError(_OUTSIDE) from error
+    if places.numel() and int(places.min()) < 0:
+        raise ValueError(_OUTSIDE)
+    return places
 
 
-def _is_masked_value(node: fx.Node) -> bool:
-    indices = node.args[1]
-    is_mask = len(indices) == 1 and indices[0] is not None and value_of(indices[0]).dtype == torch.bool
-    return is_mask and value_of(node.args[2]).numel() == 1 and not argument(node, 3, "accumulate", False)
+def _masked_axis(node: fx.Node) -> int | None:
+    """The first axis of the mask that is the only index, if all its positions get the same values."""
+    used = [axis for axis, each in enumerate(node.args[1]) if each is not None]
+    if len(used) != 1 or value_of(node.args[1][used[0]]).dtype != torch.bool or argument(node, 3, "accumulate", False):
+        return None
+    rest = value_of(node).dim() - used[0] - value_of(node.args[1][used[0]]).dim()
+    given = value_of(node.args[2]).shape
+    return used[0] if len(given) <= rest or given[-1 - rest] == 1 else None
 
 
-def _put_by_mask(node: fx.Node, importer: Any) -> Any:
-    """``x[mask] = value``, where the mask may lack the last axes of the data."""
-    shape, mask = _extents(node), node.args[1][0]
+def _put_by_mask(node: fx.Node, importer: Any, axis: int) -> Any:
+    """``x[:, mask] = values``, where the mask may lack the last axes of the data."""
+    shape, mask = _extents(node), node.args[1][axis]
     covered = value_of(mask).dim()
+    rest = len(shape) - axis - covered
     emit = importer.block_builder.emit
-    chosen = emit(relax.op.reshape(importer.env[mask], [*shape[:covered], *[1] * (len(shape) - covered)]))
-    value = emit(relax.op.reshape(importer.env[node.args[2]], [1] * len(shape)))
+    chosen = emit(relax.op.reshape(importer.env[mask], [1] * axis + shape[axis : axis + covered] + [1] * rest))
+    given = _extents(node.args[2])
+    aligned = [1] * (axis + 1 + rest - len(given)) + given  # one axis of extent 1 stands for the positions
+    value = emit(relax.op.reshape(importer.env[node.args[2]], aligned[:axis] + [1] * covered + aligned[axis + 1 :]))
     return emit(relax.op.where(chosen, value, importer.env[node.args[0]]))
 
 

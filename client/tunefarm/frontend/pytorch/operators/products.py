@@ -7,6 +7,8 @@ import torch
 from torch import fx
 from tvm import relax
 
+from tunefarm.frontend.expressions.along_axis import extents
+from tunefarm.frontend.expressions.deformable import MovedWindows, deformable_convolution
 from tunefarm.frontend.pytorch.operators.nodes import HALVES, argument, scaled, standing_for, value_of
 
 _CONVOLUTIONS: Final = MappingProxyType(
@@ -95,6 +97,16 @@ def added_product(node: fx.Node, importer: Any) -> Any:
     if _accumulation(node) is not None:
         added = emit(relax.op.astype(added, "float32"))
     return emit(relax.op.add(added, product))
+
+
+def deformable(node: fx.Node, importer: Any) -> Any:
+    """``deform_conv2d`` of torchvision."""
+    strides, pads, dilations = (list(node.args[first : first + 2]) for first in (5, 7, 9))
+    groups, parts, is_masked = node.args[11:14]
+    x, weight, offset, mask, bias = (importer.env[each] for each in node.args[:5])
+    windows = MovedWindows(extents(weight)[2:], strides, pads, dilations, parts)
+    tensors = (x, weight, offset, bias, mask if is_masked else None)
+    return deformable_convolution(tensors, windows, groups, importer.block_builder)
 
 
 def convolution(node: fx.Node, importer: Any) -> Any:

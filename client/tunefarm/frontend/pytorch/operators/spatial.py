@@ -94,12 +94,18 @@ def average_pool(axes: int) -> Any:
             return getattr(importer, f"_avg_pool{axes}d")(node)  # the converter in TVM's table
         kernel = _of_axes(node.args[1], axes)
         strides = _of_axes(argument(node, 2, "stride", ()), axes) or kernel
-        padding, ceiling = _of_axes(argument(node, 3, "padding", 0), axes), argument(node, 4, "ceil_mode", False)
+        low = _of_axes(argument(node, 3, "padding", 0), axes)
+        given_extents, counts = (value_of(each).shape[-axes:] for each in (node.args[0], node))
+        # As far as the last window reaches: TVM's means are of fewer elements at the end that ``ceil_mode`` adds.
+        high = [
+            max((int(count) - 1) * step + size - int(extent) - before, 0)
+            for count, step, size, extent, before in zip(counts, strides, kernel, given_extents, low, strict=True)
+        ]
         emit, data = importer.block_builder.emit, importer.env[node.args[0]]
         kind, is_float = str(data.ty.dtype), value_of(node).dtype.is_floating_point
         given = data if is_float else as_kind("float64", data, emit)
         means = _of_batch(
-            lambda images: pool(images, kernel, strides, padding, 1, ceiling, True, layout), given, axes, emit
+            lambda images: pool(images, kernel, strides, [*low, *high], 1, False, True, layout), given, axes, emit
         )
         if is_float:
             return emit(relax.op.multiply(means, relax.const(math.prod(kernel) / divisor, kind)))

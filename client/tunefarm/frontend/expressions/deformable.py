@@ -1,9 +1,9 @@
-"""DeformConv: a convolution that reads between pixels, at places that an input moves.
+"""A convolution that reads between pixels, at places that an input moves.
 
-onnx.ai/onnx/operators, DeformConv-22.
+onnx.ai/onnx/operators, DeformConv-22; deform_conv2d of torchvision.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ _RANK_OF_IMAGES: Final = 4
 
 
 @dataclass(frozen=True)
-class _MovedWindows:
+class MovedWindows:
     """Where the elements of a window are before they are moved.
 
     Attributes:
@@ -23,14 +23,14 @@ class _MovedWindows:
         strides: between windows.
         pads: above and to the left of the image.
         dilations: between the elements of a window.
-        channels: that one part of the offsets moves.
+        parts: of the channels, each of which has offsets of its own.
     """
 
     kernel: Sequence[int]
     strides: Sequence[int]
     pads: Sequence[int]
     dilations: Sequence[int]
-    channels: int
+    parts: int
 
     @property
     def places(self) -> int:
@@ -46,21 +46,18 @@ class _MovedWindows:
         )
 
 
-def deformable_conv(builder: Any, inputs: Any, attributes: Mapping[str, Any], scope: Any) -> Any:
-    """A product of the weights with what is read between pixels, times a mask."""
-    del scope
-    x, weight, offset = inputs[:3]
-    bias, mask = (inputs[number] if len(inputs) > number else None for number in (3, 4))
+def deformable_convolution(tensors: Sequence[Any], windows: MovedWindows, groups: int, builder: Any) -> Any:
+    """A product of the weights with what is read between pixels, times a mask.
+
+    ``tensors`` are the image, the weights, the offsets, and a bias and a mask or None.
+
+    Raises:
+        ValueError: the input is not a batch of images.
+    """
+    x, weight, offset, bias, mask = tensors
     if x.ty.ndim != _RANK_OF_IMAGES:
         raise ValueError(f"its input has {x.ty.ndim} axes")
-    (batch, channels, *_), (filters, _, *kernel), groups = extents(x), extents(weight), attributes.get("group", 1)
-    windows = _MovedWindows(
-        kernel=kernel,
-        strides=attributes.get("strides", (1, 1)),
-        pads=attributes.get("pads", (0,) * 4)[:2],
-        dilations=attributes.get("dilations", (1, 1)),
-        channels=channels // attributes.get("offset_group", 1),
-    )
+    (batch, channels, *_), filters = extents(x), extents(weight)[0]
     emit, (rows, columns), of_group = builder.emit, extents(offset)[2:], channels // groups * windows.places
     given = [x, offset] if mask is None else [x, offset, mask]
     samples = builder.emit_te(_samples(windows), *given, primfunc_name_hint="deformable_samples")
@@ -71,7 +68,7 @@ def deformable_conv(builder: Any, inputs: Any, attributes: Mapping[str, Any], sc
     return result if bias is None else relax.op.add(result, emit(relax.op.reshape(bias, [1, filters, 1, 1])))
 
 
-def _samples(windows: _MovedWindows) -> Any:
+def _samples(windows: MovedWindows) -> Any:
     """A function of the image, the offsets and perhaps a mask: [batch, channels, places, rows, columns]."""
 
     def samples(x: te.Tensor, offset: te.Tensor, *masks: te.Tensor) -> te.Tensor:
@@ -79,7 +76,7 @@ def _samples(windows: _MovedWindows) -> Any:
         _, _, rows, columns = offset.shape
 
         def element(image: Any, channel: Any, place: Any, row: Any, column: Any) -> Any:
-            moved = channel // windows.channels * windows.places + place
+            moved = channel // (channels // windows.parts) * windows.places + place
             y, z = (
                 tirx.Cast(x.dtype, begin) + offset[image, 2 * moved + number, row, column]
                 for number, begin in enumerate(windows.begin(place, row, column))
