@@ -35,7 +35,7 @@ class NotTraceable(BadInput):
 
 
 @dataclass(frozen=True)
-class Trace:
+class TracedModule:
     """What a module calls for example inputs.
 
     Attributes:
@@ -51,15 +51,15 @@ class Trace:
 
 def trace_of(
     module: torch.nn.Module, arguments: tuple[Any, ...], keywords: Mapping[str, Any], converters: Converters
-) -> Trace:
+) -> TracedModule:
     """Trace a module. Raises NotTraceable if that depends on values, or if it takes other inputs than tensors."""
     traced, inputs = _traced(module, arguments, keywords, _Tracer(converters))
     modules = dict(traced.named_modules())
     called = [_target(node, modules) for node in traced.graph.nodes]
-    return Trace(traced, inputs, any(name.rpartition(".")[2] in converters for _, name in called))
+    return TracedModule(traced, inputs, any(name.rpartition(".")[2] in converters for _, name in called))
 
 
-def import_trace(trace: Trace, converters: Converters) -> RelaxModel:
+def import_trace(trace: TracedModule, converters: Converters) -> RelaxModel:
     """Convert a trace by TVM's map of modules, functions and methods, which ``converters`` precede by their names.
 
     Raises:

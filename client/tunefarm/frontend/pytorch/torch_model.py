@@ -27,7 +27,7 @@ from tunefarm.intake.user_file import describe
 from tunefarm_schemas.bad_input import BadInput
 
 if TYPE_CHECKING:
-    from tunefarm.frontend.pytorch.torch_fx import Trace
+    from tunefarm.frontend.pytorch.torch_fx import TracedModule
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -104,7 +104,7 @@ def import_torch(
     return replace(model, notes=(*notes, *model.notes))
 
 
-def _import_trace(trace: "Trace", converters: Converters) -> RelaxModel:
+def _import_trace(trace: "TracedModule", converters: Converters) -> RelaxModel:
     from tunefarm.frontend.pytorch.torch_fx import import_trace
 
     if trace.has_converters:
