@@ -38,6 +38,9 @@ class TorchCallable:
         self._is_given = [isinstance(each, TensorArgument) for each in self._given]  # rather than a constant
         self._is_returned = [isinstance(each, TensorArgument) for each in self._returned]
         self._types = [getattr(torch, each.dtype) for each in self._entry.inputs]
+        call_signature = exported.module_call_graph[0].signature
+        self._names = list(call_signature.forward_arg_names or () if call_signature else ())
+        self._positions = len(self._names) - len(exported.example_inputs[1])
         plain = pytree.tree_structure(((0,) * len(self._given), {}))
         self._takes_tensors = all(self._is_given) and self._arguments == plain
         self._lock = threading.Lock()
@@ -72,15 +75,15 @@ class TorchCallable:
         """One line with the inputs."""
         return repr(self.compiled).replace("CompiledModel", "TorchCallable", 1)
 
-    def __call__(self, *inputs: Any) -> Any:
-        """Run the model; the result has the nesting of the module's.
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        """Run the model; inputs are those of the module, and the result has the nesting of the module's.
 
         Raises:
             BadInput: inputs are missing, or have another structure, shape or type than those of the export.
         """
         from torch.utils import _pytree as pytree
 
-        given = self._tensors_of(inputs)
+        given = self._tensors_of(inputs, named)
         dispatch = self.compiled.dispatch
         for expected, dtype, tensor in zip(self._entry.inputs, self._types, given, strict=False):  # buffers follow
             if tensor.dtype != dtype or (dispatch is None and tensor.shape != expected.shape):
@@ -109,17 +112,34 @@ class TorchCallable:
                     tensors[position].copy_(value)
             return leaves[:count]
 
-    def _tensors_of(self, inputs: tuple[Any, ...]) -> list[Any]:
+    def _bound(self, inputs: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments as they were at the export: by position, or by name.
+
+        Raises:
+            BadInput: one is missing or unknown.
+        """
+        given = {**dict(zip(self._names[: self._positions], inputs, strict=False)), **named}
+        if given.keys() != set(self._names) or len(inputs) + len(named) != len(self._names):
+            problem = f"{len(inputs)} inputs" + (f" and {', '.join(sorted(named))}" if named else "") + " were given."
+            by_name = self._names[self._positions :]
+            fix = f"Give {', '.join(self._names)}" + (f"; by name {', '.join(by_name)}." if by_name else ".")
+            raise BadInput("inputs", problem, fix)
+        arguments, by_name = self._names[: self._positions], self._names[self._positions :]
+        return tuple(given[name] for name in arguments), {name: given[name] for name in by_name}
+
+    def _tensors_of(self, inputs: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
         """The tensors among the arguments, in the order of the export."""
         import torch
         from torch.utils import _pytree as pytree
 
-        is_plain = self._takes_tensors and len(inputs) == len(self._given)
+        is_plain = self._takes_tensors and len(inputs) == len(self._given) and not named
         if is_plain and all(isinstance(each, torch.Tensor) for each in inputs):
             return list(inputs)
-        leaves = pytree.tree_leaves(inputs)
+        if named or self._positions < len(self._names):
+            inputs, named = self._bound(inputs, named)
+        leaves = pytree.tree_leaves((inputs, named))
         with suppress(ValueError):  # lists for tuples, and the like, have the same leaves in the same order
-            leaves = self._arguments.flatten_up_to((inputs, {}))
+            leaves = self._arguments.flatten_up_to((inputs, named))
         kinds = [isinstance(leaf, torch.Tensor) for leaf in leaves]
         if kinds != self._is_given:
             problem = f"{sum(kinds)} tensors were given, in another structure than at the export."
@@ -173,7 +193,7 @@ class TorchOperations:
 
 def compile(  # noqa: A001 - it is reached as tunefarm.torch.compile
     model: Any,
-    example_inputs: Sequence[Any],
+    example_inputs: Any,
     target: "TargetLike" = None,
     *,
     dynamic: Mapping[str, Mapping[int, Any]] | None = None,
@@ -186,7 +206,8 @@ def compile(  # noqa: A001 - it is reached as tunefarm.torch.compile
 
     Args:
         model: a ``torch.nn.Module``; it is exported in evaluation mode, and keeps its own.
-        example_inputs: its positional arguments, as tensors of the shapes that it is compiled for.
+        example_inputs: its arguments, as tensors of the shapes that it is compiled for: a tuple, one tensor, or a
+            dictionary of keyword arguments, which calls then give by name, too.
         target: as for ``tunefarm.compile``.
         dynamic: axes whose size is known at a call, by the name of the argument of ``forward``: the sizes of buckets as
             a list, or the smallest and the largest size as a tuple, or as a ``torch.export.Dim`` with bounds. Axes with
@@ -202,9 +223,10 @@ def compile(  # noqa: A001 - it is reached as tunefarm.torch.compile
     """
     from tunefarm.compiler import compile_model
     from tunefarm.frontend.pytorch.dynamic_axes import dynamic_axes, sized_examples
+    from tunefarm.frontend.pytorch.example_inputs import example_inputs_of
     from tunefarm.frontend.pytorch.module_export import export_module, save_exported
 
-    axes = dynamic_axes(dynamic or {})
+    axes, examples = dynamic_axes(dynamic or {}), example_inputs_of(example_inputs)
     dimensions = tuple(
         named_sizes(each.places, each.sizes) if each.sizes else size_range(each.places, each.low, each.high)
         for each in axes
@@ -215,11 +237,11 @@ def compile(  # noqa: A001 - it is reached as tunefarm.torch.compile
         )
         wanted.require_usable()
         options["buckets"] = wanted
-        example_inputs = sized_examples(model, example_inputs, axes)
+        examples = sized_examples(model, examples, axes)
     elif pad or exact_buckets:
         field = "pad" if pad else "exact_buckets"
         raise BadInput(field, "no axis is dynamic.", "Give dynamic={NAME: {AXIS: SIZES}}.")
-    exported = export_module(model, example_inputs, axes)
+    exported = export_module(model, examples, axes)
     with tempfile.TemporaryDirectory(prefix="tunefarm-torch-") as folder:
         path = save_exported(exported, Path(folder) / f"{type(model).__name__}.pt2")
         compiled = compile_model(path, None, target, update_in_place=True, **options)

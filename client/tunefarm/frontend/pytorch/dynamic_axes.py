@@ -1,10 +1,10 @@
 """Axes of a module's arguments whose size is known at a call. Imports torch where it is needed only."""
 
-import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tunefarm.frontend.pytorch.example_inputs import ExampleInputs
 from tunefarm_schemas.bad_input import BadInput
 
 FIELD = "dynamic"
@@ -54,38 +54,33 @@ def _axis(kind: str, value: Any, places: tuple[str, ...]) -> DynamicAxis:
     raise BadInput(FIELD, f"{', '.join(places)} is {value!r}.", _FIX)
 
 
-def sized_examples(model: Any, example_inputs: Sequence[Any], axes: Sequence[DynamicAxis]) -> tuple[Any, ...]:
+def sized_examples(model: Any, examples: ExampleInputs, axes: Sequence[DynamicAxis]) -> ExampleInputs:
     """Example inputs with at least two rows at each axis: torch takes a size of one for a constant."""
     import torch
 
-    names = _names(model, len(example_inputs))
-    inputs = dict(zip(names, example_inputs, strict=False))
+    inputs = examples.named(model)
     for each in axes:
         for place in each.places:
             name, _, axis = place.rpartition(".")
             value = inputs.get(name)
             if not isinstance(value, torch.Tensor) or not int(axis) < value.dim():
-                fix = f"Its tensors are {', '.join(names)}."
+                fix = f"Its tensors are {', '.join(inputs)}."
                 raise BadInput(FIELD, f"the module has no input {place}.", fix)
             if value.shape[int(axis)] == 1:
                 inputs[name] = torch.cat([value, value], int(axis))
-    return tuple(inputs.values())
+    return examples.replaced(inputs)
 
 
-def symbolic_shapes(model: Any, count: int, axes: Sequence[DynamicAxis]) -> Any:
+def symbolic_shapes(model: Any, examples: ExampleInputs, axes: Sequence[DynamicAxis]) -> Any:
     """What ``torch.export`` takes as ``dynamic_shapes``; None without axes."""
     from torch.export import Dim
 
     if not axes:
         return None
-    shapes: dict[str, dict[int, Any]] = {name: {} for name in _names(model, count)}
+    shapes: dict[str, dict[int, Any]] = {name: {} for name in examples.named(model)}
     for number, each in enumerate(axes):
         dimension = Dim(f"dimension{number}", min=1, max=max(each.high, 2))
         for place in each.places:
             name, _, axis = place.rpartition(".")
             shapes[name][int(axis)] = dimension
-    return tuple(shapes.values())
-
-
-def _names(model: Any, count: int) -> list[str]:
-    return list(inspect.signature(model.forward).parameters)[:count]
+    return shapes if examples.keywords else tuple(shapes.values())

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from tunefarm.frontend.model_source import FIELD
 from tunefarm.frontend.pytorch.dynamic_axes import DynamicAxis, symbolic_shapes
+from tunefarm.frontend.pytorch.example_inputs import example_inputs_of
 from tunefarm_schemas.bad_input import BadInput
 
 _EXPORT_FIX: Final = "Make torch.export.export(module, example_inputs) work, or have it traced with torch.fx."
@@ -21,19 +22,22 @@ _EXPORT_FIXES: Final = MappingProxyType(
 """By what torch says."""
 
 
-def export_module(model: Any, example_inputs: Sequence[Any] | None, axes: Sequence[DynamicAxis] = ()) -> Any:
+def export_module(model: Any, example_inputs: Any, axes: Sequence[DynamicAxis] = ()) -> Any:
     """Export a ``torch.nn.Module`` in evaluation mode; it and its parts keep their modes. ``axes`` have symbolic sizes.
+
+    ``example_inputs`` are a tuple of arguments, a dictionary of keyword arguments, or one tensor.
 
     Raises:
         BadInput: there are no example inputs, or torch cannot export it.
     """
     if example_inputs is None:
         raise BadInput("example_inputs", "none were given.", "Give the module's arguments as a tuple of tensors.")
+    examples = example_inputs_of(example_inputs)
     modes = [(each, each.training) for each in model.modules()]
-    shapes = symbolic_shapes(model, len(example_inputs), axes)
+    shapes = symbolic_shapes(model, examples, axes)
     try:
         evaluate(model)
-        exported = exported_program(model, tuple(example_inputs), shapes=shapes)
+        exported = exported_program(model, *examples, shapes=shapes)
     finally:
         for each, was_training in modes:
             each.training = was_training

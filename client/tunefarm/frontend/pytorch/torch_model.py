@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 
 from tunefarm.frontend.model_source import FIELD
 from tunefarm.frontend.pytorch.decomposition import decomposed
+from tunefarm.frontend.pytorch.example_inputs import ExampleInputs, example_inputs_of
 from tunefarm.frontend.pytorch.model_state import state_of
 from tunefarm.frontend.pytorch.module_export import evaluate, exported_program
 from tunefarm.frontend.pytorch.operators.complex_numbers import is_complex
@@ -134,34 +135,25 @@ def _require_contents(module: torch.nn.Module) -> None:
         raise BadInput(FIELD, problem, "Load the weights; a module on the device meta has none.")
 
 
-def _arguments(module: torch.nn.Module, inputs: Any, shapes: Shapes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _arguments(module: torch.nn.Module, inputs: Any, shapes: Shapes) -> ExampleInputs:
     if inputs is None:
         raise BadInput(FIELD, f"the {type(module).__name__} has no example inputs.", _INPUTS_FIX)
-    keywords = dict(inputs) if isinstance(inputs, Mapping) else {}
-    arguments = () if keywords else tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
-    if not any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves((arguments, keywords))):
+    examples = example_inputs_of(inputs)
+    if not any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(tuple(examples))):
         raise BadInput(FIELD, "its example inputs contain no tensor.", _INPUTS_FIX)
     if not shapes:
-        return arguments, keywords
-    names = _names_of(module, len(arguments))
-    known = {*names, *keywords}
-    if unknown := sorted(shapes.keys() - known):
-        raise _no_such_input(unknown, sorted(known))
-    resized = [_resized(value, shapes.get(name)) for name, value in zip(names, arguments, strict=False)]
-    return tuple(resized), {name: _resized(value, shapes.get(name)) for name, value in keywords.items()}
+        return examples
+    named = examples.named(module)
+    if unknown := sorted(shapes.keys() - named.keys()):
+        raise _no_such_input(unknown, sorted(named))
+    return examples.replaced({name: _resized(value, shapes.get(name)) for name, value in named.items()})
 
 
 def example_shapes(module: torch.nn.Module, inputs: Any) -> dict[str, tuple[int, ...]]:
     """The shapes of a module's example inputs that are tensors, by name. Raises BadInput if it has none."""
-    arguments, keywords = _arguments(module, getattr(module, "example_inputs", None) if inputs is None else inputs, {})
-    named = {**dict(zip(_names_of(module, len(arguments)), arguments, strict=False)), **keywords}
+    examples = _arguments(module, getattr(module, "example_inputs", None) if inputs is None else inputs, {})
+    named = examples.named(module)
     return {name: tuple(value.shape) for name, value in named.items() if isinstance(value, torch.Tensor)}
-
-
-def _names_of(module: torch.nn.Module, count: int) -> list[str]:
-    import inspect
-
-    return list(inspect.signature(module.forward).parameters)[:count]
 
 
 def _resized(value: Any, size: tuple[int, ...] | None) -> Any:
