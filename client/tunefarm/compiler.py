@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def compile_model(
     model: Any,
-    example_inputs: Sequence[Any] | None = None,
+    example_inputs: Any = None,
     target: TargetLike = None,
     *,
     output: str | Path | None = None,
@@ -48,7 +48,7 @@ def compile_model(
     Args:
         model: a path or ``FILE.py:NAME``, as the command line takes it, a torch module, or an ``IRModule`` with Relax
             functions.
-        example_inputs: tensors that a torch module is exported with.
+        example_inputs: what a torch module is exported with: a tuple, one tensor, or a dictionary of keyword arguments.
         target: a ``tvm.target.Target``, a dictionary or its JSON, or a preset. Default: this host's processor.
         output: the folder to write; by default one that is removed at once.
         shapes: sizes of inputs with dynamic dimensions, by name.
@@ -112,7 +112,7 @@ def _registered(callees: Sequence[str], functions: str | Path | None) -> Sequenc
 def _imported(
     machine: LocalMachine,
     model: Any,
-    example_inputs: Sequence[Any] | None,
+    example_inputs: Any,
     shapes: Mapping[str, tuple[int, ...]],
     temporary: Path,
 ) -> tuple[ImportedModel, str]:

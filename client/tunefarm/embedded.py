@@ -25,7 +25,7 @@ from tunefarm_schemas.views.jobs.summary import Progress
 from tunefarm_services.settings import Settings
 
 
-def exported_if_torch(module: Any, example_inputs: Sequence[Any] | None) -> Any:
+def exported_if_torch(module: Any, example_inputs: Any) -> Any:
     """The path of a file with the exported program if it is a torch module, else ``module`` itself.
 
     Raises:
@@ -54,7 +54,7 @@ def tune(
     abi: Abi = "stable",
     inputs: Mapping[str, Any] | None = None,
     protocol: str = JobOptions.model_fields["protocol"].default,
-    example_inputs: Sequence[Any] | None = None,
+    example_inputs: Any = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     buckets: Sequence[str] = (),
     pad: Mapping[str, float] | None = None,
@@ -89,7 +89,7 @@ def tune(
         inputs: the contents of arguments by name: ``uniform:0:1``, ``integers:0:1000``, ``normal``, ``positive``,
             ``@FILE.npy``, or an array. Default: random numbers, and valid indices for integer arguments.
         protocol: the timing protocol: ``cpu-hot-cache`` or ``cpu-cold-cache``.
-        example_inputs: tensors that a torch module is exported with.
+        example_inputs: what a torch module is exported with: a tuple, one tensor, or a dictionary of keyword arguments.
         shapes: of a model, sizes of inputs with dynamic dimensions, by name.
         buckets: of a model's file, sizes of dynamic dimensions, such as ``["batch=1,8,32"]``: all are tuned in one job.
         pad: what inputs are padded with, by name; zero for others.

@@ -43,6 +43,7 @@ class TorchCallable:
         self._positions = len(self._names) - len(exported.example_inputs[1])
         plain = pytree.tree_structure(((0,) * len(self._given), {}))
         self._takes_tensors = all(self._is_given) and self._arguments == plain
+        self._strided = torch.strided
         self._lock = threading.Lock()
         self._initial: dict[str, Any] = {}
         self._changed: list[int] = []
@@ -90,6 +91,10 @@ class TorchCallable:
                 kind = str(tensor.dtype).removeprefix("torch.")
                 problem = f"{expected.name} is {kind}{list(tensor.shape)}."
                 raise BadInput("inputs", problem, f"Give {expected.dtype}{list(expected.shape)}.")
+            if not tensor.is_cpu or tensor.layout != self._strided:
+                layout = str(tensor.layout).removeprefix("torch.")
+                problem = f"{expected.name} is a {layout} tensor on the device {tensor.device}."
+                raise BadInput("inputs", problem, "Give dense tensors on the CPU: tensor.to_dense() and tensor.cpu().")
         tensors = [each.detach() if each.requires_grad else each for each in given]
         results = iter(self._results_of(tensors))
         returned = zip(self._returned, self._is_returned, strict=True)

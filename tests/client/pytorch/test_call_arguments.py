@@ -61,6 +61,16 @@ def test_one_tensor_is_one_argument(settings: Settings) -> None:
     assert torch.equal(compiled(rows), rows)
 
 
+def test_tensors_that_kernels_cannot_read_are_refused(settings: Settings) -> None:
+    compiled = compiled_with(torch.randn(2, COUNT), settings)
+    for tensor, kind in (
+        (torch.zeros(2, COUNT, device="meta"), "device meta"),
+        (torch.zeros(2, COUNT).to_sparse(), "sparse_coo"),
+    ):
+        with pytest.raises(BadInput, match=kind):
+            compiled(tensor)
+
+
 def test_arguments_by_name_have_dynamic_sizes(settings: Settings) -> None:
     sizes = {0: [2, COUNT]}
     examples = {"scale": torch.randn(COUNT), "ids": torch.randn(COUNT)}
