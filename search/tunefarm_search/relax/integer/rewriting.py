@@ -24,7 +24,14 @@ from tunefarm_search.relax.constants import constant_of
 from tunefarm_search.relax.expressions import operator_of, scalar_of, uses_of, value_of
 from tunefarm_search.relax.integer.operators import QUANTIZE, RANGES, Requantization
 from tunefarm_search.relax.integer.products import FoundProducts, found_products
-from tunefarm_search.relax.integer.run_time_products import RunTimeProducts, is_wide_product, run_time_products
+from tunefarm_search.relax.integer.run_time_products import (
+    RunTimeProducts,
+    ScaledProducts,
+    is_dequantized_at_run_time,
+    is_wide_product,
+    run_time_products,
+    scaled_products,
+)
 from tunefarm_search.relax.quantized_values import constant_values, quantized_tensor
 from tunefarm_search.tvm.tensor_intrinsics.dot_products import DotProduct, dot_product_of
 
@@ -103,6 +110,9 @@ class _Rewriting(PyExprMutator):  # type: ignore[misc]
             sums = self._sums(found)
             self._replaced.append(_Replaced(call, sums, found))
             return self._as_floats(sums, found)
+        scaled = scaled_products(visited, self._value, self._dot_product)
+        if scaled is not None:
+            return self._as_scaled(scaled)
         if operator_of(visited) in _RESHAPES:
             return self._reshaped(visited)
         moved = channels_last_call(visited, self._value, self.builder_)
@@ -110,11 +120,10 @@ class _Rewriting(PyExprMutator):  # type: ignore[misc]
 
     def _reshaped(self, visited: Any) -> Any:
         """The call, before the dequantization of its operand if there is one: products look for that."""
-        data = quantized_tensor(visited.args[0], self._value)
-        if data is None:
-            return visited
-        integers = self.builder_.emit(relax.op.reshape(data.integers, visited.ty.shape))
         dequantize = self._value(visited.args[0])
+        if not is_dequantized_at_run_time(dequantize) and quantized_tensor(dequantize, self._value) is None:
+            return visited
+        integers = self.builder_.emit(relax.op.reshape(dequantize.args[0], visited.ty.shape))
         return relax.op.dequantize(integers, *dequantize.args[1:3], -1, "float32")
 
     def _value(self, expression: Any) -> Any:
@@ -138,6 +147,12 @@ class _Rewriting(PyExprMutator):  # type: ignore[misc]
         shift = constant_of(np.array(found.shift, np.int32))
         zero_point = self.builder_.emit(relax.op.add(found.zero_point, shift)) if found.shift else found.zero_point
         return relax.op.subtract(sums, self.builder_.emit(relax.op.multiply(zero_point, constant_of(found.totals))))
+
+    def _as_scaled(self, found: ScaledProducts) -> Any:
+        """The floats that the product of dequantized operands would give."""
+        floats = relax.op.astype(self.builder_.emit(self._as_wide(found.products)), "float32")
+        factors = self.builder_.emit(relax.op.multiply(constant_of(found.factors), found.scale))
+        return relax.op.multiply(self.builder_.emit(floats), factors)
 
     def _as_floats(self, sums: Any, found: FoundProducts) -> Any:
         """The sums as the float operator would give them, in its layout."""

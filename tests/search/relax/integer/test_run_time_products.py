@@ -100,6 +100,43 @@ def test_zero_points_of_weights_are_part_of_them(weights: str, zero: int) -> Non
     assert "integer_products" in names_of(prepared)
 
 
+def dequantized_product(dtype: str, scales: Array, zero_point: int | None) -> Any:
+    """The product of an activation, dequantized by the inputs s and z, and a dequantized weight with torch's axes.
+
+    The zero point is a constant if it is given.
+    """
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType([4, ROWS // 4, DEPTH], dtype))
+    scale = relax.Var("s", relax.TensorType([], "float32"))
+    zero = relax.Var("z", relax.TensorType([], "int32")) if zero_point is None else relax.const(np.int32(zero_point))
+    inputs = [x, scale, *([zero] if zero_point is None else [])]
+    weights = relax.const(np.ascontiguousarray(stored_weights("int8").T))
+    with builder.function("main", inputs, attrs={"num_input": len(inputs)}):
+        with builder.dataflow():
+            data = builder.emit(relax.op.dequantize(x, scale, zero, -1, "float32"))
+            rows = builder.emit(relax.op.reshape(data, [ROWS, DEPTH]))
+            zeros = relax.const(np.zeros(len(scales), np.int32))
+            floats = builder.emit(relax.op.dequantize(weights, relax.const(scales), zeros, 0, "float32"))
+            result = builder.emit_output(relax.op.matmul(rows, builder.emit(relax.op.permute_dims(floats))))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+@pytest.mark.parametrize("zero_point", [None, 0, 7])
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_dequantized_operands_are_multiplied_as_integers(dtype: str, zero_point: int | None) -> None:
+    """The functions are compiled for a processor without the instruction, so that any host runs them."""
+    scales = np.linspace(0.01, 0.02, COLUMNS, dtype=np.float32)
+    prepared = prepare(dequantized_product(dtype, scales, zero_point), {}, VNNI)
+    assert "integer_products" in names_of(prepared)
+    machine = virtual_machine(lower(prepared.module, HASWELL), HASWELL, build_quickly)
+    x = inputs_of(dtype, None, 2)[0].reshape(4, -1, DEPTH)
+    zero = -9 if zero_point is None else zero_point
+    found = run(machine, [x, np.float32(0.5), *([np.int32(zero)] if zero_point is None else [])])
+    exact = (x.reshape(ROWS, DEPTH).astype(np.int64) - zero) @ stored_weights("int8").astype(np.int64)
+    np.testing.assert_allclose(found, exact * 0.5 * scales.astype(np.float64), rtol=1e-6)
+
+
 def test_processors_without_the_instruction_compute_the_same() -> None:
     prepared, inputs = prepare(module_of("uint8", ()), {}, HASWELL), inputs_of("uint8", (), 2)
     machine = virtual_machine(lower(prepared.module, HASWELL), HASWELL, build_quickly)
