@@ -109,7 +109,7 @@ def _places(node: fx.Node, arguments: Sequence[Any], view: Callable[..., torch.T
         ValueError: the view shows memory that is not the tensor's.
     """
     given = value_of(node.args[0])
-    reach = sum((extent - 1) * step for extent, step in zip(given.shape, given.stride(), strict=True))
+    reach = sum(max(extent - 1, 0) * step for extent, step in zip(given.shape, given.stride(), strict=True))
     memory = torch.full((given.storage_offset() + reach + 1,), -1)
     whole = memory.as_strided(given.shape, given.stride(), given.storage_offset())
     whole.copy_(torch.arange(given.numel()).reshape(given.shape))
